@@ -209,7 +209,7 @@ pub enum Verb {
         #[arg(long, global = true)]
         json: bool,
     },
-    /// Go back to an older checkpoint; what came after is kept by name, in `undone/` of the run.
+    /// Go back to an older checkpoint; what came after is kept by name, in `rolled_back/` of the run.
     #[command(after_help = "Example: cloze rollback runs/a --step 120000 --why 'the loss jumped'")]
     Rollback {
         /// The run folder.

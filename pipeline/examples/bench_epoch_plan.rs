@@ -11,7 +11,7 @@ use std::time::Instant;
 use pipeline::epoch_plan::SplitSnapshot;
 use pipeline::sampler::{Order, Sampler, SamplerOptions};
 use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, Pack, PartEntry, Tokenizer};
-use schemas::{Epoch, Generation, Manifest, PartId, Shard, SpecialIds};
+use schemas::{DatasetVersion, Epoch, Manifest, PartId, Shard, SpecialIds};
 
 const GROUPS: usize = 49;
 
@@ -21,13 +21,14 @@ fn main() {
     let (bytes, _) = timed("manifest to bytes", || manifest.to_json());
     println!("  {} MiB for {} rows", bytes.len() >> 20, manifest.now().train.rows());
     let (manifest, _) = timed("manifest read and checked", || Manifest::from_json(&bytes).expect("as written"));
-    let (edition, _) =
-        timed("the newest generation, of which nothing was dropped", || SplitSnapshot::train(&manifest, Generation(0)));
+    let (edition, _) = timed("the newest dataset version, of which nothing was dropped", || {
+        SplitSnapshot::train(&manifest, DatasetVersion(0))
+    });
     let half = Manifest {
-        generations: [manifest.generations.clone(), vec![dropping(shards / 2)]].concat(),
+        dataset_versions: [manifest.dataset_versions.clone(), vec![dropping(shards / 2)]].concat(),
         ..manifest.clone()
     };
-    timed("the first generation, of which half was dropped", || SplitSnapshot::train(&half, Generation(0)));
+    timed("the first dataset version, of which half was dropped", || SplitSnapshot::train(&half, DatasetVersion(0)));
     let options =
         SamplerOptions { pieces: 1, copies: 1, seed: 1, order: Order::Shuffled, window_blocks: 16, fraction: 1.0 };
     let (sampler, _) = timed("sampler", || Sampler::new(&edition.split, options));
@@ -56,10 +57,10 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> (T, f64) {
 }
 
 fn dropping(parts: u32) -> DatasetVersionEntry {
-    DatasetVersionEntry { dropped: (0..parts).map(PartId).collect(), parts: Vec::new(), ..generation(0) }
+    DatasetVersionEntry { dropped: (0..parts).map(PartId).collect(), parts: Vec::new(), ..dataset_version(0) }
 }
 
-fn generation(shards: u32) -> DatasetVersionEntry {
+fn dataset_version(shards: u32) -> DatasetVersionEntry {
     let shard = |id: u32| Shard {
         path: format!("train/part-{id:05}-00-00.parquet"),
         part: PartId(id),
@@ -94,6 +95,6 @@ fn manifest(shards: u32) -> Manifest {
         max_seq_len: 512,
         pack: Pack { name: "block".into(), content: 510, cuts: true, ..Pack::default() },
         files: std::collections::BTreeMap::new(),
-        generations: vec![generation(shards)],
+        dataset_versions: vec![dataset_version(shards)],
     }
 }

@@ -96,8 +96,8 @@ fn opened(folders: &str) -> Result<Vec<Folder>> {
 
 /// One of several.
 fn source<'a>((name, store, manifest): &'a Folder, weight: &'a Weight) -> SourceRequest<'a> {
-    let (generation, gone) = (manifest.newest(), MissingParts::Refused);
-    SourceRequest { name, weight, store, manifest, generation, follow: None, gone }
+    let (dataset_version, gone) = (manifest.newest(), MissingParts::Refused);
+    SourceRequest { name, weight, store, manifest, dataset_version, follow: None, gone }
 }
 
 /// A plan of `mask` and `window` at the folders' width.
@@ -116,7 +116,7 @@ fn plan(folders: &[Folder], workers: u64, columns: &[(&str, ColumnSpec)]) -> Res
         sources: &sources,
         store,
         manifest,
-        generation: manifest.newest(),
+        dataset_version: manifest.newest(),
         follow: None,
         growth: None,
         vocab: Arc::new(read_vocab(store, manifest, manifest.newest())?),

@@ -9,7 +9,7 @@ mod lengths;
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::manifest::{self, CorpusReport, Pack};
-use schemas::{Generation, Manifest, PartId, Split, Vocab};
+use schemas::{DatasetVersion, Manifest, PartId, Split, Vocab};
 use store::Store;
 
 pub use self::lengths::Lengths;
@@ -31,13 +31,13 @@ const REJECT_BYTES: usize = 200;
 /// Tokens of a word that are told apart.
 const PIECES: usize = 8;
 
-/// What a prepared folder holds, in its newest generation.
+/// What a prepared folder holds, in its newest dataset version.
 #[derive(Clone, Debug)]
 pub struct CorpusStats {
     /// The folder.
     pub place: String,
-    /// Its newest generation.
-    pub generation: Generation,
+    /// Its newest dataset version.
+    pub dataset_version: DatasetVersion,
     /// What it was tokenized by.
     pub tokenizer: manifest::Tokenizer,
     /// How documents became rows.
@@ -118,13 +118,13 @@ impl CorpusStats {
     pub fn of(config: &PrepareConfig) -> Result<Self> {
         let store = load::find(&config.folder)?;
         let manifest = load::open(&store)?;
-        let generation = manifest.newest();
+        let dataset_version = manifest.newest();
         let now = manifest.now();
-        let vocab = load::read_vocab(&store, &manifest, generation)?;
+        let vocab = load::read_vocab(&store, &manifest, dataset_version)?;
         let mut portrait = Self {
             place: store.place("").trim_end_matches('/').to_owned(),
-            generation,
-            corpus: manifest.generation(generation).corpus.clone(),
+            dataset_version,
+            corpus: manifest.dataset_version(dataset_version).corpus.clone(),
             splits: [&now.train, &now.valid].map(split),
             documents: Lengths::default(),
             longest: Vec::new(),
@@ -136,7 +136,7 @@ impl CorpusStats {
             tokenizer: manifest.tokenizer.clone(),
             pack: manifest.pack.clone(),
         };
-        let parts = manifest.parts(generation).map(|part| part.id).collect();
+        let parts = manifest.parts(dataset_version).map(|part| part.id).collect();
         portrait.add_documents(&store, &parts)?;
         // A corpus that is gone by now says nothing of its lines.
         portrait.add_noted(&store, &parts, Corpus::open(&config.corpus()).ok().as_ref())?;

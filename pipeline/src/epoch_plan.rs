@@ -1,7 +1,7 @@
 //! Which data each epoch of a stream is over.
 //!
-//! A prepared folder is a list of generations, and a *course* goes through epochs, each over one of them: all over the one
-//! that the run began with, or each over the newest at the time ([`EpochVersions`]). Epochs over one generation that follow
+//! A prepared folder is a list of dataset versions, and a *course* goes through epochs, each over one of them: all over the one
+//! that the run began with, or each over the newest at the time ([`EpochVersions`]). Epochs over one dataset version that follow
 //! one another are a [`EpochSpan`]; where the first epoch is read while it is prepared ([`SegmentSource`]), each of its windows is one.
 //! Rows, epochs and windows count on from stretch to stretch, so that a position is still one number: its stretch is found
 //! by binary search, the rest by the stretch's [`Sampler`].
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use runtime::{CancelToken, starved};
-use schemas::{Epoch, Generation, Split};
+use schemas::{DatasetVersion, Epoch, Split};
 
 pub(crate) use self::epoch_span::EpochSpan;
 use self::segment_source::WindowBuilder;
@@ -46,9 +46,9 @@ type Arrange = dyn Fn(&Split, Option<u64>) -> Sampler + Send + Sync;
 pub(crate) struct EpochPlan {
     first: Arc<EpochSpan>,
     known: RwLock<Known>,
-    /// Held while the next window of a streamed epoch, or the next epoch's generation, is asked for.
+    /// Held while the next window of a streamed epoch, or the next epoch's dataset version, is asked for.
     asking: Mutex<Option<WindowBuilder>>,
-    generations: Option<Arc<dyn EpochVersions>>,
+    dataset_versions: Option<Arc<dyn EpochVersions>>,
     arrange: Box<Arrange>,
 }
 
@@ -84,23 +84,29 @@ impl Debug for EpochPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Course")
             .field("known", &self.known)
-            .field("generations", &self.generations)
+            .field("dataset_versions", &self.dataset_versions)
             .finish_non_exhaustive()
     }
 }
 
 impl EpochPlan {
-    /// The epochs over `first`; without `generations`, for ever.
+    /// The epochs over `first`; without `dataset_versions`, for ever.
     pub(crate) fn new(
         first: Arc<SplitSnapshot>,
-        generations: Option<Arc<dyn EpochVersions>>,
+        dataset_versions: Option<Arc<dyn EpochVersions>>,
         arrange: impl Fn(&Split, Option<u64>) -> Sampler + Send + Sync + 'static,
     ) -> Self {
         let sampler = arrange(&first.split, None);
         let first = Arc::new(EpochSpan::first(first, sampler));
-        let epochs = generations.is_some().then_some(1);
+        let epochs = dataset_versions.is_some().then_some(1);
         let known = Known { stretches: vec![Arc::clone(&first)], epochs, grows: false };
-        Self { first, known: RwLock::new(known), asking: Mutex::default(), generations, arrange: Box::new(arrange) }
+        Self {
+            first,
+            known: RwLock::new(known),
+            asking: Mutex::default(),
+            dataset_versions,
+            arrange: Box::new(arrange),
+        }
     }
 
     /// The same with a first epoch that is read as it is prepared, in windows of `window_blocks` or more, as far as they are
@@ -112,7 +118,7 @@ impl EpochPlan {
     pub(crate) fn streamed(
         edition: &Arc<SplitSnapshot>,
         (growth, window_blocks): (Arc<dyn SegmentSource>, usize),
-        generations: Arc<dyn EpochVersions>,
+        dataset_versions: Arc<dyn EpochVersions>,
         arrange: impl Fn(&Split, Option<u64>) -> Sampler + Send + Sync + 'static,
     ) -> Result<Self> {
         let mut cutter = WindowBuilder::new(growth, window_blocks);
@@ -121,8 +127,9 @@ impl EpochPlan {
         let (of, sampler) = (window_of(edition, window.split.clone()), arrange(&window.split, Some(0)));
         let first = Arc::new(EpochSpan::part(None, window.passes, of, sampler));
         let known = Known { stretches: vec![Arc::clone(&first)], epochs: Some(1), grows: true };
-        let (generations, arrange) = (Some(generations), Box::new(arrange));
-        let course = Self { first, known: RwLock::new(known), asking: Mutex::new(Some(cutter)), generations, arrange };
+        let (dataset_versions, arrange) = (Some(dataset_versions), Box::new(arrange));
+        let course =
+            Self { first, known: RwLock::new(known), asking: Mutex::new(Some(cutter)), dataset_versions, arrange };
         match course.cut_all() {
             Ok(()) | Err(Error::Unfinished { .. }) => Ok(course),
             Err(error) => Err(error),
@@ -158,7 +165,7 @@ impl EpochPlan {
     /// are waited for until a stop.
     ///
     /// # Errors
-    /// If a generation is not told, or can no longer be read; if a row is not prepared.
+    /// If a dataset version is not told, or can no longer be read; if a row is not prepared.
     pub(crate) fn rows(
         &self,
         rows: Range<u64>,
@@ -203,8 +210,8 @@ impl EpochPlan {
     /// # Errors
     /// As [`rows`](Self::rows).
     pub(crate) fn rows_decided(&self) -> Result<Option<u64>> {
-        let Some(generations) = &self.generations else { return Ok(None) };
-        let end = generations.decided();
+        let Some(dataset_versions) = &self.dataset_versions else { return Ok(None) };
+        let end = dataset_versions.decided();
         if end == u64::MAX && !self.grows() {
             return Ok(None);
         }
@@ -252,12 +259,12 @@ impl EpochPlan {
         Ok(found.expect("it was decided"))
     }
 
-    /// The generation that a row is of.
+    /// The dataset version that a row is of.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
-    pub(crate) fn generation(&self, row: u64) -> Result<Generation> {
-        Ok(self.stretch_of(row, None)?.edition().generation)
+    pub(crate) fn dataset_version(&self, row: u64) -> Result<DatasetVersion> {
+        Ok(self.stretch_of(row, None)?.edition().dataset_version)
     }
 
     /// Decides one more window of a streamed epoch; or one more epoch, or up to that of `row` where all have one answer. Only
@@ -266,21 +273,24 @@ impl EpochPlan {
         if self.known().grows {
             return self.cut(cutter, stop);
         }
-        let generations = self.generations.as_ref().expect("a course that has an end asks for more");
+        let dataset_versions = self.dataset_versions.as_ref().expect("a course that has an end asks for more");
         let (last, epochs) = {
             let known = self.known();
             (Arc::clone(known.last()), known.epochs.expect("its end is known"))
         };
-        let alike = generations.decided() == u64::MAX && !last.is_part();
+        let alike = dataset_versions.decided() == u64::MAX && !last.is_part();
         let epochs = if alike { (row - last.first_row) / last.sampler().rows_per_epoch() } else { epochs };
-        let edition = generations.of(Epoch(last.first_epoch.0 + epochs))?;
+        let edition = dataset_versions.of(Epoch(last.first_epoch.0 + epochs))?;
         if edition.split.rows() == 0 {
-            let generation = edition.generation;
-            return Err(Error::Config(format!("generation {generation} of the folder has nothing left to train on")));
+            let dataset_version = edition.dataset_version;
+            return Err(Error::Config(format!(
+                "dataset version {dataset_version} of the folder has nothing left to train on"
+            )));
         }
-        // What was dropped meanwhile makes another of a generation: one that is refused.
+        // What was dropped meanwhile makes another of a dataset version: one that is refused.
         let before = last.edition();
-        let is_other = last.is_part() || edition.generation != before.generation || edition.dropped != before.dropped;
+        let is_other =
+            last.is_part() || edition.dataset_version != before.dataset_version || edition.dropped != before.dropped;
         let next = is_other.then(|| {
             let sampler = (self.arrange)(&edition.split, None);
             Arc::new(last.then(epochs, edition, sampler))
@@ -316,11 +326,11 @@ impl EpochPlan {
     }
 }
 
-/// A window's shards, of the generation that a list leads to.
+/// A window's shards, of the dataset version that a list leads to.
 fn window_of(edition: &SplitSnapshot, split: Split) -> Arc<SplitSnapshot> {
-    Arc::new(SplitSnapshot { generation: edition.generation, split, dropped: edition.dropped.clone() })
+    Arc::new(SplitSnapshot { dataset_version: edition.dataset_version, split, dropped: edition.dropped.clone() })
 }
 
 /// What one can do about parts that are gone.
-pub(crate) const REFUSED_HINT: &str = "begin a new run (another `run.folder`), which reads the newest generation; \
+pub(crate) const REFUSED_HINT: &str = "begin a new run (another `run.folder`), which reads the newest dataset_version; \
                                        `train.init_from` can give it this run's weights";

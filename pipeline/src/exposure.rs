@@ -3,7 +3,7 @@
 //! # What
 //! Pages, `rows-000000000000-000000004096.parquet`: what became of the rows from one number of the stream up to another. A row
 //! was *learnt*, *skipped* (its step was passed over) or *left out* (it cannot be made). For each source of a
-//! mixture, generation of its data and document the page says in how many rows of each sort that was; the rows themselves are
+//! mixture, dataset version of its data and document the page says in how many rows of each sort that was; the rows themselves are
 //! counted in its metadata (`cloze.rows`). A document of one source is another than that of equal text in another.
 //! Pages follow one another without a gap, from the first row to the newest checkpoint.
 //!
@@ -21,17 +21,17 @@ mod page;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use schemas::{Generation, RowIndex};
+use schemas::{DatasetVersion, RowIndex};
 use store::Store;
 
 pub use self::page::{Counts, Entry, Fate, Page};
 use crate::error::{Error, Result};
 
 /// Where it is in a run's folder.
-pub const FOLDER: &str = "ledger";
+pub const FOLDER: &str = "exposure";
 /// Where pages are whose rows come again.
-pub const UNDONE: &str = "undone";
-/// What the page that is being moved to `undone/` is called there: who was killed meanwhile goes on with that name.
+pub const ROLLED_BACK: &str = "rolled_back";
+/// What the page that is being moved to `rolled_back/` is called there: who was killed meanwhile goes on with that name.
 const UNDOING: &str = "undoing";
 /// Documents of a page that are kept in memory: some 50 MB. Beyond, a page ends between checkpoints.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -43,8 +43,8 @@ pub struct RowDocuments {
     pub row: RowIndex,
     /// The source of the mixture that it is of; empty where one folder is all there is.
     pub of: Arc<str>,
-    /// The generation of its data.
-    pub generation: Generation,
+    /// The dataset version of its data.
+    pub dataset_version: DatasetVersion,
     /// The names of its documents.
     pub documents: Vec<u64>,
     /// Whether it is padding, since it cannot be made or is not wanted.
@@ -66,8 +66,8 @@ pub struct Exposure {
     rows: Counts,
     /// Pages that have ended, in order, each until it is in the folder: whoever writes the next writes these before it.
     unwritten: Arc<Mutex<VecDeque<Page>>>,
-    /// By source, then by generation and name.
-    documents: BTreeMap<Arc<str>, BTreeMap<(Generation, u64), Counts>>,
+    /// By source, then by dataset version and name.
+    documents: BTreeMap<Arc<str>, BTreeMap<(DatasetVersion, u64), Counts>>,
 }
 
 impl Exposure {
@@ -80,7 +80,7 @@ impl Exposure {
         finish_undoing(&folder)?;
         write(&folder, &self.unwritten)?;
         if let Some(page) = self.page() {
-            let undone = folder.within(UNDONE);
+            let undone = folder.within(ROLLED_BACK);
             page.put(&undone, &numbered(&undone, &page.name())?)?;
         }
         let (undone, kept): (Vec<_>, Vec<_>) = pages(run)?.into_iter().partition(|(_, _, to)| *to > rows.0);
@@ -123,7 +123,7 @@ impl Exposure {
             self.rows.add(fate, row.left_out);
             let documents = self.documents.entry(row.of).or_default();
             for document in row.documents {
-                documents.entry((row.generation, document)).or_default().add(fate, row.left_out);
+                documents.entry((row.dataset_version, document)).or_default().add(fate, row.left_out);
             }
         }
         assert_eq!(self.to, end.0, "every row that is consumed was given");
@@ -149,8 +149,13 @@ impl Exposure {
     }
 
     fn page(&self) -> Option<Page> {
-        let of_source = |(of, documents): (&Arc<str>, &BTreeMap<(Generation, u64), Counts>)| -> Vec<Entry> {
-            let entry = |(&(generation, document), &counts)| Entry { of: Arc::clone(of), generation, document, counts };
+        let of_source = |(of, documents): (&Arc<str>, &BTreeMap<(DatasetVersion, u64), Counts>)| -> Vec<Entry> {
+            let entry = |(&(dataset_version, document), &counts)| Entry {
+                of: Arc::clone(of),
+                dataset_version,
+                document,
+                counts,
+            };
             documents.iter().map(entry).collect()
         };
         (self.to > self.from).then(|| Page {
@@ -207,7 +212,7 @@ pub fn pages(run: &Store) -> Result<Vec<(String, u64, u64)>> {
 /// If the folder cannot be listed.
 pub fn undone(run: &Store) -> Result<Vec<(String, u64, u64)>> {
     let folder = run.within(FOLDER);
-    let mut undone = listed(&folder.within(UNDONE))?;
+    let mut undone = listed(&folder.within(ROLLED_BACK))?;
     // What is still among the others is not undone yet.
     if let Some((called, _)) = undoing(&folder)? {
         undone.retain(|(name, ..)| *name != called);
@@ -249,20 +254,20 @@ fn listed(folder: &Store) -> Result<Vec<(String, u64, u64)>> {
 fn undo(folder: &Store, name: &str) -> Result<()> {
     // One that nobody can read is named while it is still where it was.
     Page::read(folder, name)?;
-    folder.put(UNDOING, numbered(&folder.within(UNDONE), name)?.as_bytes())?;
+    folder.put(UNDOING, numbered(&folder.within(ROLLED_BACK), name)?.as_bytes())?;
     finish_undoing(folder)
 }
 
 /// Goes on where somebody was killed: a page that is there twice is one page.
 fn finish_undoing(folder: &Store) -> Result<()> {
     if let Some((called, name)) = undoing(folder)? {
-        folder.within(UNDONE).put(&called, &folder.read(&name)?)?;
+        folder.within(ROLLED_BACK).put(&called, &folder.read(&name)?)?;
         folder.remove(&name)?;
     }
     Ok(folder.remove(UNDOING)?)
 }
 
-/// The page that is on its way to `undone/` and still here: what it is called there, and here.
+/// The page that is on its way to `rolled_back/` and still here: what it is called there, and here.
 fn undoing(folder: &Store) -> Result<Option<(String, String)>> {
     let Some((called, _)) = folder.read_with_stat(UNDOING)? else { return Ok(None) };
     let called = String::from_utf8_lossy(&called).into_owned();

@@ -73,7 +73,7 @@ pub struct DataConfig {
     pub copies_per_sample: u32,
     /// The share of the training split that is used: the first samples of every row group. Above 0, at most 1.
     pub fraction: f64,
-    /// What a run reads of a folder that grows: the generation that it began with, or in each epoch the newest.
+    /// What a run reads of a folder that grows: the dataset version that it began with, or in each epoch the newest.
     pub version: VersionChoice,
     /// Whether all epochs are shuffled over all of the data, or the first one reads it in the order in which it is prepared.
     pub order: RowOrder,
@@ -91,7 +91,7 @@ pub struct DataConfig {
     pub max_bad_rows: u64,
 }
 
-/// Which generations of a prepared folder a run reads.
+/// Which dataset versions of a prepared folder a run reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VersionChoice {
@@ -294,7 +294,7 @@ impl LoadPlan {
             row: number,
             of: self.sources[row.source].name.clone(),
             epoch: row.epoch,
-            generation: edition.generation,
+            dataset_version: edition.dataset_version,
             sample: row.sample,
             piece: row.piece,
             copy: row.copy,

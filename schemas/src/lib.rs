@@ -30,7 +30,7 @@ pub use batch::{Batch, BatchBuilder, BatchError, Grid};
 pub use column::{Column, ColumnSpec, Element, ElementType};
 pub use document::Document;
 pub use manifest::{Effective, Manifest, ManifestError, Shard, Split};
-pub use ordinal::{BatchIndex, Epoch, Generation, PartId, RowIndex, SampleAddress, Step};
+pub use ordinal::{BatchIndex, DatasetVersion, Epoch, PartId, RowIndex, SampleAddress, Step};
 pub use printable::printable;
 pub use problem::{Component, Problem};
 pub use sample::{Sample, TokenIds};

@@ -111,7 +111,7 @@ fn check_number(load: &LoadPlan, index: BatchIndex) -> anyhow::Result<()> {
     }
     match load.rows_decided()? {
         Some(decided) if rows.end > decided.0 => Err(Usage(format!(
-            "batch {index} is not decided yet: the run is over the newest generation of its folder in each epoch, and has \
+            "batch {index} is not decided yet: the run is over the newest dataset version of its folder in each epoch, and has \
              come to row {decided}; give a batch below {}",
             decided.0 / load.rows_per_batch()
         ))

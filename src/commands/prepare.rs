@@ -219,7 +219,7 @@ pub(crate) fn forget(args: &ConfigArgs, document: &str, source: Option<&str>) ->
     let (_, before) = done?;
     let folder = config.folder.display();
     told(match before {
-        Some(generation) => format!("{folder}: forgotten already, in generation {generation}"),
+        Some(dataset_version) => format!("{folder}: forgotten already, in dataset version {dataset_version}"),
         None => format!("{folder}: forgotten; runs that read the parts that held it are refused from now on"),
     });
     watcher.report();

@@ -54,7 +54,7 @@ pub(super) fn data(config: &Config) -> pipeline::Result<PreparedData> {
     let store = Store::memory(FaultConfig::calm());
     let mut folder = synthetic.write(&store)?;
     folder.tokenizer.lowercase = ids.lowercase;
-    let part = &mut folder.generations[0].parts[0];
+    let part = &mut folder.dataset_versions[0].parts[0];
     for (shards, count) in [(&mut part.train, SHARDS), (&mut part.valid, 1)] {
         let Some(shard) = shards.pop() else { continue };
         *shards = (0..count).map(|number| large(&shard, number, content)).collect();

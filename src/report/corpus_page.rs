@@ -52,8 +52,8 @@ fn glance(portrait: &CorpusStats) -> Markup {
         Frame::None => "with the frames of their documents inside",
     };
     let sentence = format!(
-        "generation {} of {}: {} of {} ids{case}; packed as {}: up to {} tokens in a row, {frame}",
-        portrait.generation,
+        "dataset version {} of {}: {} of {} ids{case}; packed as {}: up to {} tokens in a row, {frame}",
+        portrait.dataset_version,
         portrait.place,
         tokenizer.kind,
         count(tokenizer.vocab_size.into()),

@@ -1,4 +1,4 @@
-//! Which rows a run leaves out since they cannot be made: `left_out.json` of its folder.
+//! Which rows a run leaves out since they cannot be made: `bad_rows.json` of its folder.
 //!
 //! # What
 //! A sealed list, each row with where it comes from and why, written before the row's batch is learnt from.
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 /// Its name in the run's folder.
-pub(crate) const NAME: &str = "left_out.json";
+pub(crate) const NAME: &str = "bad_rows.json";
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,7 +118,7 @@ mod fuzz;
 #[cfg(test)]
 mod tests {
     use pipeline::load::RowFacts;
-    use schemas::{Epoch, Generation, SampleAddress};
+    use schemas::{DatasetVersion, Epoch, SampleAddress};
     use store::FaultConfig;
 
     use super::*;
@@ -128,7 +128,7 @@ mod tests {
             row: RowIndex(row),
             of: row.is_multiple_of(2).then(|| "books".to_owned()),
             epoch: Epoch(1),
-            generation: Generation(0),
+            dataset_version: DatasetVersion(0),
             sample: SampleAddress::numbered(row),
             piece: 0,
             copy: 0,
@@ -183,7 +183,7 @@ mod tests {
         bytes[at] ^= 1;
         store.put(NAME, &bytes).expect("put");
         let error = RunLeftOut::default().keep_in(store, "one", false).expect_err("damaged").to_string();
-        assert!(error.contains("left_out.json") && error.contains("restore it"), "{error}");
+        assert!(error.contains("bad_rows.json") && error.contains("restore it"), "{error}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! # What
 //! [`DatasetVersions`] is the version that a run began with and, for each epoch so far, the version that the epoch reads. It
-//! is written to the run folder (`generations.json`, or `generations/SOURCE.json` for each source of a mixture, whose
+//! is written to the run folder (`dataset_versions.json`, or `dataset_versions/SOURCE.json` for each source of a mixture, whose
 //! epochs are its own) before any row of an epoch is rendered.
 //!
 //! # Why
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pipeline::epoch_plan::{EpochVersions, SplitSnapshot};
 use pipeline::load::{self, RowOrder, VersionChoice};
 use pipeline::{Error, Result};
-use schemas::{Epoch, Generation, Manifest, Shard, manifest};
+use schemas::{DatasetVersion, Epoch, Manifest, Shard, manifest};
 use store::{Store, Version};
 
 use self::list::{ReadPrefix, VersionList, other_data};
@@ -76,7 +76,7 @@ impl DatasetVersions {
     }
 
     /// The version that the run began with.
-    pub(crate) fn first(&self) -> Generation {
+    pub(crate) fn first(&self) -> DatasetVersion {
         self.lock().list.first()
     }
 
@@ -174,11 +174,11 @@ impl EpochVersions for DatasetVersions {
             let edition = SplitSnapshot::train(&manifest, manifest.newest());
             (state.list, state.edition) = (list, Some(Arc::new(edition)));
         }
-        let generation = state.list.at(epoch).expect("it was just decided");
-        let known = state.edition.take().filter(|edition| edition.generation == generation);
+        let dataset_version = state.list.at(epoch).expect("it was just decided");
+        let known = state.edition.take().filter(|edition| edition.dataset_version == dataset_version);
         let edition = match known {
             Some(edition) => edition,
-            None => Arc::new(SplitSnapshot::train(&self.manifest(&state)?, generation)),
+            None => Arc::new(SplitSnapshot::train(&self.manifest(&state)?, dataset_version)),
         };
         state.edition = Some(Arc::clone(&edition));
         Ok(edition)

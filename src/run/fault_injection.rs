@@ -21,7 +21,7 @@
 //!
 //! Every fault is drawn at an address, (seed, actor, item, attempt), so that a schedule comes again by its seed. No share
 //! strikes the last attempt at a row: then the run ends as in calm. A kill is written down before it comes, in
-//! `chaos.json` of the folder, so that the next process passes it.
+//! `fault_injection.json` of the folder, so that the next process passes it.
 //!
 //! A file is the same in TOML: `seed = 7`, `panic = "worker:0.01"`, `kill = ["step:40", "step:80"]`.
 

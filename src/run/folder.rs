@@ -4,20 +4,20 @@
 //! runs/<name>/
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
-//!   generations.json which generations of the data it reads: see `generations`
-//!   generations/    the same of each source of a mixture
-//!   left_out.json   which rows it leaves out: see `left_out`
+//!   dataset_versions.json which dataset versions of the data it reads: see `dataset_versions`
+//!   dataset_versions/  the same of each source of a mixture
+//!   bad_rows.json   which rows it leaves out: see `left_out`
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer_plan::checkpoint`
 //!   ledger/         what was learnt of which document: `pipeline::exposure`; `ledger/undone/` has pages of rows that came again
-//!   skips.json      which steps it passes over: `trainer_plan::run::skipped_steps`
-//!   undone/         what rollbacks took back: `trainer_plan::run::rollback_archive`
+//!   skipped_steps.json      which steps it passes over: `trainer_plan::run::skipped_steps`
+//!   rolled_back/         what rollbacks took back: `trainer_plan::run::rollback_archive`
 //!   rollback.json   a rollback that is decided and not complete
-//!   extended.json   from which step on it had how many steps, where that was changed
-//!   hours.json      when it looked at the clock, where hours end it
+//!   step_budget.json   from which step on it had how many steps, where that was changed
+//!   time_budget.json      when it looked at the clock, where hours end it
 //!   branch.json     which run it goes on from, where that is another
-//!   chaos.json      which faults of `--chaos` have struck
+//!   fault_injection.json      which faults of `--chaos` have struck
 //!   stop            somebody asks it to stop; gone when that is done
 //!   profile         somebody asks for steps to be measured; gone when that is heard
 //!   profiles/       where the time of such steps went: see `control::profile_file`

@@ -135,7 +135,7 @@ kinds! {
     "warning" => Warning(Warning),
     /// Batches were counted, and one law of a view was kept.
     "audit" => Audit(AuditReport),
-    /// Rows are of another generation of the data from here on.
+    /// Rows are of another dataset version of the data from here on.
     "dataset_version" => DatasetVersion(DatasetVersionReport),
     /// A step waited for data that are still being prepared.
     "starved" => Starved(StarvedReport),

@@ -101,7 +101,7 @@ fn sentence(event: &Event) -> Option<String> {
         EventKind::Resume(_) => format!("continuing after {}", steps(at)),
         EventKind::Warning(warning) => warn(warning),
         EventKind::Audit(report) => audit(report),
-        EventKind::DatasetVersion(report) => generation(report),
+        EventKind::DatasetVersion(report) => dataset_version(report),
         EventKind::Starved(report) => starved(report),
         EventKind::LossSpike(report) => leap(report),
         EventKind::Skip(report) => skip(report),
@@ -184,10 +184,10 @@ fn audit(report: &AuditReport) -> String {
     format!("audited `{view}`: {what}: {found}, promised {promised}, error {error}, of {of}")
 }
 
-fn generation(report: &DatasetVersionReport) -> String {
-    let DatasetVersionReport { generation, before, row, source } = report;
+fn dataset_version(report: &DatasetVersionReport) -> String {
+    let DatasetVersionReport { dataset_version, before, row, source } = report;
     let data = source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`"));
-    format!("rows from {row} on are of generation {generation} of {data}, {before} before")
+    format!("rows from {row} on are of dataset version {dataset_version} of {data}, {before} before")
 }
 
 fn starved(report: &StarvedReport) -> String {

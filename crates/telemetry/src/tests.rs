@@ -203,17 +203,17 @@ fn new_keys_and_new_reasons_are_passed_over() {
 
 #[test]
 fn keys_that_came_later_have_defaults() {
-    let later = ["generation", "change", "bytes_read", "text_bytes_made", "forgotten", "tokenized_by"];
+    let later = ["dataset_version", "change", "bytes_read", "text_bytes_made", "forgotten", "tokenized_by"];
     for (what, line, _) in golden().into_iter().filter(|(what, ..)| what.kind().starts_with("prepare_")) {
         let mut json: Map<String, Value> = serde_json::from_str(&golden_line(&what, line)).expect("JSON");
         json.retain(|key, _| !later.contains(&key.as_str()));
         let read = jsonl::parse(Value::Object(json).to_string().as_bytes()).expect("an older line");
         match read.what {
             EventKind::PrepareStart(start) => {
-                assert_eq!((start.generation, start.change, start.tokenized_by), Default::default());
+                assert_eq!((start.dataset_version, start.change, start.tokenized_by), Default::default());
             }
             EventKind::PrepareEnd(end) => {
-                assert_eq!((end.generation, end.change), Default::default());
+                assert_eq!((end.dataset_version, end.change), Default::default());
                 assert_eq!((end.bytes_read, end.text_bytes_made, end.forgotten), (0, 0, 0));
             }
             other => assert_eq!(other, what),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use schemas::ordinal::Step;
-use schemas::{Generation, RowIndex};
+use schemas::{DatasetVersion, RowIndex};
 use serde::{Deserialize, Serialize};
 
 use crate::number::{ByName, Float, List, Maybe};
@@ -223,13 +223,13 @@ pub struct MlmReport {
     pub unigram_cross_entropy: Option<f64>,
 }
 
-/// The data of an epoch is another generation of the prepared folder than that of the epoch before.
+/// The data of an epoch is another dataset version of the prepared folder than that of the epoch before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DatasetVersionReport {
-    /// The generation that rows are of from now on.
-    pub generation: Generation,
+    /// The dataset version that rows are of from now on.
+    pub dataset_version: DatasetVersion,
     /// The one before.
-    pub before: Generation,
+    pub before: DatasetVersion,
     /// The first row of the stream that is of it.
     pub row: RowIndex,
     /// The source whose folder that is; none where a run reads one folder.

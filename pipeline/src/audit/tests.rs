@@ -49,7 +49,7 @@ impl Home {
             sources: &[],
             store: &self.store,
             manifest: &self.manifest,
-            generation: self.manifest.newest(),
+            dataset_version: self.manifest.newest(),
             follow: None,
             growth: None,
             vocab: Arc::clone(&self.vocab),

@@ -104,7 +104,7 @@ impl Walked {
 }
 
 /// What prepared folders and runs have in them: they are no corpus, though some of their files have its endings.
-const OWN: [[&str; 2]; 2] = [["generations", "parts"], ["checkpoints", "log"]];
+const OWN: [[&str; 2]; 2] = [["versions", "parts"], ["checkpoints", "log"]];
 
 /// Which files in folders count.
 #[derive(Clone, Copy, Debug)]
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn what_this_program_made_is_no_corpus() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let files = ["a.txt", "data/generations/0.txt", "data/parts/0.txt", "data/b.txt", "run/log/0.txt", "log/c.txt"];
+        let files = ["a.txt", "data/versions/0.txt", "data/parts/0.txt", "data/b.txt", "run/log/0.txt", "log/c.txt"];
         write_all(home.path(), &files.map(|name| (name, "")));
         fs::create_dir(home.path().join("run/checkpoints")).expect("made");
         let (found, told) = walked(home.path(), &["."]).expect("readable");

@@ -8,7 +8,7 @@ use schemas::Epoch;
 use super::split_snapshot::SplitSnapshot;
 use crate::sampler::{RowRef, Sampler};
 
-/// Epochs over one generation that follow one another; of a streamed epoch, a window.
+/// Epochs over one dataset version that follow one another; of a streamed epoch, a window.
 #[derive(Debug)]
 pub(crate) struct EpochSpan {
     edition: Arc<SplitSnapshot>,

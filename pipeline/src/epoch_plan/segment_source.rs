@@ -15,7 +15,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use runtime::CancelToken;
-use schemas::{Generation, Manifest, PartId, Shard, Split};
+use schemas::{DatasetVersion, Manifest, PartId, Shard, Split};
 
 use crate::error::Result;
 
@@ -43,11 +43,11 @@ pub trait SegmentSource: Debug + Send + Sync {
     fn parts(&self) -> u64;
 }
 
-/// The segments of a generation that is whole, in the list's order: shards of one segment are those whose names differ in
+/// The segments of a dataset version that is whole, in the list's order: shards of one segment are those whose names differ in
 /// their last number only.
 #[must_use]
-pub fn segments(manifest: &Manifest, generation: Generation) -> Vec<Segment> {
-    let so_far = &manifest.generations[..=generation.0 as usize];
+pub fn segments(manifest: &Manifest, dataset_version: DatasetVersion) -> Vec<Segment> {
+    let so_far = &manifest.dataset_versions[..=dataset_version.0 as usize];
     let dropped: BTreeSet<PartId> = so_far.iter().flat_map(|entry| &entry.dropped).copied().collect();
     let parts = so_far.iter().flat_map(|entry| &entry.parts).filter(|part| !dropped.contains(&part.id));
     let mut segments = Vec::new();

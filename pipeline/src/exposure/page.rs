@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use runtime::catch_decoder;
-use schemas::Generation;
+use schemas::DatasetVersion;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
@@ -75,8 +75,8 @@ impl std::ops::AddAssign for Counts {
 pub struct Entry {
     /// The source of the mixture that it is of; empty where one folder is all there is.
     pub of: Arc<str>,
-    /// The generation of the data that its rows were of.
-    pub generation: Generation,
+    /// The dataset version of the data that its rows were of.
+    pub dataset_version: DatasetVersion,
     /// Its name in shards.
     pub document: u64,
     /// The rows that it is in.
@@ -102,7 +102,7 @@ pub struct Page {
     pub to: u64,
     /// What became of them.
     pub rows: Counts,
-    /// Their documents, by source, generation and name.
+    /// Their documents, by source, dataset version and name.
     pub entries: Vec<Entry>,
 }
 
@@ -149,7 +149,7 @@ impl Page {
         };
         let columns: Vec<ArrayRef> = vec![
             Arc::new(StringArray::from_iter_values(self.entries.iter().map(|entry| &entry.of))),
-            Arc::new(UInt32Array::from_iter_values(self.entries.iter().map(|entry| entry.generation.0))),
+            Arc::new(UInt32Array::from_iter_values(self.entries.iter().map(|entry| entry.dataset_version.0))),
             Arc::new(UInt64Array::from_iter_values(self.entries.iter().map(|entry| entry.document))),
             counts(|counts| counts.learnt),
             counts(|counts| counts.skipped),
@@ -193,7 +193,7 @@ impl Page {
 
 fn schema() -> SchemaRef {
     let counts = COLUMNS.map(|name| Field::new(name, DataType::UInt64, false));
-    let names = [("of", DataType::Utf8), ("generation", DataType::UInt32), ("document", DataType::UInt64)];
+    let names = [("of", DataType::Utf8), ("dataset_version", DataType::UInt32), ("document", DataType::UInt64)];
     let names = names.map(|(name, kind)| Field::new(name, kind, false));
     Arc::new(Schema::new(names.into_iter().chain(counts).collect::<Vec<_>>()))
 }
@@ -201,7 +201,7 @@ fn schema() -> SchemaRef {
 fn entries(batch: &RecordBatch) -> Option<Vec<Entry>> {
     let numbers = |name| Some(batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>()?.values());
     let sources = batch.column_by_name("of")?.as_string_opt::<i32>()?;
-    let generations = batch.column_by_name("generation")?.as_primitive_opt::<UInt32Type>()?.values();
+    let dataset_versions = batch.column_by_name("dataset_version")?.as_primitive_opt::<UInt32Type>()?.values();
     let documents = numbers("document")?;
     let [learnt, skipped, left_out] = COLUMNS.map(numbers);
     let (learnt, skipped, left_out) = (learnt?, skipped?, left_out?);
@@ -214,7 +214,7 @@ fn entries(batch: &RecordBatch) -> Option<Vec<Entry>> {
             }
             Arc::clone(&of)
         },
-        generation: Generation(generations[row]),
+        dataset_version: DatasetVersion(dataset_versions[row]),
         document: documents[row],
         counts: Counts { learnt: learnt[row], skipped: skipped[row], left_out: left_out[row] },
     };

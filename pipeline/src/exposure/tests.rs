@@ -8,7 +8,7 @@ fn row(row: u64, documents: &[u64]) -> RowDocuments {
     RowDocuments {
         row: RowIndex(row),
         of: if row.is_multiple_of(2) { "books" } else { "news" }.into(),
-        generation: Generation(u32::from(row >= 100)),
+        dataset_version: DatasetVersion(u32::from(row >= 100)),
         documents: documents.to_vec(),
         left_out: row % 7 == 3,
     }
@@ -45,7 +45,7 @@ fn kept(run: &Store) -> Vec<Page> {
 }
 
 fn taken_back(run: &Store) -> Vec<Page> {
-    read(&run.within(FOLDER).within(UNDONE), &undone(run).expect("listed"))
+    read(&run.within(FOLDER).within(ROLLED_BACK), &undone(run).expect("listed"))
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl LoadPlan {
         let documents = |(number, row): (u64, &RowRef)| RowDocuments {
             row: RowIndex(number),
             of: Arc::clone(&names[row.source]),
-            generation: refs.stretch(row).edition().generation,
+            dataset_version: refs.stretch(row).edition().dataset_version,
             documents: documents_of(&self.item(row, refs, held).sample),
             left_out: false,
         };

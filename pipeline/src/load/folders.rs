@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use runtime::PoolOptions;
-use schemas::{Generation, Manifest, Problem};
+use schemas::{DatasetVersion, Manifest, Problem};
 use store::Store;
 
 use super::request::{LoadRequest, MissingParts, Rows, SourceRequest};
@@ -28,7 +28,7 @@ pub(super) struct Folder<'a> {
     /// Who gives the segments of its first epoch, where that is streamed.
     growth: Option<Arc<dyn SegmentSource>>,
     gone: MissingParts,
-    /// The split that the stream is of, of the generation that it begins with.
+    /// The split that the stream is of, of the dataset version that it begins with.
     edition: SplitSnapshot,
     /// The rows of it that are wanted, where they have an end.
     end: Option<u64>,
@@ -38,12 +38,13 @@ impl<'a> LoadRequest<'a> {
     /// The folders that it names.
     pub(super) fn folders(&self) -> Vec<Folder<'a>> {
         if self.sources.is_empty() {
-            let all = self.folder(None, self.store, self.manifest, self.generation, self.follow.clone(), self.gone);
+            let all =
+                self.folder(None, self.store, self.manifest, self.dataset_version, self.follow.clone(), self.gone);
             return vec![Folder { growth: self.growth.clone(), ..all }];
         }
         let of_source = |source: &SourceRequest<'a>| {
-            let SourceRequest { name, store, manifest, generation, follow, gone, .. } = source;
-            self.folder(Some(name), store, manifest, *generation, follow.clone(), *gone)
+            let SourceRequest { name, store, manifest, dataset_version, follow, gone, .. } = source;
+            self.folder(Some(name), store, manifest, *dataset_version, follow.clone(), *gone)
         };
         self.sources.iter().map(of_source).collect()
     }
@@ -53,13 +54,13 @@ impl<'a> LoadRequest<'a> {
         name: Option<&'a str>,
         store: &'a Store,
         manifest: &'a Manifest,
-        generation: Generation,
+        dataset_version: DatasetVersion,
         follow: Option<Arc<dyn EpochVersions>>,
         gone: MissingParts,
     ) -> Folder<'a> {
         let edition = match self.rows {
-            Rows::Train => SplitSnapshot::train(manifest, generation),
-            Rows::Valid { .. } => SplitSnapshot::valid(manifest, generation),
+            Rows::Train => SplitSnapshot::train(manifest, dataset_version),
+            Rows::Valid { .. } => SplitSnapshot::valid(manifest, dataset_version),
         };
         let edition = if gone == MissingParts::LeftOut { edition.left() } else { edition };
         Folder { name, store, manifest, follow, growth: None, gone, edition, end: None }

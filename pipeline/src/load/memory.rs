@@ -71,8 +71,8 @@ impl LoadPlan {
 }
 
 impl Source {
-    /// Decoded row groups of it that are alive at once, at most, in epochs over the generation that the stream begins with
-    /// and where it passes to one with windows of as many rows. A later generation of smaller windows may have three alive,
+    /// Decoded row groups of it that are alive at once, at most, in epochs over the dataset version that the stream begins with
+    /// and where it passes to one with windows of as many rows. A later dataset version of smaller windows may have three alive,
     /// which then hold less: batches in flight, of so many rows, are never of more than a window that the stream begins with.
     pub(super) fn groups_alive_max(&self, in_flight: u64) -> u64 {
         if let Some(outline) = &self.outline {

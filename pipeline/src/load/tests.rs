@@ -16,7 +16,7 @@ use crate::shard::synthetic::Synthetic;
 use crate::views::{AnyView, ViewName};
 
 mod bad_rows;
-mod generations;
+mod dataset_versions;
 mod memory;
 mod mixtures;
 mod pairs;
@@ -81,7 +81,7 @@ impl Home {
             sources: &[],
             store: &self.store,
             manifest: &self.manifest,
-            generation: self.manifest.newest(),
+            dataset_version: self.manifest.newest(),
             follow: None,
             growth: None,
             vocab: Arc::clone(&self.vocab),
@@ -412,7 +412,9 @@ fn a_manifest_that_promises_something_else_is_refused() {
     check(&|manifest| manifest.tokenizer.vocab_size = 70_000, "its columns are");
     check(&|manifest| manifest.pack.content = 30, "tokens, the manifest allows 30");
     check(
-        &|manifest| manifest.generations[0].parts[0].train.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20]),
+        &|manifest| {
+            manifest.dataset_versions[0].parts[0].train.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20])
+        },
         "row groups of",
     );
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemas::manifest::{CorpusReport, FileEntry};
-use schemas::{Generation, PartId, Sealed, Shard};
+use schemas::{DatasetVersion, PartId, Sealed, Shard};
 use store::{FaultConfig, Store};
 
 use super::commit_record::{Bound, CommitRecord, Example, FoundPart, sparse};
@@ -67,8 +67,8 @@ fn a_record_is_read_as_written_or_refused() {
 #[test]
 fn part_lists_are_usable_or_refused() {
     let settings: Settings = serde_json::from_str(r#"{"seed":1}"#).expect("settings");
-    let list = |generation, dropped, parts| PartList {
-        generation: Generation(generation),
+    let list = |dataset_version, dropped, parts| PartList {
+        dataset_version: DatasetVersion(dataset_version),
         settings: settings.clone(),
         dropped,
         forgotten: vec!["x".into()],
@@ -79,14 +79,14 @@ fn part_lists_are_usable_or_refused() {
     fuzz::target!("part-list", vec![first.clone(), second], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<PartList>(bytes) else { return };
         let store = Store::memory(FaultConfig::calm());
-        let number = list.generation.0.min(1);
-        store.put("generations/00000.json", &first).expect("memory takes all");
-        store.put(&format!("generations/{number:05}.json"), &list.seal()).expect("memory takes all");
+        let number = list.dataset_version.0.min(1);
+        store.put("versions/00000.json", &first).expect("memory takes all");
+        store.put(&format!("versions/{number:05}.json"), &list.seal()).expect("memory takes all");
         let Ok(lists) = Lists::read(&store) else { return };
         assert!(lists.iter().any(|read| *read == list));
-        let (generation, next) = lists.next();
+        let (dataset_version, next) = lists.next();
         assert!(lists.in_effect().keys().all(|id| *id < next), "a number that comes is used already");
-        assert!(lists.forgotten(generation).len() >= usize::from(!list.forgotten.is_empty()));
+        assert!(lists.forgotten(dataset_version).len() >= usize::from(!list.forgotten.is_empty()));
     });
 }
 

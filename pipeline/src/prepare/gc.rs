@@ -29,7 +29,7 @@ pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
 /// Removes the records and lists of a corpus without documents: they are all that was written.
 pub(super) fn withdraw(store: &Store) -> Result<()> {
     remove_others(store, &[])?;
-    store.remove_all("generations")?;
+    store.remove_all("versions")?;
     ProvisionalManifest::withdraw(store)
 }
 

@@ -27,7 +27,7 @@ type Opened = OnceLock<Result<ShardReader, Damage>>;
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By path: a later generation's are mostly the same. With when each was asked for last.
+    /// By path: a later dataset version's are mostly the same. With when each was asked for last.
     open: BTreeMap<String, (u64, Arc<Opened>)>,
     verified: BTreeSet<String>,
     asked: u64,

@@ -1,7 +1,7 @@
 //! A list of rows that a disk, or somebody, has changed.
 
 use pipeline::load::{BadRow, BadRows as _, RowFacts};
-use schemas::{Epoch, Generation, RowIndex, SampleAddress, Sealed as _};
+use schemas::{DatasetVersion, Epoch, RowIndex, SampleAddress, Sealed as _};
 use store::{FaultConfig, Store};
 
 use super::{List, NAME, RunLeftOut};
@@ -13,7 +13,7 @@ fn a_list_of_rows_is_usable_or_refused() {
             row: RowIndex(row),
             of: Some("books".to_owned()),
             epoch: Epoch(0),
-            generation: Generation(0),
+            dataset_version: DatasetVersion(0),
             sample: SampleAddress::numbered(row),
             piece: 0,
             copy: 0,

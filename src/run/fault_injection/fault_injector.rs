@@ -15,7 +15,7 @@ use tracing::warn;
 use super::{FaultPlan, Kill};
 
 /// The object that remembers kills.
-const NAME: &str = "chaos.json";
+const NAME: &str = "fault_injection.json";
 
 /// Kills that have come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +155,6 @@ mod tests {
         // Whoever is killed here does not come to the next line.
         storm.reach(Kill::Step(40)).expect("it has come before");
         store.put(NAME, b"nonsense").expect("put");
-        assert!(storm.keep_in(store).expect_err("damaged").to_string().contains("chaos.json"));
+        assert!(storm.keep_in(store).expect_err("damaged").to_string().contains("fault_injection.json"));
     }
 }

@@ -156,7 +156,7 @@ impl<'a> Shown<'a> {
         };
         let documents: Vec<_> = facts.documents.iter().map(document).collect();
         Ok(json!({
-            "row": row, "loss": loss, "of": facts.of, "epoch": facts.epoch, "generation": facts.generation, "shard": facts.shard,
+            "row": row, "loss": loss, "of": facts.of, "epoch": facts.epoch, "dataset_version": facts.dataset_version, "shard": facts.shard,
             "group": facts.group, "row_in_group": facts.row_in_group, "piece": facts.piece, "copy": facts.copy,
             "documents": documents,
         }))

@@ -75,7 +75,7 @@ fn row(event: &Event) -> Option<u64> {
         EventKind::LossSpike(leap) => Some(leap.first_row.0),
         EventKind::Skip(skip) => Some(skip.leap.first_row.0),
         EventKind::BadRow(left_out) => Some(left_out.row.0),
-        EventKind::DatasetVersion(generation) => Some(generation.row.0),
+        EventKind::DatasetVersion(dataset_version) => Some(dataset_version.row.0),
         _ => event.at.rows_seen,
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use schemas::ordinal::Step;
-use schemas::{Generation, RowIndex};
+use schemas::{DatasetVersion, RowIndex};
 
 use crate::change::{ChangeReport, How, KeyChange, NoteReport};
 use crate::preparation::{
@@ -204,13 +204,13 @@ fn training() -> Vec<Golden> {
         ),
         (
             EventKind::DatasetVersion(DatasetVersionReport {
-                generation: Generation(3),
-                before: Generation(1),
+                dataset_version: DatasetVersion(3),
+                before: DatasetVersion(1),
                 row: RowIndex(38_431),
                 source: None,
             }),
-            r#""kind":"generation","generation":3,"before":1,"row":38431}"#,
-            Some("step 1200  rows from 38431 on are of generation 3 of the data, 1 before"),
+            r#""kind":"dataset_version","dataset_version":3,"before":1,"row":38431}"#,
+            Some("step 1200  rows from 38431 on are of dataset version 3 of the data, 1 before"),
         ),
         (
             EventKind::Starved(StarvedReport { by: "prepare".to_owned(), seconds: 4.25, part: 11, parts: 256 }),
@@ -279,13 +279,13 @@ pub(super) fn mixing() -> Vec<Golden> {
         ),
         (
             EventKind::DatasetVersion(DatasetVersionReport {
-                generation: Generation(3),
-                before: Generation(1),
+                dataset_version: DatasetVersion(3),
+                before: DatasetVersion(1),
                 row: RowIndex(38_431),
                 source: Some("books".to_owned()),
             }),
-            r#""kind":"generation","generation":3,"before":1,"row":38431,"source":"books"}"#,
-            Some("step 1200  rows from 38431 on are of generation 3 of source `books`, 1 before"),
+            r#""kind":"dataset_version","dataset_version":3,"before":1,"row":38431,"source":"books"}"#,
+            Some("step 1200  rows from 38431 on are of dataset version 3 of source `books`, 1 before"),
         ),
         (
             EventKind::BadRow(left_out_report(Some("books"))),
@@ -304,8 +304,8 @@ pub(super) fn mixing() -> Vec<Golden> {
 pub(super) fn prepare_end() -> PrepareEnd {
     PrepareEnd {
         place: "corpus".to_owned(),
-        generation: Generation(2),
-        change: Some("1 document to forget: generation 2 drops 1 part and makes 1 part".to_owned()),
+        dataset_version: DatasetVersion(2),
+        change: Some("1 document to forget: dataset version 2 drops 1 part and makes 1 part".to_owned()),
         pack: "sentences".to_owned(),
         parts_made: 3,
         parts_kept: 1,
@@ -344,9 +344,9 @@ fn preparation() -> Vec<Golden> {
         workers: 4,
         text_bytes_max: 64 << 20,
         largest_compressed: Some(LargestFile { name: "big.jsonl.gz".to_owned(), bytes: 1 << 20 }),
-        generation: Generation(2),
+        dataset_version: DatasetVersion(2),
         tokenized_by: "WordPiece by AVX2".to_owned(),
-        change: Some("1 file added: generation 2 drops 0 parts and makes 1 part".to_owned()),
+        change: Some("1 file added: dataset version 2 drops 0 parts and makes 1 part".to_owned()),
     };
     let progress = PrepareProgress {
         bytes: 450,
@@ -362,9 +362,9 @@ fn preparation() -> Vec<Golden> {
     vec![
         (
             EventKind::PrepareStart(start),
-            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"workers":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576},"generation":2,"tokenized_by":"WordPiece by AVX2","change":"1 file added: generation 2 drops 0 parts and makes 1 part"}"#,
+            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"workers":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576},"dataset_version":2,"tokenized_by":"WordPiece by AVX2","change":"1 file added: dataset version 2 drops 0 parts and makes 1 part"}"#,
             Some(
-                "1,234 files, 3.0 GiB in 40 parts for 4 workers; at most 64.0 MiB of text in memory\ntext to ids: WordPiece by AVX2\n1 file added: generation 2 drops 0 parts and makes 1 part\nthe largest compressed file takes one worker from end to end: big.jsonl.gz, 1.0 MiB",
+                "1,234 files, 3.0 GiB in 40 parts for 4 workers; at most 64.0 MiB of text in memory\ntext to ids: WordPiece by AVX2\n1 file added: dataset version 2 drops 0 parts and makes 1 part\nthe largest compressed file takes one worker from end to end: big.jsonl.gz, 1.0 MiB",
             ),
         ),
         (
@@ -379,7 +379,7 @@ fn preparation() -> Vec<Golden> {
         ),
         (
             EventKind::PrepareEnd(prepare_end()),
-            r#""kind":"prepare_end","place":"corpus","generation":2,"change":"1 document to forget: generation 2 drops 1 part and makes 1 part","pack":"sentences","parts_made":3,"parts_kept":1,"nothing_to_do":false,"bytes_read":3145728,"text_bytes_made":1040000,"lines":341,"documents":339,"text_bytes":1300000,"words":161633,"tokens":385031,"unknown":0,"forgotten":1,"rejected":{"empty":2},"sentences":9000,"cut_sentences":0,"cut_documents":0,"cut_tokens":17,"train":{"samples":3000,"tokens":375000},"valid":{"samples":0,"tokens":0},"samples":3000,"stored_tokens":375000,"tokens_capacity":378000,"shard_bytes":750000,"stages":{"read":0.25,"tokenize":1.5,"pack":0.125,"write":0.5},"warnings":["no document fell into the validation split"],"seconds":0.65}"#,
+            r#""kind":"prepare_end","place":"corpus","dataset_version":2,"change":"1 document to forget: dataset version 2 drops 1 part and makes 1 part","pack":"sentences","parts_made":3,"parts_kept":1,"nothing_to_do":false,"bytes_read":3145728,"text_bytes_made":1040000,"lines":341,"documents":339,"text_bytes":1300000,"words":161633,"tokens":385031,"unknown":0,"forgotten":1,"rejected":{"empty":2},"sentences":9000,"cut_sentences":0,"cut_documents":0,"cut_tokens":17,"train":{"samples":3000,"tokens":375000},"valid":{"samples":0,"tokens":0},"samples":3000,"stored_tokens":375000,"tokens_capacity":378000,"shard_bytes":750000,"stages":{"read":0.25,"tokenize":1.5,"pack":0.125,"write":0.5},"warnings":["no document fell into the validation split"],"seconds":0.65}"#,
             Some(
                 "corpus: 3 parts made, 1 kept from before, 3.0 MiB of input read, in 0.7 s (1.6 MB/s of text)
   339 documents, 161,633 words, 385,031 tokens: 2.38 tokens per word, 0.00 % unknown

@@ -45,7 +45,7 @@ impl Sources {
                 weight,
                 store: &home.store,
                 manifest: &home.manifest,
-                generation: home.manifest.newest(),
+                dataset_version: home.manifest.newest(),
                 follow: None,
                 gone: MissingParts::Refused,
             })
@@ -188,17 +188,17 @@ fn validation_is_shared_out_by_the_weights_that_the_stream_begins_with() {
 fn epochs_are_counted_for_each_source_and_for_all_together() {
     let sources = Sources::new();
     let plan = sources.plan(&weights(), &data(1), Rows::Train);
-    let by_source = plan.epochs_by_source(RowIndex(4 * PERIOD)).expect("one generation");
+    let by_source = plan.epochs_by_source(RowIndex(4 * PERIOD)).expect("one dataset version");
     // 300, 200 and 500 of each of the first two thousands, then 600 and 400.
     let expected = [1800.0 / 230.0, 1200.0 / 90.0, 1000.0 / 700.0];
     for (name, expected) in NAMES.into_iter().zip(expected) {
         assert!((by_source[name] - expected).abs() < 1e-9, "{by_source:?}");
     }
     assert_eq!(plan.planned_epochs(RowIndex(4 * PERIOD)), by_source);
-    let all = plan.epochs(RowIndex(4 * PERIOD)).expect("one generation");
+    let all = plan.epochs(RowIndex(4 * PERIOD)).expect("one dataset version");
     assert!((all - 4000.0 / 1020.0).abs() < 1e-9, "{all}");
     let alone = sources.homes[0].plan(&data(1), Rows::Train);
-    assert!(alone.epochs_by_source(RowIndex(500)).expect("one generation").is_empty());
+    assert!(alone.epochs_by_source(RowIndex(500)).expect("one dataset version").is_empty());
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn sources_that_do_not_fit_one_another_are_refused_by_name() {
     check(&|it| it.tokenizer.fingerprint = "other".into(), ["its tokenizer", "one `prepare.tokenizer`"]);
     check(&|it| it.max_seq_len = 128, ["its rows have 128 tokens, those of `sources.books.folder` 64", "max_seq_len"]);
     check(&|it| it.pack.cuts = false, ["it is packed as `block`", "one `prepare.packing`"]);
-    check(&|it| it.generations[0].parts.clear(), ["its training split is empty", "larger"]);
+    check(&|it| it.dataset_versions[0].parts.clear(), ["its training split is empty", "larger"]);
     let mut weights = weights();
     weights[1] = Weight::Constant(-1.0);
     let problems = Sources::new().tried(&weights, &data(1), Rows::Train).expect_err("refused");
@@ -289,7 +289,7 @@ fn what_becomes_of_a_row_is_told_by_its_source() {
         let told = |facts: RowFacts| RowDocuments {
             row: facts.row,
             of: facts.of.expect("a source").into(),
-            generation: facts.generation,
+            dataset_version: facts.dataset_version,
             documents: facts.documents,
             left_out: always(facts.row.0, 0),
         };

@@ -54,7 +54,7 @@ impl SegmentSource for Told {
     }
 }
 
-/// All epochs behind the first are over the newest generation.
+/// All epochs behind the first are over the newest dataset version.
 #[derive(Debug)]
 struct Whole(Manifest);
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use telemetry::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart, StageSeconds};
 use telemetry::{Event, jsonl};
 
-use super::generations::many;
-use super::generations::text;
+use super::dataset_versions::many;
+use super::dataset_versions::text;
 use super::*;
 
 /// A log in memory, of which the test holds one end.
@@ -125,9 +125,9 @@ fn a_log_tells_what_was_there_and_what_changed() {
 
     write_all(home.folder.path(), &[("in/new.txt", "the cat")]);
     let (_, story) = tell(&home.config, PrepareOptions::default());
-    let change = "1 file added: generation 1 drops 0 parts and makes 1 part";
-    assert_eq!((story.start.generation, story.start.change.as_deref()), (Generation(1), Some(change)));
-    assert_eq!((story.end.generation, story.end.change), (Generation(1), story.start.change));
+    let change = "1 file added: dataset version 1 drops 0 parts and makes 1 part";
+    assert_eq!((story.start.dataset_version, story.start.change.as_deref()), (DatasetVersion(1), Some(change)));
+    assert_eq!((story.end.dataset_version, story.end.change), (DatasetVersion(1), story.start.change));
     assert_eq!((story.end.parts_made, story.end.text_bytes_made), (1, 7));
     let made: Vec<&PartDone> = story.parts.iter().filter(|part| !part.kept).collect();
     assert!(matches!(made[..], [PartDone { bytes: 7, documents: 1, .. }]), "{made:?}");
@@ -153,7 +153,7 @@ fn the_report_adds_up() {
 
 /// Whoever drops parts hears which runs that concerns.
 #[test]
-fn what_drops_parts_says_which_generations_had_them() {
+fn what_drops_parts_says_which_dataset_versions_had_them() {
     let home = many();
     home.run().expect("prepared");
     home.put(77, &text(77, 9));
@@ -162,10 +162,13 @@ fn what_drops_parts_says_which_generations_had_them() {
     let summary = home.run().expect("prepared");
     let told = summary.change.expect("a part went").to_string();
     assert!(
-        told.ends_with("; runs over generations 0 to 1 that would read what is dropped again are refused"),
+        told.ends_with("; runs over dataset versions 0 to 1 that would read what is dropped again are refused"),
         "{told}"
     );
     home.put(77, &text(77, 3));
     let told = home.run().expect("prepared").change.expect("a part went").to_string();
-    assert!(told.contains("generation 3 drops 1 part") && told.contains("over generations 1 to 2 "), "{told}");
+    assert!(
+        told.contains("dataset version 3 drops 1 part") && told.contains("over dataset versions 1 to 2 "),
+        "{told}"
+    );
 }

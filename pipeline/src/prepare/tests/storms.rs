@@ -2,8 +2,8 @@
 
 use store::{FaultConfig, Memory, Retries};
 
-use super::generations::many;
-use super::generations::text;
+use super::dataset_versions::many;
+use super::dataset_versions::text;
 use super::*;
 
 fn weather(seed: u64) -> FaultConfig {

@@ -1,8 +1,8 @@
 //! Files that cannot be used, and what lies in them when it is known.
 
+use super::dataset_versions::many;
+use super::dataset_versions::text;
 use super::events::Log;
-use super::generations::many;
-use super::generations::text;
 use super::*;
 
 fn utf16(text: &str) -> Vec<u8> {

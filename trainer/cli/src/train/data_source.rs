@@ -13,7 +13,7 @@ use pipeline::audit::{Audit, Watch};
 use pipeline::exposure::{Exposure, Fate};
 use pipeline::load::{BadRow, BadRows, BatchStream, Contention, LatencyInjection, LoadPlan, RowPolicy, StreamOptions};
 use runtime::NextItem;
-use schemas::{Batch, Generation, RankShard, RowIndex};
+use schemas::{Batch, DatasetVersion, RankShard, RowIndex};
 use telemetry::EventKind;
 use telemetry::training::{AuditReport, BadRowReport, DatasetVersionReport, StarvedReport};
 use trainer::training::Data;
@@ -43,8 +43,8 @@ pub(super) struct DataSource {
     stream: Option<BatchStream>,
     /// None where batches come again and again: counted twice, they would seem surer than they are.
     watch: Option<Watch>,
-    /// The generation of each source's data that its last row is of; none before the first.
-    generations: BTreeMap<usize, Generation>,
+    /// The dataset version of each source's data that its last row is of; none before the first.
+    dataset_versions: BTreeMap<usize, DatasetVersion>,
     remarks: Vec<EventKind>,
     replay: Option<u64>,
     care: RowPolicy,
@@ -77,7 +77,7 @@ impl DataSource {
             row: RowIndex(0),
             stream: None,
             watch: replay.is_none().then(|| Watch::new(load.audit())),
-            generations: BTreeMap::new(),
+            dataset_versions: BTreeMap::new(),
             remarks: Vec::new(),
             replay,
             care: RowPolicy {
@@ -137,7 +137,7 @@ impl Data for DataSource {
         if let Some((before, segments)) = waited_before.zip(self.segments.as_ref()) {
             self.remarks.extend(starved(before, segments, asked.elapsed()));
         }
-        self.note_generation(batch.rows() as u64)?;
+        self.note_dataset_version(batch.rows() as u64)?;
         self.row.0 += batch.rows() as u64;
         self.phases.enter(Phase::Step);
         Ok(Some(batch))
@@ -209,24 +209,24 @@ impl DataSource {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says where rows begin to be of another generation: `rows` are read next.
-    fn note_generation(&mut self, rows: u64) -> Result<(), ForeignError> {
+    /// Says where rows begin to be of another dataset version: `rows` are read next.
+    fn note_dataset_version(&mut self, rows: u64) -> Result<(), ForeignError> {
         if self.replay.is_some() {
             return Ok(());
         }
-        let generation = |row| self.plan.generation(RowIndex(row));
+        let dataset_version = |row| self.plan.dataset_version(RowIndex(row));
         let first = self.row.0;
         let sources = self.plan.sources_of(first..first + rows);
         // The last row of each source, in the order of sources.
         let last: BTreeMap<usize, u64> = sources.iter().copied().zip(first..).collect();
         for (source, row) in last {
-            let now = generation(row)?;
-            if let Some(before) = self.generations.insert(source, now).filter(|before| *before != now) {
+            let now = dataset_version(row)?;
+            if let Some(before) = self.dataset_versions.insert(source, now).filter(|before| *before != now) {
                 // Few rows, and seldom.
                 let own = sources.iter().zip(first..).filter(|(of, _)| **of == source).map(|(_, row)| row);
-                let row = own.into_iter().find(|&row| generation(row).is_ok_and(|of| of == now)).unwrap_or(first);
+                let row = own.into_iter().find(|&row| dataset_version(row).is_ok_and(|of| of == now)).unwrap_or(first);
                 let source = self.plan.source_names().nth(source).map(str::to_owned);
-                let report = DatasetVersionReport { generation: now, before, row: RowIndex(row), source };
+                let report = DatasetVersionReport { dataset_version: now, before, row: RowIndex(row), source };
                 self.remarks.push(EventKind::DatasetVersion(report));
             }
         }

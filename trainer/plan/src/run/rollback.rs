@@ -7,7 +7,7 @@
 //! # Definition
 //! First all that will go is copied. Then `rollback.json` is put: from here on the rollback is decided, and whoever takes
 //! the run next [completes](finish) it, so that no run ever goes on from a half of it. Then what was copied is removed, the
-//! log is rewound, `undone/NNN/undone.json` is put, what others keep of the run follows, and `rollback.json` is removed. Each
+//! log is rewound, `rolled_back/NNN/rolled_back.json` is put, what others keep of the run follows, and `rollback.json` is removed. Each
 //! of these can be done twice.
 
 use std::io;

@@ -1,7 +1,7 @@
 //! What a run has taken back: steps that it did and that are not in its weights any more.
 //!
 //! # What
-//! `RUN/undone/NNN/undone.json` for each rollback, [sealed](schemas::sealed): from which step to which, and the rows of the
+//! `RUN/undone/NNN/rolled_back.json` for each rollback, [sealed](schemas::sealed): from which step to which, and the rows of the
 //! stream between them. Beside it lies what was taken away: `checkpoints/step-…/` and `log/*.jsonl`, whole, as they were.
 //!
 //! # Why
@@ -17,9 +17,9 @@ use store::Store;
 use crate::error::Error;
 
 /// Where a run keeps what it took back.
-const FOLDER: &str = "undone";
+const FOLDER: &str = "rolled_back";
 /// What says what that was.
-const RECORD: &str = "undone.json";
+const RECORD: &str = "rolled_back.json";
 
 /// One rollback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

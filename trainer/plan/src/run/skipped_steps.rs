@@ -1,4 +1,4 @@
-//! The steps that a run passes over: `skips.json` of its folder.
+//! The steps that a run passes over: `skipped_steps.json` of its folder.
 //!
 //! # What
 //! A list of steps whose rows are consumed and teach nothing, with what was wrong with each. Sealed, and written before
@@ -19,7 +19,7 @@ use crate::checkpoint::State;
 use crate::error::Error;
 
 /// Its name in the run's folder.
-pub const NAME: &str = "skips.json";
+pub const NAME: &str = "skipped_steps.json";
 
 /// The steps that a run passes over, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

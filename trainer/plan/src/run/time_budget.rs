@@ -1,7 +1,7 @@
 //! A run that ends after so many hours, and can be replayed all the same.
 //!
 //! # What
-//! `RUN/hours.json`, [sealed](schemas::sealed): at which steps the run looked at the clock, and how long it had trained.
+//! `RUN/time_budget.json`, [sealed](schemas::sealed): at which steps the run looked at the clock, and how long it had trained.
 //!
 //! # Why
 //! The learning rate goes by the share of the hours that is spent, and a clock never shows the same twice. So it is looked
@@ -21,7 +21,7 @@ use crate::config::TrainConfig;
 use crate::error::Error;
 
 /// Its name in the run's store.
-pub(super) const NAME: &str = "hours.json";
+pub(super) const NAME: &str = "time_budget.json";
 /// A rate moves in so many parts: none is seen in a curve, and the list stays short.
 const PARTS: f64 = 4096.0;
 

@@ -48,10 +48,10 @@ fn what_comes_after_a_rollback_is_as_if_nothing_had_been_and_nothing_is_lost() {
     let shorter = calm();
     run_with(&shorter, &[2]);
     let mut left = objects(&run);
-    left.retain(|name, _| !name.starts_with("undone/"));
+    left.retain(|name, _| !name.starts_with("rolled_back/"));
     assert_eq!(left, objects(&shorter));
     // What is gone from there is here, to the byte.
-    let aside = objects(&run.within("undone/000"));
+    let aside = objects(&run.within("rolled_back/000"));
     for (name, bytes) in
         before.iter().filter(|(name, _)| name.contains("step-00000004") || name.contains("step-00000006"))
     {
@@ -87,7 +87,7 @@ fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
             decided += 1;
         } else {
             let mut found = objects(&run);
-            found.retain(|name, _| !name.starts_with("undone/"));
+            found.retain(|name, _| !name.starts_with("rolled_back/"));
             assert!(found == before, "{changes} changes were not enough, and nothing was decided");
             back(&run, Step(2), (None, 7), |_| Ok(())).expect("once more");
         }

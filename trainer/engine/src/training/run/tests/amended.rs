@@ -106,7 +106,7 @@ fn a_milestone_is_made_and_a_best_one_has_its_figures() {
     // A stop in the middle of a validation: its checkpoint gets its figures when the run goes on.
     let store = calm();
     by(&store, |_| (), ApiError { validating: true, ..ApiError::default() }, &Clock::still());
-    let figures = "checkpoints/step-00000005/figures.json";
+    let figures = "checkpoints/step-00000005/validation_scores.json";
     assert!(store.stat(figures).expect("asked").is_none());
     let rest = by(&store, |_| (), ApiError { dies_after: Some(0), ..ApiError::default() }, &Clock::still());
     assert!(rest.outcome.is_err() && store.stat(figures).expect("asked").is_some());

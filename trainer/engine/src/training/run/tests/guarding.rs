@@ -147,11 +147,11 @@ fn a_run_whose_list_is_lost_is_refused_and_keeps_its_checkpoints() {
     let list = store.read(skipped_steps::NAME).expect("it skipped");
     store.remove(skipped_steps::NAME).expect("removed");
     let error = train_with(&store, &plan, poisoned()).outcome.expect_err("the list is lost").to_string();
-    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`skips.json`"), "{error}");
+    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`skipped_steps.json`"), "{error}");
     // Nor is it gone back in, to where nobody could go on.
     let older = trainer_plan::checkpoint::steps(&store).expect("listed")[1];
     let error = rollback::back(&store, older, (None, 0), |_| Ok(())).expect_err("the list is lost").to_string();
-    assert!(older.0 >= LEAPS && error.contains("`skips.json`"), "{older}: {error}");
+    assert!(older.0 >= LEAPS && error.contains("`skipped_steps.json`"), "{older}: {error}");
     assert_eq!(store.list("checkpoints").expect("listed"), before);
     store.put(skipped_steps::NAME, &list).expect("restored");
     train_with(&store, &plan, poisoned()).outcome.expect("it goes on");

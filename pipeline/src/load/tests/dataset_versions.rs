@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use schemas::{Generation, PartId, SampleAddress};
+use schemas::{DatasetVersion, PartId, SampleAddress};
 
 use super::*;
 use crate::epoch_plan::{EpochVersions, SplitSnapshot};
@@ -11,7 +11,7 @@ use crate::epoch_plan::{EpochVersions, SplitSnapshot};
 #[derive(Debug)]
 struct Told {
     manifest: Manifest,
-    /// The generation of each epoch; the last one's goes on.
+    /// The dataset version of each epoch; the last one's goes on.
     epochs: Vec<u32>,
     asked: Mutex<Vec<u64>>,
 }
@@ -30,7 +30,7 @@ impl EpochVersions for Told {
     fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let at = usize::try_from(epoch.0).expect("small").min(self.epochs.len() - 1);
-        Ok(Arc::new(SplitSnapshot::train(&self.manifest, Generation(self.epochs[at]))))
+        Ok(Arc::new(SplitSnapshot::train(&self.manifest, DatasetVersion(self.epochs[at]))))
     }
 
     fn decided(&self) -> u64 {
@@ -49,12 +49,12 @@ fn grown() -> Home {
 }
 
 impl Home {
-    fn following(&self, data: &DataConfig, generation: u32, follow: Option<&Arc<Told>>) -> Arc<LoadPlan> {
+    fn following(&self, data: &DataConfig, dataset_version: u32, follow: Option<&Arc<Told>>) -> Arc<LoadPlan> {
         let (views, wanted) = all_views();
         let follow = follow.map(|told| Arc::clone(told) as Arc<dyn EpochVersions>);
         let request = self.request(data, &views, &wanted);
         let gone = if follow.is_some() { MissingParts::Unread } else { request.gone };
-        let request = LoadRequest { generation: Generation(generation), follow, gone, ..request };
+        let request = LoadRequest { dataset_version: DatasetVersion(dataset_version), follow, gone, ..request };
         Arc::new(LoadPlan::new(&request).expect("no problem"))
     }
 }
@@ -87,15 +87,15 @@ fn the_rows_of_a_part_do_not_depend_on_the_parts_around_it() {
 }
 
 #[test]
-fn a_run_that_stays_with_its_first_generation_sees_no_other() {
+fn a_run_that_stays_with_its_first_dataset_version_sees_no_other() {
     let mut home = grown();
     let expected = rendered(&home.following(&data(1), 0, None), 60);
-    home.manifest.generations.truncate(1);
+    home.manifest.dataset_versions.truncate(1);
     assert_eq!(rendered(&home.following(&data(1), 0, None), 60), expected);
 }
 
 #[test]
-fn an_epoch_is_over_the_generation_that_it_was_told_and_rows_count_on() {
+fn an_epoch_is_over_the_dataset_version_that_it_was_told_and_rows_count_on() {
     let home = grown();
     let told = Told::of(&home, &[0, 0, 1, 2]);
     let plan = home.following(&data(3), 0, Some(&told));
@@ -103,11 +103,14 @@ fn an_epoch_is_over_the_generation_that_it_was_told_and_rows_count_on() {
     let facts: Vec<RowFacts> =
         (0..220).flat_map(|index| plan.explain(&groups, BatchIndex(index)).expect("good")).collect();
     let mut row = 0;
-    for (epoch, (generation, rows)) in [(0, 230), (0, 230), (1, 460), (2, 640)].into_iter().enumerate() {
+    for (epoch, (dataset_version, rows)) in [(0, 230), (0, 230), (1, 460), (2, 640)].into_iter().enumerate() {
         let part = &facts[row..row + rows];
         let samples: BTreeSet<SampleAddress> = part.iter().map(|row| row.sample).collect();
         assert_eq!(samples.len(), rows, "epoch {epoch} has every sample once");
-        assert!(part.iter().all(|row| row.epoch.0 == epoch as u64 && row.generation.0 == generation), "{epoch}");
+        assert!(
+            part.iter().all(|row| row.epoch.0 == epoch as u64 && row.dataset_version.0 == dataset_version),
+            "{epoch}"
+        );
         row += rows;
     }
     assert_eq!(told.asked(), [1, 2, 3, 4], "once for each epoch, in order");
@@ -192,36 +195,36 @@ fn a_split_that_stays_decoded_goes_when_the_stream_has_left_it() {
     let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     stream.by_ref().take(100).for_each(|batch| drop(batch.expect("good")));
     let groups = Arc::clone(stream.groups());
-    assert_eq!(groups.decoded(), 12 + 24, "each generation's once");
+    assert_eq!(groups.decoded(), 12 + 24, "each dataset version's once");
     stream.by_ref().take(100).for_each(|batch| drop(batch.expect("good")));
     assert_eq!((groups.decoded(), groups.alive()), (12 + 24, 24), "none is left of the one that was left");
 }
 
 #[test]
-fn a_generation_whose_parts_were_dropped_is_refused_by_name() {
+fn a_dataset_version_whose_parts_were_dropped_is_refused_by_name() {
     let shape = Synthetic::default();
     let mut home = home(&shape);
     shape.add(&home.store, &[1, 2], &[]).expect("written");
     home.manifest = shape.add(&home.store, &[3], &[0, 2]).expect("written");
     let (views, wanted, data) = (taco(), wanted(), data(2));
-    let request = LoadRequest { generation: Generation(1), ..home.request(&data, &views, &wanted) };
+    let request = LoadRequest { dataset_version: DatasetVersion(1), ..home.request(&data, &views, &wanted) };
     for rows in [Rows::Train, Rows::Valid { rows: 8 }] {
         let problems = LoadPlan::new(&LoadRequest { rows, ..request.clone() }).expect_err("parts are gone");
         let text = problems[0].to_string();
-        let expected = "the run reads generation 1 of the folder, and generation 2 dropped parts 0, 2 of it";
+        let expected = "the run reads dataset version 1 of the folder, and dataset version 2 dropped parts 0, 2 of it";
         assert!(problems.len() == 1 && text.contains(expected) && text.contains("begin a new run"), "{text}");
     }
-    // Who asks for what is left has the one part that no later generation dropped.
+    // Who asks for what is left has the one part that no later dataset version dropped.
     let left = LoadRequest { rows: Rows::Valid { rows: 1000 }, gone: MissingParts::LeftOut, ..request };
     assert_eq!(LoadPlan::new(&left).expect("a part is left").batches(), Some(33 / 8));
     // What follows the folder may have passed them: it is refused where it has not, and goes on where it has.
     let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
     let error = plan.stream(RowIndex(100), RankShard::ALONE).next().expect("an item").expect_err("refused").to_string();
-    assert!(error.contains("generation 2 dropped parts 0, 2 of it; begin a new run"), "{error}");
+    assert!(error.contains("dataset version 2 dropped parts 0, 2 of it; begin a new run"), "{error}");
     // Behind an epoch of 690 rows.
     let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
     assert!(plan.stream(RowIndex(690), RankShard::ALONE).take(20).all(|batch| batch.is_ok()));
-    // A generation that only adds is no reason.
+    // A dataset version that only adds is no reason.
     let plan = home.following(&data, 2, None);
     assert!(plan.stream(RowIndex(0), RankShard::ALONE).take(20).all(|batch| batch.is_ok()));
 }
@@ -237,7 +240,7 @@ impl EpochVersions for DroppedLater {
     fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::new(SplitSnapshot::train(&manifest, Generation(0))))
+        Ok(Arc::new(SplitSnapshot::train(&manifest, DatasetVersion(0))))
     }
 
     fn decided(&self) -> u64 {
@@ -262,7 +265,7 @@ fn a_process_goes_on_over_nothing_that_was_dropped_since_it_began() {
     home.manifest = Synthetic::default().add(&home.store, &[1], &[0]).expect("written");
     *answers.manifest.lock().unwrap_or_else(PoisonError::into_inner) = home.manifest.clone();
     let error = plan.batch(&groups, BatchIndex(1 << 41)).expect_err("part 0 is gone").to_string();
-    assert!(error.contains("generation 1 dropped part 0") && error.contains("begin a new run"), "{error}");
+    assert!(error.contains("dataset version 1 dropped part 0") && error.contains("begin a new run"), "{error}");
     assert!(plan.epochs(RowIndex(460)).expect("what was seen was seen") > 1.9);
 }
 
@@ -272,7 +275,7 @@ fn looking_ahead_knows_where_nothing_is_decided_yet() {
     let plan = home.following(&data(1), 0, Some(&Told::of(&home, &[0, 0, 1, 2])));
     assert_eq!(plan.rows_decided().expect("told"), Some(RowIndex(230 + 230 + 460 + 640)));
     assert_eq!(home.following(&data(1), 0, None).rows_decided().expect("told"), None);
-    let generations: Vec<u32> =
-        [0, 229, 459, 460, 919, 920].map(|row| plan.generation(RowIndex(row)).expect("told").0).to_vec();
-    assert_eq!(generations, [0, 0, 0, 1, 1, 2]);
+    let dataset_versions: Vec<u32> =
+        [0, 229, 459, 460, 919, 920].map(|row| plan.dataset_version(RowIndex(row)).expect("told").0).to_vec();
+    assert_eq!(dataset_versions, [0, 0, 0, 1, 1, 2]);
 }

@@ -30,17 +30,17 @@ fn hashes(home: &Home, run: &str) -> Vec<String> {
     entries.filter_map(|entry| entry["batch_hash"].as_str().map(str::to_owned)).collect()
 }
 
-/// (epoch, generation) of each stretch in a run's list.
+/// (epoch, dataset version) of each stretch in a run's list.
 pub(crate) fn stretches(home: &Home, run: &str) -> Vec<(u64, u64)> {
-    let list = std::fs::read(home.join(run).join("generations.json")).expect("a list");
+    let list = std::fs::read(home.join(run).join("dataset_versions.json")).expect("a list");
     let list: Value = serde_json::from_slice(&list).expect("JSON");
     let stretches = list["content"]["stretches"].as_array().expect("stretches").iter();
     let number = |stretch: &Value, key: &str| stretch[key].as_u64().expect("a number");
-    stretches.map(|stretch| (number(stretch, "epoch"), number(stretch, "generation"))).collect()
+    stretches.map(|stretch| (number(stretch, "epoch"), number(stretch, "dataset_version"))).collect()
 }
 
 #[test]
-fn a_run_goes_on_over_an_added_generation_by_either_rule() {
+fn a_run_goes_on_over_an_added_dataset_version_by_either_rule() {
     let home = home();
     home.run_ok(&train("run.folder=alone", "data.version=pinned", "train.steps=60", &[]));
     let alone = hashes(&home, "alone");
@@ -50,11 +50,11 @@ fn a_run_goes_on_over_an_added_generation_by_either_rule() {
     }
     Synthetic::default().add(&data(&home), &[1], &[]).expect("added");
     let plan = home.run_ok(&["plan", "--set", "run.folder=pinned"]);
-    assert!(plan.stdout.contains("generation 0 of the folder; 1 is there, the run stays with it"), "{plan}");
+    assert!(plan.stdout.contains("dataset version 0 of the folder; 1 is there, the run stays with it"), "{plan}");
     for rule in ["pinned", "latest"] {
         let (run, rule) = (format!("run.folder={rule}"), format!("data.version={rule}"));
         let outcome = home.run_ok(&train(&run, &rule, "train.steps=60", &[]));
-        let said = outcome.stderr.contains("rows from 460 on are of generation 1 of the data, 0 before");
+        let said = outcome.stderr.contains("rows from 460 on are of dataset version 1 of the data, 0 before");
         assert_eq!(said, rule.ends_with("latest"), "{outcome}");
     }
     assert_eq!((hashes(&home, "pinned"), stretches(&home, "pinned")), (alone.clone(), vec![(0, 0)]));
@@ -79,8 +79,11 @@ fn a_run_on_dropped_parts_is_refused_by_name() {
     home.run_ok(&train("run.folder=first", "data.version=pinned", "train.steps=10", &[]));
     home.run_ok(&train("run.folder=newest", "data.version=latest", "train.steps=10", &unvalidated));
     Synthetic::default().add(&data(&home), &[1], &[0]).expect("replaced");
-    let words =
-        ["reads generation 0 of the folder, and generation 1 dropped part 0 of it", "run.folder", "train.init_from"];
+    let words = [
+        "reads dataset version 0 of the folder, and dataset version 1 dropped part 0 of it",
+        "run.folder",
+        "train.init_from",
+    ];
     home.run(&train("run.folder=first", "data.version=pinned", "train.steps=20", &[])).assert_fails(2, &words);
     home.run(&train("run.folder=newest", "data.version=latest", "train.steps=20", &unvalidated))
         .assert_fails(2, &words);
@@ -114,12 +117,12 @@ fn a_run_whose_list_was_lost_or_changed_is_refused() {
     let args = train("run.folder=run", "data.version=latest", "train.steps=10", &[]);
     home.run_ok(&args);
     let folder = Store::folder(home.join("run")).expect("there");
-    let list = std::fs::read(home.join("run/generations.json")).expect("a list");
+    let list = std::fs::read(home.join("run/dataset_versions.json")).expect("a list");
     let changed = String::from_utf8(list.clone()).expect("JSON").replace("\"epochs\": ", "\"epochs\": 1");
-    folder.put("generations.json", changed.as_bytes()).expect("written");
-    home.run(&args).assert_fails(2, &["generations.json", "damaged", "restore it"]);
-    // Without it the run would begin with another generation than it did.
+    folder.put("dataset_versions.json", changed.as_bytes()).expect("written");
+    home.run(&args).assert_fails(2, &["dataset_versions.json", "damaged", "restore it"]);
+    // Without it the run would begin with another dataset version than it did.
     Synthetic::default().add(&data(&home), &[1], &[]).expect("added");
-    std::fs::remove_file(home.join("run/generations.json")).expect("a list");
+    std::fs::remove_file(home.join("run/dataset_versions.json")).expect("a list");
     home.run(&args).assert_fails(2, &["data.content"]);
 }

@@ -93,7 +93,7 @@ pub(super) fn check_fresh(home: &Home) {
     fs::remove_dir_all(&fresh.config.folder).expect("there");
     let expected = fresh.run().expect("prepared").corpus;
     let manifest = load::open(&home.store()).expect("a manifest");
-    let newest = manifest.generation(manifest.newest());
+    let newest = manifest.dataset_version(manifest.newest());
     let found = &newest.corpus;
     assert_eq!((found.documents, found.tokens, found.words), (expected.documents, expected.tokens, expected.words));
     let vocab = |home: &Home| {
@@ -119,13 +119,16 @@ fn an_added_file_is_a_part_more() {
     assert!(second.change.is_some_and(|found| change(1, 0, 0)(&found) && found.dropped == 0), "{second:?}");
     assert_eq!((second.parts_made, second.parts_skipped), (1, first.parts_made));
     assert_eq!(second.bytes_read, home.bytes(77), "nothing else is read");
-    assert_eq!(second.change.expect("one").to_string(), "1 file added: generation 1 drops 0 parts and makes 1 part");
+    assert_eq!(
+        second.change.expect("one").to_string(),
+        "1 file added: dataset version 1 drops 0 parts and makes 1 part"
+    );
     check_others(&before, &after, &BTreeSet::new());
     check_fresh(&home);
     let manifest = load::open(&home.store()).expect("a manifest");
     let old = Manifest::from_json(&before["manifest.json"]).expect("a manifest");
-    assert_eq!(manifest.generations.len(), 2);
-    assert_eq!(manifest.generations[0], old.generations[0], "what was published stays");
+    assert_eq!(manifest.dataset_versions.len(), 2);
+    assert_eq!(manifest.dataset_versions[0], old.dataset_versions[0], "what was published stays");
     assert_eq!(after["vocab/00000.parquet"], before["vocab/00000.parquet"]);
     assert!(home.run().expect("prepared").nothing_to_do);
 }
@@ -207,7 +210,7 @@ fn a_removed_file_takes_its_part_with_it() {
     check_others(&before, &home.data(), &gone);
     check_fresh(&home);
     let manifest = load::open(&home.store()).expect("a manifest");
-    assert_eq!(manifest.dropped_since(Generation(0)).len(), gone.len(), "a run that had it is told");
+    assert_eq!(manifest.dropped_since(DatasetVersion(0)).len(), gone.len(), "a run that had it is told");
 }
 
 #[test]
@@ -232,7 +235,7 @@ fn a_forgotten_document_is_nowhere() {
     assert_eq!((held(&before, &id), held(&after, &id)), (1, 0));
     assert!(after.values().all(|bytes| !bytes.windows(id.len()).any(|window| window == id.as_bytes())));
     let (again, already) = forget(&id).expect("no error");
-    assert!(already == Some(Generation(1)) && again.nothing_to_do && home.data() == after, "{again:?}");
+    assert!(already == Some(DatasetVersion(1)) && again.nothing_to_do && home.data() == after, "{again:?}");
     // It stays forgotten when its file comes back in another part.
     home.put(7, &(text(7, 6) + "one more\n"));
     let summary = home.run().expect("prepared");
@@ -314,11 +317,15 @@ fn a_change_before_the_first_is_finished_is_one_more_list() {
     let gone = home.holders(13);
     assert!(!gone.is_empty(), "the first list is there");
     let summary = home.run().expect("prepared");
-    assert_eq!(summary.generation, Generation(1));
+    assert_eq!(summary.dataset_version, DatasetVersion(1));
     check_fresh(&home);
     assert!(gone.iter().all(|stem| home.data().keys().all(|name| !name.contains(stem.as_str()))));
     let manifest = load::open(&home.store()).expect("a manifest");
-    assert_eq!((manifest.generations.len(), manifest.generations[0].content.as_str()), (2, ""), "it never was whole");
+    assert_eq!(
+        (manifest.dataset_versions.len(), manifest.dataset_versions[0].content.as_str()),
+        (2, ""),
+        "it never was whole"
+    );
 }
 
 #[test]
@@ -331,16 +338,16 @@ fn a_lost_manifest_comes_back_as_far_as_parts_are_there() {
     fs::remove_file(home.config.folder.join("manifest.json")).expect("there");
     fs::remove_file(home.config.folder.join("vocab/00000.parquet")).expect("there");
     home.run().expect("prepared");
-    assert!(home.data() == before, "both generations are computed again");
+    assert!(home.data() == before, "both dataset versions are computed again");
     fs::remove_file(home.folder.path().join("in/13.txt")).expect("there");
     home.run().expect("prepared");
     let published = load::open(&home.store()).expect("a manifest");
     fs::remove_file(home.config.folder.join("manifest.json")).expect("there");
     home.run().expect("prepared");
     let again = load::open(&home.store()).expect("a manifest");
-    assert_eq!(again.generations[2], published.generations[2]);
-    assert_eq!(again.generations[0].content, "", "a part of it is gone");
-    assert_eq!(again.dropped_since(Generation(0)), published.dropped_since(Generation(0)));
+    assert_eq!(again.dataset_versions[2], published.dataset_versions[2]);
+    assert_eq!(again.dataset_versions[0].content, "", "a part of it is gone");
+    assert_eq!(again.dropped_since(DatasetVersion(0)), published.dropped_since(DatasetVersion(0)));
 }
 
 #[test]
