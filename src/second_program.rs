@@ -18,7 +18,7 @@ use crate::exit::Usage;
 /// The file name of the second program.
 pub const NAME: &str = "cloze-train";
 
-/// The environment variable by which `cloze` tells `cloze-train` its version and its process: `0.1.0@4711`.
+/// The environment variable by which `cloze` tells `cloze-train` its version and its process: `0.2.0@4711`.
 const VERSION_VARIABLE: &str = "CLOZE_EXECUTED_BY";
 
 /// The version of both programs.
