@@ -45,7 +45,7 @@ def questions(runs, page):
     for question in asked:
         assert "\n" not in question, "one line each"
         rows = duckdb.sql(question).fetchall()
-        is_rare = "'leap'" in question or "'starved'" in question
+        is_rare = "'loss_spike'" in question or "'starved'" in question
         assert rows or is_rare, question
         print(f"DuckDB: {len(rows):3} rows, the first {rows[0] if rows else None}")
 
