@@ -81,7 +81,7 @@ fn a_plan_prints_the_run_before_it_costs_anything() {
 #[test]
 fn what_would_go_wrong_in_silence_is_refused() {
     let home = Home::prepared(40);
-    let generator = "networks.generator={kind=\"generator\", layers=1, makes=\"MADE\"}";
+    let generator = "networks.generator={kind=\"generator\", layers=1, output_view=\"MADE\"}";
     let check = |settings: &[&str], words: &[&str]| {
         let mut args = vec!["plan", "--set", "run.folder=run"];
         args.extend(settings.iter().flat_map(|setting| ["--set", setting]));

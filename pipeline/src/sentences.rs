@@ -1,7 +1,7 @@
 //! Where the sentences of a text begin.
 //!
 //! # What
-//! The byte offsets at which sentences begin, for `pack = "sentences"`.
+//! The byte offsets at which sentences begin, for `packing = "sentences"`.
 //!
 //! # Why
 //! Segments and pairs that begin and end where sentences do. The corpus has no lines to go by, and a splitter that learns

@@ -49,11 +49,8 @@ pub(crate) struct Key {
 }
 
 /// What a key counts, by its last word; names end in their unit.
-const UNITS: [(&str, &str); 34] = [
+const UNITS: [(&str, &str); 31] = [
     ("bytes", "bytes"),
-    ("bytes_max", "bytes"),
-    ("max_memory_bytes", "bytes"),
-    ("min_free_disk_bytes", "bytes"),
     ("steps", "steps"),
     ("every_steps", "steps"),
     ("warmup_steps", "steps"),

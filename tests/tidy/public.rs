@@ -39,7 +39,10 @@ impl Public {
             path.clone_into(&mut declared.path);
             declared.visit_file(&parsed(path, source));
         }
-        let outside = words.iter().filter(|(path, words)| !is_below(path, folder) && words.contains(name));
+        // The program of a package uses its library from outside.
+        let program = format!("{folder}/main.rs");
+        let is_outside = |path: &String| !is_below(path, folder) || *path == program;
+        let outside = words.iter().filter(|(path, words)| is_outside(path) && words.contains(name));
         let said: BTreeSet<&String> = outside.flat_map(|(_, words)| words).collect();
         let among = |names: &BTreeSet<&String>| {
             declared.items.iter().filter(|(_, name)| !names.contains(name)).cloned().collect::<BTreeSet<_>>()

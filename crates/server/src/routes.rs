@@ -262,8 +262,8 @@ async fn status(State(site): State<Site>) -> Response {
 }
 
 async fn measured(State(site): State<Site>) -> Response {
-    let text = metrics::rendered(&site.seen, &*site.subject, site.listening());
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+    let text = metrics::text(&site.seen, &*site.subject, site.listening());
+    ([(header::CONTENT_TYPE, telemetry::prometheus::CONTENT_TYPE)], text).into_response()
 }
 
 fn probe(state: Result<(), String>) -> Response {

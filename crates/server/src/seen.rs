@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use store::{Lines, Store};
+use telemetry::run_metrics::RunMetrics;
 use telemetry::{At, Event, Observer, What, event_text, jsonl};
 
 use crate::columns::Spread;
@@ -69,25 +70,7 @@ pub(crate) struct State {
     heard: Option<Instant>,
     /// Where the run stands, by the newest event that says it.
     pub(crate) at: At,
-    pub(crate) validation: Option<Event>,
-    pub(crate) counted: Counted,
-}
-
-/// What this process has done so far: numbers that only grow.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counted {
-    pub(crate) rows: u64,
-    pub(crate) tokens: u64,
-    pub(crate) skipped: u64,
-    pub(crate) checkpoints: u64,
-    pub(crate) checkpoint_s: f64,
-    pub(crate) stall_s: f64,
-    pub(crate) validations: u64,
-    pub(crate) validation_s: f64,
-    pub(crate) warnings: u64,
-    pub(crate) leaps: u64,
-    pub(crate) left_out: u64,
-    pub(crate) starved_s: f64,
+    pub(crate) metrics: RunMetrics,
 }
 
 impl Seen {
@@ -167,7 +150,7 @@ impl Seen {
         let beside = beside.into_iter().map(|(name, value)| (name.to_owned(), Spread::of(value))).collect();
         let mut state = self.state();
         let point = state.history.push(event, beside);
-        state.count(event);
+        state.update(event);
         // While the history is held: whoever reads both sees each event once.
         self.live.push(with_extras(line, event_text::summary(event), point));
     }
@@ -189,43 +172,17 @@ impl Seen {
 }
 
 impl State {
-    fn count(&mut self, event: &Event) {
-        let (before, counted) = (self.at, &mut self.counted);
+    fn update(&mut self, event: &Event) {
+        self.metrics.update(event);
         if event.at.step.is_some() {
             self.at = event.at;
         }
         match &event.what {
-            What::Report(report) => {
-                // What was done before this process, and what is done again after it went back, counts from there on.
-                let grown = |now: Option<u64>, before: Option<u64>| {
-                    now.map_or(0, |now| now.saturating_sub(before.unwrap_or(0)))
-                };
-                counted.rows += grown(event.at.rows_seen, before.rows_seen);
-                counted.tokens += grown(event.at.tokens_seen, before.tokens_seen);
-                let skipped = match self.newest.as_ref().map(|event| &event.what) {
-                    Some(What::Report(newest)) => report.figures.skipped.saturating_sub(newest.figures.skipped),
-                    _ => 0,
-                };
-                counted.skipped += skipped;
+            What::Report(_) | What::PrepareProgress(_) => {
                 (self.newest, self.heard) = (Some(event.clone()), Some(Instant::now()));
             }
-            What::PrepareProgress(_) => (self.newest, self.heard) = (Some(event.clone()), Some(Instant::now())),
             // What the newest report said was undone with its step.
             What::Resume(_) => self.newest = None,
-            What::Validation(report) => {
-                counted.validations += 1;
-                counted.validation_s += report.seconds;
-                self.validation = Some(event.clone());
-            }
-            What::Checkpoint(report) => {
-                counted.checkpoints += 1;
-                counted.checkpoint_s += report.seconds;
-                counted.stall_s += report.stall_s;
-            }
-            What::Warning(_) => counted.warnings += 1,
-            What::Leap(_) => counted.leaps += 1,
-            What::LeftOut(_) => counted.left_out += 1,
-            What::Starved(report) => counted.starved_s += report.seconds,
             _ => {}
         }
     }

@@ -79,17 +79,17 @@ fn said(renders: &LoadPlan, audits: &LoadPlan, batches: u64, change: impl Fn(Bat
 
 const CLEAN: [&str; 22] = [
     "it = { kind = \"mask\" }",
-    "it = { kind = \"mask\", replace = [100, 0, 0], rate = 1.0 }",
-    "it = { kind = \"mask\", replace = [85, 0, 15], rate = 0.0 }",
-    "it = { kind = \"mask\", replace = [40, 60, 0], words = \"unigram\" }",
-    "it = { kind = \"mask\", base = \"all\", specials = true, rate = 0.3 }",
-    "it = { kind = \"mask\", base = \"all\", specials = true, cls = true, rate = 0.97, count = \"stochastic_round\" }",
+    "it = { kind = \"mask\", replacement = [100, 0, 0], rate = 1.0 }",
+    "it = { kind = \"mask\", replacement = [85, 0, 15], rate = 0.0 }",
+    "it = { kind = \"mask\", replacement = [40, 60, 0], random_words = \"unigram\" }",
+    "it = { kind = \"mask\", rate_base = \"all\", mask_special_tokens = true, rate = 0.3 }",
+    "it = { kind = \"mask\", rate_base = \"all\", mask_special_tokens = true, mask_cls = true, rate = 0.97, count = \"stochastic_round\" }",
     "it = { kind = \"mask\", count = \"bernoulli\" }",
-    "it = { kind = \"mask\", count = \"bernoulli\", specials = true, rate = 0.01 }",
+    "it = { kind = \"mask\", count = \"bernoulli\", mask_special_tokens = true, rate = 0.01 }",
     "it = { kind = \"mask\", count = \"stochastic_round\" }",
-    "it = { kind = \"mask\", count = \"stochastic_round\", base = \"all\" }",
+    "it = { kind = \"mask\", count = \"stochastic_round\", rate_base = \"all\" }",
     "it = { kind = \"mask\", unit = \"word\" }",
-    "it = { kind = \"mask\", unit = \"word\", count = \"stochastic_round\", specials = true }",
+    "it = { kind = \"mask\", unit = \"word\", count = \"stochastic_round\", mask_special_tokens = true }",
     "it = { kind = \"mask\", unit = \"word\", count = \"bernoulli\" }",
     "it = { kind = \"mask\", unit = \"word\", word_budget = \"words\" }",
     "it = { kind = \"mask\", unit = \"word\", word_budget = \"words\", count = \"stochastic_round\" }",
@@ -98,7 +98,7 @@ const CLEAN: [&str; 22] = [
     "it = { kind = \"corrupt\" }",
     "it = { kind = \"corrupt\", count = \"bernoulli\", rate = 0.5 }",
     "cut = { kind = \"crop\" }\nit = { kind = \"mask\", of = \"cut\" }\nnear = { kind = \"window\", of = \"it\" }",
-    "cut = { kind = \"crop\", style = \"raw\", keep_cls = true, frac = 0.5 }\nnear = { kind = \"window\", of = \"cut\" }",
+    "cut = { kind = \"crop\", style = \"raw\", keep_cls = true, keep_fraction = 0.5 }\nnear = { kind = \"window\", of = \"cut\" }",
     "it = { kind = \"window\", max_offset = 5, edge = \"anywhere\" }",
 ];
 
@@ -106,11 +106,11 @@ const DISJOINT: [&str; 8] = [
     "it = { kind = \"mask\", disjoint = true }",
     "it = { kind = \"mask\", disjoint = true, rate = 0.4 }",
     "it = { kind = \"mask\", disjoint = true, count = \"bernoulli\" }",
-    "it = { kind = \"mask\", disjoint = true, count = \"stochastic_round\", specials = true, base = \"all\" }",
+    "it = { kind = \"mask\", disjoint = true, count = \"stochastic_round\", mask_special_tokens = true, rate_base = \"all\" }",
     "it = { kind = \"mask\", disjoint = true, unit = \"word\", word_budget = \"words\", rate = 0.2 }",
     "it = { kind = \"mask\", disjoint = true, unit = \"span\" }",
     "it = { kind = \"mask\", disjoint = true, unit = \"span\", rate = 0.3, count = \"stochastic_round\" }",
-    "cut = { kind = \"crop\", frac = 0.6 }\nit = { kind = \"mask\", of = \"cut\", disjoint = true }",
+    "cut = { kind = \"crop\", keep_fraction = 0.6 }\nit = { kind = \"mask\", of = \"cut\", disjoint = true }",
 ];
 
 #[test]
@@ -143,7 +143,7 @@ fn another_rate_is_seen() {
         let of = |rate: &str| views(&format!("rate = {rate}, count = \"{count}\""));
         assert_seen(&of("0.17"), &of("0.15"), what);
     }
-    assert_seen(&views("base = \"all\""), &views("base = \"maskable\""), "another number of masked tokens");
+    assert_seen(&views("rate_base = \"all\""), &views("rate_base = \"maskable\""), "another number of masked tokens");
     let words = |rate: &str| views(&format!("unit = \"word\", rate = {rate}"));
     assert_seen(&words("0.15"), &words("0.25"), "another number of masked tokens");
     assert_seen(&words("0.25"), &words("0.15"), "another number of masked tokens");
@@ -153,7 +153,7 @@ fn another_rate_is_seen() {
 #[test]
 fn other_replacements_are_seen() {
     let views =
-        |replace: &str, more: &str| format!("it = {{ kind = \"mask\", replace = {replace}, rate = 0.4{more} }}");
+        |replace: &str, more: &str| format!("it = {{ kind = \"mask\", replacement = {replace}, rate = 0.4{more} }}");
     for (replace, what) in
         [("[90, 5, 5]", "become `[MASK]`: "), ("[80, 20, 0]", "that stay: "), ("[100, 0, 0]", "become `[MASK]`: ")]
     {
@@ -171,7 +171,7 @@ fn other_replacements_are_seen() {
         })
     };
     let home = home();
-    let plan = home.plan("it = { kind = \"mask\", replace = [0, 0, 100] }", 1);
+    let plan = home.plan("it = { kind = \"mask\", replacement = [0, 0, 100] }", 1);
     let error = said(&plan, &plan, 32, one_of_all).expect_err("a share of 100 % has no exception").to_string();
     assert!(error.contains("that stay"), "{error}");
 }
@@ -180,9 +180,9 @@ fn other_replacements_are_seen() {
 fn other_units_are_seen() {
     let subwords = "it = { kind = \"mask\" }";
     assert_seen(subwords, "it = { kind = \"mask\", unit = \"word\" }", "a word is masked in part");
-    assert_seen("it = { kind = \"mask\", specials = true }", subwords, "a special token is masked");
-    let cls = "it = { kind = \"mask\", specials = true, cls = true, rate = 0.5 }";
-    assert_seen(cls, "it = { kind = \"mask\", specials = true, rate = 0.5 }", "a special token is masked");
+    assert_seen("it = { kind = \"mask\", mask_special_tokens = true }", subwords, "a special token is masked");
+    let cls = "it = { kind = \"mask\", mask_special_tokens = true, mask_cls = true, rate = 0.5 }";
+    assert_seen(cls, "it = { kind = \"mask\", mask_special_tokens = true, rate = 0.5 }", "a special token is masked");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn another_window_is_seen() {
 #[test]
 fn another_crop_is_seen() {
     for style in ["content", "raw"] {
-        let crop = |share: &str| format!("it = {{ kind = \"crop\", frac = {share}, style = \"{style}\" }}");
+        let crop = |share: &str| format!("it = {{ kind = \"crop\", keep_fraction = {share}, style = \"{style}\" }}");
         assert_seen(&crop("0.92"), &crop("0.9"), "a crop has another length");
     }
 }
@@ -268,7 +268,7 @@ fn a_single_broken_cell_is_found_where_it_is() {
     let mask = "it = { kind = \"mask\" }";
     assert_found(mask, |cells, row| cells.labels[row + 63] = 500, "padding is masked", 63);
     assert_found(mask, |cells, row| (cells.labels[row], cells.ids[row]) = (101, 103), "a special token is masked", 0);
-    let all = "it = { kind = \"mask\", rate = 1.0, specials = true, cls = true }";
+    let all = "it = { kind = \"mask\", rate = 1.0, mask_special_tokens = true, mask_cls = true }";
     assert_found(all, |cells, row| cells.ids[row] = 7, "a token is replaced by a special or unused one", 0);
     let window = "it = { kind = \"window\" }";
     for positive in [0, 3, -1, 63] {

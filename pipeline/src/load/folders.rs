@@ -200,7 +200,7 @@ pub(super) fn check_agreement(folders: &[Folder<'_>], problems: &mut Vec<Problem
             Some((format!("its rows have {theirs} tokens, those of `{first_key}` {ours}"), "max_seq_len"))
         } else if packed(theirs) != packed(ours) {
             let (theirs, ours) = (&theirs.pack.name, &ours.pack.name);
-            Some((format!("it is packed as `{theirs}`, `{first_key}` as `{ours}`"), "pack"))
+            Some((format!("it is packed as `{theirs}`, `{first_key}` as `{ours}`"), "packing"))
         } else {
             None
         };

@@ -48,10 +48,10 @@ fn all_views() -> (BTreeMap<ViewName, AnyView>, BTreeSet<(ViewName, ColumnSpec)>
     let text = r#"
         masked = { kind = "mask", disjoint = true }
         neighbors = { kind = "window", of = "masked" }
-        spans = { kind = "mask", unit = "span", disjoint = true, words = "unigram" }
+        spans = { kind = "mask", unit = "span", disjoint = true, random_words = "unigram" }
         words = { kind = "mask", unit = "word", count = "stochastic_round" }
         random = { kind = "corrupt", of = "cropped" }
-        cropped = { kind = "crop", frac = 0.5 }
+        cropped = { kind = "crop", keep_fraction = 0.5 }
     "#;
     let columns = |(name, view): (&ViewName, &AnyView)| {
         let of_frame = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec()];

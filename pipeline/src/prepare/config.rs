@@ -174,7 +174,7 @@ impl PrepareConfig {
             "give 4 to 32767",
         );
         let (least, name) = (self.packing.tokens_min(), self.packing.kind());
-        let room = format!("{tokens} tokens are too few for `pack = \"{name}\"`, which needs at least {least}");
+        let room = format!("{tokens} tokens are too few for `packing = \"{name}\"`, which needs at least {least}");
         require(tokens < 4 || tokens >= least, "max_seq_len", room, "give more, or pack otherwise");
         let share = format!("{} is not a share that leaves most to train on", self.valid_fraction);
         require((0.0..=0.5).contains(&self.valid_fraction), "valid_fraction", share, "give 0.0 to 0.5");

@@ -8,7 +8,7 @@
 //! makes the replacements plausible (COCO-LM's Table 3, "w. Random Replacements").
 //!
 //! # Definition
-//! Positions as `mask` chooses subwords, with `rate`, `count`, `base`, `specials` and `cls` of the same
+//! Positions as `mask` chooses subwords, with `rate`, `count`, `rate_base`, `mask_special_tokens` and `mask_cls` of the same
 //! meaning. Each becomes an ordinary token (neither special nor `[unusedN]`), uniformly, perhaps the same.
 //!
 //! # Columns
@@ -37,7 +37,7 @@ use crate::tally::{Seen, Tally};
 pub struct Corrupt {
     /// The view whose rows are corrupted.
     pub of: ViewName,
-    /// Share of `base` that is replaced, in `0..=1`.
+    /// Share of `rate_base` that is replaced, in `0..=1`.
     pub rate: f64,
     /// How the number of replaced tokens comes about.
     pub count: Count,

@@ -11,7 +11,7 @@
 //! tokens (none of none); it begins at a uniform place of the `n − l + 1`. `style = "content"`: `n` counts the content,
 //! and the crop is framed, `[CLS]` … `[SEP]`. `style = "raw"`: `n` counts the whole row, frame included, and the crop is
 //! what is left of it, with or without its ends; `keep_cls = true` puts a `[CLS]` before a crop that is not the whole
-//! row, even if it begins with one. `frac = 1` is `original`, to the byte.
+//! row, even if it begins with one. `keep_fraction = 1` is `original`, to the byte.
 //!
 //! Rows are as wide as the longest crop, rounded up to a multiple of 8, and no wider than the data's.
 //!

@@ -8,9 +8,9 @@
 //!
 //! # Definition
 //! `M ⊆ candidates`, the candidates being the tokens that are not special (`[UNK]` counts as special), or
-//! all tokens with `specials = true`, `[CLS]` still excepted unless `cls = true`.
+//! all tokens with `mask_special_tokens = true`, `[CLS]` still excepted unless `mask_cls = true`.
 //!
-//! `count` gives the size of M, with `base` counting candidates (`"maskable"`) or all tokens of the row (`"all"`).
+//! `count` gives the size of M, with `rate_base` counting candidates (`"maskable"`) or all tokens of the row (`"all"`).
 //! `"exact"`: `⌊rate · base + ½⌋`, at least 1. `"stochastic_round"`: `⌊rate · base + U⌋`, `U` uniform in `[0, 1)`.
 //! `"bernoulli"`: each candidate by itself with probability `rate`. Never more than the candidates.
 //!
@@ -27,7 +27,7 @@
 //! takes slice `k mod n`. Each mask by itself is distributed as without `disjoint` where `K · τ ≤ n`.
 //!
 //! Each token of M becomes `[MASK]`, a random ordinary token (perhaps the same), or stays, with the percentages of
-//! `replace`; all three are predicted. With `unit = "span"` one such decision holds for a whole run of adjacent tokens
+//! `replacement`; all three are predicted. With `unit = "span"` one such decision holds for a whole run of adjacent tokens
 //! of M, so that spans which overlap or touch count as one. Random tokens are uniform, or as frequent as in the training
 //! split (`words = "unigram"`). Replacements are drawn for each copy by itself.
 //!
@@ -42,7 +42,7 @@
 //! `[unusedN]` tokens; stochastic rounding over all tokens that of fairseq (Liu et al., *RoBERTa*, 2019), as in COCO-LM
 //! (Meng et al., NeurIPS 2021), which spares `[CLS]`; counting words that of the released code of TaCL (Su et al., 2022).
 //! Disjoint masks: Zheng et al., *Fully-Explored Masked Language Model*, 2020. Random words by frequency: Joshi et al.,
-//! *SpanBERT*, TACL 2020. `replace = [85, 0, 15]` is ELECTRA's, `[100, 0, 0]` COCO-LM's.
+//! *SpanBERT*, TACL 2020. `replacement = [85, 0, 15]` is ELECTRA's, `[100, 0, 0]` COCO-LM's.
 
 use schemars::JsonSchema;
 use schemas::columns::{DRAWS, IGNORE, INPUT_IDS, LABELS};
@@ -79,7 +79,7 @@ use promise::Promise;
 pub struct Mask {
     /// The view whose rows are masked.
     pub of: ViewName,
-    /// Share of `base` that is masked, in `0..=1`.
+    /// Share of `rate_base` that is masked, in `0..=1`.
     pub rate: f64,
     /// How the number of masked tokens comes about.
     pub count: Count,

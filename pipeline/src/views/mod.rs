@@ -47,7 +47,7 @@ pub trait View: Send + Sync {
         1
     }
 
-    /// Whether the samples must say where their sentences begin: the folder is then one of `pack = "sentences"`.
+    /// Whether the samples must say where their sentences begin: the folder is then one of `packing = "sentences"`.
     fn needs_sentences(&self) -> bool {
         false
     }

@@ -157,7 +157,7 @@ mod tests {
             &workers,
             "# a run\nseed = 1\n\n[data]   # what\n workers  =  4  # two\ndepth=3\n\n[train]\nsteps = 5\n",
         );
-        check_edit("[data]\nlanes = 2", &workers, "[data]\nworkers = 4");
+        check_edit("[data]\nworkers = 2", &workers, "[data]\nworkers = 4");
         check_edit("[data]\r\nworkers = 2 # zwei\r\n", &workers, "[data]\r\nworkers = 4 # zwei\r\n");
         check_edit("\u{feff}[data]\nworkers = 2\n", &workers, "\u{feff}[data]\nworkers = 4\n");
     }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_has_no_place_is_refused() {
-        for wrong in ["data = 5\n", "[data\n", "[[data]]\nlanes = 1\n"] {
+        for wrong in ["data = 5\n", "[data\n", "[[data]]\nworkers = 1\n"] {
             assert!(edited(wrong, &[("data.workers", 4)]).is_err(), "{wrong}");
         }
     }

@@ -13,7 +13,7 @@ use crate::precision::Precision;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Optimizer steps of the whole run, unless `tokens` or `hours` ends it earlier. Where one of those is written and this
+    /// Optimizer steps of the whole run, unless `max_tokens` or `max_hours` ends it earlier. Where one of those is written and this
     /// is not, steps end no run.
     pub steps: u64,
     /// Real tokens (no padding) that the whole run learns from. Of all budgets that are written, the first that is reached

@@ -57,7 +57,7 @@ impl Buckets {
     pub fn problems(self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.buckets < 4 || !self.buckets.is_multiple_of(2) {
-            problems.push(format!("`buckets` is {}: write an even number from 4 on, usually 32", self.buckets));
+            problems.push(format!("`num_buckets` is {}: write an even number from 4 on, usually 32", self.buckets));
         }
         // The logarithm that divides must be above 0.
         let least = self.buckets / 4 + if self.form == BucketForm::CocoLm { 2 } else { 1 };
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_makes_no_buckets_is_said() {
         let told = buckets(BucketForm::CocoLm, 31, 8).problems().join("; ");
-        assert!(told.contains("`buckets` is 31") && told.contains("`max_distance` is 8"), "{told}");
+        assert!(told.contains("`num_buckets` is 31") && told.contains("`max_distance` is 8"), "{told}");
         assert_eq!(buckets(BucketForm::CocoLm, 32, 9).problems().len(), 1);
         assert_eq!(buckets(BucketForm::T5, 32, 9).problems().len(), 0);
     }

@@ -269,7 +269,8 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
         }
         let is_of_pairs = objective.reads().columns.iter().any(|(_, column)| *column == IS_RANDOM.spec());
         if request.encoder.attention_scope == Attend::Document && is_of_pairs {
-            let message = format!("`{name}` judges two documents that see each other: write `attend = \"row\"`");
+            let message =
+                format!("`{name}` judges two documents that see each other: write `attention_scope = \"row\"`");
             problems.push(Problem::new("encoder.attention_scope", message).about("objectives", name));
         }
         if objective.batch_coupled() && request.train.micro_batch_size == 1 {
@@ -348,7 +349,7 @@ mod tests {
         request.train.device = DeviceChoice::Auto;
         let plan = TrainPlan::new(request.clone()).expect("`auto` is planned as it is");
         let error = plan.check_on_cuda().expect_err("and refused where it turns out to be CUDA").to_string();
-        assert!(error.contains("draw = \"gumbel\"") && error.contains("networks."), "{error}");
+        assert!(error.contains("sampling_method = \"gumbel\"") && error.contains("networks."), "{error}");
         request.train.device = DeviceChoice::Cuda(0);
         assert!(TrainPlan::new(request).is_err(), "on CUDA sums come in no fixed order");
     }

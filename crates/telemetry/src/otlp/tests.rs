@@ -11,9 +11,10 @@ use self::collector::{
     OK, Post, Reply, attribute, collector, last_metrics, log_records, points, value, wait_for_metrics,
 };
 use super::exporter::{Otlp, SHUTDOWN_TIMEOUT};
-use super::metrics::{Instrument, Metrics, instruments};
+use super::metrics::{Instrument, instruments};
 use super::run_resource::RunResource;
 use super::settings::Settings;
+use crate::run_metrics::RunMetrics;
 use crate::{Event, jsonl};
 
 const SECRET: &str = "s3cr3t-t0ken";
@@ -168,14 +169,14 @@ fn events_of_a_run_reach_the_collector_by_name_and_attribute() {
 
 #[test]
 fn sums_begin_with_each_process_and_never_decrease() {
-    let value = |metrics: &Metrics, name: &str| metrics.values(name).next().map(|(_, value)| value);
-    let update = |metrics: &mut Metrics, events: &[Event]| events.iter().for_each(|event| metrics.update(event));
-    let mut first = Metrics::new(Some(40));
+    let value = |metrics: &RunMetrics, name: &str| metrics.values(name).next().map(|(_, value)| value);
+    let update = |metrics: &mut RunMetrics, events: &[Event]| events.iter().for_each(|event| metrics.update(event));
+    let mut first = RunMetrics::new(Some(40));
     update(&mut first, &[event(1, START), event(6, REPORT)]);
     assert_eq!(value(&first, "cloze.rows"), Some(48.0));
     assert_eq!(value(&first, "cloze.warnings"), Some(0.0), "a rate needs the 0");
     // The first process is killed after step 6; the second one resumes from the checkpoint of step 4.
-    let mut second = Metrics::new(Some(40));
+    let mut second = RunMetrics::new(Some(40));
     update(&mut second, &[event(4, RESUME), event(10, REPORT)]);
     assert_eq!(value(&second, "cloze.rows"), Some(48.0));
     assert_eq!(value(&second, "cloze.rows.seen"), Some(80.0));
@@ -188,7 +189,7 @@ fn sums_begin_with_each_process_and_never_decrease() {
     update(&mut second, &[event(12, &broken), event(12, CHECKPOINT)]);
     assert_eq!(value(&second, "cloze.checkpoint.write.time"), Some(1.5));
     // Each corpus counts from 0.
-    let mut prepared = Metrics::new(None);
+    let mut prepared = RunMetrics::new(None);
     update(&mut prepared, &[BEGUN, PROGRESS, PROGRESS, BEGUN, PROGRESS].map(|rest| event(0, rest)));
     assert_eq!(value(&prepared, "cloze.prepare.text"), Some(1400.0));
 }
@@ -204,7 +205,7 @@ fn every_instrument_is_exported_and_documented() {
     let exported: BTreeSet<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
     assert_eq!(exported, instruments().map(|instrument| instrument.name).collect(), "no others are exported");
     let page = include_str!("../../../../docs/metrics.md");
-    for Instrument { name, kind, unit, description } in instruments() {
+    for Instrument { name, kind, unit, description, .. } in instruments() {
         let metric = metrics.iter().find(|metric| metric.name == name).expect("it is exported");
         assert_eq!((metric.unit.as_str(), metric.description.as_str()), (unit, description), "{name}");
         let (exported, points) = points(metrics, name).expect("it is exported");

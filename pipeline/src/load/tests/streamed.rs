@@ -231,7 +231,7 @@ fn workers_that_wait_for_a_segment_end_with_their_reader() {
 fn what_goes_by_counts_is_refused_by_name() {
     let home = listed();
     let views: BTreeMap<ViewName, AnyView> =
-        toml::from_str("odd = { kind = \"mask\", words = \"unigram\" }").expect("views");
+        toml::from_str("odd = { kind = \"mask\", random_words = \"unigram\" }").expect("views");
     let data = DataConfig { order: RowOrder::Streamed, ..data(1) };
     let wanted = BTreeSet::new();
     let growth = Some(Told::new(home.segments(), 11) as Arc<dyn Growth>);

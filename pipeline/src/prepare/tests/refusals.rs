@@ -22,7 +22,7 @@ fn a_folder_prepared_otherwise_is_refused_with_what_differs() {
         &PrepareConfig { valid_fraction: 0.1, zstd_level: 2, ..config() },
         &["`valid_fraction` = 0.3, now 0.1", "`zstd_level`"],
     );
-    refused(&PrepareConfig { packing: packing("taco"), ..config() }, &["`pack` = \"block\", now \"taco\""]);
+    refused(&PrepareConfig { packing: packing("taco"), ..config() }, &["`packing` = \"block\", now \"taco\""]);
     refused(&PrepareConfig { lowercase: Some(false), ..config() }, &["`tokenizer`"]);
     refused(&PrepareConfig { format: format("text_paragraphs"), ..config() }, &["`format`", "text_lines"]);
     refused(&PrepareConfig { part_bytes: Some(700), ..config() }, &["part_bytes"]);

@@ -157,7 +157,7 @@ fn a_bad_value_of_a_variant_is_named() {
     let floats = |shape: &[i64]| json!({ "shape": shape, "data": vec![1.0; usize::try_from(shape.iter().product::<i64>()).expect("small")] });
     let none = || json!({});
     check("clm", json!({ "stop_grad": "yes" }), none(), "variant.stop_grad", "\"yes\" is not one of true, false");
-    check("relpos_bucket", json!({ "buckets": 31 }), none(), "variant.buckets", "`buckets` is 31");
+    check("relpos_bucket", json!({ "buckets": 31 }), none(), "variant.buckets", "`num_buckets` is 31");
     check("relpos_bucket", json!({ "buckets": 32.5 }), none(), "variant.buckets", "not a whole number within 0..65536");
     let labels = json!({ "pred": floats(&[2]), "gold": floats(&[2]) });
     check("metric", json!({ "metric": "macro_f1", "classes": -1 }), labels, "variant.classes", "not a whole number");

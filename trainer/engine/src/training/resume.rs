@@ -272,7 +272,7 @@ fn share_back<'a>(saved: &mut HostTensors, own: impl Iterator<Item = &'a str>) {
 /// The weights of a model that `transformers` saved, for that target, of a checkpoint, or of a run's newest checkpoint.
 fn saved(folder: &Path, target: &trainer_plan::hf::Target<'_>) -> Result<HostTensors, Error> {
     if !folder.is_dir() {
-        let hint = "`init` names a run, a checkpoint or a folder of `transformers`";
+        let hint = "`init_from` names a run, a checkpoint or a folder of `transformers`";
         return Err(Error::Config(format!("{}: no folder is here to begin from; {hint}", folder.display())));
     }
     if folder.join("main.safetensors").is_file() {

@@ -139,8 +139,7 @@ impl Network for Generator {
             problems.push(("share", message));
         }
         if beside.in_order && self.sampling_method == Draw::InverseCdf {
-            let message =
-                "CUDA adds up probabilities in no fixed order: with `train.deterministic` set `draw = \"gumbel\"`";
+            let message = "CUDA adds up probabilities in no fixed order: with `train.deterministic` set `sampling_method = \"gumbel\"`";
             problems.push(("sampling_method", message.to_owned()));
         }
         if shape.layers == 0 {

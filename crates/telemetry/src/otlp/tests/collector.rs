@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric, NumberDataPoint, ResourceMetrics};
 use prost::Message as _;
 
-use super::super::metrics::Kind;
+use crate::run_metrics::InstrumentKind;
 
 /// Answer of the collector.
 #[derive(Clone, Copy)]
@@ -167,14 +167,14 @@ pub(super) fn attribute(attributes: &[KeyValue], key: &str) -> String {
 }
 
 /// Returns the points of a metric; none if the metric is absent.
-pub(super) fn points(metrics: &[Metric], name: &str) -> Option<(Kind, Vec<NumberDataPoint>)> {
+pub(super) fn points(metrics: &[Metric], name: &str) -> Option<(InstrumentKind, Vec<NumberDataPoint>)> {
     let metric = metrics.iter().find(|metric| metric.name == name)?;
     match metric.data.clone().expect("data") {
-        Data::Gauge(gauge) => Some((Kind::Gauge, gauge.data_points)),
+        Data::Gauge(gauge) => Some((InstrumentKind::Gauge, gauge.data_points)),
         Data::Sum(sum) => {
             assert!(sum.is_monotonic, "{name}");
             assert_eq!(sum.aggregation_temporality(), AggregationTemporality::Cumulative, "{name}");
-            Some((Kind::Sum, sum.data_points))
+            Some((InstrumentKind::Counter, sum.data_points))
         }
         other => panic!("{name}: {other:?}"),
     }

@@ -1,8 +1,8 @@
 //! The auxiliary model that makes a task of its guesses.
 //!
 //! # What
-//! A small encoder with a masked language model's head. It reads a masked view (`fills`), samples an id for every
-//! position to predict, and so makes a view (`makes`) in which some tokens are replaced: what ELECTRA's discriminator
+//! A small encoder with a masked language model's head. It reads a masked view (`input_view`), samples an id for every
+//! position to predict, and so makes a view (`output_view`) in which some tokens are replaced: what ELECTRA's discriminator
 //! and COCO-LM's main network read. No gradient passes through the samples.
 //!
 //! # Why

@@ -110,7 +110,7 @@ fn a_generator_that_diverges_is_a_skipped_step_and_no_crash() {
     for draw in ["inverse_cdf", "gumbel", "multinomial"] {
         let mut plan = testing::request();
         let text = format!(
-            "generator = {{ kind = 'generator', layers = 1, hidden = 8, heads = 1, feed_forward = 16, draw = '{draw}' }}\n\
+            "generator = {{ kind = 'generator', layers = 1, hidden = 8, heads = 1, feed_forward = 16, sampling_method = '{draw}' }}\n\
              teacher = {{ kind = 'teacher' }}"
         );
         plan.networks = toml::from_str(&text).expect("two networks");
