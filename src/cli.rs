@@ -3,23 +3,23 @@
 #![expect(missing_docs, reason = "arguments that are flattened or shared have their help where they are defined")]
 
 mod choice;
-mod measured;
 mod number;
-mod said;
-mod within;
+mod output_args;
+mod profile_args;
+mod subcommands;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use telemetry::terminal::{Form, Manner, note};
+use telemetry::terminal::{Form, OutputMode, note};
 
 pub use self::choice::Half;
 pub use self::choice::{Dtype, ModelFamily};
-pub use self::measured::{ProfileArgs, TuneArgs};
-use self::said::Said;
-pub use self::within::CheckpointVerb;
-pub use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs};
+use self::output_args::Said;
+pub use self::profile_args::{ProfileArgs, TuneArgs};
+pub use self::subcommands::CheckpointVerb;
+pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
 #[derive(Debug, Parser)]
@@ -39,10 +39,10 @@ impl Cli {
             let words: Vec<_> = std::env::args_os().collect();
             let asks =
                 words.windows(2).any(|pair| pair == ["--log", "json"]) || words.iter().any(|it| it == "--log=json");
-            if !error.use_stderr() || !(asks || said::of_environment() == Form::Json) {
+            if !error.use_stderr() || !(asks || output_args::of_environment() == Form::Json) {
                 error.exit();
             }
-            Manner { form: Form::Json, ..Manner::default() }.set();
+            OutputMode { form: Form::Json, ..OutputMode::default() }.set();
             note(error.render());
             std::process::exit(error.exit_code());
         })
@@ -209,7 +209,7 @@ pub enum Verb {
         #[arg(long, global = true)]
         json: bool,
     },
-    /// Go back to an older checkpoint; what came after is kept by name, in `undone/` of the run.
+    /// Go back to an older checkpoint; what came after is kept by name, in `rolled_back/` of the run.
     #[command(after_help = "Example: cloze rollback runs/a --step 120000 --why 'the loss jumped'")]
     Rollback {
         /// The run folder.
@@ -304,7 +304,7 @@ pub enum Verb {
     },
     /// Count how often a run has learnt each document.
     #[command(after_help = "Example: cloze ledger runs/a --document 7f3a0c")]
-    Ledger {
+    Exposure {
         /// The run folder.
         run: PathBuf,
         /// Only this document: its id (column `id` of `documents/`), what only its id begins with (6 letters or more), or the name

@@ -9,6 +9,7 @@ mod init;
 pub mod inspect;
 mod ledger;
 mod manual;
+mod output_file;
 mod plan;
 pub mod prepare;
 pub mod profile;
@@ -18,7 +19,6 @@ mod runs;
 pub mod tokenizer;
 mod top;
 pub mod tune;
-mod written;
 
 use std::process::ExitCode;
 
@@ -70,7 +70,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
-        Verb::Ledger { run, document, json } => ledger::run(&run, document.as_deref(), json)?,
+        Verb::Exposure { run, document, json } => ledger::run(&run, document.as_deref(), json)?,
         Verb::Report { runs, out, svg } => report::run(&runs, &out, svg.as_deref())?,
         Verb::Top { run } => top::run(&run)?,
         Verb::Completions { shell } => manual::completions(shell)?,

@@ -3,13 +3,13 @@
 //! A [`Plan`] has a private constructor and every derived number. What is wrong with a configuration is found here, all
 //! of it at once, before anything is written or computed.
 
+mod assumed_data;
 mod check;
+mod core_split;
 pub mod describe;
-mod expected;
-mod halves;
+pub mod dry_run;
 pub(crate) mod identity;
 mod mixture;
-pub mod outlook;
 mod preparing;
 mod stream;
 pub mod training;
@@ -26,7 +26,7 @@ use schemas::{Problem, Vocab};
 use store::Store;
 use telemetry::otlp;
 
-pub use self::halves::Halves;
+pub use self::core_split::Halves;
 use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
@@ -57,7 +57,7 @@ impl Plan {
     /// All that is wrong with it.
     pub fn before_its_data(args: &ConfigArgs) -> anyhow::Result<()> {
         let parsed = Parsed::read(&args.config, &args.set)?;
-        let data = expected::data(&parsed.config)?;
+        let data = assumed_data::data(&parsed.config)?;
         Self::checked(parsed, data, Purpose::Run, Troubles::new()).map(drop)
     }
 
@@ -96,7 +96,7 @@ impl Plan {
             Ok(data) => Self::checked(parsed, data, purpose, Troubles::new()),
             // What can be said without the data is said beside what is wrong with them.
             Err(troubles) => {
-                let data = expected::data(config)?;
+                let data = assumed_data::data(config)?;
                 Self::checked(parsed, data, purpose, troubles)
             }
         }

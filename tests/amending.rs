@@ -61,7 +61,7 @@ fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
     home.run_ok(&["rollback", "run", "--step", "10"]);
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "calm", "run");
-    assert!(home.join("run/undone/001/undone.json").exists());
+    assert!(home.join("run/undone/001/rolled_back.json").exists());
     home.run(&["rollback", "run", "--step", "7"]).assert_fails(2, &["no checkpoint after step 7", "there are 10, 20"]);
     home.run(&["rollback", "nowhere", "--step", "7"]).assert_fails(2, &["no run is here"]);
 }
@@ -304,15 +304,15 @@ fn all_runs_below_a_folder_are_seen_with_what_became_of_them() {
     let table = home.run_ok(&["runs", "runs"]).stdout;
     assert!(table.contains("4 runs") && table.contains("20 / 20"), "{table}");
     // One that nobody can read hides no other.
-    home.write("runs/killed/extended.json", "x");
+    home.write("runs/killed/step_budget.json", "x");
     let runs = home.run(&["runs", "runs", "--json"]);
     runs.assert_fails(1, &["1 of 4 runs"]);
     let listed = json(&runs);
     assert_eq!((&listed[2]["state"], &listed[1]["state"]), (&"damaged".into(), &"finished".into()), "{runs}");
-    assert!(listed[2]["error"].as_str().is_some_and(|error| error.contains("extended.json")), "{runs}");
+    assert!(listed[2]["error"].as_str().is_some_and(|error| error.contains("step_budget.json")), "{runs}");
     let table = home.run(&["runs", "runs"]);
     assert_eq!(table.code, Some(1));
-    assert!(table.stdout.contains("extended.json") && table.stdout.contains("20 / 20"), "{table}");
+    assert!(table.stdout.contains("step_budget.json") && table.stdout.contains("20 / 20"), "{table}");
 }
 
 #[test]
@@ -356,8 +356,8 @@ fn a_run_ends_by_hours_and_is_then_at_its_end() {
     let again = home.run_ok(&args);
     assert!(again.stderr.contains("done: ") && !again.stdout.contains("step "), "{again}");
     // Where its looks at the clock are lost, nobody knows how far it is.
-    std::fs::remove_file(home.join("run/hours.json")).expect("it was there");
-    home.run(&args).assert_fails(2, &["hours.json", "is lost", "restore it"]);
+    std::fs::remove_file(home.join("run/time_budget.json")).expect("it was there");
+    home.run(&args).assert_fails(2, &["time_budget.json", "is lost", "restore it"]);
 }
 
 #[test]
@@ -368,6 +368,6 @@ fn a_run_that_was_extended_needs_to_know_it() {
     home.run_ok(&["extend", "run", "--steps", "40"]);
     let args = train("run.folder=run", &["--set", "train.steps=20"]);
     home.run_ok(&args);
-    std::fs::remove_file(home.join("run/extended.json")).expect("it was there");
-    home.run(&args).assert_fails(2, &["extended.json", "is lost"]);
+    std::fs::remove_file(home.join("run/step_budget.json")).expect("it was there");
+    home.run(&args).assert_fails(2, &["step_budget.json", "is lost"]);
 }

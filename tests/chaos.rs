@@ -48,7 +48,7 @@ fn a_preparation_with_faults_and_a_kill_equals_the_calm_one() {
     let chaos = ["--set", "prepare.folder=storm", "--chaos", "seed=3,eio=store:0.03,lost=store:0.05,kill=part:1"];
     assert_eq!(until_it_ends(&home, &[&small[..], &chaos].concat()), 2);
     let (calm, mut stormy) = (files(&home.join("data")), files(&home.join("storm")));
-    assert!(stormy.remove("chaos.json").is_some(), "who was killed is remembered");
+    assert!(stormy.remove("fault_injection.json").is_some(), "who was killed is remembered");
     assert!(calm.len() > 6, "{:?}", calm.keys());
     assert_eq!(calm.keys().collect::<Vec<_>>(), stormy.keys().collect::<Vec<_>>());
     assert!(calm == stormy);
@@ -73,7 +73,7 @@ fn a_row_that_cannot_be_made_is_named_or_left_out_for_ever() {
     let words =
         ["row 17 of the stream", "sample ", ".parquet", "`data.max_bad_rows` lets 0 rows", "cloze inspect batch 2"];
     strict.assert_fails(1, &words);
-    assert!(!home.join("strict/left_out.json").exists(), "nothing is left out that stops a run");
+    assert!(!home.join("strict/bad_rows.json").exists(), "nothing is left out that stops a run");
 
     home.run_ok(&with("run.folder=whole", "panic=row:17,panic=row:485"));
     assert_eq!(left_out(&home, "whole"), [(17, 1), (485, 30)]);

@@ -75,7 +75,8 @@ fn check_counted(name: &str, format: &str, bytes: &[u8], reason: &str, place: &s
     assert_eq!(outcome.code, Some(0), "{outcome}");
     let manifest = std::fs::read_to_string(home.join("data/manifest.json")).expect("prepared");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
-    let rejected = manifest["content"]["generations"][0]["corpus"]["rejected"].as_object().expect("counts by reason");
+    let rejected =
+        manifest["content"]["dataset_versions"][0]["corpus"]["rejected"].as_object().expect("counts by reason");
     assert!(rejected.keys().any(|key| key.contains(reason)), "{reason} in {rejected:?}");
     assert!(outcome.stderr.contains(place), "`{place}` in\n{outcome}");
     assert!(outcome.stdout.contains(reason), "the report counts it\n{outcome}");
@@ -120,7 +121,7 @@ fn marks_line_ends_long_lines_and_empty_files_are_silent_and_right() {
     let content = |folder: &str| {
         let text = std::fs::read_to_string(home.join(folder).join("manifest.json")).expect("prepared");
         let manifest = schemas::Manifest::from_json(text.as_bytes()).expect("valid");
-        (manifest.now().train.tokens(), manifest.generations[0].corpus.documents)
+        (manifest.now().train.tokens(), manifest.dataset_versions[0].corpus.documents)
     };
     assert_eq!(content("one"), content("two"));
     put(&home, "long.txt", &[b"bread and ".repeat(200_000), b"\n".to_vec()].concat());
@@ -148,7 +149,10 @@ fn a_truncated_archive_is_named_and_earlier_parts_stay() {
         let outcome = prepare(&home, "in", "text_lines", &part);
         assert_eq!(outcome.code, Some(0), "{outcome}");
         assert!(outcome.stdout.contains("8,000 documents"), "{outcome}");
-        assert!(outcome.stderr.contains("1 file replaced: generation 1 drops 1 part and makes 1 part"), "{outcome}");
+        assert!(
+            outcome.stderr.contains("1 file replaced: dataset version 1 drops 1 part and makes 1 part"),
+            "{outcome}"
+        );
         let now = files(&home.join("data"));
         assert!(kept.iter().all(|(name, bytes)| now.get(name) == Some(bytes)), "finished parts are kept");
     }
@@ -179,7 +183,7 @@ fn another_corpus_or_setting_is_refused_with_what_differs() {
 fn a_held_folder_is_refused_by_a_second_prepare() {
     let home = home();
     let folder = store::Store::folder(home.join("data")).expect("made");
-    let held = store::Lock::take(&folder, "lock", store::Holder::this_process(), store::Terms::default());
+    let held = store::Lock::take(&folder, "lock", store::Holder::this_process(), store::LeaseConfig::default());
     let held = held.expect("free");
     home.run(&["prepare"]).assert_fails(1, &["data/lock", "locked by pid"]);
     drop(held);

@@ -27,7 +27,7 @@ fn run() -> Golden {
     let mut args = vec!["train"];
     // Twenty steps of the usual decay would be seen in the fifth digit.
     let decay = "optimizer.weight_decay=1.0";
-    for pair in ["run.folder=run", "train.steps=20", "report.every_steps=1", "data.lanes=1", decay] {
+    for pair in ["run.folder=run", "train.steps=20", "report.every_steps=1", "data.workers=1", decay] {
         args.extend(set(pair));
     }
     home.run_ok(&args);

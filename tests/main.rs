@@ -3,10 +3,10 @@
 mod amending;
 mod chaos;
 mod cuda;
+mod dataset_versions;
 mod deploy;
 mod faults;
 mod first_hour;
-mod generations;
 mod golden;
 mod inputs;
 mod locks;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
-use store::{Put, Store};
+use store::{ObjectWriter, Store};
 use testkit::{Home, say};
 
 const MIB: u64 = 1 << 20;
@@ -21,7 +21,7 @@ struct Ended {
 }
 
 fn prepare(home: &Home, input: &str, format: &str, max_memory_bytes: u64, folder: &str) -> Ended {
-    prepare_by(home, "fastest", input, format, max_memory_bytes, folder)
+    prepare_by(home, "fast", input, format, max_memory_bytes, folder)
 }
 
 /// The same by one way from text to ids.
@@ -64,7 +64,7 @@ fn home() -> (Home, u64) {
     (home, small.peak)
 }
 
-fn begin(home: &Home, name: &str) -> Put {
+fn begin(home: &Home, name: &str) -> ObjectWriter {
     Store::folder(home.path()).and_then(|store| store.begin(name)).expect("a test can write")
 }
 
@@ -148,7 +148,7 @@ fn a_gigabyte_of_nothing_in_a_small_file_is_refused_within_the_bound() {
     let mut zstd = zstd::stream::write::Encoder::new(begin(&home, "bomb.txt.zst"), 1).expect("an encoder");
     let chunk = vec![b'a'; 1 << 20];
     (0..1024).for_each(|_| zstd.write_all(&chunk).expect("written"));
-    zstd.finish().and_then(Put::commit).expect("written");
+    zstd.finish().and_then(ObjectWriter::commit).expect("written");
     for format in ["text", "text_lines", "text_paragraphs", "jsonl"] {
         let ended = prepare(&home, "bomb.txt.zst", format, 64 * MIB, format);
         check(format, &ended, base, 64 * MIB, &["bomb.txt.zst:1", "prepare.max_memory_bytes"]);

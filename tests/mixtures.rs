@@ -118,7 +118,8 @@ fn what_a_mixture_is_belongs_to_the_run() {
     // The sources' other way round: the same rows under other names are another stream.
     std::fs::rename(home.join("moved"), home.join("books")).expect("free");
     let swapped = ["--set", "sources.books.folder=news", "--set", "sources.news.folder=books"];
-    again(&swapped).assert_fails(2, &["news: the run read generation 0 with other data than is here", "2 problems"]);
+    again(&swapped)
+        .assert_fails(2, &["news: the run read dataset version 0 with other data than is here", "2 problems"]);
     home.run(&["train", "--set", "run.folder=run", "--set", "data.folder=books"]).assert_fails(2, &["data.content"]);
 }
 
@@ -133,13 +134,13 @@ fn each_source_of_a_run_follows_its_own_folder() {
     shape("news").add(&folder(&home, "news"), &[1], &[]).expect("added");
     let went_on = follow("run.folder=run", "train.steps=100");
     // The news' epoch 1 ends with their row 180, beyond the 120 of the first 20 steps.
-    assert!(went_on.stderr.contains("are of generation 1 of source `news`, 0 before"), "{went_on}");
+    assert!(went_on.stderr.contains("are of dataset version 1 of source `news`, 0 before"), "{went_on}");
     assert!(!went_on.stderr.contains("source `books`"), "{went_on}");
     let stretches = |source: &str| -> Vec<(u64, u64)> {
-        let list = std::fs::read(home.join("run/generations").join(format!("{source}.json"))).expect("a list");
+        let list = std::fs::read(home.join("run/dataset_versions").join(format!("{source}.json"))).expect("a list");
         let list: Value = serde_json::from_slice(&list).expect("JSON");
         let stretches = list["content"]["stretches"].as_array().expect("stretches").iter();
-        stretches.map(|it| (it["epoch"].as_u64().expect("one"), it["generation"].as_u64().expect("one"))).collect()
+        stretches.map(|it| (it["epoch"].as_u64().expect("one"), it["dataset_version"].as_u64().expect("one"))).collect()
     };
     assert_eq!(stretches("books"), [(0, 0)]);
     let news = stretches("news");
@@ -224,7 +225,7 @@ fn a_document_of_one_source_is_none_of_another() {
     for id in [&shared, &Document::digest(&texts[100])] {
         let told = json(&home.run_ok(&["ledger", "run", "--document", id, "--json"]));
         let of = |name: &str| {
-            let mut found = told["generations"].as_array().expect("a list").iter().filter(|it| it["of"] == name);
+            let mut found = told["dataset_versions"].as_array().expect("a list").iter().filter(|it| it["of"] == name);
             found.next().map(|it| it["rows"]["learnt"].as_u64().expect("a count"))
         };
         assert_eq!(["corpus", "others"].map(of), counts(id), "{told}");
@@ -234,7 +235,7 @@ fn a_document_of_one_source_is_none_of_another() {
     assert_eq!(told["document"], shared.as_str());
     let name = format!("{:016x}", Document::hash(&shared));
     let by_name = json(&home.run_ok(&["ledger", "run", "--document", &name, "--json"]));
-    assert_eq!(by_name["generations"], told["generations"]);
+    assert_eq!(by_name["dataset_versions"], told["dataset_versions"]);
     for asked in [&shared[..5], "no such id", &name.replace(|_: char| true, "0")] {
         home.run(&["ledger", "run", "--document", asked]).assert_fails(2, &["no document", asked]);
     }
@@ -248,7 +249,7 @@ fn a_document_of_one_source_is_none_of_another() {
         assert_eq!(counted, expected, "{all}");
     }
     let told = home.run_ok(&["ledger", "run"]).stdout;
-    assert!(told.contains("  others.txt (generation 0 of others): "), "{told}");
+    assert!(told.contains("  others.txt (dataset version 0 of others): "), "{told}");
 }
 
 /// Sources that say what they are made of, each in a format of its own.

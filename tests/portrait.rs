@@ -58,7 +58,7 @@ fn a_report_counts_what_there_is_and_obeys_none_of_it() {
     // The one document of good.jsonl that is long is the longest, and its file holds the most.
     let manifest = std::fs::read_to_string(home.join("data/manifest.json")).expect("prepared");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
-    let corpus = &manifest["content"]["generations"][0]["corpus"];
+    let corpus = &manifest["content"]["dataset_versions"][0]["corpus"];
     assert_eq!(corpus["documents"].as_u64(), Some(4), "{corpus}");
     assert!(page.contains(&format!("{} tokens are unknown", corpus["unknown"])), "{corpus}");
     for (name, figure) in [("documents", "4"), ("rejected or repaired", "2")] {

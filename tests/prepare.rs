@@ -190,7 +190,7 @@ fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
         (made.expect("a number"), read)
     };
     let mut before = objects();
-    let mut change = |name: &str, generation: usize, words: &[&str], outcome: &testkit::Outcome| {
+    let mut change = |name: &str, dataset_version: usize, words: &[&str], outcome: &testkit::Outcome| {
         for word in words {
             assert!(outcome.stderr.contains(word), "`{word}` is missing in\n{outcome}");
         }
@@ -200,24 +200,24 @@ fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
         let gone = before.len() - kept;
         say(&format!("{name}: {made} parts made, {read}, {kept} objects of parts kept, {gone} gone"));
         assert!((1..=2).contains(&made) && gone <= 4, "{name}: {gone} objects changed");
-        assert!(home.join(&format!("data/generations/{generation:05}.json")).exists());
+        assert!(home.join(&format!("data/versions/{dataset_version:05}.json")).exists());
         before = after;
     };
     let documents = testkit::corpus::documents(1100);
     home.write("many/new.txt", &documents[1000..1004].join("\n"));
-    change("add", 1, &["1 file added: generation 1 drops 0 parts and makes 1 part"], &prepare());
+    change("add", 1, &["1 file added: dataset version 1 drops 0 parts and makes 1 part"], &prepare());
     home.write("many/050.txt", &documents[1010..1015].join("\n"));
-    change("replace", 2, &["1 file replaced: generation 2 drops 1 part"], &prepare());
+    change("replace", 2, &["1 file replaced: dataset version 2 drops 1 part"], &prepare());
     std::fs::remove_file(home.join("many/051.txt")).expect("there");
-    change("remove", 3, &["1 file removed: generation 3 drops 1 part"], &prepare());
+    change("remove", 3, &["1 file removed: dataset version 3 drops 1 part"], &prepare());
     let id = blake3::hash(documents[4 * 120].as_bytes()).to_hex().to_string();
     let forget = [&["prepare", "forget", "--document", &id][..], &MANY].concat();
     let outcome = home.run_ok(&forget);
     assert!(outcome.stdout.contains("forgotten; runs that read"), "{outcome}");
-    change("forget", 4, &["1 document to forget: generation 4 drops 1 part"], &outcome);
+    change("forget", 4, &["1 document to forget: dataset version 4 drops 1 part"], &outcome);
     let again = home.run_ok(&forget);
     assert!(
-        again.stdout.contains("forgotten already, in generation 4") && again.stdout.contains("nothing to do"),
+        again.stdout.contains("forgotten already, in dataset version 4") && again.stdout.contains("nothing to do"),
         "{again}"
     );
     let nobody = [&["prepare", "forget", "--document", "nobody"][..], &MANY].concat();
@@ -269,7 +269,7 @@ fn one_large_compressed_file_holds_up_no_other_part() {
     };
     let began = Instant::now();
     loop {
-        let list = std::fs::read(home.join("data/generations/00000.json")).ok();
+        let list = std::fs::read(home.join("data/versions/00000.json")).ok();
         let list: Option<serde_json::Value> = list.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let parts = list.and_then(|list| list["content"]["parts"].as_array().map(Vec::len));
         let done = records().iter().filter(|record| record["content"]["next"].is_null()).count();

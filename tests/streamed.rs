@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 use testkit::{CLOCKS, Home, Outcome, Running, corpus, files, send};
 
-use crate::generations::stretches;
+use crate::dataset_versions::stretches;
 
 /// More than twenty parts, of one row group each; a window has three or more, and 60 steps are about two epochs.
 const PARTS: [&str; 8] = [
@@ -155,7 +155,7 @@ fn kills_of_either_side_change_nothing() {
     child.wait().expect("it ended");
     // What nobody goes on with is waited for no longer than a lock's patience.
     let alone = home.run(&run);
-    alone.assert_fails(1, &["parts of generation 0 are there", "cloze prepare"]);
+    alone.assert_fails(1, &["parts of dataset version 0 are there", "cloze prepare"]);
     home.run_ok(&prepare("prepare.folder=killed", &[]));
     home.run_ok(&run);
     assert_like(&home, "whole", "killed-run");
@@ -246,8 +246,8 @@ fn what_a_watching_preparation_takes_in_is_learnt_from_the_next_epoch_on() {
     send(&child, libc::SIGTERM);
     let ended = Outcome::of(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(143), "{ended}");
-    let told = (ended.stdout.matches(" parts made").count(), ended.stderr.contains("generation 1 drops 0 parts"));
-    assert_eq!(told, (2, true), "each generation is told\n{ended}");
+    let told = (ended.stdout.matches(" parts made").count(), ended.stderr.contains("dataset version 1 drops 0 parts"));
+    assert_eq!(told, (2, true), "each dataset version is told\n{ended}");
     // A shorter folder is no end of a run that has begun: whoever comes late learns the same.
     home.run_ok(&train("run.folder=late", "data.folder=data", &["--set", "data.version=latest"]));
     assert_eq!(stretches(&home, "late"), [(0, 1)]);
@@ -269,7 +269,7 @@ fn a_folder_made_anew_of_other_text_under_the_same_names_is_refused() {
         home.write(&name, &text.replace("the", "thy"));
     }
     home.run_ok(&prepare("prepare.folder=data", &[]));
-    home.run(&args).assert_fails(2, &["generation 0 with other data than is here now"]);
+    home.run(&args).assert_fails(2, &["dataset version 0 with other data than is here now"]);
     let shuffled = [args, vec!["--set", "data.order=shuffled"]].concat();
     home.run(&shuffled).assert_fails(2, &["`data.order = \"streamed\"`"]);
 }
@@ -282,5 +282,5 @@ fn what_is_wrong_is_told_before_anything_is_prepared() {
     assert!(!home.join("data").exists() && !home.join("run").exists());
     let counts = train("run.folder=run", "data.folder=data", &["--set", "views.masked.random_words=unigram"]);
     home.run_ok(&prepare("prepare.folder=data", &[]));
-    home.run(&counts).assert_fails(2, &["counts of the whole corpus", "`words`", "shuffled"]);
+    home.run(&counts).assert_fails(2, &["counts of the whole corpus", "`random_words`", "shuffled"]);
 }

@@ -131,11 +131,16 @@ fn public_items_are_used_outside_their_package() {
     let files: Vec<_> = files().into_iter().filter(|path| is(path, "rs")).collect();
     let sources: public::Sources = files.iter().map(|path| (path.clone(), read(path))).collect();
     let words = public::words(&sources);
-    let unused = tree::packages(&files).into_iter().flat_map(|folder| {
-        public::Public::of_package(&folder, &tree::library(root(), &folder), &sources, &words).unused
-    });
-    let unused: Vec<_> = unused.map(|(path, name)| format!("{path}: `{name}`")).collect();
-    report("public items without a user", "make them `pub(crate)`, or delete them", &unused);
+    let mut offences = Vec::new();
+    for folder in tree::packages(&files) {
+        let found = public::Public::of_package(&folder, &tree::library(root(), &folder), &sources, &words);
+        if !found.unused.is_empty() {
+            let names = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}")).collect::<String>();
+            let (unused, unnamed, all) = (found.unused.len(), found.unnamed.len(), found.all.len());
+            offences.push(format!("{folder}: {unused} of {all} ({unnamed} are not named outside){names}"));
+        }
+    }
+    report("public items without a user", "make them `pub(crate)`, or delete them", &offences);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
         assert_eq!((&rows["learnt"], &rows["skipped"]), (&(8 * (STEPS - 1)).into(), &8.into()), "{ledger}");
         assert!(ledger["undone_rows"].as_u64() > Some(0), "{ledger}");
         let of = json(&home, &["ledger", run, "--document", culprit["id"].as_str().expect("an id"), "--json"]);
-        assert!(of["generations"][0]["rows"]["skipped"].as_u64() >= Some(1), "{of}");
+        assert!(of["dataset_versions"][0]["rows"]["skipped"].as_u64() >= Some(1), "{of}");
     }
     let ledger = json(&home, &["ledger", "warned", "--json"]);
     assert_eq!((&ledger["rows"]["learnt"], &ledger["undone_rows"]), (&(8 * STEPS).into(), &0.into()), "{ledger}");

@@ -89,7 +89,7 @@ impl Bench {
             sources: &[],
             store: &self.folder,
             manifest: &self.manifest,
-            generation: self.manifest.newest(),
+            dataset_version: self.manifest.newest(),
             follow: None,
             growth: None,
             vocab: Arc::clone(&self.vocab),

@@ -29,7 +29,7 @@ use pipeline::views::AnyView;
 use pipeline::{Error, Result};
 use runtime::PoolOptions;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS, POSITIVES};
-use schemas::{Batch, BatchIndex, ColumnSpec, Manifest, RowIndex, Share, StreamHash};
+use schemas::{Batch, BatchIndex, ColumnSpec, Manifest, RankShard, RowIndex, StreamHash};
 use store::Store;
 
 const ROWS_PER_BATCH: u64 = 256;
@@ -96,8 +96,8 @@ fn opened(folders: &str) -> Result<Vec<Folder>> {
 
 /// One of several.
 fn source<'a>((name, store, manifest): &'a Folder, weight: &'a Weight) -> SourceRequest<'a> {
-    let (generation, gone) = (manifest.newest(), MissingParts::Refused);
-    SourceRequest { name, weight, store, manifest, generation, follow: None, gone }
+    let (dataset_version, gone) = (manifest.newest(), MissingParts::Refused);
+    SourceRequest { name, weight, store, manifest, dataset_version, follow: None, gone }
 }
 
 /// A plan of `mask` and `window` at the folders' width.
@@ -116,7 +116,7 @@ fn plan(folders: &[Folder], workers: u64, columns: &[(&str, ColumnSpec)]) -> Res
         sources: &sources,
         store,
         manifest,
-        generation: manifest.newest(),
+        dataset_version: manifest.newest(),
         follow: None,
         growth: None,
         vocab: Arc::new(read_vocab(store, manifest, manifest.newest())?),
@@ -155,7 +155,7 @@ fn run(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
     println!("{count} workers, depth {depth}, windows of {} blocks, {residence}", facts.window_blocks);
 
     let (began, mut sum, mut bytes) = (Instant::now(), 0_i64, 0);
-    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     let gauges = stream.gauges();
     for batch in stream.by_ref().take(usize::try_from(batches).unwrap_or(usize::MAX)) {
         let batch = batch?;
@@ -245,7 +245,7 @@ fn hash(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
     let plan = plan(folders, workers, &COLUMNS)?;
     let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(folders[0].2.max_seq_len));
     let mut hash = StreamHash::new();
-    for batch in plan.stream(RowIndex(0), Share::ALONE).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
+    for batch in plan.stream(RowIndex(0), RankShard::ALONE).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
         hash.step(batch?.row_digests().iter().copied());
     }
     println!("{batches} batches, {workers} workers: {hash}");

@@ -1,7 +1,7 @@
 //! What views promise, counted on the batches that a run learns from.
 //!
 //! Tests show that a view draws as it says on rows that were made up for it. The audit looks at the real ones: each view
-//! adds what it finds in a batch to a [`Tally`], hard rules (no special token is masked, a positive lies inside its
+//! adds what it finds in a batch to a [`AuditCounters`], hard rules (no special token is masked, a positive lies inside its
 //! window) and laws of chance (80 % become `[MASK]`) alike. A broken rule, or a sum six standard errors from its law, is
 //! an error that names the view. Only columns that are in the batch are looked at: a promise about others is not checked.
 
@@ -14,16 +14,16 @@ use schemas::manifest::Frame;
 use schemas::{Batch, Vocab};
 
 pub use self::watch::Watch;
+use crate::audit_counters::{AuditCounters, NamedLaw, Seen};
 use crate::collate::PlannedView;
 use crate::error::{Error, Result};
-use crate::tally::{NamedLaw, Seen, Tally};
 use crate::views::{ORIGINAL, ViewName};
 
 /// Counts over the batches of one plan.
 #[derive(Debug)]
 pub struct Audit {
     views: Vec<PlannedView>,
-    tallies: Vec<Tally>,
+    tallies: Vec<AuditCounters>,
     vocab: Arc<Vocab>,
     facts: AuditFacts,
     occurrences: u64,
@@ -44,7 +44,7 @@ impl Audit {
     #[must_use]
     pub fn new(views: &[PlannedView], vocab: &Arc<Vocab>, facts: AuditFacts) -> Self {
         Self {
-            tallies: views.iter().map(|_| Tally::default()).collect(),
+            tallies: views.iter().map(|_| AuditCounters::default()).collect(),
             views: views.to_vec(),
             occurrences: vocab.ordinary().iter().map(|&id| vocab.counts()[id as usize]).sum(),
             vocab: Arc::clone(vocab),

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use schemas::Shard;
-use store::{Store, Weather};
+use store::{FaultConfig, Store};
 
 use crate::corpus::tests::{Cut, parts, read};
 use crate::corpus::{self, AnyFormat, BytesRead, Corpus, Place};
@@ -135,14 +135,14 @@ fn parquet_is_read_or_refused() {
 
 #[test]
 fn a_shard_is_read_as_promised_or_refused() {
-    let folder = Store::memory(Weather::calm());
+    let folder = Store::memory(FaultConfig::calm());
     let few = Synthetic { train_rows: 5, valid_rows: 1, rows_per_group: 3, ..Synthetic::default() };
     let manifest = few.write(&folder).expect("room for it");
     let shard = manifest.now().train.shards[0].clone();
     let seed = folder.read(&shard.path).expect("just written");
     let promise = Promise::of(&manifest);
     fuzz::target!("shard", vec![seed], |bytes: &[u8]| {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         store.put(&shard.path, bytes).expect("memory takes all");
         // Somebody has sealed the manifest around it: only what the file itself says can be wrong.
         let sealed =

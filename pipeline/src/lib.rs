@@ -21,17 +21,17 @@ pub mod tokenize;
 pub mod tokenizer_training;
 
 pub mod audit;
+pub mod audit_counters;
 pub mod collate;
-pub mod course;
-pub mod ledger;
+pub mod corpus_stats;
+pub mod epoch_plan;
+pub mod exposure;
 pub mod load;
 pub mod mixture;
 pub mod permutation;
-pub mod portrait;
 pub mod rng;
 pub mod row;
 pub mod sampler;
-pub mod tally;
 pub mod views;
 
 pub mod error;

@@ -3,17 +3,17 @@
 //! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is the whole online half as a pure
 //! function of rows: which they are by arithmetic ([`course`](crate::course), [`sampler`](crate::sampler)), samples from decoded row groups
 //! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the
-//! same function, run ahead by workers from any row, for any [`Share`] of the rows: the same batches for any number of workers.
+//! same function, run ahead by workers from any row, for any [`RankShard`] of the rows: the same batches for any number of workers.
 
-mod cut;
-mod facts;
+mod bad_rows;
+mod batch_builder;
+mod batch_ranges;
 mod folder;
 mod folders;
-mod hindrance;
-mod left_out;
-mod made;
+mod latency_injection;
 mod memory;
 mod plan;
+mod plan_summary;
 mod request;
 mod row_facts;
 mod source;
@@ -27,21 +27,21 @@ use std::sync::Arc;
 
 use runtime::PoolOptions;
 use schemars::JsonSchema;
-use schemas::{Batch, BatchIndex, RowIndex, Sample, Share, Vocab};
+use schemas::{Batch, BatchIndex, RankShard, RowIndex, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
-use self::cut::Cut;
-pub use self::facts::{LoadFacts, SourceFacts, StreamedFacts, ViewFacts};
+pub use self::bad_rows::{BadRow, BadRows, LeftOut, ROW_ATTEMPTS, RowFaults, RowPolicy};
+use self::batch_ranges::Cut;
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
-pub use self::hindrance::{Contention, Hindrance, Who};
-pub use self::left_out::{BadRow, BadRows, Care, LeftOut, ROW_ATTEMPTS, RowFaults};
+pub use self::latency_injection::{Contention, LatencyInjection, Who};
+pub use self::plan_summary::{LoadFacts, SourceFacts, StreamedFacts, ViewFacts};
 pub use self::request::{LoadRequest, MissingParts, Rows, SourceRequest};
 pub use self::row_facts::RowFacts;
 use self::source::{HeldGroups, RowRefs, Source};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView};
-use crate::course::Stretch;
+use crate::epoch_plan::EpochSpan;
 use crate::error::Result;
 use crate::mixture::SourceAssignment;
 use crate::rng::Key;
@@ -73,7 +73,7 @@ pub struct DataConfig {
     pub copies_per_sample: u32,
     /// The share of the training split that is used: the first samples of every row group. Above 0, at most 1.
     pub fraction: f64,
-    /// What a run reads of a folder that grows: the generation that it began with, or in each epoch the newest.
+    /// What a run reads of a folder that grows: the dataset version that it began with, or in each epoch the newest.
     pub version: VersionChoice,
     /// Whether all epochs are shuffled over all of the data, or the first one reads it in the order in which it is prepared.
     pub order: RowOrder,
@@ -91,7 +91,7 @@ pub struct DataConfig {
     pub max_bad_rows: u64,
 }
 
-/// Which generations of a prepared folder a run reads.
+/// Which dataset versions of a prepared folder a run reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VersionChoice {
@@ -164,14 +164,14 @@ impl LoadPlan {
     /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises,
     /// [`Error::Row`](crate::Error::Row) for a row that cannot be made.
     pub fn batch(&self, groups: &Groups, index: BatchIndex) -> Result<Batch> {
-        self.batch_with(groups, index, &Care::default())
+        self.batch_with(groups, index, &RowPolicy::default())
     }
 
     /// The same, where somebody looks after its rows. What is found to be bad is not written down: only a stream does that.
     ///
     /// # Errors
     /// As [`batch`](Self::batch).
-    pub fn batch_with(&self, groups: &Groups, index: BatchIndex, care: &Care) -> Result<Batch> {
+    pub fn batch_with(&self, groups: &Groups, index: BatchIndex, care: &RowPolicy) -> Result<Batch> {
         Ok(self.make(groups, index, self.rows_of(index), (0, 1), (care, None))?.batch)
     }
 
@@ -228,10 +228,10 @@ impl LoadPlan {
 
     /// The stream from its first row, all of it.
     fn whole(&self) -> Cut {
-        self.cut(RowIndex(0), Share::ALONE)
+        self.cut(RowIndex(0), RankShard::ALONE)
     }
 
-    fn cut(&self, from: RowIndex, share: Share) -> Cut {
+    fn cut(&self, from: RowIndex, share: RankShard) -> Cut {
         Cut { from, end: self.end, rows_per_batch: self.rows_per_batch, share }
     }
 
@@ -260,7 +260,7 @@ impl LoadPlan {
     fn partner<'a>(
         seed: u64,
         row: &RowRef,
-        stretch: &Stretch,
+        stretch: &EpochSpan,
         sample: &Sample<'_>,
         held: &'a HeldGroups,
     ) -> Option<Sample<'a>> {
@@ -294,7 +294,7 @@ impl LoadPlan {
             row: number,
             of: self.sources[row.source].name.clone(),
             epoch: row.epoch,
-            generation: edition.generation,
+            dataset_version: edition.dataset_version,
             sample: row.sample,
             piece: row.piece,
             copy: row.copy,

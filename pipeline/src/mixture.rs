@@ -19,10 +19,10 @@
 //! Hamilton's method of largest remainders. The permutation is that of [`permutation`](crate::permutation), keyed by the
 //! run's seed and the period's number.
 
-mod blend;
 mod source_assignment;
 #[cfg(test)]
 mod tests;
+mod vocab_merge;
 mod weight;
 
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemas::{Epoch, Problem, SampleAddress};
 
-pub use self::blend::blend;
 pub(crate) use self::source_assignment::SourceAssignment;
+pub use self::vocab_merge::blend;
 pub use self::weight::{Weight, WeightFrom};
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};

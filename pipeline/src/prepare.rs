@@ -4,11 +4,11 @@
 //! and the *part list* that follows. [`Preparation::run`] writes that list, makes the parts that are not there yet, each
 //! by one worker, and folds their commit records into the manifest. A part is made of *segments*, each with a record that is
 //! written after its shards; the manifest is written after all records. So a kill at any instant costs at most the
-//! segments in the workers' hands. But for the lock and `seen.json`, nothing in the folder depends on the number of workers, on
+//! segments in the workers' hands. But for the lock and `fingerprints.json`, nothing in the folder depends on the number of workers, on
 //! time or on the machine.
 //!
 //! When files were added, replaced or removed, one more list drops the parts that are no longer true and adds what is new:
-//! a *generation*. [`Preparation::forget`] begins one that leaves out a document.
+//! a *dataset version*. [`Preparation::forget`] begins one that leaves out a document.
 
 mod aggregate;
 mod change;
@@ -36,9 +36,9 @@ use std::time::{Duration, Instant};
 
 use runtime::{CancelToken, Poll, PoolOptions, PoolStats, WorkPool, WorkerStats, cancel_pair};
 use schemas::manifest::PartEntry;
-use schemas::{Generation, Shard};
-use store::{Holder, Lock, LockError, Store, Terms};
-use telemetry::{Clock, Observer, What};
+use schemas::{DatasetVersion, Shard};
+use store::{Holder, LeaseConfig, Lock, LockError, Store};
+use telemetry::{Clock, EventKind, Observer};
 use tracing::info;
 
 use self::aggregate::Fold;
@@ -154,13 +154,13 @@ impl Preparation {
     }
 
     /// Leaves a document out of the corpus for ever, and makes the parts that hold it anew without it. If it is forgotten
-    /// already, makes what is missing; the generation that says so comes back beside what was done.
+    /// already, makes what is missing; the dataset version that says so comes back beside what was done.
     pub fn forget(
         mut self,
         document: &str,
         clock: &Clock,
         observer: &mut dyn Observer,
-    ) -> Result<(Summary, Option<Generation>)> {
+    ) -> Result<(Summary, Option<DatasetVersion>)> {
         let nothing = "there is no prepared corpus here; run `cloze prepare`, then forget";
         let nothing = || Error::Config(format!("{}: {nothing}", self.planned.config.folder.display()));
         let store = self.store.clone().ok_or_else(nothing)?;
@@ -168,7 +168,7 @@ impl Preparation {
         plan::forget(&self.planned, &store, document)?;
         let (store, lock) = self.enter()?;
         let before = match plan::forget(&self.planned, &store, document)? {
-            Forgetting::Before(generation) => Some(generation),
+            Forgetting::Before(dataset_version) => Some(dataset_version),
             Forgetting::Now(next) => {
                 self.planned.next = Some(*next);
                 None
@@ -186,10 +186,11 @@ impl Preparation {
             Some(store) => store.clone(),
             None => Store::folder(&self.planned.config.folder)?,
         };
-        let lock = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).map_err(|error| match error {
-            LockError::Held { place, holder } => Error::Locked { path: place.into(), holder: holder.to_string() },
-            LockError::Io(error) => error.into(),
-        })?;
+        let lock =
+            Lock::take(&store, LOCK, Holder::this_process(), LeaseConfig::default()).map_err(|error| match error {
+                LockError::Held { place, holder } => Error::Locked { path: place.into(), holder: holder.to_string() },
+                LockError::Io(error) => error.into(),
+            })?;
         // From here on nothing is changed but by the holder of the lock.
         let store = lock.guard(&store);
         for name in store.sweep()? {
@@ -235,10 +236,10 @@ impl Preparation {
                 part::make(&work, task, &progress, stop)
             })
         };
-        let generation = lists.newest();
-        voice.say(What::PrepareStart(description.start(generation)));
+        let dataset_version = lists.newest();
+        voice.say(EventKind::PrepareStart(description.start(dataset_version)));
         for warning in warnings {
-            voice.say(What::Warning(warning));
+            voice.say(EventKind::Warning(warning));
         }
         let gauges = results.stats();
         if let Some(hears) = self.hears {
@@ -254,12 +255,12 @@ impl Preparation {
                 Poll::Item(outcome) => {
                     let done = outcome.done();
                     fold.add(outcome)?;
-                    voice.say(What::PartDone(done));
+                    voice.say(EventKind::PartDone(done));
                 }
                 Poll::Pending => {}
                 Poll::End => break,
             }
-            voice.say(What::PrepareProgress(progress.after(began.elapsed())));
+            voice.say(EventKind::PrepareProgress(progress.after(began.elapsed())));
             // What is known of a part before it is done: a corpus of dirt is not read to its end.
             progress.judge(work.config.max_bad_lines)?;
         }
@@ -281,16 +282,16 @@ impl Preparation {
         let written = self.announced || published || removed > 0;
         let nothing_to_do = work.target.is_some() && fold.made == 0 && !written;
         let change = description.change;
-        let done = Done { generation, change, progress: &progress, gauges, nothing_to_do };
+        let done = Done { dataset_version, change, progress: &progress, gauges, nothing_to_do };
         let summary = summarize(&work, &fold, &done, began);
-        voice.say(What::PrepareEnd(summary.end(work.place())));
+        voice.say(EventKind::PrepareEnd(summary.end(work.place())));
         Ok(summary)
     }
 }
 
 /// What a run did beside its fold.
 struct Done<'a> {
-    generation: Generation,
+    dataset_version: DatasetVersion,
     change: Option<Change>,
     progress: &'a Progress,
     gauges: PoolStats,
@@ -305,7 +306,7 @@ fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> S
     let content = u64::from(work.config.packing.content(work.config.max_seq_len));
     let shards = fold.shards(|part| &part.train).chain(fold.shards(|part| &part.valid));
     Summary {
-        generation: done.generation,
+        dataset_version: done.dataset_version,
         change: done.change,
         pack: work.config.packing.kind(),
         corpus: fold.report(),

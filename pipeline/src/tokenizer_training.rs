@@ -16,7 +16,7 @@ mod count;
 mod merge;
 mod pairs;
 mod split;
-mod tally;
+mod word_counts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub use self::config::{Family, TokenizerConfig};
 pub use self::count::Hears;
 use self::count::{Budget, Counted, count_words};
 use self::merge::{Merged, merge_pairs};
-use self::tally::Tally;
+use self::word_counts::WordCounts;
 use crate::prepare::PrepareConfig;
 use crate::tokenize::describe::{byte_level_json, render, word_piece_json};
 use crate::{Error, Result};
@@ -81,7 +81,7 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig, hears: Hears<'_>
 
 /// Special tokens, then the alphabet in order of code points, then its continued forms: the ids that must not depend
 /// on a hash map.
-fn leading(config: &TokenizerConfig, words: &Tally) -> Vec<String> {
+fn leading(config: &TokenizerConfig, words: &WordCounts) -> Vec<String> {
     let alphabet = match config.kind {
         Family::Wordpiece => alphabet(words, config.limit_alphabet),
         Family::ByteBpe => ByteLevel::alphabet().into_iter().collect(),
@@ -96,7 +96,7 @@ fn leading(config: &TokenizerConfig, words: &Tally) -> Vec<String> {
 }
 
 /// The `limit` most frequent characters; of equally frequent ones, the lower code points.
-fn alphabet(words: &Tally, limit: usize) -> BTreeSet<char> {
+fn alphabet(words: &WordCounts, limit: usize) -> BTreeSet<char> {
     let mut characters = BTreeMap::<char, u64>::new();
     for (word, count) in words.iter() {
         for character in word.chars() {

@@ -182,7 +182,7 @@ impl Page {
             @if actors.len() > ROWS { p { "and " (actors.len() - ROWS) " more" } }
             p {
                 "Shares are of the time that was measured. An actor is busy, starved (it waits for input), blocked (it waits \
-                 for room) or idle (it has ended, or never had an item). What is busy and neither on a processor nor ready \
+                 for room) or idle (it has ended, or never had an item). EventKind is busy and neither on a processor nor ready \
                  for one is outside: at a disk, asleep."
             }
         }

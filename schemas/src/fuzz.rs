@@ -1,12 +1,12 @@
 //! Files of ours that somebody else may have written, or a disk have changed.
 
-use crate::{Generation, Manifest};
+use crate::{DatasetVersion, Manifest};
 
-/// A manifest of two generations, as `prepare` writes it.
+/// A manifest of two dataset versions, as `prepare` writes it.
 fn manifest() -> Vec<u8> {
     const CONTENT: &str = r#"{"tokenizer":{"fingerprint":"f","kind":"wordpiece","vocab_size":100,"lowercase":true,
         "special":{"pad":0,"unk":1,"cls":2,"sep":3,"mask":4},"specials":[0,1,2,3,4]},"max_seq_len":128,"pack":{"name":"sentences",
-        "content":126,"keeps_sentences":true,"cuts":false},"files":{"tokenizer.json":"c"},"generations":[{"parts":[{"id":0,"train":[{"path":"train/part-00000-00-00.parquet",
+        "content":126,"keeps_sentences":true,"cuts":false},"files":{"tokenizer.json":"c"},"dataset_versions":[{"parts":[{"id":0,"train":[{"path":"train/part-00000-00-00.parquet",
         "part":0,"first_row":0,"rows":3,"tokens":300,"groups":[3],"bytes":1000,"blake3":"a","content":"b"}],"valid":[]}],
         "vocab":{"path":"vocab/00000.parquet","blake3":"d"},"corpus":{"documents":1,"text_bytes":2,"words":3,"tokens":4,
         "unknown":5,"rejected":{"nul":1},"packing":{"sentences":1,"cut_sentences":2,"cut_documents":3,"cut_tokens":4}},
@@ -17,9 +17,9 @@ fn manifest() -> Vec<u8> {
 
 /// What a reader asks first.
 fn is_usable(manifest: &Manifest) {
-    for generation in 0..=manifest.newest().0 {
-        let _ = manifest.dropped_since(Generation(generation));
-        let effective = manifest.effective(Generation(generation));
+    for dataset_version in 0..=manifest.newest().0 {
+        let _ = manifest.dropped_since(DatasetVersion(dataset_version));
+        let effective = manifest.effective(DatasetVersion(dataset_version));
         assert!(
             effective
                 .train

@@ -3,7 +3,7 @@
 //! In the order in which data meets them: a [`Document`] is read from a corpus; its tokens become a [`Sample`], a row
 //! of a shard; shards are listed in a [`Manifest`], beside the [`Vocab`] they were made with; online, samples are
 //! rendered into the columns of a [`Batch`], whose rows a [`StreamHash`] remembers. [`ordinal`] numbers all of them,
-//! a [`Share`] says which of a stream a process takes, [`sealed`] makes small files notice a changed byte, and
+//! a [`RankShard`] says which of a stream a process takes, [`sealed`] makes small files notice a changed byte, and
 //! [`registry!`] makes a closed family of components out of one line each.
 //!
 //! Plain data only: nothing here starts a thread, opens a socket or links a C library.
@@ -30,12 +30,12 @@ pub use batch::{Batch, BatchBuilder, BatchError, Grid};
 pub use column::{Column, ColumnSpec, Element, ElementType};
 pub use document::Document;
 pub use manifest::{Effective, Manifest, ManifestError, Shard, Split};
-pub use ordinal::{BatchIndex, Epoch, Generation, PartId, RowIndex, SampleAddress, Step};
+pub use ordinal::{BatchIndex, DatasetVersion, Epoch, PartId, RowIndex, SampleAddress, Step};
 pub use printable::printable;
 pub use problem::{Component, Problem};
 pub use sample::{Sample, TokenIds};
 pub use sealed::{SealError, Sealed};
-pub use share::Share;
+pub use share::RankShard;
 pub use stream_hash::StreamHash;
 pub use vocab::{SpecialIds, Vocab};
 

@@ -5,8 +5,8 @@
 //! ```text
 //! manifest.json                       this file, sealed (see `sealed`): written last
 //! tokenizer.json                      the tokenizer, as used
-//! generations/00000.json …            part lists, each sealed and written before its first part; never changed
-//! announced.json                      all of the manifest that is known before the first part, sealed: written before it
+//! versions/00000.json …            part lists, each sealed and written before its first part; never changed
+//! provisional_manifest.json                      all of the manifest that is known before the first part, sealed: written before it
 //! vocab/announced.parquet             as the next, without counts
 //! vocab/00000.parquet …               token, word_start, count: one row per id; counts of what is in effect
 //! train/part-00000-00-00.parquet …    shards (see `sample`)
@@ -16,8 +16,8 @@
 //! lock                                who works on the folder, or did
 //! ```
 //!
-//! A folder is a list of **generations**. The first holds the parts of the corpus as it was; each later one adds parts,
-//! drops parts, or both. What is *in effect* in a generation is what it and those before it added and none of them
+//! A folder is a list of **dataset versions**. The first holds the parts of the corpus as it was; each later one adds parts,
+//! drops parts, or both. What is *in effect* in a dataset version is what it and those before it added and none of them
 //! dropped. A part's number is never used again, so that a sample is known for ever by (part, row): see
 //! [`SampleAddress`](crate::SampleAddress).
 //!
@@ -27,7 +27,7 @@
 //! file), `valid` (bool), `row` (uint64: where it begins among the part's rows of that split; a row that packing dropped is
 //! not there) and `tokens` (uint32).
 //!
-//! A generation that was superseded before it was whole, or whose parts are gone from a manifest that had to be made anew,
+//! A dataset version that was superseded before it was whole, or whose parts are gone from a manifest that had to be made anew,
 //! has an empty `content`, no vocabulary, and no shards of the parts that are gone: nothing can begin with it.
 //!
 //! But for the lock, nothing in it depends on time, host, absolute paths or the number of actors. A reader must refuse another version.
@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ordinal::{Generation, PartId};
+use crate::ordinal::{DatasetVersion, PartId};
 use crate::sealed::{SealError, Sealed};
 use crate::vocab::SpecialIds;
 
@@ -92,17 +92,17 @@ pub struct Manifest {
     pub max_seq_len: u32,
     /// How documents were packed.
     pub pack: Pack,
-    /// BLAKE3 of files that all generations share, by name: `tokenizer.json`.
+    /// BLAKE3 of files that all dataset versions share, by name: `tokenizer.json`.
     pub files: BTreeMap<String, String>,
     /// What was prepared, and what was added and dropped since; at least one.
-    pub generations: Vec<GenerationEntry>,
+    pub dataset_versions: Vec<DatasetVersionEntry>,
 }
 
-/// One generation of a prepared folder.
+/// One dataset version of a prepared folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct GenerationEntry {
-    /// Parts of earlier generations that it drops, ascending.
+pub struct DatasetVersionEntry {
+    /// Parts of earlier dataset versions that it drops, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<PartId>,
     /// Parts that it adds, in order.
@@ -126,7 +126,7 @@ pub struct FileEntry {
     pub blake3: String,
 }
 
-/// One part of a generation.
+/// One part of a dataset version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartEntry {
@@ -138,7 +138,7 @@ pub struct PartEntry {
     pub valid: Vec<Shard>,
 }
 
-/// What is in effect in a generation.
+/// What is in effect in a dataset version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effective {
     /// The training split.
@@ -349,65 +349,69 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The generation that was added last.
+    /// The dataset version that was added last.
     ///
     /// # Panics
     /// If there is none: a manifest that was read has one.
     #[must_use]
-    pub fn newest(&self) -> Generation {
-        Generation(
-            u32::try_from(self.generations.len()).expect("generations are few").checked_sub(1).expect("there is one"),
+    pub fn newest(&self) -> DatasetVersion {
+        DatasetVersion(
+            u32::try_from(self.dataset_versions.len())
+                .expect("dataset versions are few")
+                .checked_sub(1)
+                .expect("there is one"),
         )
     }
 
-    /// What a generation adds and drops.
+    /// What a dataset version adds and drops.
     ///
     /// # Panics
     /// If it is not there.
     #[must_use]
-    pub fn generation(&self, generation: Generation) -> &GenerationEntry {
-        &self.generations[generation.0 as usize]
+    pub fn dataset_version(&self, dataset_version: DatasetVersion) -> &DatasetVersionEntry {
+        &self.dataset_versions[dataset_version.0 as usize]
     }
 
-    /// The shards in effect in a generation: those of its parts and of the parts before, in order, without what was dropped
+    /// The shards in effect in a dataset version: those of its parts and of the parts before, in order, without what was dropped
     /// up to then.
     ///
     /// # Panics
     /// If it is not there.
     #[must_use]
-    pub fn effective(&self, generation: Generation) -> Effective {
+    pub fn effective(&self, dataset_version: DatasetVersion) -> Effective {
         let mut effective = Effective::default();
-        for part in self.parts(generation) {
+        for part in self.parts(dataset_version) {
             effective.train.shards.extend_from_slice(&part.train);
             effective.valid.shards.extend_from_slice(&part.valid);
         }
         effective
     }
 
-    /// The parts in effect in a generation, in order.
+    /// The parts in effect in a dataset version, in order.
     ///
     /// # Panics
     /// If it is not there.
-    pub fn parts(&self, generation: Generation) -> impl Iterator<Item = &PartEntry> {
-        let so_far = &self.generations[..=generation.0 as usize];
+    pub fn parts(&self, dataset_version: DatasetVersion) -> impl Iterator<Item = &PartEntry> {
+        let so_far = &self.dataset_versions[..=dataset_version.0 as usize];
         let dropped: BTreeSet<PartId> = so_far.iter().flat_map(|entry| &entry.dropped).copied().collect();
         so_far.iter().flat_map(|entry| &entry.parts).filter(move |part| !dropped.contains(&part.id))
     }
 
-    /// The shards in effect in the newest generation.
+    /// The shards in effect in the newest dataset version.
     #[must_use]
     pub fn now(&self) -> Effective {
         self.effective(self.newest())
     }
 
-    /// The parts that a later generation dropped though they are in effect in this one, each with the generation that did.
+    /// The parts that a later dataset version dropped though they are in effect in this one, each with the dataset version that did.
     #[must_use]
-    pub fn dropped_since(&self, generation: Generation) -> BTreeMap<PartId, Generation> {
-        let (so_far, later) = self.generations.split_at(generation.0 as usize + 1);
+    pub fn dropped_since(&self, dataset_version: DatasetVersion) -> BTreeMap<PartId, DatasetVersion> {
+        let (so_far, later) = self.dataset_versions.split_at(dataset_version.0 as usize + 1);
         let known: BTreeSet<PartId> = so_far.iter().flat_map(|entry| &entry.parts).map(|part| part.id).collect();
         let mut dropped = BTreeMap::new();
-        for (number, entry) in (generation.0 + 1..).zip(later) {
-            dropped.extend(entry.dropped.iter().filter(|id| known.contains(id)).map(|&id| (id, Generation(number))));
+        for (number, entry) in (dataset_version.0 + 1..).zip(later) {
+            dropped
+                .extend(entry.dropped.iter().filter(|id| known.contains(id)).map(|&id| (id, DatasetVersion(number))));
         }
         dropped
     }

@@ -32,7 +32,7 @@ ordinal! {
     /// A part of the corpus: the unit of preparation. A folder never uses a number for two parts.
     PartId(u32);
     /// A state of a prepared folder: what was prepared first, then what each addition or removal made of it.
-    Generation(u32);
+    DatasetVersion(u32);
     /// A row of the endless training stream (row = one rendered copy of one sample or piece of a sample).
     RowIndex(u64);
     /// A micro-batch of the stream: the unit of workers, channel and upload.

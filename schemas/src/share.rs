@@ -13,18 +13,18 @@ use std::ops::Range;
 
 /// The rank of a process among those that train one model together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct RankShard {
     rank: u32,
     ranks: u32,
 }
 
-impl Default for Share {
+impl Default for RankShard {
     fn default() -> Self {
         Self::ALONE
     }
 }
 
-impl Share {
+impl RankShard {
     /// All of the stream.
     pub const ALONE: Self = Self { rank: 0, ranks: 1 };
 
@@ -67,7 +67,7 @@ impl Share {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for RankShard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {} of {}", self.rank, self.ranks)
     }
@@ -79,8 +79,8 @@ mod tests {
 
     use super::*;
 
-    fn ranks(count: u32) -> impl Iterator<Item = Share> {
-        (0..count).map(move |rank| Share::new(rank, count).expect("a rank"))
+    fn ranks(count: u32) -> impl Iterator<Item = RankShard> {
+        (0..count).map(move |rank| RankShard::new(rank, count).expect("a rank"))
     }
 
     proptest! {
@@ -111,23 +111,26 @@ mod tests {
     #[test]
     fn a_batch_behind_all_numbers_has_no_rows() {
         for own in [u64::MAX, 1 << 63, u64::MAX / 8 + 1] {
-            for share in [Share::ALONE, Share::new(1, 2).expect("a rank")] {
+            for share in [RankShard::ALONE, RankShard::new(1, 2).expect("a rank")] {
                 let rows = share.rows(5, own, 8);
                 assert!(rows.start > u64::MAX / 2 && rows.end - rows.start < 8, "{own}: {rows:?}");
             }
         }
         assert_eq!(
-            Share::ALONE.rows(0, u64::MAX / 8, 8),
+            RankShard::ALONE.rows(0, u64::MAX / 8, 8),
             u64::MAX - 7..u64::MAX,
             "the last that there is is one short"
         );
-        assert_eq!(Share::ALONE.rows(0, u64::MAX / 8 - 1, 8).count(), 8);
+        assert_eq!(RankShard::ALONE.rows(0, u64::MAX / 8 - 1, 8).count(), 8);
     }
 
     #[test]
     fn a_rank_is_one_of_its_ranks() {
-        assert_eq!((Share::new(0, 1), Share::new(1, 1), Share::new(0, 0)), (Some(Share::ALONE), None, None));
-        assert_eq!(Share::new(2, 3).expect("the last").to_string(), "rank 2 of 3");
-        assert!(Share::ALONE.is_first() && !Share::new(1, 2).expect("the last").is_first());
+        assert_eq!(
+            (RankShard::new(0, 1), RankShard::new(1, 1), RankShard::new(0, 0)),
+            (Some(RankShard::ALONE), None, None)
+        );
+        assert_eq!(RankShard::new(2, 3).expect("the last").to_string(), "rank 2 of 3");
+        assert!(RankShard::ALONE.is_first() && !RankShard::new(1, 2).expect("the last").is_first());
     }
 }

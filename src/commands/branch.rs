@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use pipeline::ledger;
+use pipeline::exposure;
 use schemas::Step;
 use serde_json::json;
 use store::Store;
 use telemetry::Clock;
 use telemetry::terminal::told;
 use toml::Value;
-use trainer_plan::run::{branch, skips};
+use trainer_plan::run::{branch, skipped_steps};
 
 use super::checkpoints::existing;
 use crate::cli::ConfigArgs;
@@ -22,7 +22,7 @@ use crate::run::{bad_rows, dataset_versions};
 /// which rows it leaves out. A branch has it from its run.
 fn inherited(plan: &Plan) -> Vec<String> {
     let lists = plan.data().all().map(|data| dataset_versions::list_name(data.name()));
-    lists.chain([skips::NAME, bad_rows::NAME].map(str::to_owned)).collect()
+    lists.chain([skipped_steps::NAME, bad_rows::NAME].map(str::to_owned)).collect()
 }
 
 /// Makes a run in `out` of what `run` was after `step`, with some keys of its configuration set anew. Reads `run` only.
@@ -50,8 +50,8 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
     }
     // What was counted up to there.
     let rows = step.saturating_mul(plan.train().train.global_batch_size);
-    for (page, ..) in ledger::pages(&from)?.into_iter().filter(|(_, _, to)| *to <= rows) {
-        let name = format!("{}/{page}", ledger::FOLDER);
+    for (page, ..) in exposure::pages(&from)?.into_iter().filter(|(_, _, to)| *to <= rows) {
+        let name = format!("{}/{page}", exposure::FOLDER);
         papers.push((name.clone(), from.read(&name)?));
     }
     let held = RunFolder::hold(&Store::folder(out)?)?;

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use store::{Lines, Store};
 use telemetry::change::KeyChange;
 use telemetry::terminal::{line, painted};
-use telemetry::{What, jsonl};
+use telemetry::{EventKind, jsonl};
 use toml::Table;
 use trainer_plan::checkpoint::{self, State};
 
@@ -68,7 +68,7 @@ fn reports(run: &Store) -> anyhow::Result<BTreeMap<u64, Said>> {
     let mut reports = BTreeMap::new();
     for line in Lines::of(run, jsonl::LOG)? {
         let Ok(event) = jsonl::parse(&line?) else { continue };
-        if let (Some(step), What::Report(report)) = (event.at.step, event.what) {
+        if let (Some(step), EventKind::Report(report)) = (event.at.step, event.what) {
             let learnt = format!("{:?}", report.figures);
             reports.insert(step.0, Said { batch_hash: report.batch_hash, learnt });
         }

@@ -6,7 +6,7 @@ use schemas::Step;
 use serde_json::json;
 use telemetry::change::{ChangeReport, How, KeyChange};
 use telemetry::terminal::told;
-use telemetry::{At, Clock, What};
+use telemetry::{Clock, EventKind, Position};
 use trainer_plan::checkpoint;
 use trainer_plan::run::step_budget;
 use trainer_plan::schedule::Span;
@@ -44,14 +44,14 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     step_budget::extend(held.store(), first, Span { from: done, steps })?;
     let key = KeyChange { key: "train.steps".to_owned(), then: Some(before.to_string()), now: Some(steps.to_string()) };
     let message = format!("has {steps} steps instead of {before} from here on; {rule}");
-    let at = At {
+    let at = Position {
         step: Some(done),
         epoch: None,
         rows_seen: Some(state.rows_consumed),
         tokens_seen: Some(state.tokens_consumed),
     };
     let report = ChangeReport { how: How::Extend, message: message.clone(), keys: vec![key], from: None };
-    held.add(&Clock::system().event(at, What::Change(report)))?;
+    held.add(&Clock::system().event(at, EventKind::Change(report)))?;
     if is_json {
         told(json!({ "step": Step(done.0), "before": before, "steps": steps, "rule": rule }));
     } else {

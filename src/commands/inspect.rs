@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use pipeline::load::{self, Care, LoadPlan};
+use pipeline::load::{self, LoadPlan, RowPolicy};
 use pipeline::prepare;
 use pipeline::shard::reader::{Promise, ShardReader};
 use schemas::columns::IS_RANDOM;
@@ -16,7 +16,7 @@ use telemetry::terminal::{Paint, line, painted};
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::report::row_view::{self, Fate, Looked, Token, document, place, views_of};
+use crate::report::row_view::{self, Fate, RowView, Token, document, place, views_of};
 
 /// The rows of micro-batch `index`, every view of it.
 pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     let index = BatchIndex(index);
     check_number(&load, index)?;
     // A row that cannot be made is shown as the padding that a run would make of it.
-    let care = Care { bad_rows: Some(Arc::new(plan.left_out()?)), ..Care::default() };
+    let care = RowPolicy { bad_rows: Some(Arc::new(plan.left_out()?)), ..RowPolicy::default() };
     let batch = load.batch_with(&groups, index, &care)?;
     let views = views_of(&batch);
     painted(format_args!(
@@ -111,7 +111,7 @@ fn check_number(load: &LoadPlan, index: BatchIndex) -> anyhow::Result<()> {
     }
     match load.rows_decided()? {
         Some(decided) if rows.end > decided.0 => Err(Usage(format!(
-            "batch {index} is not decided yet: the run is over the newest generation of its folder in each epoch, and has \
+            "batch {index} is not decided yet: the run is over the newest dataset version of its folder in each epoch, and has \
              come to row {decided}; give a batch below {}",
             decided.0 / load.rows_per_batch()
         ))
@@ -159,7 +159,7 @@ pub fn rendered(
     vocab: &Vocab,
     paint: Paint,
 ) -> anyhow::Result<String> {
-    let Looked { note, tokens, offsets } = row_view::row(batch, (view, columns), row, vocab)?;
+    let RowView { note, tokens, offsets } = row_view::row(batch, (view, columns), row, vocab)?;
     let note = (!note.is_empty()).then(|| note.to_owned());
     let offsets = offsets.iter().map(|offset| format!("{offset:+}"));
     let words = note.into_iter().chain(offsets).chain(tokens.iter().map(|token| shown(token, paint)));

@@ -5,9 +5,9 @@ use std::fmt::{self, Display};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::ledger::{self, Counts, Page};
+use pipeline::exposure::{self, Counts, Page};
 use pipeline::prepare;
-use schemas::{Document, Generation};
+use schemas::{DatasetVersion, Document};
 use serde_json::json;
 use store::Store;
 use telemetry::quantities::count;
@@ -34,13 +34,16 @@ pub(crate) fn run(run: &Path, document: Option<&str>, json: bool) -> anyhow::Res
 
 /// What the pages of a run say, and those that were undone: of all documents, or of some.
 fn told(store: &Store, only: Option<&BTreeSet<u64>>) -> anyhow::Result<[Told; 2]> {
-    let pages = ledger::pages(store)?;
-    if ledger::first(store, &pages)?.is_none() {
+    let pages = exposure::pages(store)?;
+    if exposure::first(store, &pages)?.is_none() {
         let message = format!("{}: there is no ledger here: it is written with each checkpoint", store.place(""));
         return Err(Usage(message).into());
     }
-    let folder = store.within(ledger::FOLDER);
-    Ok([Told::of(&folder, pages, only)?, Told::of(&folder.within(ledger::UNDONE), ledger::undone(store)?, only)?])
+    let folder = store.within(exposure::FOLDER);
+    Ok([
+        Told::of(&folder, pages, only)?,
+        Told::of(&folder.within(exposure::ROLLED_BACK), exposure::undone(store)?, only)?,
+    ])
 }
 
 /// The id of the document that somebody asks for, and what is told of it. One that neither the ledger nor the data has is a
@@ -104,11 +107,11 @@ struct Told {
     documents: BTreeMap<Data, BTreeMap<u64, Counts>>,
 }
 
-/// Which data documents are of: the source of a mixture, empty where one folder is all there is, and the generation.
+/// Which data documents are of: the source of a mixture, empty where one folder is all there is, and the dataset version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Data {
     of: Arc<str>,
-    generation: Generation,
+    dataset_version: DatasetVersion,
 }
 
 impl Data {
@@ -120,10 +123,10 @@ impl Data {
 
 impl Display for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { generation, .. } = self;
+        let Self { dataset_version, .. } = self;
         match self.source() {
-            Some(source) => write!(f, "generation {generation} of {source}"),
-            None => write!(f, "generation {generation}"),
+            Some(source) => write!(f, "dataset version {dataset_version} of {source}"),
+            None => write!(f, "dataset version {dataset_version}"),
         }
     }
 }
@@ -138,7 +141,7 @@ impl Told {
             told.end = told.end.max(to);
             for entry in page.entries.into_iter().filter(|entry| only.is_none_or(|only| only.contains(&entry.document)))
             {
-                let data = Data { of: entry.of, generation: entry.generation };
+                let data = Data { of: entry.of, dataset_version: entry.dataset_version };
                 *told.documents.entry(data).or_default().entry(entry.document).or_default() += entry.counts;
             }
         }
@@ -156,11 +159,11 @@ fn one(id: &str, kept: &Told, undone: &Told, json: bool) {
     let found: BTreeSet<&Data> = kept.documents.keys().chain(undone.documents.keys()).collect();
     if json {
         let of = |data: &&Data| {
-            json!({ "of": data.source(), "generation": data.generation, "rows": kept.counts(data),
+            json!({ "of": data.source(), "dataset_version": data.dataset_version, "rows": kept.counts(data),
                     "undone": undone.counts(data).total() })
         };
-        let generations: Vec<_> = found.iter().map(of).collect();
-        line(json!({ "document": id, "rows_consumed": kept.end, "generations": generations }));
+        let dataset_versions: Vec<_> = found.iter().map(of).collect();
+        line(json!({ "document": id, "rows_consumed": kept.end, "dataset_versions": dataset_versions }));
         return;
     }
     if found.is_empty() {
@@ -201,7 +204,7 @@ fn by_file(plan: &Plan, kept: &Told) -> anyhow::Result<BTreeMap<(Data, String), 
         prepare::each_document(&folder.store, |document, file| {
             for (data, documents) in &read {
                 // Of equal texts, the first.
-                let Some(counts) = documents.get(&document).filter(|_| known.insert((data.generation, document)))
+                let Some(counts) = documents.get(&document).filter(|_| known.insert((data.dataset_version, document)))
                 else {
                     continue;
                 };
@@ -216,17 +219,17 @@ fn by_file(plan: &Plan, kept: &Told) -> anyhow::Result<BTreeMap<(Data, String), 
 
 fn all(files: &BTreeMap<(Data, String), OfFile>, kept: &Told, undone: &Told, json: bool) {
     if json {
-        let generation = |(data, documents): (&Data, &BTreeMap<u64, Counts>)| {
-            json!({ "of": data.source(), "generation": data.generation, "documents": documents.len(),
+        let dataset_version = |(data, documents): (&Data, &BTreeMap<u64, Counts>)| {
+            json!({ "of": data.source(), "dataset_version": data.dataset_version, "documents": documents.len(),
                     "counts": kept.counts(data) })
         };
         let file = |((data, file), found): (&(Data, String), &OfFile)| {
-            json!({ "of": data.source(), "generation": data.generation, "source": file, "documents": found.documents,
+            json!({ "of": data.source(), "dataset_version": data.dataset_version, "source": file, "documents": found.documents,
                     "counts": found.counts })
         };
         line(json!({
             "rows_consumed": kept.end, "first_row": kept.first, "rows": kept.rows, "undone_rows": undone.rows.total(),
-            "generations": kept.documents.iter().map(generation).collect::<Vec<_>>(),
+            "dataset_versions": kept.documents.iter().map(dataset_version).collect::<Vec<_>>(),
             "sources": files.iter().map(file).collect::<Vec<_>>(),
         }));
         return;

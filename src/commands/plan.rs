@@ -3,11 +3,11 @@
 use telemetry::terminal::line;
 
 use crate::cli::ConfigArgs;
-use crate::plan::outlook::Outlook;
+use crate::plan::dry_run::DryRun;
 
 /// Prints the plan, as lines or as one JSON object.
 pub(crate) fn run(args: &ConfigArgs, json: bool) -> anyhow::Result<()> {
-    let outlook = Outlook::of(args)?;
+    let outlook = DryRun::of(args)?;
     if json {
         line(outlook.json().trim_end());
     } else {

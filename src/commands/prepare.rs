@@ -10,24 +10,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interruption::Shared;
+use pipeline::corpus_stats::CorpusStats;
 use pipeline::load::RowOrder;
-use pipeline::portrait::Portrait;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
 use store::Store;
 pub use telemetry::alerts::{Alerts, AlertsConfig};
 use telemetry::dispatcher::Dispatcher;
 pub use telemetry::otlp::{Otlp, RunResource};
 use telemetry::terminal::told;
-use telemetry::{Clock, Event, Observer, What};
+use telemetry::{Clock, Event, EventKind, Observer};
 
-use super::written;
+use super::output_file;
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
 use crate::exit::Usage;
 use crate::report::corpus_page;
-use crate::run::fault_injection::{Chaos, Kill, Storm};
-use crate::run::monitoring::preparing::Sight;
+use crate::run::fault_injection::{FaultInjector, FaultPlan, Kill};
+use crate::run::monitoring::preparing::PrepareBackend;
 
 /// How to go about it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,21 +47,22 @@ pub struct Options<'a> {
 /// Prepares, or continues to; with `watch`, for ever.
 pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let Options { source, watch, report, slow, chaos } = options;
-    report.map_or(Ok(()), written::check)?;
-    let storm = chaos.map(Chaos::parse).transpose()?.map(Storm::of);
+    report.map_or(Ok(()), output_file::check)?;
+    let storm = chaos.map(FaultPlan::parse).transpose()?.map(FaultInjector::of);
     let parsed = Parsed::read(&args.config, &args.set)?;
     let stall_timeout_seconds = parsed.config.run.stall_timeout_seconds;
     // Whoever reads the parts as they come waits for the first ones first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
     let config = parsed.config.clone();
     let corpora = parsed.into_corpora(source)?;
-    let sight = Sight::open(&config)?;
+    let sight = PrepareBackend::open(&config)?;
     let write_delay = slow.map(delay).transpose()?.unwrap_or_default();
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
     let alerts = alerts(&config.alerts, &corpora)?;
     let otlp = otlp(config.run.otlp, &corpora);
-    let watching = sight.as_ref().map(Sight::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
+    let watching =
+        sight.as_ref().map(PrepareBackend::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
     let watching = watching.chain(otlp.as_ref().map(Otlp::reader));
     let watchers = Dispatcher::start(watching.collect())?;
     let hang = (stall_timeout_seconds > 0).then(|| Duration::from_secs(stall_timeout_seconds));
@@ -98,9 +99,9 @@ pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
 
 /// Writes what these corpora are like.
 fn portray(corpora: &[NamedCorpus], out: &Path) -> anyhow::Result<()> {
-    let one = |corpus: &NamedCorpus| anyhow::Ok((corpus.source.clone(), Portrait::of(&corpus.prepare)?));
+    let one = |corpus: &NamedCorpus| anyhow::Ok((corpus.source.clone(), CorpusStats::of(&corpus.prepare)?));
     let portraits: Vec<_> = corpora.iter().map(one).collect::<anyhow::Result<_>>()?;
-    written::put(out, &corpus_page::page(&portraits))?;
+    output_file::put(out, &corpus_page::page(&portraits))?;
     told(format_args!("{}: what the corpus is like", out.display()));
     Ok(())
 }
@@ -157,9 +158,9 @@ fn delay(text: &str) -> anyhow::Result<Duration> {
 /// What goes on beside a preparation.
 struct Beside<'a> {
     /// Faults.
-    storm: Option<&'a Storm>,
+    storm: Option<&'a FaultInjector>,
     /// Those who look at it.
-    sight: Option<&'a Sight>,
+    sight: Option<&'a PrepareBackend>,
 }
 
 /// Prepares what there is.
@@ -194,14 +195,14 @@ fn told_of(preparation: Preparation, beside: &Beside<'_>) -> Preparation {
 
 /// Ends the process behind a part where that was asked for.
 struct Killed<'a> {
-    storm: &'a Storm,
+    storm: &'a FaultInjector,
     watcher: &'a mut Shared,
 }
 
 impl Observer for Killed<'_> {
     fn observe(&mut self, event: &Event) {
         self.watcher.observe(event);
-        let What::PartDone(done) = &event.what else { return };
+        let EventKind::PartDone(done) = &event.what else { return };
         if let Err(error) = self.storm.reach(Kill::Part(u64::from(done.part))) {
             tracing::warn!(%error, "not killed, since nobody would remember");
         }
@@ -218,7 +219,7 @@ pub(crate) fn forget(args: &ConfigArgs, document: &str, source: Option<&str>) ->
     let (_, before) = done?;
     let folder = config.folder.display();
     told(match before {
-        Some(generation) => format!("{folder}: forgotten already, in generation {generation}"),
+        Some(dataset_version) => format!("{folder}: forgotten already, in dataset version {dataset_version}"),
         None => format!("{folder}: forgotten; runs that read the parts that held it are refused from now on"),
     });
     watcher.report();

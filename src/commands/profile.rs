@@ -24,7 +24,7 @@ use profiler::report::Page;
 use profiler::stages;
 use profiler::verdict::judge;
 use profiler::what_if::proposals;
-use schemas::{RowIndex, Share};
+use schemas::{RankShard, RowIndex};
 use telemetry::terminal::{line, note};
 use telemetry::{Clock, Many};
 
@@ -32,7 +32,7 @@ use self::scale::Subject;
 use self::shown::Profile;
 use self::slow::Slow;
 use self::traced::Recording;
-use super::written::{self, put};
+use super::output_file::{self, put};
 use crate::cli::{ConfigArgs, Half, ProfileArgs};
 use crate::config::Parsed;
 use crate::exit::{Usage, WORSE};
@@ -61,7 +61,7 @@ pub fn half(
     checked: &dyn Fn(&ConfigArgs, &mut Recording) -> anyhow::Result<Profile>,
 ) -> anyhow::Result<()> {
     refuse(options)?;
-    written::outputs(
+    output_file::outputs(
         &args.config,
         &[&options.report, &options.traced.trace, &options.traced.folded].map(Option::as_deref),
         options.svg.as_deref(),
@@ -126,7 +126,7 @@ pub(crate) fn compared((before, after): (&Path, &Path), limit: f64, is_json: boo
 
 /// Makes the page of a profile that was kept.
 pub(crate) fn report(profile: &Path, out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
-    written::outputs(profile, &[Some(out)], svg)?;
+    output_file::outputs(profile, &[Some(out)], svg)?;
     let object = compare::read(profile)?;
     let page =
         Page::of(&object).with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
@@ -174,7 +174,7 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
         contention: slow.contention,
         ..StreamOptions::default()
     };
-    let mut stream = BatchStream::new(load, RowIndex(0), Share::ALONE, training);
+    let mut stream = BatchStream::new(load, RowIndex(0), RankShard::ALONE, training);
     let watch = Watch::over(stream.gauges())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
     let (mut tokens_per_batch, mut taken, begun) = (0, 0, Instant::now());

@@ -11,7 +11,7 @@ use telemetry::Clock;
 use telemetry::quantities::count;
 use telemetry::terminal::told;
 
-use super::written::put;
+use super::output_file::put;
 use crate::config::Config;
 use crate::exit::Usage;
 use crate::run::monitoring::{PROGRAM, about, settings};

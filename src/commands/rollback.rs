@@ -6,7 +6,7 @@ use schemas::Step;
 use serde_json::json;
 use telemetry::quantities::count;
 use telemetry::terminal::told;
-use trainer_plan::run::rollback_archive::Undone;
+use trainer_plan::run::rollback_archive::RollbackArchive;
 
 use super::checkpoints::existing;
 use crate::run::folder::RunFolder;
@@ -15,7 +15,7 @@ use crate::run::folder::RunFolder;
 pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> anyhow::Result<()> {
     let mut held = RunFolder::hold(&existing(run)?)?;
     let undone = held.back(Step(step), why)?;
-    let Undone { from, to, rows_from, rows_to, .. } = undone.clone();
+    let RollbackArchive { from, to, rows_from, rows_to, .. } = undone.clone();
     let place = undone.folder(held.store()).place("");
     if is_json {
         told(json!({ "undone": undone, "place": place }));

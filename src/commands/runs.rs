@@ -8,7 +8,7 @@ use telemetry::Clock;
 use telemetry::quantities::{count, short, time};
 use telemetry::terminal::{Paint, line, painted};
 
-use crate::report::run_summary::{Summary, is_run};
+use crate::report::run_summary::{RunSummary, is_run};
 
 /// Folders deeper than this are not looked into.
 const DEPTH_MAX: usize = 8;
@@ -18,11 +18,11 @@ pub(crate) fn run(folder: &Path, is_json: bool) -> anyhow::Result<()> {
     let mut summaries = Vec::new();
     for run in find(folder)? {
         let name = run.display().to_string();
-        let summary = Store::existing(&run).map_err(Into::into).and_then(|store| Summary::of(&name, &store));
-        summaries.push(summary.unwrap_or_else(|error| Summary::damaged(&name, &error)));
+        let summary = Store::existing(&run).map_err(Into::into).and_then(|store| RunSummary::of(&name, &store));
+        summaries.push(summary.unwrap_or_else(|error| RunSummary::damaged(&name, &error)));
     }
     if is_json {
-        painted(format_args!("{:#}", Value::Array(summaries.iter().map(Summary::json).collect())));
+        painted(format_args!("{:#}", Value::Array(summaries.iter().map(RunSummary::json).collect())));
     } else {
         table(folder, &summaries);
     }
@@ -32,7 +32,7 @@ pub(crate) fn run(folder: &Path, is_json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn table(folder: &Path, summaries: &[Summary]) {
+fn table(folder: &Path, summaries: &[RunSummary]) {
     if summaries.is_empty() {
         line(format_args!("{}: no run is here", folder.display()));
         return;
@@ -73,7 +73,7 @@ fn find(folder: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
     Ok(found)
 }
 
-impl Summary {
+impl RunSummary {
     fn is_training(&self) -> bool {
         self.state == "training"
     }

@@ -290,7 +290,7 @@ pub fn json(plan: &Plan) -> String {
     let known = |value: Value| if waits { Value::Null } else { value };
     let object = json!({
         "prepared": !plan.data.is_expected(),
-        "generation": if plan.data.is_expected() { Value::Null } else { json!(plan.data.generation) },
+        "dataset_version": if plan.data.is_expected() { Value::Null } else { json!(plan.data.dataset_version) },
         "samples": known(json!(facts.samples)),
         "tokens": known(json!(tokens(plan))),
         "vocab_size": plan.data.manifest.tokenizer.vocab_size,

@@ -79,7 +79,7 @@ pub(super) fn json(plan: &Plan, facts: &LoadFacts) -> Value {
             "name": source.name,
             "folder": plan.config.sources[&source.name].folder,
             "shares": shares(source),
-            "generation": known(json!(plan.data.of_source(Some(&source.name)).generation)),
+            "dataset_version": known(json!(plan.data.of_source(Some(&source.name)).dataset_version)),
             "samples": known(json!(source.samples)),
             "tokens": known(json!(source.tokens)),
             "rows_per_epoch": known(json!(source.rows_per_epoch)),

@@ -50,7 +50,7 @@ pub(super) fn request<'a>(
     LoadRequest {
         store: &data.store,
         manifest: &data.manifest,
-        generation: data.generation,
+        dataset_version: data.dataset_version,
         follow: data.followed(rows),
         growth: data.comes(rows),
         sources,

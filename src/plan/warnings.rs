@@ -29,10 +29,10 @@ pub fn of(plan: &Plan) -> Vec<String> {
         ));
     }
     for data in plan.data.all() {
-        let (generation, source) =
-            (data.generation, data.name().map(|name| format!(" of `{name}`")).unwrap_or_default());
+        let (dataset_version, source) =
+            (data.dataset_version, data.name().map(|name| format!(" of `{name}`")).unwrap_or_default());
         warnings.extend(data.valid_left().map(|(left, all)| {
-            format!("{left} of {all} validation rows of generation {generation}{source} are left: figures are of those")
+            format!("{left} of {all} validation rows of dataset version {dataset_version}{source} are left: figures are of those")
         }));
     }
     let facts = plan.load.facts();

@@ -1,7 +1,7 @@
 //! A prepared corpus on a page: what is in it, how it is tokenized, what was lost.
 
 use maud::{Markup, html};
-use pipeline::portrait::{Lengths, Portrait, SourcePortrait, SplitPortrait};
+use pipeline::corpus_stats::{CorpusStats, Lengths, SourceStats, SplitStats};
 use schemas::manifest::Frame;
 use server::html::Cell::{Bars, Code, Number, Text};
 use server::html::{bars_legend, figures, static_page, table, text};
@@ -16,7 +16,7 @@ const SOURCES: usize = 200;
 const FREQUENT: usize = 25;
 
 /// The page of these corpora, each with the name of its source where there are several.
-pub(crate) fn page(corpora: &[(Option<String>, Portrait)]) -> String {
+pub(crate) fn page(corpora: &[(Option<String>, CorpusStats)]) -> String {
     let title = corpora.first().map_or("", |(_, portrait)| portrait.place.as_str());
     let body = html! {
         @for (name, portrait) in corpora {
@@ -44,23 +44,23 @@ pub(crate) fn page(corpora: &[(Option<String>, Portrait)]) -> String {
 }
 
 /// What it is, in a few figures.
-fn glance(portrait: &Portrait) -> Markup {
-    let Portrait { corpus, tokenizer, splits: [train, valid], .. } = portrait;
+fn glance(portrait: &CorpusStats) -> Markup {
+    let CorpusStats { corpus, tokenizer, splits: [train, valid], .. } = portrait;
     let case = if tokenizer.lowercase { ", lowercased" } else { "" };
     let frame = match portrait.pack.frame {
         Frame::ClsSep => "[CLS] and [SEP] around each",
         Frame::None => "with the frames of their documents inside",
     };
     let sentence = format!(
-        "generation {} of {}: {} of {} ids{case}; packed as {}: up to {} tokens in a row, {frame}",
-        portrait.generation,
+        "dataset version {} of {}: {} of {} ids{case}; packed as {}: up to {} tokens in a row, {frame}",
+        portrait.dataset_version,
         portrait.place,
         tokenizer.kind,
         count(tokenizer.vocab_size.into()),
         portrait.pack.name,
         portrait.pack.content
     );
-    let row = |name: &str, split: &SplitPortrait| {
+    let row = |name: &str, split: &SplitStats| {
         let numbers = [split.documents, split.samples, split.tokens, split.shards];
         let numbers = numbers.into_iter().map(|number| Number(count(number)));
         [Text(name.to_owned())].into_iter().chain(numbers).chain([Number(bytes(split.bytes))]).collect()
@@ -85,7 +85,7 @@ fn glance(portrait: &Portrait) -> Markup {
 }
 
 /// How long documents are.
-fn documents(portrait: &Portrait) -> Markup {
+fn documents(portrait: &CorpusStats) -> Markup {
     let lengths = &portrait.documents;
     let longest = portrait.longest.iter();
     let longest = longest.map(|(tokens, id, file)| vec![Number(count(*tokens)), Code(id.clone()), Text(file.clone())]);
@@ -98,7 +98,7 @@ fn documents(portrait: &Portrait) -> Markup {
 }
 
 /// Into how many tokens words fall.
-fn words(portrait: &Portrait) -> Markup {
+fn words(portrait: &CorpusStats) -> Markup {
     let (pieces, (read, all)) = (portrait.rows.pieces, portrait.rows.groups);
     let seen: u64 = pieces.iter().sum();
     let last = pieces.len();
@@ -118,7 +118,7 @@ fn words(portrait: &Portrait) -> Markup {
 }
 
 /// Which ids documents use.
-fn vocabulary(portrait: &Portrait) -> Markup {
+fn vocabulary(portrait: &CorpusStats) -> Markup {
     let (used, ids) = portrait.ids_used();
     let frequent = portrait.frequent_ids();
     let total: u64 = frequent.iter().map(|(_, count)| count).sum();
@@ -138,7 +138,7 @@ fn vocabulary(portrait: &Portrait) -> Markup {
 }
 
 /// What the tokenizer has no token for.
-fn unknown(portrait: &Portrait) -> Markup {
+fn unknown(portrait: &CorpusStats) -> Markup {
     let corpus = &portrait.corpus;
     if corpus.unknown == 0 {
         return html! { p { "There are none: every token is one of the vocabulary." } };
@@ -160,7 +160,7 @@ fn unknown(portrait: &Portrait) -> Markup {
 }
 
 /// What was rejected or repaired.
-fn rejected(portrait: &Portrait) -> Markup {
+fn rejected(portrait: &CorpusStats) -> Markup {
     let rejected = &portrait.corpus.rejected;
     if rejected.is_empty() {
         return html! { p { "Nothing was." } };
@@ -181,7 +181,7 @@ fn rejected(portrait: &Portrait) -> Markup {
 }
 
 /// How rows are filled.
-fn rows(portrait: &Portrait) -> Markup {
+fn rows(portrait: &CorpusStats) -> Markup {
     let (rows, packing) = (&portrait.rows, &portrait.corpus.packing);
     html! {
         p {
@@ -202,8 +202,8 @@ fn rows(portrait: &Portrait) -> Markup {
 }
 
 /// Where it comes from.
-fn sources(portrait: &Portrait) -> Markup {
-    let mut files: Vec<&SourcePortrait> = portrait.sources.iter().collect();
+fn sources(portrait: &CorpusStats) -> Markup {
+    let mut files: Vec<&SourceStats> = portrait.sources.iter().collect();
     files.sort_by_key(|file| (std::cmp::Reverse(file.documents.sum()), &file.name));
     let all = portrait.documents.sum();
     let (named, others) = files.split_at(SOURCES.min(files.len()));

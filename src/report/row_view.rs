@@ -39,7 +39,7 @@ pub(crate) struct Token<'a> {
 
 /// A row as one view saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Looked<'a> {
+pub(crate) struct RowView<'a> {
     /// Of a pair: whether the second segment is the next.
     pub(crate) note: &'static str,
     /// Real tokens; no padding.
@@ -54,14 +54,14 @@ pub(crate) fn row<'a>(
     (view, columns): (&str, &[String]),
     row: usize,
     vocab: &'a Vocab,
-) -> anyhow::Result<Looked<'a>> {
+) -> anyhow::Result<RowView<'a>> {
     let has = |name: &str| columns.iter().any(|column| column == name);
     if has(POSITIVES.name()) && !has(INPUT_IDS.name()) {
         let positives = batch.column(view, POSITIVES)?.row(row);
         let offsets = (0_i16..).zip(positives).filter(|&(_, &positive)| positive >= 0);
-        return Ok(Looked {
+        return Ok(RowView {
             offsets: offsets.map(|(anchor, positive)| positive - anchor).collect(),
-            ..Looked::default()
+            ..RowView::default()
         });
     }
     let note = match batch.find(view, IS_RANDOM)? {
@@ -70,7 +70,7 @@ pub(crate) fn row<'a>(
         None => "",
     };
     if !has(INPUT_IDS.name()) {
-        return Ok(Looked { note, ..Looked::default() });
+        return Ok(RowView { note, ..RowView::default() });
     }
     let length = match batch.find(view, ATTENTION_MASK)? {
         Some(mask) => mask.row(row).iter().map(|&valid| usize::from(valid)).sum(),
@@ -82,7 +82,7 @@ pub(crate) fn row<'a>(
         let label = labels.map_or(IGNORE, |labels| labels.row(row)[column]);
         token(id.cast_unsigned(), label, vocab)
     });
-    Ok(Looked { note, tokens: tokens.collect(), offsets: Vec::new() })
+    Ok(RowView { note, tokens: tokens.collect(), offsets: Vec::new() })
 }
 
 fn token(id: u32, label: i32, vocab: &Vocab) -> Token<'_> {

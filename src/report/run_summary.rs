@@ -6,7 +6,7 @@ use serde_json::Value;
 use store::{Lines, Lock, Store};
 use telemetry::change::How;
 use telemetry::training::Why;
-use telemetry::{What, jsonl};
+use telemetry::{EventKind, jsonl};
 use trainer_plan::run::step_budget;
 
 /// Segments of the log that are looked at, until there is a report and a validation: a weeks' log is long, and the answer
@@ -14,7 +14,7 @@ use trainer_plan::run::step_budget;
 const LOOKS: [usize; 3] = [1, 8, usize::MAX];
 
 /// A run at a glance.
-pub(crate) struct Summary {
+pub(crate) struct RunSummary {
     pub(crate) name: String,
     /// `training`, `finished`, `stopped` and saved, `failed`, or `killed`: it said no last word, and nobody holds it.
     /// `damaged`: nobody can read it.
@@ -37,7 +37,7 @@ pub(crate) struct Summary {
     pub(crate) error: Option<String>,
 }
 
-impl Summary {
+impl RunSummary {
     /// The run in that store.
     pub(crate) fn of(name: &str, run: &Store) -> anyhow::Result<Self> {
         Self::looked_at(name, run, &LOOKS)
@@ -95,15 +95,15 @@ impl Summary {
             self.step = self.step.max(event.at.step.map_or(0, |step| step.0));
             self.state = "killed";
             match event.what {
-                What::Report(report) => {
+                EventKind::Report(report) => {
                     (self.loss, self.tokens_per_s) = (Some(report.figures.loss), Some(report.speed.tokens_per_s));
                     self.progress = report.progress;
                 }
-                What::Validation(report) => {
+                EventKind::Validation(report) => {
                     self.valid = Some(report.mlm.map_or(report.loss, |mlm| mlm.loss));
                     self.valid_step = event.at.step.map(|step| step.0);
                 }
-                What::Stop(stop) => {
+                EventKind::Stop(stop) => {
                     self.state = match stop.why {
                         Why::Finished => "finished",
                         Why::Failed => "failed",
@@ -111,7 +111,7 @@ impl Summary {
                     };
                 }
                 // Somebody did that to a run that nobody trained: there is more to do.
-                What::Change(change) if change.how != How::Allow => self.state = "stopped",
+                EventKind::Change(change) if change.how != How::Allow => self.state = "stopped",
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Which rows a run leaves out since they cannot be made: `left_out.json` of its folder.
+//! Which rows a run leaves out since they cannot be made: `bad_rows.json` of its folder.
 //!
 //! # What
 //! A sealed list, each row with where it comes from and why, written before the row's batch is learnt from.
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 /// Its name in the run's folder.
-pub(crate) const NAME: &str = "left_out.json";
+pub(crate) const NAME: &str = "bad_rows.json";
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,8 +118,8 @@ mod fuzz;
 #[cfg(test)]
 mod tests {
     use pipeline::load::RowFacts;
-    use schemas::{Epoch, Generation, SampleAddress};
-    use store::Weather;
+    use schemas::{DatasetVersion, Epoch, SampleAddress};
+    use store::FaultConfig;
 
     use super::*;
 
@@ -128,7 +128,7 @@ mod tests {
             row: RowIndex(row),
             of: row.is_multiple_of(2).then(|| "books".to_owned()),
             epoch: Epoch(1),
-            generation: Generation(0),
+            dataset_version: DatasetVersion(0),
             sample: SampleAddress::numbered(row),
             piece: 0,
             copy: 0,
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_row_is_on_disk_when_it_is_left_out_and_known_to_who_goes_on() {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let first = RunLeftOut::default();
         first.keep_in(store.clone(), "one", true).expect("kept");
         assert!(store.stat(NAME).expect("asked").is_none(), "a run that leaves nothing out writes nothing");
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_list_that_is_not_whole_is_refused_with_a_way_on() {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let left_out = RunLeftOut::default();
         left_out.keep_in(store.clone(), "one", true).expect("kept");
         left_out.leave_out(&bad(3)).expect("written");
@@ -183,7 +183,7 @@ mod tests {
         bytes[at] ^= 1;
         store.put(NAME, &bytes).expect("put");
         let error = RunLeftOut::default().keep_in(store, "one", false).expect_err("damaged").to_string();
-        assert!(error.contains("left_out.json") && error.contains("restore it"), "{error}");
+        assert!(error.contains("bad_rows.json") && error.contains("restore it"), "{error}");
     }
 
     #[test]

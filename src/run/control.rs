@@ -12,12 +12,12 @@
 //! A run that is still starting has nothing to save, and leaves as soon as it is asked.
 
 mod board;
-mod heard;
 pub mod profile_file;
+mod requests;
 mod signal;
+mod signal_state;
 mod stop_file;
-mod watch;
-mod wishes;
+mod watchdog;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,17 +30,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 pub(crate) use self::board::Board;
-use self::heard::{Heard, WORDS, Words};
+pub(crate) use self::requests::Requests;
 use self::signal::Meaning;
 pub use self::signal::{Phase, Signal};
+use self::signal_state::{DeferredLog, SignalState, WORDS};
 pub use self::stop_file::obeyed;
-pub use self::watch::Patience;
-pub(crate) use self::wishes::Wishes;
+pub use self::watchdog::Timeouts;
 
 /// The runtime and what it has heard.
 pub struct Control {
     runtime: Runtime,
-    heard: Arc<Heard>,
+    heard: Arc<SignalState>,
     stop: CancelToken,
 }
 
@@ -60,7 +60,7 @@ impl Control {
         let _heard = listen(SignalKind::from_raw(runtime::FILE_SIZE_SIGNAL))?;
         let (stopper, stop) = cancel_pair();
         let (words, heard_words) = std::sync::mpsc::sync_channel(WORDS);
-        let heard = Arc::new(Heard::new(stopper, words));
+        let heard = Arc::new(SignalState::new(stopper, words));
         for asked in Signal::ALL {
             let heard = Arc::clone(&heard);
             match asked.meaning() {
@@ -70,7 +70,7 @@ impl Control {
             }
         }
         drop(runtime.spawn(Arc::clone(&heard).report(listen(SignalKind::user_defined2())?)));
-        runtime::spawn("signal-words", move || heard_words.iter().for_each(Words::say))?;
+        runtime::spawn("signal-words", move || heard_words.iter().for_each(DeferredLog::say))?;
         Ok(Self { runtime, heard, stop })
     }
 
@@ -81,13 +81,13 @@ impl Control {
 
     /// From now on a file in the run's folder is heard as well, a stop takes no longer than it may, and who stands still is
     /// named. What watches already goes on.
-    pub fn watch(&self, patience: Patience) -> anyhow::Result<()> {
+    pub fn watch(&self, patience: Timeouts) -> anyhow::Result<()> {
         if !self.heard.folder(patience.folder.clone()) {
             return Ok(());
         }
         let heard = Arc::clone(&self.heard);
         heard.be_patient(patience.hang);
-        runtime::spawn("watch", move || watch::watch(&heard, &patience))?;
+        runtime::spawn("watch", move || watchdog::watch(&heard, &patience))?;
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Control {
     }
 
     /// What others want of the run.
-    pub fn wishes(&self) -> &Wishes {
+    pub fn wishes(&self) -> &Requests {
         &self.heard.wishes
     }
 

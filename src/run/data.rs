@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::course::{Edition, EpochVersions, Growth};
+use pipeline::epoch_plan::{EpochVersions, SegmentSource, SplitSnapshot};
 use pipeline::load::{self, MissingParts, RowFacts, RowOrder, Rows, SourceRequest};
 use pipeline::mixture::{self, Mixture, Weight};
 use pipeline::prepare::{self, Origin};
-use schemas::{Effective, Generation, Manifest, Vocab};
+use schemas::{DatasetVersion, Effective, Manifest, Vocab};
 use store::Store;
 
 use crate::config::Config;
@@ -29,7 +29,7 @@ pub struct PreparedData {
     /// Of the dataset version that the run began with, like all below. Of a mixture with the counts of all its sources, as
     /// the stream begins.
     pub(crate) vocab: Arc<Vocab>,
-    pub(crate) generation: Generation,
+    pub(crate) dataset_version: DatasetVersion,
     pub(crate) effective: Effective,
     versions: Arc<DatasetVersions>,
     /// Of a run whose first epoch is streamed: its segments.
@@ -140,9 +140,9 @@ impl PreparedData {
         let manifest = load::open(&store).map_err(|error| begun::or_half_prepared(&store, error))?;
         let name = source.as_ref().map(|(name, _)| name.as_str());
         let versions = request.versions(&store, name, RowOrder::Shuffled, &hashes_of(&manifest))?;
-        let generation = versions.first();
-        let vocab = load::read_vocab(&store, &manifest, generation)?;
-        let content = manifest.generation(generation).content.clone();
+        let dataset_version = versions.first();
+        let vocab = load::read_vocab(&store, &manifest, dataset_version)?;
+        let content = manifest.dataset_version(dataset_version).content.clone();
         Ok(Self { source, ..Self::alone(store, manifest, vocab, versions, content, request.purpose) })
     }
 
@@ -155,14 +155,14 @@ impl PreparedData {
         content: String,
         purpose: Purpose,
     ) -> Self {
-        let generation = versions.first();
+        let dataset_version = versions.first();
         Self {
             source: None,
             store,
-            effective: manifest.effective(generation),
+            effective: manifest.effective(dataset_version),
             manifest,
             vocab: Arc::new(vocab),
-            generation,
+            dataset_version,
             versions,
             streamed: None,
             content,
@@ -215,9 +215,9 @@ impl PreparedData {
 
     fn request(&self, rows: Rows) -> Option<SourceRequest<'_>> {
         let (name, weight) = self.source.as_ref()?;
-        let Self { store, manifest, generation, .. } = self;
+        let Self { store, manifest, dataset_version, .. } = self;
         let (follow, gone) = (self.followed(rows), self.missing_parts(rows));
-        Some(SourceRequest { name, weight, store, manifest, generation: *generation, follow, gone })
+        Some(SourceRequest { name, weight, store, manifest, dataset_version: *dataset_version, follow, gone })
     }
 
     /// Whether there is none yet, and this is what the configuration expects.
@@ -257,7 +257,7 @@ impl PreparedData {
 
     /// How many rows of the validation split are left, of how many, if some are gone.
     pub(crate) fn valid_left(&self) -> Option<(u64, u64)> {
-        let left = Edition::valid(&self.manifest, self.generation).left().split.rows();
+        let left = SplitSnapshot::valid(&self.manifest, self.dataset_version).left().split.rows();
         let all = self.effective.valid.rows();
         (left < all).then_some((left, all))
     }
@@ -283,9 +283,9 @@ impl PreparedData {
     }
 
     /// Who gives the segments of a first epoch that is streamed, of a stream of `rows`.
-    pub(crate) fn comes(&self, rows: Rows) -> Option<Arc<dyn Growth>> {
+    pub(crate) fn comes(&self, rows: Rows) -> Option<Arc<dyn SegmentSource>> {
         let streamed = self.streamed.as_ref().filter(|_| rows == Rows::Train)?;
-        Some(Arc::clone(streamed) as Arc<dyn Growth>)
+        Some(Arc::clone(streamed) as Arc<dyn SegmentSource>)
     }
 
     /// The same, to be asked how long it kept anybody waiting.
@@ -306,12 +306,13 @@ impl PreparedData {
 
     /// What a run makes of a folder that has grown since it began, in words.
     pub(crate) fn growth(&self) -> Option<String> {
-        let (first, newest) = (self.generation, self.manifest.newest());
+        let (first, newest) = (self.dataset_version, self.manifest.newest());
         let reads = if self.versions.is_pinned() {
             "the run stays with it (`data.version = \"pinned\"`)"
         } else {
             "epochs that begin from now on are over the newest"
         };
-        (newest > first).then(|| format!("these are of generation {first} of the folder; {newest} is there, {reads}"))
+        (newest > first)
+            .then(|| format!("these are of dataset version {first} of the folder; {newest} is there, {reads}"))
     }
 }

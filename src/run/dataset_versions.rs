@@ -2,7 +2,7 @@
 //!
 //! # What
 //! [`DatasetVersions`] is the version that a run began with and, for each epoch so far, the version that the epoch reads. It
-//! is written to the run folder (`generations.json`, or `generations/SOURCE.json` for each source of a mixture, whose
+//! is written to the run folder (`dataset_versions.json`, or `dataset_versions/SOURCE.json` for each source of a mixture, whose
 //! epochs are its own) before any row of an epoch is rendered.
 //!
 //! # Why
@@ -18,10 +18,10 @@ pub mod streamed;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pipeline::course::{Edition, EpochVersions};
+use pipeline::epoch_plan::{EpochVersions, SplitSnapshot};
 use pipeline::load::{self, RowOrder, VersionChoice};
 use pipeline::{Error, Result};
-use schemas::{Epoch, Generation, Manifest, Shard, manifest};
+use schemas::{DatasetVersion, Epoch, Manifest, Shard, manifest};
 use store::{Store, Version};
 
 use self::list::{ReadPrefix, VersionList, other_data};
@@ -43,7 +43,7 @@ struct State {
     /// The list as it was found.
     found: Option<VersionList>,
     /// The answer for the last epoch that was asked for.
-    edition: Option<Arc<Edition>>,
+    edition: Option<Arc<SplitSnapshot>>,
     /// The version of the manifest file that `edition` was made of.
     seen: Option<Version>,
     /// Where the list is written; none for commands that only look.
@@ -76,7 +76,7 @@ impl DatasetVersions {
     }
 
     /// The version that the run began with.
-    pub(crate) fn first(&self) -> Generation {
+    pub(crate) fn first(&self) -> DatasetVersion {
         self.lock().list.first()
     }
 
@@ -162,7 +162,7 @@ impl DatasetVersions {
 }
 
 impl EpochVersions for DatasetVersions {
-    fn of(&self, epoch: Epoch) -> Result<Arc<Edition>> {
+    fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         let mut state = self.lock();
         if state.list.at(epoch).is_none() {
             assert_eq!(epoch.0, state.list.epochs, "epochs are decided one after another");
@@ -171,14 +171,14 @@ impl EpochVersions for DatasetVersions {
             list.push(manifest.newest(), &self.hashes(&state, &manifest)?);
             // Written first: after a kill, the run must know what it had rendered.
             self.write(&state, &list)?;
-            let edition = Edition::train(&manifest, manifest.newest());
+            let edition = SplitSnapshot::train(&manifest, manifest.newest());
             (state.list, state.edition) = (list, Some(Arc::new(edition)));
         }
-        let generation = state.list.at(epoch).expect("it was just decided");
-        let known = state.edition.take().filter(|edition| edition.generation == generation);
+        let dataset_version = state.list.at(epoch).expect("it was just decided");
+        let known = state.edition.take().filter(|edition| edition.dataset_version == dataset_version);
         let edition = match known {
             Some(edition) => edition,
-            None => Arc::new(Edition::train(&self.manifest(&state)?, generation)),
+            None => Arc::new(SplitSnapshot::train(&self.manifest(&state)?, dataset_version)),
         };
         state.edition = Some(Arc::clone(&edition));
         Ok(edition)
@@ -203,13 +203,13 @@ mod tests;
 pub(crate) struct PinnedVersion(pub(crate) Arc<DatasetVersions>);
 
 impl EpochVersions for PinnedVersion {
-    fn of(&self, _: Epoch) -> Result<Arc<Edition>> {
+    fn of(&self, _: Epoch) -> Result<Arc<SplitSnapshot>> {
         let mut state = self.0.lock();
         let now = self.0.data.stat(manifest::NAME)?.map(|stat| stat.version);
         if now.is_none() || now != state.seen {
             let manifest = self.0.manifest(&state)?;
             let first = state.list.first();
-            (state.edition, state.seen) = (Some(Arc::new(Edition::train(&manifest, first))), now);
+            (state.edition, state.seen) = (Some(Arc::new(SplitSnapshot::train(&manifest, first))), now);
         }
         Ok(Arc::clone(state.edition.as_ref().expect("it was made when the manifest was read")))
     }

@@ -21,11 +21,11 @@
 //!
 //! Every fault is drawn at an address, (seed, actor, item, attempt), so that a schedule comes again by its seed. No share
 //! strikes the last attempt at a row: then the run ends as in calm. A kill is written down before it comes, in
-//! `chaos.json` of the folder, so that the next process passes it.
+//! `fault_injection.json` of the folder, so that the next process passes it.
 //!
 //! A file is the same in TOML: `seed = 7`, `panic = "worker:0.01"`, `kill = ["step:40", "step:80"]`.
 
-mod storm;
+mod fault_injector;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-pub use self::storm::Storm;
+pub use self::fault_injector::FaultInjector;
 use crate::exit::Usage;
 
 /// Where a process is killed.
@@ -58,13 +58,13 @@ impl fmt::Display for Kill {
 
 /// What is to happen.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Chaos {
+pub struct FaultPlan {
     seed: u64,
-    /// Share of rows at which a worker panics, once each.
+    /// RankShard of rows at which a worker panics, once each.
     panics: f64,
     /// Rows at which every worker panics.
     bad_rows: BTreeSet<u64>,
-    /// Share of rows that take longer, and how much.
+    /// RankShard of rows that take longer, and how much.
     slow: (f64, Duration),
     /// Shares of the store's calls.
     eio: f64,
@@ -84,7 +84,7 @@ const FORMS: [&str; 8] = [
     "kill=part:3",
 ];
 
-impl Chaos {
+impl FaultPlan {
     /// Reads a list of faults, or the file of that name.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_list_and_a_file_say_the_same() {
         let list = "seed=7,panic=worker:0.001, panic=row:17,slow=worker:0.5:5ms,eio=store:0.01,lost=store:1,kill=step:40,kill=step:80,kill=part:3";
-        let expected = Chaos {
+        let expected = FaultPlan {
             seed: 7,
             panics: 0.001,
             bad_rows: [17].into(),
@@ -181,7 +181,7 @@ mod tests {
             lost: 1.0,
             kills: [Kill::Step(40), Kill::Step(80), Kill::Part(3)].into(),
         };
-        assert_eq!(Chaos::parse(list).expect("good"), expected);
+        assert_eq!(FaultPlan::parse(list).expect("good"), expected);
         let home = tempfile::tempdir().expect("a temporary folder");
         let (folder, path) = (Store::folder(home.path()).expect("there"), home.path().join("storm.toml"));
         let text = r#"
@@ -193,9 +193,9 @@ mod tests {
             kill = ["step:40", "part:3", "step:80"]
         "#;
         folder.put("storm.toml", text.as_bytes()).expect("written");
-        assert_eq!(Chaos::parse(&path.display().to_string()).expect("good"), expected);
+        assert_eq!(FaultPlan::parse(&path.display().to_string()).expect("good"), expected);
         for form in FORMS {
-            Chaos::parse(form).expect("what is offered is taken");
+            FaultPlan::parse(form).expect("what is offered is taken");
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
             "/no/such/file",
             "",
         ] {
-            let error = Chaos::parse(text).expect_err(text);
+            let error = FaultPlan::parse(text).expect_err(text);
             assert!(error.is::<Usage>(), "{text}: {error:#}");
             assert!(format!("{error:#}").contains("panic=worker:0.01"), "{text}: {error:#}");
         }

@@ -4,20 +4,20 @@
 //! runs/<name>/
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
-//!   generations.json which generations of the data it reads: see `generations`
-//!   generations/    the same of each source of a mixture
-//!   left_out.json   which rows it leaves out: see `left_out`
+//!   dataset_versions.json which dataset versions of the data it reads: see `dataset_versions`
+//!   dataset_versions/  the same of each source of a mixture
+//!   bad_rows.json   which rows it leaves out: see `left_out`
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer_plan::checkpoint`
-//!   ledger/         what was learnt of which document: `pipeline::ledger`; `ledger/undone/` has pages of rows that came again
-//!   skips.json      which steps it passes over: `trainer_plan::run::skips`
-//!   undone/         what rollbacks took back: `trainer_plan::run::rollback_archive`
+//!   ledger/         what was learnt of which document: `pipeline::exposure`; `ledger/undone/` has pages of rows that came again
+//!   skipped_steps.json      which steps it passes over: `trainer_plan::run::skipped_steps`
+//!   rolled_back/         what rollbacks took back: `trainer_plan::run::rollback_archive`
 //!   rollback.json   a rollback that is decided and not complete
-//!   extended.json   from which step on it had how many steps, where that was changed
-//!   hours.json      when it looked at the clock, where hours end it
+//!   step_budget.json   from which step on it had how many steps, where that was changed
+//!   time_budget.json      when it looked at the clock, where hours end it
 //!   branch.json     which run it goes on from, where that is another
-//!   chaos.json      which faults of `--chaos` have struck
+//!   fault_injection.json      which faults of `--chaos` have struck
 //!   stop            somebody asks it to stop; gone when that is done
 //!   profile         somebody asks for steps to be measured; gone when that is heard
 //!   profiles/       where the time of such steps went: see `control::profile_file`
@@ -30,14 +30,14 @@
 
 use std::io;
 
-use pipeline::ledger::{self, Ledger};
+use pipeline::exposure::{self, Exposure};
 use schemas::{RowIndex, Step};
-use store::{Holder, Lock, LockError, Log, Store, Terms};
+use store::{Holder, LeaseConfig, Lock, LockError, Log, Store};
 use telemetry::change::{ChangeReport, How};
-use telemetry::{At, Clock, Event, Observer, What, jsonl};
+use telemetry::{Clock, Event, EventKind, Observer, Position, jsonl};
 use trainer_plan::checkpoint::State;
 use trainer_plan::run::rollback;
-use trainer_plan::run::rollback_archive::Undone;
+use trainer_plan::run::rollback_archive::RollbackArchive;
 
 /// The folder of a run, held by this process.
 pub struct RunFolder {
@@ -54,7 +54,7 @@ pub struct RunFolder {
 impl RunFolder {
     /// Takes a folder, and removes what a killed process left half written.
     pub fn hold(folder: &Store) -> anyhow::Result<Self> {
-        let lock = Lock::take(folder, store::LOCK, Holder::this_process(), Terms::default());
+        let lock = Lock::take(folder, store::LOCK, Holder::this_process(), LeaseConfig::default());
         let lock = lock.map_err(|error| match error {
             LockError::Held { place, holder } => anyhow::anyhow!(
                 "{place}: another process trains in this folder ({holder}); wait for it, or set another `run.folder`"
@@ -87,7 +87,7 @@ impl RunFolder {
     }
 
     /// Goes back to the checkpoint after `to`; what came after it is kept by name, and everything else of the run follows.
-    pub(crate) fn back(&mut self, to: Step, why: Option<String>) -> Result<Undone, trainer_plan::Error> {
+    pub(crate) fn back(&mut self, to: Step, why: Option<String>) -> Result<RollbackArchive, trainer_plan::Error> {
         rollback::back(&self.store, to, (why, Clock::system().time()), |undone| follow(&self.store, undone))
     }
 
@@ -126,15 +126,15 @@ fn add(store: &Store, event: &Event) -> io::Result<()> {
 
 /// Lets the ledger follow a rollback, since what was counted of its rows comes again too, and the log say so. Told twice
 /// where a kill came between the two.
-fn follow(store: &Store, undone: &Undone) -> io::Result<()> {
-    let Undone { from, to, rows_to, .. } = undone;
-    if !ledger::pages(store).map_err(io::Error::other)?.is_empty() {
-        Ledger::default().begin(store, RowIndex(*rows_to)).map_err(io::Error::other)?;
+fn follow(store: &Store, undone: &RollbackArchive) -> io::Result<()> {
+    let RollbackArchive { from, to, rows_to, .. } = undone;
+    if !exposure::pages(store).map_err(io::Error::other)?.is_empty() {
+        Exposure::default().begin(store, RowIndex(*rows_to)).map_err(io::Error::other)?;
     }
     let message = format!("went back from step {from}; what came after is in {}", undone.folder(store).place(""));
-    let at = At { step: Some(*to), rows_seen: Some(*rows_to), ..At::default() };
+    let at = Position { step: Some(*to), rows_seen: Some(*rows_to), ..Position::default() };
     let report = ChangeReport { how: How::Rollback, message, keys: Vec::new(), from: Some(*from) };
-    add(store, &Clock::system().event(at, What::Change(report)))
+    add(store, &Clock::system().event(at, EventKind::Change(report)))
 }
 
 /// Whether a line of the log was said before that state was. Later steps are done again, and so is a validation that was
@@ -142,8 +142,8 @@ fn follow(store: &Store, undone: &Undone) -> io::Result<()> {
 fn stays(line: &[u8], state: &State) -> bool {
     let Ok(event) = jsonl::parse(line) else { return false };
     let again = match &event.what {
-        What::Validation(_) => state.validation_pending && event.at.step == Some(state.step),
-        What::LeftOut(report) => report.row.0 >= state.rows_consumed,
+        EventKind::Validation(_) => state.validation_pending && event.at.step == Some(state.step),
+        EventKind::BadRow(report) => report.row.0 >= state.rows_consumed,
         _ => false,
     };
     event.at.step.is_none_or(|step| step <= state.step) && !again
@@ -153,7 +153,7 @@ fn stays(line: &[u8], state: &State) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use store::{Lines, Weather};
+    use store::{FaultConfig, Lines};
     use telemetry::training::{MlmReport, StopReport, ValidReport, Why};
 
     use super::*;
@@ -181,13 +181,13 @@ mod tests {
         }
     }
 
-    fn say(run: &mut RunFolder, step: u64, what: What) {
-        let at = At { step: Some(Step(step)), ..At::default() };
+    fn say(run: &mut RunFolder, step: u64, what: EventKind) {
+        let at = Position { step: Some(Step(step)), ..Position::default() };
         run.observe(&Clock::still().event(at, what));
     }
 
-    fn stop() -> What {
-        What::Stop(StopReport {
+    fn stop() -> EventKind {
+        EventKind::Stop(StopReport {
             why: Why::Terminate,
             saved: true,
             kept: None,
@@ -197,10 +197,10 @@ mod tests {
         })
     }
 
-    fn validation() -> What {
+    fn validation() -> EventKind {
         let mlm: Option<MlmReport> = None;
         let (terms, metrics) = (BTreeMap::new(), BTreeMap::new());
-        What::Validation(ValidReport { rows: 8, loss: 1.0, terms, metrics, mlm, seconds: 0.0 })
+        EventKind::Validation(ValidReport { rows: 8, loss: 1.0, terms, metrics, mlm, seconds: 0.0 })
     }
 
     fn logged(store: &Store) -> Vec<(String, u64)> {
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_run_that_goes_on_forgets_what_it_will_say_again() {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let mut run = RunFolder::hold(&store).expect("free");
         run.begin(&[("config.toml", "seed = 1".to_owned())], None).expect("begun");
         for step in [10, 20, 30] {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn who_lost_the_lock_writes_nothing_and_says_who_has_it() {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let mut run = RunFolder::hold(&store).expect("free");
         run.begin(&[], None).expect("begun");
         say(&mut run, 10, stop());

@@ -1,14 +1,14 @@
 //! What a run and a preparation are seen by from elsewhere: who answers for them.
 
-mod beside;
 pub(crate) mod preparing;
 mod settings;
+mod sibling_runs;
 mod training;
 
 use server::{About, Kind};
 
 pub(crate) use self::settings::settings;
-pub use self::training::Sight;
+pub use self::training::TrainingBackend;
 
 /// Who runs it.
 pub(crate) const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));

@@ -282,7 +282,7 @@ class Play:
                 )
             )
         if step == 9100:
-            self.tell(self.event("generation", generation=2, before=1, row=step * 64, source="wiki"))
+            self.tell(self.event("dataset_version", dataset_version=2, before=1, row=step * 64, source="wiki"))
             self.tell(self.event("starved", by="prepare", seconds=3.2, part=4, parts=5))
             audit = dict(view="masked", what="masked", found=0.1502, promised=0.15, error=0.0004, of=812_331)
             self.tell(self.event("audit", **audit))
@@ -321,7 +321,7 @@ class Play:
                     workers=3,
                     text_bytes_max=1 << 30,
                     largest_compressed=None,
-                    generation=0,
+                    dataset_version=0,
                     change=None,
                 )
             )
@@ -366,7 +366,7 @@ class Play:
             self.event(
                 "prepare_end",
                 place="data/wiki",
-                generation=1,
+                dataset_version=1,
                 change="12 files were added",
                 pack="documents",
                 parts_made=400,

@@ -75,7 +75,7 @@ def token_types(mask):
 
 def store(expected, folder):
     save_file({name: tensor.detach().contiguous() for name, tensor in expected.items()}, folder / "expected.safetensors")
-    (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "dataset_version_config.json").unlink(missing_ok=True)
 
 
 def write_bert():

@@ -50,7 +50,7 @@ function figures(end) {
     ["shards", bytes(end.shard_bytes), `${figure(ratio(end.shard_bytes, end.stored_tokens))} bytes per token`],
     ["parts", count(end.parts_made), `${count(end.parts_kept)} were there`],
     ["cut", count(end.cut_documents), `documents; ${short(end.cut_tokens)} tokens in no sample`],
-    ["generation", count(end.generation), end.change ?? ""],
+    ["dataset_version", count(end.dataset_version), end.change ?? ""],
     [
       "time",
       duration(number(end.seconds)),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use telemetry::preparation::PrepareProgress;
 use telemetry::report_metrics::{REPORT_METRICS, ReportMetric};
 use telemetry::training::{PhaseSeconds, StepReport, ValidReport};
-use telemetry::{Event, What, event_text};
+use telemetry::{Event, EventKind, event_text};
 
 use crate::columns::{Columns, Place, Spread};
 use crate::plot::Curve;
@@ -52,11 +52,11 @@ impl History {
     pub(crate) fn push(&mut self, event: &Event, beside: Vec<(String, Spread)>) -> Option<String> {
         let place = self.place(event);
         let (of, columns, mut figures) = match &event.what {
-            What::Report(report) => ("reports", &mut self.reports, learnt(report)),
-            What::Validation(report) => ("validations", &mut self.validations, validated(report)),
-            What::PrepareProgress(progress) => ("preparation", &mut self.preparation, prepared(progress)),
+            EventKind::Report(report) => ("reports", &mut self.reports, learnt(report)),
+            EventKind::Validation(report) => ("validations", &mut self.validations, validated(report)),
+            EventKind::PrepareProgress(progress) => ("preparation", &mut self.preparation, prepared(progress)),
             // One for each part: progress says how many.
-            What::PartDone(_) => return None,
+            EventKind::PartDone(_) => return None,
             _ => {
                 self.keep(event);
                 return None;

@@ -1,7 +1,7 @@
 //! What a run is seen by from elsewhere: a page, metrics, probes, a few things that may be asked of it.
 //!
 //! In the order of reading: `history` keeps what a run said, in bounded memory; `live` hands on what it says now;
-//! [`Seen`] is both, fed by events. A [`Subject`] answers for what is not in events: what all actors do just now, the
+//! [`RunState`] is both, fed by events. A [`Backend`] answers for what is not in events: what all actors do just now, the
 //! configuration, sample rows, and what may be asked of it. [`Server`] puts these on an address; [`report`] puts the
 //! first into a file. [`html`] has the parts that all pages of the program share.
 //!
@@ -9,25 +9,25 @@
 //! clients read a ring and are told to begin anew where they are too slow for it.
 
 mod access;
+mod backend;
+mod broadcast;
 mod columns;
 mod config;
-mod ends;
 mod history;
 pub mod html;
 mod limits;
-mod live;
 mod metrics;
 mod page;
 mod plot;
 pub mod report;
 mod routes;
-mod seen;
+mod run_state;
 mod server;
-mod subject;
+mod shutdown;
 #[cfg(test)]
 mod tests;
 
+pub use backend::{Action, ActorStatus, ApiError, Backend, CheckpointStatus, Health, MemoryStatus, Status};
 pub use config::{Address, ServeConfig};
-pub use seen::{About, Kind, Seen};
+pub use run_state::{About, Kind, RunState};
 pub use server::Server;
-pub use subject::{Action, ActorStatus, CheckpointStatus, Health, MemoryStatus, Status, Subject, Trouble};

@@ -3,11 +3,11 @@
 use telemetry::prometheus::{self, Family};
 use telemetry::run_metrics::InstrumentKind::{self, Counter, Gauge};
 
-use crate::seen::{Kind, Seen};
-use crate::subject::{ActorStatus, Status, Subject};
+use crate::backend::{ActorStatus, Backend, Status};
+use crate::run_state::{Kind, RunState};
 
 /// Returns the text of a scrape.
-pub(crate) fn text(seen: &Seen, subject: &dyn Subject, listeners: usize) -> String {
+pub(crate) fn text(seen: &RunState, subject: &dyn Backend, listeners: usize) -> String {
     let status = subject.status();
     let health = subject.health();
     let up = |state: &Result<(), String>| f64::from(u8::from(state.is_ok()));
@@ -32,7 +32,7 @@ fn family(
     Family { name, help, kind, labels: labels.to_vec(), values: values.into_iter().collect() }
 }
 
-fn build(seen: &Seen) -> Family {
+fn build(seen: &RunState) -> Family {
     let kind = match seen.about.kind {
         Kind::Train => "train",
         Kind::Prepare => "prepare",

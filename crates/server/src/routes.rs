@@ -23,19 +23,19 @@ use tower_http::set_header::response::SetMultipleResponseHeadersLayer;
 use tower_http::timeout::TimeoutLayer;
 
 use crate::access::{Access, Purpose, Refusal};
-use crate::ends::over;
+use crate::backend::{Action, ApiError, Backend};
+use crate::broadcast::{Id, Message, Since};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, HEAD_TIME, KEEP_ALIVE, LISTEN_TIME, LISTENERS, QUEUE_TIME, ROWS};
-use crate::live::{Id, Message, Since};
 use crate::metrics;
 use crate::page::LIVE;
-use crate::seen::Seen;
-use crate::subject::{Action, Subject, Trouble};
+use crate::run_state::RunState;
+use crate::shutdown::over;
 
 /// Who answers.
 #[derive(Clone)]
-pub(crate) struct Site {
-    pub(crate) seen: Arc<Seen>,
-    pub(crate) subject: Arc<dyn Subject>,
+pub(crate) struct AppState {
+    pub(crate) seen: Arc<RunState>,
+    pub(crate) subject: Arc<dyn Backend>,
     pub(crate) access: Arc<Access>,
     /// Those that may listen to events. `tower::limit` would count a listener only until its answer begins.
     pub(crate) listeners: Arc<Semaphore>,
@@ -46,8 +46,13 @@ pub(crate) struct Site {
     pub(crate) end: watch::Receiver<bool>,
 }
 
-impl Site {
-    pub(crate) fn new(seen: Arc<Seen>, subject: Arc<dyn Subject>, access: Access, end: watch::Receiver<bool>) -> Self {
+impl AppState {
+    pub(crate) fn new(
+        seen: Arc<RunState>,
+        subject: Arc<dyn Backend>,
+        access: Access,
+        end: watch::Receiver<bool>,
+    ) -> Self {
         let (listeners, slow) = (Arc::new(Semaphore::new(LISTENERS)), Arc::new(Semaphore::new(1)));
         Self { seen, subject, access: Arc::new(access), listeners, slow, end }
     }
@@ -58,7 +63,7 @@ impl Site {
 }
 
 /// Everything that is answered.
-pub(crate) fn router(site: Site) -> Router {
+pub(crate) fn router(site: AppState) -> Router {
     let with_body = Router::new()
         .route("/log-level", post(log_level))
         .route("/note", post(note))
@@ -107,7 +112,7 @@ fn fixed(name: HeaderName, value: &'static str) -> HeaderMetadata<Response> {
 }
 
 /// Judges before anything is done.
-async fn admit(State(site): State<Site>, request: Request, next: Next) -> Response {
+async fn admit(State(site): State<AppState>, request: Request, next: Next) -> Response {
     match judged(&site, &request) {
         Ok(()) => next.run(request).await,
         Err(Refusal { status, why }) => refused(status, &why),
@@ -127,7 +132,7 @@ async fn explained(response: Response) -> Response {
 }
 
 /// Whether a request is answered, or how it is refused. What nobody may ask for needs no token to hear so.
-fn judged(site: &Site, request: &Request) -> Result<(), Refusal> {
+fn judged(site: &AppState, request: &Request) -> Result<(), Refusal> {
     let (path, headers) = (request.uri().path(), request.headers());
     let action = path.strip_prefix('/').filter(|name| Action::NAMES.contains(name));
     match (request.method(), action) {
@@ -182,7 +187,7 @@ struct Which {
     run: Option<String>,
 }
 
-async fn history(State(site): State<Site>, which: Result<Query<Which>, QueryRejection>) -> Response {
+async fn history(State(site): State<AppState>, which: Result<Query<Which>, QueryRejection>) -> Response {
     let seen = Arc::clone(&site.seen);
     match asked(which) {
         Ok(Which { run: Some(run) }) if run != seen.name() => {
@@ -193,11 +198,11 @@ async fn history(State(site): State<Site>, which: Result<Query<Which>, QueryReje
     }
 }
 
-async fn runs(State(site): State<Site>) -> Response {
+async fn runs(State(site): State<AppState>) -> Response {
     slowly(&site, |subject| Ok(axum::Json(subject.runs()))).await
 }
 
-async fn config(State(site): State<Site>) -> Response {
+async fn config(State(site): State<AppState>) -> Response {
     slowly(&site, |subject| subject.config().map(axum::Json)).await
 }
 
@@ -206,7 +211,7 @@ struct HowMany {
     count: Option<usize>,
 }
 
-async fn rows(State(site): State<Site>, how_many: Result<Query<HowMany>, QueryRejection>) -> Response {
+async fn rows(State(site): State<AppState>, how_many: Result<Query<HowMany>, QueryRejection>) -> Response {
     match asked(how_many) {
         Ok(HowMany { count }) => {
             let count = count.unwrap_or(4).clamp(1, ROWS);
@@ -218,8 +223,8 @@ async fn rows(State(site): State<Site>, how_many: Result<Query<HowMany>, QueryRe
 
 /// Does what reads files on a thread that may wait, one at a time.
 async fn slowly<R: IntoResponse + Send + 'static>(
-    site: &Site,
-    work: impl FnOnce(&dyn Subject) -> Result<R, Trouble> + Send + 'static,
+    site: &AppState,
+    work: impl FnOnce(&dyn Backend) -> Result<R, ApiError> + Send + 'static,
 ) -> Response {
     // Nobody queues for long: who is told to come again holds no connection meanwhile.
     let Ok(Ok(permit)) = timeout(QUEUE_TIME, Arc::clone(&site.slow).acquire_owned()).await else {
@@ -240,16 +245,16 @@ async fn slowly<R: IntoResponse + Send + 'static>(
     }
 }
 
-fn troubled(trouble: &Trouble) -> Response {
+fn troubled(trouble: &ApiError) -> Response {
     let status = match trouble {
-        Trouble::Unknown(_) => StatusCode::NOT_FOUND,
-        Trouble::Unable(_) => return busy(&trouble.to_string()),
-        Trouble::Wrong(_) => StatusCode::BAD_REQUEST,
+        ApiError::Unknown(_) => StatusCode::NOT_FOUND,
+        ApiError::Unable(_) => return busy(&trouble.to_string()),
+        ApiError::Wrong(_) => StatusCode::BAD_REQUEST,
     };
     refused(status, &trouble.to_string())
 }
 
-async fn status(State(site): State<Site>) -> Response {
+async fn status(State(site): State<AppState>) -> Response {
     let status = serde_json::to_value(site.subject.status());
     let Ok(Value::Object(mut status)) = status else {
         return refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run goes on");
@@ -261,7 +266,7 @@ async fn status(State(site): State<Site>) -> Response {
     axum::Json(status).into_response()
 }
 
-async fn measured(State(site): State<Site>) -> Response {
+async fn measured(State(site): State<AppState>) -> Response {
     let text = metrics::text(&site.seen, &*site.subject, site.listening());
     ([(header::CONTENT_TYPE, telemetry::prometheus::CONTENT_TYPE)], text).into_response()
 }
@@ -273,36 +278,36 @@ fn probe(state: Result<(), String>) -> Response {
     }
 }
 
-async fn live(State(site): State<Site>) -> Response {
+async fn live(State(site): State<AppState>) -> Response {
     probe(site.subject.health().live)
 }
 
-async fn ready(State(site): State<Site>) -> Response {
+async fn ready(State(site): State<AppState>) -> Response {
     probe(site.subject.health().ready)
 }
 
-async fn started(State(site): State<Site>) -> Response {
+async fn started(State(site): State<AppState>) -> Response {
     probe(site.subject.health().started)
 }
 
-async fn checkpoint(State(site): State<Site>) -> Response {
+async fn checkpoint(State(site): State<AppState>) -> Response {
     act(&site, Action::Checkpoint)
 }
 
-async fn stop(State(site): State<Site>) -> Response {
+async fn stop(State(site): State<AppState>) -> Response {
     act(&site, Action::Stop)
 }
 
-async fn log_level(State(site): State<Site>, text: Result<String, StringRejection>) -> Response {
+async fn log_level(State(site): State<AppState>, text: Result<String, StringRejection>) -> Response {
     worded(&site, &text, Action::LogLevel)
 }
 
-async fn note(State(site): State<Site>, text: Result<String, StringRejection>) -> Response {
+async fn note(State(site): State<AppState>, text: Result<String, StringRejection>) -> Response {
     worded(&site, &text, Action::Note)
 }
 
 /// An action that has a text.
-fn worded(site: &Site, text: &Result<String, StringRejection>, action: fn(String) -> Action) -> Response {
+fn worded(site: &AppState, text: &Result<String, StringRejection>, action: fn(String) -> Action) -> Response {
     match text.as_deref().map(str::trim) {
         Ok("") => refused(StatusCode::BAD_REQUEST, "the body is empty; it is the text"),
         Ok(text) => act(site, action(text.to_owned())),
@@ -311,7 +316,7 @@ fn worded(site: &Site, text: &Result<String, StringRejection>, action: fn(String
 }
 
 /// At once, whoever else is being answered: it only says what is to be done.
-fn act(site: &Site, action: Action) -> Response {
+fn act(site: &AppState, action: Action) -> Response {
     match site.subject.act(action) {
         Ok(done) => axum::Json(json!({ "done": done })).into_response(),
         Err(trouble) => troubled(&trouble),
@@ -325,7 +330,7 @@ struct After {
 
 /// A client that listens.
 struct Listener {
-    site: Site,
+    site: AppState,
     place: Id,
     changes: watch::Receiver<u64>,
     waiting: std::vec::IntoIter<Message>,
@@ -334,7 +339,11 @@ struct Listener {
 }
 
 /// Server-sent events, from where the client was.
-async fn events(State(site): State<Site>, after: Result<Query<After>, QueryRejection>, headers: HeaderMap) -> Response {
+async fn events(
+    State(site): State<AppState>,
+    after: Result<Query<After>, QueryRejection>,
+    headers: HeaderMap,
+) -> Response {
     let after = match asked(after) {
         Ok(After { after }) => after,
         Err(why) => return refused(StatusCode::BAD_REQUEST, &why),

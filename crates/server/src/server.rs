@@ -26,12 +26,12 @@ use tokio::time::Instant;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::access::{Access, Token};
+use crate::backend::Backend;
 use crate::config::{Address, ServeConfig};
-use crate::ends::over;
 use crate::limits::{AGE, CONNECTIONS, HEAD_BYTES, HEAD_TIME, SHORT, SHORT_TIME, WRITE_TIME};
-use crate::routes::{Site, router};
-use crate::seen::Seen;
-use crate::subject::Subject;
+use crate::routes::{AppState, router};
+use crate::run_state::RunState;
+use crate::shutdown::over;
 
 /// Between the first two tries to have an address, and between two at the most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -64,8 +64,8 @@ impl Server {
     /// For an address or a token that cannot be read. That an address is taken is none: it is said, and tried again.
     pub fn start(
         config: &ServeConfig,
-        seen: &Arc<Seen>,
-        subject: Arc<dyn Subject>,
+        seen: &Arc<RunState>,
+        subject: Arc<dyn Backend>,
         on_bound: impl FnOnce(&Address) + Send + 'static,
     ) -> Result<Option<Self>, String> {
         let Some(address) = config.address()? else { return Ok(None) };
@@ -79,7 +79,7 @@ impl Server {
             }
         };
         let (end, ends) = watch::channel(false);
-        let router = router(Site::new(Arc::clone(seen), subject, access, ends.clone()));
+        let router = router(AppState::new(Arc::clone(seen), subject, access, ends.clone()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build();
         let runtime = runtime.map_err(|error| format!("cannot start the server: {error}"))?;
         let (alive, done) = sync_channel(0);

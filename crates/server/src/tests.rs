@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use schemas::Step;
 use serde_json::{Value, json};
-use store::{Store, Weather};
+use store::{FaultConfig, Store};
 use telemetry::training::{Figures, ResumeReport, Speed, StepReport};
-use telemetry::{At, Clock, Event, What};
+use telemetry::{Clock, Event, EventKind, Position};
 
+use crate::backend::{ActorStatus, ApiError};
+use crate::broadcast::Since;
 use crate::limits::{CONNECTIONS, LISTENERS};
-use crate::live::Since;
-use crate::subject::{ActorStatus, Trouble};
-use crate::{About, Action, Address, Health, Kind, Seen, ServeConfig, Server, Status, Subject};
+use crate::{About, Action, Address, Backend, Health, Kind, RunState, ServeConfig, Server, Status};
 
 mod crowd;
 mod socket;
@@ -32,7 +32,7 @@ struct Played {
     is_validating: AtomicBool,
 }
 
-impl Subject for Played {
+impl Backend for Played {
     fn status(&self) -> Status {
         let actor = ActorStatus {
             name: "worker-0".to_owned(),
@@ -60,11 +60,11 @@ impl Subject for Played {
         Health { live: Ok(()), ready: Err("no step is done yet".to_owned()), started: Ok(()) }
     }
 
-    fn config(&self) -> Result<Value, Trouble> {
+    fn config(&self) -> Result<Value, ApiError> {
         Ok(json!({ "keys": [], "toml": "" }))
     }
 
-    fn rows(&self, count: usize) -> Result<Value, Trouble> {
+    fn rows(&self, count: usize) -> Result<Value, ApiError> {
         Ok(json!({ "rows": vec![HOSTILE; count] }))
     }
 
@@ -72,16 +72,16 @@ impl Subject for Played {
         json!({ "runs": [] })
     }
 
-    fn history_of(&self, run: &str) -> Result<String, Trouble> {
+    fn history_of(&self, run: &str) -> Result<String, ApiError> {
         drop(self.gate.lock());
-        Err(Trouble::Unknown(format!("no run `{run}` is beside this one")))
+        Err(ApiError::Unknown(format!("no run `{run}` is beside this one")))
     }
 
     fn actions(&self) -> &'static [&'static str] {
         &["checkpoint", "stop", "note"]
     }
 
-    fn act(&self, action: Action) -> Result<String, Trouble> {
+    fn act(&self, action: Action) -> Result<String, ApiError> {
         self.asked.lock().expect("nobody panics").push(action);
         Ok("it will be done".to_owned())
     }
@@ -89,7 +89,7 @@ impl Subject for Played {
 
 struct Home {
     at: SocketAddr,
-    seen: Arc<Seen>,
+    seen: Arc<RunState>,
     played: Arc<Played>,
     _server: Server,
     _token: tempfile::NamedTempFile,
@@ -104,7 +104,7 @@ fn serving() -> Home {
     writeln!(token, "{TOKEN}").expect("written");
     let config =
         ServeConfig { address: "127.0.0.1:0".to_owned(), token_file: token.path().into(), allowed_hosts: Vec::new() };
-    let (seen, played) = (Seen::new(about()), Arc::<Played>::default());
+    let (seen, played) = (RunState::new(about()), Arc::<Played>::default());
     let (sender, heard) = sync_channel(1);
     let told = move |address: &Address| sender.send(address.clone()).expect("heard");
     let server = Server::start(&config, &seen, Arc::clone(&played) as _, told).expect("started").expect("an address");
@@ -153,8 +153,9 @@ fn report(step: u64, loss: f64) -> Event {
         fields.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     }
     let report: StepReport = serde_json::from_value(fields).expect("a report");
-    let at = At { step: Some(Step(step)), epoch: Some(0.5), rows_seen: Some(8 * step), tokens_seen: Some(90 * step) };
-    Clock::system().event(at, What::Report(report))
+    let at =
+        Position { step: Some(Step(step)), epoch: Some(0.5), rows_seen: Some(8 * step), tokens_seen: Some(90 * step) };
+    Clock::system().event(at, EventKind::Report(report))
 }
 
 #[test]
@@ -312,17 +313,17 @@ fn who_listens_goes_on_where_it_was() {
 
 #[test]
 fn what_was_said_before_a_resume_is_shown_and_what_was_given_up_is_not() {
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     let mut log = store::Log::open(&store, telemetry::jsonl::LOG).expect("a log");
     let mut say = |event: &Event| log.push(&telemetry::jsonl::line(event)).expect("kept");
     say(&report(10, 3.0));
     say(&report(20, 2.0));
-    let at = At { step: Some(Step(20)), ..At::default() };
-    let resume = Clock::system().event(at, What::Resume(ResumeReport { place: "runs/a".to_owned() }));
+    let at = Position { step: Some(Step(20)), ..Position::default() };
+    let resume = Clock::system().event(at, EventKind::Resume(ResumeReport { place: "runs/a".to_owned() }));
     say(&resume);
     say(&report(30, 1.0));
     log.flush().expect("kept");
-    let seen = Seen::new(about());
+    let seen = RunState::new(about());
     seen.goes_on_in(&store);
     let (mut ear, before) = (seen.observer(), seen.live.last());
     ear.observe(&report(40, 9.0));

@@ -37,8 +37,8 @@ use std::path::{Path, PathBuf};
 use self::files::{MAKES_MAX, is_absent, make_folder, open, stat_at, stat_of, swept, sync_parent};
 use self::steps::Steps;
 use self::temporary::Temporary;
+use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 use crate::error::at;
-use crate::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
 use crate::name;
 use crate::name::LOCK;
 
@@ -79,7 +79,7 @@ impl Folder {
     }
 }
 
-impl Kind for Folder {
+impl StoreBackend for Folder {
     fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         let Some(mut file) = open(&self.path(name))? else { return Ok(None) };
         let mut bytes = Vec::new();

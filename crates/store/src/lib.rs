@@ -15,35 +15,35 @@
 //! |---|---|---|
 //! | an object is whole or absent | written beside, flushed, renamed, its folder flushed | swapped under a mutex |
 //! | create excludes | a hard link, which never overwrites | under a mutex |
-//! | replace excludes | the first symbolic link of a version's name decides who follows it ([`Kind::replace`]) | under a mutex |
+//! | replace excludes | the first symbolic link of a version's name decides who follows it ([`StoreBackend::replace`]) | under a mutex |
 //! | what did not answer is asked again | both: the handle asks a bounded number of times, with growing pauses ([`Retries`]) | |
 //!
-//! A kind of store is a [`Kind`]; those that open sockets are packages of their own, and pass the same contract.
+//! A kind of store is a [`StoreBackend`]; those that open sockets are packages of their own, and pass the same contract.
 //!
 //! # Reference
 //! Maurice Herlihy, "Wait-Free Synchronization" (1991), for what exclusive creation and compare-and-swap can decide.
 
+mod backend;
 mod error;
+mod fault_config;
+mod faulty_backend;
 mod folder;
-mod handle;
-mod kind;
 mod lock;
 mod log;
 mod memory;
 mod name;
-mod put;
 mod retry;
-mod stormy;
-mod weather;
+mod store;
+mod writer;
 
+pub use self::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 pub use self::folder::faults;
-pub use self::handle::Store;
-pub use self::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
+pub use self::store::Store;
 
-pub use self::lock::{Holder, Lock, LockError, Sight, Terms, Watch};
+pub use self::fault_config::{Calls, FaultConfig, draws};
+pub use self::lock::{Holder, LeaseConfig, LeaseStatus, Lock, LockError, Watch};
 pub use self::log::{Lines, Log, LogTerms};
 pub use self::memory::Memory;
 pub use self::name::LOCK;
-pub use self::put::Put;
 pub use self::retry::Retries;
-pub use self::weather::{Calls, Weather, draws};
+pub use self::writer::ObjectWriter;

@@ -24,13 +24,13 @@
 //! # Reference
 //! Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency" (1989).
 
-mod claim;
 mod guard;
 mod holder;
-mod terms;
+mod lease;
+mod lease_config;
+mod lease_observer;
 #[cfg(test)]
 mod tests;
-mod watch;
 
 use std::io;
 use std::sync::Arc;
@@ -40,17 +40,17 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use self::claim::{Claim, Monotonic};
 use self::guard::Guarded;
 pub use self::holder::Holder;
-pub use self::terms::{LockError, Terms};
-pub use self::watch::{Sight, Watch};
-use crate::handle::Store;
+use self::lease::{LeaseClaim, Monotonic};
+pub use self::lease_config::{LeaseConfig, LockError};
+pub use self::lease_observer::{LeaseStatus, Watch};
+use crate::store::Store;
 
 /// A lock that this process holds, until it is dropped or somebody takes it over.
 #[derive(Debug)]
 pub struct Lock {
-    claim: Arc<Claim>,
+    claim: Arc<LeaseClaim>,
     /// Nothing is ever sent: the thread ends when this is dropped.
     ended: Option<SyncSender<()>>,
     heart: Option<JoinHandle<()>>,
@@ -59,8 +59,8 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock `name` of a store. Waits no longer than it takes to see that another holder is alive: a beat or
     /// two, or the patience.
-    pub fn take(store: &Store, name: &str, holder: Holder, terms: Terms) -> Result<Self, LockError> {
-        let claim = Arc::new(Claim::take(store, name, holder, terms, Arc::new(Monotonic::default()))?);
+    pub fn take(store: &Store, name: &str, holder: Holder, terms: LeaseConfig) -> Result<Self, LockError> {
+        let claim = Arc::new(LeaseClaim::take(store, name, holder, terms, Arc::new(Monotonic::default()))?);
         let (ended, end) = sync_channel(0);
         let beating = Arc::clone(&claim);
         // Should there be no thread, what was claimed is released on the way out.
@@ -73,7 +73,7 @@ impl Lock {
     /// Who seems to hold that lock, for people: nobody where it was released, where its holder is seen to be gone, or where it
     /// has stood still for longer than its patience by the clock of whoever keeps it. Changes nothing and waits for nothing.
     pub fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
-        claim::seen(store, name)
+        lease::seen(store, name)
     }
 
     /// That the lock is still ours: to be asked before anything is published. A lost lock is an error, of kind
@@ -107,7 +107,7 @@ impl Drop for Lock {
 }
 
 /// Beats until the lock is dropped or lost. A store that does not answer for a while is asked again at the next beat.
-fn beat(claim: &Claim, pause: Duration, end: &Receiver<()>) {
+fn beat(claim: &LeaseClaim, pause: Duration, end: &Receiver<()>) {
     while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         if let Err(error) = claim.beat() {
             warn!(%error, "the heartbeat of a lock failed");

@@ -19,7 +19,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use std::vec;
 
-use crate::handle::Store;
+use crate::store::Store;
 
 /// When segments are put, and when they are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::SystemTime;
 
-use crate::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
-use crate::weather::{Calls, Strike, Weather};
+use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
+use crate::fault_config::{Calls, FaultConfig, Strike};
 
 /// A store in memory. Clones are the same store.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    weather: Weather,
+    weather: FaultConfig,
     state: Arc<Mutex<State>>,
 }
 
@@ -39,13 +39,13 @@ struct State {
 
 impl Memory {
     /// An empty store.
-    pub fn new(weather: Weather) -> Self {
+    pub fn new(weather: FaultConfig) -> Self {
         Self { weather, state: Arc::default() }
     }
 
     /// The same store, in other weather from now on.
     #[must_use]
-    pub fn under(&self, weather: Weather) -> Self {
+    pub fn under(&self, weather: FaultConfig) -> Self {
         Self { weather, ..self.clone() }
     }
 
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-impl Kind for Memory {
+impl StoreBackend for Memory {
     fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         let found = self.call("read", name, |state| state.objects.get(name).cloned())?;
         Ok(found.map(|(bytes, stat)| (bytes.to_vec(), stat)))

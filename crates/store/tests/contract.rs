@@ -5,12 +5,12 @@ use std::io::{ErrorKind, Write};
 use std::thread;
 use std::time::Duration;
 
-use store::{Created, Memory, Replaced, Retries, Store, Weather};
+use store::{Created, FaultConfig, Memory, Replaced, Retries, Store};
 
 /// Three calls of ten fail, and some that succeed seem to.
-const FAILING: Weather = Weather { seed: 7, latency: Duration::ZERO, failures: 0.3, lost: 0.1 };
+const FAILING: FaultConfig = FaultConfig { seed: 7, latency: Duration::ZERO, failures: 0.3, lost: 0.1 };
 /// Three acknowledgements of ten are lost.
-const FORGETFUL: Weather = Weather { seed: 8, latency: Duration::ZERO, failures: 0.1, lost: 0.3 };
+const FORGETFUL: FaultConfig = FaultConfig { seed: 8, latency: Duration::ZERO, failures: 0.1, lost: 0.3 };
 
 /// What every store does; each asserts it on an empty one.
 const LAWS: &[fn(&Store)] = &[
@@ -50,8 +50,8 @@ fn a_folder_keeps_every_law() {
 
 #[test]
 fn memory_keeps_every_law() {
-    check(|| Store::memory(Weather::calm()));
-    check(|| Store::memory(Weather::calm()).within("b/c"));
+    check(|| Store::memory(FaultConfig::calm()));
+    check(|| Store::memory(FaultConfig::calm()).within("b/c"));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_storm_over_a_folder_breaks_no_law() {
     let count = Cell::new(0);
     check(|| {
         count.set(count.get() + 1);
-        let weather = Weather { seed: count.get(), failures: 0.01, lost: 0.1, ..Weather::calm() };
+        let weather = FaultConfig { seed: count.get(), failures: 0.01, lost: 0.1, ..FaultConfig::calm() };
         let store = Store::folder(home.path().join(count.get().to_string())).expect("made");
         let pause = std::time::Duration::ZERO;
         store.in_weather(weather).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
@@ -288,7 +288,7 @@ fn parts_are_stores(store: &Store) {
 #[test]
 fn a_store_that_never_answers_is_given_up_with_its_place() {
     for (failures, lost) in [(1.0, 0.0), (0.0, 1.0)] {
-        let memory = Memory::new(Weather { failures, lost, ..Weather::calm() });
+        let memory = Memory::new(FaultConfig { failures, lost, ..FaultConfig::calm() });
         let store = Store::of_memory(&memory);
         let retries = Retries { attempts_max: 5, ..store.retries() };
         let error = store.with_retries(retries).put("x", b"1").expect_err("it never answers");
@@ -302,7 +302,7 @@ fn a_store_that_never_answers_is_given_up_with_its_place() {
 #[test]
 fn every_success_is_one_change() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    for store in [Store::folder(home.path()).expect("made"), Store::memory(Weather::calm())] {
+    for store in [Store::folder(home.path()).expect("made"), Store::memory(FaultConfig::calm())] {
         store.create("sum", b"0").expect("created");
         let (store, sum) = (&store, || String::from_utf8(store.read("sum").expect("there")).expect("digits"));
         let add = move |who: usize| {

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use store::{Holder, Lock, LockError, Store, Terms};
+use store::{Holder, LeaseConfig, Lock, LockError, Store};
 
 use crate::child;
 
 /// Short, so that nobody waits for long; long enough for a busy machine to beat in.
-const TERMS: Terms = Terms { beat: Duration::from_millis(50), patience: Duration::from_secs(2) };
+const TERMS: LeaseConfig = LeaseConfig { beat: Duration::from_millis(50), patience: Duration::from_secs(2) };
 
 /// The other process: takes the lock, and then, for each line that it reads, checks the lock and writes as a run would.
 fn hold(store: &Store) {
@@ -122,7 +122,7 @@ fn a_process_that_is_killed_is_in_nobodys_way() {
     other.child.kill().expect("killed");
     other.child.wait().expect("ended");
     // Who waited for such a patience would not come back.
-    let terms = Terms { patience: Duration::from_secs(1 << 20), ..TERMS };
+    let terms = LeaseConfig { patience: Duration::from_secs(1 << 20), ..TERMS };
     let lock = Lock::take(&store, "lock", Holder::this_process(), terms).expect("its holder is gone");
     lock.check().expect("ours");
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use store::{Lines, Log, LogTerms, Memory, Store, Weather};
+use store::{FaultConfig, Lines, Log, LogTerms, Memory, Store};
 
 use crate::child;
 
@@ -84,8 +84,8 @@ proptest! {
 
     #[test]
     fn a_log_is_a_list_of_lines(deeds in deeds()) {
-        check(&Store::memory(Weather::calm()), &deeds);
-        check(&Store::memory(Weather { seed: 5, failures: 0.2, lost: 0.2, ..Weather::calm() }), &deeds);
+        check(&Store::memory(FaultConfig::calm()), &deeds);
+        check(&Store::memory(FaultConfig { seed: 5, failures: 0.2, lost: 0.2, ..FaultConfig::calm() }), &deeds);
     }
 }
 
@@ -100,7 +100,7 @@ fn a_log_in_a_folder_is_a_list_of_lines() {
 
 #[test]
 fn segments_close_at_their_size_and_are_named_in_order() {
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     let mut log = Log::open_with(&store, "log", LAZY).expect("opened");
     for _ in 0..5 {
         log.push(&"x".repeat(40)).expect("pushed");
@@ -110,7 +110,7 @@ fn segments_close_at_their_size_and_are_named_in_order() {
     let last = store.read("log/00000002.jsonl").expect("there");
     assert_eq!(last, ["x".repeat(40), "\n".to_owned()].concat().as_bytes());
     let calls = |memory: &Memory| memory.tally().calls;
-    let memory = Memory::new(Weather::calm());
+    let memory = Memory::new(FaultConfig::calm());
     let mut log = Log::open(&Store::of_memory(&memory), "log").expect("opened");
     log.push("the first is seen at once").expect("pushed");
     log.flush().expect("flushed");
@@ -121,7 +121,7 @@ fn segments_close_at_their_size_and_are_named_in_order() {
 
 #[test]
 fn a_rewind_reads_bytes_and_forgets_what_nobody_can_read() {
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     store.put("log/00000000.jsonl", b"{\"step\":1}\n\xff\xfe\n\n{\"step\":2}\n{\"st").expect("put");
     store.put("log/notes.txt", b"of somebody").expect("put");
     store.put("log/1.jsonl", b"of somebody").expect("put");
@@ -139,13 +139,13 @@ fn a_rewind_reads_bytes_and_forgets_what_nobody_can_read() {
 #[test]
 #[should_panic(expected = "a line ends where it ends")]
 fn a_line_has_no_line_feed() {
-    let mut log = Log::open(&Store::memory(Weather::calm()), "log").expect("opened");
+    let mut log = Log::open(&Store::memory(FaultConfig::calm()), "log").expect("opened");
     let _ = log.push("a\nb");
 }
 
 #[test]
 fn a_log_that_was_dropped_writes_no_more() {
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     let mut log = Log::open_with(&store, "log", LAZY).expect("opened");
     for line in ["a", "b"] {
         log.push(line).expect("pushed");
@@ -188,7 +188,7 @@ fn a_kill_tears_no_line_and_loses_none_that_was_put() {
 
 #[test]
 fn the_end_of_a_log_is_read_without_its_beginning() {
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     let mut log = Log::open_with(&store, "log", LogTerms { segment_bytes: 8, ..LAZY }).expect("new");
     for line in ["first", "second", "third", "fourth"] {
         log.push(line).expect("kept");

@@ -5,8 +5,8 @@
 
 mod command;
 mod config;
-mod desk;
 mod disk;
+mod rate_limiter;
 #[cfg(test)]
 mod tests;
 mod webhook;
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use self::command::Command;
 pub use self::config::AlertsConfig;
 use self::config::Topic;
-use self::desk::Desk;
+use self::rate_limiter::RateLimiter;
 use self::webhook::Webhook;
 use crate::{Event, Observer, event_text};
 
 /// Alerts of one run or preparation. At its end it waits for the last ones, no longer than one may take.
 pub struct Alerts {
-    desk: Option<Desk>,
+    desk: Option<RateLimiter>,
     /// When everything has to be delivered, once that is known.
     closing: Arc<OnceLock<Instant>>,
     timeout: Duration,
@@ -43,7 +43,7 @@ impl Alerts {
         }
         let timeout = Duration::from_secs(config.timeout_seconds);
         let closing = Arc::<OnceLock<Instant>>::default();
-        let (desk, waiting) = Desk::of(config, run);
+        let (desk, waiting) = RateLimiter::of(config, run);
         let (alive, done) = sync_channel(0);
         let command = Command::of(config);
         let webhook = Webhook::of(config);
@@ -105,7 +105,7 @@ fn say_once(failed: &mut Vec<(&'static str, Topic)>, way: &'static str, topic: T
     }
 }
 
-struct Reader(Desk);
+struct Reader(RateLimiter);
 
 impl Observer for Reader {
     fn observe(&mut self, event: &Event) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::event::{At, Event, VERSION, What};
+use crate::event::{Event, EventKind, Position, VERSION};
 
 /// Stamps events. Clones share one beginning, so that everybody who speaks in a process counts from the same moment.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl Clock {
 
     /// An event of this moment.
     #[must_use]
-    pub fn event(&self, at: At, what: What) -> Event {
+    pub fn event(&self, at: Position, what: EventKind) -> Event {
         let now = (self.read)();
         Event { version: VERSION, time: now.time, elapsed_s: self.since(now), at, what }
     }
@@ -85,7 +85,7 @@ mod tests {
     use crate::training::ResumeReport;
 
     fn stamp(clock: &Clock) -> (u64, f64) {
-        let event = clock.event(At::default(), What::Resume(ResumeReport { place: String::new() }));
+        let event = clock.event(Position::default(), EventKind::Resume(ResumeReport { place: String::new() }));
         (event.time, event.elapsed_s)
     }
 

@@ -100,14 +100,16 @@ mod tests {
 
     use super::*;
     use crate::training::ResumeReport;
-    use crate::{At, Clock, What};
+    use crate::{Clock, EventKind, Position};
 
     fn event(place: &str) -> Event {
-        Clock::still().event(At::default(), What::Resume(ResumeReport { place: place.to_owned() }))
+        Clock::still().event(Position::default(), EventKind::Resume(ResumeReport { place: place.to_owned() }))
     }
 
     fn place(event: &Event) -> String {
-        let What::Resume(ResumeReport { place }) = &event.what else { unreachable!("this test says nothing else") };
+        let EventKind::Resume(ResumeReport { place }) = &event.what else {
+            unreachable!("this test says nothing else")
+        };
         place.clone()
     }
 

@@ -11,9 +11,9 @@
 //! - The envelope is `version`, `time`, `elapsed_s`, `kind` and, where they apply, `step`, `epoch`, `rows_seen` and
 //!   `tokens_seen`. It never changes its meaning. No kind has a key of that name.
 //! - A new kind, or a new key of a kind, is no new version: readers pass over keys that they do not know, and read kinds
-//!   that they do not know as [`What::Unknown`], with all that stands there. A key that is added later has a default.
+//!   that they do not know as [`EventKind::Unknown`], with all that stands there. A key that is added later has a default.
 //! - A key that goes or means something else is a new version. Events of a later version are read as
-//!   [`What::Unknown`] too, since their keys may not mean what they seem to.
+//!   [`EventKind::Unknown`] too, since their keys may not mean what they seem to.
 //! - Numbers that are not finite are `"NaN"`, `"Infinity"` and `"-Infinity"`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -26,8 +26,8 @@ use crate::change::{ChangeReport, NoteReport};
 use crate::number::{Float, Maybe};
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
-    AuditReport, CheckpointReport, GenerationReport, LeapReport, LeftOutReport, ResumeReport, SkipReport, StartReport,
-    StarvedReport, StepReport, StopReport, ValidReport, Warning,
+    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, LossSpikeReport, ResumeReport, SkipReport,
+    StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning,
 };
 
 /// The version of the events that this program writes.
@@ -45,15 +45,15 @@ pub struct Event {
     pub elapsed_s: f64,
     /// Where in the run.
     #[serde(flatten)]
-    pub at: At,
+    pub at: Position,
     /// What.
     #[serde(flatten)]
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// Where a run stands. A preparation stands nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct At {
+pub struct Position {
     /// Steps done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
@@ -69,20 +69,20 @@ pub struct At {
     pub tokens_seen: Option<u64>,
 }
 
-/// Declares [`What`]: a line is a kind, its variant and what it carries.
+/// Declares [`EventKind`]: a line is a kind, its variant and what it carries.
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:literal => $Variant:ident($Report:ident),)+) => {
         /// What is said. Each line of the table is a kind.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(tag = "kind")]
-        pub enum What {
+        pub enum EventKind {
             $($(#[doc = $doc])* #[serde(rename = $kind)] $Variant($Report),)+
             /// Something that this program does not know: of a later one.
             #[serde(untagged)]
             Unknown(Unknown),
         }
 
-        impl What {
+        impl EventKind {
             /// Every kind that this program knows, in the table's order.
             pub const KINDS: &'static [&'static str] = &[$($kind),+];
 
@@ -135,8 +135,8 @@ kinds! {
     "warning" => Warning(Warning),
     /// Batches were counted, and one law of a view was kept.
     "audit" => Audit(AuditReport),
-    /// Rows are of another generation of the data from here on.
-    "generation" => Generation(GenerationReport),
+    /// Rows are of another dataset version of the data from here on.
+    "dataset_version" => DatasetVersion(DatasetVersionReport),
     /// A step waited for data that are still being prepared.
     "starved" => Starved(StarvedReport),
     /// Somebody did something to the run itself.
@@ -144,12 +144,12 @@ kinds! {
     /// Somebody who looks at a run said something of it.
     "note" => Note(NoteReport),
     /// A row that cannot be made is left out of the steps from here on.
-    "left_out" => LeftOut(LeftOutReport),
+    "bad_row" => BadRow(BadRowReport),
     /// A run ended or was stopped: the last that its process says.
     "stop" => Stop(StopReport),
-    /// The loss or the gradient of a step leapt out of those before it.
-    "leap" => Leap(LeapReport),
-    /// A step that leapt is passed over.
+    /// Loss or gradient norm of a step is far above those before it.
+    "loss_spike" => LossSpike(LossSpikeReport),
+    /// A step with a loss spike is skipped.
     "skip" => Skip(SkipReport),
     /// The workers of a preparation have started.
     "prepare_start" => PrepareStart(PrepareStart),
@@ -171,7 +171,7 @@ pub struct Unknown {
     pub fields: Map<String, Value>,
 }
 
-/// An event as it stands in JSON. What the envelope and [`At`] have taken is not in `fields`.
+/// An event as it stands in JSON. What the envelope and [`Position`] have taken is not in `fields`.
 #[derive(Deserialize)]
 struct Line {
     version: u32,
@@ -179,7 +179,7 @@ struct Line {
     #[serde(with = "Float")]
     elapsed_s: f64,
     #[serde(flatten)]
-    at: At,
+    at: Position,
     kind: String,
     #[serde(flatten)]
     fields: Map<String, Value>,
@@ -189,10 +189,11 @@ impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Line { version, time, elapsed_s, at, kind, fields } = Line::deserialize(deserializer)?;
         let what = if version > VERSION {
-            What::Unknown(Unknown { kind, fields })
+            EventKind::Unknown(Unknown { kind, fields })
         } else {
             let place = kind.clone();
-            What::read(kind, fields).map_err(|problem| D::Error::custom(format_args!("kind `{place}`: {problem}")))?
+            EventKind::read(kind, fields)
+                .map_err(|problem| D::Error::custom(format_args!("kind `{place}`: {problem}")))?
         };
         Ok(Self { version, time, elapsed_s, at, what })
     }

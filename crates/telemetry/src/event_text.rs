@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 pub(crate) use preparation::beside_bar;
 use schemas::ordinal::Step;
 
-use crate::event::{At, Event, What};
+use crate::event::{Event, EventKind, Position};
 
 use crate::quantities::{self};
 use crate::training::{
-    AuditReport, CheckpointReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport,
-    SkipReport, StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning, Why,
+    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, DevicePeak, Figures, LossSpikeReport,
+    SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning, Why,
 };
 
 /// From this share of the time on it is worth a word that steps wait for checkpoints.
@@ -37,13 +37,13 @@ const SUMMARY_MAX: usize = 2000;
 pub fn summary(event: &Event) -> Option<String> {
     let sentence = sentence(event).map(|sentence| sentence.replace('\n', "; "));
     let summary = match &event.what {
-        What::Report(_) | What::Validation(_) | What::PrepareProgress(_) => None,
-        What::Stop(report) => Some(stop_summary(&event.at, report, sentence)),
-        What::Resume(report) => sentence.map(|sentence| format!("{sentence}, from {}", report.place)),
-        What::Checkpoint(report) => {
+        EventKind::Report(_) | EventKind::Validation(_) | EventKind::PrepareProgress(_) => None,
+        EventKind::Stop(report) => Some(stop_summary(&event.at, report, sentence)),
+        EventKind::Resume(report) => sentence.map(|sentence| format!("{sentence}, from {}", report.place)),
+        EventKind::Checkpoint(report) => {
             sentence.map(|sentence| format!("{sentence}; written in {}", quantities::time(report.seconds)))
         }
-        What::LeftOut(report) => {
+        EventKind::BadRow(report) => {
             sentence.map(|sentence| format!("{sentence}; documents {}", report.documents.join(", ")))
         }
         _ => sentence,
@@ -55,7 +55,7 @@ pub fn summary(event: &Event) -> Option<String> {
 }
 
 /// The end of a run with the signal or the error that caused it.
-fn stop_summary(at: &At, report: &StopReport, sentence: Option<String>) -> String {
+fn stop_summary(at: &Position, report: &StopReport, sentence: Option<String>) -> String {
     let cause = match (report.why, &report.error) {
         (_, Some(error)) => Some(error.as_str()),
         (Why::Interrupt, None) => Some("SIGINT"),
@@ -75,15 +75,15 @@ fn stop_summary(at: &At, report: &StopReport, sentence: Option<String>) -> Strin
 fn prefix(event: &Event) -> String {
     let position = format!("{}  ", steps(&event.at));
     match &event.what {
-        What::Start(_)
-        | What::Report(_)
-        | What::Validation(_)
-        | What::Change(_)
-        | What::Generation(_)
-        | What::Starved(_) => position,
-        What::Note(_) => format!("{position}note: "),
-        What::LeftOut(_) => format!("warning: {position}"),
-        What::Warning(_) | What::Leap(_) => "warning: ".to_owned(),
+        EventKind::Start(_)
+        | EventKind::Report(_)
+        | EventKind::Validation(_)
+        | EventKind::Change(_)
+        | EventKind::DatasetVersion(_)
+        | EventKind::Starved(_) => position,
+        EventKind::Note(_) => format!("{position}note: "),
+        EventKind::BadRow(_) => format!("warning: {position}"),
+        EventKind::Warning(_) | EventKind::LossSpike(_) => "warning: ".to_owned(),
         _ => String::new(),
     }
 }
@@ -91,36 +91,39 @@ fn prefix(event: &Event) -> String {
 fn sentence(event: &Event) -> Option<String> {
     let at = &event.at;
     Some(match &event.what {
-        What::Start(report) => start(report),
-        What::Report(report) => step(report),
-        What::Validation(report) => validation(report),
-        What::Checkpoint(report) => checkpoint(report),
-        What::Change(report) => report.message.clone(),
+        EventKind::Start(report) => start(report),
+        EventKind::Report(report) => step(report),
+        EventKind::Validation(report) => validation(report),
+        EventKind::Checkpoint(report) => checkpoint(report),
+        EventKind::Change(report) => report.message.clone(),
         // One note is one line: control characters and line feeds of its text must not write others.
-        What::Note(note) => schemas::printable(&note.text.replace('\n', " / ")).to_string(),
-        What::Resume(_) => format!("continuing after {}", steps(at)),
-        What::Warning(warning) => warn(warning),
-        What::Audit(report) => audit(report),
-        What::Generation(report) => generation(report),
-        What::Starved(report) => starved(report),
-        What::Leap(report) => leap(report),
-        What::Skip(report) => skip(report),
-        What::LeftOut(report) => left_out(report),
-        What::Stop(report) => return stop(at, report),
-        What::PrepareStart(start) => preparation::start(start),
-        What::PrepareProgress(progress) => preparation::line(progress),
-        What::PrepareEnd(end) => preparation::end(end),
-        What::PartDone(_) | What::Unknown(_) => return None,
+        EventKind::Note(note) => schemas::printable(&note.text.replace('\n', " / ")).to_string(),
+        EventKind::Resume(_) => format!("continuing after {}", steps(at)),
+        EventKind::Warning(warning) => warn(warning),
+        EventKind::Audit(report) => audit(report),
+        EventKind::DatasetVersion(report) => dataset_version(report),
+        EventKind::Starved(report) => starved(report),
+        EventKind::LossSpike(report) => leap(report),
+        EventKind::Skip(report) => skip(report),
+        EventKind::BadRow(report) => left_out(report),
+        EventKind::Stop(report) => return stop(at, report),
+        EventKind::PrepareStart(start) => preparation::start(start),
+        EventKind::PrepareProgress(progress) => preparation::line(progress),
+        EventKind::PrepareEnd(end) => preparation::end(end),
+        EventKind::PartDone(_) | EventKind::Unknown(_) => return None,
     })
 }
 
 /// Whether the line is a result, for stdout. The others tell how the work goes, for stderr.
 pub(crate) fn is_result(event: &Event) -> bool {
-    matches!(event.what, What::Start(_) | What::Report(_) | What::Validation(_) | What::PrepareEnd(_))
+    matches!(
+        event.what,
+        EventKind::Start(_) | EventKind::Report(_) | EventKind::Validation(_) | EventKind::PrepareEnd(_)
+    )
 }
 
 /// `step 1200`; a run always says where it stands.
-fn steps(at: &At) -> String {
+fn steps(at: &Position) -> String {
     format!("step {}", at.step.unwrap_or_default())
 }
 
@@ -181,10 +184,10 @@ fn audit(report: &AuditReport) -> String {
     format!("audited `{view}`: {what}: {found}, promised {promised}, error {error}, of {of}")
 }
 
-fn generation(report: &GenerationReport) -> String {
-    let GenerationReport { generation, before, row, source } = report;
+fn dataset_version(report: &DatasetVersionReport) -> String {
+    let DatasetVersionReport { dataset_version, before, row, source } = report;
     let data = source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`"));
-    format!("rows from {row} on are of generation {generation} of {data}, {before} before")
+    format!("rows from {row} on are of dataset version {dataset_version} of {data}, {before} before")
 }
 
 fn starved(report: &StarvedReport) -> String {
@@ -192,11 +195,11 @@ fn starved(report: &StarvedReport) -> String {
     format!("starved by {by}: {seconds:.1} s until part {} of {parts} was there", part.saturating_add(1))
 }
 
-fn leap(report: &LeapReport) -> String {
-    let LeapReport { leapt, first_row, rows, figure, value, median, sigmas } = report;
+fn leap(report: &LossSpikeReport) -> String {
+    let LossSpikeReport { leapt, first_row, rows, figure, value, median, sigmas } = report;
     let figure = match figure {
-        Leaping::Loss => "loss",
-        Leaping::GradNorm => "norm",
+        SpikeMetric::Loss => "loss",
+        SpikeMetric::GradNorm => "norm",
     };
     let last = first_row.0.saturating_add(rows.saturating_sub(1));
     format!(
@@ -212,14 +215,14 @@ fn skip(report: &SkipReport) -> String {
     format!("passed over: {}{}", leap(&report.leap), schemas::printable(&hardest))
 }
 
-fn left_out(report: &LeftOutReport) -> String {
-    let LeftOutReport { row, source, sample, shard, group, row_in_group, why, .. } = report;
+fn left_out(report: &BadRowReport) -> String {
+    let BadRowReport { row, source, sample, shard, group, row_in_group, why, .. } = report;
     let source = source.as_ref().map_or(String::new(), |source| format!(" of {source}"));
     let place = format!("sample {sample}{source} = {shard}, row group {group}, row {row_in_group}");
     format!("row {row} is left out, it cannot be made ({place}): {why}")
 }
 
-fn stop(at: &At, report: &StopReport) -> Option<String> {
+fn stop(at: &Position, report: &StopReport) -> Option<String> {
     let done = at.step.unwrap_or_default();
     let kept = report
         .kept

@@ -1,6 +1,6 @@
 //! Events of runs and preparations, and every exporter that tells somebody of them.
 //!
-//! The trainer and the pipeline emit an [`Event`]: a time ([`Clock`] stamps it), a position ([`At`]) and a kind ([`What`]).
+//! The trainer and the pipeline emit an [`Event`]: a time ([`Clock`] stamps it), a position ([`Position`]) and a kind ([`EventKind`]).
 //! An [`Observer`] receives it. So the trainer and the pipeline know no terminal, no log and no page.
 //!
 //! Events: [`event`] is the envelope and the table of all kinds; [`training`], [`change`] and [`preparation`] are their
@@ -40,5 +40,5 @@ mod tests;
 pub mod training;
 
 pub use clock::Clock;
-pub use event::{At, Event, Unknown, VERSION, What};
+pub use event::{Event, EventKind, Position, Unknown, VERSION};
 pub use observer::{Many, Observer};

@@ -14,19 +14,19 @@ use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-use crate::terminal::{self, Form, Loudness, Manner, Paint};
+use crate::terminal::{self, Form, OutputMode, Paint, Verbosity};
 
 /// What is said, unless `RUST_LOG` says it better.
-fn usual(loudness: Loudness) -> &'static str {
+fn usual(loudness: Verbosity) -> &'static str {
     match loudness {
-        Loudness::Quiet => "error",
-        Loudness::Usual => "warn,cloze=info,pipeline=info,trainer=info",
-        Loudness::More => "warn,cloze=debug,pipeline=debug,trainer=debug,store=debug",
-        Loudness::Most => "debug,cloze=trace,pipeline=trace,trainer=trace,store=trace",
+        Verbosity::Quiet => "error",
+        Verbosity::Usual => "warn,cloze=info,pipeline=info,trainer=info",
+        Verbosity::More => "warn,cloze=debug,pipeline=debug,trainer=debug,store=debug",
+        Verbosity::Most => "debug,cloze=trace,pipeline=trace,trainer=trace,store=trace",
     }
 }
 
-/// Installs the subscriber, once per process, for the [`Manner`] that is set. Beside what is logged, whatever its filter is,
+/// Installs the subscriber, once per process, for the [`OutputMode`] that is set. Beside what is logged, whatever its filter is,
 /// traces hear what is theirs.
 pub fn install(traces: impl Layer<Registry> + Send + Sync) {
     let listeners = Registry::default().with(traces);
@@ -34,7 +34,7 @@ pub fn install(traces: impl Layer<Registry> + Send + Sync) {
     keep(handle);
     let filter = filter.and(for_logs());
     let lines = fmt::layer().with_writer(|| Unfailing);
-    if Manner::get().form == Form::Json {
+    if OutputMode::get().form == Form::Json {
         listeners.with(lines.json().with_filter(filter)).init();
     } else {
         let lines = lines.with_target(false).without_time().with_ansi(Paint::stderr().is_on()).compact();
@@ -51,7 +51,7 @@ fn for_logs() -> FilterFn {
 
 /// As the environment says, or the command line.
 fn first() -> EnvFilter {
-    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual(Manner::get().loudness)))
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual(OutputMode::get().loudness)))
 }
 
 /// Puts another filter in the place of the one that there is.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use schemas::Generation;
+use schemas::DatasetVersion;
 use serde::{Deserialize, Serialize};
 
 use crate::number::{Float, Maybe};
@@ -23,9 +23,9 @@ pub struct PrepareStart {
     pub text_bytes_max: u64,
     /// The largest compressed file: nobody can cut it, so one worker reads it from end to end.
     pub largest_compressed: Option<LargestFile>,
-    /// The newest generation of the folder once this is done.
+    /// The newest dataset version of the folder once this is done.
     #[serde(default)]
-    pub generation: Generation,
+    pub dataset_version: DatasetVersion,
     /// What makes ids of text, and why nothing faster does, in words.
     #[serde(default)]
     pub tokenized_by: String,
@@ -112,9 +112,9 @@ pub struct PartDone {
 pub struct PrepareEnd {
     /// The prepared folder.
     pub place: String,
-    /// Its newest generation.
+    /// Its newest dataset version.
     #[serde(default)]
-    pub generation: Generation,
+    pub dataset_version: DatasetVersion,
     /// What has changed since the one before, in words, if this preparation began it.
     #[serde(default)]
     pub change: Option<String>,

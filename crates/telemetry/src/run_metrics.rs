@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use crate::preparation::PrepareProgress;
 use crate::report_metrics::REPORT_METRICS;
 use crate::training::{StepReport, ValidReport};
-use crate::{At, Event, What};
+use crate::{Event, EventKind, Position};
 
 /// Kind of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +181,7 @@ impl RunTotal {
 
 impl RunMetrics {
     /// Creates the metrics of a process before its first event.
+    #[cfg(feature = "otlp")]
     pub(crate) fn new(planned_steps: Option<u64>) -> Self {
         Self { planned_steps, ..Self::default() }
     }
@@ -194,28 +195,28 @@ impl RunMetrics {
     pub fn update(&mut self, event: &Event) {
         let at = &event.at;
         match &event.what {
-            What::Start(_) => self.start(at),
-            What::Resume(_) => self.resume(at),
-            What::Report(report) => self.report(event, report),
-            What::Validation(report) => self.validation(report),
-            What::Checkpoint(report) => {
+            EventKind::Start(_) => self.start(at),
+            EventKind::Resume(_) => self.resume(at),
+            EventKind::Report(report) => self.report(event, report),
+            EventKind::Validation(report) => self.validation(report),
+            EventKind::Checkpoint(report) => {
                 self.add("cloze.checkpoints", 1.0);
                 self.add("cloze.checkpoint.write.time", report.seconds);
                 self.add("cloze.checkpoint.stall.time", report.stall_s);
             }
-            What::Warning(_) => self.add("cloze.warnings", 1.0),
-            What::Leap(_) => self.add("cloze.leaps", 1.0),
-            What::LeftOut(_) => self.add("cloze.rows.left_out", 1.0),
-            What::Starved(report) => self.add("cloze.starved.time", report.seconds),
-            What::PrepareStart(start) => {
+            EventKind::Warning(_) => self.add("cloze.warnings", 1.0),
+            EventKind::LossSpike(_) => self.add("cloze.leaps", 1.0),
+            EventKind::BadRow(_) => self.add("cloze.rows.left_out", 1.0),
+            EventKind::Starved(report) => self.add("cloze.starved.time", report.seconds),
+            EventKind::PrepareStart(start) => {
                 self.add_zeros(PREPARATION_COUNTERS);
                 // Each corpus of several counts from 0.
                 self.text_bytes.reset(Some(0));
                 self.prepared_tokens.reset(Some(0));
                 self.set("cloze.prepare.parts.planned", start.parts as f64);
             }
-            What::PrepareProgress(progress) => self.prepare_progress(event, progress),
-            What::PrepareEnd(end) => {
+            EventKind::PrepareProgress(progress) => self.prepare_progress(event, progress),
+            EventKind::PrepareEnd(end) => {
                 let text_bytes = self.text_bytes.advance(Some(end.text_bytes_made));
                 self.add("cloze.prepare.text", text_bytes);
                 self.set("cloze.prepare.parts", (end.parts_made + end.parts_kept) as f64);
@@ -226,13 +227,13 @@ impl RunMetrics {
         }
     }
 
-    fn start(&mut self, at: &At) {
+    fn start(&mut self, at: &Position) {
         self.add_zeros(TRAINING_COUNTERS);
         self.set_position(at);
         self.add_rows(at);
     }
 
-    fn resume(&mut self, at: &At) {
+    fn resume(&mut self, at: &Position) {
         self.add_zeros(TRAINING_COUNTERS);
         self.rows.reset(at.rows_seen);
         self.tokens.reset(at.tokens_seen);
@@ -240,13 +241,13 @@ impl RunMetrics {
         self.set_position(at);
     }
 
-    fn add_rows(&mut self, at: &At) {
+    fn add_rows(&mut self, at: &Position) {
         let (rows, tokens) = (self.rows.advance(at.rows_seen), self.tokens.advance(at.tokens_seen));
         self.add("cloze.rows", rows);
         self.add("cloze.tokens", tokens);
     }
 
-    fn set_position(&mut self, at: &At) {
+    fn set_position(&mut self, at: &Position) {
         let steps = at.step.map(|step| step.0 as f64);
         let planned = self.planned_steps.map(|steps| steps as f64);
         self.set_known("cloze.step", steps);

@@ -4,7 +4,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema as _, SchemaGenerator};
 use serde_json::{Value, json};
 
-use crate::event::{At, What};
+use crate::event::{EventKind, Position};
 
 /// The schema of one event, a line of a log, as this program writes it: what every event has, and each kind with its keys.
 /// Later programs may add kinds, and keys to kinds.
@@ -12,7 +12,7 @@ use crate::event::{At, What};
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut generator = settings.into_generator();
-    let kinds = What::schemas(&mut generator).into_iter().map(|(kind, meaning, schema)| {
+    let kinds = EventKind::schemas(&mut generator).into_iter().map(|(kind, meaning, schema)| {
         let mut of_kind = json!({ "title": kind, "description": meaning, "properties": { "kind": { "const": kind } } });
         of_kind["required"] = json!(["kind"]);
         join(&mut of_kind, schema.to_value());
@@ -50,7 +50,7 @@ fn envelope() -> Value {
 }
 
 fn at(generator: &mut SchemaGenerator) -> Value {
-    At::json_schema(generator).to_value()
+    Position::json_schema(generator).to_value()
 }
 
 /// Adds the keys of one object, and which of them must be there, to those of another.
@@ -107,7 +107,7 @@ mod tests {
         let schema = schema();
         let kinds: Vec<&str> =
             schema["oneOf"].as_array().expect("kinds").iter().filter_map(|kind| kind["title"].as_str()).collect();
-        assert_eq!(kinds, What::KINDS);
+        assert_eq!(kinds, EventKind::KINDS);
         let report = kind(&schema, "report");
         assert_eq!(report["description"], "Some steps are done.");
         assert_eq!(report["properties"]["loss"]["$ref"], "#/$defs/number", "flattened, and may be no number");

@@ -25,7 +25,7 @@ use prost::Message;
 use schemas::ordinal::Step;
 
 pub use self::writer::TensorBoard;
-use crate::event::{Event, What};
+use crate::event::{Event, EventKind};
 use crate::report_metrics::REPORT_METRICS;
 use crate::training::{StepReport, ValidReport};
 
@@ -90,7 +90,7 @@ impl Encoder {
     fn encode(&mut self, event: &Event) -> Vec<u8> {
         let mut bytes = Vec::new();
         let Some(step) = event.at.step else { return bytes };
-        if let What::Resume(_) = &event.what {
+        if let EventKind::Resume(_) = &event.what {
             self.start(event, Step(step.0 + 1), &mut bytes);
             self.newest = Some(step);
             return bytes;
@@ -100,7 +100,7 @@ impl Encoder {
             return bytes;
         }
         // A checkpoint is told of when it is certain, some steps later.
-        if !matches!(event.what, What::Checkpoint(_)) {
+        if !matches!(event.what, EventKind::Checkpoint(_)) {
             if self.newest.is_none_or(|newest| step < newest) {
                 self.start(event, step, &mut bytes);
             }
@@ -153,8 +153,8 @@ fn scalars(event: &Event) -> BTreeMap<String, f64> {
         scalars.insert(tag.to_owned(), value);
     };
     match &event.what {
-        What::Start(report) => named("start", &report.terms, &mut add),
-        What::Report(report) => {
+        EventKind::Start(report) => named("start", &report.terms, &mut add),
+        EventKind::Report(report) => {
             training(report, &mut add);
             let at = &event.at;
             let seen = [("rows", at.rows_seen), ("tokens", at.tokens_seen)];
@@ -166,14 +166,14 @@ fn scalars(event: &Event) -> BTreeMap<String, f64> {
             }
             add("time/elapsed_s", event.elapsed_s);
         }
-        What::Validation(report) => validation(report, &mut add),
-        What::Checkpoint(report) => {
+        EventKind::Validation(report) => validation(report, &mut add),
+        EventKind::Checkpoint(report) => {
             add("time/checkpoint_s", report.seconds);
             add("time/checkpoint_stall_s", report.stall_s);
         }
-        What::Starved(report) => add("data/starved_s", report.seconds),
-        What::Leap(report) => add("train/leap_sigmas", report.sigmas),
-        What::Skip(report) => add("train/skip_sigmas", report.leap.sigmas),
+        EventKind::Starved(report) => add("data/starved_s", report.seconds),
+        EventKind::LossSpike(report) => add("train/leap_sigmas", report.sigmas),
+        EventKind::Skip(report) => add("train/skip_sigmas", report.leap.sigmas),
         _ => {}
     }
     scalars

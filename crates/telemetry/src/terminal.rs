@@ -8,16 +8,16 @@ use std::io::{self, IsTerminal, Write};
 
 use schemas::printable;
 
-pub use self::course::{Course, Doing};
-pub use self::manner::{Form, Loudness, Manner};
+pub use self::output_mode::{Form, OutputMode, Verbosity};
 pub use self::printer::Printer;
 pub use self::progress::Progress;
+pub use self::run_progress::{Doing, RunProgress};
 
 mod bar;
-mod course;
-mod manner;
+mod output_mode;
 mod printer;
 mod progress;
+mod run_progress;
 
 /// Prints one line of result, in which nothing is obeyed by the terminal: names in it may be anybody's.
 pub fn line(text: impl Display) {
@@ -47,14 +47,14 @@ pub fn told(text: impl Display) {
 /// Prints one line for people, apart from results; as careful of names. It begins with `error: ` or `warning: ` where it is
 /// one, by which it is also known what is left of it where somebody wants less.
 pub fn note(text: impl Display) {
-    if let Some(line) = Manner::get().written(&text.to_string()) {
+    if let Some(line) = OutputMode::get().written(&text.to_string()) {
         err(format_args!("{line}\n"));
     }
 }
 
 /// The same for who asks: it is said whatever else is not.
 pub fn answer(text: impl Display) {
-    let manner = Manner { loudness: Loudness::Usual, ..Manner::get() };
+    let manner = OutputMode { loudness: Verbosity::Usual, ..OutputMode::get() };
     err(format_args!("{}\n", manner.written(&text.to_string()).unwrap_or_default()));
 }
 

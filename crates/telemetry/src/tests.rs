@@ -13,14 +13,14 @@ use crate::preparation::PrepareEnd;
 use crate::training::{
     DeviceMemory, DevicePeak, Speed, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
 };
-use crate::{At, Event, Many, Observer, Unknown, What, event_text, jsonl};
+use crate::{Event, EventKind, Many, Observer, Position, Unknown, event_text, jsonl};
 
 const ENVELOPE: &[&str] = &["version", "time", "elapsed_s", "kind", "step", "epoch", "rows_seen", "tokens_seen"];
 
 #[test]
 fn every_kind_has_an_example() {
     let found: Vec<String> = golden().iter().map(|(what, ..)| what.kind().to_owned()).collect();
-    assert_eq!(found, What::KINDS);
+    assert_eq!(found, EventKind::KINDS);
 }
 
 #[test]
@@ -56,7 +56,8 @@ fn a_summary_is_the_line_without_position_and_severity() {
         assert!(!summary.contains('\n') && !summary.starts_with("warning: "), "{summary}");
         let line = event_text::line(&event).unwrap_or_default().replace('\n', "; ");
         // The text of these continues with what the terminal leaves to other lines.
-        let is_longer = matches!(what, What::Stop(_) | What::Resume(_) | What::Checkpoint(_) | What::LeftOut(_));
+        let is_longer =
+            matches!(what, EventKind::Stop(_) | EventKind::Resume(_) | EventKind::Checkpoint(_) | EventKind::BadRow(_));
         assert!(is_longer || line.ends_with(&summary), "{}: `{summary}` is not in `{line}`", what.kind());
     }
     let stop = |saved: bool, step: u64| {
@@ -72,37 +73,37 @@ fn a_summary_is_the_line_without_position_and_severity() {
 
 #[test]
 fn what_a_line_shows_depends_on_what_there_is_to_show() {
-    let seen = |what: What| event_text::line(&event(&what));
-    let shown = |what: What| seen(what).expect("a line");
+    let seen = |what: EventKind| event_text::line(&event(&what));
+    let shown = |what: EventKind| seen(what).expect("a line");
     let mut report = step_report();
     report.figures.skipped = 2;
     report.speed = Speed { tokens_per_s: 950.0, steps_per_s: None, mfu: None, wait: 0.0, stall: 0.0, eta_s: None };
     let line = "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  950 tok/s  wait 0.0 %  skipped 2";
-    assert_eq!(shown(What::Report(report.clone())), line);
+    assert_eq!(shown(EventKind::Report(report.clone())), line);
     report.memory =
         Some(DeviceMemory { allocated_peak_bytes: 3 << 30, reserved_peak_bytes: 4 << 30, total_bytes: 80 << 30 });
     let line = line.replace("  skipped", "  memory 3.0 GiB of 80.0 GiB  skipped");
-    assert_eq!(shown(What::Report(report.clone())), line);
+    assert_eq!(shown(EventKind::Report(report.clone())), line);
     report.progress = Some(0.125);
     let line = line.replace("  skipped", "  12.5 % done  skipped");
-    assert_eq!(shown(What::Report(report.clone())), line);
+    assert_eq!(shown(EventKind::Report(report.clone())), line);
     let kept = serde_json::to_value(&report).expect("plain data");
     assert_eq!(kept["memory"]["reserved_peak_bytes"], 4_u64 << 30);
     assert_eq!(serde_json::from_value::<StepReport>(kept).expect("as written"), report);
-    let valid = What::Validation(ValidReport { mlm: None, ..valid_report() });
+    let valid = EventKind::Validation(ValidReport { mlm: None, ..valid_report() });
     assert_eq!(shown(valid), "step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)");
     let given =
         StartReport { random: false, terms: named(&[("mlm", 2.5)]), expected: BTreeMap::new(), surprises: Vec::new() };
-    assert_eq!(shown(What::Start(given)), "step 1200  began from weights it was given with mlm 2.5000");
+    assert_eq!(shown(EventKind::Start(given)), "step 1200  began from weights it was given with mlm 2.5000");
     let stop = |why, saved, kept: Option<u64>| {
         let (place, kept) = ("runs/a".to_owned(), kept.map(Step));
-        What::Stop(StopReport { why, saved, kept, place, error: None, memory: None })
+        EventKind::Stop(StopReport { why, saved, kept, place, error: None, memory: None })
     };
     assert_eq!(shown(stop(Why::Finished, true, Some(1200))), "done: 1200 steps; checkpoints are in runs/a");
-    let What::Stop(finished) = stop(Why::Finished, true, Some(1200)) else { unreachable!("it was just made") };
+    let EventKind::Stop(finished) = stop(Why::Finished, true, Some(1200)) else { unreachable!("it was just made") };
     let memory = Some(DevicePeak { peak_bytes: 3 << 30, planned_bytes: 5 << 29 });
     assert_eq!(
-        shown(What::Stop(StopReport { memory, ..finished })),
+        shown(EventKind::Stop(StopReport { memory, ..finished })),
         "done: 1200 steps; checkpoints are in runs/a; at most 3.0 GiB of the device at once, 2.5 GiB by plan"
     );
     for why in [Why::Interrupt, Why::Terminate, Why::Hangup, Why::Requeue] {
@@ -120,7 +121,7 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
     );
     assert_eq!(seen(stop(Why::Failed, true, Some(1200))), None, "whoever meets the error prints it");
     let nothing = PrepareEnd { nothing_to_do: true, parts_kept: 4, ..prepare_end() };
-    assert_eq!(shown(What::PrepareEnd(nothing)), "corpus: nothing to do, all 4 parts are there");
+    assert_eq!(shown(EventKind::PrepareEnd(nothing)), "corpus: nothing to do, all 4 parts are there");
 }
 
 /// Every number that is not whole, put to `value`.
@@ -158,9 +159,9 @@ fn a_diverged_loss_is_not_lost() {
     let mut report = step_report();
     report.figures.loss = f64::NAN;
     report.figures.grad_norm = f64::INFINITY;
-    let line = jsonl::line(&event(&What::Report(report)));
+    let line = jsonl::line(&event(&EventKind::Report(report)));
     assert!(line.contains(r#""loss":"NaN""#) && line.contains(r#""grad_norm":"Infinity""#), "{line}");
-    let What::Report(read) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
+    let EventKind::Report(read) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
     assert!(read.figures.loss.is_nan() && read.figures.grad_norm == f64::INFINITY);
 }
 
@@ -179,7 +180,7 @@ fn a_kind_of_a_later_program_is_kept_whole() {
     let line = format!(r#"{STAMP}"step":7,"kind":"temperature","celsius":81.5,"of":{{"gpu":[0,1]}}}}"#);
     let event = jsonl::parse(line.as_bytes()).expect("an old reader goes on");
     let fields: Map<String, Value> = serde_json::from_str(r#"{"celsius":81.5,"of":{"gpu":[0,1]}}"#).expect("an object");
-    assert_eq!(event.what, What::Unknown(Unknown { kind: "temperature".to_owned(), fields }));
+    assert_eq!(event.what, EventKind::Unknown(Unknown { kind: "temperature".to_owned(), fields }));
     assert_eq!((event.what.kind(), event.at.step), ("temperature", Some(Step(7))));
     assert_eq!((jsonl::line(&event), event_text::line(&event)), (line, None));
 }
@@ -189,30 +190,30 @@ fn an_event_of_a_later_version_is_not_misread() {
     // Perhaps its loss is in bits.
     let line = r#"{"version":2,"time":1,"elapsed_s":0.5,"step":7,"kind":"report","loss":4.5}"#;
     let event = jsonl::parse(line.as_bytes()).expect("an old reader goes on");
-    assert!(matches!(&event.what, What::Unknown(unknown) if unknown.kind == "report"), "{event:?}");
+    assert!(matches!(&event.what, EventKind::Unknown(unknown) if unknown.kind == "report"), "{event:?}");
     assert_eq!(jsonl::line(&event), line);
 }
 
 #[test]
 fn new_keys_and_new_reasons_are_passed_over() {
     let line = format!(r#"{STAMP}{PLACE}"kind":"stop","why":"budget","saved":true,"place":"runs/a","joules":5}}"#);
-    let What::Stop(stop) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
+    let EventKind::Stop(stop) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
     assert_eq!((stop.why, stop.saved, stop.kept), (Why::Other, true, None));
 }
 
 #[test]
 fn keys_that_came_later_have_defaults() {
-    let later = ["generation", "change", "bytes_read", "text_bytes_made", "forgotten", "tokenized_by"];
+    let later = ["dataset_version", "change", "bytes_read", "text_bytes_made", "forgotten", "tokenized_by"];
     for (what, line, _) in golden().into_iter().filter(|(what, ..)| what.kind().starts_with("prepare_")) {
         let mut json: Map<String, Value> = serde_json::from_str(&golden_line(&what, line)).expect("JSON");
         json.retain(|key, _| !later.contains(&key.as_str()));
         let read = jsonl::parse(Value::Object(json).to_string().as_bytes()).expect("an older line");
         match read.what {
-            What::PrepareStart(start) => {
-                assert_eq!((start.generation, start.change, start.tokenized_by), Default::default());
+            EventKind::PrepareStart(start) => {
+                assert_eq!((start.dataset_version, start.change, start.tokenized_by), Default::default());
             }
-            What::PrepareEnd(end) => {
-                assert_eq!((end.generation, end.change), Default::default());
+            EventKind::PrepareEnd(end) => {
+                assert_eq!((end.dataset_version, end.change), Default::default());
                 assert_eq!((end.bytes_read, end.text_bytes_made, end.forgotten), (0, 0, 0));
             }
             other => assert_eq!(other, what),
@@ -224,7 +225,7 @@ fn keys_that_came_later_have_defaults() {
 fn what_may_be_missing_may_be_missing() {
     let line = format!(r#"{STAMP}"kind":"warning","topic":"t","message":"m"}}"#);
     let event = jsonl::parse(line.as_bytes()).expect("no place, no hint");
-    assert_eq!((event.at, jsonl::line(&event)), (At::default(), line));
+    assert_eq!((event.at, jsonl::line(&event)), (Position::default(), line));
     assert_eq!(event_text::line(&event).as_deref(), Some("warning: m"));
 }
 
@@ -249,7 +250,7 @@ fn a_line_that_is_no_event_says_why() {
 #[test]
 fn a_text_of_many_lines_is_one_line_of_a_log() {
     let warning = Warning { topic: "t".to_owned(), message: "one\ntwo\r\u{2028}".to_owned(), hint: None };
-    let event = event(&What::Warning(warning));
+    let event = event(&EventKind::Warning(warning));
     let line = jsonl::line(&event);
     assert!(!line.contains(['\n', '\r']), "{line}");
     assert_eq!(jsonl::parse(format!("{line}\n").as_bytes()).expect("with its newline"), event);

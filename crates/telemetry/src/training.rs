@@ -1,10 +1,10 @@
-//! What a run says. Where it stands, its step among it, is the event's [`At`](crate::At).
+//! What a run says. Where it stands, its step among it, is the event's [`Position`](crate::At).
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use schemas::ordinal::Step;
-use schemas::{Generation, RowIndex};
+use schemas::{DatasetVersion, RowIndex};
 use serde::{Deserialize, Serialize};
 
 use crate::number::{ByName, Float, List, Maybe};
@@ -20,7 +20,7 @@ pub struct StartReport {
     /// What those that have a law should be.
     pub expected: BTreeMap<String, Bounds>,
     /// Those that are not.
-    pub surprises: Vec<Surprise>,
+    pub surprises: Vec<UnexpectedLoss>,
 }
 
 /// Where a value should lie.
@@ -44,7 +44,7 @@ impl Bounds {
 
 /// A first value that is not what guessing costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Surprise {
+pub struct UnexpectedLoss {
     /// `objective` or `objective.term`.
     pub term: String,
     /// What it is.
@@ -223,13 +223,13 @@ pub struct MlmReport {
     pub unigram_cross_entropy: Option<f64>,
 }
 
-/// The data of an epoch is another generation of the prepared folder than that of the epoch before.
+/// The data of an epoch is another dataset version of the prepared folder than that of the epoch before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GenerationReport {
-    /// The generation that rows are of from now on.
-    pub generation: Generation,
+pub struct DatasetVersionReport {
+    /// The dataset version that rows are of from now on.
+    pub dataset_version: DatasetVersion,
     /// The one before.
-    pub before: Generation,
+    pub before: DatasetVersion,
     /// The first row of the stream that is of it.
     pub row: RowIndex,
     /// The source whose folder that is; none where a run reads one folder.
@@ -254,7 +254,7 @@ pub struct StarvedReport {
 /// What leaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Leaping {
+pub enum SpikeMetric {
     /// The loss of a step.
     Loss,
     /// The norm of its gradient, before clipping.
@@ -263,7 +263,7 @@ pub enum Leaping {
 
 /// A step whose loss or gradient leaps out of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LeapReport {
+pub struct LossSpikeReport {
     /// The step, counted from 1 as reports count them.
     pub leapt: Step,
     /// The first row of the stream that it learnt from.
@@ -271,7 +271,7 @@ pub struct LeapReport {
     /// How many rows it learnt from.
     pub rows: u64,
     /// Which of its numbers leapt.
-    pub figure: Leaping,
+    pub figure: SpikeMetric,
     /// What it was.
     #[serde(with = "Float")]
     pub value: f64,
@@ -288,7 +288,7 @@ pub struct LeapReport {
 pub struct SkipReport {
     /// Why.
     #[serde(flatten)]
-    pub leap: LeapReport,
+    pub leap: LossSpikeReport,
     /// The rows that the model found hardest, the worst first.
     pub suspects: Vec<Suspect>,
 }
@@ -307,7 +307,7 @@ pub struct Suspect {
 
 /// A row that cannot be made is in the batch that was handed on: as padding, which counts nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LeftOutReport {
+pub struct BadRowReport {
     /// Its number in the stream.
     pub row: RowIndex,
     /// The source of a mixture that it is of; none where a run reads one folder.

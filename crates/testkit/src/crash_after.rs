@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use store::{Created, Entry, Kind, Memory, Replaced, Retries, Stat, Store, Upload, Version};
+use store::{Created, Entry, Memory, Replaced, Retries, Stat, Store, StoreBackend, Upload, Version};
 
 /// Returns a handle to a store in memory; after `changes` changes every further change fails.
 pub fn crash_after(memory: &Memory, changes: u64) -> Store {
@@ -27,7 +27,7 @@ fn count(left: &AtomicU64) -> io::Result<()> {
     if is_left { Ok(()) } else { Err(io::Error::from(io::ErrorKind::PermissionDenied)) }
 }
 
-impl Kind for CrashingBackend {
+impl StoreBackend for CrashingBackend {
     fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         self.memory.read(name)
     }

@@ -14,7 +14,7 @@ pub fn folder_hash(folder: &Path) -> String {
 }
 
 /// Every file below `folder` by its relative name, without the files at its root that name a process or a time: `lock` and
-/// `seen.json`.
+/// `fingerprints.json`.
 pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -25,7 +25,7 @@ pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
                 open.push(path);
             } else {
                 let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
-                if !["lock", "seen.json"].contains(&name.as_str()) {
+                if !["lock", "fingerprints.json"].contains(&name.as_str()) {
                     found.insert(name, std::fs::read(&path).expect("a readable file"));
                 }
             }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{BatchBuilder, BatchIndex, Column, ColumnSpec, Element, Manifest};
-use store::{Store, Weather};
+use store::{FaultConfig, Store};
 
 use super::*;
 use crate::load::{DataConfig, LoadPlan, LoadRequest, MissingParts, Rows, read_vocab};
@@ -23,7 +23,7 @@ struct Home {
 /// their own.
 fn home() -> Home {
     let synthetic = Synthetic { ids: 98..1000, lengths: 1..63, train_rows: 1000, ..Synthetic::default() };
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     let manifest = synthetic.write(&store).expect("written");
     let plain = read_vocab(&store, &manifest, manifest.newest()).expect("as written");
     let tokens = (0..1000).map(|id| if id < 98 { format!("[unused{id}]") } else { format!("w{id}") }).collect();
@@ -49,7 +49,7 @@ impl Home {
             sources: &[],
             store: &self.store,
             manifest: &self.manifest,
-            generation: self.manifest.newest(),
+            dataset_version: self.manifest.newest(),
             follow: None,
             growth: None,
             vocab: Arc::clone(&self.vocab),

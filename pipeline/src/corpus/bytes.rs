@@ -8,8 +8,8 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 
 use super::decode::Decoding;
-use super::piece::{BytesRead, Reading};
-use super::room::{COPIES, Hold, TooMuch};
+use super::input_split::{BytesRead, Reading};
+use super::memory_budget::{COPIES, Reservation, ResourcesExhausted};
 use super::window::{WINDOW_BYTES, log2, window_bytes};
 use crate::{Error, Result};
 
@@ -61,8 +61,10 @@ pub(super) fn open(path: &Path, range: &Range<u64>, reading: &Reading) -> Result
         Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw))),
         Compression::Zstd => {
             let window = window_bytes(raw.fill_buf().map_err(refused)?);
-            let hold =
-                reading.room.file(window).map_err(|TooMuch { wanted, most }| too_long_a_window(path, wanted, most))?;
+            let hold = reading
+                .room
+                .file(window)
+                .map_err(|ResourcesExhausted { wanted, most }| too_long_a_window(path, wanted, most))?;
             raw.get_mut().hold = hold;
             let mut decoder = zstd::stream::read::Decoder::with_buffer(raw).map_err(refused)?;
             decoder.window_log_max(log2(window.max(WINDOW_BYTES))).map_err(refused)?;
@@ -89,7 +91,7 @@ struct Exactly {
     left: u64,
     count: BytesRead,
     /// Room for what it is decompressed with, as long as it is open.
-    hold: Option<Hold>,
+    hold: Option<Reservation>,
 }
 
 impl Read for Exactly {

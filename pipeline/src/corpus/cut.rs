@@ -2,7 +2,7 @@
 
 use schemas::{Epoch, PartId, SampleAddress};
 
-use super::piece::{Part, Piece};
+use super::input_split::{Part, Piece};
 use crate::permutation::Permutation;
 use crate::rng::Key;
 

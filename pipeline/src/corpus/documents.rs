@@ -7,10 +7,10 @@ use schemas::Document;
 use serde::{Deserialize, Serialize};
 
 use super::AnyFormat;
+use super::input_split::{Part, PieceReader, Reached, Reading};
 use super::inputs::InputFile;
-use super::piece::{Part, PieceReader, Reached, Reading};
+use super::memory_budget::MemoryBudget;
 use super::record::{RawDocument, Reason, Record, Spare};
-use super::room::Room;
 use crate::{Error, Result};
 
 /// A document of a part, or what took its place.
@@ -99,7 +99,7 @@ impl<'a> Documents<'a> {
 
     /// The room that its documents take.
     #[must_use]
-    pub fn room(&self) -> &Room {
+    pub fn room(&self) -> &MemoryBudget {
         &self.reading.room
     }
 

@@ -8,11 +8,11 @@ use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
 use super::cut::group;
+use super::discover::PassedOver;
 use super::documents::{Complaint, Documents, Place};
-use super::fitness::{self, Fitness, Head};
+use super::input_split::{BytesRead, Part, Piece, Reading};
 use super::inputs::{self, InputFile};
-use super::piece::{BytesRead, Part, Piece, Reading};
-use super::walk::PassedOver;
+use super::sniff::{self, Fitness, Head};
 use super::{AnyFormat, bytes};
 use crate::{Error, Result};
 
@@ -204,7 +204,7 @@ impl Corpus {
 
     /// The first bytes of a file of text, decompressed and as UTF-8, broken characters and all.
     pub fn beginning(&self, file: &InputFile, bytes: u64) -> Result<Vec<u8>> {
-        fitness::beginning(file, bytes, &self.reading)
+        sniff::beginning(file, bytes, &self.reading)
     }
 
     /// Cuts a file into pieces of about `stride`, with their weights in bytes on disk.

@@ -6,9 +6,9 @@ use std::ops::Range;
 use schemas::{Document, PartId};
 
 use super::bytes;
+use super::discover::plain_extension;
 use super::files::Corpus;
-use super::piece::{Part, Piece};
-use super::walk::plain_extension;
+use super::input_split::{Part, Piece};
 use crate::Result;
 
 /// A piece of a file that is read to find a document in it.

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::walk::{PassedOver, Walked, Wanted, unusable, walk};
+use super::discover::{PassedOver, Walked, Wanted, unusable, walk};
 use crate::{Error, Result};
 
 /// One file of a corpus.

@@ -22,11 +22,11 @@ use std::ops::Range;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Format;
-use super::fitness::{Fitness, HEAD_BYTES, Head, head, of_text};
+use super::input_split::{PieceRange, PieceReader, Reading};
 use super::inputs::InputFile;
 use super::lines::{Border, Line, LineRecords, cut};
-use super::piece::{PieceRange, PieceReader, Reading};
 use super::record::{Reason, Record, Spare};
+use super::sniff::{Fitness, HEAD_BYTES, Head, head, of_text};
 use crate::Result;
 
 /// A line is a JSON object with a field of text.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::bytes::{Bytes, ReadHash, can_be_entered, make_room, open, read_error};
+use super::input_split::{PieceRange, PieceReader, Reached, Reading};
 use super::inputs::InputFile;
-use super::piece::{PieceRange, PieceReader, Reached, Reading};
 use super::record::{KEPT_BYTES, Record, Spare, count_newlines};
 use crate::{Error, Result};
 

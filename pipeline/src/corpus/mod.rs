@@ -8,33 +8,33 @@
 mod bytes;
 mod cut;
 mod decode;
+mod discover;
 mod documents;
-mod endings;
 mod files;
 mod find;
-mod fitness;
+mod format_detect;
+mod input_split;
 mod inputs;
 mod lines;
-mod piece;
+mod memory_budget;
 mod record;
-mod room;
-mod walk;
+mod sniff;
 mod window;
 
 use std::ops::Range;
 
 pub use self::cut::group;
 pub use self::decode::by_name as encoding_by_name;
+pub use self::discover::{PassedOver, plain_extension};
 pub use self::documents::{Complaint, Documents, Found, Place};
-pub use self::endings::Endings;
 pub use self::files::{Corpus, CorpusConfig, InvalidFilePolicy, SortedOut};
-pub use self::fitness::{Fitness, Head};
+pub use self::format_detect::Endings;
+pub use self::input_split::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};
 pub use self::inputs::{FileIdentity, InputFile};
-pub use self::piece::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};
+pub(crate) use self::memory_budget::COPIES;
+pub use self::memory_budget::{MemoryBudget, ResourcesExhausted, Shares};
 pub use self::record::{RawDocument, Reason, Record, Spare};
-pub(crate) use self::room::COPIES;
-pub use self::room::{Room, Shares, TooMuch};
-pub use self::walk::{PassedOver, plain_extension};
+pub use self::sniff::{Fitness, Head};
 use crate::Result;
 
 schemas::registry! {

@@ -29,8 +29,8 @@ use arrow_array::RecordBatch;
 use runtime::catch_decoder;
 
 use super::Format;
+use super::input_split::{BytesRead, PieceRange, PieceReader, Reached, Reading};
 use super::inputs::InputFile;
-use super::piece::{BytesRead, PieceRange, PieceReader, Reached, Reading};
 use super::record::{Reason, Record, Spare};
 use crate::{Error, Result};
 
@@ -42,8 +42,8 @@ use self::cells::is_text;
 use self::pages::Pages;
 use self::raw::Raw;
 use super::bytes::{ReadHash, make_room};
-use super::fitness::Fitness;
-use super::room::{Hold, TooMuch};
+use super::memory_budget::{Reservation, ResourcesExhausted};
+use super::sniff::Fitness;
 
 /// Rows decoded at a time, at most.
 const ROWS: u64 = 256;
@@ -143,9 +143,9 @@ struct Rows {
     file: InputFile,
     raw: Raw,
     /// Room for the file, if it was compressed as a whole and is large.
-    whole: Option<Hold>,
+    whole: Option<Reservation>,
     /// Room for the pages of the row group in hand.
-    pages: Option<Hold>,
+    pages: Option<Reservation>,
     metadata: ArrowReaderMetadata,
     columns: ProjectionMask,
     reading: Reading,
@@ -239,7 +239,7 @@ impl Rows {
     /// it is and decompressed, and as many rows as fit beside it. No cell is longer than a page.
     fn rows_at_a_time(&mut self, page_bytes: u64) -> Result<usize> {
         let (room, least) = (&self.reading.room, page_bytes.saturating_mul(3));
-        let refused = |TooMuch { wanted, most }| {
+        let refused = |ResourcesExhausted { wanted, most }| {
             let hint = "raise it, or write the file anew with smaller pages";
             let message =
                 format!("pages that take {wanted} bytes; {most} are allowed by `prepare.max_memory_bytes`; {hint}");
@@ -249,7 +249,7 @@ impl Rows {
         if self.whole.is_none() {
             self.pages = room.file(least).map_err(refused)?;
         } else if least > most {
-            return Err(refused(TooMuch { wanted: least, most }));
+            return Err(refused(ResourcesExhausted { wanted: least, most }));
         }
         let rows = most.saturating_sub(least) / page_bytes.max(1);
         Ok(usize::try_from(rows.clamp(1, ROWS)).expect("a few"))

@@ -21,7 +21,7 @@ pub(crate) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) ->
         id_field: None,
         encoding: None,
         max_document_bytes: 4 << 20,
-        room: Room::new(256 << 20, 1),
+        room: MemoryBudget::new(256 << 20, 1),
         bytes_read: BytesRead::default(),
     };
     let inputs = vec![home.display().to_string()];
@@ -279,7 +279,7 @@ fn a_long_window_is_read_where_there_is_room_for_it() {
     for word in ["a.txt.zst", "a zstd window of 2147483648 bytes", "raise it, or compress the file anew"] {
         assert!(error.contains(word), "`{word}` is missing in {error}");
     }
-    cut.config.reading.room = Room::new(4 << 30, 1);
+    cut.config.reading.room = MemoryBudget::new(4 << 30, 1);
     assert_eq!(read(&cut).expect("the way out").0, ["one", "two"]);
     // A short frame first: the window of the second was not asked for.
     let two = [zstd::encode_all(&b"zero\n"[..], 1).expect("in memory"), long].concat();

@@ -16,11 +16,11 @@ use std::ops::Range;
 
 use super::Format;
 use super::bytes::{ReadHash, make_room, read_whole};
-use super::fitness::{Fitness, head, of_text};
+use super::input_split::{PieceRange, PieceReader, Reached, Reading};
 use super::inputs::InputFile;
 use super::lines::{BYTE_ORDER_MARK, whole};
-use super::piece::{PieceRange, PieceReader, Reached, Reading};
 use super::record::{Record, Spare, count_newlines};
+use super::sniff::{Fitness, head, of_text};
 use crate::Result;
 
 pub(super) const EXTENSIONS: &[&str] = &["txt", "text", "md"];

@@ -16,11 +16,11 @@
 use std::mem::take;
 use std::ops::Range;
 
-use super::fitness::{Fitness, head, of_text};
+use super::input_split::{PieceRange, PieceReader, Reading};
 use super::inputs::InputFile;
 use super::lines::{Border, LineRecords, cut};
-use super::piece::{PieceRange, PieceReader, Reading};
 use super::record::Record;
+use super::sniff::{Fitness, head, of_text};
 use super::{Format, text};
 use crate::Result;
 

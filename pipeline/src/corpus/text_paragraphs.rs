@@ -16,11 +16,11 @@
 use std::mem::take;
 use std::ops::Range;
 
-use super::fitness::{Fitness, head, of_text};
+use super::input_split::{PieceRange, PieceReader, Reached, Reading};
 use super::inputs::InputFile;
 use super::lines::{Border, LineReader, cut, is_blank};
-use super::piece::{PieceRange, PieceReader, Reached, Reading};
 use super::record::{Record, Spare};
+use super::sniff::{Fitness, head, of_text};
 use super::{Format, text};
 use crate::Result;
 

@@ -8,7 +8,7 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use schemas::{Generation, Manifest, ManifestError, SealError, Vocab, manifest};
+use schemas::{DatasetVersion, Manifest, ManifestError, SealError, Vocab, manifest};
 use store::Store;
 
 use crate::error::{Error, Result};
@@ -40,12 +40,12 @@ fn nothing_at(place: &dyn std::fmt::Display) -> Error {
     ))
 }
 
-/// Reads the vocabulary of a generation and verifies it.
+/// Reads the vocabulary of a dataset version and verifies it.
 ///
 /// # Errors
 /// [`Error::Manifest`] if the file is not the one that the manifest names, [`Error::Config`] if it cannot be read.
-pub fn read_vocab(store: &Store, manifest: &Manifest, generation: Generation) -> Result<Vocab> {
-    let entry = &manifest.generation(generation).vocab;
+pub fn read_vocab(store: &Store, manifest: &Manifest, dataset_version: DatasetVersion) -> Result<Vocab> {
+    let entry = &manifest.dataset_version(dataset_version).vocab;
     let place = store.place(&entry.path);
     let failed = |message: &str| {
         let advice = "run `cloze prepare` again, it writes the file anew";

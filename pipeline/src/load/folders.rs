@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use runtime::PoolOptions;
-use schemas::{Generation, Manifest, Problem};
+use schemas::{DatasetVersion, Manifest, Problem};
 use store::Store;
 
 use super::request::{LoadRequest, MissingParts, Rows, SourceRequest};
 use super::source::Source;
 use super::windows::wide_enough;
 use super::{LoadPlan, VALIDATION_SEED};
-use crate::course::{Course, Edition, EpochVersions, Growth, REFUSED_HINT};
+use crate::epoch_plan::{EpochPlan, EpochVersions, REFUSED_HINT, SegmentSource, SplitSnapshot};
 use crate::error::Error;
 use crate::mixture::{Mixture, Weight, apportion};
 use crate::sampler::{Order, Sampler, SamplerOptions};
@@ -26,10 +26,10 @@ pub(super) struct Folder<'a> {
     manifest: &'a Manifest,
     follow: Option<Arc<dyn EpochVersions>>,
     /// Who gives the segments of its first epoch, where that is streamed.
-    growth: Option<Arc<dyn Growth>>,
+    growth: Option<Arc<dyn SegmentSource>>,
     gone: MissingParts,
-    /// The split that the stream is of, of the generation that it begins with.
-    edition: Edition,
+    /// The split that the stream is of, of the dataset version that it begins with.
+    edition: SplitSnapshot,
     /// The rows of it that are wanted, where they have an end.
     end: Option<u64>,
 }
@@ -38,12 +38,13 @@ impl<'a> LoadRequest<'a> {
     /// The folders that it names.
     pub(super) fn folders(&self) -> Vec<Folder<'a>> {
         if self.sources.is_empty() {
-            let all = self.folder(None, self.store, self.manifest, self.generation, self.follow.clone(), self.gone);
+            let all =
+                self.folder(None, self.store, self.manifest, self.dataset_version, self.follow.clone(), self.gone);
             return vec![Folder { growth: self.growth.clone(), ..all }];
         }
         let of_source = |source: &SourceRequest<'a>| {
-            let SourceRequest { name, store, manifest, generation, follow, gone, .. } = source;
-            self.folder(Some(name), store, manifest, *generation, follow.clone(), *gone)
+            let SourceRequest { name, store, manifest, dataset_version, follow, gone, .. } = source;
+            self.folder(Some(name), store, manifest, *dataset_version, follow.clone(), *gone)
         };
         self.sources.iter().map(of_source).collect()
     }
@@ -53,13 +54,13 @@ impl<'a> LoadRequest<'a> {
         name: Option<&'a str>,
         store: &'a Store,
         manifest: &'a Manifest,
-        generation: Generation,
+        dataset_version: DatasetVersion,
         follow: Option<Arc<dyn EpochVersions>>,
         gone: MissingParts,
     ) -> Folder<'a> {
         let edition = match self.rows {
-            Rows::Train => Edition::train(manifest, generation),
-            Rows::Valid { .. } => Edition::valid(manifest, generation),
+            Rows::Train => SplitSnapshot::train(manifest, dataset_version),
+            Rows::Valid { .. } => SplitSnapshot::valid(manifest, dataset_version),
         };
         let edition = if gone == MissingParts::LeftOut { edition.left() } else { edition };
         Folder { name, store, manifest, follow, growth: None, gone, edition, end: None }
@@ -107,7 +108,7 @@ impl Folder<'_> {
         let (key, edition) = (self.key(), Arc::new(self.edition));
         let outline = self.growth.is_some().then(|| Sampler::new(&edition.split, options));
         let course = match self.growth {
-            None => Course::new(edition, self.follow, move |split, _| wide_enough(split, options, rows)),
+            None => EpochPlan::new(edition, self.follow, move |split, _| wide_enough(split, options, rows)),
             Some(growth) => {
                 let follow = self.follow.expect("who says what is streamed says what follows");
                 streamed(&edition, growth, follow, options).map_err(|error| unread(&key, &error))?
@@ -121,12 +122,12 @@ impl Folder<'_> {
 /// A course whose first epoch is streamed. Its windows are those that its key says, whatever a batch is: workers that run
 /// past one keep more of them, which then hold less.
 fn streamed(
-    edition: &Arc<Edition>,
-    growth: Arc<dyn Growth>,
+    edition: &Arc<SplitSnapshot>,
+    growth: Arc<dyn SegmentSource>,
     follow: Arc<dyn EpochVersions>,
     options: SamplerOptions,
-) -> crate::Result<Course> {
-    Course::streamed(edition, (growth, options.window_blocks), follow, move |split, window| {
+) -> crate::Result<EpochPlan> {
+    EpochPlan::streamed(edition, (growth, options.window_blocks), follow, move |split, window| {
         let order = window.map_or(options.order, Order::Streamed);
         Sampler::new(split, SamplerOptions { order, ..options })
     })

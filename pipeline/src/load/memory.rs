@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use runtime::PoolOptions;
 use schemas::sample::id_type;
-use schemas::{Problem, Share};
+use schemas::{Problem, RankShard};
 
 use super::LoadPlan;
 use super::source::Source;
 use super::windows::{narrow_enough, narrower};
 use crate::collate::PlannedView;
-use crate::course::Stretch;
+use crate::epoch_plan::EpochSpan;
 use crate::shard::reader::Promise;
 
 impl LoadPlan {
@@ -35,7 +35,7 @@ impl LoadPlan {
 
     /// The workers of a share: batches of all shares lie between two of its own, and windows pass so much faster. Of so many
     /// ranks that even one worker of depth 1 reaches into a third window, that worker is what is left.
-    pub(super) fn workers_of(&self, share: Share) -> PoolOptions {
+    pub(super) fn workers_of(&self, share: RankShard) -> PoolOptions {
         let ranks = u64::from(share.ranks());
         let workers = narrow_enough(self.workers, &self.sources, &self.assignment, self.rows_per_batch * ranks);
         self.sparing(workers, ranks).unwrap_or(PoolOptions { workers: 1, queue_depth: 1, ..workers })
@@ -71,14 +71,14 @@ impl LoadPlan {
 }
 
 impl Source {
-    /// Decoded row groups of it that are alive at once, at most, in epochs over the generation that the stream begins with
-    /// and where it passes to one with windows of as many rows. A later generation of smaller windows may have three alive,
+    /// Decoded row groups of it that are alive at once, at most, in epochs over the dataset version that the stream begins with
+    /// and where it passes to one with windows of as many rows. A later dataset version of smaller windows may have three alive,
     /// which then hold less: batches in flight, of so many rows, are never of more than a window that the stream begins with.
     pub(super) fn groups_alive_max(&self, in_flight: u64) -> u64 {
         if let Some(outline) = &self.outline {
             let windows = self.course.parts();
             let sizes =
-                |window: &Arc<Stretch>| (window.sampler().blocks().len() as u64, window.sampler().rows_per_epoch());
+                |window: &Arc<EpochSpan>| (window.sampler().blocks().len() as u64, window.sampler().rows_per_epoch());
             let first = touched(&windows.iter().map(sizes).collect::<Vec<_>>(), in_flight);
             // Of a later epoch at least as many rows are in each window but the smallest.
             let later = (outline.window_blocks() as u64, outline.window_rows_min());

@@ -44,12 +44,12 @@ impl LoadPlan {
         let piece_tokens = if cuts { width - 2 } else { promise.content_max };
         let pieces = (promise.content_max / piece_tokens).max(1);
         let (assignment, end) = match (request.rows, mixture) {
-            (Rows::Train, None) => (SourceAssignment::Alone, None),
+            (Rows::Train, None) => (SourceAssignment::SingleProcess, None),
             (Rows::Train, Some(mixture)) => (SourceAssignment::Mixed(mixture), None),
             (Rows::Valid { rows }, mixture) => {
                 let counts = share_out(rows, &mut folders, mixture.as_ref(), pieces);
                 let end = Some(counts.iter().sum());
-                (mixture.map_or(SourceAssignment::Alone, |_| SourceAssignment::InTurn(counts)), end)
+                (mixture.map_or(SourceAssignment::SingleProcess, |_| SourceAssignment::InTurn(counts)), end)
             }
         };
         let sources: Vec<Source> = (0..)

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use schemas::{ColumnSpec, Generation, Manifest, Vocab};
+use schemas::{ColumnSpec, DatasetVersion, Manifest, Vocab};
 use store::Store;
 
 use super::DataConfig;
-use crate::course::{EpochVersions, Growth};
+use crate::epoch_plan::{EpochVersions, SegmentSource};
 use crate::mixture::Weight;
 use crate::views::{AnyView, ViewName};
 
@@ -30,7 +30,7 @@ pub enum MissingParts {
     Refused,
     /// What is left of it.
     LeftOut,
-    /// All of it: nobody will read a row, or the [`Course`](crate::course) refuses whoever does.
+    /// All of it: nobody will read a row, or the [`EpochPlan`](crate::course) refuses whoever does.
     Unread,
 }
 
@@ -46,15 +46,15 @@ pub struct LoadRequest<'a> {
     pub sources: &'a [SourceRequest<'a>],
     /// The vocabulary.
     pub vocab: Arc<Vocab>,
-    /// The generation of it that the stream begins with.
-    pub generation: Generation,
-    /// Who says which generations later epochs are over, and whether they are still there; without, all are over that one.
+    /// The dataset version of it that the stream begins with.
+    pub dataset_version: DatasetVersion,
+    /// Who says which dataset versions later epochs are over, and whether they are still there; without, all are over that one.
     pub follow: Option<Arc<dyn EpochVersions>>,
     /// Who gives the segments of a first epoch that is streamed; without, all epochs are shuffled. No mixture has one.
-    pub growth: Option<Arc<dyn Growth>>,
+    pub growth: Option<Arc<dyn SegmentSource>>,
     /// Which rows.
     pub rows: Rows,
-    /// What to do where a later generation has dropped parts of that one.
+    /// What to do where a later dataset version has dropped parts of that one.
     pub gone: MissingParts,
     /// The section `[data]`.
     pub data: &'a DataConfig,
@@ -79,10 +79,10 @@ pub struct SourceRequest<'a> {
     pub store: &'a Store,
     /// The folder's manifest.
     pub manifest: &'a Manifest,
-    /// The generation of it that the stream begins with.
-    pub generation: Generation,
-    /// Who says which generations later epochs are over.
+    /// The dataset version of it that the stream begins with.
+    pub dataset_version: DatasetVersion,
+    /// Who says which dataset versions later epochs are over.
     pub follow: Option<Arc<dyn EpochVersions>>,
-    /// What to do where a later generation has dropped parts of that one.
+    /// What to do where a later dataset version has dropped parts of that one.
     pub gone: MissingParts,
 }

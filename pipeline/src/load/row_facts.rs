@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use schemas::{Epoch, Generation, RowIndex, SampleAddress};
+use schemas::{DatasetVersion, Epoch, RowIndex, SampleAddress};
 use serde::{Deserialize, Serialize};
 
 /// Where a row comes from.
@@ -16,8 +16,8 @@ pub struct RowFacts {
     pub of: Option<String>,
     /// The pass over the data, of that source.
     pub epoch: Epoch,
-    /// The generation of its folder that the epoch is over.
-    pub generation: Generation,
+    /// The dataset version of its folder that the epoch is over.
+    pub dataset_version: DatasetVersion,
     /// The stored sample.
     pub sample: SampleAddress,
     /// Which piece of it.
@@ -41,10 +41,12 @@ const DOCUMENTS_SHOWN: usize = 5;
 
 impl Display for RowFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { row, of, epoch, generation, sample, piece, copy, shard, group, row_in_group, documents, .. } = self;
+        let Self {
+            row, of, epoch, dataset_version, sample, piece, copy, shard, group, row_in_group, documents, ..
+        } = self;
         write!(f, "row {row} of the stream (")?;
         of.iter().try_for_each(|source| write!(f, "source `{source}`, "))?;
-        write!(f, "epoch {epoch}, generation {generation}, sample {sample} = {shard}, row ")?;
+        write!(f, "epoch {epoch}, dataset version {dataset_version}, sample {sample} = {shard}, row ")?;
         write!(f, "group {group}, row {row_in_group}, piece {piece}, copy {copy}; documents")?;
         documents.iter().take(DOCUMENTS_SHOWN).try_for_each(|document| write!(f, " {document:016x}"))?;
         if documents.len() > DOCUMENTS_SHOWN {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::course::{Course, Stretch};
+use crate::epoch_plan::{EpochPlan, EpochSpan};
 use crate::sampler::{RowRef, Sampler};
 use crate::shard::groups::Held;
 use crate::shard::opened::OpenShards;
@@ -14,7 +14,7 @@ pub(super) struct Source {
     /// Its name; none where it is all there is.
     pub(super) name: Option<String>,
     pub(super) shards: Arc<OpenShards>,
-    pub(super) course: Course,
+    pub(super) course: EpochPlan,
     /// What was known of data that are streamed when this was planned: an epoch over it that is shuffled.
     pub(super) outline: Option<Sampler>,
     pub(super) seed: u64,
@@ -30,12 +30,12 @@ impl Source {
 /// Rows that follow one another in a stream, and the stretches of epochs that they lie in.
 pub(super) struct RowRefs {
     pub(super) rows: Vec<RowRef>,
-    pub(super) stretches: Vec<Arc<Stretch>>,
+    pub(super) stretches: Vec<Arc<EpochSpan>>,
 }
 
 impl RowRefs {
     /// Epochs over the split that a row is of.
-    pub(super) fn stretch(&self, row: &RowRef) -> &Stretch {
+    pub(super) fn stretch(&self, row: &RowRef) -> &EpochSpan {
         &self.stretches[row.stretch]
     }
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use runtime::CancelToken;
-use schemas::{Generation, RowIndex};
+use schemas::{DatasetVersion, RowIndex};
 
 use super::LoadPlan;
 use super::source::{HeldGroups, RowRefs};
-use crate::course::Stretch;
+use crate::epoch_plan::EpochSpan;
 use crate::error::{Error, Result};
 use crate::sampler::RowRef;
 use crate::shard::groups::Groups;
@@ -37,7 +37,7 @@ impl LoadPlan {
 
     /// The groups that the rows need, window by window: all of a window where partners are drawn from it.
     pub(super) fn hold(&self, groups: &Groups, refs: &RowRefs, worker: (usize, usize)) -> Result<HeldGroups> {
-        let mut needed: BTreeMap<(usize, u64), (&Stretch, BTreeSet<usize>)> = BTreeMap::new();
+        let mut needed: BTreeMap<(usize, u64), (&EpochSpan, BTreeSet<usize>)> = BTreeMap::new();
         for row in &refs.rows {
             let new = || (refs.stretch(row), BTreeSet::new());
             let (stretch, blocks) = needed.entry((row.source, row.window)).or_insert_with(new);
@@ -77,7 +77,7 @@ impl LoadPlan {
     /// How many passes over the data the first `rows` rows of the stream are; of a mixture, over all its sources together.
     ///
     /// # Errors
-    /// If the generation of an epoch is not told, or can no longer be read.
+    /// If the dataset version of an epoch is not told, or can no longer be read.
     pub fn epochs(&self, rows: RowIndex) -> Result<f64> {
         let before = self.assignment.before(rows.0);
         if let ([source], [rows]) = (&self.sources[..], &before[..]) {
@@ -115,20 +115,20 @@ impl LoadPlan {
         named.collect()
     }
 
-    /// The generation that a row is of, of the folder of its source.
+    /// The dataset version that a row is of, of the folder of its source.
     ///
     /// # Errors
     /// If it is not told, or can no longer be read.
-    pub fn generation(&self, row: RowIndex) -> Result<Generation> {
+    pub fn dataset_version(&self, row: RowIndex) -> Result<DatasetVersion> {
         let assigned = self.assignment.assign(row.0..row.0 + 1);
         let source = usize::from(assigned.sources[0]);
-        self.sources[source].course.generation(assigned.rows[source].start)
+        self.sources[source].course.dataset_version(assigned.rows[source].start)
     }
 
     /// Behind the last row of which it is decided what it is made of. None if all are, for ever.
     ///
     /// # Errors
-    /// If the generation of an epoch is not told, or can no longer be read.
+    /// If the dataset version of an epoch is not told, or can no longer be read.
     pub fn rows_decided(&self) -> Result<Option<RowIndex>> {
         let mut first: Option<u64> = None;
         for (index, source) in self.sources.iter().enumerate() {

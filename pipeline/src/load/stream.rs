@@ -4,30 +4,30 @@ use std::sync::Arc;
 
 use runtime::spans::SPANS;
 use runtime::{CancelSource, CancelToken, NextItem, OrderedPool, PoolStats, add_held, cancel_pair};
-use schemas::{Batch, RowIndex, Share};
+use schemas::{Batch, RankShard, RowIndex};
 use tracing::trace_span;
 
 use super::LoadPlan;
-use super::cut::Cut;
-use super::hindrance::{Contended, Contention, Hindrance};
-use super::left_out::{BadRow, Care};
-use super::made::Made;
+use super::bad_rows::{BadRow, RowPolicy};
+use super::batch_builder::Made;
+use super::batch_ranges::Cut;
+use super::latency_injection::{Contended, Contention, LatencyInjection};
 use crate::error::Result;
-use crate::ledger::RowDocuments;
+use crate::exposure::RowDocuments;
 use crate::shard::groups::Groups;
 
 /// What a stream does besides streaming. None of it changes a batch, but for the rows that are left out of it.
 #[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
     /// Who looks after its rows.
-    pub care: Care,
+    pub care: RowPolicy,
     /// Digest the rows on the workers, for a reader that will ask for it: it then costs that reader nothing.
     pub digests: bool,
     /// Make so many batches, keep them, and give them again for ever: for profiling, the ceiling of a trainer that never
     /// waits for data.
     pub replay: Option<u64>,
     /// Makes workers slow on purpose: for profiling, a bottleneck that is known.
-    pub hindrance: Option<Hindrance>,
+    pub hindrance: Option<LatencyInjection>,
     /// Puts workers in one another's way on purpose.
     pub contention: Contention,
 }
@@ -44,7 +44,7 @@ pub struct BatchStream {
     replay: Option<Replay>,
     /// Ends what workers wait for, so that they can be ended.
     stopper: CancelSource,
-    care: Care,
+    care: RowPolicy,
     /// Rows of the batches that were handed on that are padding, since somebody last asked.
     bad_rows: Vec<BadRow>,
     /// What the rows of these batches are made of, where somebody counts that.
@@ -56,7 +56,7 @@ pub struct BatchStream {
 impl LoadPlan {
     /// The batches of a share of the stream from row `from` on, made by the plan's workers.
     #[must_use]
-    pub fn stream(self: &Arc<Self>, from: RowIndex, share: Share) -> BatchStream {
+    pub fn stream(self: &Arc<Self>, from: RowIndex, share: RankShard) -> BatchStream {
         BatchStream::new(self, from, share, StreamOptions::default())
     }
 }
@@ -64,7 +64,7 @@ impl LoadPlan {
 impl BatchStream {
     /// The batches of `share`'s rows from row `from` of the stream on.
     #[must_use]
-    pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: Share, options: StreamOptions) -> Self {
+    pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: RankShard, options: StreamOptions) -> Self {
         let (groups, cut, workers) = (Arc::new(plan.groups()), plan.cut(from, share), plan.workers_of(share));
         let (maker, decoded, care) = (Arc::clone(plan), Arc::clone(&groups), options.care.clone());
         let (stopper, stop) = cancel_pair();

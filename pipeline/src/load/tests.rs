@@ -16,7 +16,7 @@ use crate::shard::synthetic::Synthetic;
 use crate::views::{AnyView, ViewName};
 
 mod bad_rows;
-mod generations;
+mod dataset_versions;
 mod memory;
 mod mixtures;
 mod pairs;
@@ -81,7 +81,7 @@ impl Home {
             sources: &[],
             store: &self.store,
             manifest: &self.manifest,
-            generation: self.manifest.newest(),
+            dataset_version: self.manifest.newest(),
             follow: None,
             growth: None,
             vocab: Arc::clone(&self.vocab),
@@ -121,7 +121,7 @@ fn order_is_independent_of_worker_count_and_start() {
         let plan = of_workers(workers);
         for start in [0, 5, 170] {
             let seen: Vec<_> = plan
-                .stream(RowIndex(8 * start), Share::ALONE)
+                .stream(RowIndex(8 * start), RankShard::ALONE)
                 .take(20)
                 .map(|batch| batch.expect("good").row_digests().to_vec())
                 .collect();
@@ -162,7 +162,7 @@ fn an_epoch_shows_every_token_once() {
     let home = home(&Synthetic { lengths: 40..63, ..Synthetic::default() });
     let plan = home.plan(&data(2), Rows::Train);
     let mut seen = Vec::new();
-    for batch in plan.stream(RowIndex(0), Share::ALONE).take(30) {
+    for batch in plan.stream(RowIndex(0), RankShard::ALONE).take(30) {
         let batch = batch.expect("good");
         let (ids, labels) =
             (batch.column("masked", INPUT_IDS).expect("made"), batch.column("masked", LABELS).expect("made"));
@@ -233,7 +233,7 @@ fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
         let plan = home.plan(&data, Rows::Train);
         let facts = plan.facts();
         assert!(!facts.resident);
-        let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+        let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
         let epochs = 3;
         for batch in stream.by_ref().take(epochs * 250) {
             batch.expect("good");
@@ -255,7 +255,7 @@ fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
 fn a_small_split_stays_decoded() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&DataConfig { shuffle_window_groups: 16, ..data(3) }, Rows::Train);
-    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     stream.by_ref().take(200).for_each(|batch| drop(batch.expect("good")));
     assert_eq!((stream.groups().decoded(), plan.facts().resident), (12, true));
 }
@@ -286,7 +286,8 @@ fn validation_is_stored_order_and_ends_without_a_lone_row() {
     let home = home(&Synthetic::default());
     let check = |rows, expected: &[usize]| {
         let plan = home.plan(&data(2), Rows::Valid { rows });
-        let batches: Vec<Batch> = plan.stream(RowIndex(0), Share::ALONE).map(|batch| batch.expect("good")).collect();
+        let batches: Vec<Batch> =
+            plan.stream(RowIndex(0), RankShard::ALONE).map(|batch| batch.expect("good")).collect();
         assert_eq!(batches.iter().map(Batch::rows).collect::<Vec<_>>(), expected, "{rows} rows");
         let groups = plan.groups();
         let facts = (0..plan.batches().expect("finite"))
@@ -309,7 +310,7 @@ fn a_far_step_starts_at_once() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&data(2), Rows::Train);
     let began = Instant::now();
-    let batch = plan.stream(RowIndex(1 << 43), Share::ALONE).next().expect("endless").expect("good");
+    let batch = plan.stream(RowIndex(1 << 43), RankShard::ALONE).next().expect("endless").expect("good");
     assert_eq!(batch.index(), BatchIndex(1 << 40));
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
@@ -366,7 +367,7 @@ fn damage(home: &Home, change: impl Fn(&mut Vec<u8>)) -> String {
     overwrite(&path, &bad);
     let plan = home.plan(&data(2), Rows::Train);
     let failed = plan
-        .stream(RowIndex(0), Share::ALONE)
+        .stream(RowIndex(0), RankShard::ALONE)
         .take(60)
         .find_map(Result::err)
         .expect("the damage is noticed")
@@ -411,7 +412,9 @@ fn a_manifest_that_promises_something_else_is_refused() {
     check(&|manifest| manifest.tokenizer.vocab_size = 70_000, "its columns are");
     check(&|manifest| manifest.pack.content = 30, "tokens, the manifest allows 30");
     check(
-        &|manifest| manifest.generations[0].parts[0].train.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20]),
+        &|manifest| {
+            manifest.dataset_versions[0].parts[0].train.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20])
+        },
         "row groups of",
     );
 }
@@ -443,7 +446,7 @@ fn a_replay_makes_its_batches_once() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&data(2), Rows::Train);
     let options = StreamOptions { replay: Some(3), ..StreamOptions::default() };
-    let stream = BatchStream::new(&plan, RowIndex(40), Share::ALONE, options);
+    let stream = BatchStream::new(&plan, RowIndex(40), RankShard::ALONE, options);
     let gauges = stream.gauges();
     let batches: Vec<Batch> = stream.take(7).map(|batch| batch.expect("good")).collect();
     let indices: Vec<u64> = batches.iter().map(|batch| batch.index().0).collect();
@@ -456,9 +459,9 @@ fn a_replay_makes_its_batches_once() {
 fn a_sleeping_worker_is_seen() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&DataConfig { shuffle_window_groups: 1000, ..data(2) }, Rows::Train);
-    let slow = Some(Hindrance { who: Who::Worker(1), time: Duration::from_millis(20), computes: false });
+    let slow = Some(LatencyInjection { who: Who::Worker(1), time: Duration::from_millis(20), computes: false });
     let options = StreamOptions { digests: true, hindrance: slow, ..StreamOptions::default() };
-    let mut stream = BatchStream::new(&plan, RowIndex(40), Share::ALONE, options);
+    let mut stream = BatchStream::new(&plan, RowIndex(40), RankShard::ALONE, options);
     let gauges = stream.gauges();
     assert_eq!(stream.by_ref().take(7).flatten().count(), 7);
     drop(stream);

@@ -8,7 +8,7 @@ use super::{AssignedRows, Mixture};
 #[derive(Debug)]
 pub(crate) enum SourceAssignment {
     /// There is one.
-    Alone,
+    SingleProcess,
     /// One source after another, each for so many rows: validation.
     InTurn(Vec<u64>),
     /// A mixture.
@@ -19,7 +19,7 @@ impl SourceAssignment {
     /// What the rows `rows` are.
     pub(crate) fn assign(&self, rows: Range<u64>) -> AssignedRows {
         match self {
-            Self::Alone => {
+            Self::SingleProcess => {
                 let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0);
                 AssignedRows { sources: vec![0; count], rows: vec![rows] }
             }
@@ -37,7 +37,7 @@ impl SourceAssignment {
     /// How many rows of each source there are before a row of the stream.
     pub(crate) fn before(&self, row: u64) -> Vec<u64> {
         match self {
-            Self::Alone => vec![row],
+            Self::SingleProcess => vec![row],
             Self::InTurn(counts) => in_turn(counts, row),
             Self::Mixed(mixture) => mixture.before(row),
         }
@@ -46,7 +46,7 @@ impl SourceAssignment {
     /// The row of the stream that a source's row `row` is; none if its turn never comes.
     pub(crate) fn row_of(&self, source: usize, row: u64) -> Option<u64> {
         match self {
-            Self::Alone => Some(row),
+            Self::SingleProcess => Some(row),
             Self::InTurn(counts) => (row < counts[source]).then(|| counts[..source].iter().sum::<u64>() + row),
             Self::Mixed(mixture) => mixture.row_of(source, row),
         }
@@ -64,7 +64,7 @@ impl SourceAssignment {
     /// Rows of a source among `rows` rows of the stream that follow one another, at most.
     pub(crate) fn at_most(&self, source: usize, rows: u64) -> u64 {
         match self {
-            Self::Alone => rows,
+            Self::SingleProcess => rows,
             Self::InTurn(counts) => rows.min(counts[source]),
             Self::Mixed(mixture) => mixture.at_most(source, rows),
         }

@@ -1,13 +1,13 @@
 //! Fold of commit records into the manifest, independent of the order in which parts finish.
 //!
 //! The manifest has an entry for each part list: the newest is computed, the others stay as they were published, since runs
-//! are bound to them. If the manifest is lost, generations of which every part is still there are computed again; of the
+//! are bound to them. If the manifest is lost, dataset versions of which every part is still there are computed again; of the
 //! others only the numbers of their parts are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry};
-use schemas::{Generation, Manifest, PartId, Shard, Split, manifest};
+use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry};
+use schemas::{DatasetVersion, Manifest, PartId, Shard, Split, manifest};
 use tracing::warn;
 
 use super::commit_record::CommitRecord;
@@ -39,7 +39,7 @@ pub(super) struct Fold<'a> {
     pub(super) parts: BTreeMap<PartId, PartEntry>,
     /// Every object that a record in effect vouches for, and the records.
     pub(super) objects: Vec<String>,
-    pub(super) lists: BTreeMap<Generation, ListSum>,
+    pub(super) lists: BTreeMap<DatasetVersion, ListSum>,
     pub(super) lines: u64,
     pub(super) made: u64,
     pub(super) skipped: u64,
@@ -77,7 +77,7 @@ impl<'a> Fold<'a> {
     }
 
     pub(super) fn add(&mut self, outcome: Outcome) -> Result<()> {
-        let Outcome { generation, records, made, stages, rows } = outcome;
+        let Outcome { dataset_version, records, made, stages, rows } = outcome;
         self.rows_made += rows;
         self.stages.add(&stages);
         *(if made { &mut self.made } else { &mut self.skipped }) += 1;
@@ -85,7 +85,7 @@ impl<'a> Fold<'a> {
         assert!(!self.parts.contains_key(&id), "part {id} was dealt twice");
         let mut entry = PartEntry { id, train: Vec::new(), valid: Vec::new() };
         for record in records {
-            self.add_record(generation, &record);
+            self.add_record(dataset_version, &record);
             self.objects.push(record.file_name());
             self.objects.extend(record.objects().map(|(name, ..)| name.to_owned()));
             entry.train.extend(record.train);
@@ -99,9 +99,9 @@ impl<'a> Fold<'a> {
         }
     }
 
-    fn add_record(&mut self, generation: Generation, record: &CommitRecord) {
+    fn add_record(&mut self, dataset_version: DatasetVersion, record: &CommitRecord) {
         let empty = || ListSum { corpus: CorpusReport::default(), counts: vec![0; self.vocab_size] };
-        let sum = self.lists.entry(generation).or_insert_with(empty);
+        let sum = self.lists.entry(dataset_version).or_insert_with(empty);
         sum.corpus.add(&record.report);
         record.add_counts(&mut sum.counts);
         self.lines += record.lines;
@@ -189,45 +189,45 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
     let before = store.read_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
     let facts = work.tokenizer.facts();
     write(manifest::TOKENIZER, &facts.json)?;
-    let mut generations = Vec::new();
+    let mut dataset_versions = Vec::new();
     let newest = lists.iter().count() - 1;
     for (number, list) in lists.iter().enumerate() {
-        let known = before.as_ref().filter(|_| number < newest).and_then(|before| before.generations.get(number));
+        let known = before.as_ref().filter(|_| number < newest).and_then(|before| before.dataset_versions.get(number));
         let known = known.filter(|entry| is_of(entry, list)).filter(|entry| !entry.content.is_empty());
         let mut entry = bare(fold, list);
-        let sums = whole(lists, fold, list.generation);
-        assert!(sums.is_some() || number < newest, "a generation is published after the last of its parts");
+        let sums = whole(lists, fold, list.dataset_version);
+        assert!(sums.is_some() || number < newest, "a dataset version is published after the last of its parts");
         if let Some((corpus, counts)) = sums {
             let (path, bytes) =
                 (format!("vocab/{number:05}.parquet"), provisional_manifest::vocab_to_parquet(&facts.vocab(counts)));
             write(&path, &bytes)?;
             let blake3 = blake3::hash(&bytes).to_hex().to_string();
-            let content = content(lists, fold, list.generation);
-            entry = GenerationEntry { vocab: FileEntry { path, blake3 }, corpus, content, ..entry };
+            let content = content(lists, fold, list.dataset_version);
+            entry = DatasetVersionEntry { vocab: FileEntry { path, blake3 }, corpus, content, ..entry };
         }
-        generations.push(known.cloned().unwrap_or(entry));
+        dataset_versions.push(known.cloned().unwrap_or(entry));
     }
     let manifest = Manifest {
         tokenizer: facts.manifest.clone(),
         max_seq_len: work.config.max_seq_len,
         pack: work.config.packing.facts(work.config.max_seq_len),
         files: [(manifest::TOKENIZER.to_owned(), blake3::hash(&facts.json).to_hex().to_string())].into(),
-        generations,
+        dataset_versions,
     };
     write(manifest::NAME, &manifest.to_json())?;
     Ok(written)
 }
 
 /// Whether an entry was published of that list.
-fn is_of(entry: &GenerationEntry, list: &PartList) -> bool {
+fn is_of(entry: &DatasetVersionEntry, list: &PartList) -> bool {
     entry.dropped == list.dropped && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
 }
 
 /// What a list says, with the shards of the parts that are there.
-fn bare(fold: &Fold<'_>, list: &PartList) -> GenerationEntry {
+fn bare(fold: &Fold<'_>, list: &PartList) -> DatasetVersionEntry {
     let entry =
         |id: PartId| fold.parts.get(&id).cloned().unwrap_or(PartEntry { id, train: Vec::new(), valid: Vec::new() });
-    GenerationEntry {
+    DatasetVersionEntry {
         dropped: list.dropped.clone(),
         parts: list.parts.iter().map(|part| entry(part.id)).collect(),
         vocab: FileEntry::default(),
@@ -236,19 +236,19 @@ fn bare(fold: &Fold<'_>, list: &PartList) -> GenerationEntry {
     }
 }
 
-/// The parts in effect in a generation, in order.
-fn in_effect(lists: &Lists, generation: Generation) -> impl Iterator<Item = PartId> {
-    let dropped: BTreeSet<PartId> = lists.dropped(generation);
-    let parts = lists.iter().take(generation.0 as usize + 1).flat_map(|list| &list.parts).map(|part| part.id);
+/// The parts in effect in a dataset version, in order.
+fn in_effect(lists: &Lists, dataset_version: DatasetVersion) -> impl Iterator<Item = PartId> {
+    let dropped: BTreeSet<PartId> = lists.dropped(dataset_version);
+    let parts = lists.iter().take(dataset_version.0 as usize + 1).flat_map(|list| &list.parts).map(|part| part.id);
     parts.filter(move |id| !dropped.contains(id))
 }
 
-/// What the parts of a generation come to, if every one of them is there.
-fn whole(lists: &Lists, fold: &Fold<'_>, generation: Generation) -> Option<(CorpusReport, Vec<u64>)> {
-    if !in_effect(lists, generation).all(|id| fold.parts.contains_key(&id)) {
+/// What the parts of a dataset version come to, if every one of them is there.
+fn whole(lists: &Lists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> Option<(CorpusReport, Vec<u64>)> {
+    if !in_effect(lists, dataset_version).all(|id| fold.parts.contains_key(&id)) {
         return None;
     }
-    let mut sums = fold.lists.range(..=generation).map(|(_, sum)| sum);
+    let mut sums = fold.lists.range(..=dataset_version).map(|(_, sum)| sum);
     let ListSum { mut corpus, mut counts } = sums.next()?.clone();
     for sum in sums {
         corpus.add(&sum.corpus);
@@ -257,7 +257,7 @@ fn whole(lists: &Lists, fold: &Fold<'_>, generation: Generation) -> Option<(Corp
     Some((corpus, counts))
 }
 
-fn content(lists: &Lists, fold: &Fold<'_>, generation: Generation) -> String {
-    let shards = in_effect(lists, generation).flat_map(|id| fold.parts[&id].train.clone());
+fn content(lists: &Lists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> String {
+    let shards = in_effect(lists, dataset_version).flat_map(|id| fold.parts[&id].train.clone());
     Split { shards: shards.collect() }.content()
 }

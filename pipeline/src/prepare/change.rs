@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use schemas::{Generation, PartId};
+use schemas::{DatasetVersion, PartId};
 use store::Store;
 
 use super::commit_record::{Bound, FoundPart};
@@ -26,7 +26,7 @@ const A_SHORT_TIME: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The number of the list.
-    pub generation: Generation,
+    pub dataset_version: DatasetVersion,
     /// Files that are new.
     pub added: u64,
     /// Files that are not what they were.
@@ -39,8 +39,8 @@ pub struct Change {
     pub dropped: u64,
     /// Parts that come.
     pub parts: u64,
-    /// The generations that have parts which go: the first of them; it, and all up to this one.
-    pub touches: Option<Generation>,
+    /// The dataset versions that have parts which go: the first of them; it, and all up to this one.
+    pub touches: Option<DatasetVersion>,
 }
 
 impl fmt::Display for Change {
@@ -61,13 +61,16 @@ impl fmt::Display for Change {
             counts.iter().filter(|(number, _)| *number > 0).map(|&(number, what)| noun(number, what)).collect();
         let parts = |number: u64| if number == 1 { "1 part".to_owned() } else { format!("{number} parts") };
         let (said, dropped, made) = (said.join(", "), parts(self.dropped), parts(self.parts));
-        write!(f, "{said}: generation {} drops {dropped} and makes {made}", self.generation)?;
-        match (self.touches, self.generation.0.checked_sub(1)) {
+        write!(f, "{said}: dataset version {} drops {dropped} and makes {made}", self.dataset_version)?;
+        match (self.touches, self.dataset_version.0.checked_sub(1)) {
             (Some(first), Some(last)) if first.0 < last => {
-                write!(f, "; runs over generations {first} to {last} that would read what is dropped again are refused")
+                write!(
+                    f,
+                    "; runs over dataset versions {first} to {last} that would read what is dropped again are refused"
+                )
             }
             (Some(first), _) => {
-                write!(f, "; runs over generation {first} that would read what is dropped again are refused")
+                write!(f, "; runs over dataset version {first} that would read what is dropped again are refused")
             }
             (None, _) => Ok(()),
         }
@@ -98,16 +101,16 @@ pub(super) struct Comparison<'a> {
 }
 
 /// The pieces of a file that are in parts in effect, each with its part.
-type Holders<'a> = Vec<(Generation, &'a Part, &'a Piece)>;
+type Holders<'a> = Vec<(DatasetVersion, &'a Part, &'a Piece)>;
 
 impl Comparison<'_> {
     /// What the corpus asks for.
     pub(super) fn compare(&self) -> Result<Compared> {
         let in_effect = self.lists.in_effect();
         let mut known = BTreeMap::<&str, Holders<'_>>::new();
-        for &(generation, part) in in_effect.values() {
+        for &(dataset_version, part) in in_effect.values() {
             for piece in &part.pieces {
-                known.entry(&piece.name).or_default().push((generation, part, piece));
+                known.entry(&piece.name).or_default().push((dataset_version, part, piece));
             }
         }
         let removed: BTreeSet<&str> = known.keys().copied().filter(|name| self.corpus.file(name).is_none()).collect();
@@ -152,7 +155,7 @@ impl Comparison<'_> {
         let touches = self.touches(dropped.keys());
         let list = self.list(dropped.into_keys().collect(), Vec::new(), pieces);
         let change = Change {
-            generation: list.generation,
+            dataset_version: list.dataset_version,
             added: added.len() as u64,
             replaced: replaced.len() as u64,
             removed: removed.len() as u64,
@@ -164,10 +167,10 @@ impl Comparison<'_> {
         Ok(Compared { next: Some((list, change)), unfit, seen })
     }
 
-    /// The first generation that has any of these parts.
-    fn touches<'p>(&self, dropped: impl Iterator<Item = &'p PartId>) -> Option<Generation> {
+    /// The first dataset version that has any of these parts.
+    fn touches<'p>(&self, dropped: impl Iterator<Item = &'p PartId>) -> Option<DatasetVersion> {
         let in_effect = self.lists.in_effect();
-        dropped.filter_map(|id| in_effect.get(id)).map(|(generation, _)| *generation).min()
+        dropped.filter_map(|id| in_effect.get(id)).map(|(dataset_version, _)| *dataset_version).min()
     }
 
     /// The list that drops these parts and makes them anew without a document.
@@ -175,7 +178,7 @@ impl Comparison<'_> {
         let pieces = self.weigh(dropped.iter().flat_map(|part| &part.pieces))?;
         let list = self.list(dropped.iter().map(|part| part.id).collect(), vec![digest], pieces);
         let change = Change {
-            generation: list.generation,
+            dataset_version: list.dataset_version,
             added: 0,
             replaced: 0,
             removed: 0,
@@ -188,9 +191,9 @@ impl Comparison<'_> {
     }
 
     fn list(&self, dropped: Vec<PartId>, forgotten: Vec<String>, pieces: Vec<(Piece, u64)>) -> PartList {
-        let (generation, first) = self.lists.next();
+        let (dataset_version, first) = self.lists.next();
         let parts = group(pieces, self.part_bytes, self.seed, first);
-        PartList { generation, settings: self.settings.clone(), dropped, forgotten, parts }
+        PartList { dataset_version, settings: self.settings.clone(), dropped, forgotten, parts }
     }
 
     /// Checks and cuts files. Returns those that cannot be used beside the pieces of the others.
@@ -235,8 +238,8 @@ impl Comparison<'_> {
         let Some(store) = self.store else { return Ok(memory) };
         memory.seen = Fingerprints::read(store)?;
         for list in self.lists.iter() {
-            let stat = store.stat(&part_list::file_name(list.generation.0 as usize))?;
-            memory.since.insert(list.generation, stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified));
+            let stat = store.stat(&part_list::file_name(list.dataset_version.0 as usize))?;
+            memory.since.insert(list.dataset_version, stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified));
         }
         Ok(memory)
     }
@@ -249,11 +252,11 @@ impl Comparison<'_> {
             return Ok(true);
         }
         if !memory.seen.has(file) {
-            let since = |generation| memory.since.get(generation).copied().unwrap_or(SystemTime::UNIX_EPOCH);
+            let since = |dataset_version| memory.since.get(dataset_version).copied().unwrap_or(SystemTime::UNIX_EPOCH);
             let is_known = memory.seen.knows(file);
-            let is_doubted = |generation| is_known || file.touched >= since(generation) - A_SHORT_TIME;
+            let is_doubted = |dataset_version| is_known || file.touched >= since(dataset_version) - A_SHORT_TIME;
             let doubted: Holders<'_> =
-                holders.iter().filter(|(generation, ..)| is_doubted(generation)).copied().collect();
+                holders.iter().filter(|(dataset_version, ..)| is_doubted(dataset_version)).copied().collect();
             for holder in doubted {
                 if !self.reads_the_same(file, holder, memory)? {
                     return Ok(true);
@@ -271,11 +274,11 @@ impl Comparison<'_> {
     fn reads_the_same(
         &self,
         file: &InputFile,
-        (generation, part, piece): (Generation, &Part, &Piece),
+        (dataset_version, part, piece): (DatasetVersion, &Part, &Piece),
         memory: &mut Memory,
     ) -> Result<bool> {
         if !memory.reached.contains_key(&part.id) {
-            let reached = self.reached(generation, part, &memory.settings)?;
+            let reached = self.reached(dataset_version, part, &memory.settings)?;
             memory.reached.insert(part.id, reached);
         }
         match memory.reached[&part.id].get(piece) {
@@ -285,8 +288,13 @@ impl Comparison<'_> {
     }
 
     /// What the records of a part say of its pieces.
-    fn reached(&self, generation: Generation, part: &Part, settings: &str) -> Result<BTreeMap<Piece, Reached>> {
-        let omit = Omit::of(self.lists, generation);
+    fn reached(
+        &self,
+        dataset_version: DatasetVersion,
+        part: &Part,
+        settings: &str,
+    ) -> Result<BTreeMap<Piece, Reached>> {
+        let omit = Omit::of(self.lists, dataset_version);
         let bound = Bound { settings, forgotten: omit.name(), part };
         let found = self.store.map(|store| FoundPart::read(store, bound)).transpose()?.unwrap_or_default();
         let read = found.records.into_iter().flat_map(|record| record.read);
@@ -307,7 +315,7 @@ struct Memory {
     /// BLAKE3 of the settings.
     settings: String,
     /// When each list was written.
-    since: BTreeMap<Generation, SystemTime>,
+    since: BTreeMap<DatasetVersion, SystemTime>,
     /// What the records of a part say of its pieces.
     reached: BTreeMap<PartId, BTreeMap<Piece, Reached>>,
     /// Files that were touched and read the same before, and now.

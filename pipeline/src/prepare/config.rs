@@ -9,7 +9,9 @@ use schemas::{Problem, manifest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::corpus::{AnyFormat, BytesRead, COPIES, CorpusConfig, InvalidFilePolicy, Reading, Room, encoding_by_name};
+use crate::corpus::{
+    AnyFormat, BytesRead, COPIES, CorpusConfig, InvalidFilePolicy, MemoryBudget, Reading, encoding_by_name,
+};
 use crate::pack::AnyPacking;
 use crate::tokenize::TokenizerBackend;
 use crate::{Error, Result};
@@ -52,7 +54,7 @@ pub struct PrepareConfig {
     pub max_seq_len: u32,
     /// How documents become samples.
     pub packing: AnyPacking,
-    /// Share of documents that go to the validation split, chosen by their hash; 0 to 0.5.
+    /// RankShard of documents that go to the validation split, chosen by their hash; 0 to 0.5.
     pub valid_fraction: f64,
     /// Parts, from the list's first on, whose validation rows a streamed run (`data.order`) is measured on: they are fixed
     /// before its first step, which waits for these parts.
@@ -136,7 +138,7 @@ impl PrepareConfig {
                 id_field: self.id_field.clone(),
                 encoding: self.encoding(),
                 max_document_bytes: self.document_room(),
-                room: Room::new(self.max_memory_bytes, self.workers()),
+                room: MemoryBudget::new(self.max_memory_bytes, self.workers()),
                 bytes_read: BytesRead::default(),
             },
             on_invalid_file: self.on_invalid_file,

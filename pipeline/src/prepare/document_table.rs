@@ -377,13 +377,13 @@ fn take(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap<u64, Or
 
 #[cfg(test)]
 mod tests {
-    use store::Weather;
+    use store::FaultConfig;
 
     use super::*;
 
     #[test]
     fn a_document_is_found_by_its_id_and_a_table_of_none_is_no_object() {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         assert_eq!(TableWriter::new(&store, "documents/none.parquet".into()).finish().expect("written"), None);
         assert!(store.list("").expect("listed").is_empty());
         let mut writer = TableWriter::new(&store, "documents/some.parquet".into());

@@ -1,4 +1,4 @@
-//! Fingerprints of the corpus files when they were cut or last read: `seen.json`, so that a run does not read them again.
+//! Fingerprints of the corpus files when they were cut or last read: `fingerprints.json`, so that a run does not read them again.
 //!
 //! An entry only saves a reading of its file. If it is lost, damaged or of another machine, the file is read again. Like the
 //! lock, the object depends on when and where it was written.
@@ -13,7 +13,7 @@ use crate::Result;
 use crate::corpus::{FileIdentity, InputFile};
 
 /// The object.
-pub(super) const NAME: &str = "seen.json";
+pub(super) const NAME: &str = "fingerprints.json";
 
 /// The files that are what the parts in effect were made of, as they were seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use schemas::manifest::{CorpusReport, FileEntry};
-use schemas::{Generation, PartId, Sealed, Shard};
-use store::{Store, Weather};
+use schemas::{DatasetVersion, PartId, Sealed, Shard};
+use store::{FaultConfig, Store};
 
 use super::commit_record::{Bound, CommitRecord, Example, FoundPart, sparse};
 use super::config::Settings;
@@ -53,7 +53,7 @@ fn record() -> CommitRecord {
 fn a_record_is_read_as_written_or_refused() {
     fuzz::target!("record", vec![record().seal()], |bytes: &[u8]| {
         let Some(record) = fuzz::unsealed::<CommitRecord>(bytes) else { return };
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         store.put("parts/part-00000-00.json", &record.seal()).expect("memory takes all");
         let part = part();
         let bound = Bound { settings: &record.settings, forgotten: "f", part: &part };
@@ -67,8 +67,8 @@ fn a_record_is_read_as_written_or_refused() {
 #[test]
 fn part_lists_are_usable_or_refused() {
     let settings: Settings = serde_json::from_str(r#"{"seed":1}"#).expect("settings");
-    let list = |generation, dropped, parts| PartList {
-        generation: Generation(generation),
+    let list = |dataset_version, dropped, parts| PartList {
+        dataset_version: DatasetVersion(dataset_version),
         settings: settings.clone(),
         dropped,
         forgotten: vec!["x".into()],
@@ -78,15 +78,15 @@ fn part_lists_are_usable_or_refused() {
     let second = list(1, vec![PartId(0)], vec![Part { id: PartId(1), ..part() }]).seal();
     fuzz::target!("part-list", vec![first.clone(), second], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<PartList>(bytes) else { return };
-        let store = Store::memory(Weather::calm());
-        let number = list.generation.0.min(1);
-        store.put("generations/00000.json", &first).expect("memory takes all");
-        store.put(&format!("generations/{number:05}.json"), &list.seal()).expect("memory takes all");
+        let store = Store::memory(FaultConfig::calm());
+        let number = list.dataset_version.0.min(1);
+        store.put("versions/00000.json", &first).expect("memory takes all");
+        store.put(&format!("versions/{number:05}.json"), &list.seal()).expect("memory takes all");
         let Ok(lists) = Lists::read(&store) else { return };
         assert!(lists.iter().any(|read| *read == list));
-        let (generation, next) = lists.next();
+        let (dataset_version, next) = lists.next();
         assert!(lists.in_effect().keys().all(|id| *id < next), "a number that comes is used already");
-        assert!(lists.forgotten(generation).len() >= usize::from(!list.forgotten.is_empty()));
+        assert!(lists.forgotten(dataset_version).len() >= usize::from(!list.forgotten.is_empty()));
     });
 }
 
@@ -97,7 +97,7 @@ fn what_was_seen_is_read_as_written_or_forgotten() {
     let mut seen = Fingerprints::default();
     seen.note(&input);
     fuzz::target!("seen", vec![seen.seal()], |bytes: &[u8]| {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         store.put(fingerprints::NAME, bytes).expect("memory takes all");
         let found = Fingerprints::read(&store).expect("answered");
         found.write(&store).expect("memory takes all");

@@ -29,19 +29,19 @@ pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
 /// Removes the records and lists of a corpus without documents: they are all that was written.
 pub(super) fn withdraw(store: &Store) -> Result<()> {
     remove_others(store, &[])?;
-    store.remove_all("generations")?;
+    store.remove_all("versions")?;
     ProvisionalManifest::withdraw(store)
 }
 
 #[cfg(test)]
 mod tests {
-    use store::Weather;
+    use store::FaultConfig;
 
     use super::*;
 
     #[test]
     fn what_is_ours_and_vouched_for_stays_and_what_is_not_ours_too() {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let names =
             ["documents/part-1.parquet", "parts/part-1.json", "parts/readme", "train/part-0.parquet", "valid/x"];
         for name in names {

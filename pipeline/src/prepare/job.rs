@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use schemas::{Generation, PartId};
+use schemas::{DatasetVersion, PartId};
 use store::{Lock, Store};
 
 use super::commit_record::Bound;
@@ -27,7 +27,7 @@ pub struct PrepareOptions {
 /// A part in effect.
 #[derive(Debug)]
 pub(super) struct Task {
-    pub(super) generation: Generation,
+    pub(super) dataset_version: DatasetVersion,
     pub(super) part: Part,
     pub(super) omit: Omit,
 }
@@ -43,8 +43,8 @@ pub(super) struct Omit {
 
 impl Omit {
     /// What parts of that list leave out.
-    pub(super) fn of(lists: &Lists, generation: Generation) -> Self {
-        let digests: BTreeSet<String> = lists.forgotten(generation).into_keys().map(str::to_owned).collect();
+    pub(super) fn of(lists: &Lists, dataset_version: DatasetVersion) -> Self {
+        let digests: BTreeSet<String> = lists.forgotten(dataset_version).into_keys().map(str::to_owned).collect();
         let mut hasher = blake3::Hasher::new();
         for digest in &digests {
             hasher.update(digest.as_bytes());
@@ -108,10 +108,10 @@ pub(super) fn long_ones_first(lists: &Lists, part_bytes: u64) -> Vec<Task> {
 
 /// The parts in effect, in the order of their lists.
 pub(super) fn in_order(lists: &Lists) -> Vec<Task> {
-    let omits: Vec<Omit> = lists.iter().map(|list| Omit::of(lists, list.generation)).collect();
-    let task = |(generation, part): (Generation, &Part)| {
-        let omit = omits[generation.0 as usize].clone();
-        Task { generation, part: part.clone(), omit }
+    let omits: Vec<Omit> = lists.iter().map(|list| Omit::of(lists, list.dataset_version)).collect();
+    let task = |(dataset_version, part): (DatasetVersion, &Part)| {
+        let omit = omits[dataset_version.0 as usize].clone();
+        Task { dataset_version, part: part.clone(), omit }
     };
     lists.in_effect().into_values().map(task).collect()
 }

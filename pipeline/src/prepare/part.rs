@@ -2,7 +2,7 @@
 
 use runtime::spans::SPANS;
 use runtime::{CancelToken, add_held};
-use schemas::Generation;
+use schemas::DatasetVersion;
 use telemetry::preparation::PartDone;
 use tracing::{trace_span, warn};
 
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// What a part came to: its records, and what is not for them.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    pub(super) generation: Generation,
+    pub(super) dataset_version: DatasetVersion,
     /// One for each segment, in order.
     pub(super) records: Vec<CommitRecord>,
     /// Whether any of them was made now.
@@ -66,7 +66,7 @@ pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &CancelT
     let Some((records, rows)) = records else { return Ok(None) };
     progress.finish_part(&task.part, &part.count);
     let stages = if made { part.watch.read() } else { Stages::default() };
-    let outcome = Outcome { generation: task.generation, records, made, stages, rows };
+    let outcome = Outcome { dataset_version: task.dataset_version, records, made, stages, rows };
     if made {
         add_held(outcome.bytes(), outcome.done().tokens);
     }

@@ -1,12 +1,12 @@
 //! Plan of a preparation: corpus, folder and memory checked, the part list that follows, documents to forget.
 //!
 //! `prepare.max_memory_bytes` bounds text from a file to its ids; a worker that needs more than is left waits
-//! ([`Room`](crate::corpus::Room)). The other memory of a worker does not grow with the text: [`Memory`] states it.
+//! ([`MemoryBudget`](crate::corpus::MemoryBudget)). The other memory of a worker does not grow with the text: [`Memory`] states it.
 
 use std::io::ErrorKind;
 
 use schemas::sample::{ROWS_PER_GROUP, id_type};
-use schemas::{Document, Generation, Manifest, ManifestError, manifest};
+use schemas::{DatasetVersion, Document, Manifest, ManifestError, manifest};
 use store::Store;
 use telemetry::preparation::{LargestFile, PrepareStart};
 use telemetry::training::Warning;
@@ -52,8 +52,8 @@ pub struct PreparePlan {
 }
 
 impl PreparePlan {
-    /// How a run over it begins, which ends with that generation.
-    pub(super) fn start(&self, generation: Generation) -> PrepareStart {
+    /// How a run over it begins, which ends with that dataset version.
+    pub(super) fn start(&self, dataset_version: DatasetVersion) -> PrepareStart {
         let largest = self.largest_compressed.clone();
         PrepareStart {
             files: self.files as u64,
@@ -62,7 +62,7 @@ impl PreparePlan {
             workers: self.workers as u64,
             text_bytes_max: self.text_bytes_max,
             largest_compressed: largest.map(|(name, bytes)| LargestFile { name, bytes }),
-            generation,
+            dataset_version,
             tokenized_by: self.tokenized_by.clone(),
             change: self.change.map(|change| change.to_string()),
         }
@@ -178,7 +178,7 @@ impl Planned {
             text_bytes_max: self.config.max_memory_bytes,
             memory: Memory::of(&self.config, self.tokenizer.facts().manifest.vocab_size),
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
-            change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.generation.0 > 0),
+            change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.dataset_version.0 > 0),
             tokenizer: self.tokenizer.facts().manifest.clone(),
             tokenized_by: self.tokenizer.way().to_owned(),
         }
@@ -211,7 +211,7 @@ fn refuse_others(found: &Settings, now: &Settings, store: &Store) -> Result<()> 
 }
 
 /// Refuses a folder whose manifest and part lists do not belong together: of another version of this program, which would
-/// be written over; without a list, though somebody has prepared it; or with generations that no list says any more, so
+/// be written over; without a list, though somebody has prepared it; or with dataset versions that no list says any more, so
 /// that numbers of parts would be used again and forgotten documents come back.
 fn refuse_strangers(store: &Store, lists: &Lists) -> Result<()> {
     let refused = |why: &str| Err(Error::Config(format!("{}: {why}; {WAY_ON}", store.place(""))));
@@ -221,10 +221,10 @@ fn refuse_strangers(store: &Store, lists: &Lists) -> Result<()> {
             refused(&format!("prepared in format {found}, this program writes format {version}"))
         }
         Some(_) if listed == 0 => refused("it has a manifest and no part list"),
-        Some(Ok(manifest)) if manifest.generations.len() > listed => Err(part_list::refuse(
+        Some(Ok(manifest)) if manifest.dataset_versions.len() > listed => Err(part_list::refuse(
             store,
             &part_list::file_name(listed),
-            "it is gone, and the manifest has a generation of it",
+            "it is gone, and the manifest has a dataset version of it",
         )),
         None if listed == 0 && !store.list("parts")?.is_empty() => {
             refused(&format!("it has parts and no part list: begun in a format before {version}"))
@@ -264,7 +264,7 @@ impl Memory {
 /// What forgetting a document asks for.
 pub(super) enum Forgetting {
     /// A list said so before.
-    Before(Generation),
+    Before(DatasetVersion),
     /// The list that says so.
     Now(Box<(PartList, Change)>),
 }
@@ -272,12 +272,12 @@ pub(super) enum Forgetting {
 /// Finds the parts that hold a document, and the list that drops them and makes them anew without it.
 pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forgetting> {
     let digest = Document::digest(id);
-    if let Some(&generation) = planned.lists.forgotten(planned.lists.newest()).get(digest.as_str()) {
-        return Ok(Forgetting::Before(generation));
+    if let Some(&dataset_version) = planned.lists.forgotten(planned.lists.newest()).get(digest.as_str()) {
+        return Ok(Forgetting::Before(dataset_version));
     }
     let refused = |why: String| Error::Config(format!("{}: {why}", store.place("")));
     if let Some((_, change)) = &planned.next {
-        let what = if change.generation.0 == 0 {
+        let what = if change.dataset_version.0 == 0 {
             "nothing is prepared".into()
         } else {
             format!("the corpus has changed ({change})")
@@ -286,8 +286,8 @@ pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forge
     }
     let (settings, mut holders) = (planned.settings.digest(), Vec::<&Part>::new());
     let (mut documents, mut of_that_id) = (0, 0);
-    for (generation, part) in planned.lists.in_effect().into_values() {
-        let omit = Omit::of(&planned.lists, generation);
+    for (dataset_version, part) in planned.lists.in_effect().into_values() {
+        let omit = Omit::of(&planned.lists, dataset_version);
         let found = FoundPart::read(store, Bound { settings: &settings, forgotten: omit.name(), part })?;
         if !found.is_whole() {
             return Err(refused(format!("part {} is not there; run `cloze prepare` to its end, then forget", part.id)));

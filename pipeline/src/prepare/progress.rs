@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use runtime::spans::SPANS;
 use telemetry::preparation::PrepareProgress;
-use telemetry::{At, Clock, Observer, What};
+use telemetry::{Clock, EventKind, Observer, Position};
 use tracing::{Span, trace_span};
 
 use super::reject_stats::RejectStats;
@@ -104,8 +104,8 @@ pub(super) struct EventSink<'a> {
 }
 
 impl EventSink<'_> {
-    pub(super) fn say(&mut self, what: What) {
-        self.observer.observe(&self.clock.event(At::default(), what));
+    pub(super) fn say(&mut self, what: EventKind) {
+        self.observer.observe(&self.clock.event(Position::default(), what));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Manifest of a folder before its first part: `announced.json`, sealed, and the tables of a vocabulary.
+//! Manifest of a folder before its first part: `provisional_manifest.json`, sealed, and the tables of a vocabulary.
 //!
 //! A manifest is written last. The keys of it that do not depend on the text are known with the first part list. A run that
 //! reads the folder while it is filled needs only these keys, the part lists and the commit records. The provisional
@@ -15,7 +15,7 @@ use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
-use schemas::manifest::{FileEntry, GenerationEntry, Pack};
+use schemas::manifest::{DatasetVersionEntry, FileEntry, Pack};
 use schemas::{Manifest, Sealed, Vocab, manifest};
 use serde::{Deserialize, Serialize};
 use store::Store;
@@ -25,12 +25,12 @@ use crate::tokenize::Facts;
 use crate::{Error, Result};
 
 /// The object.
-const NAME: &str = "announced.json";
+const NAME: &str = "provisional_manifest.json";
 
 /// The vocabulary: token and word start of each id, and 0 for its count.
 const VOCAB: &str = "vocab/announced.parquet";
 
-/// All of a manifest but its generations.
+/// All of a manifest but its dataset versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProvisionalManifest {
@@ -90,12 +90,13 @@ impl ProvisionalManifest {
         [NAME, VOCAB, manifest::TOKENIZER].into_iter().try_for_each(|name| Ok(store.remove(name)?))
     }
 
-    /// The manifest of what is there of these generations, checked as if it had been read. Nothing is counted in it, and no
-    /// generation has a content: nobody but who asked for it may begin with it.
-    pub(super) fn manifest(&self, generations: impl Iterator<Item = GenerationEntry>) -> Result<Manifest> {
+    /// The manifest of what is there of these dataset versions, checked as if it had been read. Nothing is counted in it, and no
+    /// dataset version has a content: nobody but who asked for it may begin with it.
+    pub(super) fn manifest(&self, dataset_versions: impl Iterator<Item = DatasetVersionEntry>) -> Result<Manifest> {
         let Self { tokenizer, max_seq_len, pack, files, vocab } = self.clone();
-        let generations = generations.map(|entry| GenerationEntry { vocab: vocab.clone(), ..entry }).collect();
-        let manifest = Manifest { tokenizer, max_seq_len, pack, files, generations };
+        let dataset_versions =
+            dataset_versions.map(|entry| DatasetVersionEntry { vocab: vocab.clone(), ..entry }).collect();
+        let manifest = Manifest { tokenizer, max_seq_len, pack, files, dataset_versions };
         Manifest::from_json(&manifest.to_json()).map_err(|why| Error::Manifest { place: NAME.to_owned(), why })
     }
 }

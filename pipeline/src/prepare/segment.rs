@@ -14,7 +14,7 @@ use super::progress::{Progress, Stage, Stopwatch};
 use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
 use super::text_batch::{Batch, DocumentRef};
 use super::text_stats::{self, Unknowns};
-use crate::corpus::{Complaint, Found, Place, Reached, Reason, Room, TooMuch};
+use crate::corpus::{Complaint, Found, MemoryBudget, Place, Reached, Reason, ResourcesExhausted};
 use crate::pack::Packer;
 use crate::sentences::Sentences;
 use crate::shard::{ShardOptions, ShardWriter};
@@ -109,7 +109,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Takes in a document, or what took its place.
-    pub(super) fn take(&mut self, found: &Found, room: &Room) -> Result<()> {
+    pub(super) fn take(&mut self, found: &Found, room: &MemoryBudget) -> Result<()> {
         self.lines += 1;
         if !found.complaints.is_empty() {
             // In the order in which they were found.
@@ -132,7 +132,7 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    fn take_document(&mut self, document: &DocumentRef<'_>, room: &Room) -> Result<()> {
+    fn take_document(&mut self, document: &DocumentRef<'_>, room: &MemoryBudget) -> Result<()> {
         let DocumentRef { id, text, piece, line, .. } = *document;
         if self.task.omit.has(id) {
             self.report.forgotten += 1;
@@ -170,7 +170,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Waits for the memory that the tokenizer takes for a document beside its text, where that is much.
-    fn make_room(&self, document: &DocumentRef<'_>, room: &Room) -> Result<()> {
+    fn make_room(&self, document: &DocumentRef<'_>, room: &MemoryBudget) -> Result<()> {
         let text = document.text;
         let bytes = text.len() as u64 * TEXTS;
         let whole = if room.is_short(bytes + text.len() as u64 * WHOLE_BYTES) {
@@ -178,7 +178,7 @@ impl<'a> Segment<'a> {
         } else {
             self.work.tokenizer.longest_piece(text) as u64
         };
-        room.document(bytes + whole * WHOLE_BYTES).map_err(|TooMuch { wanted, most }| Error::Unfit {
+        room.document(bytes + whole * WHOLE_BYTES).map_err(|ResourcesExhausted { wanted, most }| Error::Unfit {
             path: self.work.corpus.place(&self.task.part.pieces[document.piece]).to_owned(),
             line: Some(document.line + 1),
             message: format!(
@@ -191,7 +191,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Whether a document may wait until there are more to be tokenized with it.
-    fn may_wait(&self, document: &DocumentRef<'_>, room: &Room) -> bool {
+    fn may_wait(&self, document: &DocumentRef<'_>, room: &MemoryBudget) -> bool {
         !self.work.config.packing.keeps_sentences()
             && Batch::is_short(document)
             && room.is_short(document.text.len() as u64 * (TEXTS + WHOLE_BYTES))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use runtime::WorkerStats;
-use schemas::Generation;
+use schemas::DatasetVersion;
 use schemas::manifest::CorpusReport;
 use telemetry::preparation::{PrepareEnd, SplitFigures, StageSeconds};
 
@@ -16,8 +16,8 @@ const UNKNOWN_RATE_MAX: f64 = 0.05;
 /// What a run found and did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// The newest generation.
-    pub generation: Generation,
+    /// The newest dataset version.
+    pub dataset_version: DatasetVersion,
     /// What had changed since the one before, if this run began it.
     pub change: Option<Change>,
     /// How documents became samples.
@@ -65,7 +65,7 @@ impl Summary {
         let split = |(samples, tokens)| SplitFigures { samples, tokens };
         PrepareEnd {
             place,
-            generation: self.generation,
+            dataset_version: self.dataset_version,
             change: self.change.map(|change| change.to_string()),
             pack: self.pack.to_owned(),
             parts_made: self.parts_made,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry};
-use schemas::{Generation, Manifest, ManifestError, PartId, Sealed};
+use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry};
+use schemas::{DatasetVersion, Manifest, ManifestError, PartId, Sealed};
 use store::Store;
 
 use super::commit_record::{Bound, FoundPart};
@@ -11,7 +11,7 @@ use super::config::Settings;
 use super::job::{Task, in_order};
 use super::part_list::Lists;
 use super::provisional_manifest::ProvisionalManifest;
-use crate::course::Segment;
+use crate::epoch_plan::Segment;
 use crate::{Error, Result};
 
 /// The part lists of a folder.
@@ -31,9 +31,9 @@ impl PartLists {
         Ok((!lists.is_empty()).then(|| Self { store: store.clone(), lists }))
     }
 
-    /// The generation that the newest list leads to.
+    /// The dataset version that the newest list leads to.
     #[must_use]
-    pub fn newest(&self) -> Generation {
+    pub fn newest(&self) -> DatasetVersion {
         self.lists.newest()
     }
 
@@ -44,45 +44,45 @@ impl PartLists {
         self.lists.iter().map(|list| hasher.update(&list.seal()).finalize().to_hex().to_string()).collect()
     }
 
-    /// The parts that a later list dropped though they are in effect in that generation, each with the list that did.
+    /// The parts that a later list dropped though they are in effect in that dataset version, each with the list that did.
     #[must_use]
-    pub fn dropped_since(&self, generation: Generation) -> BTreeMap<PartId, Generation> {
-        let known: BTreeSet<PartId> = self.tasks(generation).iter().map(|task| task.part.id).collect();
-        let later = self.lists.iter().skip(generation.0 as usize + 1);
-        let dropped = later.flat_map(|list| list.dropped.iter().map(|&id| (id, list.generation)));
+    pub fn dropped_since(&self, dataset_version: DatasetVersion) -> BTreeMap<PartId, DatasetVersion> {
+        let known: BTreeSet<PartId> = self.tasks(dataset_version).iter().map(|task| task.part.id).collect();
+        let later = self.lists.iter().skip(dataset_version.0 as usize + 1);
+        let dropped = later.flat_map(|list| list.dropped.iter().map(|&id| (id, list.dataset_version)));
         dropped.filter(|(id, _)| known.contains(id)).collect()
     }
 
-    /// The parts in effect in a generation, in the order of its lists.
+    /// The parts in effect in a dataset version, in the order of its lists.
     #[must_use]
-    pub fn parts(&self, generation: Generation) -> Vec<PartId> {
-        self.tasks(generation).into_iter().map(|task| task.part.id).collect()
+    pub fn parts(&self, dataset_version: DatasetVersion) -> Vec<PartId> {
+        self.tasks(dataset_version).into_iter().map(|task| task.part.id).collect()
     }
 
     /// The segments of a dataset version that is being prepared.
     ///
     /// # Errors
     /// [`Error::Unfinished`] if what stands beside the parts is not there.
-    pub fn pending(&self, generation: Generation) -> Result<PendingSegments> {
+    pub fn pending(&self, dataset_version: DatasetVersion) -> Result<PendingSegments> {
         let settings = self.lists.settings().map(Settings::digest).unwrap_or_default();
         Ok(PendingSegments {
             store: self.store.clone(),
             announcement: ProvisionalManifest::read(&self.store)?,
-            lists: self.up_to(generation),
+            lists: self.up_to(dataset_version),
             settings,
-            tasks: self.tasks(generation),
+            tasks: self.tasks(dataset_version),
             at: 0,
             found: FoundPart::default(),
             entries: BTreeMap::new(),
         })
     }
 
-    fn tasks(&self, generation: Generation) -> Vec<Task> {
-        in_order(&self.up_to(generation))
+    fn tasks(&self, dataset_version: DatasetVersion) -> Vec<Task> {
+        in_order(&self.up_to(dataset_version))
     }
 
-    fn up_to(&self, generation: Generation) -> Lists {
-        self.lists.up_to(generation)
+    fn up_to(&self, dataset_version: DatasetVersion) -> Lists {
+        self.lists.up_to(dataset_version)
     }
 }
 
@@ -147,7 +147,7 @@ impl PendingSegments {
     pub fn manifest(&self) -> Result<Manifest> {
         let empty = |id| PartEntry { id, train: Vec::new(), valid: Vec::new() };
         let part = |id: PartId| self.entries.get(&id).cloned().unwrap_or_else(|| empty(id));
-        self.announcement.manifest(self.lists.iter().map(|list| GenerationEntry {
+        self.announcement.manifest(self.lists.iter().map(|list| DatasetVersionEntry {
             dropped: list.dropped.clone(),
             parts: list.parts.iter().map(|listed| part(listed.id)).collect(),
             vocab: FileEntry::default(),

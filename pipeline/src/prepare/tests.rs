@@ -74,7 +74,7 @@ impl Home {
         prepare(&self.config)
     }
 
-    fn forget(&self, document: &str) -> Result<(Summary, Option<Generation>)> {
+    fn forget(&self, document: &str) -> Result<(Summary, Option<DatasetVersion>)> {
         Preparation::plan(&self.config)?.forget(document, &Clock::still(), &mut Many::default())
     }
 }
@@ -273,7 +273,7 @@ fn every_style_keeps_its_shape_and_its_tokens() {
         });
         let report = summary.corpus.packing;
         assert_eq!(
-            (manifest.pack.name.as_str(), manifest.pack.frame, manifest.generations[0].corpus.packing),
+            (manifest.pack.name.as_str(), manifest.pack.frame, manifest.dataset_versions[0].corpus.packing),
             (pack, packing(pack).frame(), report)
         );
         let dropped_specials = if pack == "taco" { 2 * summary.corpus.documents - specials } else { 0 };
@@ -316,9 +316,9 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
 }
 
 mod allocations;
+mod dataset_versions;
 mod dirty;
 mod events;
-mod generations;
 mod ids;
 mod masks;
 mod refusals;

@@ -35,8 +35,8 @@ use parquet::schema::types::ColumnDescPtr;
 use schemas::TokenIds;
 use zstd::zstd_safe::CParameter;
 
-use super::object::Excerpt;
 use super::runs::{Runs, runs};
+use super::shard_file::Excerpt;
 use super::{at, range};
 
 /// Tokens of a page, at least, if the group has as many: so few that page and streams stay in the second-level cache.

@@ -9,10 +9,10 @@
 
 pub mod groups;
 mod ids;
-mod object;
 pub mod opened;
 pub mod reader;
 mod runs;
+mod shard_file;
 pub mod synthetic;
 pub mod writer;
 

@@ -27,7 +27,7 @@ type Opened = OnceLock<Result<ShardReader, Damage>>;
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By path: a later generation's are mostly the same. With when each was asked for last.
+    /// By path: a later dataset version's are mostly the same. With when each was asked for last.
     open: BTreeMap<String, (u64, Arc<Opened>)>,
     verified: BTreeSet<String>,
     asked: u64,
@@ -85,13 +85,13 @@ impl OpenShards {
 #[cfg(test)]
 mod tests {
     use schemas::Manifest;
-    use store::Weather;
+    use store::FaultConfig;
 
     use super::*;
     use crate::shard::synthetic::Synthetic;
 
     fn folder() -> (Store, Manifest) {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let shape = Synthetic { rows_per_group: 2, groups_per_shard: 1, train_rows: 200, ..Synthetic::default() };
         let manifest = shape.write(&store).expect("written");
         (store, manifest)

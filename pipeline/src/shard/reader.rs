@@ -18,8 +18,8 @@ use schemas::{Manifest, Sample, Shard, TokenIds};
 use store::Store;
 
 use super::ids;
-use super::object::Excerpt;
 use super::range;
+use super::shard_file::Excerpt;
 use crate::error::Error;
 
 /// Why a shard is refused: what [`Error::Shard`] says, in a form that several workers may be told.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
-use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry, Tokenizer};
+use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry, Tokenizer};
 use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds};
 use store::Store;
 
@@ -93,26 +93,32 @@ impl Synthetic {
             max_seq_len: self.max_seq_len,
             pack: self.pack.facts(self.max_seq_len),
             files: [("tokenizer.json".to_owned(), blake3::hash(TOKENIZER).to_hex().to_string())].into(),
-            generations: Vec::new(),
+            dataset_versions: Vec::new(),
         };
-        self.generation(store, manifest, &[0], &[])
+        self.dataset_version(store, manifest, &[0], &[])
     }
 
-    /// Adds a generation to a folder, which has these parts more and the `dropped` less. Returns its manifest.
+    /// Adds a dataset version to a folder, which has these parts more and the `dropped` less. Returns its manifest.
     pub fn add(&self, store: &Store, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
-        self.generation(store, written(store)?, parts, dropped)
+        self.dataset_version(store, written(store)?, parts, dropped)
     }
 
-    fn generation(&self, store: &Store, mut manifest: Manifest, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
+    fn dataset_version(
+        &self,
+        store: &Store,
+        mut manifest: Manifest,
+        parts: &[u32],
+        dropped: &[u32],
+    ) -> Result<Manifest> {
         let entry = |&id: &u32| {
             let (train, valid) =
                 (self.shards(store, id, "train", self.train_rows)?, self.shards(store, id, "valid", self.valid_rows)?);
             Ok(PartEntry { id: PartId(id), train, valid })
         };
         let parts = parts.iter().map(entry).collect::<Result<Vec<_>>>()?;
-        let (path, vocab) = (format!("vocab/{:05}.parquet", manifest.generations.len()), self.vocab()?);
+        let (path, vocab) = (format!("vocab/{:05}.parquet", manifest.dataset_versions.len()), self.vocab()?);
         store.put(&path, &vocab)?;
-        manifest.generations.push(GenerationEntry {
+        manifest.dataset_versions.push(DatasetVersionEntry {
             dropped: dropped.iter().copied().map(PartId).collect(),
             parts,
             vocab: FileEntry { path, blake3: blake3::hash(&vocab).to_hex().to_string() },
@@ -120,7 +126,7 @@ impl Synthetic {
             content: String::new(),
         });
         let content = manifest.now().train.content();
-        manifest.generations.last_mut().expect("it was just added").content = content;
+        manifest.dataset_versions.last_mut().expect("it was just added").content = content;
         store.put("manifest.json", &manifest.to_json())?;
         Ok(manifest)
     }

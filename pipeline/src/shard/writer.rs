@@ -17,7 +17,7 @@ use parquet::file::writer::SerializedFileWriter;
 use schemas::manifest::Frame;
 use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
 use schemas::{PartId, Sample, Shard, TokenIds};
-use store::{Put, Store};
+use store::{ObjectWriter, Store};
 
 use super::ids::Encoder;
 use super::{ContentHasher, range};
@@ -317,7 +317,7 @@ fn list<T: ArrowPrimitiveType>(values: Vec<T::Native>, offsets: Vec<i32>) -> Arr
 /// Hashes what it passes on.
 #[derive(Debug)]
 pub(crate) struct Hashing {
-    pub(crate) put: Put,
+    pub(crate) put: ObjectWriter,
     pub(crate) hasher: blake3::Hasher,
 }
 

@@ -10,13 +10,13 @@
 //! - Ids are a function of the text alone. What a worker has cached changes time, never ids.
 
 mod added;
-mod around;
 mod byte_pairs;
 mod cache;
+mod cache_slot;
 mod characters;
-mod entry;
+mod fast_tokenizer;
 mod kernels;
-mod path;
+mod post_processor;
 mod trie;
 mod vocabulary;
 mod wordpiece;
@@ -24,10 +24,10 @@ mod wordpiece;
 use self::byte_pairs::BytePairs;
 pub(crate) use self::byte_pairs::{Classes, first_pre_token};
 pub(crate) use self::characters::{Character, Characters};
-pub(crate) use self::kernels::fetch;
-pub(super) use self::path::{Bench, Path, longest_piece};
+pub(super) use self::fast_tokenizer::{Bench, Path, longest_piece};
 #[cfg(test)]
-pub(super) use self::path::{Slow, Worker};
+pub(super) use self::fast_tokenizer::{Slow, Worker};
+pub(crate) use self::kernels::fetch;
 use self::wordpiece::WordPiece;
 
 /// The path for a tokenizer, whose parts are `meant` as the crate understood them; or why there is none.

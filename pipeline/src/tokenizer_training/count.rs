@@ -23,7 +23,7 @@ use telemetry::preparation::PrepareProgress;
 
 use super::config::TokenizerConfig;
 use super::split::Split;
-use super::tally::Tally;
+use super::word_counts::WordCounts;
 use crate::corpus::{BytesRead, Complaint, Corpus, Part, Place};
 use crate::prepare::{PrepareConfig, RejectStats};
 use crate::tokenize::pool::Pool;
@@ -47,7 +47,7 @@ pub type Hears<'a> = &'a mut dyn FnMut(&PrepareProgress);
 /// The words of a corpus.
 pub(super) struct Counted {
     pub(super) documents: u64,
-    pub(super) words: Tally,
+    pub(super) words: WordCounts,
     pub(super) left_out: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn count_words(
         return Err(nothing_to_learn_from(config, prepare));
     }
     let raw = work.pour_all()?;
-    let mut words = Tally::default();
+    let mut words = WordCounts::default();
     for (text, count) in raw.iter() {
         work.split.words(text, &mut |word| words.add(word, count))?;
         work.budget.allow(words.held())?;
@@ -108,9 +108,9 @@ struct Work {
     sample: f64,
     valid_fraction: f64,
     /// What each worker has counted and not poured yet, and how much that may be.
-    tallies: Pool<Tally>,
+    tallies: Pool<WordCounts>,
     worker_bytes_max: u64,
-    whole: Mutex<Tally>,
+    whole: Mutex<WordCounts>,
     budget: Budget,
     /// Whether the whole tally has no room for more.
     is_full: AtomicBool,
@@ -192,7 +192,7 @@ impl Work {
     }
 
     fn read(&self, index: u64, stop: &CancelToken) -> Read {
-        let read = self.tallies.lend(Tally::default, |tally| self.part(index, tally, stop));
+        let read = self.tallies.lend(WordCounts::default, |tally| self.part(index, tally, stop));
         read.unwrap_or_else(|error| {
             self.failed.fetch_min(index, Ordering::Relaxed);
             Read::Failed(error)
@@ -200,7 +200,7 @@ impl Work {
     }
 
     /// Counts the raw words of a part.
-    fn part(&self, index: u64, tally: &mut Tally, stop: &CancelToken) -> Result<Read> {
+    fn part(&self, index: u64, tally: &mut WordCounts, stop: &CancelToken) -> Result<Read> {
         let part = &self.parts[place(index)];
         let (mut documents, dirt) = (0, RejectStats::default());
         let complaint = |of: &Complaint| (of.reason.to_string(), self.corpus.words(part, *of));
@@ -237,7 +237,7 @@ impl Work {
     }
 
     /// Pours what a worker has counted into the common tally, unless that is full.
-    fn pour(&self, tally: &mut Tally) {
+    fn pour(&self, tally: &mut WordCounts) {
         // Its room goes with it: one document of new words would hold it for ever.
         let counted = std::mem::take(tally);
         let mut whole = self.whole();
@@ -251,7 +251,7 @@ impl Work {
     }
 
     /// All that was counted.
-    fn pour_all(&self) -> Result<Tally> {
+    fn pour_all(&self) -> Result<WordCounts> {
         for mut tally in self.tallies.take() {
             self.pour(&mut tally);
             self.budget.allow(self.whole().held())?;
@@ -259,7 +259,7 @@ impl Work {
         Ok(std::mem::take(&mut *self.whole()))
     }
 
-    fn whole(&self) -> MutexGuard<'_, Tally> {
+    fn whole(&self) -> MutexGuard<'_, WordCounts> {
         self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

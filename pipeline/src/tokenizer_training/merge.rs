@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::config::TokenizerConfig;
 use super::count::Budget;
 use super::pairs::{Pairs, TwoIds};
-use super::tally::Tally;
+use super::word_counts::WordCounts;
 use crate::Result;
 
 /// Tokens by id, and the pairs that became one, in order.
@@ -44,7 +44,7 @@ const WORDS_TOGETHER: u32 = 1024;
 /// Refuses what takes more memory than the budget allows.
 pub(super) fn merge_pairs(
     config: &TokenizerConfig,
-    words: &Tally,
+    words: &WordCounts,
     leading: Vec<String>,
     budget: Budget,
 ) -> Result<Merged> {
@@ -127,7 +127,7 @@ struct Word {
 
 impl Text {
     /// With room for these words, and for no more.
-    fn with_room(words: &Tally) -> Self {
+    fn with_room(words: &WordCounts) -> Self {
         let characters = words.iter().map(|(word, _)| word.chars().count()).sum();
         Self { ids: Vec::with_capacity(characters), words: Vec::with_capacity(words.len()) }
     }

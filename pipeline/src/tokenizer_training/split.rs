@@ -17,14 +17,14 @@ use tokenizers::{
     NormalizedString, Normalizer as _, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer as _,
 };
 
-use super::tally::Tally;
+use super::word_counts::WordCounts;
 use crate::tokenize::{Character, Characters, Classes, first_pre_token};
 use crate::{Error, Result};
 
 /// One family's way to split text.
 pub(super) trait Split: Send + Sync {
     /// Counts the raw words of a text.
-    fn count(&self, text: &str, raw: &mut Tally);
+    fn count(&self, text: &str, raw: &mut WordCounts);
 
     /// Hands over the words of a raw word.
     fn words(&self, raw: &str, put: &mut dyn FnMut(&str)) -> Result<()>;
@@ -63,7 +63,7 @@ impl BertSplit {
     fn role(&self, character: char) -> Role {
         match self.of(character) {
             Character::White => Role::Ends,
-            Character::Alone(_) => Role::Stands,
+            Character::SingleProcess(_) => Role::Stands,
             Character::Kept | Character::Mapped(_) | Character::Gone | Character::Unknown => Role::Goes,
         }
     }
@@ -92,7 +92,7 @@ impl BertSplit {
 }
 
 impl Split for BertSplit {
-    fn count(&self, text: &str, raw: &mut Tally) {
+    fn count(&self, text: &str, raw: &mut WordCounts) {
         let (mut begin, mut at) = (0, 0);
         while at < text.len() {
             let (role, length) = self.at(text, at);
@@ -120,7 +120,7 @@ impl Split for BertSplit {
                 Character::Kept => word.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
                 Character::Mapped(written) => word.extend_from_slice(written),
                 Character::Gone => {}
-                Character::White | Character::Alone(_) | Character::Unknown => {
+                Character::White | Character::SingleProcess(_) | Character::Unknown => {
                     return self.ask(raw, put).map_err(|error| unsplittable(&error));
                 }
             }
@@ -167,7 +167,7 @@ impl ByteSplit {
 }
 
 impl Split for ByteSplit {
-    fn count(&self, text: &str, raw: &mut Tally) {
+    fn count(&self, text: &str, raw: &mut WordCounts) {
         // A line at a time: what white space at its end becomes depends on it.
         for line in text.split_inclusive('\n') {
             let mut rest = line;

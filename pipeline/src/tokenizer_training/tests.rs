@@ -65,7 +65,7 @@ fn words_that_occur_often_become_one_token() {
 
 #[test]
 fn a_limited_alphabet_keeps_the_most_frequent_and_breaks_ties_by_code_point() {
-    let mut words = Tally::default();
+    let mut words = WordCounts::default();
     for (word, count) in [("ab", 3), ("cd", 3), ("b", 1)] {
         words.add(word, count);
     }
@@ -236,7 +236,7 @@ fn words_that_no_memory_holds_are_refused_for_any_number_of_workers() {
     let prepare = PrepareConfig { valid_fraction: 0.0, ..lines(home.path(), 4000) };
     let config = TokenizerConfig { vocab_size: 400, ..TokenizerConfig::default() };
     // What `lines` writes into fields: 97 words, 7 words, a dash, an ideograph and the numbers behind it.
-    let mut raw = Tally::default();
+    let mut raw = WordCounts::default();
     for number in (0..3600).filter(|number| *number != 1) {
         for word in
             [format!("word{}", number % 97), format!("Café{}", number % 7), "—".into(), "中".into(), number.to_string()]

@@ -27,9 +27,9 @@ use super::mask::positions::{Budget, Candidates, with_memory};
 use super::mask::promise::{self, Promise};
 use super::mask::{Base, Count, RandomWords, Unit, WordBudget, label};
 use super::{ORIGINAL, Source, View, ViewName, rate_doubts};
+use crate::audit_counters::{AuditCounters, Seen};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
-use crate::tally::{Seen, Tally};
 
 /// Replaces tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ use crate::tally::{Seen, Tally};
 pub struct Corrupt {
     /// The view whose rows are corrupted.
     pub of: ViewName,
-    /// Share of `rate_base` that is replaced, in `0..=1`.
+    /// RankShard of `rate_base` that is replaced, in `0..=1`.
     pub rate: f64,
     /// How the number of replaced tokens comes about.
     pub count: Count,
@@ -96,7 +96,7 @@ impl View for Corrupt {
         }
     }
 
-    fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
+    fn audit(&self, seen: &Seen<'_>, tally: &mut AuditCounters) {
         let random = Promise {
             candidates: self.candidates(),
             budget: self.budget(),

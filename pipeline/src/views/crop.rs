@@ -28,15 +28,15 @@ use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{Source, View, ViewName};
+use crate::audit_counters::{AuditCounters, Seen};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
-use crate::tally::{Seen, Tally};
 
 /// Cuts a part out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Crop {
-    /// Share that is kept, or above 1 the number of tokens.
+    /// RankShard that is kept, or above 1 the number of tokens.
     pub keep_fraction: f64,
     /// What is cropped.
     pub style: Style,
@@ -100,7 +100,7 @@ impl View for Crop {
         }
     }
 
-    fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
+    fn audit(&self, seen: &Seen<'_>, tally: &mut AuditCounters) {
         let (Some(tokens), Some(framed)) = (seen.tokens(), seen.framed()) else { return };
         for (row, (&tokens, &framed)) in tokens.iter().zip(framed).enumerate() {
             // A row that was left out has no frame.

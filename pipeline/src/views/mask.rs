@@ -50,9 +50,9 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName, rate_doubts};
+use crate::audit_counters::{AuditCounters, Seen};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
-use crate::tally::{Seen, Tally};
 
 mod explored;
 pub(super) mod positions;
@@ -79,7 +79,7 @@ use promise::Promise;
 pub struct Mask {
     /// The view whose rows are masked.
     pub of: ViewName,
-    /// Share of `rate_base` that is masked, in `0..=1`.
+    /// RankShard of `rate_base` that is masked, in `0..=1`.
     pub rate: f64,
     /// How the number of masked tokens comes about.
     pub count: Count,
@@ -182,7 +182,7 @@ impl View for Mask {
         });
     }
 
-    fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
+    fn audit(&self, seen: &Seen<'_>, tally: &mut AuditCounters) {
         let (candidates, budget) = (self.candidates(), self.budget());
         let Self { replacement: replace, random_words: words, unit, word_budget, disjoint, .. } = *self;
         promise::audit(Promise { candidates, budget, replace, words, unit, word_budget, disjoint }, seen, tally);

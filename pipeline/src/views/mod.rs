@@ -6,9 +6,9 @@
 
 use schemas::{ColumnSpec, Sample, Vocab};
 
+use crate::audit_counters::{AuditCounters, Seen};
 use crate::rng::RowAddress;
 use crate::row::{Row, RowMut};
-use crate::tally::{Seen, Tally};
 
 schemas::registry! {
     /// Every way a sample can be seen.
@@ -81,7 +81,7 @@ pub trait View: Send + Sync {
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>);
 
     /// Counts what it finds of itself in a batch, where it promises something that can be counted.
-    fn audit(&self, _seen: &Seen<'_>, _tally: &mut Tally) {}
+    fn audit(&self, _seen: &Seen<'_>, _tally: &mut AuditCounters) {}
 }
 
 /// What a row is made of.

@@ -60,9 +60,9 @@ use crate::row::RowMut;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pair {
-    /// Share of rows with a shorter target.
+    /// RankShard of rows with a shorter target.
     pub short_rate: f64,
-    /// Share of random second segments, where there is a choice.
+    /// RankShard of random second segments, where there is a choice.
     pub random_rate: f64,
 }
 

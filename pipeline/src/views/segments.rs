@@ -38,9 +38,9 @@ use crate::row::RowMut;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Segments {
-    /// Share of rows with a shorter target.
+    /// RankShard of rows with a shorter target.
     pub short_rate: f64,
-    /// Share of rows of one segment, whatever their length.
+    /// RankShard of rows of one segment, whatever their length.
     pub single_rate: f64,
 }
 

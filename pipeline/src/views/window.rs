@@ -25,9 +25,9 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName};
+use crate::audit_counters::{AuditCounters, Law, Seen};
 use crate::rng::{Rng, RowAddress, digit, draws_per_word};
 use crate::row::RowMut;
-use crate::tally::{Law, Seen, Tally};
 
 /// Draws a neighbour for every token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,7 +97,7 @@ impl View for Window {
         }
     }
 
-    fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
+    fn audit(&self, seen: &Seen<'_>, tally: &mut AuditCounters) {
         let (Some(positives), Some(tokens)) = (seen.column(POSITIVES), seen.tokens()) else { return };
         for (row, &tokens) in tokens.iter().enumerate() {
             self.audit_row(row, positives.row(row).split_at(tokens), tally);
@@ -113,7 +113,7 @@ const WORKERS: usize = 32;
 
 impl Window {
     /// Counts one row: the positives of its tokens and of its padding.
-    fn audit_row(&self, row: usize, (positives, padding): (&[i16], &[i16]), tally: &mut Tally) {
+    fn audit_row(&self, row: usize, (positives, padding): (&[i16], &[i16]), tally: &mut AuditCounters) {
         let (tokens, reach) = (to_i16(positives.len()), self.max_offset.cast_signed());
         let (mut right, mut inner) = (0_u32, 0_u32);
         for (anchor, &positive) in (0..).zip(positives) {

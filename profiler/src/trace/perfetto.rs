@@ -9,7 +9,7 @@ use runtime::spans::nanoseconds;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::buffer::{Note, Value};
-use super::tracks::{Drawn, Op, What};
+use super::tracks::{Drawn, Op, TrackEventKind};
 use super::wire::{
     AnnotationValue, BEGIN, BOOTTIME, CLEARED, COUNT, COUNTER, ClockReading, ClockSnapshot, CounterDescriptor, Data,
     DebugAnnotation, END, EXPLICIT, INSTANT, InternedData, InternedName, MONOTONIC, NEEDED, Packets, ProcessDescriptor,
@@ -112,28 +112,28 @@ impl<'a, W: Write> Writer<'a, W> {
     fn happens(&mut self, op: &Op<'a>) -> io::Result<()> {
         let event = TrackEvent { track: self.uuid(op.track), ..TrackEvent::default() };
         let event = match &op.what {
-            What::Begin(name, notes, flows) => TrackEvent {
+            TrackEventKind::Begin(name, notes, flows) => TrackEvent {
                 kind: BEGIN,
                 name: self.events.number(name),
                 annotations: self.annotated(notes),
                 flows: flows.clone(),
                 ..event
             },
-            What::End => TrackEvent { kind: END, ..event },
-            What::Instant(name, notes, flow) => TrackEvent {
+            TrackEventKind::End => TrackEvent { kind: END, ..event },
+            TrackEventKind::Instant(name, notes, flow) => TrackEvent {
                 kind: INSTANT,
                 name: self.events.number(name),
                 annotations: self.annotated(notes),
                 ending_flows: flow.iter().copied().collect(),
                 ..event
             },
-            What::Cut(left_out) => TrackEvent {
+            TrackEventKind::Cut(left_out) => TrackEvent {
                 kind: INSTANT,
                 name: self.events.number("no room for more"),
                 annotations: self.annotated(&[("entries_left_out", Value::Number(*left_out))]),
                 ..event
             },
-            What::Count(count) => {
+            TrackEventKind::Count(count) => {
                 TrackEvent { kind: COUNTER, count: Some(i64::try_from(*count).unwrap_or(i64::MAX)), ..event }
             }
         };

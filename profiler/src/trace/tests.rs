@@ -10,7 +10,7 @@ use tracing::{Level, enabled, trace, trace_span};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::buffer::{Buffer, Noted, Room, State};
-use super::tracks::{Drawn, Mark, Picture, What};
+use super::tracks::{Drawn, Mark, Picture, TrackEventKind};
 use super::wire::{BEGIN, Data, Packets};
 use super::*;
 
@@ -44,12 +44,12 @@ fn state(buffer: &mut Buffer, at: u64, doing: u32) {
 
 /// Each happening in a word, with its time: `(` begins, `)` ends.
 fn words(drawn: &Drawn<'_>) -> String {
-    let word = |what: &What<'_>| match what {
-        What::Begin(name, ..) => format!("({name}"),
-        What::End => ")".to_owned(),
-        What::Instant(name, ..) => (*name).to_owned(),
-        What::Cut(count) => format!("cut {count}"),
-        What::Count(count) => format!("= {count}"),
+    let word = |what: &TrackEventKind<'_>| match what {
+        TrackEventKind::Begin(name, ..) => format!("({name}"),
+        TrackEventKind::End => ")".to_owned(),
+        TrackEventKind::Instant(name, ..) => (*name).to_owned(),
+        TrackEventKind::Cut(count) => format!("cut {count}"),
+        TrackEventKind::Count(count) => format!("= {count}"),
     };
     drawn.ops.iter().map(|op| format!("{} {}", op.at, word(&op.what))).collect::<Vec<_>>().join(", ")
 }

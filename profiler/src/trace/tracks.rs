@@ -43,12 +43,12 @@ pub(super) struct Track {
 pub(super) struct Op<'a> {
     pub(super) at: u64,
     pub(super) track: usize,
-    pub(super) what: What<'a>,
+    pub(super) what: TrackEventKind<'a>,
 }
 
 /// What happens.
 #[derive(Clone, Debug)]
-pub(super) enum What<'a> {
+pub(super) enum TrackEventKind<'a> {
     /// A slice begins, with what stands beside it and the arrows that begin with it.
     Begin(&'a str, &'a [Note], Vec<u64>),
     /// The newest slice ends.
@@ -74,7 +74,7 @@ impl<'a> Drawn<'a> {
         self.tracks.len() - 1
     }
 
-    fn put(&mut self, at: u64, track: usize, what: What<'a>) {
+    fn put(&mut self, at: u64, track: usize, what: TrackEventKind<'a>) {
         self.ops.push(Op { at, track, what });
     }
 }
@@ -109,7 +109,7 @@ impl<'a> Picture<'a> {
             if !actor.fills.is_empty() {
                 let counter = drawn.track(format!("{name} queue"), Some(actor.capacity));
                 for (at, fill) in &actor.fills {
-                    drawn.put(*at, counter, What::Count(*fill));
+                    drawn.put(*at, counter, TrackEventKind::Count(*fill));
                 }
             }
         }
@@ -146,13 +146,13 @@ impl<'a> Picture<'a> {
             return;
         }
         let track = drawn.track("measured".to_owned(), None);
-        let mut ops: Vec<(u64, What<'a>)> = Vec::new();
+        let mut ops: Vec<(u64, TrackEventKind<'a>)> = Vec::new();
         for Mark { name, from, to } in self.marks {
-            ops.push((*from, What::Begin(name, &[], Vec::new())));
-            ops.push((*to.max(from), What::End));
+            ops.push((*from, TrackEventKind::Begin(name, &[], Vec::new())));
+            ops.push((*to.max(from), TrackEventKind::End));
         }
         if let Some((left_out, at)) = self.cut {
-            ops.push((at, What::Cut(left_out)));
+            ops.push((at, TrackEventKind::Cut(left_out)));
         }
         for (at, what) in ops {
             drawn.put(at, track, what);
@@ -232,12 +232,12 @@ impl<'a> Picture<'a> {
         let mut arrivals = arrivals.filter(|(_, arrival)| arrival.at <= limit).peekable();
         let moment = |(place, arrival): (usize, &'a Arrival)| {
             let arrow = arrows.to.get(&(number, place)).copied();
-            let what = What::Instant(self.text(arrival.name), thread.notes_of_arrival(arrival), arrow);
+            let what = TrackEventKind::Instant(self.text(arrival.name), thread.notes_of_arrival(arrival), arrow);
             Edge { at: arrival.at, what }
         };
         let close = |edges: &mut Vec<Edge<'a>>, open: &mut Vec<u64>, until: u64| {
             while let Some(end) = open.pop_if(|end| *end <= until) {
-                edges.push(Edge { at: end, what: What::End });
+                edges.push(Edge { at: end, what: TrackEventKind::End });
             }
         };
         for slice in thread.slices.iter().filter(|slice| slice.begin <= limit) {
@@ -248,7 +248,8 @@ impl<'a> Picture<'a> {
             close(&mut edges, &mut open, slice.begin);
             let flows = arrows.from.get(&slice.makes).cloned().unwrap_or_default();
             let name = self.text(slice.name);
-            edges.push(Edge { at: slice.begin, what: What::Begin(name, thread.notes_of_slice(slice), flows) });
+            edges
+                .push(Edge { at: slice.begin, what: TrackEventKind::Begin(name, thread.notes_of_slice(slice), flows) });
             let around = open.last().copied().unwrap_or(limit);
             open.push(end_of(slice, limit).min(around));
         }
@@ -267,7 +268,8 @@ impl<'a> Picture<'a> {
                 let track = arrival.by.and_then(|by| tracks.get(&by));
                 if let Some(track) = track.filter(|_| arrival.at <= self.limit()) {
                     let arrow = arrows.to.get(&(thread, place)).copied();
-                    let what = What::Instant(self.text(arrival.name), buffer.notes_of_arrival(arrival), arrow);
+                    let what =
+                        TrackEventKind::Instant(self.text(arrival.name), buffer.notes_of_arrival(arrival), arrow);
                     drawn.put(arrival.at, *track, what);
                 }
             }
@@ -290,7 +292,7 @@ struct Arrows {
 #[derive(Clone, Debug)]
 struct Edge<'a> {
     at: u64,
-    what: What<'a>,
+    what: TrackEventKind<'a>,
 }
 
 /// A track in the drawing: states, and within them what is done.
@@ -314,13 +316,13 @@ impl<'a> Strip<'_, 'a> {
         let mut open: Vec<(&'a str, &'a [Note])> = Vec::new();
         let mut state = None;
         for edge in edges {
-            let is_end = matches!(edge.what, What::End);
+            let is_end = matches!(edge.what, TrackEventKind::End);
             while let Some(turn) = turns.next_if(|(at, _)| *at < edge.at || (*at == edge.at && !is_end)) {
                 self.turn(turn, &mut state, &open, drawn);
             }
             match &edge.what {
-                What::Begin(name, notes, _) => open.push((name, notes)),
-                What::End => drop(open.pop()),
+                TrackEventKind::Begin(name, notes, _) => open.push((name, notes)),
+                TrackEventKind::End => drop(open.pop()),
                 _ => {}
             }
             drawn.put(edge.at, self.track, edge.what);
@@ -340,13 +342,13 @@ impl<'a> Strip<'_, 'a> {
     ) {
         let at = at.min(self.picture.limit());
         let depth = open.len() + usize::from(state.is_some());
-        (0..depth).for_each(|_| drawn.put(at, self.track, What::End));
+        (0..depth).for_each(|_| drawn.put(at, self.track, TrackEventKind::End));
         *state = doing;
         if let Some(doing) = doing {
-            drawn.put(at, self.track, What::Begin(doing, &[], Vec::new()));
+            drawn.put(at, self.track, TrackEventKind::Begin(doing, &[], Vec::new()));
         }
         for (name, notes) in open {
-            drawn.put(at, self.track, What::Begin(name, notes, Vec::new()));
+            drawn.put(at, self.track, TrackEventKind::Begin(name, notes, Vec::new()));
         }
     }
 }

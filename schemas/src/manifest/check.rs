@@ -12,15 +12,15 @@ impl Manifest {
         if !(1..=ROW_TOKENS_MAX).contains(&content) || content > self.max_seq_len {
             return Err(format!("samples of {content} tokens for rows of {}", self.max_seq_len));
         }
-        if self.generations.is_empty() {
-            return Err("it has no generation".into());
+        if self.dataset_versions.is_empty() {
+            return Err("it has no dataset version".into());
         }
         let mut known = BTreeSet::new();
         let mut gone = BTreeSet::new();
-        for (number, entry) in self.generations.iter().enumerate() {
+        for (number, entry) in self.dataset_versions.iter().enumerate() {
             for id in &entry.dropped {
                 if !known.contains(id) || !gone.insert(*id) {
-                    return Err(format!("generation {number} drops part {id}, which is not there"));
+                    return Err(format!("dataset version {number} drops part {id}, which is not there"));
                 }
             }
             for part in &entry.parts {

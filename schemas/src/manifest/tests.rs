@@ -15,8 +15,8 @@ fn part(id: u32, rows: u32) -> PartEntry {
     PartEntry { id: PartId(id), train: vec![shard], valid: Vec::new() }
 }
 
-fn generation(dropped: &[u32], parts: &[u32]) -> GenerationEntry {
-    GenerationEntry {
+fn dataset_version(dropped: &[u32], parts: &[u32]) -> DatasetVersionEntry {
+    DatasetVersionEntry {
         dropped: dropped.iter().copied().map(PartId).collect(),
         parts: parts.iter().map(|&id| part(id, 3)).collect(),
         vocab: FileEntry::default(),
@@ -39,7 +39,11 @@ fn example() -> Manifest {
         max_seq_len: 128,
         pack: Pack { name: "block".into(), content: 126, cuts: true, ..Pack::default() },
         files: BTreeMap::new(),
-        generations: vec![generation(&[], &[1, 0]), generation(&[], &[2]), generation(&[1], &[4, 3])],
+        dataset_versions: vec![
+            dataset_version(&[], &[1, 0]),
+            dataset_version(&[], &[2]),
+            dataset_version(&[1], &[4, 3]),
+        ],
     }
 }
 
@@ -49,15 +53,15 @@ fn what_was_sealed_comes_back() {
 }
 
 #[test]
-fn a_generation_adds_to_those_before_and_drops_from_them() {
-    let ids = |generation| {
-        let effective = example().effective(Generation(generation));
+fn a_dataset_version_adds_to_those_before_and_drops_from_them() {
+    let ids = |dataset_version| {
+        let effective = example().effective(DatasetVersion(dataset_version));
         effective.train.shards.iter().map(|shard| shard.part.0).collect::<Vec<_>>()
     };
     assert_eq!([ids(0), ids(1), ids(2)], [vec![1, 0], vec![1, 0, 2], vec![0, 2, 4, 3]]);
-    assert_eq!(example().newest(), Generation(2));
-    assert_eq!(example().dropped_since(Generation(0)), [(PartId(1), Generation(2))].into());
-    assert!(example().dropped_since(Generation(2)).is_empty());
+    assert_eq!(example().newest(), DatasetVersion(2));
+    assert_eq!(example().dropped_since(DatasetVersion(0)), [(PartId(1), DatasetVersion(2))].into());
+    assert!(example().dropped_since(DatasetVersion(2)).is_empty());
 }
 
 #[test]
@@ -68,15 +72,15 @@ fn a_sealed_contradiction_is_refused() {
         let error = Manifest::from_json(&manifest.to_json()).expect_err("it contradicts itself").to_string();
         assert!(error.contains(word), "{error}");
     };
-    refuse(&|manifest| manifest.generations.clear(), "no generation");
-    refuse(&|manifest| manifest.generations[2].parts.push(part(1, 2)), "part 1 is there twice");
-    refuse(&|manifest| manifest.generations[1].dropped = vec![PartId(9)], "drops part 9");
+    refuse(&|manifest| manifest.dataset_versions.clear(), "no dataset version");
+    refuse(&|manifest| manifest.dataset_versions[2].parts.push(part(1, 2)), "part 1 is there twice");
+    refuse(&|manifest| manifest.dataset_versions[1].dropped = vec![PartId(9)], "drops part 9");
     for path in ["../x", "/etc/x", "", "train/./x"] {
-        refuse(&|manifest| manifest.generations[0].parts[0].train[0].path = path.into(), "does not fit part 1");
+        refuse(&|manifest| manifest.dataset_versions[0].parts[0].train[0].path = path.into(), "does not fit part 1");
     }
-    refuse(&|manifest| manifest.generations[0].parts[0].train[0].first_row = 1, "does not fit");
-    refuse(&|manifest| manifest.generations[0].parts[0].train[0].part = PartId(0), "does not fit");
-    refuse(&|manifest| manifest.generations[0].parts[0].train[0].rows = 9, "does not fit");
+    refuse(&|manifest| manifest.dataset_versions[0].parts[0].train[0].first_row = 1, "does not fit");
+    refuse(&|manifest| manifest.dataset_versions[0].parts[0].train[0].part = PartId(0), "does not fit");
+    refuse(&|manifest| manifest.dataset_versions[0].parts[0].train[0].rows = 9, "does not fit");
 }
 
 #[test]
@@ -85,7 +89,7 @@ fn what_is_usual_is_not_written() {
     assert!(!plain.contains("frame") && !plain.contains("packing"), "{plain}");
     let mut taco = example();
     taco.pack.frame = Frame::None;
-    taco.generations[0].corpus.packing.cut_tokens = 5;
+    taco.dataset_versions[0].corpus.packing.cut_tokens = 5;
     let bytes = taco.to_json();
     assert!(String::from_utf8_lossy(&bytes).contains("\"frame\": \"none\""));
     assert_eq!(Manifest::from_json(&bytes).expect("as written"), taco);
@@ -100,7 +104,7 @@ fn the_first_version_is_refused_by_its_number() {
 }
 
 fn shard(manifest: &mut Manifest) -> &mut Shard {
-    &mut manifest.generations[0].parts[0].train[0]
+    &mut manifest.dataset_versions[0].parts[0].train[0]
 }
 
 #[test]
@@ -125,6 +129,6 @@ fn numbers_that_cannot_be_are_refused_though_they_were_sealed() {
     refused(&|manifest| shard(manifest).tokens = 3 * 126 + 1);
     for path in ["../../x", "/etc/passwd", "a/../b", "train//x"] {
         refused(&|manifest| path.clone_into(&mut shard(manifest).path));
-        refused(&|manifest| path.clone_into(&mut manifest.generations[1].vocab.path));
+        refused(&|manifest| path.clone_into(&mut manifest.dataset_versions[1].vocab.path));
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use telemetry::preparation::PrepareProgress;
 use telemetry::systemd::{Notify, PULSE};
 use telemetry::terminal::note;
-use telemetry::{Event, What};
+use telemetry::{Event, EventKind};
 
 /// Work that is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,12 +38,12 @@ impl Service {
 
     pub(super) fn observe(&self, event: &Event) {
         match &event.what {
-            What::PrepareStart(_) => self.notify.ready(),
-            What::PrepareProgress(now) => {
+            EventKind::PrepareStart(_) => self.notify.ready(),
+            EventKind::PrepareProgress(now) => {
                 self.moves(now);
                 self.notify.progress(telemetry::event_text::line(event).unwrap_or_default());
             }
-            What::PrepareEnd(_) => {
+            EventKind::PrepareEnd(_) => {
                 // One that had nothing to do was ready for it: who manages it takes an end before that for a failure.
                 self.notify.ready();
                 *self.moved() = None;

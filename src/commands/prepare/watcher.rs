@@ -1,7 +1,7 @@
 //! What people see of a preparation.
 
 use telemetry::terminal::{Progress, note, told};
-use telemetry::{Event, Observer, What};
+use telemetry::{Event, EventKind, Observer};
 
 /// Shows how a preparation begins and how far it is, and keeps how it ended: the result comes when nothing can go wrong.
 #[derive(Default)]
@@ -16,16 +16,18 @@ pub(super) struct Watcher {
 impl Observer for Watcher {
     fn observe(&mut self, event: &Event) {
         match &event.what {
-            What::PrepareStart(start) => self.parts = start.parts,
-            What::PartDone(_) => self.done += 1,
+            EventKind::PrepareStart(start) => self.parts = start.parts,
+            EventKind::PartDone(_) => self.done += 1,
             _ => {}
         }
         let Some(text) = telemetry::event_text::line(event) else { return };
         match &event.what {
             // What was kept from before is no progress, and has no rate.
-            What::PrepareProgress(now) if now.bytes == now.bytes_kept => {}
-            What::PrepareProgress(now) => self.bar.get_or_insert_with(|| Progress::new("prepare", now)).set(now, text),
-            What::PrepareEnd(_) => self.end = Some(text),
+            EventKind::PrepareProgress(now) if now.bytes == now.bytes_kept => {}
+            EventKind::PrepareProgress(now) => {
+                self.bar.get_or_insert_with(|| Progress::new("prepare", now)).set(now, text)
+            }
+            EventKind::PrepareEnd(_) => self.end = Some(text),
             _ => note(text),
         }
     }

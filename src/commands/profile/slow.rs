@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use pipeline::load::{self, Contention, Hindrance, Who};
-use store::{Store, Weather};
+use pipeline::load::{self, Contention, LatencyInjection, Who};
+use store::{FaultConfig, Store};
 
 use crate::cli::Half;
 use crate::exit::Usage;
@@ -21,7 +21,7 @@ const ONLINE: &str = "`worker=MS`, `workers=MS`, `work=MS`, `burst=MS` or `disk=
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slow {
     /// A delay planted in the workers.
-    pub workers: Option<Hindrance>,
+    pub workers: Option<LatencyInjection>,
     /// Contention planted between the workers.
     pub contention: Contention,
     pub(super) disk: Duration,
@@ -44,7 +44,7 @@ impl Slow {
     /// Finds a corpus, on a disk as slow as asked for.
     pub fn find(self, folder: &Path) -> pipeline::Result<Store> {
         let store = load::find(folder)?;
-        let weather = Weather { latency: self.disk, ..Weather::calm() };
+        let weather = FaultConfig { latency: self.disk, ..FaultConfig::calm() };
         Ok(if self.disk.is_zero() { store } else { store.in_weather(weather) })
     }
 
@@ -56,7 +56,7 @@ impl Slow {
             return None;
         }
         let time = Duration::from_secs_f64(ms / 1e3);
-        let hindrance = |who, computes| Some(Hindrance { who, time, computes });
+        let hindrance = |who, computes| Some(LatencyInjection { who, time, computes });
         let workers = match (half == Half::Prepare, actor) {
             (true, "writer") => return once(&mut self.writer, time),
             (false, "disk") => return once(&mut self.disk, time),

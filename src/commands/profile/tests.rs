@@ -3,7 +3,7 @@
 use clap::Parser as _;
 use pipeline::load::{self, BatchStream, StreamOptions};
 pub(super) use profiler::trace::{Limits, Trace, layer};
-use schemas::{RowIndex, Share};
+use schemas::{RankShard, RowIndex};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::cli::{Cli, ConfigArgs};
@@ -14,7 +14,7 @@ use crate::run::data::Purpose;
 fn seen(args: &ConfigArgs) -> Vec<blake3::Hash> {
     let plan = Plan::over(args, load::find, Purpose::Look).expect("it is prepared");
     let options = StreamOptions { digests: true, ..StreamOptions::default() };
-    let stream = BatchStream::new(plan.load(), RowIndex(0), Share::ALONE, options);
+    let stream = BatchStream::new(plan.load(), RowIndex(0), RankShard::ALONE, options);
     stream.take(60).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect()
 }
 

@@ -7,7 +7,7 @@ use profiler::measure::Measured;
 pub use profiler::trace::{Limits, Recorded, Trace};
 use telemetry::terminal::note;
 
-use super::super::written;
+use super::super::output_file;
 use crate::cli::{Half, TraceArgs};
 use crate::exit::Usage;
 
@@ -58,7 +58,7 @@ impl Recording {
     pub(super) fn write(self) -> anyhow::Result<()> {
         let Some(recorded) = self.recorded else { return Ok(()) };
         if let Some(path) = &self.wanted.trace {
-            written::stream(path, |out| recorded.perfetto(out))?;
+            output_file::stream(path, |out| recorded.perfetto(out))?;
             let (place, entries) = (path.display(), recorded.entries());
             note(format_args!("{place}: {entries} entries, for https://ui.perfetto.dev"));
             if let Some((left_out, after)) = recorded.left_out() {
@@ -69,7 +69,7 @@ impl Recording {
             }
         }
         match &self.wanted.folded {
-            Some(path) => written::put(path, &recorded.folded()),
+            Some(path) => output_file::put(path, &recorded.folded()),
             None => Ok(()),
         }
     }

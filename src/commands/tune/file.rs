@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use toml::Table;
 use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
 
-use crate::commands::written;
+use crate::commands::output_file;
 use crate::exit::Usage;
 
 /// What an editor on another system may put before a text.
@@ -40,7 +40,7 @@ impl ConfigFile {
             let message = "it may only be read; `--dry-run` measures and writes nothing";
             return Err(Usage(format!("{}: {message}", self.path.display())).into());
         }
-        written::try_out(&self.path)
+        output_file::try_out(&self.path)
     }
 
     /// Writes these keys (section and name) into it, whole or not at all.
@@ -57,7 +57,7 @@ impl ConfigFile {
         }
         let text = edited(&self.text, changes).map_err(|why| Usage(format!("{place}: {why}; {by_hand}")))?;
         let before = self.path.metadata().with_context(|| place.to_string())?;
-        written::put(&self.path, &text).with_context(|| format!("{place}: it was not written; {by_hand}"))?;
+        output_file::put(&self.path, &text).with_context(|| format!("{place}: it was not written; {by_hand}"))?;
         // Another file stands there now: whoever tunes somebody else's leaves it theirs.
         let mine = self.path.metadata().with_context(|| place.to_string())?;
         if (before.uid(), before.gid()) != (mine.uid(), mine.gid()) {
@@ -198,7 +198,7 @@ mod tests {
     fn a_file_stays_whose_it_was() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let path = home.path().join("run.toml");
-        written::put(&path, "[data]\nworkers = 2\n").expect("it is ours");
+        output_file::put(&path, "[data]\nworkers = 2\n").expect("it is ours");
         if chown(&path, Some(1234), Some(1235)).is_err() {
             return testkit::skip("owner of a tuned file: only root gives files away");
         }

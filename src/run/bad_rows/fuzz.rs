@@ -1,8 +1,8 @@
 //! A list of rows that a disk, or somebody, has changed.
 
 use pipeline::load::{BadRow, BadRows as _, RowFacts};
-use schemas::{Epoch, Generation, RowIndex, SampleAddress, Sealed as _};
-use store::{Store, Weather};
+use schemas::{DatasetVersion, Epoch, RowIndex, SampleAddress, Sealed as _};
+use store::{FaultConfig, Store};
 
 use super::{List, NAME, RunLeftOut};
 
@@ -13,7 +13,7 @@ fn a_list_of_rows_is_usable_or_refused() {
             row: RowIndex(row),
             of: Some("books".to_owned()),
             epoch: Epoch(0),
-            generation: Generation(0),
+            dataset_version: DatasetVersion(0),
             sample: SampleAddress::numbered(row),
             piece: 0,
             copy: 0,
@@ -28,7 +28,7 @@ fn a_list_of_rows_is_usable_or_refused() {
     let seed = List { identity: "c".into(), rows: vec![bad(3), bad(5)] }.seal();
     fuzz::target!("left-out", vec![seed], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<List>(bytes) else { return };
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         store.put(NAME, &list.seal()).expect("memory takes all");
         let read = RunLeftOut::of(&store).expect("it is sealed");
         for bad in &list.rows {

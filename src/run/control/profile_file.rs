@@ -133,7 +133,7 @@ pub(super) fn heard(folder: &Store) -> Option<Result<Wish, String>> {
 
 #[cfg(test)]
 mod tests {
-    use store::Weather;
+    use store::FaultConfig;
 
     use super::*;
 
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_file_is_heard_once() {
-        let folder = Store::memory(Weather::calm());
+        let folder = Store::memory(FaultConfig::calm());
         assert_eq!(heard(&folder), None);
         let wish = |steps, by: Option<&str>| Wish { wanted: Wanted::Next(steps), by: by.map(str::to_owned) };
         assert!(ask(&folder, &wish(3, Some("5f3a"))).is_ok_and(|asked| asked));

@@ -20,17 +20,17 @@ impl PreparedData {
         let lists = part_lists(&store)?;
         let hashes = lists.hashes();
         let versions = request.versions(&store, None, RowOrder::Streamed, &hashes)?;
-        let generation = versions.first();
-        let mut measured = lists.parts(generation);
+        let dataset_version = versions.first();
+        let mut measured = lists.parts(dataset_version);
         measured.truncate(request.config.prepare.valid_parts.max(1));
-        let published = published(&store, generation)?;
+        let published = published(&store, dataset_version)?;
         let is_complete = published.is_some();
         let (mut manifest, streamed) = if let Some(manifest) = published {
             let streamed = StreamedSegments::complete(&store, &lists, Arc::clone(&versions), &manifest);
             (manifest, streamed)
         } else {
-            refuse_dropped(&lists, generation)?;
-            let mut pending = lists.pending(generation)?;
+            refuse_dropped(&lists, dataset_version)?;
+            let mut pending = lists.pending(dataset_version)?;
             let told = pending.more()?;
             if pending.done().0 < measured.len() {
                 return Err(too_few(&store, pending.done().0, measured.len()));
@@ -40,12 +40,12 @@ impl PreparedData {
             streamed.refuse_to_begin(request.config.data.shuffle_window_groups)?;
             (manifest, streamed)
         };
-        let vocab = load::read_vocab(&store, &manifest, generation)?;
+        let vocab = load::read_vocab(&store, &manifest, dataset_version)?;
         // What a model is shown beside may be counted.
         let is_of_model = request.purpose == Purpose::Model;
         let vocab = if is_complete && is_of_model { vocab } else { vocab.uncounted() };
         keep_valid(&mut manifest, &measured.into_iter().collect());
-        let content = hashes[generation.0 as usize].clone();
+        let content = hashes[dataset_version.0 as usize].clone();
         let alone = Self::alone(store, manifest, vocab, versions, content, request.purpose);
         Ok(Self { streamed: Some(Arc::new(streamed)), ..alone })
     }
@@ -62,6 +62,6 @@ fn too_few(store: &Store, done: usize, wanted: usize) -> Error {
 
 /// Leaves the validation rows of these parts alone.
 fn keep_valid(manifest: &mut Manifest, parts: &BTreeSet<PartId>) {
-    let entries = manifest.generations.iter_mut().flat_map(|entry| &mut entry.parts);
+    let entries = manifest.dataset_versions.iter_mut().flat_map(|entry| &mut entry.parts);
     entries.filter(|entry| !parts.contains(&entry.id)).for_each(|entry| entry.valid.clear());
 }

@@ -1,21 +1,21 @@
 //! A list of dataset versions that was changed on disk.
 
-use schemas::{Epoch, Generation, Sealed as _};
-use store::{Store, Weather};
+use schemas::{DatasetVersion, Epoch, Sealed as _};
+use store::{FaultConfig, Store};
 
 use super::list::{NAME, VersionList, VersionSpan};
 
 #[test]
-fn a_list_of_generations_is_usable_or_refused() {
-    let stretch = |epoch, generation| VersionSpan {
+fn a_list_of_dataset_versions_is_usable_or_refused() {
+    let stretch = |epoch, dataset_version| VersionSpan {
         epoch: Epoch(epoch),
-        generation: Generation(generation),
+        dataset_version: DatasetVersion(dataset_version),
         content: "a".into(),
     };
     let seed = VersionList { epochs: 5, stretches: vec![stretch(0, 0), stretch(2, 1)], streamed: None }.seal();
-    fuzz::target!("generations", vec![seed], |bytes: &[u8]| {
+    fuzz::target!("dataset_versions", vec![seed], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<VersionList>(bytes) else { return };
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         list.write(&store, NAME).expect("memory takes all");
         if let Ok(Some(read)) = VersionList::read(&store, NAME) {
             assert_eq!(read, list);

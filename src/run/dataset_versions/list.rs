@@ -1,21 +1,21 @@
 //! The file in a run folder that records which dataset version each epoch reads.
 //!
-//! Its name and its keys are older than its terms: a *generation* is a dataset version, a *stretch* a span of epochs over
+//! Its name and its keys are older than its terms: a *dataset version* is a dataset version, a *stretch* a span of epochs over
 //! one version.
 
 use pipeline::load::RowOrder;
 use pipeline::prepare::PartLists;
 use pipeline::{Error, Result};
-use schemas::{Epoch, Generation, Manifest, Sealed, Shard, Split};
+use schemas::{DatasetVersion, Epoch, Manifest, Sealed, Shard, Split};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
 /// Name of the file, where there is one prepared folder.
-pub(super) const NAME: &str = "generations.json";
+pub(super) const NAME: &str = "dataset_versions.json";
 
 /// Name of the file for a source of a mixture, or for the only prepared folder.
 pub(crate) fn list_name(source: Option<&str>) -> String {
-    source.map_or_else(|| NAME.to_owned(), |source| format!("generations/{source}.json"))
+    source.map_or_else(|| NAME.to_owned(), |source| format!("dataset_versions/{source}.json"))
 }
 
 /// Content of the file.
@@ -37,7 +37,7 @@ pub(super) struct VersionList {
 pub(super) struct VersionSpan {
     /// The first of them.
     pub(super) epoch: Epoch,
-    pub(super) generation: Generation,
+    pub(super) dataset_version: DatasetVersion,
     /// Identifies the data: see [`hashes_of`] and [`PartLists::hashes`].
     pub(super) content: String,
 }
@@ -65,7 +65,7 @@ impl ReadPrefix {
 }
 
 impl Sealed for VersionList {
-    const FORMAT: &'static str = "cloze generations of a run";
+    const FORMAT: &'static str = "cloze dataset versions of a run";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }
@@ -97,21 +97,21 @@ impl VersionList {
     }
 
     /// The version of epoch 0.
-    pub(super) fn first(&self) -> Generation {
-        self.stretches[0].generation
+    pub(super) fn first(&self) -> DatasetVersion {
+        self.stretches[0].dataset_version
     }
 
     /// The version of an epoch, if that is decided.
-    pub(super) fn at(&self, epoch: Epoch) -> Option<Generation> {
+    pub(super) fn at(&self, epoch: Epoch) -> Option<DatasetVersion> {
         let behind = self.stretches.partition_point(|stretch| stretch.epoch <= epoch);
-        (epoch.0 < self.epochs).then(|| self.stretches[behind - 1].generation)
+        (epoch.0 < self.epochs).then(|| self.stretches[behind - 1].dataset_version)
     }
 
     /// Decides one more epoch.
-    pub(super) fn push(&mut self, generation: Generation, hashes: &[String]) {
-        if self.stretches.last().is_none_or(|last| last.generation != generation) {
-            let content = hashes[generation.0 as usize].clone();
-            self.stretches.push(VersionSpan { epoch: Epoch(self.epochs), generation, content });
+    pub(super) fn push(&mut self, dataset_version: DatasetVersion, hashes: &[String]) {
+        if self.stretches.last().is_none_or(|last| last.dataset_version != dataset_version) {
+            let content = hashes[dataset_version.0 as usize].clone();
+            self.stretches.push(VersionSpan { epoch: Epoch(self.epochs), dataset_version, content });
         }
         self.epochs += 1;
     }
@@ -134,10 +134,11 @@ impl VersionList {
 
     /// Fails if the run read other data than that with these hashes.
     pub(super) fn check_hashes(&self, hashes: &[String], data: &Store) -> Result<()> {
-        let is_known = |stretch: &&VersionSpan| hashes.get(stretch.generation.0 as usize) == Some(&stretch.content);
+        let is_known =
+            |stretch: &&VersionSpan| hashes.get(stretch.dataset_version.0 as usize) == Some(&stretch.content);
         match self.stretches.iter().find(|stretch| !is_known(stretch)) {
             None => Ok(()),
-            Some(other) => Err(other_data(other.generation, data)),
+            Some(other) => Err(other_data(other.dataset_version, data)),
         }
     }
 
@@ -153,7 +154,7 @@ impl VersionList {
 
 /// The hash of the training data of each version, in order; known once a version is complete.
 pub(crate) fn hashes_of(manifest: &Manifest) -> Vec<String> {
-    manifest.generations.iter().map(|entry| entry.content.clone()).collect()
+    manifest.dataset_versions.iter().map(|entry| entry.content.clone()).collect()
 }
 
 /// The part lists of a prepared folder.
@@ -170,13 +171,13 @@ pub(crate) fn part_lists(data: &Store) -> Result<PartLists> {
 }
 
 /// The newest of the versions that have these hashes.
-fn newest_of(hashes: &[String]) -> Generation {
-    Generation(u32::try_from(hashes.len() - 1).expect("versions are few"))
+fn newest_of(hashes: &[String]) -> DatasetVersion {
+    DatasetVersion(u32::try_from(hashes.len() - 1).expect("versions are few"))
 }
 
-pub(super) fn other_data(generation: Generation, data: &Store) -> Error {
+pub(super) fn other_data(dataset_version: DatasetVersion, data: &Store) -> Error {
     Error::Config(format!(
-        "{}: the run read generation {generation} with other data than is here now; name the folder that it read, or begin \
+        "{}: the run read dataset_version {dataset_version} with other data than is here now; name the folder that it read, or begin \
          a new run (another `run.folder`)",
         data.place("")
     ))

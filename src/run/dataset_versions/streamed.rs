@@ -3,49 +3,49 @@
 //! # What
 //! The segments of the part list that the run began with. Those of a folder that is whole are in its manifest; until it
 //! is, they are told by the records of its parts, and the next one is waited for: the store is asked again and again, ever
-//! more seldom up to once a second. The epoch ends when the manifest says that the generation is whole.
+//! more seldom up to once a second. The epoch ends when the manifest says that the dataset version is whole.
 //!
 //! # Why nothing depends on when
 //! A segment is told once its record is there, in the order of the list, so that the answers are those that a finished
-//! folder gives. What was told is written down before anything is made of it (`generations.json`).
+//! folder gives. What was told is written down before anything is made of it (`dataset_versions.json`).
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipeline::course::{self, Edition, Growth, Segment};
+use pipeline::epoch_plan::{self, Segment, SegmentSource, SplitSnapshot};
 use pipeline::prepare::{self, PartLists, PendingSegments};
 use pipeline::{Error, Result, load};
 use runtime::{CancelToken, starved};
-use schemas::{Generation, Manifest, Shard, Split, manifest};
-use store::{Sight, Store, Terms, Watch};
+use schemas::{DatasetVersion, Manifest, Shard, Split, manifest};
+use store::{LeaseConfig, LeaseStatus, Store, Watch};
 
 use super::pauses::Pauses;
 use super::{DatasetVersions, other_data};
 
-/// The manifest of a folder, if that generation of it is whole.
+/// The manifest of a folder, if that dataset version of it is whole.
 ///
 /// # Errors
 /// If it was superseded before it was, or the manifest cannot be read.
-pub(crate) fn published(data: &Store, generation: Generation) -> Result<Option<Manifest>> {
+pub(crate) fn published(data: &Store, dataset_version: DatasetVersion) -> Result<Option<Manifest>> {
     if data.stat(manifest::NAME)?.is_none() {
         return Ok(None);
     }
     let manifest = load::open(data)?;
-    if manifest.newest() < generation {
+    if manifest.newest() < dataset_version {
         return Ok(None);
     }
-    if manifest.generation(generation).content.is_empty() {
-        let message = format!("generation {generation} was superseded before it was whole");
+    if manifest.dataset_version(dataset_version).content.is_empty() {
+        let message = format!("dataset version {dataset_version} was superseded before it was whole");
         return Err(Error::Config(format!("{}: {message}; begin a new run (another `run.folder`)", data.place(""))));
     }
     Ok(Some(manifest))
 }
 
-/// The segments of one generation, as they come.
+/// The segments of one dataset version, as they come.
 #[derive(Debug)]
 pub struct StreamedSegments {
     data: Store,
-    generation: Generation,
+    dataset_version: DatasetVersion,
     parts: u64,
     versions: Arc<DatasetVersions>,
     state: Mutex<State>,
@@ -96,7 +96,7 @@ impl StreamedSegments {
         versions: Arc<DatasetVersions>,
         manifest: &Manifest,
     ) -> Self {
-        let told = course::segments(manifest, versions.first());
+        let told = epoch_plan::segments(manifest, versions.first());
         Self::new(data, lists, versions, None, told)
     }
 
@@ -118,15 +118,15 @@ impl StreamedSegments {
         pending: Option<PendingSegments>,
         told: Vec<Segment>,
     ) -> Self {
-        let generation = versions.first();
+        let dataset_version = versions.first();
         let shards = told.iter().flat_map(|segment| segment.shards.clone()).collect();
-        let watch = Watch::of(data, prepare::LOCK, Terms::default());
+        let watch = Watch::of(data, prepare::LOCK, LeaseConfig::default());
         let seen_lists = lists.newest().0 as usize + 1;
         let state = State { pending, told, shards, watch, filler: None, pauses: Pauses::begin(), seen_lists };
         Self {
             data: data.clone(),
-            generation,
-            parts: lists.parts(generation).len() as u64,
+            dataset_version,
+            parts: lists.parts(dataset_version).len() as u64,
             versions,
             state: Mutex::new(state),
             waiting: Mutex::default(),
@@ -171,10 +171,10 @@ impl StreamedSegments {
         if done < all {
             return Ok(false);
         }
-        let Some(manifest) = published(&self.data, self.generation)? else { return Ok(false) };
+        let Some(manifest) = published(&self.data, self.dataset_version)? else { return Ok(false) };
         let whole = Split { shards: state.shards.clone() };
-        if whole.content() != manifest.effective(self.generation).train.content() {
-            return Err(other_data(self.generation, &self.data));
+        if whole.content() != manifest.effective(self.dataset_version).train.content() {
+            return Err(other_data(self.dataset_version, &self.data));
         }
         state.pending = None;
         Ok(true)
@@ -188,18 +188,18 @@ impl StreamedSegments {
             return Err(self.unfinished(state, "its preparation, in this process, has failed"));
         }
         match state.watch.look()? {
-            Sight::Deserted => {
+            LeaseStatus::Deserted => {
                 return Err(
                     self.unfinished(state, "nobody prepares it; run `cloze prepare`, then the same command again")
                 );
             }
-            Sight::Held(filler) if state.filler.as_ref() != Some(&filler) => {
+            LeaseStatus::Held(filler) if state.filler.as_ref() != Some(&filler) => {
                 let (done, all) = self.done(state);
                 let place = self.data.place("");
                 tracing::info!(%place, part = done, parts = all, by = %filler, "waiting for the next part to be prepared");
                 state.filler = Some(filler);
             }
-            Sight::Held(_) | Sight::Idle => {}
+            LeaseStatus::Held(_) | LeaseStatus::Idle => {}
         }
         let pause = state.pauses.next_pause();
         if starved(|| stop.is_cancelled_within(pause)) { Err(Error::Stopped) } else { Ok(()) }
@@ -207,13 +207,13 @@ impl StreamedSegments {
 
     /// A list that came since may have dropped what is waited for.
     fn refuse_dropped(&self, state: &mut State) -> Result<()> {
-        let lists = self.data.list("generations")?.len();
+        let lists = self.data.list("versions")?.len();
         if lists == state.seen_lists {
             return Ok(());
         }
         state.seen_lists = lists;
         match PartLists::read(&self.data)? {
-            Some(lists) => refuse_dropped(&lists, self.generation),
+            Some(lists) => refuse_dropped(&lists, self.dataset_version),
             None => Ok(()),
         }
     }
@@ -225,7 +225,7 @@ impl StreamedSegments {
 
     fn unfinished(&self, state: &State, why: &str) -> Error {
         let (done, all) = self.done(state);
-        let message = format!("{done} of the {all} parts of generation {} are there; {why}", self.generation);
+        let message = format!("{done} of the {all} parts of dataset version {} are there; {why}", self.dataset_version);
         Error::Unfinished { place: self.data.place(""), message }
     }
 
@@ -260,15 +260,16 @@ impl StreamedSegments {
 }
 
 /// Refuses to read parts that a later list dropped.
-pub(crate) fn refuse_dropped(lists: &PartLists, generation: Generation) -> Result<()> {
-    let edition = Edition { generation, split: Split::default(), dropped: lists.dropped_since(generation) };
+pub(crate) fn refuse_dropped(lists: &PartLists, dataset_version: DatasetVersion) -> Result<()> {
+    let edition =
+        SplitSnapshot { dataset_version, split: Split::default(), dropped: lists.dropped_since(dataset_version) };
     match edition.refusal() {
         Some(refusal) => Err(Error::Config(format!("{refusal}; begin a new run (another `run.folder`)"))),
         None => Ok(()),
     }
 }
 
-impl Growth for StreamedSegments {
+impl SegmentSource for StreamedSegments {
     fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         let found = self.behind_in(&mut self.state(), known, stop);
         self.note(None);

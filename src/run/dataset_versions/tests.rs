@@ -38,27 +38,27 @@ impl Home {
     }
 
     fn kept(&self) -> DatasetVersions {
-        let generations = self.open().expect("a list");
-        generations.keep_in(Store::folder(self.run()).expect("there")).expect("the only one");
-        generations
+        let dataset_versions = self.open().expect("a list");
+        dataset_versions.keep_in(Store::folder(self.run()).expect("there")).expect("the only one");
+        dataset_versions
     }
 }
 
-fn told(generations: &DatasetVersions, epochs: std::ops::Range<u64>) -> Vec<u32> {
-    epochs.map(|epoch| generations.of(Epoch(epoch)).expect("an answer").generation.0).collect()
+fn told(dataset_versions: &DatasetVersions, epochs: std::ops::Range<u64>) -> Vec<u32> {
+    epochs.map(|epoch| dataset_versions.of(Epoch(epoch)).expect("an answer").dataset_version.0).collect()
 }
 
 #[test]
-fn an_epoch_keeps_its_generation_after_a_kill() {
+fn an_epoch_keeps_its_dataset_version_after_a_kill() {
     let home = Home::new();
-    let generations = home.kept();
-    assert_eq!((generations.first(), told(&generations, 1..2)), (Generation(0), vec![0]));
+    let dataset_versions = home.kept();
+    assert_eq!((dataset_versions.first(), told(&dataset_versions, 1..2)), (DatasetVersion(0), vec![0]));
     home.add(1);
-    assert_eq!(told(&generations, 2..4), [1, 1]);
+    assert_eq!(told(&dataset_versions, 2..4), [1, 1]);
     home.add(2);
-    drop(generations);
+    drop(dataset_versions);
     let again = home.kept();
-    assert_eq!((again.first(), told(&again, 0..4)), (Generation(0), vec![0, 0, 1, 1]), "as it was written down");
+    assert_eq!((again.first(), told(&again, 0..4)), (DatasetVersion(0), vec![0, 0, 1, 1]), "as it was written down");
     assert_eq!(told(&again, 4..6), [2, 2]);
 }
 
@@ -66,8 +66,8 @@ fn an_epoch_keeps_its_generation_after_a_kill() {
 fn a_run_that_is_not_there_yet_begins_with_the_newest_and_looking_writes_nothing() {
     let home = Home::new();
     home.add(1);
-    let generations = home.open().expect("none is there");
-    assert_eq!((generations.first(), told(&generations, 1..3)), (Generation(1), vec![1, 1]));
+    let dataset_versions = home.open().expect("none is there");
+    assert_eq!((dataset_versions.first(), told(&dataset_versions, 1..3)), (DatasetVersion(1), vec![1, 1]));
     assert!(!home.run().exists());
 }
 
@@ -84,11 +84,12 @@ fn a_list_that_cannot_be_believed_is_refused() {
     };
     let mut damaged = good.clone();
     damaged[good.len() / 2] ^= 1;
-    refused(&damaged, &["generations.json", "begin a new run"]);
+    refused(&damaged, &["dataset_versions.json", "begin a new run"]);
     let no_epoch = VersionList { epochs: 0, stretches: Vec::new(), streamed: None };
     refused(&no_epoch.seal(), &["does not begin with epoch 0"]);
-    let stretch = |generation, content: &str| VersionSpan { epoch: Epoch(0), generation, content: content.to_owned() };
-    for other in [stretch(Generation(0), "other"), stretch(Generation(7), "")] {
+    let stretch =
+        |dataset_version, content: &str| VersionSpan { epoch: Epoch(0), dataset_version, content: content.to_owned() };
+    for other in [stretch(DatasetVersion(0), "other"), stretch(DatasetVersion(7), "")] {
         let list = VersionList { epochs: 1, stretches: vec![other], streamed: None };
         refused(&list.seal(), &["with other data than is here now", "name the folder"]);
     }
@@ -107,19 +108,19 @@ fn two_processes_that_plan_at_once_do_not_both_write() {
 #[test]
 fn an_answer_that_could_not_be_written_is_not_given() {
     let home = Home::new();
-    let generations = home.kept();
+    let dataset_versions = home.kept();
     home.add(1);
     // A file where the run's folder was.
     std::fs::remove_dir_all(home.run()).expect("ours");
     Store::folder(home.folder.path()).expect("there").put("run", b"").expect("written");
-    assert!(generations.of(Epoch(1)).is_err());
+    assert!(dataset_versions.of(Epoch(1)).is_err());
     std::fs::remove_file(home.run()).expect("ours");
     Store::folder(home.run()).expect("free");
     home.add(2);
-    assert_eq!(told(&generations, 1..2), [2], "nothing was decided before");
+    assert_eq!(told(&dataset_versions, 1..2), [2], "nothing was decided before");
     let list =
         VersionList::read(&Store::existing(home.run()).expect("there"), NAME).expect("readable").expect("written");
-    assert_eq!((list.epochs, list.at(Epoch(1))), (2, Some(Generation(2))));
+    assert_eq!((list.epochs, list.at(Epoch(1))), (2, Some(DatasetVersion(2))));
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn a_run_that_stays_is_told_when_its_data_is_dropped_and_only_then() {
     assert_eq!(staying.of(Epoch(4)).expect("there").refusal(), None, "nor what goes of what was added");
     home.shape.add(&home.data(), &[3], &[0]).expect("written");
     let refusal = staying.of(Epoch(5)).expect("readable").refusal().expect("dropped");
-    assert!(refusal.contains("generation 3 dropped part 0"), "{refusal}");
+    assert!(refusal.contains("dataset version 3 dropped part 0"), "{refusal}");
     let other = Synthetic { seed: 9, ..home.shape.clone() };
     std::fs::remove_dir_all(home.folder.path().join("data")).expect("ours");
     other.write(&home.data()).expect("written");

@@ -7,26 +7,26 @@ use pipeline::prepare::Hears;
 use profiler::worker_status;
 use runtime::PoolStats;
 use serde_json::{Value, json};
-use server::{Action, ActorStatus, Address, Health, Kind, MemoryStatus, Seen, Server, Status, Subject, Trouble};
+use server::{Action, ActorStatus, Address, ApiError, Backend, Health, Kind, MemoryStatus, RunState, Server, Status};
 use telemetry::host_memory::resident_bytes;
 use telemetry::terminal::note;
-use telemetry::{Observer, What};
+use telemetry::{EventKind, Observer};
 
 use super::{about, settings};
 use crate::config::Config;
 use crate::exit::Usage;
 
 /// Where a preparation is seen, until this is dropped.
-pub(crate) struct Sight {
-    seen: Arc<Seen>,
+pub(crate) struct PrepareBackend {
+    seen: Arc<RunState>,
     preparing: Arc<Preparing>,
     _server: Server,
 }
 
-impl Sight {
+impl PrepareBackend {
     /// Serves as `[serve]` says; nothing where it says nothing.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Option<Self>> {
-        let seen = Seen::new(about(Kind::Prepare, &config.prepare.folder));
+        let seen = RunState::new(about(Kind::Prepare, &config.prepare.folder));
         let preparing = Preparing::new(Arc::clone(&seen), config.clone());
         let bound = |address: &Address| note(format_args!("seen at {address}"));
         let server = Server::start(&config.serve, &seen, Arc::clone(&preparing) as _, bound).map_err(Usage)?;
@@ -52,7 +52,7 @@ impl Sight {
 
 /// A preparation that is looked at. Nothing can be asked of it: a signal stops it, and it has nothing to save.
 struct Preparing {
-    seen: Arc<Seen>,
+    seen: Arc<RunState>,
     config: Config,
     begun: Instant,
     workers: Mutex<Option<PoolStats>>,
@@ -65,7 +65,7 @@ pub(crate) type GoesOn = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl Preparing {
     /// Nothing has begun.
-    fn new(seen: Arc<Seen>, config: Config) -> Arc<Self> {
+    fn new(seen: Arc<RunState>, config: Config) -> Arc<Self> {
         let (workers, goes_on) = (Mutex::default(), OnceLock::new());
         Arc::new(Self { seen, config, begun: Instant::now(), workers, goes_on })
     }
@@ -86,10 +86,10 @@ impl Preparing {
     }
 }
 
-impl Subject for Preparing {
+impl Backend for Preparing {
     fn status(&self) -> Status {
         let progress = self.seen.newest().and_then(|event| match event.what {
-            What::PrepareProgress(progress) => Some(progress),
+            EventKind::PrepareProgress(progress) => Some(progress),
             _ => None,
         });
         Status {
@@ -114,13 +114,13 @@ impl Subject for Preparing {
         }
     }
 
-    fn config(&self) -> Result<Value, Trouble> {
+    fn config(&self) -> Result<Value, ApiError> {
         let resolved = toml::to_string(&self.config.resolved()).expect("a configuration is plain values");
         Ok(settings(&resolved, &Config::unwritten().resolved()))
     }
 
-    fn rows(&self, _: usize) -> Result<Value, Trouble> {
-        Err(Trouble::Unknown(
+    fn rows(&self, _: usize) -> Result<Value, ApiError> {
+        Err(ApiError::Unknown(
             "a preparation makes no rows of its own; `cloze inspect shard` shows what it wrote".to_owned(),
         ))
     }
@@ -129,15 +129,15 @@ impl Subject for Preparing {
         json!({ "runs": [] })
     }
 
-    fn history_of(&self, _: &str) -> Result<String, Trouble> {
-        Err(Trouble::Unknown("a preparation has no runs beside it".to_owned()))
+    fn history_of(&self, _: &str) -> Result<String, ApiError> {
+        Err(ApiError::Unknown("a preparation has no runs beside it".to_owned()))
     }
 
     fn actions(&self) -> &'static [&'static str] {
         &[]
     }
 
-    fn act(&self, action: Action) -> Result<String, Trouble> {
-        Err(Trouble::Unknown(format!("a preparation cannot be asked for `{}`", action.name())))
+    fn act(&self, action: Action) -> Result<String, ApiError> {
+        Err(ApiError::Unknown(format!("a preparation cannot be asked for `{}`", action.name())))
     }
 }

@@ -3,19 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use pipeline::load::{Care, LoadPlan};
+use pipeline::load::{LoadPlan, RowPolicy};
 use schemas::BatchIndex;
 use serde_json::{Value, json};
 use server::{
-    Action, Address, CheckpointStatus, Health, Kind, MemoryStatus, Seen, ServeConfig, Server, Status, Subject, Trouble,
+    Action, Address, ApiError, Backend, CheckpointStatus, Health, Kind, MemoryStatus, RunState, ServeConfig, Server,
+    Status,
 };
 use store::Store;
 use telemetry::host_memory::resident_bytes;
 use telemetry::log;
 use telemetry::terminal::note;
-use telemetry::{Observer, What};
+use telemetry::{EventKind, Observer};
 
-use super::{ADDRESS, about, beside, this_host};
+use super::{ADDRESS, about, sibling_runs, this_host};
 use crate::config::Config;
 use crate::exit::Usage;
 use crate::plan::Plan;
@@ -24,22 +25,22 @@ use crate::run::control::{Control, Phase, Signal};
 use crate::run::data::PreparedData;
 
 /// Where a training is seen, until this is dropped.
-pub struct Sight {
-    seen: Arc<Seen>,
+pub struct TrainingBackend {
+    seen: Arc<RunState>,
     training: Arc<Training>,
     _server: Server,
 }
 
-impl Drop for Sight {
+impl Drop for TrainingBackend {
     fn drop(&mut self) {
         self.training.unfound();
     }
 }
 
-impl Sight {
+impl TrainingBackend {
     /// Serves as `[serve]` says, from before anybody knows the plan; nothing where it says nothing.
     pub fn open(serve: &ServeConfig, folder: &Path, control: &Arc<Control>) -> anyhow::Result<Option<Self>> {
-        let seen = Seen::new(about(Kind::Train, folder));
+        let seen = RunState::new(about(Kind::Train, folder));
         let board = Arc::clone(control);
         seen.beside(move || board.board().queue_fill().map(|fill| ("queue/fill", fill)).into_iter().collect());
         let training = Training::new(Arc::clone(control), Arc::clone(&seen), folder.to_owned());
@@ -63,7 +64,7 @@ impl Sight {
 /// A training that is looked at: from the start of its process on, before anybody knows its plan.
 struct Training {
     control: Arc<Control>,
-    seen: Arc<Seen>,
+    seen: Arc<RunState>,
     folder: PathBuf,
     planned: OnceLock<Planned>,
     /// Where it listens, and where that is written down: neither is known at the start.
@@ -93,7 +94,7 @@ impl Planned {
 
 impl Training {
     /// Nothing is known yet but where it will live.
-    fn new(control: Arc<Control>, seen: Arc<Seen>, folder: PathBuf) -> Arc<Self> {
+    fn new(control: Arc<Control>, seen: Arc<RunState>, folder: PathBuf) -> Arc<Self> {
         Arc::new(Self { control, seen, folder, planned: OnceLock::new(), found: Mutex::default() })
     }
 
@@ -145,8 +146,8 @@ impl Training {
         }
     }
 
-    fn made(&self) -> Result<&Planned, Trouble> {
-        self.planned.get().ok_or_else(|| Trouble::Unable("it is not planned yet; ask again".to_owned()))
+    fn made(&self) -> Result<&Planned, ApiError> {
+        self.planned.get().ok_or_else(|| ApiError::Unable("it is not planned yet; ask again".to_owned()))
     }
 
     /// Rows of the batch that the newest report came to.
@@ -154,7 +155,7 @@ impl Training {
         let (at, load) = (self.seen.at(), &planned.load);
         let index = BatchIndex(at.rows_seen.unwrap_or(0) / load.rows_per_batch());
         let groups = load.groups();
-        let batch = load.batch_with(&groups, index, &Care::default())?;
+        let batch = load.batch_with(&groups, index, &RowPolicy::default())?;
         let facts = load.explain(&groups, index)?;
         let views = row_view::views_of(&batch);
         let mut rows = Vec::new();
@@ -177,13 +178,13 @@ impl Training {
     }
 }
 
-impl Subject for Training {
+impl Backend for Training {
     fn status(&self) -> Status {
         let board = self.control.board().look();
         let (newest, at) = (self.seen.newest(), self.seen.at());
         let silence_s = self.seen.silence().as_secs_f64();
         let report = newest.as_ref().and_then(|event| match &event.what {
-            What::Report(report) => Some(report),
+            EventKind::Report(report) => Some(report),
             _ => None,
         });
         let steps = self.planned.get().and_then(|planned| planned.steps);
@@ -223,28 +224,28 @@ impl Subject for Training {
         Health { live: self.control.goes_on(), ready, started: if has_begun { Ok(()) } else { waits() } }
     }
 
-    fn config(&self) -> Result<Value, Trouble> {
+    fn config(&self) -> Result<Value, ApiError> {
         self.made().map(|planned| planned.settings.clone())
     }
 
-    fn rows(&self, count: usize) -> Result<Value, Trouble> {
+    fn rows(&self, count: usize) -> Result<Value, ApiError> {
         let planned = self.made()?;
-        self.shown(planned, count).map_err(|error| Trouble::Unable(format!("{error:#}")))
+        self.shown(planned, count).map_err(|error| ApiError::Unable(format!("{error:#}")))
     }
 
     fn runs(&self) -> Value {
-        beside::siblings(&self.folder)
+        sibling_runs::siblings(&self.folder)
     }
 
-    fn history_of(&self, run: &str) -> Result<String, Trouble> {
-        beside::history(&self.folder, run)
+    fn history_of(&self, run: &str) -> Result<String, ApiError> {
+        sibling_runs::history(&self.folder, run)
     }
 
     fn actions(&self) -> &'static [&'static str] {
         Action::NAMES
     }
 
-    fn act(&self, action: Action) -> Result<String, Trouble> {
+    fn act(&self, action: Action) -> Result<String, ApiError> {
         let wishes = self.control.wishes();
         Ok(match action {
             Action::Checkpoint => {
@@ -256,11 +257,11 @@ impl Subject for Training {
                 "it finishes its step, saves, and leaves with code 143".to_owned()
             }
             Action::LogLevel(level) => {
-                let now = log::reload(Some(&level)).map_err(Trouble::Wrong)?;
+                let now = log::reload(Some(&level)).map_err(ApiError::Wrong)?;
                 format!("logged from now on: {now}")
             }
             Action::Note(text) => {
-                wishes.note(text).map_err(Trouble::Unable)?;
+                wishes.note(text).map_err(ApiError::Unable)?;
                 "it is noted with the next step".to_owned()
             }
         })

@@ -14,7 +14,7 @@ use schemas::{Batch, BatchIndex, RowIndex, printable};
 use serde_json::json;
 use telemetry::terminal::{Paint, line, note, painted};
 
-use super::again::{Again, Logged};
+use super::replay_session::{Logged, ReplaySession};
 
 /// What is asked.
 pub(crate) struct Options<'a> {
@@ -33,7 +33,7 @@ const TEXT_BYTES: usize = 400;
 
 /// Shows the rows of a step: where they come from, what the source says, how each view saw them, and how hard they were.
 pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
-    let again = Again::before(run, options.step, options.set)?;
+    let again = ReplaySession::before(run, options.step, options.set)?;
     let rows = again.rows();
     if let Some(row) = options.row.filter(|row| !rows.contains(row)) {
         let (first, last) = (rows.start, rows.end - 1);
@@ -90,7 +90,7 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
 
 /// What rows are shown with.
 struct Shown<'a> {
-    again: &'a Again,
+    again: &'a ReplaySession,
     /// Of each source, by name, or of all there is, by none; nothing where a corpus is not there any more.
     corpora: BTreeMap<String, Option<Corpus>>,
     /// The run's rows with all columns of all views.
@@ -99,7 +99,7 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(again: &'a Again) -> Self {
+    fn of(again: &'a ReplaySession) -> Self {
         let open = |source: Option<&str>| {
             let opened = Corpus::open(&again.plan.config().corpus_of(source).corpus());
             let of = source.map_or(String::new(), |source| format!(" of source `{source}`"));
@@ -156,7 +156,7 @@ impl<'a> Shown<'a> {
         };
         let documents: Vec<_> = facts.documents.iter().map(document).collect();
         Ok(json!({
-            "row": row, "loss": loss, "of": facts.of, "epoch": facts.epoch, "generation": facts.generation, "shard": facts.shard,
+            "row": row, "loss": loss, "of": facts.of, "epoch": facts.epoch, "dataset_version": facts.dataset_version, "shard": facts.shard,
             "group": facts.group, "row_in_group": facts.row_in_group, "piece": facts.piece, "copy": facts.copy,
             "documents": documents,
         }))

@@ -3,7 +3,6 @@
 //! `cloze` executes it with its own arguments ([`cloze::second_program`]). It parses them as `cloze` does, and passes every
 //! verb that needs no tensors back to the library.
 
-mod again;
 mod explain;
 mod export;
 mod fill;
@@ -12,6 +11,7 @@ mod parity;
 mod presets;
 mod profile;
 mod replay;
+mod replay_session;
 mod step_profile;
 mod train;
 mod tune;

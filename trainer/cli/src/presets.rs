@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use cloze::cli::{ConfigArgs, ModelFamily};
 use cloze::commands::{prepare, tokenizer};
 use cloze::config::{Source, merge};
-use cloze::plan::outlook::Outlook;
+use cloze::plan::dry_run::DryRun;
 use serde_json::Value as Json;
 use store::{Lines, Store};
 use testkit::{corpus, root};
@@ -84,7 +84,7 @@ fn every_file_in_configs_plans_at_full_size() {
         let config = root().join(format!("configs/{name}.toml"));
         // Whatever somebody has prepared here, it is not this.
         let set = vec!["data.folder=\"not/prepared\"".to_owned()];
-        let outlook = Outlook::of(&ConfigArgs { config, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let outlook = DryRun::of(&ConfigArgs { config, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"));
         let mut warnings = outlook.warnings();
         // A preset starts from weights that are not part of a clone, and an ablation leaves objectives out.
         warnings.retain(|it| !it.ends_with("is not in `[loss]`: it is not built") && !it.ends_with("begins with it"));

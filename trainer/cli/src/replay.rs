@@ -7,7 +7,7 @@ use serde_json::json;
 use telemetry::terminal::{line, note};
 use trainer::training::Observed;
 
-use super::again::{Again, Logged, parse_rows};
+use super::replay_session::{Logged, ReplaySession, parse_rows};
 
 /// What is asked.
 pub(crate) struct Options<'a> {
@@ -47,7 +47,7 @@ impl Found {
 
 /// Does the step once more. An error where its numbers are not those of the log.
 pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
-    let mut again = Again::before(run, options.step, options.set)?;
+    let mut again = ReplaySession::before(run, options.step, options.set)?;
     let logged = Logged::of(&again.store, options.step)?;
     let without = options.without.map(|rows| parse_rows(rows, &again.rows())).transpose()?;
     let (from, rows, lr) = (again.replay.from().map(str::to_owned), again.rows(), again.replay.lr());

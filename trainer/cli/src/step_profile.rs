@@ -12,7 +12,7 @@ use profiler::verdict::judge;
 use profiler::what_if::proposals;
 use serde_json::{Value, json};
 use telemetry::quantities::{bytes, short};
-use trainer::device::stopwatch::{self, MemoryAt, STEPS_MAX, Slice, StepTimes, WAIT};
+use trainer::device::step_timer::{self, MemoryAt, STEPS_MAX, Slice, StepTimes, WAIT};
 
 /// Steps that are measured at the moment.
 pub(crate) struct Running {
@@ -28,7 +28,7 @@ impl Running {
         let gauges = control.board().gauges().ok_or_else(|| anyhow::anyhow!("nobody makes batches yet"))?;
         let now = Instant::now();
         let watch = Watch::over(gauges)?;
-        stopwatch::begin();
+        step_timer::begin();
         Ok(Self { watch, begun: now, since: now, steps: Vec::new() })
     }
 
@@ -52,7 +52,7 @@ impl Running {
 
     /// Ends it, on the same thread.
     pub(crate) fn end(self) -> (Watch, StepTimes) {
-        (self.watch, stopwatch::end().unwrap_or_default())
+        (self.watch, step_timer::end().unwrap_or_default())
     }
 }
 

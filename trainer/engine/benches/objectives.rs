@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchBuilder, BatchIndex};
-use trainer::training::{Alone, Trainer};
+use trainer::training::{SingleProcess, Trainer};
 use trainer_plan::encoder::EncoderConfig;
 use trainer_plan::objectives::AnyObjective;
 use trainer_plan::{TrainPlan, TrainRequest};
@@ -31,7 +31,7 @@ fn steps(criterion: &mut Criterion) {
         ("masked_lm + token_contrastive, live", format!("{contrast}detach = false\n")),
     ] {
         let objectives = toml::from_str(&format!("[mlm]\nkind = \"masked_lm\"\n{contrast}")).expect("two objectives");
-        let mut trainer = Trainer::new(&plan(objectives), Box::new(Alone)).expect("a good plan");
+        let mut trainer = Trainer::new(&plan(objectives), Box::new(SingleProcess)).expect("a good plan");
         group.bench_function(name, |bencher| bencher.iter(|| trainer.step(&batch).expect("a step")));
     }
     group.finish();

@@ -13,7 +13,7 @@ use trainer_plan::TrainPlan;
 use trainer_plan::schedule::{ScheduleConfig, ScheduleKind};
 
 use crate::testing;
-use crate::training::ranks::Alone;
+use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
 const STEPS: u64 = 20;
@@ -51,7 +51,7 @@ fn plan(objectives: &[&str]) -> TrainPlan {
 }
 
 fn train(plan: &TrainPlan) -> Golden {
-    let mut trainer = Trainer::new(plan, Box::new(Alone)).expect("a good plan");
+    let mut trainer = Trainer::new(plan, Box::new(SingleProcess)).expect("a good plan");
     trainer.begin().expect("fresh weights");
     let mut golden = Golden { losses: Vec::new(), norms: Vec::new(), weights: BTreeMap::new() };
     for step in 0..STEPS {

@@ -21,7 +21,7 @@ use trainer_plan::request::TrainRequest;
 use trainer_plan::requirements::columns_read;
 
 use crate::device::ResolveDevice as _;
-use crate::training::ranks::Alone;
+use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
 /// Torch's generator is one per process, and `cargo test` runs tests on threads: whoever draws holds this meanwhile.
@@ -54,7 +54,7 @@ pub(crate) fn plan() -> TrainPlan {
 
 /// A trainer on fresh weights.
 pub(crate) fn trainer(request: &TrainRequest) -> Trainer {
-    Trainer::new(&checked(request.clone()), Box::new(Alone)).expect("a good plan")
+    Trainer::new(&checked(request.clone()), Box::new(SingleProcess)).expect("a good plan")
 }
 
 /// Batches from this one on are of a word that no other has.

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use schemas::Sealed as _;
 use schemas::ordinal::Step;
-use store::{Store, Weather};
+use store::{FaultConfig, Store};
 
 use crate::checkpoint::Beside;
 use crate::checkpoint::{State, Validated};
 use crate::hf::ModelConfig;
-use crate::run::rollback_archive::Undone;
+use crate::run::rollback_archive::RollbackArchive;
 use crate::run::step_budget;
 use crate::run::time_budget::{self, Hours};
-use crate::schedule::{Course, ScheduleConfig, Span};
+use crate::schedule::{LrSchedule, ScheduleConfig, Span};
 use crate::testing;
 
 fn state() -> Vec<u8> {
@@ -35,7 +35,7 @@ fn a_checkpoint_state_is_read_as_written_or_refused() {
 
 /// A folder in memory with one object, as somebody may have left it.
 fn folder(name: &str, bytes: &[u8]) -> Store {
-    let run = Store::memory(Weather::calm());
+    let run = Store::memory(FaultConfig::calm());
     run.put(name, bytes).expect("memory takes all");
     run
 }
@@ -43,7 +43,7 @@ fn folder(name: &str, bytes: &[u8]) -> Store {
 #[test]
 fn readings_of_a_clock_go_forward_or_are_refused() {
     fuzz::target!("hours", vec![time_budget::tests::seed()], |bytes: &[u8]| {
-        if let Ok(hours) = Hours::open(&folder("hours.json", bytes), 1.0, 0.0, 0.0) {
+        if let Ok(hours) = Hours::open(&folder("time_budget.json", bytes), 1.0, 0.0, 0.0) {
             let shares = [0, 3, 5, u64::MAX].map(|step| hours.share(Step(step)));
             assert!(shares[0] >= 0.0 && shares.is_sorted(), "{shares:?}");
         }
@@ -52,12 +52,12 @@ fn readings_of_a_clock_go_forward_or_are_refused() {
 
 #[test]
 fn an_extension_is_one_or_is_refused() {
-    let run = Store::memory(Weather::calm());
+    let run = Store::memory(FaultConfig::calm());
     step_budget::extend(&run, 40, Span { from: Step(30), steps: 60 }).expect("memory takes all");
-    let seed = run.read("extended.json").expect("just put");
+    let seed = run.read("step_budget.json").expect("just put");
     fuzz::target!("extended", vec![seed], |bytes: &[u8]| {
-        if let Ok(spans) = step_budget::spans(&folder("extended.json", bytes)) {
-            let course = Course::new(&ScheduleConfig::default(), 9, &spans);
+        if let Ok(spans) = step_budget::spans(&folder("step_budget.json", bytes)) {
+            let course = LrSchedule::new(&ScheduleConfig::default(), 9, &spans);
             for step in [0, 29, 30, 61, u64::MAX] {
                 assert!((0.0..=1.0).contains(&course.rate(Step(step))));
             }
@@ -68,15 +68,15 @@ fn an_extension_is_one_or_is_refused() {
 #[test]
 fn a_rollback_is_read_as_written_or_refused() {
     let why = Some("a".to_owned());
-    let undone = Undone { number: 0, from: Step(6), to: Step(2), rows_from: 48, rows_to: 16, time: 7, why };
+    let undone = RollbackArchive { number: 0, from: Step(6), to: Step(2), rows_from: 48, rows_to: 16, time: 7, why };
     fuzz::target!("undone", vec![undone.seal()], |bytes: &[u8]| {
-        if let Ok(all) = Undone::all(&folder("undone/000/undone.json", bytes)) {
+        if let Ok(all) = RollbackArchive::all(&folder("rolled_back/000/rolled_back.json", bytes)) {
             assert_eq!(all[0].seal(), bytes);
         }
-        if let Some(undone) = fuzz::unsealed::<Undone>(bytes) {
-            let run = Store::memory(Weather::calm());
+        if let Some(undone) = fuzz::unsealed::<RollbackArchive>(bytes) {
+            let run = Store::memory(FaultConfig::calm());
             undone.write(&run).expect("memory takes all");
-            assert_eq!(Undone::all(&run).expect("as written"), [undone]);
+            assert_eq!(RollbackArchive::all(&run).expect("as written"), [undone]);
         }
     });
 }

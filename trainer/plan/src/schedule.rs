@@ -63,7 +63,7 @@ pub struct Span {
 
 /// Where the learning rate of a run is, step by step.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct LrSchedule {
     schedule: ScheduleConfig,
     // Never empty; the oldest first.
     spans: Vec<Span>,
@@ -71,7 +71,7 @@ pub struct Course {
     share: Option<f64>,
 }
 
-impl Course {
+impl LrSchedule {
     /// Of a run that began with so many steps, and has had others since `spans`.
     pub fn new(schedule: &ScheduleConfig, steps: u64, spans: &[Span]) -> Self {
         let spans = if spans.is_empty() { vec![Span { from: Step(0), steps }] } else { spans.to_vec() };
@@ -151,7 +151,7 @@ impl ScheduleConfig {
     /// # Errors
     /// Why it cannot.
     pub fn extended(&self, spans: &[Span], [from, to]: [u64; 2], done: Step) -> Result<String, String> {
-        let rate = |steps: u64| Course::new(self, steps, &[]).rate(done);
+        let rate = |steps: u64| LrSchedule::new(self, steps, &[]).rate(done);
         match self.kind {
             ScheduleKind::Constant => Ok("the learning rate stays as it is".to_owned()),
             ScheduleKind::Wsd => {
@@ -169,7 +169,7 @@ impl ScheduleConfig {
                 Ok("the warm-up stays as it is; after it the learning rate falls towards the new last step".to_owned())
             }
             ScheduleKind::Linear | ScheduleKind::Cosine => {
-                let before = Course::new(self, from, spans).rate(done);
+                let before = LrSchedule::new(self, from, spans).rate(done);
                 let now = rate(to);
                 Ok(format!(
                     "from here on the learning rate is that of a run of {to} steps: it goes from {before:.3} to {now:.3} of its \
@@ -188,7 +188,7 @@ mod tests {
         ScheduleConfig { kind, warmup_steps, decay_fraction: 0.5, ..ScheduleConfig::default() }
     }
 
-    fn check_course(course: &Course, expected: &[f64]) {
+    fn check_course(course: &LrSchedule, expected: &[f64]) {
         for (step, expected) in (0..).zip(expected) {
             let got = course.rate(Step(step));
             assert!((got - expected).abs() < 1e-12, "{course:?}, step {step}: {got}, not {expected}");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn check(kind: ScheduleKind, warmup_steps: u64, steps: u64, expected: &[f64]) {
-        check_course(&Course::new(&schedule(kind, warmup_steps), steps, &[]), expected);
+        check_course(&LrSchedule::new(&schedule(kind, warmup_steps), steps, &[]), expected);
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         check(ScheduleKind::Constant, 4, 8, &[0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]);
         check(ScheduleKind::Wsd, 2, 8, &[0.5, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]);
         let sqrt = ScheduleConfig { decay_shape: DecayShape::OneMinusSqrt, ..schedule(ScheduleKind::Wsd, 0) };
-        check_course(&Course::new(&sqrt, 8, &[]), &[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0 - 0.5_f64.sqrt()]);
+        check_course(&LrSchedule::new(&sqrt, 8, &[]), &[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0 - 0.5_f64.sqrt()]);
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn an_extended_run_goes_where_the_longer_run_is_from_there_on() {
         let [before, after] = [Span { from: Step(0), steps: 4 }, Span { from: Step(3), steps: 8 }];
-        let of = |kind, spans: &[Span]| Course::new(&schedule(kind, 0), 8, spans);
+        let of = |kind, spans: &[Span]| LrSchedule::new(&schedule(kind, 0), 8, spans);
         check_course(&of(ScheduleKind::Linear, &[before, after]), &[1.0, 0.75, 0.5, 0.625, 0.5, 0.375, 0.25, 0.125]);
         for kind in [ScheduleKind::Constant, ScheduleKind::Linear, ScheduleKind::Cosine, ScheduleKind::Wsd] {
             let (longer, extended) = (of(kind, &[]), of(kind, &[before, after]));
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn another_budget_than_steps_moves_the_rate_by_its_share() {
-        let mut course = Course::new(&schedule(ScheduleKind::Linear, 2), 1 << 40, &[]);
+        let mut course = LrSchedule::new(&schedule(ScheduleKind::Linear, 2), 1 << 40, &[]);
         for (share, step, expected) in [(0.0, 0, 0.5), (0.25, 2, 0.75), (0.25, 3, 0.75), (1.5, 9, 0.0)] {
             course.set_share(share);
             assert!((course.rate(Step(step)) - expected).abs() < 1e-12, "{share} at {step}");

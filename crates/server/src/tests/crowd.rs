@@ -87,8 +87,8 @@ fn no_counter_falls_whatever_a_run_does() {
     let home = serving();
     let mut ear = home.seen.observer();
     let mut before: Vec<(String, f64)> = Vec::new();
-    let at = At { step: Some(Step(10)), rows_seen: Some(80), tokens_seen: Some(900), ..At::default() };
-    let resume = Clock::system().event(at, What::Resume(ResumeReport { place: "runs/a".to_owned() }));
+    let at = Position { step: Some(Step(10)), rows_seen: Some(80), tokens_seen: Some(900), ..Position::default() };
+    let resume = Clock::system().event(at, EventKind::Resume(ResumeReport { place: "runs/a".to_owned() }));
     // It validates, goes on, and goes back.
     for (event, is_validating) in [
         (report(10, 1.0), false),

@@ -15,7 +15,7 @@ fn a_socket_is_its_owners_alone() {
     let (sender, heard) = sync_channel(1);
     let told = move |_: &Address| sender.send(()).expect("heard");
     let played = Arc::<Played>::default();
-    let server = Server::start(&config, &Seen::new(about()), Arc::clone(&played) as _, told);
+    let server = Server::start(&config, &RunState::new(about()), Arc::clone(&played) as _, told);
     let server = server.expect("started").expect("an address");
     heard.recv_timeout(Duration::from_secs(10)).expect("bound");
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
@@ -43,7 +43,7 @@ fn starting(address: &str) -> (Server, std::sync::mpsc::Receiver<()>) {
     let config = ServeConfig { address: address.to_owned(), ..ServeConfig::default() };
     let (sender, heard) = sync_channel(1);
     let told = move |_: &Address| sender.send(()).expect("heard");
-    let server = Server::start(&config, &Seen::new(about()), Arc::<Played>::default(), told);
+    let server = Server::start(&config, &RunState::new(about()), Arc::<Played>::default(), told);
     (server.expect("no error").expect("an address"), heard)
 }
 
@@ -74,7 +74,7 @@ fn what_is_no_socket_is_refused_and_a_full_one_holds_nobody_up() {
     store::Store::folder(home.path()).expect("a folder").put("file", b"mine").expect("written");
     let config = ServeConfig { address: file.display().to_string(), ..ServeConfig::default() };
     let told = |_: &Address| panic!("no socket");
-    let refused = Server::start(&config, &Seen::new(about()), Arc::<Played>::default(), told).expect_err("refused");
+    let refused = Server::start(&config, &RunState::new(about()), Arc::<Played>::default(), told).expect_err("refused");
     assert!(refused.contains("no socket") && std::fs::read(&file).expect("there") == b"mine", "{refused}");
     // Of somebody who takes no connection.
     let path = home.path().join("full.sock");

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use crate::kind::{Stat, Version};
+use crate::backend::{Stat, Version};
 
 /// Files up to here have their content in their version: a read of that is no dearer than opening.
 const HASHED_BYTES_MAX: u64 = 1 << 16;

@@ -42,7 +42,7 @@ use std::time::SystemTime;
 use super::files::{is_absent, stat_of, sync_parent, version_at};
 use super::steps::Steps;
 use super::temporary::{Temporary, digest, file_name, following_prefix, guard_path, parse_following};
-use crate::kind::{Replaced, Version};
+use crate::backend::{Replaced, Version};
 use crate::name::{GUARD, PUTTING, REPLACING};
 
 /// See the [module](self).

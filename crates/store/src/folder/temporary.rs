@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use super::faults;
 use super::files::{MAKES_MAX, make_folder, swept};
-use crate::kind::Version;
+use crate::backend::Version;
 use crate::name::{GUARD, PUTTING, REPLACING};
 
 /// Bytes of a host's name that are kept in the name of a temporary file.

@@ -13,17 +13,17 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::claim::Claim;
-use crate::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
+use super::lease::LeaseClaim;
+use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 
 /// A kind of store beneath a lock.
 #[derive(Debug)]
 pub(super) struct Guarded {
-    pub(super) kind: Arc<dyn Kind>,
-    pub(super) claim: Arc<Claim>,
+    pub(super) kind: Arc<dyn StoreBackend>,
+    pub(super) claim: Arc<LeaseClaim>,
 }
 
-impl Kind for Guarded {
+impl StoreBackend for Guarded {
     fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         self.kind.read(name)
     }
@@ -79,7 +79,7 @@ impl Kind for Guarded {
 #[derive(Debug)]
 struct GuardedUpload {
     upload: Box<dyn Upload>,
-    claim: Arc<Claim>,
+    claim: Arc<LeaseClaim>,
 }
 
 impl Upload for GuardedUpload {

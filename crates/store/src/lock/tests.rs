@@ -5,11 +5,11 @@ use std::io::{ErrorKind, Write};
 use std::sync::Mutex;
 use std::thread;
 
-use super::claim::Clock;
+use super::lease::Clock;
 use super::*;
-use crate::kind::Created;
+use crate::backend::Created;
+use crate::fault_config::FaultConfig;
 use crate::memory::Memory;
-use crate::weather::Weather;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -56,12 +56,12 @@ impl Clock for Hand {
     }
 }
 
-fn take(store: &Store, holder: Holder, clock: &Arc<Hand>) -> Result<Claim, LockError> {
-    Claim::take(store, "lock", holder, Terms::default(), Arc::clone(clock) as Arc<dyn Clock>)
+fn take(store: &Store, holder: Holder, clock: &Arc<Hand>) -> Result<LeaseClaim, LockError> {
+    LeaseClaim::take(store, "lock", holder, LeaseConfig::default(), Arc::clone(clock) as Arc<dyn Clock>)
 }
 
 /// Takes a lock that is free.
-fn hold(store: &Store, clock: &Arc<Hand>) -> Claim {
+fn hold(store: &Store, clock: &Arc<Hand>) -> LeaseClaim {
     take(store, Holder::this_process(), clock).expect("free")
 }
 
@@ -69,8 +69,8 @@ fn hold(store: &Store, clock: &Arc<Hand>) -> Claim {
 fn over_every_kind(law: impl Fn(&Store)) {
     let home = tempfile::tempdir().expect("a temporary folder");
     law(&Store::folder(home.path()).expect("made"));
-    law(&Store::memory(Weather::calm()));
-    law(&Store::memory(Weather { seed: 3, failures: 0.2, lost: 0.2, ..Weather::calm() }));
+    law(&Store::memory(FaultConfig::calm()));
+    law(&Store::memory(FaultConfig { seed: 3, failures: 0.2, lost: 0.2, ..FaultConfig::calm() }));
 }
 
 fn content(store: &Store) -> serde_json::Value {
@@ -145,9 +145,9 @@ fn a_late_beat_is_a_lost_lock() {
 
 #[test]
 fn the_longer_patience_counts() {
-    let store = Store::memory(Weather::calm());
-    let terms = Terms { patience: SECOND * 100, ..Terms::default() };
-    Claim::take(&store, "lock", Holder::this_process(), terms, Hand::new()).expect("free");
+    let store = Store::memory(FaultConfig::calm());
+    let terms = LeaseConfig { patience: SECOND * 100, ..LeaseConfig::default() };
+    LeaseClaim::take(&store, "lock", Holder::this_process(), terms, Hand::new()).expect("free");
     let clock = Hand::new();
     take(&store, Holder::this_process(), &clock).expect("it stands still");
     assert_eq!(clock.passed(), SECOND * 100);
@@ -189,7 +189,7 @@ fn a_lock_that_somebody_removed_is_lost() {
 
 #[test]
 fn a_check_renews_what_is_older_than_a_third_of_the_patience() {
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     let clock = Hand::new();
     let claim = hold(&store, &clock);
     let counter = || content(&store)["counter"].as_u64().expect("a number");
@@ -206,12 +206,12 @@ fn a_check_renews_what_is_older_than_a_third_of_the_patience() {
 /// No answer is no beat; an answer that got lost was one, as everybody else saw.
 #[test]
 fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
-    let memory = Memory::new(Weather::calm());
+    let memory = Memory::new(FaultConfig::calm());
     for (failures, lost, arrived) in [(1.0, 0.0, 0), (0.0, 1.0, 1)] {
         let calm = Store::of_memory(&memory);
         let clock = Hand::new();
         let mut claim = hold(&calm, &clock);
-        claim.store = Store::of_memory(&memory.under(Weather { failures, lost, ..Weather::calm() }));
+        claim.store = Store::of_memory(&memory.under(FaultConfig { failures, lost, ..FaultConfig::calm() }));
         clock.pause(SECOND * 4);
         assert_eq!(claim.beat().expect_err("no answer").kind(), ErrorKind::TimedOut);
         assert_eq!(claim.check().expect_err("not known to be ours").kind(), ErrorKind::TimedOut);
@@ -228,7 +228,7 @@ fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
 #[test]
 fn of_many_contenders_for_a_dead_lock_one_wins() {
     over_every_kind(|store| {
-        let terms = Terms { beat: SECOND / 50, patience: SECOND * 3600 };
+        let terms = LeaseConfig { beat: SECOND / 50, patience: SECOND * 3600 };
         take(store, Holder::gone(), &Hand::new()).expect("free");
         let contend = || Lock::take(store, "lock", Holder::this_process(), terms);
         let outcomes: Vec<_> = thread::scope(|scope| {
@@ -247,8 +247,8 @@ fn of_many_contenders_for_a_dead_lock_one_wins() {
 
 #[test]
 fn a_lock_beats_until_it_is_dropped() {
-    let store = Store::memory(Weather::calm());
-    let terms = Terms { beat: Duration::from_millis(1), patience: SECOND };
+    let store = Store::memory(FaultConfig::calm());
+    let terms = LeaseConfig { beat: Duration::from_millis(1), patience: SECOND };
     let lock = Lock::take(&store, "lock", Holder::this_process(), terms).expect("free");
     let counter = || content(&store)["counter"].as_u64().expect("a number");
     while counter() < 5 {
@@ -264,8 +264,11 @@ fn a_lock_beats_until_it_is_dropped() {
 
 #[test]
 fn terms_that_cannot_hold_are_refused() {
-    let store = Store::memory(Weather::calm());
-    for terms in [Terms { beat: Duration::ZERO, ..Terms::default() }, Terms { beat: SECOND * 3, ..Terms::default() }] {
+    let store = Store::memory(FaultConfig::calm());
+    for terms in [
+        LeaseConfig { beat: Duration::ZERO, ..LeaseConfig::default() },
+        LeaseConfig { beat: SECOND * 3, ..LeaseConfig::default() },
+    ] {
         let Err(LockError::Io(error)) = Lock::take(&store, "lock", Holder::this_process(), terms) else {
             panic!("{terms:?}")
         };
@@ -276,7 +279,7 @@ fn terms_that_cannot_hold_are_refused() {
 #[test]
 fn what_is_guarded_is_changed_by_the_holder_alone() {
     over_every_kind(|store| {
-        let terms = Terms { beat: SECOND / 50, patience: SECOND * 3600 };
+        let terms = LeaseConfig { beat: SECOND / 50, patience: SECOND * 3600 };
         let lock = Lock::take(store, "lock", Holder::this_process(), terms).expect("free");
         let guarded = lock.guard(store).within("run");
         let version = guarded.put("kept", b"kept").expect("ours").version;
@@ -311,15 +314,15 @@ fn what_is_guarded_is_changed_by_the_holder_alone() {
 fn who_only_watches_sees_a_holder_for_as_long_as_it_is_alive() {
     over_every_kind(|store| {
         let clock = Hand::new();
-        let mut watch = Watch::by(store, "lock", Terms::default(), Arc::clone(&clock) as Arc<dyn Clock>);
-        assert_eq!(watch.look().expect("seen"), Sight::Idle, "nobody was here yet");
+        let mut watch = Watch::by(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle, "nobody was here yet");
         clock.pause(SECOND * 9);
-        assert_eq!(watch.look().expect("seen"), Sight::Idle);
+        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND);
-        assert_eq!(watch.look().expect("seen"), Sight::Deserted);
+        assert_eq!(watch.look().expect("seen"), LeaseStatus::Deserted);
 
         let claim = hold(store, &Hand::new());
-        let held = Sight::Held(claim.holder().to_string());
+        let held = LeaseStatus::Held(claim.holder().to_string());
         for _ in 0..3 {
             clock.pause(SECOND * 9);
             assert_eq!(watch.look().expect("seen"), held);
@@ -328,15 +331,15 @@ fn who_only_watches_sees_a_holder_for_as_long_as_it_is_alive() {
         // It stands still from here on: for as long as its patience it may be alive.
         assert_eq!(watch.look().expect("seen"), held);
         clock.pause(SECOND * 10);
-        assert_eq!(watch.look().expect("seen"), Sight::Idle);
+        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND * 10);
-        assert_eq!(watch.look().expect("seen"), Sight::Deserted);
+        assert_eq!(watch.look().expect("seen"), LeaseStatus::Deserted);
         claim.beat().expect("it beats");
         assert_eq!(watch.look().expect("seen"), held, "it was alive all the same");
         claim.release().expect("released");
-        assert_eq!(watch.look().expect("seen"), Sight::Idle);
+        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND * 10);
-        assert_eq!(watch.look().expect("seen"), Sight::Deserted);
+        assert_eq!(watch.look().expect("seen"), LeaseStatus::Deserted);
     });
 }
 
@@ -345,22 +348,22 @@ fn who_only_watches_sees_that_a_process_of_this_machine_is_gone() {
     over_every_kind(|store| {
         let clock = Hand::new();
         let claim = take(store, Holder::gone(), &clock).expect("free");
-        let mut watch = Watch::by(store, "lock", Terms::default(), Arc::clone(&clock) as Arc<dyn Clock>);
-        assert_eq!(watch.look().expect("seen"), Sight::Idle);
+        let mut watch = Watch::by(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
         drop(claim);
     });
 }
 
 #[test]
 fn who_holds_a_lock_is_seen_without_touching_it() {
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     let seen = || Lock::seen(&store, "lock").expect("readable").map(|holder| holder.to_string());
     assert_eq!(seen(), None, "there is none");
-    let lock = Lock::take(&store, "lock", Holder::this_process(), Terms::default()).expect("free");
+    let lock = Lock::take(&store, "lock", Holder::this_process(), LeaseConfig::default()).expect("free");
     assert_eq!(seen(), Some(lock.holder().to_string()));
     drop(lock);
     assert_eq!(seen(), None, "it was released");
-    let gone = Lock::take(&store, "lock", Holder::gone(), Terms::default()).expect("free");
+    let gone = Lock::take(&store, "lock", Holder::gone(), LeaseConfig::default()).expect("free");
     assert_eq!(seen(), None, "its holder is gone");
     drop(gone);
 }

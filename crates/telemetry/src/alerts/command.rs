@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::config::AlertsConfig;
-use super::desk::Alert;
+use super::rate_limiter::Alert;
 
 /// Between two looks at whether it has ended.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use crate::{Event, What};
+use crate::{Event, EventKind};
 
 /// Who is told aside when something happens to a run or a preparation, and of what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ impl Default for AlertsConfig {
             command: Vec::new(),
             webhook_file: PathBuf::new(),
             webhook_env: String::new(),
-            events: vec![Topic::Stop, Topic::Leap, Topic::Starved, Topic::Disk, Topic::Warning],
+            events: vec![Topic::Stop, Topic::LossSpike, Topic::Starved, Topic::Disk, Topic::Warning],
             timeout_seconds: 10,
             min_interval_seconds: 300,
             // Room for the next few checkpoints of BERT-base: 1.3 GB each.
@@ -58,7 +58,7 @@ pub(crate) enum Topic {
     /// A run began, or goes on.
     Start,
     /// A step leapt, or was passed over.
-    Leap,
+    LossSpike,
     /// A step waited for data that are still being prepared.
     Starved,
     /// The disk is nearly full.
@@ -70,11 +70,11 @@ pub(crate) enum Topic {
 impl Topic {
     pub(super) fn of(event: &Event) -> Option<Self> {
         Some(match &event.what {
-            What::Stop(_) | What::PrepareEnd(_) => Self::Stop,
-            What::Start(_) | What::Resume(_) => Self::Start,
-            What::Leap(_) | What::Skip(_) => Self::Leap,
-            What::Starved(_) => Self::Starved,
-            What::Warning(_) | What::LeftOut(_) => Self::Warning,
+            EventKind::Stop(_) | EventKind::PrepareEnd(_) => Self::Stop,
+            EventKind::Start(_) | EventKind::Resume(_) => Self::Start,
+            EventKind::LossSpike(_) | EventKind::Skip(_) => Self::LossSpike,
+            EventKind::Starved(_) => Self::Starved,
+            EventKind::Warning(_) | EventKind::BadRow(_) => Self::Warning,
             _ => return None,
         })
     }
@@ -83,7 +83,7 @@ impl Topic {
         match self {
             Self::Stop => "stop",
             Self::Start => "start",
-            Self::Leap => "leap",
+            Self::LossSpike => "loss_spike",
             Self::Starved => "starved",
             Self::Disk => "disk",
             Self::Warning => "warning",

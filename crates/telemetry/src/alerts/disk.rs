@@ -5,13 +5,13 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use super::config::Topic;
-use super::desk::Desk;
+use super::rate_limiter::RateLimiter;
 
 /// Between two looks. What fills a disk in less is told by the write that fails.
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Looks for as long as what it returns is kept. By a thread of its own: a disk that does not answer holds up no alert.
-pub(super) fn look(folder: &Path, free_min: u64, desk: Desk) -> runtime::Result<SyncSender<()>> {
+pub(super) fn look(folder: &Path, free_min: u64, desk: RateLimiter) -> runtime::Result<SyncSender<()>> {
     let folder: PathBuf = folder.to_owned();
     let (keep, ended) = sync_channel(0);
     runtime::spawn("disk-watch", move || {

@@ -9,27 +9,35 @@ use schemas::{RowIndex, Step};
 use serde_json::Value;
 
 use super::*;
-use crate::training::{LeapReport, Leaping, StopReport, Warning, Why};
-use crate::{At, Clock, What};
+use crate::training::{LossSpikeReport, SpikeMetric, StopReport, Warning, Why};
+use crate::{Clock, EventKind, Position};
 
 const TOKEN: &str = "s3cr3t-t0ken";
 
-fn event(what: What) -> Event {
-    Clock::still().event(At { step: Some(Step(7)), ..At::default() }, what)
+fn event(what: EventKind) -> Event {
+    Clock::still().event(Position { step: Some(Step(7)), ..Position::default() }, what)
 }
 
 fn stop() -> Event {
     let (place, error) = ("runs/a".to_owned(), Some("the disk is gone".to_owned()));
-    event(What::Stop(StopReport { why: Why::Failed, saved: true, kept: None, place, error, memory: None }))
+    event(EventKind::Stop(StopReport { why: Why::Failed, saved: true, kept: None, place, error, memory: None }))
 }
 
 fn leap() -> Event {
-    let (leapt, first_row, figure) = (Step(7), RowIndex(0), Leaping::Loss);
-    event(What::Leap(LeapReport { leapt, first_row, rows: 8, figure, value: 9.5, median: 2.0, sigmas: 50.0 }))
+    let (leapt, first_row, figure) = (Step(7), RowIndex(0), SpikeMetric::Loss);
+    event(EventKind::LossSpike(LossSpikeReport {
+        leapt,
+        first_row,
+        rows: 8,
+        figure,
+        value: 9.5,
+        median: 2.0,
+        sigmas: 50.0,
+    }))
 }
 
 fn warning() -> Event {
-    event(What::Warning(Warning { topic: "device".to_owned(), message: "another device".to_owned(), hint: None }))
+    event(EventKind::Warning(Warning { topic: "device".to_owned(), message: "another device".to_owned(), hint: None }))
 }
 
 fn by_command(script: &str) -> AlertsConfig {
@@ -93,7 +101,7 @@ fn a_command_that_is_not_there_or_fails_is_no_reason_to_end() {
     let missing = AlertsConfig { command: vec!["there-is-no-such-program".to_owned()], ..by_command("") };
     assert!(tell(&missing, &[stop(), stop()]) < Duration::from_secs(5));
     let command = Command::of(&by_command("exit 3")).expect("a command");
-    let (desk, waiting) = Desk::of(&missing, "runs/a");
+    let (desk, waiting) = RateLimiter::of(&missing, "runs/a");
     desk.tell(Topic::Stop, "x", None);
     let told = command.tell(&waiting.queue.recv().expect("told"), Instant::now() + Duration::from_secs(5));
     assert_eq!(told, Err("`sh` ended with exit status: 3".to_owned()));
@@ -102,14 +110,14 @@ fn a_command_that_is_not_there_or_fails_is_no_reason_to_end() {
 #[test]
 fn of_a_storm_one_is_told_and_the_rest_counted() {
     let config = AlertsConfig { min_interval_seconds: 3600, ..by_command("") };
-    let (desk, waiting) = Desk::of(&config, "runs/a");
+    let (desk, waiting) = RateLimiter::of(&config, "runs/a");
     for _ in 0..1000 {
         desk.tell(Topic::Warning, "again", None);
     }
-    desk.tell(Topic::Leap, "another topic", None);
+    desk.tell(Topic::LossSpike, "another topic", None);
     desk.tell(Topic::Start, "nobody asked", None);
     let told: Vec<Topic> = waiting.queue.try_iter().map(|alert| alert.topic).collect();
-    assert_eq!(told, [Topic::Warning, Topic::Leap]);
+    assert_eq!(told, [Topic::Warning, Topic::LossSpike]);
     // Of ends the last is always told, whatever there is room for.
     (0..100).for_each(|number| desk.tell(Topic::Stop, &format!("over {number}"), None));
     assert_eq!(waiting.queue.try_iter().count(), 32);
@@ -118,7 +126,7 @@ fn of_a_storm_one_is_told_and_the_rest_counted() {
     assert_eq!(last, ["runs/a: over 99"]);
 
     let often = AlertsConfig { min_interval_seconds: 0, ..by_command("") };
-    let (desk, waiting) = Desk::of(&often, "runs/a");
+    let (desk, waiting) = RateLimiter::of(&often, "runs/a");
     (0..40).for_each(|_| desk.tell(Topic::Warning, "again", None));
     assert_eq!(waiting.queue.try_iter().count(), 32);
     desk.tell(Topic::Warning, "again", None);
@@ -181,7 +189,7 @@ fn what_goes_wrong_with_a_webhook_is_said_without_its_address() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let why = |address: &str| {
         let config = by_webhook(home.path(), address);
-        let (desk, waiting) = Desk::of(&config, "runs/a");
+        let (desk, waiting) = RateLimiter::of(&config, "runs/a");
         desk.tell(Topic::Stop, "x", None);
         let webhook = Webhook::of(&config).expect("a webhook");
         let begun = Instant::now();
@@ -227,7 +235,7 @@ fn a_secret_in_a_wrong_place_is_refused_without_being_repeated() {
 #[test]
 fn a_disk_that_is_nearly_full_is_told() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let (desk, waiting) = Desk::of(&by_command(""), "runs/a");
+    let (desk, waiting) = RateLimiter::of(&by_command(""), "runs/a");
     let looks = disk::look(home.path(), u64::MAX, desk.clone()).expect("a thread");
     let alert = waiting.queue.recv_timeout(Duration::from_secs(5)).expect("it looks at once");
     assert!(alert.topic == Topic::Disk && alert.text.contains("bytes are free"), "{alert:?}");

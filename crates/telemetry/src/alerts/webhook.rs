@@ -7,7 +7,7 @@ use std::time::Instant;
 use ureq::Agent;
 
 use super::config::AlertsConfig;
-use super::desk::Alert;
+use super::rate_limiter::Alert;
 use crate::http_client;
 
 /// Where to post.

@@ -6,17 +6,17 @@ use opentelemetry::logs::{AnyValue, LogRecord as _, Logger as _, Severity};
 use opentelemetry_sdk::logs::{SdkLogRecord, SdkLogger};
 
 use crate::training::Why;
-use crate::{Event, What, event_text};
+use crate::{Event, EventKind, event_text};
 
 /// Converts an event, unless its numbers are metrics.
 pub(super) fn from_event(logger: &SdkLogger, event: &Event) -> Option<SdkLogRecord> {
     let what = &event.what;
-    if matches!(what, What::Report(_) | What::PrepareProgress(_) | What::PartDone(_)) {
+    if matches!(what, EventKind::Report(_) | EventKind::PrepareProgress(_) | EventKind::PartDone(_)) {
         return None;
     }
     let text = event_text::line(event).unwrap_or_else(|| match what {
         // The command line prints the error itself, so this event has no text.
-        What::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
+        EventKind::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
         what => what.kind().to_owned(),
     });
     let mut record = new_record(logger, event.time, severity(what), &text);
@@ -57,10 +57,14 @@ fn new_record(logger: &SdkLogger, time: u64, severity: Severity, text: &str) -> 
     record
 }
 
-fn severity(what: &What) -> Severity {
+fn severity(what: &EventKind) -> Severity {
     match what {
-        What::Warning(_) | What::Leap(_) | What::Skip(_) | What::LeftOut(_) | What::Starved(_) => Severity::Warn,
-        What::Stop(stop) if stop.why == Why::Failed => Severity::Error,
+        EventKind::Warning(_)
+        | EventKind::LossSpike(_)
+        | EventKind::Skip(_)
+        | EventKind::BadRow(_)
+        | EventKind::Starved(_) => Severity::Warn,
+        EventKind::Stop(stop) if stop.why == Why::Failed => Severity::Error,
         _ => Severity::Info,
     }
 }
@@ -68,23 +72,23 @@ fn severity(what: &What) -> Severity {
 /// Returns the row that the event names, else the position in the stream.
 fn row(event: &Event) -> Option<u64> {
     match &event.what {
-        What::Leap(leap) => Some(leap.first_row.0),
-        What::Skip(skip) => Some(skip.leap.first_row.0),
-        What::LeftOut(left_out) => Some(left_out.row.0),
-        What::Generation(generation) => Some(generation.row.0),
+        EventKind::LossSpike(leap) => Some(leap.first_row.0),
+        EventKind::Skip(skip) => Some(skip.leap.first_row.0),
+        EventKind::BadRow(left_out) => Some(left_out.row.0),
+        EventKind::DatasetVersion(dataset_version) => Some(dataset_version.row.0),
         _ => event.at.rows_seen,
     }
 }
 
 /// Returns an attribute that users filter the records of this kind by.
-fn filter_attribute(what: &What) -> Option<(&'static str, AnyValue)> {
+fn filter_attribute(what: &EventKind) -> Option<(&'static str, AnyValue)> {
     Some(match what {
-        What::Warning(warning) => ("topic", warning.topic.clone().into()),
-        What::Checkpoint(checkpoint) => ("place", checkpoint.place.clone().into()),
-        What::Audit(audit) => ("view", audit.view.clone().into()),
-        What::Validation(report) => ("loss", report.loss.into()),
-        What::Leap(leap) => ("sigmas", leap.sigmas.into()),
-        What::Starved(starved) => ("seconds", starved.seconds.into()),
+        EventKind::Warning(warning) => ("topic", warning.topic.clone().into()),
+        EventKind::Checkpoint(checkpoint) => ("place", checkpoint.place.clone().into()),
+        EventKind::Audit(audit) => ("view", audit.view.clone().into()),
+        EventKind::Validation(report) => ("loss", report.loss.into()),
+        EventKind::LossSpike(leap) => ("sigmas", leap.sigmas.into()),
+        EventKind::Starved(starved) => ("seconds", starved.seconds.into()),
         _ => return None,
     })
 }

@@ -4,9 +4,10 @@ use schemas::ordinal::Step;
 
 use super::*;
 use crate::training::{
-    CheckpointReport, Figures, LeapReport, Leaping, MlmReport, ResumeReport, Speed, StarvedReport, StopReport, Why,
+    CheckpointReport, Figures, LossSpikeReport, MlmReport, ResumeReport, Speed, SpikeMetric, StarvedReport, StopReport,
+    Why,
 };
-use crate::{At, Clock};
+use crate::{Clock, Position};
 
 /// Checksums that were computed bit by bit from the polynomial; the first three are those of RFC 3720, B.4.
 #[test]
@@ -73,18 +74,18 @@ fn told(bytes: &[u8]) -> Vec<(i64, String)> {
     told
 }
 
-fn say(encoder: &mut Encoder, step: u64, what: What) -> Vec<(i64, String)> {
-    let at = At { step: Some(Step(step)), epoch: Some(0.5), rows_seen: Some(64), tokens_seen: Some(4096) };
+fn say(encoder: &mut Encoder, step: u64, what: EventKind) -> Vec<(i64, String)> {
+    let at = Position { step: Some(Step(step)), epoch: Some(0.5), rows_seen: Some(64), tokens_seen: Some(4096) };
     told(&encoder.encode(&Clock::still().event(at, what)))
 }
 
-fn starved() -> What {
-    What::Starved(StarvedReport { by: "prepare".to_owned(), seconds: 0.5, part: 1, parts: 2 })
+fn starved() -> EventKind {
+    EventKind::Starved(StarvedReport { by: "prepare".to_owned(), seconds: 0.5, part: 1, parts: 2 })
 }
 
-fn report(loss: f64) -> What {
+fn report(loss: f64) -> EventKind {
     let named = |name: &str| BTreeMap::from([(name.to_owned(), loss)]);
-    What::Report(StepReport {
+    EventKind::Report(StepReport {
         figures: Figures {
             loss,
             terms: named("mlm"),
@@ -134,16 +135,16 @@ fn a_report_is_scalars_over_its_step() {
 #[test]
 fn every_kind_with_numbers_is_drawn_and_no_other() {
     let mut encoder = Encoder::default();
-    let leap = LeapReport {
+    let leap = LossSpikeReport {
         leapt: Step(1),
         first_row: schemas::RowIndex(0),
         rows: 8,
-        figure: Leaping::Loss,
+        figure: SpikeMetric::Loss,
         value: 9.0,
         median: 2.0,
         sigmas: 50.0,
     };
-    assert_eq!(say(&mut encoder, 3, What::Leap(leap)).last(), Some(&(3, "train/leap_sigmas 50".to_owned())));
+    assert_eq!(say(&mut encoder, 3, EventKind::LossSpike(leap)).last(), Some(&(3, "train/leap_sigmas 50".to_owned())));
     let mlm = MlmReport { loss: 4.0, accuracy: 0.5, ln_vocab: 8.0, unigram_entropy: 6.0, unigram_cross_entropy: None };
     let terms = BTreeMap::from([("mlm".to_owned(), 3.0)]);
     let valid = ValidReport {
@@ -155,12 +156,12 @@ fn every_kind_with_numbers_is_drawn_and_no_other() {
         seconds: 0.1,
     };
     let tags = ["eval/fixed_mask_accuracy 0.5", "eval/fixed_mask_mlm 4", "eval/loss 3", "eval/mlm 3"];
-    assert_eq!(say(&mut encoder, 3, What::Validation(valid)), tags.map(|tag| (3, tag.to_owned())));
+    assert_eq!(say(&mut encoder, 3, EventKind::Validation(valid)), tags.map(|tag| (3, tag.to_owned())));
     let place = "runs/a".to_owned();
     let stop = StopReport { why: Why::Finished, saved: true, kept: None, place, error: None, memory: None };
-    assert_eq!(say(&mut encoder, 3, What::Stop(stop)), []);
+    assert_eq!(say(&mut encoder, 3, EventKind::Stop(stop)), []);
     assert_eq!(
-        encoder.encode(&Clock::still().event(At::default(), starved())),
+        encoder.encode(&Clock::still().event(Position::default(), starved())),
         [0_u8; 0],
         "no step, no place to draw it"
     );
@@ -173,10 +174,10 @@ fn steps_that_come_again_replace_those_that_were_there() {
     assert!(begins(say(&mut encoder, 10, starved())), "a process that begins anew");
     assert!(!begins(say(&mut encoder, 10, starved())) && !begins(say(&mut encoder, 20, starved())));
     // It is said late, and nothing comes again.
-    let checkpoint = What::Checkpoint(CheckpointReport { place: String::new(), seconds: 1.0, stall_s: 0.0 });
+    let checkpoint = EventKind::Checkpoint(CheckpointReport { place: String::new(), seconds: 1.0, stall_s: 0.0 });
     assert!(!begins(say(&mut encoder, 15, checkpoint)));
     // What the checkpoint has is kept, what is beyond it is drawn anew.
-    let resume = What::Resume(ResumeReport { place: String::new() });
+    let resume = EventKind::Resume(ResumeReport { place: String::new() });
     assert_eq!(say(&mut encoder, 12, resume.clone()), [(13, "session 1".to_owned())]);
     assert!(!begins(say(&mut encoder, 13, starved())), "said already");
     assert!(begins(say(&mut encoder, 1, starved())), "gone back without a checkpoint");

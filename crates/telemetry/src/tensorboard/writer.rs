@@ -91,11 +91,11 @@ mod tests {
 
     use super::*;
     use crate::training::StarvedReport;
-    use crate::{At, Clock, What};
+    use crate::{Clock, EventKind, Position};
 
     fn event(step: u64) -> Event {
         let report = StarvedReport { by: "prepare".to_owned(), seconds: 1.0, part: 0, parts: 1 };
-        Clock::still().event(At { step: Some(Step(step)), ..At::default() }, What::Starved(report))
+        Clock::still().event(Position { step: Some(Step(step)), ..Position::default() }, EventKind::Starved(report))
     }
 
     fn files(folder: &Path) -> Vec<(String, u64)> {

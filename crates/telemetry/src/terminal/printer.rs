@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use schemas::printable;
 
-use super::course::{Course, CourseBar, Outlook};
-use super::{Form, Manner, bar, note};
-use crate::{Event, Observer, What};
+use super::run_progress::{RunEstimate, RunProgress, RunProgressBar};
+use super::{Form, OutputMode, bar, note};
+use crate::{Event, EventKind, Observer};
 
 /// Lines that may wait to be read.
 const LINES: usize = 1024;
@@ -33,22 +33,22 @@ struct Line {
     text: String,
     is_result: bool,
     /// What a report says of the rest.
-    outlook: Option<Outlook>,
+    outlook: Option<RunEstimate>,
 }
 
 impl Printer {
     /// Prints everything, and the end of a run if that is worth a line; below it a bar that says how far the run is.
-    pub fn start(ends: bool, course: Course) -> runtime::Result<Self> {
+    pub fn start(ends: bool, course: RunProgress) -> runtime::Result<Self> {
         let (lines, waiting) = sync_channel::<Line>(LINES);
         let (alive, done) = sync_channel(0);
         runtime::spawn("printer", move || {
             let _alive = alive;
             let mut out = Out::default();
-            let Some(mut bar) = CourseBar::begin(course) else {
+            let Some(mut bar) = RunProgressBar::begin(course) else {
                 return waiting.into_iter().for_each(|line| out.print(&line));
             };
             loop {
-                match waiting.recv_timeout(CourseBar::EVERY) {
+                match waiting.recv_timeout(RunProgressBar::EVERY) {
                     Ok(line) => {
                         out.print(&line);
                         line.outlook.into_iter().for_each(|outlook| bar.expect(outlook));
@@ -78,17 +78,17 @@ impl Printer {
 
 impl Observer for Printer {
     fn observe(&mut self, event: &Event) {
-        if matches!(event.what, What::Stop(_)) && !self.ends {
+        if matches!(event.what, EventKind::Stop(_)) && !self.ends {
             return;
         }
         if let Some(text) = crate::event_text::line(event) {
             let outlook = match &event.what {
-                What::Report(report) => Some(Outlook { progress: report.progress, eta_s: report.speed.eta_s }),
+                EventKind::Report(report) => Some(RunEstimate { progress: report.progress, eta_s: report.speed.eta_s }),
                 _ => None,
             };
             let is_result = crate::event_text::is_result(event);
             // For programs what is known of it, as the log has it.
-            let is_json = is_result && Manner::get().form == Form::Json;
+            let is_json = is_result && OutputMode::get().form == Form::Json;
             let text = if is_json { crate::jsonl::line(event) } else { text };
             self.send(Line { text, is_result, outlook });
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
-use super::manner::Manner;
+use super::output_mode::OutputMode;
 use super::{bar, note};
 use crate::preparation::PrepareProgress;
 
@@ -21,7 +21,7 @@ impl Progress {
 
     /// A progress display: a bar where one may be drawn, else lines.
     pub fn new(name: &'static str, now: &PrepareProgress) -> Self {
-        let bar = Manner::get().draws().then(|| {
+        let bar = OutputMode::get().draws().then(|| {
             let bar = bar::begin(now.bytes_total, "{prefix} {wide_bar} {percent:>3} %  {msg}  ETA {eta}");
             bar.set_position(now.bytes);
             bar.reset_eta();

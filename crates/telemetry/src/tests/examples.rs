@@ -4,38 +4,38 @@
 use std::collections::BTreeMap;
 
 use schemas::ordinal::Step;
-use schemas::{Generation, RowIndex};
+use schemas::{DatasetVersion, RowIndex};
 
 use crate::change::{ChangeReport, How, KeyChange, NoteReport};
 use crate::preparation::{
     LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
 };
 use crate::training::{
-    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport, MlmReport,
-    PhaseSeconds, ResumeReport, SkipReport, Speed, StartReport, StarvedReport, StepReport, StopReport, Surprise,
-    Suspect, ValidReport, Warning, Why,
+    AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, Figures, LossSpikeReport, MlmReport,
+    PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport, StarvedReport, StepReport, StopReport,
+    Suspect, UnexpectedLoss, ValidReport, Warning, Why,
 };
-use crate::{At, Event, What};
+use crate::{Event, EventKind, Position};
 
 /// An event, its line in a log behind [`STAMP`], and what people see.
-pub(super) type Golden = (What, &'static str, Option<&'static str>);
+pub(super) type Golden = (EventKind, &'static str, Option<&'static str>);
 
 pub(super) const STAMP: &str = r#"{"version":1,"time":1700000000123,"elapsed_s":12.5,"#;
 pub(super) const PLACE: &str = r#""step":1200,"epoch":1.25,"rows_seen":38400,"tokens_seen":4900000,"#;
 
-fn at(what: &What) -> At {
+fn at(what: &EventKind) -> Position {
     if what.kind().starts_with("prep") || what.kind() == "part_done" {
-        return At::default();
+        return Position::default();
     }
-    At { step: Some(Step(1200)), epoch: Some(1.25), rows_seen: Some(38_400), tokens_seen: Some(4_900_000) }
+    Position { step: Some(Step(1200)), epoch: Some(1.25), rows_seen: Some(38_400), tokens_seen: Some(4_900_000) }
 }
 
-pub(super) fn event(what: &What) -> Event {
+pub(super) fn event(what: &EventKind) -> Event {
     Event { version: 1, time: 1_700_000_000_123, elapsed_s: 12.5, at: at(what), what: what.clone() }
 }
 
-pub(super) fn golden_line(what: &What, rest: &str) -> String {
-    let place = if at(what) == At::default() { "" } else { PLACE };
+pub(super) fn golden_line(what: &EventKind, rest: &str) -> String {
+    let place = if at(what) == Position::default() { "" } else { PLACE };
     format!("{STAMP}{place}{rest}")
 }
 
@@ -92,12 +92,12 @@ pub(super) fn valid_report() -> ValidReport {
 fn guarding() -> Vec<Golden> {
     vec![
         (
-            What::Leap(leap()),
+            EventKind::LossSpike(leap()),
             r#""kind":"leap","leapt":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25}"#,
             Some("warning: step 1188 leapt: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127"),
         ),
         (
-            What::Skip(SkipReport {
+            EventKind::Skip(SkipReport {
                 leap: leap(),
                 suspects: vec![Suspect {
                     row: RowIndex(303_900),
@@ -113,10 +113,10 @@ fn guarding() -> Vec<Golden> {
     ]
 }
 
-fn leap() -> LeapReport {
-    let figure = Leaping::Loss;
+fn leap() -> LossSpikeReport {
+    let figure = SpikeMetric::Loss;
     let (leapt, first_row) = (Step(1188), RowIndex(303_872));
-    LeapReport { leapt, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
+    LossSpikeReport { leapt, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
 }
 
 fn change() -> ChangeReport {
@@ -135,7 +135,7 @@ fn training() -> Vec<Golden> {
         random: true,
         terms: named(&[("mlm", 12.5), ("tc", 3.3939)]),
         expected: [("mlm".to_owned(), expected)].into(),
-        surprises: vec![Surprise { term: "mlm".to_owned(), value: 12.5, expected, hint: "tied?".to_owned() }],
+        surprises: vec![UnexpectedLoss { term: "mlm".to_owned(), value: 12.5, expected, hint: "tied?".to_owned() }],
     };
     let audit = AuditReport {
         view: "masked".to_owned(),
@@ -160,24 +160,24 @@ fn training() -> Vec<Golden> {
     };
     vec![
         (
-            What::Start(start),
+            EventKind::Start(start),
             r#""kind":"start","random":true,"terms":{"mlm":12.5,"tc":3.3939},"expected":{"mlm":{"low":9.8,"high":10.8}},"surprises":[{"term":"mlm","value":12.5,"low":9.8,"high":10.8,"hint":"tied?"}]}"#,
             Some("step 1200  began at random with mlm 12.5000, tc 3.3939"),
         ),
         (
-            What::Report(step_report()),
+            EventKind::Report(step_report()),
             r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,
             Some(
                 "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
             ),
         ),
         (
-            What::Validation(valid_report()),
+            EventKind::Validation(valid_report()),
             r#""kind":"validation","rows":64,"loss":5.1859,"terms":{"mlm":5.1559,"tc":0.03},"metrics":{"mlm.accuracy":0.2},"mlm":{"loss":5.2881,"accuracy":0.19,"ln_vocab":8.3178,"unigram_entropy":5.7512,"unigram_cross_entropy":6.7701},"seconds":0.75}"#,
             Some("step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)  valid/mlm 5.2881 (ln V 8.32, unigram 5.75)"),
         ),
         (
-            What::Checkpoint(CheckpointReport {
+            EventKind::Checkpoint(CheckpointReport {
                 place: "runs/a/checkpoints/1200".to_owned(),
                 seconds: 1.5,
                 stall_s: 1.25,
@@ -186,46 +186,46 @@ fn training() -> Vec<Golden> {
             Some("saved checkpoint runs/a/checkpoints/1200; the next step waited 1.2 s for it"),
         ),
         (
-            What::Resume(ResumeReport { place: "runs/a/checkpoints/1200".to_owned() }),
+            EventKind::Resume(ResumeReport { place: "runs/a/checkpoints/1200".to_owned() }),
             r#""kind":"resume","place":"runs/a/checkpoints/1200"}"#,
             Some("continuing after step 1200"),
         ),
         (
-            What::Warning(warning),
+            EventKind::Warning(warning),
             r#""kind":"warning","topic":"device","message":"another device: results will differ in the last bits","hint":"`cpu` then, `cuda:0` now"}"#,
             Some("warning: another device: results will differ in the last bits; `cpu` then, `cuda:0` now"),
         ),
         (
-            What::Audit(audit),
+            EventKind::Audit(audit),
             r#""kind":"audit","view":"masked","what":"masked tokens that become `[MASK]`","found":0.791667,"promised":0.8,"error":0.005893,"of":4608.0}"#,
             Some(
                 "audited `masked`: masked tokens that become `[MASK]`: 0.791667, promised 0.8, error 0.005893, of 4608",
             ),
         ),
         (
-            What::Generation(GenerationReport {
-                generation: Generation(3),
-                before: Generation(1),
+            EventKind::DatasetVersion(DatasetVersionReport {
+                dataset_version: DatasetVersion(3),
+                before: DatasetVersion(1),
                 row: RowIndex(38_431),
                 source: None,
             }),
-            r#""kind":"generation","generation":3,"before":1,"row":38431}"#,
-            Some("step 1200  rows from 38431 on are of generation 3 of the data, 1 before"),
+            r#""kind":"dataset_version","dataset_version":3,"before":1,"row":38431}"#,
+            Some("step 1200  rows from 38431 on are of dataset version 3 of the data, 1 before"),
         ),
         (
-            What::Starved(StarvedReport { by: "prepare".to_owned(), seconds: 4.25, part: 11, parts: 256 }),
+            EventKind::Starved(StarvedReport { by: "prepare".to_owned(), seconds: 4.25, part: 11, parts: 256 }),
             r#""kind":"starved","by":"prepare","seconds":4.25,"part":11,"parts":256}"#,
             Some("step 1200  starved by prepare: 4.2 s until part 12 of 256 was there"),
         ),
         (
-            What::Change(change()),
+            EventKind::Change(change()),
             r#""kind":"change","how":"rollback","message":"went back from step 2000","keys":[{"key":"optimizer.lr","then":"0.001","now":"0.002"}],"from":2000}"#,
             Some("step 1200  went back from step 2000"),
         ),
         note(),
         left_out(),
         (
-            What::Stop(stop),
+            EventKind::Stop(stop),
             r#""kind":"stop","why":"terminate","saved":true,"kept":1200,"place":"runs/a"}"#,
             Some("stopped and saved after step 1200; the same command continues"),
         ),
@@ -234,7 +234,7 @@ fn training() -> Vec<Golden> {
 
 fn note() -> Golden {
     (
-        What::Note(NoteReport { text: "the rate is \u{1b}[31mhalved".to_owned() }),
+        EventKind::Note(NoteReport { text: "the rate is \u{1b}[31mhalved".to_owned() }),
         r#""kind":"note","text":"the rate is \u001b[31mhalved"}"#,
         Some("step 1200  note: the rate is \\u{1b}[31mhalved"),
     )
@@ -242,7 +242,7 @@ fn note() -> Golden {
 
 fn left_out() -> Golden {
     (
-        What::LeftOut(left_out_report(None)),
+        EventKind::BadRow(left_out_report(None)),
         concat!(
             r#""kind":"left_out","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
             r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
@@ -254,8 +254,8 @@ fn left_out() -> Golden {
     )
 }
 
-fn left_out_report(source: Option<&str>) -> LeftOutReport {
-    LeftOutReport {
+fn left_out_report(source: Option<&str>) -> BadRowReport {
+    BadRowReport {
         row: RowIndex(38_431),
         source: source.map(str::to_owned),
         sample: "6:1424".to_owned(),
@@ -271,24 +271,24 @@ fn left_out_report(source: Option<&str>) -> LeftOutReport {
 pub(super) fn mixing() -> Vec<Golden> {
     vec![
         (
-            What::Report(StepReport { source_epochs: named(&[("books", 1.21), ("wiki", 0.5)]), ..step_report() }),
+            EventKind::Report(StepReport { source_epochs: named(&[("books", 1.21), ("wiki", 0.5)]), ..step_report() }),
             r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5},"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,
             Some(
                 "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  epochs books 1.21, wiki 0.50  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
             ),
         ),
         (
-            What::Generation(GenerationReport {
-                generation: Generation(3),
-                before: Generation(1),
+            EventKind::DatasetVersion(DatasetVersionReport {
+                dataset_version: DatasetVersion(3),
+                before: DatasetVersion(1),
                 row: RowIndex(38_431),
                 source: Some("books".to_owned()),
             }),
-            r#""kind":"generation","generation":3,"before":1,"row":38431,"source":"books"}"#,
-            Some("step 1200  rows from 38431 on are of generation 3 of source `books`, 1 before"),
+            r#""kind":"dataset_version","dataset_version":3,"before":1,"row":38431,"source":"books"}"#,
+            Some("step 1200  rows from 38431 on are of dataset version 3 of source `books`, 1 before"),
         ),
         (
-            What::LeftOut(left_out_report(Some("books"))),
+            EventKind::BadRow(left_out_report(Some("books"))),
             concat!(
                 r#""kind":"left_out","row":38431,"source":"books","sample":"6:1424","shard":"train/part-00006-00-00.parquet","#,
                 r#""group":2,"row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
@@ -304,8 +304,8 @@ pub(super) fn mixing() -> Vec<Golden> {
 pub(super) fn prepare_end() -> PrepareEnd {
     PrepareEnd {
         place: "corpus".to_owned(),
-        generation: Generation(2),
-        change: Some("1 document to forget: generation 2 drops 1 part and makes 1 part".to_owned()),
+        dataset_version: DatasetVersion(2),
+        change: Some("1 document to forget: dataset version 2 drops 1 part and makes 1 part".to_owned()),
         pack: "sentences".to_owned(),
         parts_made: 3,
         parts_kept: 1,
@@ -344,9 +344,9 @@ fn preparation() -> Vec<Golden> {
         workers: 4,
         text_bytes_max: 64 << 20,
         largest_compressed: Some(LargestFile { name: "big.jsonl.gz".to_owned(), bytes: 1 << 20 }),
-        generation: Generation(2),
+        dataset_version: DatasetVersion(2),
         tokenized_by: "WordPiece by AVX2".to_owned(),
-        change: Some("1 file added: generation 2 drops 0 parts and makes 1 part".to_owned()),
+        change: Some("1 file added: dataset version 2 drops 0 parts and makes 1 part".to_owned()),
     };
     let progress = PrepareProgress {
         bytes: 450,
@@ -361,25 +361,25 @@ fn preparation() -> Vec<Golden> {
     let part = PartDone { part: 7, bytes: 1000, documents: 30, tokens: 5000, samples: 40, kept: false };
     vec![
         (
-            What::PrepareStart(start),
-            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"workers":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576},"generation":2,"tokenized_by":"WordPiece by AVX2","change":"1 file added: generation 2 drops 0 parts and makes 1 part"}"#,
+            EventKind::PrepareStart(start),
+            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"workers":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576},"dataset_version":2,"tokenized_by":"WordPiece by AVX2","change":"1 file added: dataset version 2 drops 0 parts and makes 1 part"}"#,
             Some(
-                "1,234 files, 3.0 GiB in 40 parts for 4 workers; at most 64.0 MiB of text in memory\ntext to ids: WordPiece by AVX2\n1 file added: generation 2 drops 0 parts and makes 1 part\nthe largest compressed file takes one worker from end to end: big.jsonl.gz, 1.0 MiB",
+                "1,234 files, 3.0 GiB in 40 parts for 4 workers; at most 64.0 MiB of text in memory\ntext to ids: WordPiece by AVX2\n1 file added: dataset version 2 drops 0 parts and makes 1 part\nthe largest compressed file takes one worker from end to end: big.jsonl.gz, 1.0 MiB",
             ),
         ),
         (
-            What::PrepareProgress(progress.after(10.0)),
+            EventKind::PrepareProgress(progress.after(10.0)),
             r#""kind":"prepare_progress","bytes":450,"bytes_kept":50,"bytes_total":1000,"parts":12,"parts_total":40,"text_bytes":31000000,"tokens":5200000,"text_bytes_per_s":3100000.0,"tokens_per_s":520000.0,"eta_s":13.75}"#,
             Some("prepare: 45 %  12/40 parts  3.1 MB/s  0.52 M tokens/s  ETA 14 s"),
         ),
         (
-            What::PartDone(part),
+            EventKind::PartDone(part),
             r#""kind":"part_done","part":7,"bytes":1000,"documents":30,"tokens":5000,"samples":40,"kept":false}"#,
             None,
         ),
         (
-            What::PrepareEnd(prepare_end()),
-            r#""kind":"prepare_end","place":"corpus","generation":2,"change":"1 document to forget: generation 2 drops 1 part and makes 1 part","pack":"sentences","parts_made":3,"parts_kept":1,"nothing_to_do":false,"bytes_read":3145728,"text_bytes_made":1040000,"lines":341,"documents":339,"text_bytes":1300000,"words":161633,"tokens":385031,"unknown":0,"forgotten":1,"rejected":{"empty":2},"sentences":9000,"cut_sentences":0,"cut_documents":0,"cut_tokens":17,"train":{"samples":3000,"tokens":375000},"valid":{"samples":0,"tokens":0},"samples":3000,"stored_tokens":375000,"tokens_capacity":378000,"shard_bytes":750000,"stages":{"read":0.25,"tokenize":1.5,"pack":0.125,"write":0.5},"warnings":["no document fell into the validation split"],"seconds":0.65}"#,
+            EventKind::PrepareEnd(prepare_end()),
+            r#""kind":"prepare_end","place":"corpus","dataset_version":2,"change":"1 document to forget: dataset version 2 drops 1 part and makes 1 part","pack":"sentences","parts_made":3,"parts_kept":1,"nothing_to_do":false,"bytes_read":3145728,"text_bytes_made":1040000,"lines":341,"documents":339,"text_bytes":1300000,"words":161633,"tokens":385031,"unknown":0,"forgotten":1,"rejected":{"empty":2},"sentences":9000,"cut_sentences":0,"cut_documents":0,"cut_tokens":17,"train":{"samples":3000,"tokens":375000},"valid":{"samples":0,"tokens":0},"samples":3000,"stored_tokens":375000,"tokens_capacity":378000,"shard_bytes":750000,"stages":{"read":0.25,"tokenize":1.5,"pack":0.125,"write":0.5},"warnings":["no document fell into the validation split"],"seconds":0.65}"#,
             Some(
                 "corpus: 3 parts made, 1 kept from before, 3.0 MiB of input read, in 0.7 s (1.6 MB/s of text)
   339 documents, 161,633 words, 385,031 tokens: 2.38 tokens per word, 0.00 % unknown

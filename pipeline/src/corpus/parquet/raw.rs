@@ -11,9 +11,9 @@ use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 
 use crate::corpus::bytes::{Compression, read_whole};
+use crate::corpus::input_split::{BytesRead, Reading};
 use crate::corpus::inputs::InputFile;
-use crate::corpus::piece::{BytesRead, Reading};
-use crate::corpus::room::{Hold, Room};
+use crate::corpus::memory_budget::{MemoryBudget, Reservation};
 use crate::{Error, Result};
 
 /// Bytes read at a time: BLAKE3 hashes many of its chunks side by side.
@@ -42,7 +42,7 @@ impl Raw {
     }
 
     /// Opens a file; one that is compressed as a whole is decompressed, and comes with its room, where it needs one.
-    pub(super) fn open(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Hold>)> {
+    pub(super) fn open(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Reservation>)> {
         if Self::is_wrapped(file) {
             return Self::unwrap(file, reading);
         }
@@ -54,7 +54,7 @@ impl Raw {
     /// Within the worker's share, if that suffices. If not, a quarter of the room of all files is for the bytes, another for
     /// what they are decompressed with and then for the pages in them: together, since nobody may wait for the one while he
     /// holds the other.
-    fn unwrap(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Hold>)> {
+    fn unwrap(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Reservation>)> {
         let (share, files) = (reading.room.share(), reading.room.file_max());
         let (bytes, hold) = if let Ok(bytes) = Self::decompressed(file, reading, share / 2) {
             (bytes, None)
@@ -67,7 +67,7 @@ impl Raw {
     }
 
     fn decompressed(file: &InputFile, reading: &Reading, most: u64) -> Result<Bytes> {
-        let (encoding, room, bytes_read) = (None, Room::new(2 * most, 1), BytesRead::default());
+        let (encoding, room, bytes_read) = (None, MemoryBudget::new(2 * most, 1), BytesRead::default());
         let plain = Reading { encoding, room, bytes_read, ..reading.clone() };
         let bytes = read_whole(&file.path, &(0..file.bytes), &plain, |bytes| {
             if bytes <= most {

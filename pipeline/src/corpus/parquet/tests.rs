@@ -13,7 +13,7 @@ use arrow_array::{
 };
 
 use crate::corpus::tests::{Cut, config, read};
-use crate::corpus::{AnyFormat, Room};
+use crate::corpus::{AnyFormat, MemoryBudget};
 use crate::testing::write_all;
 
 fn write(home: &Path, columns: Vec<(&str, ArrayRef)>, compression: Compression) -> Cut {
@@ -112,10 +112,10 @@ fn a_page_beyond_the_bound_is_refused_with_the_way_out() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let long = "a long text of words ".repeat(50_000);
     let mut cut = write(home.path(), vec![("text", strings(&[&long, &long]))], Compression::SNAPPY);
-    cut.config.reading.room = Room::new(4 << 20, 1);
+    cut.config.reading.room = MemoryBudget::new(4 << 20, 1);
     let error = read(&cut).expect_err("a page of a megabyte").to_string();
     assert!(error.contains("a.parquet") && error.contains("`prepare.max_memory_bytes`; raise it"), "{error}");
-    cut.config.reading.room = Room::new(128 << 20, 1);
+    cut.config.reading.room = MemoryBudget::new(128 << 20, 1);
     assert_eq!(read(&cut).expect("the way out").0, [long.clone(), long]);
 }
 
@@ -129,11 +129,11 @@ fn a_file_that_was_compressed_as_a_whole_is_refused_where_it_does_not_fit() {
     let bytes = std::fs::read(home.path().join("a.parquet")).expect("there");
     std::fs::remove_file(home.path().join("a.parquet")).expect("there");
     write_all(home.path(), &[("a.parquet.zst", bytes)]);
-    cut.config.reading.room = Room::new(4 << 20, 1);
+    cut.config.reading.room = MemoryBudget::new(4 << 20, 1);
     let error = read(&cut).expect_err("half a megabyte is allowed").to_string();
     assert!(error.contains("a.parquet.zst") && error.contains("raise it, or decompress the file"), "{error}");
     for room in [128 << 20, 512 << 20] {
-        cut.config.reading.room = Room::new(room, 1);
+        cut.config.reading.room = MemoryBudget::new(room, 1);
         assert_eq!(read(&cut).expect("the way out").0, texts, "by turns, and within the share");
     }
 }

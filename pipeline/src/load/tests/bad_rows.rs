@@ -46,8 +46,8 @@ impl BadRows for Kept {
 
 fn stream(plan: &Arc<LoadPlan>, from: u64, kept: Option<&Arc<Kept>>, panics: fn(u64, u32) -> bool) -> BatchStream {
     let bad_rows = kept.map(|kept| Arc::clone(kept) as Arc<dyn BadRows>);
-    let care = Care { bad_rows, faults: Some(Arc::new(Panics(panics))), ..Care::default() };
-    BatchStream::new(plan, RowIndex(from), Share::ALONE, StreamOptions { care, ..StreamOptions::default() })
+    let care = RowPolicy { bad_rows, faults: Some(Arc::new(Panics(panics))), ..RowPolicy::default() };
+    BatchStream::new(plan, RowIndex(from), RankShard::ALONE, StreamOptions { care, ..StreamOptions::default() })
 }
 
 fn digests(batches: impl Iterator<Item = Result<Batch>>, count: usize) -> Vec<blake3::Hash> {
@@ -61,7 +61,7 @@ fn a_row_that_panics_once_is_made_anew_and_nothing_else_happens() {
     let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
     for workers in [1, 3] {
         let plan = home.plan(&data(workers), Rows::Train);
-        let calm = digests(plan.stream(RowIndex(0), Share::ALONE), BATCHES);
+        let calm = digests(plan.stream(RowIndex(0), RankShard::ALONE), BATCHES);
         let stormy = digests(stream(&plan, 0, None, |row, attempt| attempt == 0 && row % 3 == 1), BATCHES);
         assert_eq!(stormy, calm, "{workers} workers");
     }
@@ -97,7 +97,7 @@ fn a_row_that_panics_twice_is_padding_and_written_down_before_anybody_sees_its_b
                 assert!(batch.column("masked", LABELS).expect("made").row(row).iter().all(|&label| label == -100));
             }
         }
-        let calm = digests(plan.stream(RowIndex(0), Share::ALONE), BATCHES);
+        let calm = digests(plan.stream(RowIndex(0), RankShard::ALONE), BATCHES);
         for (row, (seen, calm)) in seen.iter().zip(&calm).enumerate() {
             assert_eq!(seen != calm, always(row as u64, 0), "row {row}");
         }
@@ -145,10 +145,10 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
 fn rows_that_somebody_leaves_out_are_padding_and_all_others_stay() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&data(2), Rows::Train);
-    let care = Care { left_out: [RowIndex(2), RowIndex(13)].into_iter().collect(), ..Care::default() };
-    let calm = digests(plan.stream(RowIndex(0), Share::ALONE), 3);
+    let care = RowPolicy { left_out: [RowIndex(2), RowIndex(13)].into_iter().collect(), ..RowPolicy::default() };
+    let calm = digests(plan.stream(RowIndex(0), RankShard::ALONE), 3);
     let options = StreamOptions { care: care.clone(), ..StreamOptions::default() };
-    let without = digests(BatchStream::new(&plan, RowIndex(0), Share::ALONE, options), 3);
+    let without = digests(BatchStream::new(&plan, RowIndex(0), RankShard::ALONE, options), 3);
     for (row, (without, calm)) in without.iter().zip(&calm).enumerate() {
         assert_eq!(without != calm, [2, 13].contains(&row), "row {row}");
     }
@@ -164,7 +164,8 @@ fn an_audit_takes_padding_for_what_it_is() {
     let (views, wanted) = all_views();
     let data = DataConfig { copies_per_sample: 3, seq_len: Some(24), ..data(1) };
     let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
-    let care = Care { left_out: (0..800).filter(|row| row % 7 < 3).map(RowIndex).collect(), ..Care::default() };
+    let care =
+        RowPolicy { left_out: (0..800).filter(|row| row % 7 < 3).map(RowIndex).collect(), ..RowPolicy::default() };
     let (groups, mut audit) = (plan.groups(), plan.audit());
     for index in 0..100 {
         audit.add(&plan.batch_with(&groups, BatchIndex(index), &care).expect("good"));

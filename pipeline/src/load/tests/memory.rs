@@ -50,7 +50,7 @@ fn a_stream_stays_within_what_its_workers_are_said_to_take() {
         assert!(!roomy.facts().resident);
         let one = PoolOptions { workers: 1, queue_depth: 1, ..roomy.workers };
         for ranks in [1, 2, 5] {
-            let share = Share::new(0, ranks).expect("the first");
+            let share = RankShard::new(0, ranks).expect("the first");
             let total = |(batches, groups): (u64, u64)| batches + groups;
             let least = total(roomy.bytes_at_most(one, ranks.into()));
             // Of five ranks with windows of a group the plan of one would take less.

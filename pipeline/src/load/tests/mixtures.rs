@@ -6,7 +6,7 @@ use schemas::{SampleAddress, StreamHash, TokenIds};
 
 use super::bad_rows::{Kept, Panics};
 use super::*;
-use crate::ledger::RowDocuments;
+use crate::exposure::RowDocuments;
 use crate::mixture::{PERIOD, Weight, WeightFrom};
 
 /// Three folders that share nothing but their tokenizer; their samples have the same addresses, some the same tokens.
@@ -45,7 +45,7 @@ impl Sources {
                 weight,
                 store: &home.store,
                 manifest: &home.manifest,
-                generation: home.manifest.newest(),
+                dataset_version: home.manifest.newest(),
                 follow: None,
                 gone: MissingParts::Refused,
             })
@@ -82,7 +82,7 @@ fn a_mixture_is_independent_of_worker_count_and_start() {
     for workers in [1, 3, 7] {
         let plan = sources.plan(&weights(), &copies(workers), Rows::Train);
         for start in [0, 1, 1999, 2000, 3993, 5999, 8005] {
-            let mut stream = plan.stream(RowIndex(start), Share::ALONE);
+            let mut stream = plan.stream(RowIndex(start), RankShard::ALONE);
             let seen: Vec<_> =
                 stream.by_ref().take(40).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect();
             let start = usize::try_from(start).expect("small");
@@ -93,7 +93,7 @@ fn a_mixture_is_independent_of_worker_count_and_start() {
     let hash = |ranks: u32| {
         let mut batches = Vec::new();
         for rank in 0..ranks {
-            let share = Share::new(rank, ranks).expect("a rank");
+            let share = RankShard::new(rank, ranks).expect("a rank");
             let own = usize::try_from(share.of(60)).expect("small");
             batches.extend(plan.stream(RowIndex(3900), share).take(own).map(|batch| batch.expect("good")));
         }
@@ -167,7 +167,8 @@ fn validation_is_shared_out_by_the_weights_that_the_stream_begins_with() {
     let sources = Sources::new();
     let counts = |rows: u64, weights: &[Weight]| {
         let plan = sources.plan(weights, &data(2), Rows::Valid { rows });
-        let seen = plan.stream(RowIndex(0), Share::ALONE).map(|batch| batch.expect("good").rows() as u64).sum::<u64>();
+        let seen =
+            plan.stream(RowIndex(0), RankShard::ALONE).map(|batch| batch.expect("good").rows() as u64).sum::<u64>();
         let facts = rendered(&plan, 0..plan.batches().expect("finite"));
         assert_eq!(seen, facts.len() as u64);
         let of = |name: &str| facts.iter().filter(|(facts, _)| facts.of.as_deref() == Some(name)).count();
@@ -187,17 +188,17 @@ fn validation_is_shared_out_by_the_weights_that_the_stream_begins_with() {
 fn epochs_are_counted_for_each_source_and_for_all_together() {
     let sources = Sources::new();
     let plan = sources.plan(&weights(), &data(1), Rows::Train);
-    let by_source = plan.epochs_by_source(RowIndex(4 * PERIOD)).expect("one generation");
+    let by_source = plan.epochs_by_source(RowIndex(4 * PERIOD)).expect("one dataset version");
     // 300, 200 and 500 of each of the first two thousands, then 600 and 400.
     let expected = [1800.0 / 230.0, 1200.0 / 90.0, 1000.0 / 700.0];
     for (name, expected) in NAMES.into_iter().zip(expected) {
         assert!((by_source[name] - expected).abs() < 1e-9, "{by_source:?}");
     }
     assert_eq!(plan.planned_epochs(RowIndex(4 * PERIOD)), by_source);
-    let all = plan.epochs(RowIndex(4 * PERIOD)).expect("one generation");
+    let all = plan.epochs(RowIndex(4 * PERIOD)).expect("one dataset version");
     assert!((all - 4000.0 / 1020.0).abs() < 1e-9, "{all}");
     let alone = sources.homes[0].plan(&data(1), Rows::Train);
-    assert!(alone.epochs_by_source(RowIndex(500)).expect("one generation").is_empty());
+    assert!(alone.epochs_by_source(RowIndex(500)).expect("one dataset version").is_empty());
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn windows_of_every_source_are_freed() {
         facts.groups_alive_max,
         facts.blocks
     );
-    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     stream.by_ref().take(900).for_each(|batch| drop(batch.expect("good")));
     let (most, decoded) = (stream.groups().alive_max(), stream.groups().decoded());
     assert!(most <= facts.groups_alive_max && decoded > 2 * facts.blocks, "{most} of {decoded}, {facts:?}");
@@ -252,7 +253,7 @@ fn sources_that_do_not_fit_one_another_are_refused_by_name() {
     check(&|it| it.tokenizer.fingerprint = "other".into(), ["its tokenizer", "one `prepare.tokenizer`"]);
     check(&|it| it.max_seq_len = 128, ["its rows have 128 tokens, those of `sources.books.folder` 64", "max_seq_len"]);
     check(&|it| it.pack.cuts = false, ["it is packed as `block`", "one `prepare.packing`"]);
-    check(&|it| it.generations[0].parts.clear(), ["its training split is empty", "larger"]);
+    check(&|it| it.dataset_versions[0].parts.clear(), ["its training split is empty", "larger"]);
     let mut weights = weights();
     weights[1] = Weight::Constant(-1.0);
     let problems = Sources::new().tried(&weights, &data(1), Rows::Train).expect_err("refused");
@@ -272,9 +273,9 @@ fn what_becomes_of_a_row_is_told_by_its_source() {
         let plan = sources.plan(&weights(), &DataConfig { max_bad_rows: 9, ..data(workers) }, Rows::Train);
         let kept = Arc::<Kept>::default();
         let (bad_rows, faults) = (Some(Arc::clone(&kept) as _), Some(Arc::new(Panics(always)) as _));
-        let care = Care { bad_rows, faults, counts_documents: true, ..Care::default() };
+        let care = RowPolicy { bad_rows, faults, counts_documents: true, ..RowPolicy::default() };
         let options = StreamOptions { care, ..StreamOptions::default() };
-        let mut stream = BatchStream::new(&plan, RowIndex(0), Share::ALONE, options);
+        let mut stream = BatchStream::new(&plan, RowIndex(0), RankShard::ALONE, options);
         let seen: Vec<_> =
             stream.by_ref().take(20).flat_map(|batch| batch.expect("left out").row_digests().to_vec()).collect();
         for ((facts, digest), seen) in expected.iter().zip(&seen) {
@@ -288,7 +289,7 @@ fn what_becomes_of_a_row_is_told_by_its_source() {
         let told = |facts: RowFacts| RowDocuments {
             row: facts.row,
             of: facts.of.expect("a source").into(),
-            generation: facts.generation,
+            dataset_version: facts.dataset_version,
             documents: facts.documents,
             left_out: always(facts.row.0, 0),
         };

@@ -47,7 +47,7 @@ fn pairs_are_independent_of_worker_count_and_start() {
     for workers in [1, 2, 3, 7] {
         let plan = home.pairs(&DataConfig { copies_per_sample: 2, ..data(workers) }, Rows::Train);
         for start in [0, 5, 50] {
-            let mut stream = plan.stream(RowIndex(8 * start), Share::ALONE);
+            let mut stream = plan.stream(RowIndex(8 * start), RankShard::ALONE);
             let seen: Vec<_> =
                 stream.by_ref().take(20).map(|batch| batch.expect("good").row_digests().to_vec()).collect();
             let start = usize::try_from(start).expect("small");
@@ -63,7 +63,7 @@ fn a_random_second_segment_is_of_another_document() {
         let home = home(&sentences(3));
         let plan = home.pairs(&data(2), rows);
         let (mut random, mut all) = (0_u32, 0_u32);
-        for batch in plan.stream(RowIndex(0), Share::ALONE).take(80) {
+        for batch in plan.stream(RowIndex(0), RankShard::ALONE).take(80) {
             let batch = batch.expect("good");
             let [ids, document] = [INPUT_IDS, DOCUMENT].map(|column| batch.column("pair", column).expect("made"));
             let (types, label) =
@@ -92,7 +92,7 @@ fn the_length_of_a_pair_says_nothing_of_its_label() {
     let home = home(&Synthetic { lengths: 5..62, ..sentences(3) });
     let plan = home.pairs(&data(1), Rows::Train);
     let (mut totals, mut seconds) = (Vec::new(), Vec::new());
-    for batch in plan.stream(RowIndex(0), Share::ALONE).take(1000) {
+    for batch in plan.stream(RowIndex(0), RankShard::ALONE).take(1000) {
         let batch = batch.expect("good");
         let [types, labels] = [TOKEN_TYPES, IS_RANDOM].map(|column| batch.column("pair", column).expect("made"));
         let mask = batch.column("pair", ATTENTION_MASK).expect("made");
@@ -111,7 +111,7 @@ fn the_length_of_a_pair_says_nothing_of_its_label() {
 fn without_another_document_all_pairs_follow() {
     let home = home(&Synthetic { train_rows: 40, ..sentences(1000) });
     let plan = home.pairs(&data(1), Rows::Train);
-    for batch in plan.stream(RowIndex(0), Share::ALONE).take(10) {
+    for batch in plan.stream(RowIndex(0), RankShard::ALONE).take(10) {
         let batch = batch.expect("good");
         assert!(batch.column("pair", IS_RANDOM).expect("made").values().iter().all(|&label| label == 0));
         assert!(batch.column("pair", TOKEN_TYPES).expect("made").values().contains(&1));

@@ -13,7 +13,7 @@ fn seen(home: &Home, ranks: u32, rows_per_batch: u64, from: u64, rows: u64) -> V
     let plan = Arc::new(LoadPlan::new(&request).expect("no problem"));
     let mut batches = Vec::new();
     for rank in 0..ranks {
-        let share = Share::new(rank, ranks).expect("a rank");
+        let share = RankShard::new(rank, ranks).expect("a rank");
         let own = usize::try_from(share.of(rows.div_ceil(rows_per_batch))).expect("small");
         batches.extend(plan.stream(RowIndex(from), share).take(own).map(|batch| batch.expect("good")));
     }
@@ -60,7 +60,7 @@ fn ranks_validate_on_every_row_once() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&data(2), Rows::Valid { rows: 33 });
     for ranks in 1..6 {
-        let shares = (0..ranks).map(|rank| Share::new(rank, ranks).expect("a rank"));
+        let shares = (0..ranks).map(|rank| RankShard::new(rank, ranks).expect("a rank"));
         let mut batches: Vec<(BatchIndex, RowIndex, usize)> = shares
             .flat_map(|share| plan.stream(RowIndex(0), share))
             .map(|batch| batch.expect("good"))
@@ -79,7 +79,7 @@ fn workers_yield_to_the_rows_of_all_ranks() {
     let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
     let plan = home.plan(&DataConfig { shuffle_window_groups: 8, prefetch_batches: 6, ..data(4) }, Rows::Train);
     for ranks in [1, 2, 3] {
-        let share = Share::new(ranks - 1, ranks).expect("the last");
+        let share = RankShard::new(ranks - 1, ranks).expect("the last");
         let workers = plan.workers_of(share);
         let in_flight = workers.max_items_alive() as u64 * plan.rows_per_batch() * u64::from(ranks);
         assert!(

@@ -6,7 +6,7 @@ use runtime::{CancelToken, NextItem, cancel_pair};
 use schemas::{SampleAddress, Shard};
 
 use super::*;
-use crate::course::{Edition, EpochVersions, Growth, Segment, segments};
+use crate::epoch_plan::{EpochVersions, Segment, SegmentSource, SplitSnapshot, segments};
 use crate::error::Error;
 
 /// Tells segments once they are let go, and all at once where they are there from the beginning.
@@ -33,7 +33,7 @@ impl Told {
     }
 }
 
-impl Growth for Told {
+impl SegmentSource for Told {
     fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(known);
         let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,13 +54,13 @@ impl Growth for Told {
     }
 }
 
-/// All epochs behind the first are over the newest generation.
+/// All epochs behind the first are over the newest dataset version.
 #[derive(Debug)]
 struct Whole(Manifest);
 
 impl EpochVersions for Whole {
-    fn of(&self, _: Epoch) -> Result<Arc<Edition>> {
-        Ok(Arc::new(Edition::train(&self.0, self.0.newest())))
+    fn of(&self, _: Epoch) -> Result<Arc<SplitSnapshot>> {
+        Ok(Arc::new(SplitSnapshot::train(&self.0, self.0.newest())))
     }
 
     fn decided(&self) -> u64 {
@@ -88,7 +88,7 @@ impl Home {
         let wanted = wanted.into_iter().filter(|(name, _)| views.contains_key(name)).collect();
         let request = self.request(&data, &views, &wanted);
         let follow = Some(Arc::new(Whole(self.manifest.clone())) as Arc<dyn EpochVersions>);
-        let growth = Some(Arc::clone(growth) as Arc<dyn Growth>);
+        let growth = Some(Arc::clone(growth) as Arc<dyn SegmentSource>);
         Arc::new(LoadPlan::new(&LoadRequest { follow, growth, ..request }).expect("no problem"))
     }
 
@@ -103,7 +103,7 @@ fn facts(plan: &LoadPlan, batches: std::ops::Range<u64>) -> Vec<RowFacts> {
 }
 
 fn digests(plan: &Arc<LoadPlan>, batches: usize) -> Vec<blake3::Hash> {
-    let stream = plan.stream(RowIndex(0), Share::ALONE);
+    let stream = plan.stream(RowIndex(0), RankShard::ALONE);
     stream.take(batches).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect()
 }
 
@@ -156,7 +156,7 @@ fn batches_are_the_same_whenever_the_segments_come_for_any_workers() {
         let told = Told::new(all.clone(), 3);
         let plan = home.streamed(&data(workers), &told);
         assert!(!plan.facts().streamed.expect("it is").is_whole);
-        let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+        let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
         let mut found = Vec::new();
         for there in 4..=all.len() {
             told.let_go(there);
@@ -174,7 +174,7 @@ fn a_resume_in_the_middle_needs_what_was_there_and_no_more() {
     let whole = home.streamed(&data(1), &Told::new(all.clone(), all.len()));
     let expected = digests(&whole, 20);
     let prefix = home.streamed(&data(2), &Told::new(all, 6));
-    let again: Vec<_> = prefix.stream(RowIndex(40), Share::ALONE).take(10).collect();
+    let again: Vec<_> = prefix.stream(RowIndex(40), RankShard::ALONE).take(10).collect();
     let again = again.into_iter().flat_map(|batch| batch.expect("there").row_digests().to_vec()).collect::<Vec<_>>();
     assert!(again == expected[40..120]);
     assert!((prefix.epochs(RowIndex(40)).expect("known") - whole.epochs(RowIndex(40)).expect("known")).abs() < 1e-15);
@@ -212,7 +212,7 @@ fn workers_that_wait_for_a_segment_end_with_their_reader() {
     let there = plan.rows_decided().expect("told").expect("an end").0 / 8;
     let asked = || told.asked.lock().unwrap_or_else(PoisonError::into_inner).len();
     let before = asked();
-    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     let (stopper, stop) = cancel_pair();
     for _ in 0..there {
         assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Item(Ok(_))));
@@ -234,7 +234,7 @@ fn what_goes_by_counts_is_refused_by_name() {
         toml::from_str("odd = { kind = \"mask\", random_words = \"unigram\" }").expect("views");
     let data = DataConfig { order: RowOrder::Streamed, ..data(1) };
     let wanted = BTreeSet::new();
-    let growth = Some(Told::new(home.segments(), 11) as Arc<dyn Growth>);
+    let growth = Some(Told::new(home.segments(), 11) as Arc<dyn SegmentSource>);
     let follow = Some(Arc::new(Whole(home.manifest.clone())) as Arc<dyn EpochVersions>);
     let request = LoadRequest { follow, growth, ..home.request(&data, &views, &wanted) };
     let problems = LoadPlan::new(&request).expect_err("refused");

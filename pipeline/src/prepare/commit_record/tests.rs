@@ -1,4 +1,4 @@
-use store::Weather;
+use store::FaultConfig;
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn found(store: &Store, part: &Part) -> FoundPart {
 
 #[test]
 fn segments_count_up_to_the_first_that_is_not_there() {
-    let (store, part) = (Store::memory(Weather::calm()), part(3));
+    let (store, part) = (Store::memory(FaultConfig::calm()), part(3));
     for (segment, last) in [(0, false), (1, false), (2, true)] {
         let before = found(&store, &part);
         assert_eq!(
@@ -87,7 +87,7 @@ fn a_record_of_anything_else_is_no_evidence() {
         (alien(|record| record.train[0].path = "train/part-00004-00-00.parquet".into()), "objects of others"),
     ];
     for (record, word) in cases {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         store.put("parts/part-00003-00.json", &record.seal()).expect("kept");
         let found = found(&store, &here);
         assert!(found.records.is_empty() && found.damage.as_ref().expect("told").contains(word), "{found:?}");
@@ -97,7 +97,7 @@ fn a_record_of_anything_else_is_no_evidence() {
 /// Under a list that was accepted all records have its settings: a folder is not half of another one.
 #[test]
 fn a_record_of_other_settings_is_an_error_and_not_missing() {
-    let (store, part) = (Store::memory(Weather::calm()), part(3));
+    let (store, part) = (Store::memory(FaultConfig::calm()), part(3));
     keep(&store, &CommitRecord { settings: "other".into(), ..record(&part, 0, true) });
     let bound = Bound { settings: "s", forgotten: "f", part: &part };
     let error = FoundPart::read(&store, bound).expect_err("of another folder").to_string();
@@ -111,7 +111,7 @@ fn a_record_of_other_settings_is_an_error_and_not_missing() {
 fn a_changed_object_is_noticed_and_what_comes_before_it_stays() {
     let part = part(3);
     for damage in [&b"shaRd"[..], b"shard."] {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         for (segment, last) in [(0, false), (1, true)] {
             keep(&store, &record(&part, segment, last));
         }
@@ -123,9 +123,9 @@ fn a_changed_object_is_noticed_and_what_comes_before_it_stays() {
 
 #[test]
 fn what_does_not_answer_is_an_error_and_no_damage() {
-    let (memory, part) = (store::Memory::new(Weather::calm()), part(3));
+    let (memory, part) = (store::Memory::new(FaultConfig::calm()), part(3));
     keep(&Store::of_memory(&memory), &record(&part, 0, true));
-    let silent = Store::of_memory(&memory.under(Weather { failures: 1.0, ..Weather::calm() }));
+    let silent = Store::of_memory(&memory.under(FaultConfig { failures: 1.0, ..FaultConfig::calm() }));
     let bound = Bound { settings: "s", forgotten: "f", part: &part };
     let error = FoundPart::read(&silent, bound).expect_err("nobody answers").to_string();
     assert!(error.contains("memory:parts/part-00003-00.json"), "{error}");

@@ -35,7 +35,7 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let tasks = in_order(&planned.coming());
     let progress = Progress::new(tasks.iter().map(|task| &task.part));
     let store = Store::folder(&config.folder).expect("a folder");
-    let lock = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).expect("free");
+    let lock = Lock::take(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
     let Planned { config, corpus, tokenizer, settings, .. } = planned;
     let (sample, settings, options) = (Sample::default(), settings.digest(), PrepareOptions::default());
     let work = Work { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };

@@ -46,8 +46,8 @@ fn progress_moves_by_bytes_within_a_part() {
     let (options, mut log) =
         (PrepareOptions { null_writer: true, write_delay: PULSE / 25, ..PrepareOptions::default() }, Log::default());
     run(&home.config, options, &Clock::still(), &mut log).expect("prepared");
-    let within = |what: &What| match what {
-        What::PrepareProgress(now) => now.parts == 0 && now.bytes > 0 && now.bytes < now.bytes_total,
+    let within = |what: &EventKind| match what {
+        EventKind::PrepareProgress(now) => now.parts == 0 && now.bytes > 0 && now.bytes < now.bytes_total,
         _ => false,
     };
     assert!(log.said().iter().any(within), "{:?}", log.said());
@@ -63,7 +63,7 @@ fn a_corpus_of_dirt_is_not_read_to_its_end() {
     let error = run(&home.config, PrepareOptions::default(), &Clock::still(), &mut log).expect_err("dirt");
     assert!(matches!(&error, Error::Poison(message) if message.contains("missing_field")), "{error}");
     let read = log.said().iter().rev().find_map(|what| match what {
-        What::PrepareProgress(now) => Some((now.bytes, now.bytes_total)),
+        EventKind::PrepareProgress(now) => Some((now.bytes, now.bytes_total)),
         _ => None,
     });
     let (read, total) = read.expect("it said how far it was");

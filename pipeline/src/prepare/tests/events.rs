@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use telemetry::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart, StageSeconds};
 use telemetry::{Event, jsonl};
 
-use super::generations::many;
-use super::generations::text;
+use super::dataset_versions::many;
+use super::dataset_versions::text;
 use super::*;
 
 /// A log in memory, of which the test holds one end.
@@ -15,7 +15,7 @@ pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
     /// All that was said.
-    pub(super) fn said(&self) -> Vec<What> {
+    pub(super) fn said(&self) -> Vec<EventKind> {
         let lines = self.0.lock().expect("no holder of this lock panics");
         lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect()
     }
@@ -38,18 +38,19 @@ struct Story {
 /// Reads a log: it begins once, ends once, and says how far it is after each part.
 fn read(log: &Log) -> Story {
     let lines = log.0.lock().expect("no holder of this lock panics");
-    let mut said: Vec<What> = lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect();
-    let Some(What::PrepareEnd(end)) = said.pop() else { panic!("{lines:?}") };
+    let mut said: Vec<EventKind> =
+        lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect();
+    let Some(EventKind::PrepareEnd(end)) = said.pop() else { panic!("{lines:?}") };
     let mut said = said.into_iter();
-    let Some(What::PrepareStart(start)) = said.next() else { panic!("{lines:?}") };
+    let Some(EventKind::PrepareStart(start)) = said.next() else { panic!("{lines:?}") };
     let (mut progress, mut parts, mut last) = (Vec::new(), Vec::new(), None);
     for what in said {
         match what {
-            What::PartDone(part) => {
+            EventKind::PartDone(part) => {
                 assert!(last.replace(part.part).is_none(), "no word between two parts: {lines:?}");
                 parts.push(part);
             }
-            What::PrepareProgress(now) => {
+            EventKind::PrepareProgress(now) => {
                 last = None;
                 progress.push(now);
             }
@@ -124,9 +125,9 @@ fn a_log_tells_what_was_there_and_what_changed() {
 
     write_all(home.folder.path(), &[("in/new.txt", "the cat")]);
     let (_, story) = tell(&home.config, PrepareOptions::default());
-    let change = "1 file added: generation 1 drops 0 parts and makes 1 part";
-    assert_eq!((story.start.generation, story.start.change.as_deref()), (Generation(1), Some(change)));
-    assert_eq!((story.end.generation, story.end.change), (Generation(1), story.start.change));
+    let change = "1 file added: dataset version 1 drops 0 parts and makes 1 part";
+    assert_eq!((story.start.dataset_version, story.start.change.as_deref()), (DatasetVersion(1), Some(change)));
+    assert_eq!((story.end.dataset_version, story.end.change), (DatasetVersion(1), story.start.change));
     assert_eq!((story.end.parts_made, story.end.text_bytes_made), (1, 7));
     let made: Vec<&PartDone> = story.parts.iter().filter(|part| !part.kept).collect();
     assert!(matches!(made[..], [PartDone { bytes: 7, documents: 1, .. }]), "{made:?}");
@@ -152,7 +153,7 @@ fn the_report_adds_up() {
 
 /// Whoever drops parts hears which runs that concerns.
 #[test]
-fn what_drops_parts_says_which_generations_had_them() {
+fn what_drops_parts_says_which_dataset_versions_had_them() {
     let home = many();
     home.run().expect("prepared");
     home.put(77, &text(77, 9));
@@ -161,10 +162,13 @@ fn what_drops_parts_says_which_generations_had_them() {
     let summary = home.run().expect("prepared");
     let told = summary.change.expect("a part went").to_string();
     assert!(
-        told.ends_with("; runs over generations 0 to 1 that would read what is dropped again are refused"),
+        told.ends_with("; runs over dataset versions 0 to 1 that would read what is dropped again are refused"),
         "{told}"
     );
     home.put(77, &text(77, 3));
     let told = home.run().expect("prepared").change.expect("a part went").to_string();
-    assert!(told.contains("generation 3 drops 1 part") && told.contains("over generations 1 to 2 "), "{told}");
+    assert!(
+        told.contains("dataset version 3 drops 1 part") && told.contains("over dataset versions 1 to 2 "),
+        "{told}"
+    );
 }

@@ -1,13 +1,13 @@
 //! What a change of one file among two hundred costs, and what it leaves as it was: bytes, rows and masks.
 
 use schemas::columns::{INPUT_IDS, LABELS};
-use schemas::manifest::GenerationEntry;
+use schemas::manifest::DatasetVersionEntry;
 use schemas::{BatchIndex, Epoch, PartId, SampleAddress};
 
-use super::generations::check_fresh;
-use super::generations::check_others;
-use super::generations::files_of_six;
-use super::generations::text;
+use super::dataset_versions::check_fresh;
+use super::dataset_versions::check_others;
+use super::dataset_versions::files_of_six;
+use super::dataset_versions::text;
 use super::*;
 use crate::collate::{Item, PlannedView, collate};
 use crate::views::AnyView;
@@ -56,7 +56,7 @@ fn others(masks: &Masks, parts: &BTreeSet<PartId>) -> Masks {
     masks.iter().filter(|((sample, _), _)| !parts.contains(&sample.part)).map(|(at, mask)| (*at, *mask)).collect()
 }
 
-fn ids(entry: &GenerationEntry) -> BTreeSet<PartId> {
+fn ids(entry: &DatasetVersionEntry) -> BTreeSet<PartId> {
     entry.parts.iter().map(|part| part.id).collect()
 }
 
@@ -86,14 +86,14 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
         let summary = change();
         let (files_now, drawn_now) = (home.data(), masks(&home));
         let manifest = load::open(&home.store()).expect("a manifest");
-        let entry = &manifest.generations[number + 1];
+        let entry = &manifest.dataset_versions[number + 1];
         let (dropped, new) = (entry.dropped.iter().copied().collect::<BTreeSet<_>>(), ids(entry));
         // What is made anew: the parts that held the file, and no other.
         let stems: BTreeSet<String> = dropped.iter().map(|id| format!("part-{:05}-", id.0)).collect();
         assert_eq!(stems, held, "{name}: parts that held the file");
         assert!(new.len() <= 2 && dropped.len() <= 2, "{name}: {new:?} for {dropped:?}");
         assert_eq!(summary.parts_made, new.len() as u64, "{name}");
-        let earlier = manifest.generations[..=number].iter().flat_map(ids).max().expect("parts");
+        let earlier = manifest.dataset_versions[..=number].iter().flat_map(ids).max().expect("parts");
         assert!(new.iter().all(|id| *id > earlier), "{name}: a number that was used before");
         // What is read: the files of these parts, once.
         let lists = Lists::read(&Store::existing(&home.config.folder).expect("there")).expect("lists");

@@ -1,8 +1,8 @@
 //! What is refused, and that it was left as it was.
 
-use super::generations::check_fresh;
-use super::generations::many;
-use super::generations::text;
+use super::dataset_versions::check_fresh;
+use super::dataset_versions::many;
+use super::dataset_versions::text;
 use super::*;
 
 #[test]
@@ -39,7 +39,7 @@ fn a_held_folder_is_refused_until_it_is_free() {
     let home = Home::new();
     fs::create_dir(&home.config.folder).expect("made");
     let store = Store::folder(&home.config.folder).expect("made");
-    let held = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).expect("free");
+    let held = Lock::take(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
     let error = home.run().expect_err("held").to_string();
     assert!(error.contains("data/lock: locked by pid"), "{error}");
     drop(held);
@@ -144,13 +144,13 @@ fn a_lost_list_is_missed() {
     home.run().expect("prepared");
     home.put(77, &text(77, 9));
     home.run().expect("prepared");
-    let list = home.config.folder.join("generations/00001.json");
+    let list = home.config.folder.join("versions/00001.json");
     let bytes = fs::read(&list).expect("there");
     fs::remove_file(&list).expect("there");
     let before = home.data();
     let error = home.run().expect_err("a list is missing").to_string();
-    assert!(error.contains("generations/00001.json: it is gone") && home.data() == before, "{error}");
-    write_all(&home.config.folder, &[("generations/00001.json", bytes)]);
+    assert!(error.contains("versions/00001.json: it is gone") && home.data() == before, "{error}");
+    write_all(&home.config.folder, &[("versions/00001.json", bytes)]);
     assert!(home.run().expect("as it was").nothing_to_do);
 }
 
@@ -179,7 +179,7 @@ fn a_folder_whose_settings_lack_a_key_that_says_nothing_is_gone_on_with() {
 /// Opened, a pipe would wait for ever and a device fill the memory.
 #[test]
 fn what_is_no_file_where_an_object_belongs_is_named_and_not_opened() {
-    for name in ["parts/part-00002-00.json", "manifest.json", "generations/00000.json"] {
+    for name in ["parts/part-00002-00.json", "manifest.json", "versions/00000.json"] {
         let home = many();
         home.run().expect("prepared");
         let whole = home.data();

@@ -1,6 +1,6 @@
 //! Files that nobody can enter: parts of many segments.
 
-use super::generations::entries;
+use super::dataset_versions::entries;
 use super::*;
 
 /// One compressed file of 300 lines among three plain ones, committed every two kilobytes of text.
@@ -64,7 +64,7 @@ fn documents_begin_in_the_rows_that_their_table_names() {
                 assert!(earlier.is_none_or(|earlier| !earlier.contains(&document)), "{pack}: it begins there");
             }
         }
-        let corpus = &manifest.generations[0].corpus;
+        let corpus = &manifest.dataset_versions[0].corpus;
         assert_eq!((documents, tokens), (corpus.documents, corpus.tokens));
     }
 }

@@ -1,18 +1,18 @@
 //! Preparations over a store that fails: what they end with, and what they leave when they give up.
 
-use store::{Memory, Retries, Weather};
+use store::{FaultConfig, Memory, Retries};
 
-use super::generations::many;
-use super::generations::text;
+use super::dataset_versions::many;
+use super::dataset_versions::text;
 use super::*;
 
-fn weather(seed: u64) -> Weather {
-    Weather { seed, failures: 0.2, lost: 0.2, ..Weather::calm() }
+fn weather(seed: u64) -> FaultConfig {
+    FaultConfig { seed, failures: 0.2, lost: 0.2, ..FaultConfig::calm() }
 }
 
 /// Every object but those that say when and where somebody worked here.
 fn objects(memory: &Memory) -> BTreeMap<String, Vec<u8>> {
-    let store = Store::of_memory(&memory.under(Weather::calm()));
+    let store = Store::of_memory(&memory.under(FaultConfig::calm()));
     let entries = store
         .list("")
         .expect("calm")
@@ -84,7 +84,7 @@ fn a_storm_that_is_not_outwaited_names_an_object_and_costs_nothing_that_was_kept
     let (mut kept, mut given_up) = (BTreeSet::new(), 0);
     for seed in 0..72 {
         let memory = Memory::new(weather(seed));
-        let calm = Store::of_memory(&memory.under(Weather::calm()));
+        let calm = Store::of_memory(&memory.under(FaultConfig::calm()));
         let before = if seed % 2 == 0 {
             BTreeMap::new()
         } else {

@@ -1,8 +1,8 @@
 //! Files that cannot be used, and what lies in them when it is known.
 
+use super::dataset_versions::many;
+use super::dataset_versions::text;
 use super::events::Log;
-use super::generations::many;
-use super::generations::text;
 use super::*;
 
 fn utf16(text: &str) -> Vec<u8> {
@@ -13,7 +13,7 @@ fn warnings(config: &PrepareConfig) -> (Summary, BTreeMap<String, String>) {
     let mut log = Log::default();
     let summary = run(config, PrepareOptions::default(), &Clock::still(), &mut log).expect("prepared");
     let warning = |what| match what {
-        What::Warning(warning) => Some((warning.topic, warning.message)),
+        EventKind::Warning(warning) => Some((warning.topic, warning.message)),
         _ => None,
     };
     (summary, log.said().into_iter().filter_map(warning).collect())

@@ -84,7 +84,7 @@ fn read_by_parquet<T: Width>(file: Bytes, rows: usize) -> (Vec<T::Native>, Vec<i
 }
 
 fn read_by_hand<T: Width>(file: &Bytes) -> Option<(Vec<T::Native>, Vec<i32>)> {
-    let store = Store::memory(store::Weather::calm());
+    let store = Store::memory(store::FaultConfig::calm());
     store.put("file", file).expect("put");
     let length = file.len() as u64;
     let excerpt = Excerpt::read(&store, "file", length, 0..length).expect("read");

@@ -22,9 +22,9 @@
 
 mod added;
 mod classes;
-mod known;
 pub(super) mod merges;
 pub(super) mod starts;
+mod word_cache;
 pub(super) mod words;
 
 use std::sync::{Arc, OnceLock};
@@ -34,14 +34,14 @@ use serde_json::Value;
 use self::added::{AddedTokens, Segment};
 use self::classes::Class;
 pub(crate) use self::classes::Classes;
-use self::known::Known;
 use self::merges::{Merge, Merges};
 pub(crate) use self::starts::first_pre_token;
 use self::starts::{Borders, run};
+use self::word_cache::Known;
 use self::words::{Ids, Words};
-use super::around::decline_more;
+use super::fast_tokenizer::{Path, Slow, Worker};
 use super::kernels::{Kernels, WINDOW};
-use super::path::{Path, Slow, Worker};
+use super::post_processor::decline_more;
 use crate::Result;
 
 /// A byte-level BPE tokenizer.
@@ -90,7 +90,7 @@ impl BytePairs {
             expected: vocabulary.pre_tokens(),
         };
         let kernels = Kernels::best();
-        Ok(Self { tables: Arc::new(tables), kernels, slots: known::SLOTS, expected: Arc::default() })
+        Ok(Self { tables: Arc::new(tables), kernels, slots: word_cache::SLOTS, expected: Arc::default() })
     }
 
     /// What workers know when they begin: the words of the vocabulary.

@@ -9,7 +9,7 @@
 //! 2^17 short entries (4 MiB) and 2^13 long ones (512 KiB) for each thread. Of the words of English novels 97 in 100 are
 //! found at their first place, 2 at their second, and what is asked for 128 chunks ahead costs 3 ns.
 
-use super::entry::{Key, Long, LongKey, Short, hash, long_hash, long_key};
+use super::cache_slot::{Key, Long, LongKey, Short, hash, long_hash, long_key};
 use super::kernels::Kernels;
 
 /// How many places the two tables have, as powers of two.
@@ -159,7 +159,7 @@ fn index(hash: u64, places: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::key_of;
+    use super::super::cache_slot::key_of;
     use super::*;
 
     /// What is known of a word, by any place.

@@ -34,7 +34,7 @@ pub(crate) enum Character<'a> {
     /// It ends words.
     White,
     /// It is a word by itself, of this id.
-    Alone(u32),
+    SingleProcess(u32),
     /// It depends on others: the crate knows.
     Unknown,
 }
@@ -46,7 +46,7 @@ enum Kind {
     Mapped(u16, u8),
     Gone,
     White,
-    Alone(u32),
+    SingleProcess(u32),
     Unknown,
 }
 
@@ -77,7 +77,7 @@ impl Characters {
             Kind::Mapped(from, length) => Character::Mapped(&page.text[usize::from(from)..][..usize::from(length)]),
             Kind::Gone => Character::Gone,
             Kind::White => Character::White,
-            Kind::Alone(id) => Character::Alone(id),
+            Kind::SingleProcess(id) => Character::SingleProcess(id),
             Kind::Unknown => Character::Unknown,
         }
     }
@@ -145,7 +145,7 @@ impl Page {
         match words {
             ["xx"] => Kind::Gone,
             ["x", "x"] => Kind::White,
-            ["x", alone, "x"] => Kind::Alone(id(alone)),
+            ["x", alone, "x"] => Kind::SingleProcess(id(alone)),
             [word] => match word.strip_prefix('x').and_then(|word| word.strip_suffix('x')) {
                 Some(inner) if inner.chars().eq([character]) => Kind::Kept,
                 Some(inner) => self.put(inner).map_or(Kind::Unknown, |(from, length)| Kind::Mapped(from, length)),

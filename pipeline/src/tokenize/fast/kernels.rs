@@ -21,7 +21,7 @@ mod portable;
 mod spans;
 
 pub(super) use self::spans::{Spans, WINDOW};
-use super::entry::{Key, Short};
+use super::cache_slot::{Key, Short};
 
 /// A set of instructions that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

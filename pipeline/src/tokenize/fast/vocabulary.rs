@@ -7,8 +7,8 @@ use tokenizers::Model as _;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::BertNormalizer;
 
+use super::cache_slot::KEY_BYTES;
 use super::characters::{Character, Characters};
-use super::entry::KEY_BYTES;
 use super::trie::Trie;
 
 /// WordPiece behind BERT's normalizer.
@@ -100,7 +100,7 @@ impl Vocabulary {
                 Character::Mapped(text) => put(word, text),
                 Character::Gone => {}
                 Character::White => self.end_word(word, ids),
-                Character::Alone(id) => {
+                Character::SingleProcess(id) => {
                     self.end_word(word, ids);
                     ids.push(id);
                 }

@@ -26,12 +26,12 @@ use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper};
 
 use super::super::Texts;
 use super::added::Added;
-use super::around::decline_more;
 use super::cache::{Cache, Places};
+use super::cache_slot::{KEY_BYTES, Key, key, key_of};
 use super::characters::Character;
-use super::entry::{KEY_BYTES, Key, key, key_of};
+use super::fast_tokenizer::{Path, Slow, Worker};
 use super::kernels::{Kernels, Spans, WINDOW};
-use super::path::{Path, Slow, Worker};
+use super::post_processor::decline_more;
 use super::vocabulary::Vocabulary;
 use crate::Result;
 
@@ -87,7 +87,8 @@ impl WordPiece {
         }
         let sides = [text[..at].chars().next_back(), text[at..].chars().next()];
         sides.into_iter().flatten().any(|character| {
-            let ends_words = matches!(self.vocabulary.character(character), Character::White | Character::Alone(_));
+            let ends_words =
+                matches!(self.vocabulary.character(character), Character::White | Character::SingleProcess(_));
             ends_words && !self.added.has_any(character.encode_utf8(&mut [0; 4]).as_bytes())
         })
     }
@@ -103,7 +104,7 @@ fn is_separated(vocabulary: &Vocabulary) -> Result<(), String> {
         ('A'..='Z', Character::Mapped(written)) => written == bytes(small(character)),
         // What becomes of other controls is the tables' affair: they are not looked at before.
         ('\0'..='\x1f' | '\x7f', _) => true,
-        (_, Character::Alone(id)) => id == vocabulary.id_alone(&character.to_string()),
+        (_, Character::SingleProcess(id)) => id == vocabulary.id_alone(&character.to_string()),
         _ => false,
     };
     match ('\0'..='\x7f').chain('\u{2010}'..='\u{2027}').find(|&character| !holds(character)) {
@@ -144,7 +145,7 @@ struct Splitter {
     /// The keys of the next chunks, and their places in the cache.
     keys: Box<[Key; AHEAD]>,
     places: Box<[usize; AHEAD]>,
-    /// Room to write a word into.
+    /// MemoryBudget to write a word into.
     word: Vec<u8>,
 }
 

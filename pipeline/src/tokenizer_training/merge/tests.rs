@@ -9,7 +9,7 @@ use super::*;
 use crate::prepare::PrepareConfig;
 
 /// Tokens by id and merges by rank, as the crate's own trainer makes them.
-fn by_the_crate(config: &TokenizerConfig, words: &Tally) -> (Vec<String>, Vec<[String; 2]>) {
+fn by_the_crate(config: &TokenizerConfig, words: &WordCounts) -> (Vec<String>, Vec<[String; 2]>) {
     tokenizers::utils::parallelism::set_parallelism(false);
     let special = leading(config, words).into_iter().map(|token| AddedToken::from(token, true)).collect();
     let mut builder = BpeTrainer::builder()
@@ -29,7 +29,7 @@ fn by_the_crate(config: &TokenizerConfig, words: &Tally) -> (Vec<String>, Vec<[S
     (ids.into_values().collect(), serde_json::from_value(merges).expect("pairs"))
 }
 
-fn check(config: &TokenizerConfig, words: &Tally) {
+fn check(config: &TokenizerConfig, words: &WordCounts) {
     let budget = Budget::of(config, &PrepareConfig::default());
     let Merged { tokens, merges } = merge_pairs(config, words, leading(config, words), budget).expect("there is room");
     let (expected, merges_expected) = by_the_crate(config, words);
@@ -53,7 +53,7 @@ proptest! {
     /// Few characters, so that pairs overlap, meet again and are equally frequent.
     #[test]
     fn the_same_pairs_are_merged(config in families(), words in prop::collection::vec(("[a-e]{1,9}|[ab]{1,7}", 1_u64..9), 0..60)) {
-        let mut tally = Tally::default();
+        let mut tally = WordCounts::default();
         for (word, count) in &words {
             tally.add(word, *count);
         }
@@ -64,7 +64,7 @@ proptest! {
 /// Words that are long and all different: of their pairs there is no end.
 #[test]
 fn pairs_that_no_memory_holds_are_refused() {
-    let mut words = Tally::default();
+    let mut words = WordCounts::default();
     for number in 0..2000_u64 {
         words.add(&blake3::hash(&number.to_le_bytes()).to_hex(), 1);
     }

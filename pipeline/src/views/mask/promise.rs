@@ -6,7 +6,7 @@ use super::positions::{Budget, Candidates, Count, HALF, share};
 use super::replace::RandomWords;
 use super::unit::Unit;
 use super::words::{self, WordBudget};
-use crate::tally::{Law, Seen, Tally};
+use crate::audit_counters::{AuditCounters, Law, Seen};
 
 /// Which tokens are chosen and what they become. The names are those of the view's configuration.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub(in crate::views) struct Promise {
 }
 
 /// Counts one batch. Without ids, labels and the number of real tokens nothing can be said.
-pub(in crate::views) fn audit(promise: Promise, seen: &Seen<'_>, tally: &mut Tally) {
+pub(in crate::views) fn audit(promise: Promise, seen: &Seen<'_>, tally: &mut AuditCounters) {
     let columns = (seen.column(INPUT_IDS), seen.column(LABELS), seen.tokens());
     let (Some(ids), Some(labels), Some(tokens)) = columns else { return };
     let mut look =
@@ -41,7 +41,7 @@ pub(in crate::views) fn audit(promise: Promise, seen: &Seen<'_>, tally: &mut Tal
 struct Look<'a> {
     promise: Promise,
     seen: &'a Seen<'a>,
-    tally: &'a mut Tally,
+    tally: &'a mut AuditCounters,
     masked: Law,
     kept: Law,
     memory: Memory,

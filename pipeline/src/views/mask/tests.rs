@@ -289,14 +289,17 @@ fn contradictions_are_refused() {
         let keys: Vec<_> = mask.problems().into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, expected, "{text}");
     };
-    check("rate = 1.5\nreplace = [80, 10, 11]", &["rate", "replacement"]);
+    check("rate = 1.5\nreplacement = [80, 10, 11]", &["rate", "replacement"]);
     check("mask_cls = true", &["mask_cls"]);
     check("unit = \"word\"\nword_budget = \"words\"\nrate = 0.3", &["rate"]);
     check("unit = \"word\"\ndisjoint = true", &["disjoint"]);
     check("unit = \"span\"\nspan = \"spanbert\"\ndisjoint = true", &["disjoint"]);
     check("unit = \"word\"\nword_budget = \"words\"\ndisjoint = true", &[]);
     check("unit = \"span\"\ndisjoint = true\ncount = \"stochastic_round\"\nrandom_words = \"unigram\"", &[]);
-    check("mask_special_tokens = true\ncls = true\nreplace = [0, 0, 100]\ncount = \"bernoulli\"\ndisjoint = true", &[]);
+    check(
+        "mask_special_tokens = true\nmask_cls = true\nreplacement = [0, 0, 100]\ncount = \"bernoulli\"\ndisjoint = true",
+        &[],
+    );
 }
 
 fn at(keys: &Keys, copy: u32, copies: u32) -> RowAddress<'_> {

@@ -5,7 +5,7 @@
 //! whatever is in it. Steps of `m` and of `m / 2` give both, on made batches, as `--half step` times them.
 
 use cloze::cli::ConfigArgs;
-use cloze::plan::outlook::Outlook;
+use cloze::plan::dry_run::DryRun;
 use profiler::statistics::quartiles;
 use profiler::what_if::{GAIN_MIN, Proposal};
 use trainer::training::time_steps;
@@ -30,7 +30,7 @@ struct Times {
 
 /// Micro-batches of twice the rows, if a step has so many, and if that is foretold to bring anything.
 pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
-    let outlook = Outlook::of(args)?;
+    let outlook = DryRun::of(args)?;
     let train = &outlook.train().train;
     let (rows, now) = (train.global_batch_size, train.micro_batch_size);
     if !rows.is_multiple_of(2 * now) || !now.is_multiple_of(2) || is_recipe(outlook.train()) {
@@ -67,7 +67,7 @@ fn gain(half: f64, whole: f64) -> f64 {
 fn times(args: &ConfigArgs, rows: u64) -> anyhow::Result<Times> {
     let mut sized = args.clone();
     sized.set.push(format!("train.micro_batch_size={rows}"));
-    let outlook = Outlook::of(&sized)?;
+    let outlook = DryRun::of(&sized)?;
     let steps = made_steps(outlook.train(), &outlook.views(), outlook.fills_rows(), STEPS);
     let timing = time_steps(outlook.train(), &steps, WARM_UP, STEPS)?;
     let [low, median, high] = quartiles(&timing.seconds);

@@ -2,7 +2,7 @@
 
 use cloze::cli::ConfigArgs;
 use cloze::exit::Usage;
-use cloze::plan::outlook::Outlook;
+use cloze::plan::dry_run::DryRun;
 use pipeline::load::ViewFacts;
 use profiler::statistics::quartiles;
 use schemas::Batch;
@@ -22,7 +22,7 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
     if steps == 0 {
         return Err(Usage("--steps 0: there is nothing to time".to_owned()).into());
     }
-    let outlook = Outlook::of(args)?;
+    let outlook = DryRun::of(args)?;
     let (plan, views) = (outlook.train(), outlook.views());
     for warning in outlook.warnings() {
         note(format_args!("warning: {warning}"));

@@ -16,10 +16,10 @@ use profiler::measure::{ENOUGH, Watch};
 use profiler::statistics::mean_of;
 use profiler::what_if::Proposal;
 use schemas::ordinal::Step;
-use store::{Store, Weather};
+use store::{FaultConfig, Store};
 use telemetry::{Clock, Event, Observer};
-use trainer::device::stopwatch::StepTimes;
-use trainer::training::{Alone, Host, Snapshot};
+use trainer::device::step_timer::StepTimes;
+use trainer::training::{Host, SingleProcess, Snapshot};
 use trainer_plan::ForeignError;
 use trainer_plan::checkpoint::State;
 use trainer_plan::stop_request::StopRequest;
@@ -88,9 +88,9 @@ pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Resu
     let mut data = data_without_records(&plan, &control, slow.workers, slow.contention);
     let training = plan.train().clone();
     let thread = runtime::spawn("trainer", move || {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let outcome =
-            trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut data, &mut host);
+            trainer::training::run(&training, Box::new(SingleProcess), &store, &Clock::system(), &mut data, &mut host);
         // A run that ends by itself ends what is measured.
         host.end();
         outcome

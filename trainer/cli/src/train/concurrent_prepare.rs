@@ -9,7 +9,7 @@ use cloze::plan::Halves;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, Summary};
 use runtime::{CancelSource, CancelToken, NamedThread, cancel_pair};
 use telemetry::terminal::note;
-use telemetry::{Clock, Event, Observer, What};
+use telemetry::{Clock, Event, EventKind, Observer};
 use trainer::training::Outcome;
 
 /// Between two lines about progress.
@@ -133,11 +133,11 @@ struct Said {
 impl Observer for Said {
     fn observe(&mut self, event: &Event) {
         match &event.what {
-            What::PrepareStart(_) => {
+            EventKind::PrepareStart(_) => {
                 // Nobody else sends, and there is room for one.
                 let _ = self.listed.as_ref().map(|listed| listed.try_send(()));
             }
-            What::PrepareProgress(now) => {
+            EventKind::PrepareProgress(now) => {
                 let is_due = self.told.is_none_or(|told| told.elapsed() >= PROGRESS_EVERY);
                 if now.bytes == now.bytes_kept || !is_due {
                     return;

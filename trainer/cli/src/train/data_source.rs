@@ -8,14 +8,14 @@ use cloze::plan::Plan;
 use cloze::run::control::Phase;
 use cloze::run::data::PreparedData;
 use cloze::run::dataset_versions::streamed::{SegmentWait, StreamedSegments};
-use cloze::run::fault_injection::{Kill, Storm};
+use cloze::run::fault_injection::{FaultInjector, Kill};
 use pipeline::audit::{Audit, Watch};
-use pipeline::ledger::{Fate, Ledger};
-use pipeline::load::{BadRow, BadRows, BatchStream, Care, Contention, Hindrance, LoadPlan, StreamOptions};
+use pipeline::exposure::{Exposure, Fate};
+use pipeline::load::{BadRow, BadRows, BatchStream, Contention, LatencyInjection, LoadPlan, RowPolicy, StreamOptions};
 use runtime::NextItem;
-use schemas::{Batch, Generation, RowIndex, Share};
-use telemetry::What;
-use telemetry::training::{AuditReport, GenerationReport, LeftOutReport, StarvedReport};
+use schemas::{Batch, DatasetVersion, RankShard, RowIndex};
+use telemetry::EventKind;
+use telemetry::training::{AuditReport, BadRowReport, DatasetVersionReport, StarvedReport};
 use trainer::training::Data;
 use trainer_plan::ForeignError;
 
@@ -29,7 +29,7 @@ pub(super) struct RowRecords {
     /// Rows that cannot be made.
     pub(super) bad_rows: Arc<dyn BadRows>,
     /// Rows that were consumed, by document.
-    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) ledger: Arc<Mutex<Exposure>>,
 }
 
 /// Batches that workers make, audited before the trainer learns from them.
@@ -43,17 +43,17 @@ pub(super) struct DataSource {
     stream: Option<BatchStream>,
     /// None where batches come again and again: counted twice, they would seem surer than they are.
     watch: Option<Watch>,
-    /// The generation of each source's data that its last row is of; none before the first.
-    generations: BTreeMap<usize, Generation>,
-    remarks: Vec<What>,
+    /// The dataset version of each source's data that its last row is of; none before the first.
+    dataset_versions: BTreeMap<usize, DatasetVersion>,
+    remarks: Vec<EventKind>,
     replay: Option<u64>,
-    care: Care,
+    care: RowPolicy,
     /// Latency to inject, when a profile is checked.
-    pub(super) hindrance: Option<Hindrance>,
+    pub(super) hindrance: Option<LatencyInjection>,
     pub(super) contention: Contention,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<Exposure>>,
     /// Kills this process before a step, if that is one of its faults.
-    faults: Option<Arc<Storm>>,
+    faults: Option<Arc<FaultInjector>>,
     global_batch_size: u64,
     phases: Phases,
     /// Of data that is still being prepared: measures how long the workers waited for it.
@@ -66,7 +66,7 @@ impl DataSource {
         plan: &Plan,
         replay: Option<u64>,
         records: RowRecords,
-        faults: Option<&Arc<Storm>>,
+        faults: Option<&Arc<FaultInjector>>,
         phases: Phases,
     ) -> Self {
         let load = plan.load();
@@ -77,14 +77,14 @@ impl DataSource {
             row: RowIndex(0),
             stream: None,
             watch: replay.is_none().then(|| Watch::new(load.audit())),
-            generations: BTreeMap::new(),
+            dataset_versions: BTreeMap::new(),
             remarks: Vec::new(),
             replay,
-            care: Care {
+            care: RowPolicy {
                 bad_rows: Some(records.bad_rows),
                 counts_documents: replay.is_none(),
                 faults: faults.map(|faults| Arc::clone(faults) as _),
-                ..Care::default()
+                ..RowPolicy::default()
             },
             hindrance: None,
             contention: Contention::default(),
@@ -105,7 +105,7 @@ impl Data for DataSource {
         let (replay, care) = (self.replay, self.care.clone());
         let Self { hindrance, contention, .. } = *self;
         let options = StreamOptions { digests: true, replay, care, hindrance, contention };
-        let stream = BatchStream::new(&self.plan, rows, Share::ALONE, options);
+        let stream = BatchStream::new(&self.plan, rows, RankShard::ALONE, options);
         self.phases.control.board().workers(stream.gauges());
         self.stream = Some(stream);
         Ok(())
@@ -137,7 +137,7 @@ impl Data for DataSource {
         if let Some((before, segments)) = waited_before.zip(self.segments.as_ref()) {
             self.remarks.extend(starved(before, segments, asked.elapsed()));
         }
-        self.note_generation(batch.rows() as u64)?;
+        self.note_dataset_version(batch.rows() as u64)?;
         self.row.0 += batch.rows() as u64;
         self.phases.enter(Phase::Step);
         Ok(Some(batch))
@@ -145,7 +145,7 @@ impl Data for DataSource {
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
-        let batches = valid.stream(RowIndex(0), Share::ALONE);
+        let batches = valid.stream(RowIndex(0), RankShard::ALONE);
         self.phases.control.enter(Phase::Validation);
         self.phases.control.board().validation(Some(batches.gauges()));
         Ok(Box::new(ValidationBatches { batches, phases: self.phases.clone() }))
@@ -173,7 +173,7 @@ impl Data for DataSource {
         Ok(facts.documents.iter().map(id).collect())
     }
 
-    fn remarks(&mut self) -> Vec<What> {
+    fn remarks(&mut self) -> Vec<EventKind> {
         std::mem::take(&mut self.remarks)
     }
 }
@@ -205,29 +205,29 @@ impl Drop for ValidationBatches {
 }
 
 impl DataSource {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, Exposure> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says where rows begin to be of another generation: `rows` are read next.
-    fn note_generation(&mut self, rows: u64) -> Result<(), ForeignError> {
+    /// Says where rows begin to be of another dataset version: `rows` are read next.
+    fn note_dataset_version(&mut self, rows: u64) -> Result<(), ForeignError> {
         if self.replay.is_some() {
             return Ok(());
         }
-        let generation = |row| self.plan.generation(RowIndex(row));
+        let dataset_version = |row| self.plan.dataset_version(RowIndex(row));
         let first = self.row.0;
         let sources = self.plan.sources_of(first..first + rows);
         // The last row of each source, in the order of sources.
         let last: BTreeMap<usize, u64> = sources.iter().copied().zip(first..).collect();
         for (source, row) in last {
-            let now = generation(row)?;
-            if let Some(before) = self.generations.insert(source, now).filter(|before| *before != now) {
+            let now = dataset_version(row)?;
+            if let Some(before) = self.dataset_versions.insert(source, now).filter(|before| *before != now) {
                 // Few rows, and seldom.
                 let own = sources.iter().zip(first..).filter(|(of, _)| **of == source).map(|(_, row)| row);
-                let row = own.into_iter().find(|&row| generation(row).is_ok_and(|of| of == now)).unwrap_or(first);
+                let row = own.into_iter().find(|&row| dataset_version(row).is_ok_and(|of| of == now)).unwrap_or(first);
                 let source = self.plan.source_names().nth(source).map(str::to_owned);
-                let report = GenerationReport { generation: now, before, row: RowIndex(row), source };
-                self.remarks.push(What::Generation(report));
+                let report = DatasetVersionReport { dataset_version: now, before, row: RowIndex(row), source };
+                self.remarks.push(EventKind::DatasetVersion(report));
             }
         }
         Ok(())
@@ -235,17 +235,18 @@ impl DataSource {
 }
 
 /// What is to be said of a wait for a batch that was a wait for the preparation: workers had waited for so long before.
-fn starved(before: Duration, segments: &StreamedSegments, asked: Duration) -> Option<What> {
+fn starved(before: Duration, segments: &StreamedSegments, asked: Duration) -> Option<EventKind> {
     let SegmentWait { waited, part, parts } = segments.wait_so_far();
     // Workers may have waited ahead of the trainer, which noticed nothing.
     let seconds = waited.saturating_sub(before).min(asked).as_secs_f64();
-    (seconds >= STARVED_MIN).then(|| What::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))
+    (seconds >= STARVED_MIN)
+        .then(|| EventKind::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))
 }
 
 /// What is said of a row that cannot be made.
-fn left_out(bad: BadRow) -> What {
+fn left_out(bad: BadRow) -> EventKind {
     let BadRow { row, why } = bad;
-    What::LeftOut(LeftOutReport {
+    EventKind::BadRow(BadRowReport {
         row: row.row,
         source: row.of,
         sample: row.sample.to_string(),
@@ -258,12 +259,12 @@ fn left_out(bad: BadRow) -> What {
 }
 
 /// An audit's laws with what was counted, as events.
-fn remarks(audit: &Audit) -> impl Iterator<Item = What> {
+fn remarks(audit: &Audit) -> impl Iterator<Item = EventKind> {
     audit.counts().map(|(view, count)| {
         let law = count.law;
         // Shares, to a millionth.
         let share = |sum: f64| (1e6 * sum / law.of.max(1.0)).round() / 1e6;
-        What::Audit(AuditReport {
+        EventKind::Audit(AuditReport {
             view: view.clone(),
             what: count.what.to_owned(),
             found: share(law.found),

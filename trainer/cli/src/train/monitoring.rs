@@ -6,12 +6,12 @@ use std::sync::Arc;
 use cloze::config::Config;
 use cloze::plan::Plan;
 use cloze::run::control::Phase;
-use cloze::run::monitoring::Sight;
+use cloze::run::monitoring::TrainingBackend;
 use telemetry::Observer;
 use telemetry::alerts::Alerts;
 use telemetry::otlp::{Otlp, RunResource};
 use telemetry::tensorboard::TensorBoard;
-use telemetry::terminal::{Course, Doing};
+use telemetry::terminal::{Doing, RunProgress};
 use trainer_plan::config::TrainConfig;
 
 use super::options::Options;
@@ -48,17 +48,21 @@ impl Exporters {
     }
 
     /// All observers of a run, in the order in which they receive events.
-    pub(super) fn observers(&self, server: Option<&Sight>, alerts: Option<&Alerts>) -> Vec<Box<dyn Observer>> {
+    pub(super) fn observers(
+        &self,
+        server: Option<&TrainingBackend>,
+        alerts: Option<&Alerts>,
+    ) -> Vec<Box<dyn Observer>> {
         // TensorBoard is last: a disk that hangs delays no other observer.
         let tensorboard = self.tensorboard.as_deref().map(|folder| Box::new(TensorBoard::of(folder)) as _);
-        let server = server.map(Sight::reader);
+        let server = server.map(TrainingBackend::reader);
         let (alerts, otlp) = (alerts.and_then(Alerts::reader), self.otlp.as_ref().map(Otlp::reader));
         [server, alerts, otlp, tensorboard].into_iter().flatten().collect()
     }
 }
 
 /// The progress of a training, for the terminal.
-pub(super) fn progress(plan: &Plan, phases: &Phases) -> Course {
+pub(super) fn progress(plan: &Plan, phases: &Phases) -> RunProgress {
     let config = &plan.train().train;
     let (steps, global_batch_size) = (config.steps, config.global_batch_size.max(1));
     let control = Arc::clone(&phases.control);
@@ -67,5 +71,5 @@ pub(super) fn progress(plan: &Plan, phases: &Phases) -> Course {
         let is_learning = matches!(phase, Phase::Data | Phase::Step);
         Doing { steps: rows / global_batch_size, phase: (!is_learning).then(|| phase.name()) }
     };
-    Course { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
+    RunProgress { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
 }

@@ -6,15 +6,15 @@ use std::time::Instant;
 use cloze::run::bad_rows::RunLeftOut;
 use cloze::run::control::{Pending, Phase, Signal};
 use cloze::run::dataset_versions::DatasetVersions;
-use cloze::run::fault_injection::Storm;
+use cloze::run::fault_injection::FaultInjector;
 use cloze::run::folder::RunFolder;
-use pipeline::ledger::Ledger;
+use pipeline::exposure::Exposure;
 use schemas::RowIndex;
 use schemas::ordinal::Step;
 use telemetry::quantities::{count, time};
 use telemetry::training::CheckpointReport;
-use telemetry::{Event, Observer, What};
-use trainer::training::checkpoint::Keeping;
+use telemetry::{Event, EventKind, Observer};
+use trainer::training::checkpoint::CheckpointPolicy;
 use trainer::training::{Host, Snapshot};
 use trainer_plan::ForeignError;
 use trainer_plan::checkpoint::State;
@@ -33,13 +33,13 @@ pub(super) struct RunHost {
     pub(super) left_out: Arc<RunLeftOut>,
     pub(super) identity: String,
     /// How often each document was learnt.
-    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) ledger: Arc<Mutex<Exposure>>,
     /// Records in the folder the kills that it has done.
-    pub(super) faults: Option<Arc<Storm>>,
+    pub(super) faults: Option<Arc<FaultInjector>>,
     /// Files that are written when the run begins, by name.
     pub(super) documents: Vec<(&'static str, String)>,
     /// How checkpoints are written.
-    pub(super) keeping: Arc<Keeping>,
+    pub(super) keeping: Arc<CheckpointPolicy>,
     /// Observers in addition to the log.
     pub(super) observers: telemetry::Many,
     pub(super) phases: Phases,
@@ -60,8 +60,8 @@ impl RunHost {
 /// How far a run is, if an event says so.
 fn how_far(event: &Event, steps: Option<u64>) -> Option<String> {
     let eta_s = match &event.what {
-        What::Report(report) => report.speed.eta_s,
-        What::Start(_) | What::Resume(_) => None,
+        EventKind::Report(report) => report.speed.eta_s,
+        EventKind::Start(_) | EventKind::Resume(_) => None,
         _ => return None,
     };
     let of = steps.map_or(String::new(), |steps| format!(" of {}", count(steps)));
@@ -148,7 +148,7 @@ impl Host for RunHost {
         }
     }
 
-    fn remarks(&mut self) -> Vec<What> {
+    fn remarks(&mut self) -> Vec<EventKind> {
         self.phases.control.wishes().notes()
     }
 

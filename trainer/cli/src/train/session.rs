@@ -10,14 +10,14 @@ use cloze::config::{Config, RunConfig};
 use cloze::exit::Usage;
 use cloze::plan::{Plan, warnings};
 use cloze::run::control::profile_file::{Wanted, Wish};
-use cloze::run::control::{Control, Patience, Phase, obeyed};
+use cloze::run::control::{Control, Phase, Timeouts, obeyed};
 use cloze::run::data::Purpose;
-use cloze::run::fault_injection::{Chaos, Storm};
+use cloze::run::fault_injection::{FaultInjector, FaultPlan};
 use cloze::run::folder::RunFolder;
-use cloze::run::monitoring::Sight;
+use cloze::run::monitoring::TrainingBackend;
 use pipeline::load::DataConfig;
 use server::ServeConfig;
-use store::{Lock, Store, Weather};
+use store::{FaultConfig, Lock, Store};
 use telemetry::alerts::Alerts;
 use telemetry::terminal::note;
 use trainer::device::ResolveDevice as _;
@@ -41,10 +41,10 @@ pub(super) struct TrainSession<'a> {
     /// Steps to profile.
     profile: Option<Wish>,
     /// Injects faults.
-    faults: Option<Arc<Storm>>,
+    faults: Option<Arc<FaultInjector>>,
     phases: Phases,
     /// The server of `[serve]`; none where it is off, and for `--replay`.
-    server: Option<Sight>,
+    server: Option<TrainingBackend>,
     /// The preparation of `--prepare`, after [`Self::wait_for_plan`].
     preparation: Option<ConcurrentPrepare>,
 }
@@ -57,11 +57,11 @@ impl<'a> TrainSession<'a> {
         let parse_profile = |text: &str| Wish::from_str(text).map_err(|problem| Usage(format!("--profile {problem}")));
         let profile = options.profile.map(parse_profile).transpose()?;
         let slow = options.slow.map(Slow::parse).transpose()?;
-        let faults = options.chaos.map(Chaos::parse).transpose()?.map(|chaos| Arc::new(Storm::of(chaos)));
+        let faults = options.chaos.map(FaultPlan::parse).transpose()?.map(|chaos| Arc::new(FaultInjector::of(chaos)));
         let phases = Phases { control: Arc::new(Control::start()?), slow };
         let Config { data, run, serve, .. } = config;
         let serve = if options.replay.is_some() { ServeConfig::default() } else { serve };
-        let server = Sight::open(&serve, &run.folder, &phases.control)?;
+        let server = TrainingBackend::open(&serve, &run.folder, &phases.control)?;
         Ok(Self { args, options, data, run, profile, faults, phases, server, preparation: None })
     }
 
@@ -145,7 +145,7 @@ impl<'a> TrainSession<'a> {
             profile: None,
             observers: Vec::new(),
         };
-        train(plan, &Store::memory(Weather::calm()), context)
+        train(plan, &Store::memory(FaultConfig::calm()), context)
     }
 
     fn train_in_folder(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<Outcome> {
@@ -225,9 +225,9 @@ fn hold_folder(folder: &Store) -> anyhow::Result<RunFolder> {
     Ok(run)
 }
 
-fn patience(run: &RunConfig, folder: &Store) -> Patience {
+fn patience(run: &RunConfig, folder: &Store) -> Timeouts {
     let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
-    Patience {
+    Timeouts {
         folder: folder.clone(),
         grace: seconds(run.shutdown_timeout_seconds),
         hang: seconds(run.stall_timeout_seconds),

@@ -11,7 +11,7 @@ use cloze::plan::Plan;
 use cloze::run::dataset_versions::pauses::Pauses;
 use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
-use store::{Sight, Store, Terms, Watch};
+use store::{LeaseConfig, LeaseStatus, Store, Watch};
 use telemetry::terminal::note;
 
 use super::concurrent_prepare::ConcurrentPrepare;
@@ -85,7 +85,7 @@ struct Waiting<'a> {
     /// None before the folder is there.
     watch: Option<Watch>,
     /// Who was said to fill it.
-    told: Option<Sight>,
+    told: Option<LeaseStatus>,
 }
 
 impl Waiting<'_> {
@@ -109,9 +109,9 @@ impl Waiting<'_> {
     fn refuse_deserted(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
         let sight = self.look()?;
         let who = match &sight {
-            Sight::Deserted => return Err(error.context("nobody prepares the data of this run")),
-            Sight::Held(filler) => format!("{filler} prepares"),
-            Sight::Idle => "nobody prepares yet".to_owned(),
+            LeaseStatus::Deserted => return Err(error.context("nobody prepares the data of this run")),
+            LeaseStatus::Held(filler) => format!("{filler} prepares"),
+            LeaseStatus::Idle => "nobody prepares yet".to_owned(),
         };
         if self.told.as_ref() != Some(&sight) {
             note(format_args!("waiting for what the run begins with, which {who}: {error}"));
@@ -121,18 +121,18 @@ impl Waiting<'_> {
     }
 
     /// Who fills the folder. One that is not there is filled by nobody, and waited for as long.
-    fn look(&mut self) -> anyhow::Result<Sight> {
+    fn look(&mut self) -> anyhow::Result<LeaseStatus> {
         if self.watch.is_none() {
             match Store::existing(&self.data.folder) {
-                Ok(store) => self.watch = Some(Watch::of(&store, prepare::LOCK, Terms::default())),
+                Ok(store) => self.watch = Some(Watch::of(&store, prepare::LOCK, LeaseConfig::default())),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
         }
         match &mut self.watch {
             Some(watch) => Ok(watch.look()?),
-            None if self.since.elapsed() < Terms::default().patience => Ok(Sight::Idle),
-            None => Ok(Sight::Deserted),
+            None if self.since.elapsed() < LeaseConfig::default().patience => Ok(LeaseStatus::Idle),
+            None => Ok(LeaseStatus::Deserted),
         }
     }
 }

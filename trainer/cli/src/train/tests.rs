@@ -14,7 +14,7 @@ use pipeline::load;
 use pipeline::shard::synthetic::Synthetic;
 use schemas::Step;
 use serde_json::Value;
-use store::{Memory, Store, Weather};
+use store::{FaultConfig, Memory, Store};
 use trainer::training::Outcome;
 
 use super::run_phase::Phases;
@@ -110,9 +110,9 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let runs = tempfile::tempdir().expect("a temporary folder");
     let folder = Store::folder(runs.path()).expect("made");
-    let memory = Memory::new(Weather { seed: 5, failures: 0.25, lost: 0.25, ..Weather::calm() });
+    let memory = Memory::new(FaultConfig { seed: 5, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
     let stormy = Store::of_memory(&memory);
-    let data = Memory::new(Weather { seed: 6, failures: 0.25, lost: 0.25, ..Weather::calm() });
+    let data = Memory::new(FaultConfig { seed: 6, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
     for steps in [5, 8] {
         // The second goes on from the first.
         assert_eq!(run_over(&folder, &plan(home.path(), steps)), Outcome::Finished(Step(steps)));
@@ -135,7 +135,7 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
 #[test]
 fn a_refused_run_leaves_everything_as_it_was() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let store = Store::memory(Weather::calm());
+    let store = Store::memory(FaultConfig::calm());
     run_over(&store, &plan(home.path(), 3));
     let before = objects(&store);
     let args = ConfigArgs {

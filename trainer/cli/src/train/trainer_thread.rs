@@ -6,16 +6,16 @@ use cloze::plan::{Plan, describe};
 use cloze::run::bad_rows::RunLeftOut;
 use cloze::run::control::Control;
 use cloze::run::control::profile_file::Wish;
-use cloze::run::fault_injection::Storm;
+use cloze::run::fault_injection::FaultInjector;
 use cloze::run::folder::RunFolder;
-use pipeline::ledger::Ledger;
-use pipeline::load::{Contention, Hindrance};
+use pipeline::exposure::Exposure;
+use pipeline::load::{Contention, LatencyInjection};
 use store::Store;
 use telemetry::dispatcher::Dispatcher;
 use telemetry::terminal::{Printer, note};
 use telemetry::{Clock, Many, Observer};
-use trainer::training::checkpoint::{Export, Keeping};
-use trainer::training::{Alone, Data, Outcome};
+use trainer::training::checkpoint::{CheckpointPolicy, Export};
+use trainer::training::{Data, Outcome, SingleProcess};
 use trainer_plan::config::SpikeAction;
 
 use super::data_source::{DataSource, RowRecords};
@@ -32,7 +32,7 @@ pub(super) struct RunContext {
     pub(super) run: Option<RunFolder>,
     /// Number of micro-batches to repeat.
     pub(super) replay: Option<u64>,
-    pub(super) faults: Option<Arc<Storm>>,
+    pub(super) faults: Option<Arc<FaultInjector>>,
     pub(super) phases: Phases,
     /// Steps to profile.
     pub(super) profile: Option<Wish>,
@@ -44,7 +44,7 @@ pub(super) struct RunContext {
 pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::Result<Outcome> {
     let RunContext { run, replay, faults, phases, profile, observers } = context;
     let left_out = Arc::<RunLeftOut>::default();
-    let ledger = Arc::<Mutex<Ledger>>::default();
+    let ledger = Arc::<Mutex<Exposure>>::default();
     let records = RowRecords { bad_rows: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
     let dispatcher = Dispatcher::start(observers)?;
     let mut data = DataSource::new(plan, replay, records, faults.as_ref(), phases.clone());
@@ -67,7 +67,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
     let (training, store) = (plan.train().clone(), store.clone());
     let thread = runtime::spawn("trainer", move || {
         let outcome =
-            trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut data, &mut host);
+            trainer::training::run(&training, Box::new(SingleProcess), &store, &Clock::system(), &mut data, &mut host);
         Ended { outcome, closed: host.close() }
     })?;
     let ended = thread.join().inspect_err(|_| {
@@ -87,20 +87,20 @@ struct Ended {
 }
 
 /// How the checkpoints of a plan are written.
-fn keeping(plan: &Plan) -> anyhow::Result<Keeping> {
+fn keeping(plan: &Plan) -> anyhow::Result<CheckpointPolicy> {
     let rules = plan.train().checkpoints.clone();
     let model = rules.export.map(|family| export::Model::of(plan, family)).transpose()?;
     let export =
         model.map(|model| -> Export { Box::new(move |weights, folder| model.put(weights, folder).map(|_| ())) });
     let goes_back = plan.train().guard.action == SpikeAction::Skip;
-    Ok(Keeping { rules, export, goes_back })
+    Ok(CheckpointPolicy { rules, export, goes_back })
 }
 
 /// The batches of a training that records nothing about its rows, with optional injected latency.
 pub(crate) fn data_without_records(
     plan: &Plan,
     control: &Arc<Control>,
-    hindrance: Option<Hindrance>,
+    hindrance: Option<LatencyInjection>,
     contention: Contention,
 ) -> impl Data + use<> {
     let records = RowRecords { bad_rows: Arc::<RunLeftOut>::default() as _, ledger: Arc::default() };

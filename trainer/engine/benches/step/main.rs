@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use schemas::Batch;
 use trainer::device::synchronize;
-use trainer::training::{Alone, Trainer};
+use trainer::training::{SingleProcess, Trainer};
 use trainer_plan::TrainPlan;
 use trainer_plan::precision::Precision;
 
@@ -81,7 +81,7 @@ fn main() {
     let methods = chosen();
     let plans: Vec<TrainPlan> = methods.iter().map(|method| plan(method, setting)).collect();
     let mut trainers: Vec<Trainer> =
-        plans.iter().map(|plan| Trainer::new(plan, Box::new(Alone)).expect("a good plan")).collect();
+        plans.iter().map(|plan| Trainer::new(plan, Box::new(SingleProcess)).expect("a good plan")).collect();
     let mut seconds = vec![Vec::new(); methods.len()];
     let mut yardstick = (!setting.cuda).then(|| Yardstick::new(setting));
     let mut parts = Parts::default();

@@ -1,6 +1,6 @@
 //! A step of masked language modelling, part by part, with the least that each part's products can take.
 
-use trainer::device::stopwatch::{self, OTHER, StepTimes};
+use trainer::device::step_timer::{self, OTHER, StepTimes};
 
 use crate::common::WORDS;
 use crate::median;
@@ -15,9 +15,9 @@ pub(crate) struct Parts {
 impl Parts {
     /// Runs a step and remembers what its parts took.
     pub(crate) fn step(&mut self, step: impl FnOnce()) {
-        stopwatch::begin();
+        step_timer::begin();
         step();
-        let StepTimes { parts, .. } = stopwatch::end().expect("it was begun");
+        let StepTimes { parts, .. } = step_timer::end().expect("it was begun");
         for part in parts.into_iter().filter(|part| part.name != OTHER) {
             match self.parts.iter_mut().find(|(name, _)| *name == part.name) {
                 Some((_, seconds)) => seconds.push(part.host_s),

@@ -21,10 +21,10 @@ use trainer_plan::schedule::{ScheduleConfig, ScheduleKind};
 use super::{ModelFamily, Target, export, import, theirs};
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
-use crate::model::forward::{Forward, Moment};
-use crate::model::freight::Freight;
+use crate::model::forward::{Forward, StepContext};
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
+use crate::model::staging_buffer::Staging;
 use crate::testing;
 use crate::training::step::Trainer;
 
@@ -90,8 +90,8 @@ fn batch(inputs: &BTreeMap<String, Tensor>, view: &str) -> Batch {
 
 fn forward<'a>(trainer: &Trainer, batch: &'a HostBatch<'a>) -> Forward<'a> {
     let passes = trainer.members()[0].passes.iter().cloned().collect();
-    let moment = Moment { seed: 1, step: Step(0), mode: Mode::Train };
-    let mut freight = Freight::default();
+    let moment = StepContext { seed: 1, step: Step(0), mode: Mode::Train };
+    let mut freight = Staging::default();
     trainer.members()[0].loss.send(batch, &mut freight);
     Forward::run(batch, &passes, &passes, moment, freight).expect("all columns are there")
 }

@@ -30,7 +30,7 @@ use tch::{Device, Tensor};
 use trainer_plan::encoder::{EncoderConfig, Gelu};
 
 use crate::device::precision::{Cast, MASTER, Precision};
-use crate::device::stopwatch::{ATTENTION, EMBEDDINGS, FEED_FORWARD, NORM, timed};
+use crate::device::step_timer::{ATTENTION, EMBEDDINGS, FEED_FORWARD, NORM, timed};
 use crate::model::layers::{LayerNorm, Linear, Mode, dropout, dropout_to};
 use crate::model::parameters::Path;
 use crate::model::relative_positions::PositionBias;
@@ -308,7 +308,7 @@ impl Layer {
     }
 }
 
-pub(crate) mod anew;
+pub(crate) mod activation_checkpointing;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests;

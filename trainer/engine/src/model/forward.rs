@@ -13,21 +13,21 @@ use trainer_plan::Error;
 use trainer_plan::pass::Pass;
 
 use crate::device::precision::INDEX;
-use crate::device::stopwatch::{SAMPLE, UPLOAD, timed};
-use crate::model::encoder::anew::Kept;
+use crate::device::step_timer::{SAMPLE, UPLOAD, timed};
+use crate::model::chunked_cross_entropy::{Block, Scored, joined};
+use crate::model::encoder::activation_checkpointing::Kept;
 use crate::model::encoder::{Encoded, Encoder};
-use crate::model::freight::{Arrived, Freight};
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::{Parameters, hash_i64};
-use crate::model::scored::{Block, Scored, joined};
+use crate::model::staging_buffer::{DeviceArrays, Staging};
 use crate::model::upload::{Predicted, UploadedView, send_draws};
 
 /// Where in a run a micro-batch is looked at: the address of all randomness of the device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct StepContext {
     /// The run's seed.
     pub seed: u64,
     /// The optimizer step; always 0 in validation, so that every validation draws the same.
@@ -36,7 +36,7 @@ pub(crate) struct Moment {
     pub mode: Mode,
 }
 
-impl Moment {
+impl StepContext {
     /// Seeds torch's generator for one encoder pass or one device-side draw of one micro-batch.
     fn seed(self, batch: &HostBatch<'_>, what: &[&str]) {
         let mode: &[u8] = if self.mode == Mode::Train { b"train" } else { b"eval" };
@@ -52,8 +52,8 @@ impl Moment {
 pub(crate) struct Forward<'a> {
     batch: &'a HostBatch<'a>,
     networks: &'a Networks,
-    moment: Moment,
-    arrived: Arrived,
+    moment: StepContext,
+    arrived: DeviceArrays,
     views: BTreeMap<String, UploadedView>,
     encoded: BTreeMap<Pass, Encoded>,
     // What passes kept that are to be run again, as they were encoded.
@@ -69,8 +69,8 @@ impl<'a> Forward<'a> {
         batch: &'a HostBatch<'a>,
         passes: &BTreeSet<Pass>,
         learning: &BTreeSet<Pass>,
-        moment: Moment,
-        mut freight: Freight,
+        moment: StepContext,
+        mut freight: Staging,
     ) -> Result<Self, Error> {
         let networks = batch.networks();
         let (made, stored): (BTreeSet<&str>, BTreeSet<&str>) =
@@ -133,7 +133,7 @@ impl<'a> Forward<'a> {
 
     /// The encoder of a pass, with the generator where the pass has it.
     fn begin(&self, pass: &Pass, mode: Mode) -> &'a Encoder {
-        Moment { mode, ..self.moment }.seed(self.batch, &[&pass.network, &pass.view]);
+        StepContext { mode, ..self.moment }.seed(self.batch, &[&pass.network, &pass.view]);
         self.networks.encoder(&pass.network)
     }
 
@@ -269,8 +269,8 @@ mod tests {
 
     fn forward<'a>(batch: &'a HostBatch<'a>, mode: Mode) -> Forward<'a> {
         let passes = BTreeSet::from([Pass::new(MAIN, "corrupted")]);
-        let moment = Moment { seed: 7, step: Step(3), mode };
-        Forward::run(batch, &passes, &passes, moment, Freight::default()).expect("all columns are there")
+        let moment = StepContext { seed: 7, step: Step(3), mode };
+        Forward::run(batch, &passes, &passes, moment, Staging::default()).expect("all columns are there")
     }
 
     fn ids(tensor: &Tensor) -> Vec<i64> {

@@ -8,10 +8,10 @@ use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, TOKEN_TYPES};
 use tch::Tensor;
 use trainer_plan::encoder::Attend;
 
+use crate::model::document_attention::Packed;
 use crate::model::encoder::{Documents, Input};
-use crate::model::freight::{Arrived, Freight};
 use crate::model::host_batch::HostBatch;
-use crate::model::packed::Packed;
+use crate::model::staging_buffer::{DeviceArrays, Staging};
 
 /// Names beside those of columns.
 const POSITIONS: &str = "positions";
@@ -51,7 +51,7 @@ pub(crate) struct UploadedView {
 
 impl UploadedView {
     /// Packs what every view may have.
-    pub(crate) fn send(batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
+    pub(crate) fn send(batch: &HostBatch<'_>, view: &str, freight: &mut Staging) {
         let ids = batch.column(view, INPUT_IDS);
         let shape = [ids.rows(), ids.width()];
         let check = |found: [usize; 2]| {
@@ -85,7 +85,7 @@ impl UploadedView {
     }
 
     /// What was sent.
-    pub(crate) fn of(batch: &HostBatch<'_>, view: &str, arrived: &Arrived) -> Self {
+    pub(crate) fn of(batch: &HostBatch<'_>, view: &str, arrived: &DeviceArrays) -> Self {
         let valid_bt = arrived.find(view, ATTENTION_MASK.spec().name);
         let attended = |valid: &Tensor| if batch.is_even(view) { valid.narrow(0, 0, 1) } else { valid.shallow_clone() };
         let predicted = arrived.find(view, POSITIONS).map(|positions_n| {
@@ -157,7 +157,7 @@ pub(crate) fn send_column<T: schemas::Element + Into<i64>>(
     batch: &HostBatch<'_>,
     view: &str,
     column: Column<T>,
-    freight: &mut Freight,
+    freight: &mut Staging,
 ) {
     let grid = batch.column(view, column);
     freight.add(
@@ -169,7 +169,7 @@ pub(crate) fn send_column<T: schemas::Element + Into<i64>>(
 }
 
 /// Packs one number in (0, 1) for each position to predict, `[n]`, from the bits that the view's rows carry.
-pub(crate) fn send_draws(batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
+pub(crate) fn send_draws(batch: &HostBatch<'_>, view: &str, freight: &mut Staging) {
     let bits = batch.column(view, DRAWS);
     let (positions, _) = batch.targets(view).expect("the plan checked that a mask is filled");
     let at = |&position: &i64| open_unit(bits.values()[usize::try_from(position).expect("not negative")]);

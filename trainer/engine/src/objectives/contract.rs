@@ -13,12 +13,12 @@ use trainer_plan::run_weights;
 use super::{Computed, Loss, Term, builder};
 use crate::device::precision::Precision;
 use crate::device::tensors::as_i64;
-use crate::model::forward::{Forward, Moment};
-use crate::model::freight::Freight;
+use crate::model::forward::{Forward, StepContext};
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Parameters;
+use crate::model::staging_buffer::Staging;
 use crate::testing;
 
 /// One objective alone on fresh weights.
@@ -47,9 +47,9 @@ impl Bench {
         self.parameters.forget();
         self.parameters.round().expect("copies of one shape");
         let passes: BTreeSet<Pass> = self.objective.reads().passes.into_iter().collect();
-        let moment = Moment { seed: 7, step: Step(3), mode };
+        let moment = StepContext { seed: 7, step: Step(3), mode };
         let host = self.host(batch);
-        let mut freight = Freight::default();
+        let mut freight = Staging::default();
         self.loss.send(&host, &mut freight);
         let forward = Forward::run(&host, &passes, &passes, moment, freight).expect("the batch has what it reads");
         let computed = self.loss.compute(&forward);

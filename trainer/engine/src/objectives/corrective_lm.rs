@@ -40,14 +40,14 @@ use trainer_plan::objectives::replaced_token::{DetectionForm, LabelOne};
 use super::replaced_token::{self, Detection};
 use super::{Build, Computed, Loss, Metric, Term};
 use crate::device::precision::Precision;
+use crate::model::chunked_cross_entropy::{Scored, joined};
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::head_weights::DecoderWeights;
 use crate::model::heads::{Decoder, TokenHead};
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::scored::{Scored, joined};
+use crate::model::staging_buffer::Staging;
 
 /// The name of what is sent of real tokens.
 const VALID_POSITIONS: &str = "valid_positions";
@@ -113,7 +113,7 @@ pub(crate) fn loss(
     });
     let original_n = fed_n.eq_tensor(targets_n);
     let lm_gate_n = if stop_grad { gate_n.detach() } else { gate_n.shallow_clone() };
-    let lm_sum = each(&lm_gate_n, &scored.surprise_n, &original_n, form).sum(gate_n.kind());
+    let lm_sum = each(&lm_gate_n, &scored.nll_n, &original_n, form).sum(gate_n.kind());
     let whole = |parts| joined(parts).unwrap_or_else(|| gate_n.detach());
     let logits = PairOfLogits { fed_n: whole(fed), target_n: whole(target) };
     let hit_n = hits(&gate_n.detach(), &scored, &logits, predicted);
@@ -129,12 +129,12 @@ pub(crate) fn loss(
 }
 
 /// The language model's loss at each position, of `z` and `−ln q(y)`.
-fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: LmForm) -> Tensor {
+fn each(gate_n: &Tensor, nll_n: &Tensor, original_n: &Tensor, form: LmForm) -> Tensor {
     match form {
-        LmForm::SoftmaxOnly => surprise_n.shallow_clone(),
-        LmForm::WeightedCe => (-gate_n).sigmoid() * surprise_n,
+        LmForm::SoftmaxOnly => nll_n.shallow_clone(),
+        LmForm::WeightedCe => (-gate_n).sigmoid() * nll_n,
         LmForm::Mixture => {
-            let restored_n = (-gate_n).log_sigmoid() - surprise_n;
+            let restored_n = (-gate_n).log_sigmoid() - nll_n;
             let copied_or_restored_n = gate_n.log_sigmoid().logaddexp(&restored_n);
             -copied_or_restored_n.where_self(original_n, &restored_n)
         }
@@ -147,7 +147,7 @@ fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: LmForm)
 /// `−ln q(y)`.
 fn hits(gate_n: &Tensor, scored: &Scored, logits: &PairOfLogits, predicted: Blanks<'_>) -> Tensor {
     let Blanks { fed_n, targets_n, .. } = predicted;
-    let all_n = scored.surprise_n.detach() + &logits.target_n;
+    let all_n = scored.nll_n.detach() + &logits.target_n;
     let copying_wins_n = (gate_n + all_n).logaddexp(&logits.fed_n).ge_tensor(&scored.best_n);
     fed_n.where_self(&copying_wins_n, &scored.best_id_n).eq_tensor(targets_n)
 }
@@ -202,7 +202,7 @@ impl Loss for Correcting {
         ]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
         if self.config.lm_scope == Scope::All {
             freight.add_list(&self.config.view, VALID_POSITIONS, &batch.valid_positions(&self.config.view));
         }

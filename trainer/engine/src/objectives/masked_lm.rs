@@ -27,14 +27,14 @@ use trainer_plan::objectives::Reduction;
 use trainer_plan::objectives::masked_lm::MaskedLm;
 
 use super::{Build, Computed, Loss, Metric, Term};
+use crate::model::chunked_cross_entropy::Scored;
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::head_weights::TokenHeadWeights;
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::scored::Scored;
+use crate::model::staging_buffer::Staging;
 
 /// The name of what is sent of weights.
 const ROW_WEIGHTS: &str = "row_weights";
@@ -50,7 +50,7 @@ pub(super) fn count(reduction: Reduction, batch: &HostBatch<'_>, view: &str) -> 
 
 /// Packs the factor of each predicted token's loss, unless all are 1.
 #[expect(clippy::cast_possible_truncation, reason = "a share of one, as its loss has it")]
-pub(super) fn send_weights(reduction: Reduction, batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
+pub(super) fn send_weights(reduction: Reduction, batch: &HostBatch<'_>, view: &str, freight: &mut Staging) {
     if reduction == Reduction::Sequences {
         let each = |count: usize| std::iter::repeat_n((1.0 / count as f64) as f32, count);
         let weights: Vec<f32> = batch.predicted_per_row(view).flat_map(each).collect();
@@ -92,8 +92,8 @@ pub(crate) fn loss(
 #[must_use]
 pub(crate) fn of_scored(scored: &Scored, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
     let sum = match weights_n {
-        None => scored.surprise_n.sum(scored.surprise_n.kind()),
-        Some(weights_n) => scored.surprise_n.dot(weights_n),
+        None => scored.nll_n.sum(scored.nll_n.kind()),
+        Some(weights_n) => scored.nll_n.dot(weights_n),
     };
     Prediction { sum, hits: scored.best_id_n.eq_tensor(targets_n).sum(Kind::Int64) }
 }
@@ -126,7 +126,7 @@ impl Loss for Predicting {
         vec![Term { name: "", weight: 1.0, count: count(self.config.reduction, batch, &self.config.view) }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
         send_weights(self.config.reduction, batch, &self.config.view, freight);
     }
 

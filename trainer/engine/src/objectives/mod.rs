@@ -8,11 +8,11 @@ use tch::Tensor;
 use trainer_plan::objectives::AnyObjective;
 
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
+use crate::model::staging_buffer::Staging;
 
 pub(crate) mod combine;
 #[cfg(test)]
@@ -47,7 +47,7 @@ pub(crate) trait Loss: Send {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term>;
 
     /// Packs what `compute` needs on the device beside the views of its passes.
-    fn send(&self, _batch: &HostBatch<'_>, _freight: &mut Freight) {}
+    fn send(&self, _batch: &HostBatch<'_>, _freight: &mut Staging) {}
 
     /// The terms' sums and the metrics.
     fn compute(&self, forward: &Forward<'_>) -> Computed;

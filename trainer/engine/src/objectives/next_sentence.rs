@@ -27,12 +27,12 @@ use super::{Build, Computed, Loss, Metric, Term};
 use crate::device::precision::Cast as _;
 use crate::device::precision::Precision;
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::head_weights::DenseWeights;
 use crate::model::heads::Dense;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
+use crate::model::staging_buffer::Staging;
 
 /// The pooler's and the classifier's weights, borrowed.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Loss for Judging {
         vec![Term { name: "", weight: 1.0, count: batch.rows_with_tokens(&self.view).len() as f64 }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
         let labels = batch.column(&self.view, IS_RANDOM);
         let shape = [labels.rows(), labels.width()];
         let label = |(at, &flag): (usize, &u8)| {

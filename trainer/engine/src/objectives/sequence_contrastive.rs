@@ -35,11 +35,11 @@ use trainer_plan::objectives::sequence_contrastive::{Negatives, SequenceContrast
 use super::{Build, Computed, Loss, Metric, Term};
 use crate::device::precision::Cast as _;
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::head_weights::TransformWeights;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
+use crate::model::staging_buffer::Staging;
 use crate::objectives::similarity;
 
 /// What [`loss`] gives: scalars on the device.
@@ -130,7 +130,7 @@ impl Loss for Agreeing {
         vec![Term { name: "", weight: 1.0, count: 2.0 * batch.rows_with_tokens(&self.config.view).len() as f64 }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
         if batch.has_gaps(&self.config.view) {
             freight.add_list(&self.config.view, ROWS, &batch.rows_with_tokens(&self.config.view));
         }

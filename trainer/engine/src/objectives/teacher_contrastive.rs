@@ -33,10 +33,10 @@ use trainer_plan::objectives::teacher_contrastive::{PadKeys, TeacherContrastive}
 
 use super::{Build, Computed, Loss, Metric, Term, masked_lm};
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
+use crate::model::staging_buffer::Staging;
 use crate::objectives::similarity;
 
 /// The positions that learn.
@@ -102,7 +102,7 @@ impl Loss for Aligning {
         vec![Term { name: "", weight: 1.0, count: masked_lm::count(self.config.reduction, batch, &self.config.view) }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
         masked_lm::send_weights(self.config.reduction, batch, &self.config.view, freight);
     }
 

@@ -50,10 +50,10 @@ use self::pairs::Anchored;
 pub(crate) use self::pairs::Candidates;
 use super::{Build, Computed, Loss, Metric, Term};
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
+use crate::model::staging_buffer::Staging;
 use crate::model::upload::send_column;
 use crate::objectives::similarity::unit;
 
@@ -181,7 +181,7 @@ impl Loss for Contrasting {
         vec![Term { name: "", weight: 1.0, count: self.anchored(batch).count() }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
         self.anchored(batch).send(&self.name, freight);
         if self.config.exclude_same_document {
             send_column(batch, &self.config.view, DOCUMENT, freight);

@@ -26,12 +26,12 @@ use trainer_plan::objectives::token_prediction::{PredictionReduction, TokenPredi
 use super::masked_lm::{self, Prediction};
 use super::{Build, Computed, Loss, Metric, Term};
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::head_weights::TokenHeadWeights;
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
+use crate::model::staging_buffer::Staging;
 
 /// The name of what is sent of tokens that are not to be predicted.
 const UNMASKED_POSITIONS: &str = "unmasked_positions";
@@ -87,7 +87,7 @@ impl Loss for PredictingAll {
         }
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
         freight.add_list(&self.config.view, UNMASKED_POSITIONS, &batch.unmasked_positions(&self.config.view));
     }
 

@@ -14,8 +14,8 @@ use crate::model::encoder::Input;
 use crate::model::forward::Forward;
 use crate::model::layers::Mode;
 use crate::training::checkpoint;
-use crate::training::ranks::Alone;
-use crate::training::room;
+use crate::training::oom_error;
+use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
 /// An id and its probability.
@@ -34,10 +34,10 @@ impl Filler {
     /// If there is no such checkpoint, or no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
-        room::beside(plan, || {
+        oom_error::beside(plan, || {
             let on_cpu = plan.train.device.resolve()? == Device::Cpu;
             let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
-            let mut trainer = Trainer::new(&plan, Box::new(Alone))?;
+            let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
             // A key that was changed since is of the run all the same.
             trainer.load(&place, &snapshot)?;
             let filler = Self { trainer };
@@ -62,7 +62,7 @@ impl Filler {
                 "the text has {tokens} tokens, the network {most} positions; shorten it"
             )));
         }
-        room::beside(plan, || self.guesses(ids, top))
+        oom_error::beside(plan, || self.guesses(ids, top))
     }
 
     fn guesses(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<Guess>>, Error> {

@@ -11,18 +11,18 @@
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
-use telemetry::training::LeapReport;
+use telemetry::training::LossSpikeReport;
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::run::sidecar_check;
-use trainer_plan::run::skips::SkipList;
+use trainer_plan::run::skipped_steps::SkipList;
 use trainer_plan::run::time_budget::{Hours, share_done};
 
 use crate::training::checkpoint;
-use crate::training::guard::Observed;
-use crate::training::ranks::Alone;
+use crate::training::oom_error;
+use crate::training::process_group::SingleProcess;
 use crate::training::resume::Position;
-use crate::training::room;
+use crate::training::spike_guard::Observed;
 use crate::training::step::Trainer;
 
 /// A run on its way once more.
@@ -48,8 +48,8 @@ impl Replay {
         // Equal numbers give equal bits.
         let plan =
             found.as_ref().map_or_else(|| plan.clone(), |(_, snapshot)| plan.with_threads(snapshot.state.threads));
-        room::beside(&plan, || {
-            let mut trainer = Trainer::new(&plan, Box::new(Alone))?;
+        oom_error::beside(&plan, || {
+            let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
             let (mut rows, mut tokens, mut batch_hash, mut from) = (RowIndex(0), 0, StreamHash::new(), None);
             let hours = plan.train.max_hours.map(|hours| Hours::open(run, hours, 0.0, 0.0)).transpose()?;
             if let Some((place, snapshot)) = found {
@@ -98,7 +98,7 @@ impl Replay {
 
     /// Why the next step is passed over, if it is.
     #[must_use]
-    pub fn skipped(&self) -> Option<&LeapReport> {
+    pub fn skipped(&self) -> Option<&LossSpikeReport> {
         self.skips.after(self.trainer.done())
     }
 
@@ -113,7 +113,7 @@ impl Replay {
     /// # Errors
     /// If libtorch fails.
     pub fn row_losses(&self, batches: &[Batch]) -> Result<Vec<(RowIndex, f64)>, Error> {
-        room::beside(self.trainer.plan(), || self.trainer.row_losses(batches))
+        oom_error::beside(self.trainer.plan(), || self.trainer.row_losses(batches))
     }
 
     /// Does the next step with these micro-batches, as the run does it: it may be one that is passed over.
@@ -122,7 +122,7 @@ impl Replay {
     /// If libtorch fails.
     pub fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
         let plan = self.trainer.plan().clone();
-        room::beside(&plan, || {
+        oom_error::beside(&plan, || {
             if self.trainer.guard.ring.is_full() {
                 self.trainer.observe()?;
             }
@@ -143,7 +143,7 @@ impl Replay {
     pub fn attempt(&mut self, batches: &[Batch]) -> Result<Observed, Error> {
         let plan = self.trainer.plan().clone();
         let (rows_consumed, tokens_consumed, batch_hash) = (self.rows_consumed, self.tokens_consumed, self.batch_hash);
-        let before = room::beside(&plan, || {
+        let before = oom_error::beside(&plan, || {
             self.trainer.snapshot(Position {
                 rows_consumed: rows_consumed.0,
                 tokens_consumed,
@@ -157,7 +157,7 @@ impl Replay {
         })?;
         self.step(batches)?;
         let seen = self.observed()?;
-        room::beside(&plan, || self.trainer.load("the step before", &before))?;
+        oom_error::beside(&plan, || self.trainer.load("the step before", &before))?;
         (self.rows_consumed, self.tokens_consumed, self.batch_hash) = (rows_consumed, tokens_consumed, batch_hash);
         self.look_how_far_it_is();
         Ok(seen)

@@ -18,26 +18,26 @@ use schemas::{Batch, StreamHash};
 use store::Store;
 use telemetry::change::KeyChange;
 use telemetry::training::{ResumeReport, StepReport, Warning};
-use telemetry::{At, Clock, What, host_memory};
+use telemetry::{Clock, EventKind, Position, host_memory};
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::checkpoint::{State, Validated};
 use trainer_plan::run::sidecar_check;
-use trainer_plan::run::skips::SkipList;
+use trainer_plan::run::skipped_steps::SkipList;
 use trainer_plan::run::time_budget::Hours;
 use trainer_plan::stop_request::StopRequest;
 
-use crate::device::gauge::Gauge;
-use crate::device::stopwatch::{self, CHECKPOINT, REPORT, SYNCHRONIZE, VALIDATION, WAIT, timed};
+use crate::device::memory_stats::Gauge;
+use crate::device::step_timer::{self, CHECKPOINT, REPORT, SYNCHRONIZE, VALIDATION, WAIT, timed};
 use crate::device::{choice, native};
-use crate::training::around::{Data, Host, Outcome};
 use crate::training::checkpoint::Snapshot;
-use crate::training::guard::{Observed, Reaction};
-use crate::training::pace::Pace;
-use crate::training::ranks::Ranks;
+use crate::training::interfaces::{Data, Host, Outcome};
+use crate::training::process_group::ProcessGroup;
+use crate::training::spike_guard::{GuardDecision, Observed};
 use crate::training::step::{StepSeen, Trainer};
+use crate::training::throughput::Pace;
 use crate::training::validation::Validation;
-use crate::training::{checkpoint, on_device, room, start};
+use crate::training::{checkpoint, init_loss_check, oom_error, startup_report};
 
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
 /// of `ranks`.
@@ -45,7 +45,7 @@ use crate::training::{checkpoint, on_device, room, start};
 /// Call it on a thread of its own: libtorch keeps its helpers per thread.
 pub fn run(
     plan: &TrainPlan,
-    ranks: Box<dyn Ranks>,
+    ranks: Box<dyn ProcessGroup>,
     store: &Store,
     clock: &Clock,
     data: &mut dyn Data,
@@ -53,8 +53,8 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let mut ranks = ranks;
     loop {
-        let mut run = room::within(plan, || Run::start(plan, ranks, store, clock))?;
-        let outcome = match room::within(plan, || run.until_it_ends(data, host)) {
+        let mut run = oom_error::within(plan, || Run::start(plan, ranks, store, clock))?;
+        let outcome = match oom_error::within(plan, || run.until_it_ends(data, host)) {
             Ok(Ending::Over(outcome)) => Ok(outcome),
             // As after a kill: what it goes back to is found where a new process would find it.
             Ok(Ending::GoesBack) => {
@@ -71,7 +71,7 @@ pub fn run(
         let is_kept = !matches!(outcome, Err(Error::Leaps { .. }));
         if outcome.is_err()
             && is_kept
-            && let Err(error) = room::within(plan, save)
+            && let Err(error) = oom_error::within(plan, save)
         {
             tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
         }
@@ -127,7 +127,7 @@ struct Run<'a> {
 
 /// A checkpoint on its way.
 struct Saving {
-    at: At,
+    at: Position,
     // How long the next step waited for it.
     stall_s: f64,
 }
@@ -141,14 +141,19 @@ struct Resumed {
 }
 
 impl<'a> Run<'a> {
-    fn start(plan: &TrainPlan, ranks: Box<dyn Ranks>, store: &'a Store, clock: &'a Clock) -> Result<Self, Error> {
+    fn start(
+        plan: &TrainPlan,
+        ranks: Box<dyn ProcessGroup>,
+        store: &'a Store,
+        clock: &'a Clock,
+    ) -> Result<Self, Error> {
         let skips = SkipList::read(store)?;
         // Of a course that learnt from what is to be passed over, nothing is gone on from.
         if !skips.skips.is_empty() {
             trainer_plan::checkpoint::invalidate(store, |state| skips.learnt_by(state).is_some())?;
         }
         let trainer = Trainer::new(plan, ranks)?;
-        on_device::say(plan, trainer.device())?;
+        startup_report::say(plan, trainer.device())?;
         let peak =
             choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(plan.train.tf32, &name));
         let mut run = Self {
@@ -216,7 +221,7 @@ impl<'a> Run<'a> {
             if self.is_save_due() || is_wanted {
                 timed(CHECKPOINT, || self.save(host))?;
             }
-            stopwatch::step_is_over();
+            step_timer::step_is_over();
             if self.is_over() {
                 self.wait_until_saved(host)?;
                 self.say_remarks(host);
@@ -232,8 +237,8 @@ impl<'a> Run<'a> {
             let observed = self.report_if_due(data, host)?;
             match self.judge(&observed, host)? {
                 ControlFlow::Continue(()) => {}
-                ControlFlow::Break(Reaction::GoBack) => return Ok(Ending::GoesBack),
-                ControlFlow::Break(Reaction::Pause) => return self.stopped(StopRequest::Guard, host),
+                ControlFlow::Break(GuardDecision::GoBack) => return Ok(Ending::GoesBack),
+                ControlFlow::Break(GuardDecision::Pause) => return self.stopped(StopRequest::Guard, host),
             }
         }
     }
@@ -242,10 +247,10 @@ impl<'a> Run<'a> {
         let resumed = self.resumed.take();
         host.begin(resumed.as_ref().map(|resumed| &resumed.state)).map_err(Error::Foreign)?;
         if let Some(Resumed { place, warnings, changes, .. }) = resumed {
-            self.say(host, What::Resume(ResumeReport { place }));
+            self.say(host, EventKind::Resume(ResumeReport { place }));
             self.say_changes(changes, host);
             for warning in warnings {
-                self.say(host, What::Warning(warning));
+                self.say(host, EventKind::Warning(warning));
             }
         }
         data.seek(self.rows_consumed).map_err(Error::Foreign)
@@ -265,8 +270,8 @@ impl<'a> Run<'a> {
         self.trainer.ranks().stop(host.stop())
     }
 
-    fn at(&self) -> At {
-        At {
+    fn at(&self) -> Position {
+        Position {
             step: Some(self.trainer.done()),
             epoch: Some(self.epochs),
             rows_seen: Some(self.rows_consumed.0),
@@ -274,7 +279,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn say(&self, host: &mut dyn Host, what: What) {
+    fn say(&self, host: &mut dyn Host, what: EventKind) {
         host.observe(&self.clock.event(self.at(), what));
     }
 
@@ -347,10 +352,10 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let start = self.trainer.start()?;
-        let warnings: Vec<Warning> = start.surprises.iter().map(start::warning).collect();
-        self.say(host, What::Start(start));
+        let warnings: Vec<Warning> = start.surprises.iter().map(init_loss_check::warning).collect();
+        self.say(host, EventKind::Start(start));
         for warning in warnings {
-            self.say(host, What::Warning(warning));
+            self.say(host, EventKind::Warning(warning));
         }
         self.check(host)
     }
@@ -385,7 +390,7 @@ impl<'a> Run<'a> {
             host_bytes,
         };
         timed(REPORT, || {
-            self.say(host, What::Report(report));
+            self.say(host, EventKind::Report(report));
             self.check(host)
         })?;
         Ok(observed)
@@ -409,7 +414,7 @@ impl<'a> Run<'a> {
         }
         let report = validation.finish(&self.trainer)?;
         self.note_figures(&report)?;
-        self.say(host, What::Validation(report));
+        self.say(host, EventKind::Validation(report));
         self.validation_pending = false;
         self.pace.validation(begun.elapsed());
         self.check(host)?;

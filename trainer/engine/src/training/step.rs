@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use schemas::ordinal::{BatchIndex, Step};
-use schemas::{Batch, Share};
+use schemas::{Batch, RankShard};
 use tch::{Device, Tensor};
 use telemetry::training::Figures;
 use trainer_plan::Error;
@@ -15,7 +15,7 @@ use trainer_plan::device::DeviceChoice;
 use trainer_plan::metric_name::MetricName;
 use trainer_plan::pass::Pass;
 use trainer_plan::run_weights;
-use trainer_plan::schedule::Course;
+use trainer_plan::schedule::LrSchedule;
 
 use crate::device::ResolveDevice as _;
 use crate::device::choice;
@@ -24,21 +24,21 @@ use crate::device::native::Checked as _;
 use crate::device::native::copies::Copies;
 use crate::device::precision::Cast as _;
 use crate::device::precision::{Precision, WIDE};
-use crate::device::stopwatch::{self, BACKWARD, CHECKPOINT, OBJECTIVE, OPTIMIZER, UPLOAD, timed, timed_for};
-use crate::model::forward::{Forward, Moment};
-use crate::model::freight::Freight;
+use crate::device::step_timer::{self, BACKWARD, CHECKPOINT, OBJECTIVE, OPTIMIZER, UPLOAD, timed, timed_for};
+use crate::model::forward::{Forward, StepContext};
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, teach};
 use crate::model::parameters::Parameters;
+use crate::model::staging_buffer::Staging;
 use crate::objective_instances::{Member, build};
 use crate::objectives::combine::Counts;
 use crate::objectives::{Computed, Term};
 use crate::optimizer::adamw::{AdamW, Update};
-use crate::training::guard::{Guard, Observed};
-use crate::training::ranks::Ranks;
-use crate::training::tally::{Reading, Sums, Tally, fetch, written};
+use crate::training::metric_accumulator::{MetricAccumulator, Reading, Sums, fetch, written};
+use crate::training::process_group::ProcessGroup;
+use crate::training::spike_guard::{Guard, Observed};
 
 /// What a step has seen, on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,17 +53,17 @@ pub struct StepSeen {
 #[derive(Debug)]
 pub struct Trainer {
     plan: TrainPlan,
-    ranks: Box<dyn Ranks>,
+    ranks: Box<dyn ProcessGroup>,
     device: Device,
     pub(crate) parameters: Parameters,
     pub(crate) networks: Networks,
     pub(crate) members: Vec<Member>,
     pub(crate) optimizer: AdamW,
-    pub(crate) tally: Tally,
+    pub(crate) tally: MetricAccumulator,
     pub(crate) skips: Skips,
     pub(crate) guard: Guard,
     pub(crate) done: Step,
-    pub(crate) course: Course,
+    pub(crate) course: LrSchedule,
     // What was changed in the middle of the run.
     pub(crate) changes: Vec<Change>,
     // Copies of weights and moments that are under way.
@@ -98,8 +98,8 @@ impl Skips {
 impl Trainer {
     /// Fresh weights, drawn under the plan's seed, as one of `ranks`. Call it on the thread that will train: it sets libtorch's number of
     /// threads and switches, once.
-    pub fn new(plan: &TrainPlan, ranks: Box<dyn Ranks>) -> Result<Self, Error> {
-        if ranks.share() != Share::ALONE {
+    pub fn new(plan: &TrainPlan, ranks: Box<dyn ProcessGroup>) -> Result<Self, Error> {
+        if ranks.share() != RankShard::ALONE {
             return Err(Error::Config(format!("{}: a run has one rank in this version", ranks.share())));
         }
         let device = plan.train.device.resolve()?;
@@ -122,11 +122,11 @@ impl Trainer {
             ranks,
             device,
             optimizer: AdamW::new(plan.optimizer.clone(), &parameters),
-            tally: Tally::new(device),
+            tally: MetricAccumulator::new(device),
             skips: Skips::new(device),
             guard: Guard::new(&plan.guard, plan.report.every_steps, device),
             done: Step(0),
-            course: Course::new(&plan.schedule, plan.train.steps, &plan.amended.spans),
+            course: LrSchedule::new(&plan.schedule, plan.train.steps, &plan.amended.spans),
             changes: Vec::new(),
             copies: Vec::new(),
             lacks_pinned: false,
@@ -147,12 +147,12 @@ impl Trainer {
 
     /// Who trains with it.
     #[must_use]
-    pub fn ranks(&self) -> &dyn Ranks {
+    pub fn ranks(&self) -> &dyn ProcessGroup {
         self.ranks.as_ref()
     }
 
     /// Who trained with it.
-    pub(crate) fn into_ranks(self) -> Box<dyn Ranks> {
+    pub(crate) fn into_ranks(self) -> Box<dyn ProcessGroup> {
         self.ranks
     }
 
@@ -206,7 +206,7 @@ impl Trainer {
 
     /// Tells who measures the steps of this thread, if anybody does, where they are computed and what the run keeps.
     pub(crate) fn know_stopwatch(&self) {
-        stopwatch::know(self.device, || {
+        step_timer::know(self.device, || {
             let (learning, frozen) = self.plan().parameters();
             let copies = if self.plan.train.precision == Precision::F32 {
                 0
@@ -251,7 +251,7 @@ impl Trainer {
         let batches = timed(UPLOAD, packed)?;
         let (counts, seen) = timed(UPLOAD, || self.counts(&batches));
         timed(OPTIMIZER, || self.parameters.round())?;
-        let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
+        let moment = StepContext { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
             // What a micro-batch without a loss has left.
             self.parameters.forget();
@@ -303,12 +303,12 @@ impl Trainer {
         batch: &'a HostBatch<'a>,
         extra: &BTreeSet<Pass>,
         counts: impl Fn(&Member) -> bool,
-        into: &mut Tally,
+        into: &mut MetricAccumulator,
     ) -> Result<Forward<'a>, Error> {
         let _guard = tch::no_grad_guard();
         let members: Vec<&Member> = self.members.iter().filter(|member| counts(member)).collect();
         let passes = members.iter().flat_map(|member| &member.passes).chain(extra).cloned().collect();
-        let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
+        let moment = StepContext { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
         let freight = freight(members.iter().copied(), batch);
         let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, freight)?;
         let mut sums = Sums::default();
@@ -368,14 +368,14 @@ fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
 }
 
 /// What objectives need on the device.
-fn freight<'a>(members: impl IntoIterator<Item = &'a Member>, batch: &HostBatch<'_>) -> Freight {
-    let mut freight = Freight::default();
+fn freight<'a>(members: impl IntoIterator<Item = &'a Member>, batch: &HostBatch<'_>) -> Staging {
+    let mut freight = Staging::default();
     members.into_iter().for_each(|member| member.loss.send(batch, &mut freight));
     freight
 }
 
 /// Notes an objective's sums and metrics for the next report.
-fn tally(into: &mut Tally, member: &Member, terms: &[Term], computed: &Computed, sums: &mut Sums) {
+fn tally(into: &mut MetricAccumulator, member: &Member, terms: &[Term], computed: &Computed, sums: &mut Sums) {
     for (term, sum) in terms.iter().zip(&computed.sums) {
         into.add_term(MetricName::new(&member.name, term.name), member.weight * term.weight, sum, term.count, sums);
     }

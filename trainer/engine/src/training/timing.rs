@@ -8,8 +8,8 @@ use trainer_plan::TrainPlan;
 
 use crate::device::native::facts;
 use crate::device::{choice, native};
-use crate::training::ranks::Alone;
-use crate::training::room;
+use crate::training::oom_error;
+use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
 /// Steps of a plan, timed one by one.
@@ -36,8 +36,8 @@ pub struct Timing {
 /// # Errors
 /// As a run: where the device is not there or its memory does not suffice, and where the loss is not finite.
 pub fn time_steps(plan: &TrainPlan, steps: &[Vec<Batch>], warm_up: usize, count: usize) -> Result<Timing, Error> {
-    room::within(plan, || {
-        let mut trainer = Trainer::new(plan, Box::new(Alone))?;
+    oom_error::within(plan, || {
+        let mut trainer = Trainer::new(plan, Box::new(SingleProcess))?;
         let (mut seconds, mut tokens) = (Vec::new(), 0);
         for (index, batches) in steps.iter().cycle().take(warm_up + count).enumerate() {
             if index == warm_up {

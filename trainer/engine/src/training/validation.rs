@@ -21,14 +21,14 @@ use crate::model::forward::Forward;
 use crate::model::host_batch::HostBatch;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
-use crate::training::ranks::Ranks;
+use crate::training::metric_accumulator::{Mean, MetricAccumulator, Reading, Sums, fetch, written};
+use crate::training::process_group::ProcessGroup;
 use crate::training::step::{Trainer, whole};
-use crate::training::tally::{Mean, Reading, Sums, Tally, fetch, written};
 
 /// A validation under way.
 #[derive(Debug)]
 pub(crate) struct Validation {
-    tally: Tally,
+    tally: MetricAccumulator,
     // None without a head that predicts tokens.
     extra: BTreeSet<Pass>,
     loss: Mean,
@@ -48,7 +48,7 @@ impl Validation {
         let targets = vec![0; trainer.plan().vocab.size as usize];
         let device = trainer.device();
         let (loss, accuracy) = (Mean::new(device), Mean::new(device));
-        let tally = Tally::new(device);
+        let tally = MetricAccumulator::new(device);
         Ok(Self { tally, extra, loss, accuracy, targets, rows: 0, begun: Instant::now() })
     }
 
@@ -91,7 +91,7 @@ impl Validation {
     }
 
     /// Adds up what the ranks have counted, before anything is decided by it: all of them then decide the same.
-    fn gather(&mut self, ranks: &dyn Ranks) {
+    fn gather(&mut self, ranks: &dyn ProcessGroup) {
         let own = std::iter::once(&self.rows).chain(&self.targets);
         let mut counts: Vec<f64> = own.map(|&count| count as f64).collect();
         ranks.sum(&mut counts);

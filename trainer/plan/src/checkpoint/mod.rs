@@ -8,7 +8,7 @@
 //! - `optimizer.safetensors`: `mean.NAME`, `variance.NAME`, `updates`; `report.N.sum` and, where the device counts,
 //!   `report.N.count`, of the N-th mean of the report under way; `skipped.count`, `skipped.first`; `guard.ring`;
 //! - `state.json`, put last and removed first: [`State`], [sealed](schemas::sealed);
-//! - `figures.json`, where the step was validated: [`Validated`]; `pinned.json`, where somebody [pinned](pin) it;
+//! - `validation_scores.json`, where the step was validated: [`Validated`]; `pinned.json`, where somebody [pinned](pin) it;
 //! - with `checkpoints.export`, what `transformers` loads: `config.json`, `model.safetensors`, the tokenizer.
 //!
 //! A checkpoint is there when its `state.json` is. What lies there without one is unfinished, and the next start removes
@@ -28,11 +28,13 @@ mod state;
 
 pub(crate) use self::list::beyond;
 pub use self::list::{
-    Form, Listed, absent, check, folder_name, list, newest_complete, newest_complete_state, newest_state, none_whole,
-    note, shelf, state_of, steps, verify, within,
+    Form, absent, check, folder_name, list, newest_complete, newest_complete_state, newest_state, none_whole, note,
+    state_of, steps, verify, within,
 };
 pub(crate) use self::retention::point;
-pub use self::retention::{Reason, copy, discard, empty, invalidate, pin, point_at, remove, retain, set_aside, unpin};
+pub use self::retention::{
+    Listed, Reason, copy, discard, empty, invalidate, pin, point_at, remove, retain, set_aside, shelf, unpin,
+};
 pub use self::state::{Beside, Change, SavedGuard, SavedMean, State, Unread, Validated};
 
 /// The folder of a run in which it keeps its checkpoints.
@@ -48,7 +50,7 @@ pub const STATE_FILE: &str = "state.json";
 /// The state of a checkpoint that was found damaged, which is no checkpoint any more.
 pub const DAMAGED_FILE: &str = "damaged.json";
 /// The scores of the validation of its step.
-pub const FIGURES_FILE: &str = "figures.json";
+pub const FIGURES_FILE: &str = "validation_scores.json";
 /// The mark of a checkpoint that the user wants to keep.
 pub const PINNED_FILE: &str = "pinned.json";
 /// The file by which `transformers` recognizes a model.

@@ -9,6 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::time::SystemTime;
 
 use schemas::Sealed;
 use schemas::ordinal::Step;
@@ -79,6 +80,56 @@ fn best(rules: &CheckpointConfig, all: &[Candidate]) -> Vec<Step> {
 pub(super) fn is_better_high(figure: &str) -> bool {
     let name = figure.rsplit('.').next().unwrap_or(figure);
     name.contains("accuracy") || name == "positive_cosine"
+}
+
+/// A checkpoint as it lies there.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// Steps done.
+    pub step: Step,
+    /// Where it is.
+    pub place: String,
+    /// Of all its objects.
+    pub bytes: u64,
+    /// When it was written, by the clock of whoever keeps it.
+    pub written: Option<SystemTime>,
+    /// What its validation found; empty where its step was not validated.
+    pub figures: BTreeMap<String, f64>,
+    /// Why it stays; empty for what was set aside as damaged, or left unfinished.
+    pub why: Vec<Reason>,
+    /// Whether it is one, as far as can be seen without reading it.
+    pub is_there: bool,
+}
+
+/// Everything that lies among the checkpoints of a run, the oldest first, with why it stays by these rules.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be listed.
+pub fn shelf(run: &Store, rules: &CheckpointConfig) -> Result<Vec<Listed>, Error> {
+    let checkpoints = run.within(FOLDER);
+    let found = list(&checkpoints)?;
+    let mut listed: BTreeMap<Step, Listed> = BTreeMap::new();
+    for (&Reverse(step), form) in &found {
+        let checkpoint = checkpoints.within(&folder_name(step));
+        let entries = checkpoint.list("")?;
+        let state = entries.iter().find(|entry| entry.name == STATE_FILE);
+        let written = state.map(|state| state.stat.modified);
+        let (place, bytes) = (checkpoint.place(""), entries.iter().map(|entry| entry.stat.bytes).sum());
+        let figures = figures(&checkpoint, step)?;
+        let is_there = *form == Form::Whole;
+        listed.insert(step, Listed { step, place, bytes, written, figures, why: Vec::new(), is_there });
+    }
+    let mut candidates = Vec::new();
+    for it in listed.values().filter(|it| it.is_there) {
+        let pinned = checkpoints.within(&folder_name(it.step)).stat(PINNED_FILE)?.is_some();
+        candidates.push(Candidate { step: it.step, figure: it.figures.get(&rules.best_by).copied(), pinned });
+    }
+    for (step, why) in reasons(rules, &candidates) {
+        if let Some(it) = listed.get_mut(&step) {
+            it.why = why;
+        }
+    }
+    Ok(listed.into_values().collect())
 }
 
 /// Somebody's wish that a checkpoint stays: `pinned.json` in its folder. That it is there is what counts.

@@ -198,7 +198,7 @@ impl Beside {
     }
 }
 
-/// The figures of a checkpoint: `figures.json` in its folder.
+/// The figures of a checkpoint: `validation_scores.json` in its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Validated {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MadeView, MainNetwork, Network, NetworkContext};
+use super::{MainNetwork, Network, NetworkContext, OutputView};
 use crate::encoder::EncoderConfig;
 use crate::weights::{self, SharedTables, WeightPath};
 
@@ -151,9 +151,9 @@ impl Network for Generator {
         problems
     }
 
-    fn makes(&self) -> Option<MadeView<'_>> {
+    fn makes(&self) -> Option<OutputView<'_>> {
         let reads_draws = self.sampling_method == Draw::InverseCdf;
-        Some(MadeView { view: &self.output_view, fills: &self.input_view, reads_draws })
+        Some(OutputView { view: &self.output_view, fills: &self.input_view, reads_draws })
     }
 
     fn learns(&self) -> bool {

@@ -33,7 +33,7 @@ pub trait Network: Send + Sync {
     }
 
     /// The view that it makes on the device, if it makes one.
-    fn makes(&self) -> Option<MadeView<'_>> {
+    fn makes(&self) -> Option<OutputView<'_>> {
         None
     }
 
@@ -87,7 +87,7 @@ pub struct NetworkContext<'a> {
 
 /// A view that a network makes on the device: the rows of another, filled where tokens are to be predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MadeView<'a> {
+pub struct OutputView<'a> {
     /// Its name.
     pub view: &'a str,
     /// The masked view of the batch that is filled.
@@ -98,6 +98,6 @@ pub struct MadeView<'a> {
 
 /// The view that a network of these makes under that name.
 #[must_use]
-pub fn made<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork>, view: &str) -> Option<MadeView<'a>> {
+pub fn made<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork>, view: &str) -> Option<OutputView<'a>> {
     networks.into_iter().filter_map(|network| network.makes()).find(|made| made.view == view)
 }

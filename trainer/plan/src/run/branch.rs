@@ -13,12 +13,12 @@ use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 use store::{Lines, Log, Store};
 use telemetry::change::{ChangeReport, How, KeyChange};
-use telemetry::{At, Clock, What, jsonl};
+use telemetry::{Clock, EventKind, Position, jsonl};
 
 use crate::checkpoint::{self, Change, MAIN_FILE};
 use crate::error::Error;
 use crate::identity::check_branched;
-use crate::run::skips::SkipList;
+use crate::run::skipped_steps::SkipList;
 use crate::run::{step_budget, time_budget};
 use crate::safetensors_header;
 use crate::train_plan::TrainPlan;
@@ -84,14 +84,14 @@ pub fn make(
     let words: Vec<String> = keys.iter().map(ToString::to_string).collect();
     let with = if words.is_empty() { "the same configuration".to_owned() } else { words.join(", ") };
     let message = format!("goes on where {} stood after step {step}, with {with}", from.place(""));
-    let at = At {
+    let at = Position {
         step: Some(step),
         epoch: None,
         rows_seen: Some(state.rows_consumed),
         tokens_seen: Some(state.tokens_consumed),
     };
     let event =
-        clock.event(at, What::Change(ChangeReport { how: How::Branch, message, keys: keys.clone(), from: None }));
+        clock.event(at, EventKind::Change(ChangeReport { how: How::Branch, message, keys: keys.clone(), from: None }));
     let identity = state.identity.hash().to_owned();
     let branch = Branch { from: from.place(""), step, identity, keys: keys.clone(), time: event.time };
     to.put(NAME, &branch.seal())?;

@@ -4,6 +4,6 @@ pub mod branch;
 pub mod rollback;
 pub mod rollback_archive;
 pub mod sidecar_check;
-pub mod skips;
+pub mod skipped_steps;
 pub mod step_budget;
 pub mod time_budget;

@@ -7,7 +7,7 @@
 //! # Definition
 //! First all that will go is copied. Then `rollback.json` is put: from here on the rollback is decided, and whoever takes
 //! the run next [completes](finish) it, so that no run ever goes on from a half of it. Then what was copied is removed, the
-//! log is rewound, `undone/NNN/undone.json` is put, what others keep of the run follows, and `rollback.json` is removed. Each
+//! log is rewound, `rolled_back/NNN/rolled_back.json` is put, what others keep of the run follows, and `rollback.json` is removed. Each
 //! of these can be done twice.
 
 use std::io;
@@ -19,8 +19,8 @@ use telemetry::jsonl::{LOG, is_said_by};
 
 use crate::checkpoint;
 use crate::error::Error;
-use crate::run::rollback_archive::Undone;
-use crate::run::skips::SkipList;
+use crate::run::rollback_archive::RollbackArchive;
+use crate::run::skipped_steps::SkipList;
 use crate::run::{step_budget, time_budget};
 
 /// A rollback that is decided, and perhaps not complete.
@@ -36,8 +36,8 @@ pub fn back(
     run: &Store,
     to: Step,
     (why, time): (Option<String>, u64),
-    follow: impl FnOnce(&Undone) -> io::Result<()>,
-) -> Result<Undone, Error> {
+    follow: impl FnOnce(&RollbackArchive) -> io::Result<()>,
+) -> Result<RollbackArchive, Error> {
     let rows_to = checkpoint::check(run, to)?;
     // Else nobody could go on from it.
     let place = run.place("checkpoints");
@@ -47,11 +47,11 @@ pub fn back(
         let message = format!("{}: the newest checkpoint is of step {to}: there is nothing to undo", run.place(""));
         return Err(Error::Config(message));
     }
-    let number = Undone::all(run)?.last().map_or(Some(0), |last| last.number.checked_add(1));
+    let number = RollbackArchive::all(run)?.last().map_or(Some(0), |last| last.number.checked_add(1));
     let number = number.ok_or_else(|| Error::Config(format!("{}: there is no number left", run.place("undone"))))?;
     // As many rows a step from its first to its last.
     let rows_from = (rows_to / to.0.max(1)).saturating_mul(newest.0);
-    let undone = Undone { number, from: newest, to, rows_from, rows_to, time, why };
+    let undone = RollbackArchive { number, from: newest, to, rows_from, rows_to, time, why };
     let aside = undone.folder(run);
     // What an attempt that was killed has left.
     aside.remove_all("")?;
@@ -79,9 +79,12 @@ pub fn back(
 ///
 /// # Errors
 /// [`Error::Checkpoint`] if what was decided is not as it was written.
-pub fn finish(run: &Store, follow: impl FnOnce(&Undone) -> io::Result<()>) -> Result<Option<Undone>, Error> {
+pub fn finish(
+    run: &Store,
+    follow: impl FnOnce(&RollbackArchive) -> io::Result<()>,
+) -> Result<Option<RollbackArchive>, Error> {
     let Some((bytes, _)) = run.read_with_stat(DECIDED)? else { return Ok(None) };
-    let undone = Undone::unseal(&bytes)
+    let undone = RollbackArchive::unseal(&bytes)
         .map_err(|error| Error::Checkpoint { path: run.place(DECIDED).into(), problem: error.to_string() })?;
     // What is half removed is no checkpoint any more, and goes too.
     for step in checkpoint::beyond(run, undone.to)? {

@@ -1,7 +1,7 @@
 //! What a run has taken back: steps that it did and that are not in its weights any more.
 //!
 //! # What
-//! `RUN/undone/NNN/undone.json` for each rollback, [sealed](schemas::sealed): from which step to which, and the rows of the
+//! `RUN/undone/NNN/rolled_back.json` for each rollback, [sealed](schemas::sealed): from which step to which, and the rows of the
 //! stream between them. Beside it lies what was taken away: `checkpoints/step-…/` and `log/*.jsonl`, whole, as they were.
 //!
 //! # Why
@@ -17,14 +17,14 @@ use store::Store;
 use crate::error::Error;
 
 /// Where a run keeps what it took back.
-const FOLDER: &str = "undone";
+const FOLDER: &str = "rolled_back";
 /// What says what that was.
-const RECORD: &str = "undone.json";
+const RECORD: &str = "rolled_back.json";
 
 /// One rollback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Undone {
+pub struct RollbackArchive {
     /// Its number: that of its folder.
     pub number: u64,
     /// Steps that the run had done, at its newest checkpoint.
@@ -42,13 +42,13 @@ pub struct Undone {
     pub why: Option<String>,
 }
 
-impl Sealed for Undone {
+impl Sealed for RollbackArchive {
     const FORMAT: &'static str = "cloze rollback";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }
 
-impl Undone {
+impl RollbackArchive {
     /// Every rollback of a run, the first one first.
     ///
     /// # Errors

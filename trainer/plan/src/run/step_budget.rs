@@ -1,7 +1,7 @@
 //! How many steps a run has, where that was changed since it began.
 //!
 //! # What
-//! `RUN/extended.json`, [sealed](schemas::sealed): from which step on the run had how many steps.
+//! `RUN/step_budget.json`, [sealed](schemas::sealed): from which step on the run had how many steps.
 //!
 //! # Why
 //! The rate of a step depends on how many steps there were when it was done. So the number that a run began with stays
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::schedule::Span;
 
 /// Its name in the run's store.
-pub(super) const NAME: &str = "extended.json";
+pub(super) const NAME: &str = "step_budget.json";
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! A run that ends after so many hours, and can be replayed all the same.
 //!
 //! # What
-//! `RUN/hours.json`, [sealed](schemas::sealed): at which steps the run looked at the clock, and how long it had trained.
+//! `RUN/time_budget.json`, [sealed](schemas::sealed): at which steps the run looked at the clock, and how long it had trained.
 //!
 //! # Why
 //! The learning rate goes by the share of the hours that is spent, and a clock never shows the same twice. So it is looked
@@ -21,7 +21,7 @@ use crate::config::TrainConfig;
 use crate::error::Error;
 
 /// Its name in the run's store.
-pub(super) const NAME: &str = "hours.json";
+pub(super) const NAME: &str = "time_budget.json";
 /// A rate moves in so many parts: none is seen in a curve, and the list stays short.
 const PARTS: f64 = 4096.0;
 
@@ -108,7 +108,7 @@ impl Hours {
 }
 
 /// The share of a run that is done before the step after `done`, where another budget than steps has a say: the largest of all
-/// shares. The learning rate goes by it ([`Course::set_share`](crate::schedule::Course::set_share)), whenever that
+/// shares. The learning rate goes by it ([`LrSchedule::set_share`](crate::schedule::Course::set_share)), whenever that
 /// step is done, or done again.
 pub fn share_done(train: &TrainConfig, done: Step, tokens: u64, hours: Option<&Hours>) -> Option<f64> {
     let of_tokens = train.max_tokens.map(|budget| tokens as f64 / budget as f64);
@@ -144,7 +144,7 @@ fn read(run: &Store) -> Result<Readings, Error> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use store::Weather;
+    use store::FaultConfig;
 
     use super::*;
 
@@ -156,7 +156,7 @@ pub(crate) mod tests {
 
     #[test]
     fn steps_that_are_done_again_go_by_the_first_reading() {
-        let run = Store::memory(Weather::calm());
+        let run = Store::memory(FaultConfig::calm());
         let mut hours = Hours::open(&run, 1.0, 0.0, 0.0).expect("none yet");
         for (step, elapsed_s) in [(2, 900.0), (4, 900.1), (6, 1800.0)] {
             hours.look(&run, Step(step), elapsed_s).expect("kept");
@@ -174,7 +174,7 @@ pub(crate) mod tests {
         // Opened once more in the same process, which has trained since.
         let anew = Hours::open(&run, 1.0, 900.0, 400.0).expect("as written");
         assert_eq!(anew.trained_s(500.0).to_bits(), 1000.0_f64.to_bits());
-        let other = Store::memory(Weather::calm());
+        let other = Store::memory(FaultConfig::calm());
         cut(&run, &other, Step(5)).expect("kept");
         let branched = Hours::open(&other, 1.0, 0.0, 0.0).expect("as written");
         assert_eq!(branched.share(Step(9)).to_bits(), 0.25_f64.to_bits());

@@ -12,19 +12,19 @@
 //! 3 to 4 ns per token.
 #![expect(clippy::inline_always, reason = "compiled anew for the instructions of each kernel that calls it")]
 
-use super::super::entry::{KEY_BYTES, LONG_BYTES};
+use super::super::cache_slot::{KEY_BYTES, LONG_BYTES};
 use super::super::kernels::WINDOW;
-use super::known::{AHEAD, Asked, Known, Place, put};
-use super::merges::{Merges, Room};
+use super::merges::{MemoryBudget, Merges};
+use super::word_cache::{AHEAD, Asked, Known, Place, put};
 
-/// Room for the ids of a window, of which there are no more than bytes, and for an entry that ends with them.
+/// MemoryBudget for the ids of a window, of which there are no more than bytes, and for an entry that ends with them.
 pub(in super::super) type Ids = [u32; WINDOW + 16];
 
 /// What the words of a thread are looked up in.
 #[derive(Debug)]
 pub(in super::super) struct Words {
     known: Known,
-    room: Room,
+    room: MemoryBudget,
     /// The ids of a word that was merged.
     merged: Vec<u16>,
     asked: Asked,
@@ -32,7 +32,7 @@ pub(in super::super) struct Words {
 
 impl Words {
     pub(super) fn new(known: Known) -> Self {
-        Self { known, room: Room::default(), merged: Vec::new(), asked: Asked::NONE }
+        Self { known, room: MemoryBudget::default(), merged: Vec::new(), asked: Asked::NONE }
     }
 
     /// What was learnt, for others to begin with.

@@ -6,7 +6,7 @@ use std::arch::x86_64::{
     _mm256_storeu_si256, _mm256_sub_epi8,
 };
 
-use super::super::entry::{IDS_MAX, Key, Short};
+use super::super::cache_slot::{IDS_MAX, Key, Short};
 use super::block::{BLOCK, Block, Classes};
 use super::portable;
 use super::spans::{Spans, find_words as find};

@@ -1,6 +1,6 @@
 //! The kernels in what every processor has.
 
-use super::super::entry::{Key, Short};
+use super::super::cache_slot::{Key, Short};
 use super::block::{BLOCK, Block, Classes};
 
 /// No instructions in particular.

@@ -6,7 +6,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::path::Bench;
+use super::super::fast_tokenizer::Bench;
 use super::super::path_of;
 use super::*;
 use crate::testing;

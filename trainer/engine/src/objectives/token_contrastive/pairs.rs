@@ -13,8 +13,8 @@ use trainer_plan::objectives::token_contrastive::{Anchors, NegativeColumns, Toke
 
 use crate::device::tensors::as_i64;
 use crate::model::forward::Forward;
-use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
+use crate::model::staging_buffer::Staging;
 
 /// How often a negative that may not be used is drawn anew before it is left out.
 const REDRAWS: usize = 4;
@@ -112,7 +112,7 @@ impl Anchored {
     }
 
     /// Packs all of it for the objective of that name.
-    pub(super) fn send(&self, objective: &str, freight: &mut Freight) {
+    pub(super) fn send(&self, objective: &str, freight: &mut Staging) {
         freight.add_list(objective, "anchors", &self.anchors);
         freight.add_list(objective, "positives", &self.positives);
         if let Some(weights) = &self.weights {
@@ -177,7 +177,7 @@ impl Rows {
         Self { width: as_i64(width), numbers, lengths }
     }
 
-    fn send(&self, objective: &str, freight: &mut Freight) {
+    fn send(&self, objective: &str, freight: &mut Staging) {
         let rows = self.numbers.last().map_or(0, |last| last + 1);
         let mut ranks = vec![0_i64; usize::try_from(rows).expect("row numbers are not negative")];
         for (rank, &row) in (0..).zip(&self.numbers) {

@@ -7,4 +7,4 @@ mod save;
 pub(super) mod tests;
 
 pub use self::load::{before, newest, pick};
-pub use self::save::{Export, Keeping, Snapshot};
+pub use self::save::{CheckpointPolicy, Export, Snapshot};

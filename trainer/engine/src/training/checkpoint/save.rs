@@ -31,7 +31,7 @@ pub struct Snapshot {
 }
 
 /// How checkpoints are kept.
-pub struct Keeping {
+pub struct CheckpointPolicy {
     /// Which of them stay.
     pub rules: CheckpointConfig,
     /// Puts what `transformers` loads of these weights, all of it or an error.
@@ -43,7 +43,7 @@ pub struct Keeping {
 /// Puts a model made of weights into a folder, its `config.json` last.
 pub type Export = Box<dyn Fn(&HostTensors, &Store) -> Result<(), Error> + Send + Sync>;
 
-impl Keeping {
+impl CheckpointPolicy {
     /// By these rules, and nothing beside.
     #[must_use]
     pub fn by(rules: CheckpointConfig) -> Self {
@@ -51,7 +51,7 @@ impl Keeping {
     }
 }
 
-impl fmt::Debug for Keeping {
+impl fmt::Debug for CheckpointPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keeping").field("rules", &self.rules).finish_non_exhaustive()
     }
@@ -64,7 +64,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Io`], or that of the export; the checkpoint is then absent, or whole where only `latest` or a removal failed,
     /// and the older ones are as they were.
-    pub fn write(&self, run: &Store, keeping: &Keeping) -> Result<String, Error> {
+    pub fn write(&self, run: &Store, keeping: &CheckpointPolicy) -> Result<String, Error> {
         let checkpoints = run.within(FOLDER);
         let checkpoint = checkpoints.within(&folder_name(self.state.step));
         // A damaged one of that name.

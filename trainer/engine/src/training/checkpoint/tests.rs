@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
 use schemas::ordinal::Step;
-use store::{Memory, Store, Weather, faults};
+use store::{FaultConfig, Memory, Store, faults};
 use tch::Tensor;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::Beside;
@@ -43,7 +43,7 @@ pub(in crate::training) fn snapshot(step: u64) -> Snapshot {
 /// The newest stay, so many of them.
 #[test]
 fn a_checkpoint_before_all_that_nobody_has_judged_stays() {
-    let (run, keeping) = (Store::memory(Weather::calm()), Keeping { goes_back: true, ..keep(1) });
+    let (run, keeping) = (Store::memory(FaultConfig::calm()), CheckpointPolicy { goes_back: true, ..keep(1) });
     let there = |step, unread| {
         let mut snapshot = snapshot(step);
         snapshot.state.guard.unread = unread;
@@ -57,13 +57,13 @@ fn a_checkpoint_before_all_that_nobody_has_judged_stays() {
     assert_eq!(there(7, 0), [7]);
 }
 
-fn keep(keep: usize) -> Keeping {
-    Keeping::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
+fn keep(keep: usize) -> CheckpointPolicy {
+    CheckpointPolicy::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
 }
 
 /// A run in memory with checkpoints after these steps.
 fn run_with(steps: &[u64]) -> Store {
-    let run = Store::memory(Weather::calm());
+    let run = Store::memory(FaultConfig::calm());
     for &step in steps {
         snapshot(step).write(&run, &keep(9)).expect("written");
     }
@@ -80,7 +80,7 @@ fn newest_step(run: &Store) -> Option<Step> {
 
 #[test]
 fn the_newest_checkpoints_stay() {
-    let run = Store::memory(Weather::calm());
+    let run = Store::memory(FaultConfig::calm());
     for step in 1..=4 {
         snapshot(step).write(&run, &keep(2)).expect("written");
     }
@@ -160,7 +160,10 @@ fn a_run_that_saved_never_begins_again_by_itself() {
         error.contains("no checkpoint of it is whole; put one back") && error.contains("step-00000001/main"),
         "{error}"
     );
-    assert!(matches!(pick(&Store::memory(store::Weather::calm()), None), Err(Error::Config(_))), "there is none yet");
+    assert!(
+        matches!(pick(&Store::memory(store::FaultConfig::calm()), None), Err(Error::Config(_))),
+        "there is none yet"
+    );
     // One that was set aside before, and no other.
     let run = run_with(&[1, 2]);
     run.put(&format!("checkpoints/step-00000002/{MAIN_FILE}"), b"garbage").expect("put");
@@ -172,12 +175,12 @@ fn a_run_that_saved_never_begins_again_by_itself() {
 
 #[test]
 fn what_cannot_be_read_just_now_is_not_damaged() {
-    let memory = Memory::new(Weather::calm());
+    let memory = Memory::new(FaultConfig::calm());
     for step in [1, 2] {
         snapshot(step).write(&Store::of_memory(&memory), &keep(9)).expect("written");
     }
     let before = names(&Store::of_memory(&memory));
-    let silent = Store::of_memory(&memory.under(Weather { failures: 1.0, ..Weather::calm() }));
+    let silent = Store::of_memory(&memory.under(FaultConfig { failures: 1.0, ..FaultConfig::calm() }));
     let Err(Error::Io(error)) = newest(&silent) else { panic!("an error") };
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert_eq!(names(&Store::of_memory(&memory)), before);
@@ -259,7 +262,7 @@ fn a_failing_disk_leaves_the_older_checkpoint_and_no_debris() {
 
 #[test]
 fn what_a_kill_left_is_removed() {
-    let run = Store::memory(Weather::calm());
+    let run = Store::memory(FaultConfig::calm());
     run.put("checkpoints/step-00000003/main.safetensors", b"half").expect("put");
     run.put("checkpoints/notes.txt", b"of mine").expect("put");
     assert!(newest(&run).expect("readable").is_none(), "nothing was saved yet");
@@ -325,7 +328,7 @@ fn steps_of(run: &Store) -> Vec<u64> {
 #[test]
 fn milestones_the_best_and_what_is_pinned_stay_beside_the_newest() {
     let rules = CheckpointConfig { keep: 2, keep_every_steps: 4, keep_best: 2, ..CheckpointConfig::default() };
-    let (run, keeping) = (Store::memory(Weather::calm()), Keeping::by(rules.clone()));
+    let (run, keeping) = (Store::memory(FaultConfig::calm()), CheckpointPolicy::by(rules.clone()));
     for (step, mlm) in [(1, 3.0), (2, 1.0), (3, 2.0), (4, 5.0), (5, 4.0), (6, 4.0), (7, 4.0)] {
         validated(step, mlm).write(&run, &keeping).expect("written");
         if step == 5 {
@@ -359,10 +362,10 @@ fn milestones_the_best_and_what_is_pinned_stay_beside_the_newest() {
 #[test]
 fn a_kill_while_a_checkpoint_is_kept_costs_none_that_should_stay() {
     let rules = CheckpointConfig { keep: 1, keep_best: 1, ..CheckpointConfig::default() };
-    let keeping = Keeping::by(rules);
+    let keeping = CheckpointPolicy::by(rules);
     let mut kills = 0;
     for changes in 0.. {
-        let memory = Memory::new(Weather::calm());
+        let memory = Memory::new(FaultConfig::calm());
         let run = Store::of_memory(&memory);
         validated(1, 1.0).write(&run, &keeping).expect("written");
         validated(2, 2.0).write(&run, &keeping).expect("written");
@@ -390,8 +393,8 @@ fn a_checkpoint_can_be_a_folder_that_others_load() {
         folder.put("config.json", b"{}")?;
         Ok(())
     });
-    let keeping = Keeping { export: Some(export), ..keep(1) };
-    let run = Store::memory(Weather::calm());
+    let keeping = CheckpointPolicy { export: Some(export), ..keep(1) };
+    let run = Store::memory(FaultConfig::calm());
     snapshot(1).write(&run, &keeping).expect("written");
     verify(&run, Step(1)).expect("as written");
     run.put("checkpoints/step-00000001/model.safetensors", b"others").expect("put");
@@ -403,7 +406,7 @@ fn a_checkpoint_can_be_a_folder_that_others_load() {
         folder.put("model.safetensors", b"theirs")?;
         Err(Error::Config("no head".to_owned()))
     });
-    snapshot(2).write(&run, &Keeping { export: Some(export), ..keep(1) }).expect_err("no head");
+    snapshot(2).write(&run, &CheckpointPolicy { export: Some(export), ..keep(1) }).expect_err("no head");
     assert_eq!(steps_of(&run), [1]);
     assert!(!names(&run).iter().any(|name| name.contains("step-00000002")));
 }

@@ -1,10 +1,10 @@
-use store::Weather;
+use store::FaultConfig;
 use trainer_plan::config::CheckpointConfig;
 
 use super::*;
 use crate::device::precision::MASTER;
 use crate::testing;
-use crate::training::checkpoint::Keeping;
+use crate::training::checkpoint::CheckpointPolicy;
 
 #[test]
 fn who_goes_on_elsewhere_is_told_what_that_does() {
@@ -79,8 +79,9 @@ fn a_checkpoint_is_of_its_step_and_no_step_waits_for_it() {
         let stored = std::thread::scope(|scope| {
             let writer = std::thread::Builder::new().name("writer".to_owned());
             let write = || {
-                let store = Store::memory(Weather::calm());
-                let place = snapshot.write(&store, &Keeping::by(CheckpointConfig::default())).expect("written");
+                let store = Store::memory(FaultConfig::calm());
+                let place =
+                    snapshot.write(&store, &CheckpointPolicy::by(CheckpointConfig::default())).expect("written");
                 (place, checkpoint::pick(&store, None).expect("it was just written").1)
             };
             writer.spawn_scoped(scope, write).expect("a thread").join().expect("no panic").1

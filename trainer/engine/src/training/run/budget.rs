@@ -1,12 +1,12 @@
 //! How far a run is, and when it is over.
 
-use telemetry::What;
+use telemetry::EventKind;
 use telemetry::change::{ChangeReport, How};
 use trainer_plan::Error;
 use trainer_plan::run::time_budget::{Hours, share_done};
 
 use super::Run;
-use crate::training::around::Host;
+use crate::training::interfaces::Host;
 
 impl Run<'_> {
     /// Opens what is known of the hours of a run that ends by them.
@@ -56,6 +56,6 @@ impl Run<'_> {
         let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
         let message = format!("goes on with another configuration, as was allowed: {}", words.join(", "));
         let report = ChangeReport { how: How::Allow, message, keys: changes, from: None };
-        self.say(host, What::Change(report));
+        self.say(host, EventKind::Change(report));
     }
 }

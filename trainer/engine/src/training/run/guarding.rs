@@ -4,22 +4,26 @@ use std::ops::ControlFlow;
 
 use schemas::Batch;
 use schemas::ordinal::{RowIndex, Step};
-use telemetry::What;
-use telemetry::training::{LeapReport, SkipReport, Suspect};
+use telemetry::EventKind;
+use telemetry::training::{LossSpikeReport, SkipReport, Suspect};
 use trainer_plan::Error;
 use trainer_plan::checkpoint;
 use trainer_plan::config::SpikeAction;
 
 use super::Run;
-use crate::training::around::{Data, Host};
-use crate::training::guard::{Leap, Observed, Reaction};
+use crate::training::interfaces::{Data, Host};
+use crate::training::spike_guard::{GuardDecision, Observed, Spike};
 
 /// Rows that are named when a step is passed over.
 const SUSPECTS: usize = 3;
 
 impl Run<'_> {
     /// Looks at the steps that were just read, the last of which is the one that was just done.
-    pub(super) fn judge(&mut self, observed: &[Observed], host: &mut dyn Host) -> Result<ControlFlow<Reaction>, Error> {
+    pub(super) fn judge(
+        &mut self,
+        observed: &[Observed],
+        host: &mut dyn Host,
+    ) -> Result<ControlFlow<GuardDecision>, Error> {
         let first = self.trainer.done().0 - observed.len() as u64;
         let leaps = self.trainer.guard.judge(observed);
         let leaps: Vec<_> =
@@ -29,14 +33,14 @@ impl Run<'_> {
         match rule {
             SpikeAction::Skip if self.can_go_back(leap.leapt, host)? => {
                 self.decide_to_skip(leap)?;
-                Ok(ControlFlow::Break(Reaction::GoBack))
+                Ok(ControlFlow::Break(GuardDecision::GoBack))
             }
             _ => {
                 for leap in leaps {
-                    self.say(host, What::Leap(leap));
+                    self.say(host, EventKind::LossSpike(leap));
                 }
                 let pauses = rule != SpikeAction::Warn;
-                Ok(if pauses { ControlFlow::Break(Reaction::Pause) } else { ControlFlow::Continue(()) })
+                Ok(if pauses { ControlFlow::Break(GuardDecision::Pause) } else { ControlFlow::Continue(()) })
             }
         }
     }
@@ -54,13 +58,13 @@ impl Run<'_> {
     }
 
     /// The step after `done` steps leapt.
-    fn leap(&self, done: Step, Leap { figure, value, median, sigmas }: Leap) -> LeapReport {
+    fn leap(&self, done: Step, Spike { figure, value, median, sigmas }: Spike) -> LossSpikeReport {
         let rows = self.plan().train.global_batch_size;
-        LeapReport { leapt: done.next(), first_row: RowIndex(done.0 * rows), rows, figure, value, median, sigmas }
+        LossSpikeReport { leapt: done.next(), first_row: RowIndex(done.0 * rows), rows, figure, value, median, sigmas }
     }
 
     /// Writes down that a step is passed over. What it is undone for is then known, whatever is killed.
-    fn decide_to_skip(&mut self, leap: LeapReport) -> Result<(), Error> {
+    fn decide_to_skip(&mut self, leap: LossSpikeReport) -> Result<(), Error> {
         let (skips, allowed) = (self.skips.skips.len(), self.plan().guard.max_skips);
         if skips >= allowed {
             return Err(Error::Leaps { step: leap.leapt, skips });
@@ -73,7 +77,7 @@ impl Run<'_> {
     /// Says which step is passed over, and what the model finds hardest of it. Nothing is learnt.
     pub(super) fn say_what_is_skipped(
         &mut self,
-        leap: LeapReport,
+        leap: LossSpikeReport,
         batches: &[Batch],
         data: &mut dyn Data,
         host: &mut dyn Host,
@@ -84,7 +88,7 @@ impl Run<'_> {
         for (row, loss) in rows.into_iter().take(SUSPECTS) {
             suspects.push(Suspect { row, loss, documents: data.documents(row).map_err(Error::Foreign)? });
         }
-        self.say(host, What::Skip(SkipReport { leap, suspects }));
+        self.say(host, EventKind::Skip(SkipReport { leap, suspects }));
         Ok(())
     }
 }

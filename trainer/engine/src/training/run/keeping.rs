@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use schemas::ordinal::Step;
-use telemetry::What;
+use telemetry::EventKind;
 use telemetry::training::{CheckpointReport, StopReport, ValidReport, Why};
 use trainer_plan::Error;
 use trainer_plan::checkpoint;
@@ -11,7 +11,7 @@ use trainer_plan::checkpoint::Validated;
 use trainer_plan::stop_request::StopRequest;
 
 use super::{Run, Saving, is_due};
-use crate::training::around::{Host, Outcome};
+use crate::training::interfaces::{Host, Outcome};
 use crate::training::resume::Position;
 
 impl Run<'_> {
@@ -62,7 +62,7 @@ impl Run<'_> {
         let Some(kept) = kept else { return };
         if let Some(Saving { at, stall_s }) = self.saving.take() {
             self.kept = at.step;
-            host.observe(&self.clock.event(at, What::Checkpoint(CheckpointReport { stall_s, ..kept })));
+            host.observe(&self.clock.event(at, EventKind::Checkpoint(CheckpointReport { stall_s, ..kept })));
         }
     }
 
@@ -120,6 +120,6 @@ impl Run<'_> {
         let error = outcome.as_ref().err().map(Error::to_string);
         let place = self.store.place("");
         let memory = self.gauge.peak();
-        self.say(host, What::Stop(StopReport { why, saved, kept: self.kept, place, error, memory }));
+        self.say(host, EventKind::Stop(StopReport { why, saved, kept: self.kept, place, error, memory }));
     }
 }

@@ -6,7 +6,7 @@ mod memory;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use store::{Log, Memory, Weather};
+use store::{FaultConfig, Log, Memory};
 use telemetry::training::{CheckpointReport, Why};
 use telemetry::{Event, Observer, jsonl};
 use trainer_plan::ForeignError;
@@ -14,8 +14,8 @@ use trainer_plan::config::CheckpointConfig;
 
 use super::*;
 use crate::testing;
-use crate::training::checkpoint::Keeping;
-use crate::training::ranks::Alone;
+use crate::training::checkpoint::CheckpointPolicy;
+use crate::training::process_group::SingleProcess;
 
 /// Where a test asks for a stop.
 type Asked = Mutex<Option<StopRequest>>;
@@ -23,7 +23,7 @@ type Asked = Mutex<Option<StopRequest>>;
 /// The stream of [`testing::batch`], which asks for a stop at a chosen moment.
 struct Stream<'a> {
     next: u64,
-    trouble: Trouble,
+    trouble: ApiError,
     stop: &'a Asked,
 }
 
@@ -74,10 +74,10 @@ impl Data for Stream<'_> {
         Ok(rows.0 as f64 / 64.0)
     }
 
-    fn remarks(&mut self) -> Vec<What> {
+    fn remarks(&mut self) -> Vec<EventKind> {
         // One for the batch of step 4 that comes first.
         let remark = || Warning { topic: "remark".to_owned(), message: "seen".to_owned(), hint: None };
-        if self.next == 7 { vec![What::Warning(remark())] } else { Vec::new() }
+        if self.next == 7 { vec![EventKind::Warning(remark())] } else { Vec::new() }
     }
 }
 
@@ -99,7 +99,10 @@ struct Keeper<'a> {
 
 impl Observer for Keeper<'_> {
     fn observe(&mut self, event: &Event) {
-        assert!(!self.from.is_empty() || matches!(event.what, What::Stop(_)), "it speaks before it begins: {event:?}");
+        assert!(
+            !self.from.is_empty() || matches!(event.what, EventKind::Stop(_)),
+            "it speaks before it begins: {event:?}"
+        );
         self.events.push(event.clone());
         self.log.push(&jsonl::line(event)).expect("the store answers in the end");
     }
@@ -137,7 +140,7 @@ impl Host for Keeper<'_> {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Trouble {
+struct ApiError {
     waiting_for: Option<u64>,
     validating: bool,
     // Its stream begins one batch late.
@@ -158,19 +161,19 @@ struct Ran {
     last: Option<Snapshot>,
 }
 
-fn train(store: &Store, trouble: Trouble) -> Ran {
+fn train(store: &Store, trouble: ApiError) -> Ran {
     train_with(store, &testing::plan(), trouble)
 }
 
-fn train_with(store: &Store, plan: &TrainPlan, trouble: Trouble) -> Ran {
-    train_among(store, plan, trouble, Box::new(Alone))
+fn train_with(store: &Store, plan: &TrainPlan, trouble: ApiError) -> Ran {
+    train_among(store, plan, trouble, Box::new(SingleProcess))
 }
 
-fn train_among(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ranks>) -> Ran {
+fn train_among(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Box<dyn ProcessGroup>) -> Ran {
     train_by(store, plan, trouble, ranks, &Clock::still())
 }
 
-fn train_by(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ranks>, clock: &Clock) -> Ran {
+fn train_by(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Box<dyn ProcessGroup>, clock: &Clock) -> Ran {
     let stop = Asked::default();
     let mut data = Stream { next: 0, trouble, stop: &stop };
     let mut host = Keeper {
@@ -189,21 +192,21 @@ fn train_by(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ra
     Ran { outcome, events: host.events, from: host.from, last: host.last }
 }
 
-fn keep(keep: usize) -> Keeping {
-    Keeping::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
+fn keep(keep: usize) -> CheckpointPolicy {
+    CheckpointPolicy::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
 }
 
 fn calm() -> Store {
-    Store::memory(Weather::calm())
+    Store::memory(FaultConfig::calm())
 }
 
 /// What two runs of one command must agree on: what was learnt, and where the run stood. Clocks do not agree.
 fn figures(events: &[Event]) -> Vec<String> {
     let figures = |event: &Event| {
         let what = match &event.what {
-            What::Report(report) => format!("{:?} {}", report.figures, report.batch_hash),
-            What::Start(report) => format!("{report:?}"),
-            What::Validation(report) => {
+            EventKind::Report(report) => format!("{:?} {}", report.figures, report.batch_hash),
+            EventKind::Start(report) => format!("{report:?}"),
+            EventKind::Validation(report) => {
                 format!("{:?}", telemetry::training::ValidReport { seconds: 0.0, ..report.clone() })
             }
             _ => return None,
@@ -214,12 +217,12 @@ fn figures(events: &[Event]) -> Vec<String> {
 }
 
 fn whole() -> (Vec<String>, Snapshot) {
-    let ran = train(&calm(), Trouble::default());
+    let ran = train(&calm(), ApiError::default());
     assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", ran.outcome);
     (figures(&ran.events), ran.last.expect("the end makes a checkpoint"))
 }
 
-fn assert_resumes(trouble: Trouble, expected: &[Outcome]) {
+fn assert_resumes(trouble: ApiError, expected: &[Outcome]) {
     let (reports, last) = whole();
     let store = calm();
     let first = train(&store, trouble);
@@ -228,11 +231,11 @@ fn assert_resumes(trouble: Trouble, expected: &[Outcome]) {
         Err(error) => assert!(expected.is_empty() && error.to_string() == "killed", "{error}"),
     }
     let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
-    let second = train(&store, Trouble::default());
+    let second = train(&store, ApiError::default());
     assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
     assert_eq!(second.from, [Some(kept.clone())]);
     let resume = &second.events[0];
-    assert!(matches!(resume.what, What::Resume(_)) && resume.at.step == Some(kept.step), "{resume:?}");
+    assert!(matches!(resume.what, EventKind::Resume(_)) && resume.at.step == Some(kept.step), "{resume:?}");
     assert_eq!(resume.at.tokens_seen, Some(kept.tokens_consumed));
     let snapshot = second.last.expect("the end makes a checkpoint");
     assert!(snapshot.main == last.main && snapshot.optimizer == last.optimizer, "weights and optimizer state");
@@ -247,29 +250,29 @@ fn assert_resumes(trouble: Trouble, expected: &[Outcome]) {
 fn a_run_stopped_while_it_waits_resumes_to_the_bit() {
     let _alone = testing::generator();
     // In the middle of step 7, of a report's interval and of the way to the next checkpoint.
-    let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
+    let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
     assert_resumes(trouble, &[Outcome::Stopped(Step(7), StopRequest::Terminate)]);
 }
 
 #[test]
 fn a_run_stopped_while_it_validates_resumes_to_the_bit() {
     let _alone = testing::generator();
-    let trouble = Trouble { validating: true, ..Trouble::default() };
+    let trouble = ApiError { validating: true, ..ApiError::default() };
     assert_resumes(trouble, &[Outcome::Stopped(Step(5), StopRequest::Interrupt)]);
 }
 
 #[test]
 fn a_killed_run_resumes_to_the_bit() {
     let _alone = testing::generator();
-    assert_resumes(Trouble { dies_after: Some(1), ..Trouble::default() }, &[]);
+    assert_resumes(ApiError { dies_after: Some(1), ..ApiError::default() }, &[]);
 }
 
 #[test]
 fn a_finished_run_has_nothing_to_do() {
     let _alone = testing::generator();
     let store = calm();
-    train(&store, Trouble::default());
-    let again = train(&store, Trouble::default());
+    train(&store, ApiError::default());
+    let again = train(&store, ApiError::default());
     assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(12)))));
     let kinds: Vec<&str> = again.events.iter().map(|event| event.what.kind()).collect();
     assert!(again.from.is_empty() && again.last.is_none(), "it does not even begin");
@@ -280,10 +283,10 @@ fn a_finished_run_has_nothing_to_do() {
 fn another_run_is_refused_with_the_keys_that_differ() {
     let _alone = testing::generator();
     let store = calm();
-    train(&store, Trouble::default());
+    train(&store, ApiError::default());
     let mut request = testing::request();
     request.identity = trainer_plan::identity::Identity::new([("seed".to_owned(), "8".to_owned())].into());
-    let ran = train_with(&store, &testing::checked(request), Trouble::default());
+    let ran = train_with(&store, &testing::checked(request), ApiError::default());
     let error = ran.outcome.expect_err("another seed is another run");
     assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
     assert!(ran.from.is_empty() && ran.events.is_empty(), "a run that is refused has not begun");
@@ -292,12 +295,12 @@ fn another_run_is_refused_with_the_keys_that_differ() {
 #[test]
 fn validation_reports_what_needs_no_context() {
     let _alone = testing::generator();
-    let ran = train(&calm(), Trouble::default());
+    let ran = train(&calm(), ApiError::default());
     let (at, valid) = ran
         .events
         .iter()
         .find_map(|event| match &event.what {
-            What::Validation(report) => Some((event.at, report)),
+            EventKind::Validation(report) => Some((event.at, report)),
             _ => None,
         })
         .expect("one after five steps");
@@ -314,7 +317,7 @@ fn validation_reports_what_needs_no_context() {
 #[test]
 fn a_run_says_where_it_stands() {
     let _alone = testing::generator();
-    let ran = train(&calm(), Trouble::default());
+    let ran = train(&calm(), ApiError::default());
     let said: Vec<(&str, u64)> =
         ran.events.iter().map(|event| (event.what.kind(), event.at.step.expect("a run stands somewhere").0)).collect();
     let expected = [
@@ -335,7 +338,7 @@ fn a_run_says_where_it_stands() {
         ("stop", 12),
     ];
     assert_eq!(without_first_values(&said, &ran.events), expected);
-    for At { step, epoch, rows_seen, tokens_seen } in ran.events.iter().map(|event| event.at) {
+    for Position { step, epoch, rows_seen, tokens_seen } in ran.events.iter().map(|event| event.at) {
         let rows = step.expect("above").0 * 8;
         assert_eq!((rows_seen, epoch), (Some(rows), Some(rows as f64 / 64.0)));
         // Every fourth row is padded; rows are at most 12 tokens long.
@@ -344,21 +347,21 @@ fn a_run_says_where_it_stands() {
             "{tokens_seen:?} of {rows}"
         );
     }
-    let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
     assert_eq!((stop.why, stop.saved), (Why::Finished, true));
 }
 
 /// The objectives of the tests are too narrow to begin by guessing, and the run says so.
 fn without_first_values<'a>(said: &[(&'a str, u64)], events: &[Event]) -> Vec<(&'a str, u64)> {
-    let is_first = |event: &Event| matches!(&event.what, What::Warning(warning) if warning.topic == "first_value");
+    let is_first = |event: &Event| matches!(&event.what, EventKind::Warning(warning) if warning.topic == "first_value");
     said.iter().zip(events).filter(|(_, event)| !is_first(event)).map(|(said, _)| *said).collect()
 }
 
 #[test]
 fn a_run_that_fails_says_so_last() {
     let _alone = testing::generator();
-    let ran = train(&calm(), Trouble { dies_after: Some(1), ..Trouble::default() });
-    let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+    let ran = train(&calm(), ApiError { dies_after: Some(1), ..ApiError::default() });
+    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
     assert_eq!((stop.why, stop.saved, stop.error.as_deref()), (Why::Failed, false, Some("killed")));
     assert_eq!(stop.kept, Some(Step(4)), "what was on its way is waited for, and named");
 }
@@ -401,13 +404,13 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
     let _alone = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let folder = Store::folder(home.path()).expect("made");
-    let memory = Memory::new(Weather { seed: 11, failures: 0.25, lost: 0.25, ..Weather::calm() });
+    let memory = Memory::new(FaultConfig { seed: 11, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
     let stormy = Store::of_memory(&memory);
     for store in [&folder, &stormy] {
         // It is stopped once, and goes on.
-        let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
+        let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
         assert!(matches!(train(store, trouble).outcome, Ok(Outcome::Stopped(Step(7), _))));
-        assert!(matches!(train(store, Trouble::default()).outcome, Ok(Outcome::Finished(Step(12)))));
+        assert!(matches!(train(store, ApiError::default()).outcome, Ok(Outcome::Finished(Step(12)))));
     }
     let tally = memory.tally();
     assert!(tally.failed > 10 && tally.lost > 10, "{tally:?}");
@@ -423,10 +426,10 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
 fn a_checkpoint_whose_rows_are_not_those_of_its_steps_is_refused() {
     let _alone = testing::generator();
     let store = calm();
-    let mut last = train(&store, Trouble { waiting_for: Some(15), ..Trouble::default() }).last.expect("saved");
+    let mut last = train(&store, ApiError { waiting_for: Some(15), ..ApiError::default() }).last.expect("saved");
     last.state.rows_consumed -= 4;
     last.write(&store, &keep(2)).expect("written");
-    let error = train(&store, Trouble::default()).outcome.expect_err("half a step").to_string();
+    let error = train(&store, ApiError::default()).outcome.expect_err("half a step").to_string();
     assert!(error.contains("7 steps took 52 rows, and 8 rows a step make 56"), "{error}");
 }
 
@@ -434,5 +437,5 @@ fn a_checkpoint_whose_rows_are_not_those_of_its_steps_is_refused() {
 #[should_panic(expected = "is not the one that is due")]
 fn another_batch_than_the_one_that_is_due_ends_the_run() {
     let _alone = testing::generator();
-    train(&calm(), Trouble { late: true, ..Trouble::default() });
+    train(&calm(), ApiError { late: true, ..ApiError::default() });
 }

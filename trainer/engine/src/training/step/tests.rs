@@ -240,7 +240,8 @@ fn bfloat16_without_a_gpu_is_for_who_asks_for_the_cpu() {
         return testkit::skip("bfloat16 without a GPU: there is one");
     }
     let refused = |request: &TrainRequest| {
-        let made = Trainer::new(&testing::checked(request.clone()), Box::new(crate::training::ranks::Alone));
+        let made =
+            Trainer::new(&testing::checked(request.clone()), Box::new(crate::training::process_group::SingleProcess));
         made.err().map(|error| error.to_string())
     };
     let error = refused(&request).expect("a GPU is missed");

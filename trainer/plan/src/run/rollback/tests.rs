@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use store::{Memory, Weather};
+use store::{FaultConfig, Memory};
 use telemetry::training::ResumeReport;
-use telemetry::{At, Clock, What};
+use telemetry::{Clock, EventKind, Position};
 use testkit::crash_after;
 
 use super::*;
@@ -13,9 +13,9 @@ use crate::testing::put_checkpoint;
 fn run_with(run: &Store, steps: &[u64]) {
     let mut log = Log::open(run, LOG).expect("readable");
     for step in 1..=steps.iter().copied().max().unwrap_or(0) {
-        let at = At { step: Some(Step(step)), ..At::default() };
+        let at = Position { step: Some(Step(step)), ..Position::default() };
         log.push(&telemetry::jsonl::line(
-            &Clock::still().event(at, What::Resume(ResumeReport { place: String::new() })),
+            &Clock::still().event(at, EventKind::Resume(ResumeReport { place: String::new() })),
         ))
         .expect("put");
         if steps.contains(&step) {
@@ -33,7 +33,7 @@ fn objects(run: &Store) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn calm() -> Store {
-    Store::memory(Weather::calm())
+    Store::memory(FaultConfig::calm())
 }
 
 #[test]
@@ -43,15 +43,15 @@ fn what_comes_after_a_rollback_is_as_if_nothing_had_been_and_nothing_is_lost() {
     let before = objects(&run);
     let undone = back(&run, Step(2), (Some("it diverged".to_owned()), 7), |_| Ok(())).expect("there is one");
     assert_eq!((undone.from, undone.to, undone.rows_from, undone.rows_to), (Step(6), Step(2), 48, 16));
-    assert_eq!(Undone::all(&run).expect("as written"), [undone]);
+    assert_eq!(RollbackArchive::all(&run).expect("as written"), [undone]);
     // Beside what was taken back, a run that never got further.
     let shorter = calm();
     run_with(&shorter, &[2]);
     let mut left = objects(&run);
-    left.retain(|name, _| !name.starts_with("undone/"));
+    left.retain(|name, _| !name.starts_with("rolled_back/"));
     assert_eq!(left, objects(&shorter));
     // What is gone from there is here, to the byte.
-    let aside = objects(&run.within("undone/000"));
+    let aside = objects(&run.within("rolled_back/000"));
     for (name, bytes) in
         before.iter().filter(|(name, _)| name.contains("step-00000004") || name.contains("step-00000006"))
     {
@@ -72,7 +72,7 @@ fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
     back(&calm, Step(2), (None, 7), |_| Ok(())).expect("there is one");
     let (mut decided, mut kills) = (0, 0);
     for changes in 0.. {
-        let memory = Memory::new(Weather::calm());
+        let memory = Memory::new(FaultConfig::calm());
         let run = Store::of_memory(&memory);
         run_with(&run, &[2, 4, 6]);
         let before = objects(&run);
@@ -87,7 +87,7 @@ fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
             decided += 1;
         } else {
             let mut found = objects(&run);
-            found.retain(|name, _| !name.starts_with("undone/"));
+            found.retain(|name, _| !name.starts_with("rolled_back/"));
             assert!(found == before, "{changes} changes were not enough, and nothing was decided");
             back(&run, Step(2), (None, 7), |_| Ok(())).expect("once more");
         }

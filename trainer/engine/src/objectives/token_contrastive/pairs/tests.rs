@@ -6,7 +6,7 @@ use trainer_plan::objectives::Reduction;
 use trainer_plan::run_weights;
 
 use super::*;
-use crate::model::forward::Moment;
+use crate::model::forward::StepContext;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Parameters;
@@ -67,10 +67,10 @@ fn anchored(batch: &Batch, config: &TokenContrastive) -> Anchored {
 fn draw(config: &TokenContrastive, batch: &Batch, seed: u64) -> Vec<(i64, i64, bool)> {
     let _generator = testing::generator();
     let networks = networks();
-    let moment = Moment { seed, step: Step(3), mode: Mode::Train };
+    let moment = StepContext { seed, step: Step(3), mode: Mode::Train };
     let none = BTreeSet::new();
     let batch = HostBatch::new(batch, &networks).expect("a good batch");
-    let (anchored, mut freight) = (Anchored::of(&batch, config, SPECIAL), Freight::default());
+    let (anchored, mut freight) = (Anchored::of(&batch, config, SPECIAL), Staging::default());
     anchored.send("tc", &mut freight);
     send_column(&batch, &config.view, DOCUMENT, &mut freight);
     let forward = Forward::run(&batch, &none, &none, moment, freight).expect("all columns are there");

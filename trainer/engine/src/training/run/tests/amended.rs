@@ -19,16 +19,16 @@ fn ticking(ms: u64) -> Clock {
     })
 }
 
-fn by(store: &Store, change: impl Fn(&mut trainer_plan::TrainRequest), trouble: Trouble, clock: &Clock) -> Ran {
+fn by(store: &Store, change: impl Fn(&mut trainer_plan::TrainRequest), trouble: ApiError, clock: &Clock) -> Ran {
     let mut request = testing::request();
     change(&mut request);
-    train_by(store, &testing::checked(request), trouble, Box::new(Alone), clock)
+    train_by(store, &testing::checked(request), trouble, Box::new(SingleProcess), clock)
 }
 
 /// The reports with the rate that the last of their steps went by.
 fn rates(events: &[Event]) -> Vec<(u64, u64, Option<f64>)> {
     let rate = |event: &Event| match &event.what {
-        What::Report(report) => Some((event.at.step?.0, report.figures.lr.to_bits(), report.progress)),
+        EventKind::Report(report) => Some((event.at.step?.0, report.figures.lr.to_bits(), report.progress)),
         _ => None,
     };
     events.iter().filter_map(rate).collect()
@@ -42,7 +42,7 @@ fn a_run_by_hours_that_is_killed_goes_by_what_was_read_before() {
         request.train.max_hours = Some(60.0 / 3600.0);
         request.train.steps = trainer_plan::config::TrainConfig::STEPS_ENDLESS;
     };
-    let calm_run = by(&calm(), hours, Trouble::default(), &ticking(2000));
+    let calm_run = by(&calm(), hours, ApiError::default(), &ticking(2000));
     let Ok(Outcome::Finished(end)) = calm_run.outcome else { panic!("{:?}", calm_run.outcome) };
     let expected = rates(&calm_run.events);
     assert!(
@@ -51,9 +51,9 @@ fn a_run_by_hours_that_is_killed_goes_by_what_was_read_before() {
     );
     // It reports at 3, 6 and 9 and is saved after 4; the kill comes at 8.
     let store = calm();
-    let killed = by(&store, hours, Trouble { dies_after: Some(1), ..Trouble::default() }, &ticking(2000));
+    let killed = by(&store, hours, ApiError { dies_after: Some(1), ..ApiError::default() }, &ticking(2000));
     assert_eq!(killed.outcome.expect_err("killed").to_string(), "killed");
-    let resumed = by(&store, hours, Trouble::default(), &ticking(1500));
+    let resumed = by(&store, hours, ApiError::default(), &ticking(1500));
     assert!(matches!(resumed.outcome, Ok(Outcome::Finished(_))), "{:?}", resumed.outcome);
     let again = rates(&resumed.events);
     assert_eq!(again[0], expected[1], "step 6 went by the reading of step 3, and the reading of step 6 is there");
@@ -72,7 +72,7 @@ fn a_run_by_hours_that_is_killed_goes_by_what_was_read_before() {
 fn a_run_by_tokens_ends_with_the_step_that_spends_them() {
     let _alone = testing::generator();
     let tokens = |request: &mut trainer_plan::TrainRequest| request.train.max_tokens = Some(500);
-    let ran = by(&calm(), tokens, Trouble::default(), &Clock::still());
+    let ran = by(&calm(), tokens, ApiError::default(), &Clock::still());
     let Ok(Outcome::Finished(end)) = ran.outcome else { panic!("{:?}", ran.outcome) };
     let seen = |step: Step| ran.events.iter().find(|it| it.at.step == Some(step)).and_then(|it| it.at.tokens_seen);
     assert!(seen(end) >= Some(500) && end < Step(12), "{end}");
@@ -81,9 +81,11 @@ fn a_run_by_tokens_ends_with_the_step_that_spends_them() {
     let killed = {
         let store = calm();
         assert!(
-            by(&store, tokens, Trouble { dies_after: Some(1), ..Trouble::default() }, &Clock::still()).outcome.is_err()
+            by(&store, tokens, ApiError { dies_after: Some(1), ..ApiError::default() }, &Clock::still())
+                .outcome
+                .is_err()
         );
-        by(&store, tokens, Trouble::default(), &Clock::still())
+        by(&store, tokens, ApiError::default(), &Clock::still())
     };
     let (last, expected) = (killed.last.expect("saved"), ran.last.expect("saved"));
     assert!(last.main == expected.main && last.state == expected.state, "to the bit");
@@ -94,19 +96,19 @@ fn a_milestone_is_made_and_a_best_one_has_its_figures() {
     let _alone = testing::generator();
     let milestones = |request: &mut trainer_plan::TrainRequest| request.checkpoints.keep_every_steps = 5;
     let store = calm();
-    let ran = by(&store, milestones, Trouble::default(), &Clock::still());
+    let ran = by(&store, milestones, ApiError::default(), &Clock::still());
     let saved = |ran: &Ran| -> Vec<u64> {
-        let kept = ran.events.iter().filter(|event| matches!(event.what, What::Checkpoint(_)));
+        let kept = ran.events.iter().filter(|event| matches!(event.what, EventKind::Checkpoint(_)));
         kept.filter_map(|event| Some(event.at.step?.0)).collect()
     };
     assert_eq!(saved(&ran), [4, 5, 8, 10, 12], "whatever `every_steps` is");
     assert!(ran.last.expect("saved").validated.is_some_and(|found| found.figures.contains_key("valid/mlm")));
     // A stop in the middle of a validation: its checkpoint gets its figures when the run goes on.
     let store = calm();
-    by(&store, |_| (), Trouble { validating: true, ..Trouble::default() }, &Clock::still());
-    let figures = "checkpoints/step-00000005/figures.json";
+    by(&store, |_| (), ApiError { validating: true, ..ApiError::default() }, &Clock::still());
+    let figures = "checkpoints/step-00000005/validation_scores.json";
     assert!(store.stat(figures).expect("asked").is_none());
-    let rest = by(&store, |_| (), Trouble { dies_after: Some(0), ..Trouble::default() }, &Clock::still());
+    let rest = by(&store, |_| (), ApiError { dies_after: Some(0), ..ApiError::default() }, &Clock::still());
     assert!(rest.outcome.is_err() && store.stat(figures).expect("asked").is_some());
 }
 
@@ -114,14 +116,14 @@ fn a_milestone_is_made_and_a_best_one_has_its_figures() {
 fn a_branch_that_is_killed_anywhere_is_no_run_or_a_whole_one() {
     let _alone = testing::generator();
     let run = calm();
-    train(&run, Trouble::default());
+    train(&run, ApiError::default());
     let (plan, papers) = (testing::plan(), [("config.toml".to_owned(), b"seed = 7".to_vec())]);
     let make = |to: &Store| branch::make(&run, Step(8), to, &plan, &papers, &Clock::still());
     let whole = calm();
     make(&whole).expect("there is one");
     let mut kills = 0;
     for changes in 0.. {
-        let memory = Memory::new(Weather::calm());
+        let memory = Memory::new(FaultConfig::calm());
         let outcome = make(&testkit::crash_after(&memory, changes));
         let there = Store::of_memory(&memory);
         if outcome.is_ok() {
@@ -141,6 +143,6 @@ fn a_branch_that_is_killed_anywhere_is_no_run_or_a_whole_one() {
     }
     assert!(kills > 6, "{kills}");
     // And it ends as the run did.
-    let ended = train(&whole, Trouble::default());
-    assert!(ended.last.expect("saved").main == train(&calm(), Trouble::default()).last.expect("saved").main);
+    let ended = train(&whole, ApiError::default());
+    assert!(ended.last.expect("saved").main == train(&calm(), ApiError::default()).last.expect("saved").main);
 }

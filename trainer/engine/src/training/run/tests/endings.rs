@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use schemas::Share;
+use schemas::RankShard;
 
 use super::*;
 
 /// Fails as `trouble` says, with everything that was learnt saved; the same command then ends as if nothing had been.
-fn assert_loses_nothing(trouble: Trouble, done: u64) {
+fn assert_loses_nothing(trouble: ApiError, done: u64) {
     let (reports, last) = whole();
     let store = calm();
     let first = train(&store, trouble);
     assert_eq!(first.outcome.expect_err("it cannot go on").to_string(), "shard: it is gone");
-    let What::Stop(stop) = &first.events.last().expect("some").what else { panic!("it says how it ended") };
+    let EventKind::Stop(stop) = &first.events.last().expect("some").what else { panic!("it says how it ended") };
     assert_eq!((stop.why, stop.saved, stop.kept), (Why::Failed, true, Some(Step(done))));
     let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
     assert_eq!(kept.step, Step(done));
-    let second = train(&store, Trouble::default());
+    let second = train(&store, ApiError::default());
     assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
     let snapshot = second.last.expect("the end makes a checkpoint");
     assert!(snapshot.main == last.main && snapshot.optimizer == last.optimizer, "weights and optimizer state");
@@ -29,20 +29,20 @@ fn assert_loses_nothing(trouble: Trouble, done: u64) {
 fn a_batch_that_cannot_be_made_costs_no_step_that_was_learnt() {
     let _alone = testing::generator();
     // In the middle of step 7, three steps after a checkpoint.
-    assert_loses_nothing(Trouble { unreadable: Some(15), ..Trouble::default() }, 7);
+    assert_loses_nothing(ApiError { unreadable: Some(15), ..ApiError::default() }, 7);
 }
 
 #[test]
 fn a_validation_that_cannot_be_made_costs_no_step_that_was_learnt() {
     let _alone = testing::generator();
-    assert_loses_nothing(Trouble { invalid: true, ..Trouble::default() }, 5);
+    assert_loses_nothing(ApiError { invalid: true, ..ApiError::default() }, 5);
 }
 
 #[test]
 fn a_run_that_fails_before_it_has_learnt_anything_saves_nothing() {
     let _alone = testing::generator();
     let store = calm();
-    let ran = train(&store, Trouble { unreadable: Some(0), ..Trouble::default() });
+    let ran = train(&store, ApiError { unreadable: Some(0), ..ApiError::default() });
     assert!(ran.outcome.is_err() && ran.last.is_none());
     assert!(checkpoint::newest(&store).expect("readable").is_none());
 }
@@ -57,12 +57,12 @@ fn a_run_that_diverges_names_the_step_as_its_reports_do_and_saves_nothing_of_it(
     request.checkpoints.every_steps = 1;
     request.report.every_steps = 1;
     let store = calm();
-    let ran = train_with(&store, &testing::checked(request), Trouble::default());
+    let ran = train_with(&store, &testing::checked(request), ApiError::default());
     let Err(Error::NonFinite { step, batch, .. }) = ran.outcome else { panic!("{:?}", ran.outcome) };
-    let mut said = ran.events.iter().filter(|event| matches!(event.what, What::Report(_)));
+    let mut said = ran.events.iter().filter(|event| matches!(event.what, EventKind::Report(_)));
     let last = said.next_back().and_then(|event| event.at.step).expect("the first step was well");
     assert_eq!((step, batch.0), (last.next(), last.0 * 2), "the first batch of the step that follows");
-    let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
     assert_eq!((stop.why, stop.saved, stop.kept), (Why::Failed, false, Some(last)));
     assert_eq!(checkpoint::newest(&store).expect("readable").expect("it saved").1.state.step, last);
 }
@@ -71,22 +71,22 @@ fn a_run_that_diverges_names_the_step_as_its_reports_do_and_saves_nothing_of_it(
 #[derive(Debug)]
 struct Counting(Arc<AtomicUsize>);
 
-impl Ranks for Counting {
-    fn share(&self) -> Share {
-        Alone.share()
+impl ProcessGroup for Counting {
+    fn share(&self) -> RankShard {
+        SingleProcess.share()
     }
 
     fn sum(&self, counts: &mut [f64]) {
-        Alone.sum(counts);
+        SingleProcess.sum(counts);
     }
 
     fn rows(&self, own: Vec<blake3::Hash>) -> Vec<blake3::Hash> {
-        Alone.rows(own)
+        SingleProcess.rows(own)
     }
 
     fn stop(&self, own: Option<StopRequest>) -> Option<StopRequest> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Alone.stop(own)
+        SingleProcess.stop(own)
     }
 }
 
@@ -94,7 +94,7 @@ impl Ranks for Counting {
 #[test]
 fn ranks_agree_on_a_stop_once_a_step_and_once_a_validation_however_their_share_is_cut() {
     let _alone = testing::generator();
-    let asked = |global_batch_size: u64, trouble: Trouble| {
+    let asked = |global_batch_size: u64, trouble: ApiError| {
         let mut request = testing::request();
         request.train.global_batch_size = global_batch_size;
         let count = Arc::new(AtomicUsize::new(0));
@@ -103,8 +103,8 @@ fn ranks_agree_on_a_stop_once_a_step_and_once_a_validation_however_their_share_i
         (count.load(Ordering::SeqCst), outcome)
     };
     // Twelve steps, and three validations.
-    assert_eq!(asked(4, Trouble::default()).0, 15);
-    assert_eq!(asked(16, Trouble::default()).0, 15);
-    let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
+    assert_eq!(asked(4, ApiError::default()).0, 15);
+    assert_eq!(asked(16, ApiError::default()).0, 15);
+    let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
     assert_eq!(asked(8, trouble), (9, Outcome::Stopped(Step(7), StopRequest::Terminate)));
 }

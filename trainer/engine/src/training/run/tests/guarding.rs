@@ -1,10 +1,10 @@
 //! What a run does about a step that leaps.
 
-use telemetry::training::Leaping;
+use telemetry::training::SpikeMetric;
 use trainer_plan::TrainRequest;
 use trainer_plan::config::SpikeAction;
 use trainer_plan::run::rollback;
-use trainer_plan::run::skips::{self, SkipList};
+use trainer_plan::run::skipped_steps::{self, SkipList};
 
 use super::*;
 
@@ -32,13 +32,13 @@ fn plan_by(rule: SpikeAction, change: impl FnOnce(&mut TrainRequest)) -> TrainPl
     testing::checked(request)
 }
 
-fn poisoned() -> Trouble {
-    Trouble { poisoned: Some(POISONED), ..Trouble::default() }
+fn poisoned() -> ApiError {
+    ApiError { poisoned: Some(POISONED), ..ApiError::default() }
 }
 
-fn leaps(events: &[Event]) -> Vec<(u64, Leaping)> {
+fn leaps(events: &[Event]) -> Vec<(u64, SpikeMetric)> {
     let leap = |event: &Event| match &event.what {
-        What::Leap(leap) => Some((leap.leapt.0, leap.figure)),
+        EventKind::LossSpike(leap) => Some((leap.leapt.0, leap.figure)),
         _ => None,
     };
     events.iter().filter_map(leap).collect()
@@ -49,8 +49,8 @@ fn a_step_that_leaps_is_named_and_no_other() {
     let _alone = testing::generator();
     let ran = train_with(&calm(), &plan(SpikeAction::Warn), poisoned());
     assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", ran.outcome);
-    assert_eq!(leaps(&ran.events), [(LEAPS, Leaping::Loss)]);
-    let calm = train_with(&calm(), &plan(SpikeAction::Warn), Trouble::default());
+    assert_eq!(leaps(&ran.events), [(LEAPS, SpikeMetric::Loss)]);
+    let calm = train_with(&calm(), &plan(SpikeAction::Warn), ApiError::default());
     assert_eq!(leaps(&calm.events), []);
 }
 
@@ -61,7 +61,7 @@ fn a_run_that_pauses_is_saved_and_goes_on() {
     let ran = train_with(&store, &plan, poisoned());
     // It is seen when the report after step 42 is read.
     assert!(matches!(ran.outcome, Ok(Outcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", ran.outcome);
-    assert_eq!(leaps(&ran.events), [(LEAPS, Leaping::Loss)]);
+    assert_eq!(leaps(&ran.events), [(LEAPS, SpikeMetric::Loss)]);
     let again = train_with(&store, &plan, poisoned());
     assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", again.outcome);
 }
@@ -81,15 +81,15 @@ fn a_step_that_is_skipped_teaches_nothing_and_names_its_rows() {
     let last = ran.last.expect("the end makes a checkpoint");
     assert_eq!(last.state.skips, [Step(LEAPS)]);
     assert_eq!((last.state.step, last.state.rows_consumed), (Step(48), 48 * 8), "its rows are consumed");
-    let skips: Vec<_> = ran.events.iter().filter(|event| matches!(event.what, What::Skip(_))).collect();
+    let skips: Vec<_> = ran.events.iter().filter(|event| matches!(event.what, EventKind::Skip(_))).collect();
     let [skip] = skips.as_slice() else { panic!("{skips:?}") };
-    let What::Skip(report) = &skip.what else { panic!("{skip:?}") };
+    let EventKind::Skip(report) = &skip.what else { panic!("{skip:?}") };
     assert_eq!(skip.at.step, Some(Step(LEAPS - 1)), "it is said before it is passed over");
     let poisoned = POISONED * testing::ROWS as u64..(POISONED + 1) * testing::ROWS as u64;
     assert!(report.suspects.iter().all(|suspect| poisoned.contains(&suspect.row.0)), "{report:?}");
     assert_eq!(report.suspects[0].documents, [format!("document of {}", report.suspects[0].row)]);
     // Whatever the rows say: nothing of them is learnt.
-    let harmless = Trouble { poisoned: Some(u64::MAX), ..Trouble::default() };
+    let harmless = ApiError { poisoned: Some(u64::MAX), ..ApiError::default() };
     let store = calm();
     let mut list = SkipList::default();
     list.add(&store, report.leap).expect("written");
@@ -106,7 +106,7 @@ fn what_is_skipped_is_skipped_again_after_a_kill() {
     // The 10th checkpoint is that of step 40, before the leap; the 11th would be that of step 44, behind it.
     for dies_after in [9, 10, 11] {
         let store = self::calm();
-        let trouble = Trouble { dies_after: Some(dies_after), ..poisoned() };
+        let trouble = ApiError { dies_after: Some(dies_after), ..poisoned() };
         let killed = train_with(&store, &plan, trouble);
         assert_eq!(killed.outcome.expect_err("killed").to_string(), "killed");
         let last = train_with(&store, &plan, poisoned()).last.expect("the end makes a checkpoint");
@@ -128,7 +128,7 @@ fn a_checkpoint_that_learnt_what_is_to_be_skipped_is_not_gone_on_from() {
     assert_eq!(checkpoint::newest(&store).expect("readable").expect("it saved").1.state.step, Step(48));
     let mut list = SkipList::default();
     let skip = skipped().events.into_iter().find_map(|event| match event.what {
-        What::Skip(skip) => Some(skip.leap),
+        EventKind::Skip(skip) => Some(skip.leap),
         _ => None,
     });
     list.add(&store, skip.expect("it was said")).expect("written");
@@ -144,16 +144,16 @@ fn a_run_whose_list_is_lost_is_refused_and_keeps_its_checkpoints() {
     let (store, plan) = (calm(), plan(SpikeAction::Skip));
     train_with(&store, &plan, poisoned()).outcome.expect("it finishes");
     let before = store.list("checkpoints").expect("listed");
-    let list = store.read(skips::NAME).expect("it skipped");
-    store.remove(skips::NAME).expect("removed");
+    let list = store.read(skipped_steps::NAME).expect("it skipped");
+    store.remove(skipped_steps::NAME).expect("removed");
     let error = train_with(&store, &plan, poisoned()).outcome.expect_err("the list is lost").to_string();
-    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`skips.json`"), "{error}");
+    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`skipped_steps.json`"), "{error}");
     // Nor is it gone back in, to where nobody could go on.
     let older = trainer_plan::checkpoint::steps(&store).expect("listed")[1];
     let error = rollback::back(&store, older, (None, 0), |_| Ok(())).expect_err("the list is lost").to_string();
-    assert!(older.0 >= LEAPS && error.contains("`skips.json`"), "{older}: {error}");
+    assert!(older.0 >= LEAPS && error.contains("`skipped_steps.json`"), "{older}: {error}");
     assert_eq!(store.list("checkpoints").expect("listed"), before);
-    store.put(skips::NAME, &list).expect("restored");
+    store.put(skipped_steps::NAME, &list).expect("restored");
     train_with(&store, &plan, poisoned()).outcome.expect("it goes on");
 }
 
@@ -182,14 +182,14 @@ fn a_run_without_a_way_back_pauses_and_keeps_what_it_has() {
     let _alone = testing::generator();
     let (store, plan) = (calm(), plan(SpikeAction::Skip));
     // In the middle of step 42, which is reported.
-    let stopped = Trouble { waiting_for: Some(2 * LEAPS + 1), ..poisoned() };
+    let stopped = ApiError { waiting_for: Some(2 * LEAPS + 1), ..poisoned() };
     train_with(&store, &plan, stopped).outcome.expect("it stops");
     for step in trainer_plan::checkpoint::steps(&store).expect("listed").into_iter().filter(|step| step.0 < LEAPS) {
         trainer_plan::checkpoint::discard(&store, step).expect("removed");
     }
     let paused = train_with(&store, &plan, poisoned());
     assert!(matches!(paused.outcome, Ok(Outcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", paused.outcome);
-    assert_eq!(leaps(&paused.events), [(LEAPS, Leaping::Loss)]);
+    assert_eq!(leaps(&paused.events), [(LEAPS, SpikeMetric::Loss)]);
     assert!(trainer_plan::checkpoint::steps(&store).expect("listed").contains(&Step(LEAPS)));
     assert!(SkipList::read(&store).expect("readable").skips.is_empty());
     let again = train_with(&store, &plan, poisoned());
@@ -203,10 +203,10 @@ fn a_step_is_named_by_its_number_whatever_the_reports_were_when_it_was_done() {
     for every_steps in [1, 3, 4, 5] {
         let store = calm();
         // In the middle of step 45: four steps are unread.
-        let stopped = Trouble { waiting_for: Some(89), ..poisoned() };
+        let stopped = ApiError { waiting_for: Some(89), ..poisoned() };
         train_with(&store, &seldom, stopped).outcome.expect("it stops");
         let often = plan_by(SpikeAction::Warn, |request| request.report.every_steps = every_steps);
         let ran = train_with(&store, &often, poisoned());
-        assert_eq!(leaps(&ran.events), [(LEAPS, Leaping::Loss)], "reports every {every_steps} steps");
+        assert_eq!(leaps(&ran.events), [(LEAPS, SpikeMetric::Loss)], "reports every {every_steps} steps");
     }
 }

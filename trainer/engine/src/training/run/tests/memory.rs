@@ -14,14 +14,14 @@ fn a_run_on_a_device_says_how_full_it_was() {
         request.train.device = device;
         let plan = testing::checked(request);
         pretend_cuda::Counts::start();
-        let ran = train_with(&calm(), &plan, Trouble::default());
+        let ran = train_with(&calm(), &plan, ApiError::default());
         let counted = pretend_cuda::Counts::read().map(|counts| counts.peak_bytes);
         let reports = ran.events.iter().filter_map(|event| match &event.what {
-            What::Report(report) => Some(report.memory),
+            EventKind::Report(report) => Some(report.memory),
             _ => None,
         });
         let reports: Vec<_> = reports.collect();
-        let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+        let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
         (reports, stop.memory, counted, plan.memory().total())
     };
     let (reports, peak, ..) = of(DeviceChoice::Cpu);

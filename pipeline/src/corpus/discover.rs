@@ -1,0 +1,337 @@
+//! From inputs to paths: files, folders and globs, and what is passed over on the way.
+//!
+//! A link is followed, once: what is found by its own path is not found again by that of a link. What is neither file nor
+//! folder (a pipe, a device) is refused where it is named and passed over where it lies in a folder: opening it might wait
+//! for ever, or never end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, FileType, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Files, with the number of components of each that are its name.
+    pub(super) paths: BTreeMap<PathBuf, usize>,
+    pub(super) passed: PassedOver,
+}
+
+/// What was passed over: how many of each kind, and one of them. Hidden files, which nobody means, are not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassedOver(BTreeMap<String, (u64, PathBuf)>);
+
+impl PassedOver {
+    fn note(&mut self, kind: impl Into<String>, path: &Path) {
+        self.0.entry(kind.into()).or_insert_with(|| (0, path.to_owned())).0 += 1;
+    }
+
+    /// In words, if there is anything: the most frequent kinds.
+    #[must_use]
+    pub fn told(&self) -> Option<String> {
+        const KINDS: usize = 5;
+        let total: u64 = self.0.values().map(|(count, _)| count).sum();
+        let mut kinds: Vec<_> = self.0.iter().collect();
+        kinds.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+        let rest: u64 = kinds.iter().skip(KINDS).map(|(_, (count, _))| count).sum();
+        let said = kinds.iter().take(KINDS).map(|(kind, (count, path))| {
+            let path = path.display().to_string();
+            format!("{count} {kind} ({})", path.escape_debug())
+        });
+        let mut said: Vec<String> = said.collect();
+        if rest > 0 {
+            said.push(format!("{rest} of other kinds"));
+        }
+        (total > 0).then(|| format!("{total} passed over in `prepare.inputs`: {}", said.join(", ")))
+    }
+}
+
+pub(super) fn unusable(path: impl Into<PathBuf>, message: impl Into<String>) -> Error {
+    Error::Corpus { path: path.into(), line: None, message: message.into() }
+}
+
+/// The files that `inputs` name. In folders only files that are wanted count; a file or glob that names one exactly is
+/// taken at its word.
+pub(super) fn walk(inputs: &[String], wanted: Wanted<'_>) -> Result<Walked> {
+    let mut walked = Walked::default();
+    for input in inputs {
+        let mut walk = Walk { wanted, folders: BTreeSet::new(), found: BTreeSet::new(), passed: &mut walked.passed };
+        let base = walk.expand(input)?;
+        let found = walk.found;
+        if let (true, Some(extensions)) = (found.is_empty(), wanted.extensions) {
+            let hint = "; files and globs are taken at their word";
+            let passed = walked.passed.told().map_or(String::new(), |told| format!("; {told}{hint}"));
+            return Err(unusable(input, format!("no input here; looked for *.{}{passed}", extensions.join(", *."))));
+        }
+        for path in found {
+            let below = path.strip_prefix(&base).map_or(1, |name| name.components().count()).max(1);
+            let longest = walked.paths.entry(path).or_default();
+            *longest = below.max(*longest);
+        }
+    }
+    walked.follow_once()?;
+    Ok(walked)
+}
+
+impl Walked {
+    /// Leaves out what is the same file under another path, that of a link.
+    fn follow_once(&mut self) -> Result<()> {
+        let mut places = BTreeMap::<(u64, u64), Vec<PathBuf>>::new();
+        for path in self.paths.keys() {
+            let metadata = fs::metadata(path).map_err(|error| unusable(path, error.to_string()))?;
+            places.entry((metadata.dev(), metadata.ino())).or_default().push(path.clone());
+        }
+        for same in places.into_values().filter(|same| same.len() > 1) {
+            // Two names of one file without a link are two copies of a text.
+            let mut own = BTreeMap::<PathBuf, Vec<PathBuf>>::new();
+            for path in same {
+                let canonical = path.canonicalize().map_err(|error| unusable(&path, error.to_string()))?;
+                own.entry(canonical).or_default().push(path);
+            }
+            for (canonical, mut paths) in own {
+                paths.sort_by_key(|path| (*path != canonical, path.clone()));
+                for path in &paths[1..] {
+                    self.paths.remove(path);
+                    self.passed.note("links to files that are there", path);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What prepared folders and runs have in them: they are no corpus, though some of their files have its endings.
+const OWN: [[&str; 2]; 2] = [["versions", "parts"], ["checkpoints", "log"]];
+
+/// Which files in folders count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    /// Those with one of these extensions, before an optional `.gz` or `.zst`; `None` for files of any kind.
+    pub(super) extensions: Option<&'a [&'a str]>,
+    /// So many of an input, the first that are met.
+    pub(super) most: usize,
+}
+
+impl<'a> Wanted<'a> {
+    /// All of these extensions.
+    pub(super) fn of(extensions: &'a [&'a str]) -> Self {
+        Self { extensions: Some(extensions), most: usize::MAX }
+    }
+}
+
+struct Walk<'a> {
+    wanted: Wanted<'a>,
+    /// Folders that were walked, by their own paths.
+    folders: BTreeSet<PathBuf>,
+    found: BTreeSet<PathBuf>,
+    passed: &'a mut PassedOver,
+}
+
+impl Walk<'_> {
+    /// Finds the files of one input. Returns the folder below which they have their names.
+    fn expand(&mut self, input: &str) -> Result<PathBuf> {
+        let path = Path::new(input);
+        let absolute = std::path::absolute(path)?;
+        match look(path)? {
+            Some(metadata) if metadata.is_file() => {
+                let base = absolute.parent().map(Path::to_path_buf).unwrap_or_default();
+                self.found.insert(absolute);
+                Ok(base)
+            }
+            Some(metadata) if metadata.is_dir() => {
+                self.folder(path)?;
+                Ok(absolute)
+            }
+            Some(metadata) => {
+                let kind = kind(metadata.file_type());
+                Err(unusable(input, format!("{kind}, which may never end; copy it into a file, and name that")))
+            }
+            None if input.contains(['*', '?', '[']) => self.glob(input, &absolute),
+            None if path.is_symlink() => Err(unusable(input, "a link to nothing; mend it, or check `prepare.inputs`")),
+            None if input.contains("://") => Err(unusable(
+                input,
+                "a store of that kind cannot be read; copy the files to a disk, or mount it, and name the folder",
+            )),
+            None => Err(unusable(
+                input,
+                "no such file or folder; paths are relative to the folder that `cloze` is started in",
+            )),
+        }
+    }
+
+    fn glob(&mut self, input: &str, absolute: &Path) -> Result<PathBuf> {
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+        let matches = glob::glob_with(input, options)
+            .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
+        for path in matches {
+            let path = path.map_err(std::io::Error::from)?;
+            if self.found.len() >= self.wanted.most {
+                break;
+            }
+            match look(&path)? {
+                Some(metadata) if metadata.is_file() => {
+                    self.found.insert(std::path::absolute(path)?);
+                }
+                Some(metadata) if metadata.is_dir() => self.passed.note("folders that a glob matches", &path),
+                other => self.pass_over(&path, other.as_ref()),
+            }
+        }
+        let is_plain = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+        Ok(absolute.components().take_while(is_plain).collect())
+    }
+
+    /// Walks a folder; a folder that is linked into itself is walked once.
+    fn folder(&mut self, folder: &Path) -> Result<()> {
+        let at = |error: std::io::Error| unusable(folder, error.to_string());
+        if !self.folders.insert(folder.canonicalize().map_err(at)?) {
+            return Ok(());
+        }
+        let mut entries = fs::read_dir(folder).map_err(at)?.collect::<Result<Vec<_>, _>>().map_err(at)?;
+        let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
+        if OWN.iter().any(|signs| signs.iter().all(|sign| has(sign))) {
+            self.passed.note("folders that `cloze` wrote", folder);
+            return Ok(());
+        }
+        // Links last: what lies in the folder itself has its own name, not that of a link to it.
+        let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|found| found.is_symlink());
+        entries.sort_by_cached_key(|entry| (is_link(entry), entry.file_name()));
+        for path in entries.into_iter().map(|entry| entry.path()) {
+            // One that is not UTF-8 is found too, and refused by name.
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with('.') {
+                continue;
+            }
+            if self.found.len() >= self.wanted.most {
+                break;
+            }
+            let extension = plain_extension(&name);
+            match look(&path)? {
+                Some(metadata) if metadata.is_dir() => self.folder(&path)?,
+                Some(metadata) if metadata.is_file() => {
+                    if self.wanted.extensions.is_none_or(|wanted| wanted.contains(&extension.as_str())) {
+                        self.found.insert(std::path::absolute(&path)?);
+                    } else if extension.is_empty() {
+                        self.passed.note("without an ending", &path);
+                    } else {
+                        self.passed.note(format!("`*.{}`", extension.escape_debug()), &path);
+                    }
+                }
+                other => self.pass_over(&path, other.as_ref()),
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_over(&mut self, path: &Path, found: Option<&Metadata>) {
+        self.passed.note(found.map_or("links to nothing".to_owned(), |found| kind(found.file_type()).to_owned()), path);
+    }
+}
+
+/// What is there, links followed; none if nothing is.
+fn look(path: &Path) -> Result<Option<Metadata>> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        // A link that leads to itself leads to nothing.
+        Err(_) if path.is_symlink() => Ok(None),
+        // A glob has bytes that no name may have, or is too long for one.
+        Err(error) if error.raw_os_error().is_none() => Ok(None),
+        Err(error) => Err(unusable(path, format!("{error}; check `prepare.inputs`"))),
+    }
+}
+
+fn kind(found: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt as _;
+    if found.is_fifo() {
+        "a pipe"
+    } else if found.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+/// The extension of a file name without its compression, in small letters: `jsonl` for `a.JSONL.zst`.
+#[must_use]
+pub fn plain_extension(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+    plain.rsplit_once('.').map_or(String::new(), |(_, extension)| extension.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use super::*;
+    use crate::testing::write_all;
+
+    fn walked(home: &Path, inputs: &[&str]) -> Result<(Vec<String>, Option<String>)> {
+        let inputs: Vec<_> = inputs.iter().map(|input| home.join(input).display().to_string()).collect();
+        let walked = walk(&inputs, Wanted::of(&["txt"]))?;
+        let below = |path: &PathBuf| path.strip_prefix(home).expect("below").display().to_string();
+        Ok((walked.paths.keys().map(below).collect(), walked.passed.told()))
+    }
+
+    #[test]
+    fn what_is_passed_over_is_counted_and_named() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let files = ["a/x.txt", "a/Y.TXT", "a/z.Txt.GZ", "a/p.xz", "a/q.xz", "a/README", "a/.hidden", "b/c/d.txt"];
+        write_all(home.path(), &files.map(|name| (name, "")));
+        symlink("nowhere", home.path().join("a/gone.txt")).expect("linked");
+        assert!(Command::new("mkfifo").arg(home.path().join("a/pipe.txt")).status().expect("it runs").success());
+        let error = walked(home.path(), &["b/*"]).expect_err("no file matches").to_string();
+        assert!(error.contains("b/*: no input here") && error.contains("1 folders that a glob matches"), "{error}");
+        let (found, told) = walked(home.path(), &["a"]).expect("readable");
+        assert_eq!(found, ["a/Y.TXT", "a/x.txt", "a/z.Txt.GZ"]);
+        let told = told.expect("something");
+        for word in ["5 passed over", "2 `*.xz`", "a/p.xz", "1 without an ending", "1 links to nothing", "1 a pipe"] {
+            assert!(told.contains(word), "`{word}` is missing in {told}");
+        }
+        assert_eq!(walked(home.path(), &["b"]).expect("readable").1, None);
+    }
+
+    #[test]
+    fn a_link_is_followed_once_and_two_names_of_a_file_are_two_files() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        write_all(home.path(), &[("a/x.txt", "1"), ("b/y.txt", "2"), ("elsewhere/z.txt", "3")]);
+        let link = |to: &str, at: &str| symlink(home.path().join(to), home.path().join(at)).expect("linked");
+        link("a/x.txt", "a/again.txt");
+        link("a", "b/others");
+        link("elsewhere/z.txt", "b/z.txt");
+        fs::hard_link(home.path().join("a/x.txt"), home.path().join("a/twin.txt")).expect("linked");
+        let (found, told) = walked(home.path(), &["b", "a"]).expect("readable");
+        assert_eq!(found, ["a/twin.txt", "a/x.txt", "b/y.txt", "b/z.txt"]);
+        assert!(told.expect("four links").contains("4 links to files that are there"));
+    }
+
+    #[test]
+    fn what_this_program_made_is_no_corpus() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let files = ["a.txt", "data/versions/0.txt", "data/parts/0.txt", "data/b.txt", "run/log/0.txt", "log/c.txt"];
+        write_all(home.path(), &files.map(|name| (name, "")));
+        fs::create_dir(home.path().join("run/checkpoints")).expect("made");
+        let (found, told) = walked(home.path(), &["."]).expect("readable");
+        assert_eq!(found, ["a.txt", "log/c.txt"]);
+        assert!(told.expect("two").contains("2 folders that `cloze` wrote"));
+    }
+
+    #[test]
+    fn what_never_ends_is_refused_by_name() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        assert!(Command::new("mkfifo").arg(home.path().join("pipe")).status().expect("it runs").success());
+        symlink("/dev/zero", home.path().join("zero")).expect("linked");
+        symlink("nowhere", home.path().join("gone")).expect("linked");
+        symlink("self", home.path().join("self")).expect("linked");
+        for (input, word) in
+            [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a link to nothing"), ("self", "a link to nothing")]
+        {
+            let error = walked(home.path(), &[input]).expect_err("refused").to_string();
+            assert!(error.contains(word) && error.contains(input), "{error}");
+        }
+    }
+}

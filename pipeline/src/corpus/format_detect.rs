@@ -1,0 +1,94 @@
+//! What kinds of files lie where a corpus is said to be, before it is said how to read them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::AnyFormat;
+use super::discover::{Wanted, plain_extension, walk};
+
+/// The files that are looked at. Ten thousand of one kind are a kind.
+const ANY: Wanted<'static> = Wanted { extensions: None, most: 10_000 };
+
+/// How many files have which ending, and their bytes: of the first ten thousand that whoever reads the corpus would find
+/// if it took files of any kind.
+#[derive(Clone, Debug, Default)]
+pub struct Endings(BTreeMap<String, (usize, u64)>);
+
+impl Endings {
+    /// Of the files that `inputs` name, links followed and globs expanded; opens none of them. Where an input names none,
+    /// of how it is written: the corpus may not be here yet.
+    #[must_use]
+    pub fn of(inputs: &[String]) -> Self {
+        let mut found = Self::default();
+        for input in inputs {
+            let walked = walk(std::slice::from_ref(input), ANY).unwrap_or_default();
+            if walked.paths.is_empty() {
+                found.add(Path::new(input), 0);
+            }
+            for path in walked.paths.keys() {
+                found.add(path, path.metadata().map_or(0, |metadata| metadata.len()));
+            }
+        }
+        found
+    }
+
+    fn add(&mut self, path: &Path, size: u64) {
+        let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+        let (files, bytes) = self.0.entry(plain_extension(&name)).or_default();
+        (*files, *bytes) = (*files + 1, *bytes + size);
+    }
+
+    /// Bytes and files of a format.
+    fn count(&self, format: &AnyFormat) -> (u64, usize) {
+        let found = format.extensions().iter().filter_map(|ending| self.0.get(*ending));
+        found.fold((0, 0), |(bytes, files), (more, size)| (bytes + size, files + more))
+    }
+
+    /// The format that most bytes are of: a page that explains a corpus is not the corpus. Of several with the same
+    /// endings the first that is registered.
+    #[must_use]
+    pub fn format(&self) -> Option<AnyFormat> {
+        let known = AnyFormat::examples().into_iter().rev().filter(|format| self.count(format).1 > 0);
+        known.max_by_key(|format| self.count(format))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::testing::write_all;
+
+    #[test]
+    fn a_format_is_known_by_the_files_however_they_are_named() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let files = [
+            ("jsonl/a.jsonl.zst", "1"),
+            ("jsonl/b.JSONL.GZ", "22"),
+            ("jsonl/README.txt", "3"),
+            ("loud/A.PARQUET", "4"),
+            ("none/a.bin", "5"),
+        ];
+        write_all(home.path(), &files);
+        symlink(home.path().join("jsonl"), home.path().join("link")).expect("linked");
+        symlink(home.path().join("jsonl"), home.path().join("none/jsonl")).expect("linked");
+        for (input, expected) in [
+            ("jsonl", Some("jsonl")),
+            ("jsonl/*", Some("jsonl")),
+            ("jsonl/*.zst", Some("jsonl")),
+            ("*/*.GZ", Some("jsonl")),
+            ("link", Some("jsonl")),
+            ("loud", Some("parquet")),
+            ("loud/?.PARQUET", Some("parquet")),
+            ("none", Some("jsonl")),
+            ("none/a.bin", None),
+            ("none/*.gz", None),
+            ("absent", None),
+            ("absent/*.jsonl.zst", Some("jsonl")),
+        ] {
+            let found = Endings::of(&[home.path().join(input).display().to_string()]);
+            assert_eq!(found.format().map(|format| format.kind()), expected, "{input}");
+        }
+    }
+}

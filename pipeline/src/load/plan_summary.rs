@@ -1,0 +1,196 @@
+//! What is derived, for people to read.
+
+use runtime::PoolOptions;
+use schemas::ColumnSpec;
+
+use super::LoadPlan;
+use super::source::Source;
+use crate::collate::PlannedView;
+use crate::shard::opened::SHARDS_OPEN_MAX;
+use crate::views::ViewName;
+
+/// What `cloze plan` prints of the online half.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadFacts {
+    /// The views that are rendered, in order.
+    pub views: Vec<ViewFacts>,
+    /// Stored samples.
+    pub samples: u64,
+    /// Rows that are made of one sample.
+    pub pieces_per_sample: u32,
+    /// RankShard of a full sample's content that its pieces leave out.
+    pub content_lost: f64,
+    /// Copies of each row.
+    pub copies: u64,
+    /// Rows of an epoch, copies counted.
+    pub rows_per_epoch: u64,
+    /// Row groups of an epoch.
+    pub blocks: u64,
+    /// Blocks per shuffle window: `data.shuffle_window_groups`, raised if batches in flight need more.
+    pub window_blocks: usize,
+    /// What was asked for.
+    pub shuffle_window_groups: usize,
+    /// Whether the split is one window, and stays decoded.
+    pub resident: bool,
+    /// How well windows mix: see [`Sampler::mixture_error`](crate::sampler::Sampler::mixture_error).
+    pub mixture_error: f64,
+    /// Rows of a window, at least.
+    pub window_rows_min: u64,
+    /// Of a first epoch that is streamed; all counts of data are then of what was there.
+    pub streamed: Option<StreamedFacts>,
+    /// Threads and their queues.
+    pub workers: PoolOptions,
+    /// Batches alive at once, at most.
+    pub batches_alive_max: usize,
+    /// Bytes of these.
+    pub batches_bytes: u64,
+    /// Decoded row groups alive at once, at most.
+    pub groups_alive_max: u64,
+    /// Bytes of these, for full samples.
+    pub groups_bytes: u64,
+    /// Shards whose footers are in memory, at most.
+    pub shards_open_max: u64,
+    /// The sources of a mixture; nothing where one folder is all there is. The figures above are then of all of them
+    /// together, those of windows of the source that has it worst.
+    pub sources: Vec<SourceFacts>,
+}
+
+/// One source of a mixture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceFacts {
+    /// Its name.
+    pub name: String,
+    /// Its shares of a thousand rows, each with the row from which on it holds.
+    pub shares: Vec<(u64, u64)>,
+    /// Stored samples.
+    pub samples: u64,
+    /// Content tokens.
+    pub tokens: u64,
+    /// Rows of an epoch, copies counted.
+    pub rows_per_epoch: u64,
+    /// Row groups of an epoch.
+    pub blocks: u64,
+    /// Blocks per shuffle window.
+    pub window_blocks: usize,
+    /// Whether the split is one window, and stays decoded.
+    pub resident: bool,
+    /// How well windows mix.
+    pub mixture_error: f64,
+    /// Rows of a window, at least.
+    pub window_rows_min: u64,
+    /// Decoded row groups alive at once, at most.
+    pub groups_alive_max: u64,
+    /// Bytes of these, for full samples.
+    pub groups_bytes: u64,
+}
+
+/// A first epoch that is read in the order in which it is prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamedFacts {
+    /// Whether all of it was there.
+    pub is_whole: bool,
+    /// Its windows.
+    pub windows: u64,
+    /// Row groups of the largest.
+    pub window_blocks_max: u64,
+}
+
+/// One rendered view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewFacts {
+    /// Its name.
+    pub name: ViewName,
+    /// What it is.
+    pub kind: &'static str,
+    /// The view it edits.
+    pub of: Option<ViewName>,
+    /// Columns per row.
+    pub width: usize,
+    /// What is made of it.
+    pub columns: Vec<ColumnSpec>,
+    /// Bytes of one row, attention mask included.
+    pub bytes_per_row: u64,
+}
+
+impl LoadPlan {
+    /// Everything derived, for people to read.
+    #[must_use]
+    pub fn facts(&self) -> LoadFacts {
+        let views: Vec<ViewFacts> = self.views.iter().map(|view| self.view_facts(view)).collect();
+        let (batches_bytes, groups_bytes) = self.bytes_at_most(self.workers, 1);
+        let content = u64::from(self.promise.content_max);
+        let alive = self.groups_alive_max(self.workers, 1);
+        let sources = self.sources.iter().zip(alive).enumerate();
+        let sources: Vec<SourceFacts> =
+            sources.map(|(index, (source, alive))| self.source_facts(index, source, alive)).collect();
+        let sum = |figure: fn(&SourceFacts) -> u64| sources.iter().map(figure).sum();
+        let shards = |source: &Source| source.sampler().blocks().last().map_or(0, |block| block.shard + 1);
+        let open = self.sources.iter().map(|source| SHARDS_OPEN_MAX.min(shards(source) as usize));
+        LoadFacts {
+            samples: sum(|source| source.samples),
+            pieces_per_sample: self.pieces,
+            content_lost: 1.0 - (u64::from(self.pieces) * self.piece_tokens as u64) as f64 / content as f64,
+            copies: u64::from(self.copies),
+            rows_per_epoch: sum(|source| source.rows_per_epoch),
+            blocks: sum(|source| source.blocks),
+            window_blocks: sources.iter().map(|source| source.window_blocks).max().unwrap_or(0),
+            shuffle_window_groups: self.shuffle_window_groups,
+            resident: sources.iter().all(|source| source.resident),
+            mixture_error: sources.iter().map(|source| source.mixture_error).fold(0.0, f64::max),
+            window_rows_min: sources.iter().map(|source| source.window_rows_min).min().unwrap_or(0),
+            streamed: self.sources.iter().find_map(Source::streamed_facts),
+            workers: self.workers,
+            batches_alive_max: self.workers.max_items_alive(),
+            batches_bytes,
+            groups_alive_max: sum(|source| source.groups_alive_max),
+            groups_bytes,
+            shards_open_max: open.map(|shards| shards as u64).sum(),
+            sources: if self.is_mixture() { sources } else { Vec::new() },
+            views,
+        }
+    }
+
+    fn source_facts(&self, index: usize, source: &Source, groups_alive_max: u64) -> SourceFacts {
+        let (sampler, split) = (source.sampler(), &source.course.first().edition().split);
+        let samples = sampler.blocks().iter().map(|block| u64::from(block.stored)).sum();
+        SourceFacts {
+            name: source.name.clone().unwrap_or_default(),
+            shares: self.assignment.shares(index),
+            samples,
+            tokens: split.tokens(),
+            rows_per_epoch: sampler.rows_per_epoch(),
+            blocks: sampler.blocks().len() as u64,
+            window_blocks: sampler.window_blocks(),
+            resident: sampler.is_resident() && source.outline.is_none(),
+            mixture_error: sampler.mixture_error(),
+            window_rows_min: sampler.window_rows_min(),
+            groups_alive_max,
+            groups_bytes: source.bytes_of(groups_alive_max, self.promise),
+        }
+    }
+
+    fn view_facts(&self, view: &PlannedView) -> ViewFacts {
+        ViewFacts {
+            name: view.name.clone(),
+            kind: view.view.kind(),
+            of: view.of.map(|of| self.views[of].name.clone()),
+            width: view.width,
+            columns: view.wanted.clone(),
+            bytes_per_row: view.bytes_per_row(),
+        }
+    }
+}
+
+impl Source {
+    /// How its first epoch is streamed.
+    fn streamed_facts(&self) -> Option<StreamedFacts> {
+        self.outline.as_ref()?;
+        let windows = self.course.parts();
+        let blocks = windows.iter().map(|window| window.sampler().blocks().len());
+        Some(StreamedFacts {
+            is_whole: !self.course.grows(),
+            windows: windows.len() as u64,
+            window_blocks_max: blocks.max().unwrap_or(0) as u64,
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! A step of a run once more: its rows and what they did, for `explain` and `replay`.
+//!
+//! The run may be under way: nothing of it is changed, and its lock is not taken.
+
+mod config_at_step;
+mod logged;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cloze::commands::checkpoints::existing;
+use cloze::exit::Usage;
+use cloze::plan::Plan;
+use cloze::run::bad_rows::RunLeftOut;
+use pipeline::load::{BatchStream, LeftOut, LoadPlan, RowPolicy, StreamOptions};
+use schemas::{Batch, RankShard, RowIndex, Step};
+use store::Store;
+use telemetry::terminal::note;
+use trainer::training::Replay;
+use trainer_plan::checkpoint;
+
+use self::config_at_step::ConfigAtStep;
+pub(crate) use self::logged::Logged;
+
+/// Between lines that say how far it is.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// A run that stands before a step.
+pub(crate) struct ReplaySession {
+    pub(crate) plan: Plan,
+    pub(crate) store: Store,
+    pub(crate) replay: Replay,
+    /// The steps that were done once more to come here.
+    pub(crate) steps: u64,
+    left_out: Arc<RunLeftOut>,
+}
+
+impl ReplaySession {
+    /// Stands before step `step` of the run, counted from 1 as reports count them; `set` changes keys that change no number.
+    pub(crate) fn before(run: &Path, step: u64, set: &[String]) -> anyhow::Result<Self> {
+        let store = existing(run)?;
+        let then = ConfigAtStep::new(step, checkpoint::newest_state(&store)?);
+        let plan = then.plan(|then| Plan::of_run_to_look_at(run, &[&then[..], set].concat()))?;
+        check(&plan, step)?;
+        let left_out = Arc::new(plan.left_out()?);
+        let replay = Replay::start(plan.train(), &store, Step(step - 1))?;
+        then.check_between(replay.done())?;
+        let steps = step - 1 - replay.done().0;
+        let mut again = Self { plan, store, replay, steps, left_out };
+        again.come_to(step - 1)?;
+        Ok(again)
+    }
+
+    fn come_to(&mut self, done: u64) -> anyhow::Result<()> {
+        if self.steps == 0 {
+            return Ok(());
+        }
+        let mut stream = self.stream(self.replay.rows_consumed());
+        let mut said = Instant::now();
+        while self.replay.done().0 < done {
+            let batches = self.next_of(&mut stream)?;
+            self.replay.step(&batches)?;
+            if said.elapsed() >= SAY_EVERY {
+                said = Instant::now();
+                note(format_args!("step {} of {done} once more", self.replay.done()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The micro-batches of the step that it stands before. Rows of `without` are padding, as are those that the run left out.
+    pub(crate) fn batches(&self, without: LeftOut) -> anyhow::Result<Vec<Batch>> {
+        let (load, first) = (self.load(), self.replay.rows_consumed().0);
+        let (groups, care) = (load.groups(), RowPolicy { left_out: without, ..self.care() });
+        let per_step = self.plan.train().train.global_batch_size / load.rows_per_batch();
+        let numbers = (first / load.rows_per_batch()..).take(usize::try_from(per_step)?);
+        numbers.map(|number| Ok(load.batch_with(&groups, schemas::BatchIndex(number), &care)?)).collect()
+    }
+
+    /// The rows of that step.
+    pub(crate) fn rows(&self) -> std::ops::Range<u64> {
+        let first = self.replay.rows_consumed().0;
+        first..first + self.plan.train().train.global_batch_size
+    }
+
+    /// Does it.
+    pub(crate) fn step(&mut self, batches: &[Batch]) -> anyhow::Result<()> {
+        Ok(self.replay.step(batches)?)
+    }
+
+    /// The hash of the stream after `until` steps, whose rows are looked at and not learnt from.
+    pub(crate) fn hash_after(&self, until: Step) -> anyhow::Result<String> {
+        let mut hash = *self.replay.batch_hash();
+        let mut stream = self.stream(self.replay.rows_consumed());
+        for _ in self.replay.done().0..until.0 {
+            let batches = self.next_of(&mut stream)?;
+            hash.step(batches.iter().flat_map(Batch::row_digests).copied());
+        }
+        Ok(hash.to_hex())
+    }
+
+    pub(crate) fn load(&self) -> &Arc<LoadPlan> {
+        self.plan.load()
+    }
+
+    /// Who knows the rows that the run left out.
+    pub(crate) fn care(&self) -> RowPolicy {
+        RowPolicy { bad_rows: Some(Arc::clone(&self.left_out) as _), ..RowPolicy::default() }
+    }
+
+    fn stream(&self, from: RowIndex) -> BatchStream {
+        let options = StreamOptions { digests: true, care: self.care(), ..StreamOptions::default() };
+        BatchStream::new(self.load(), from, RankShard::ALONE, options)
+    }
+
+    fn next_of(&self, stream: &mut BatchStream) -> anyhow::Result<Vec<Batch>> {
+        let train = &self.plan.train().train;
+        let count = usize::try_from(train.global_batch_size / train.micro_batch_size)?;
+        Ok(stream.take(count).collect::<Result<_, _>>()?)
+    }
+}
+
+/// That there is such a step, and that it is known what it is over.
+fn check(plan: &Plan, step: u64) -> anyhow::Result<()> {
+    let steps = plan.train().train.steps;
+    if step == 0 || step > steps {
+        return Err(Usage(format!("--step {step}: steps are counted from 1, and the run has {steps}")).into());
+    }
+    let rows = step * plan.train().train.global_batch_size;
+    match plan.load().rows_decided()? {
+        Some(decided) if rows > decided.0 => Err(Usage(format!(
+            "--step {step}: the run has not come there, and which data its rows are of is decided when it does (it has \
+             come to row {decided})"
+        ))
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// `12,40-43`: rows of a step by their numbers in the stream.
+pub(crate) fn parse_rows(text: &str, within: &std::ops::Range<u64>) -> anyhow::Result<LeftOut> {
+    let refuse = |part: &str| {
+        Usage(format!(
+            "`{part}`: expected rows of the step, {} to {}, like `{}` or `{}-{}`",
+            within.start,
+            within.end - 1,
+            within.start,
+            within.start,
+            within.end - 1
+        ))
+    };
+    let mut rows = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |digits: &str| digits.trim().parse::<u64>().ok().filter(|row| within.contains(row));
+        let (Some(first), Some(last)) = (number(first), number(last)) else { return Err(refuse(part).into()) };
+        rows.extend((first..=last).map(RowIndex));
+    }
+    Ok(rows.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_named_one_by_one_and_by_ranges_and_only_those_of_the_step() {
+        let rows = |text: &str| {
+            parse_rows(text, &(8..16))
+                .map(|rows| (0..20).filter(|&row| rows.contains(RowIndex(row))).collect::<Vec<_>>())
+        };
+        assert_eq!(rows("9").expect("one"), [9]);
+        assert_eq!(rows("8,10-12, 15").expect("three parts"), [8, 10, 11, 12, 15]);
+        for wrong in ["", "7", "16", "8-16", "x", "9-", "-9", "9,,10"] {
+            let error = rows(wrong).expect_err(wrong).to_string();
+            assert!(error.contains("8 to 15"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Numbers that are added up on the device. The only file that reads them back.
+//!
+//! Sums, counts and metrics are added up where they are made; a report fetches all of them in one copy, and between
+//! reports nobody waits for the device. A term is `Σ S / Σ N` over the steps since the last report, and the loss is the
+//! sum of the terms with their weights.
+
+use std::collections::BTreeMap;
+
+use tch::{Device, Tensor};
+use trainer_plan::Error;
+use trainer_plan::checkpoint::SavedMean;
+use trainer_plan::metric_name::MetricName;
+
+use crate::device::native;
+use crate::device::native::Checked as _;
+use crate::device::precision::WIDE;
+use crate::device::tensors::{HostTensors, overwrite};
+use crate::objectives::{Denominator, Metric};
+use crate::training::process_group::ProcessGroup;
+
+/// A mean under way, on the device.
+#[derive(Debug)]
+pub(crate) struct Mean {
+    // float64 scalar on the device.
+    sum: Tensor,
+    count: Count,
+}
+
+/// What a sum is divided by.
+#[derive(Debug)]
+enum Count {
+    Host(f64),
+    /// float64 scalar, where only the device knows it.
+    Device(Tensor),
+}
+
+fn zero(device: Device) -> Tensor {
+    Tensor::zeros([0_i64; 0], (WIDE, device))
+}
+
+/// Scalars that are to be added, in a few kernels for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Sums(Vec<(Tensor, Tensor)>);
+
+impl Sums {
+    /// Adds a scalar to another of float64, in place, when they are settled.
+    pub(crate) fn add(&mut self, to: &Tensor, scalar: &Tensor) {
+        self.0.push((to.shallow_clone(), scalar.detach().view([1])));
+    }
+
+    /// Adds them.
+    pub(crate) fn settle(self) -> Result<(), Error> {
+        let mut rest = self.0;
+        // Those of one type go in one piece.
+        while let Some(kind) = rest.first().map(|(_, scalar)| scalar.kind()) {
+            let (these, others) = rest.into_iter().partition(|(_, scalar)| scalar.kind() == kind);
+            let (to, scalars): (Vec<Tensor>, Vec<Tensor>) = Vec::into_iter(these).unzip();
+            let scalars = Tensor::cat(&scalars, 0).to_kind(WIDE).unbind(0);
+            native::add_all(&to.iter().collect::<Vec<_>>(), &scalars.iter().collect::<Vec<_>>())?;
+            rest = others;
+        }
+        Ok(())
+    }
+}
+
+impl Mean {
+    /// Of nothing yet, counted by the host.
+    #[must_use]
+    pub(crate) fn new(device: Device) -> Self {
+        Self { sum: zero(device), count: Count::Host(0.0) }
+    }
+
+    fn counted_there(device: Device) -> Self {
+        Self { sum: zero(device), count: Count::Device(zero(device)) }
+    }
+
+    /// Adds a scalar of the device and how many things it sums over, when `sums` are settled.
+    ///
+    /// # Panics
+    /// If the count is none, or the device counts.
+    pub(crate) fn add(&mut self, sum: &Tensor, count: f64, sums: &mut Sums) {
+        assert!(count.is_finite() && count >= 0.0, "{count} is no count");
+        let Count::Host(so_far) = &mut self.count else { panic!("a mean is counted in one place") };
+        *so_far += count;
+        sums.add(&self.sum, sum);
+    }
+
+    fn add_counted(&mut self, sum: &Tensor, count: &Tensor, sums: &mut Sums) {
+        let Count::Device(so_far) = &self.count else { panic!("a mean is counted in one place") };
+        sums.add(so_far, count);
+        sums.add(&self.sum, sum);
+    }
+
+    fn has_any(&self) -> bool {
+        matches!(self.count, Count::Host(count) if count > 0.0)
+    }
+}
+
+/// Fetches means over all ranks (0 where nothing was counted), and the numbers of `extra` as they are here: one copy.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads back, once for each report")]
+pub(crate) fn fetch<'a>(
+    ranks: &dyn ProcessGroup,
+    means: impl IntoIterator<Item = &'a Mean>,
+    extra: &[&Tensor],
+) -> Result<(std::vec::IntoIter<f64>, Vec<f64>), Error> {
+    let means: Vec<&Mean> = means.into_iter().collect();
+    let mut scalars: Vec<Tensor> = Vec::new();
+    for mean in &means {
+        scalars.push(mean.sum.view([1]));
+        if let Count::Device(count) = &mean.count {
+            scalars.push(count.view([1]));
+        }
+    }
+    scalars.extend(extra.iter().map(|numbers| numbers.reshape([-1])));
+    if scalars.is_empty() {
+        return Ok((Vec::new().into_iter(), Vec::new()));
+    }
+    let mut read = Vec::<f64>::try_from(&Tensor::f_cat(&scalars, 0).checked()?.f_to_device(Device::Cpu).checked()?)
+        .checked()?
+        .into_iter();
+    let mut next = || read.next().expect("as many numbers come back as were asked for");
+    let mut sums_and_counts = Vec::new();
+    for mean in means {
+        sums_and_counts.push(next());
+        sums_and_counts.push(match &mean.count {
+            Count::Host(count) => *count,
+            Count::Device(_) => next(),
+        });
+    }
+    ranks.sum(&mut sums_and_counts);
+    let mean = |both: &[f64]| if both[1] > 0.0 { both[0] / both[1] } else { 0.0 };
+    Ok((sums_and_counts.chunks_exact(2).map(mean).collect::<Vec<_>>().into_iter(), read.collect()))
+}
+
+/// A term under way, and its weight in the loss.
+#[derive(Debug)]
+struct Weighted {
+    mean: Mean,
+    weight: f64,
+}
+
+/// What happened since the last report.
+#[derive(Debug)]
+pub(crate) struct MetricAccumulator {
+    terms: BTreeMap<MetricName, Weighted>,
+    metrics: BTreeMap<MetricName, Mean>,
+    norm: Mean,
+    device: Device,
+}
+
+/// A tally, read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Reading {
+    /// The sum of the terms with their weights.
+    pub loss: f64,
+    /// Each term.
+    pub terms: BTreeMap<MetricName, f64>,
+    /// Each metric.
+    pub metrics: BTreeMap<MetricName, f64>,
+    /// Mean norm of the gradients.
+    pub norm: f64,
+}
+
+impl MetricAccumulator {
+    /// An empty one.
+    #[must_use]
+    pub(crate) fn new(device: Device) -> Self {
+        Self { terms: BTreeMap::new(), metrics: BTreeMap::new(), norm: Mean::new(device), device }
+    }
+
+    /// Adds a sum of a term that has that weight in the loss.
+    pub(crate) fn add_term(&mut self, name: MetricName, weight: f64, sum: &Tensor, count: f64, sums: &mut Sums) {
+        let fresh = || Weighted { mean: Mean::new(self.device), weight };
+        let term = self.terms.entry(name).or_insert_with(fresh);
+        term.weight = weight;
+        term.mean.add(sum, count, sums);
+    }
+
+    /// Adds a metric of an objective.
+    pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric, sums: &mut Sums) {
+        let (name, device) = (MetricName::new(objective, metric.name), self.device);
+        match &metric.denominator {
+            Denominator::Host(count) => {
+                self.metrics.entry(name).or_insert_with(|| Mean::new(device)).add(&metric.numerator, *count, sums);
+            }
+            Denominator::Device(count) => {
+                let mean = self.metrics.entry(name).or_insert_with(|| Mean::counted_there(device));
+                mean.add_counted(&metric.numerator, count, sums);
+            }
+        }
+    }
+
+    /// Adds the norm of a step's gradient.
+    pub(crate) fn add_norm(&mut self, norm: &Tensor, sums: &mut Sums) {
+        self.norm.add(norm, 1.0, sums);
+    }
+
+    /// Reads all of it over all ranks, and the numbers of `extra` as they are here, in one copy. Waits for the device.
+    pub(crate) fn read(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(Reading, Vec<f64>), Error> {
+        let terms = self.terms.values().map(|term| &term.mean);
+        let all = terms.chain(self.metrics.values()).chain([&self.norm]);
+        let (mut read, rest) = fetch(ranks, all, extra)?;
+        let terms: BTreeMap<_, _> = self.terms.keys().cloned().zip(read.by_ref()).collect();
+        let metrics: BTreeMap<_, _> = self.metrics.keys().cloned().zip(read.by_ref()).collect();
+        let loss = self.terms.values().zip(terms.values()).map(|(term, value)| term.weight * value).sum();
+        let norm = read.next().expect("the norm is always read");
+        Ok((Reading { loss, terms, metrics, norm }, rest))
+    }
+
+    /// Whether anything was counted for a term.
+    #[must_use]
+    pub(crate) fn counted(&self, term: &MetricName) -> bool {
+        self.terms.get(term).is_some_and(|term| term.mean.has_any())
+    }
+
+    /// Begins the next interval.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.device);
+    }
+
+    /// The sums where they are and what they are, for a checkpoint in the middle of an interval. The next micro-batch
+    /// changes them.
+    pub(crate) fn save<'a>(&'a self) -> (Vec<(String, &'a Tensor)>, Vec<SavedMean>) {
+        let (mut tensors, mut saved) = (Vec::new(), Vec::new());
+        let mut keep = |mean: &'a Mean, what: &dyn Fn(Option<f64>) -> SavedMean| {
+            tensors.push((sum_name(saved.len()), &mean.sum));
+            let count = match &mean.count {
+                Count::Host(count) => Some(*count),
+                Count::Device(count) => {
+                    tensors.push((count_name(saved.len()), count));
+                    None
+                }
+            };
+            saved.push(what(count));
+        };
+        let host = |count: Option<f64>| count.expect("the host counts terms and steps");
+        for (name, Weighted { mean, weight }) in &self.terms {
+            keep(mean, &|count| SavedMean::Term { name: name.clone(), weight: *weight, count: host(count) });
+        }
+        for (name, mean) in &self.metrics {
+            keep(mean, &|count| SavedMean::Metric { name: name.clone(), count });
+        }
+        keep(&self.norm, &|count| SavedMean::Norm { count: host(count) });
+        (tensors, saved)
+    }
+
+    /// Takes a saved interval over. The problem, if there is one, names the tensor.
+    pub(crate) fn load(&mut self, tensors: &HostTensors, saved: &[SavedMean]) -> Result<(), String> {
+        self.clear();
+        let device = self.device;
+        let scalar = |name: &str| {
+            let scalar = zero(device);
+            overwrite(&scalar, tensors, name, device).map(|()| scalar)
+        };
+        for (at, what) in saved.iter().enumerate() {
+            let sum = scalar(&sum_name(at))?;
+            match what {
+                SavedMean::Term { name, weight, count } => {
+                    let mean = Mean { sum, count: Count::Host(*count) };
+                    self.terms.insert(name.clone(), Weighted { mean, weight: *weight });
+                }
+                SavedMean::Metric { name, count } => {
+                    let there = || scalar(&count_name(at)).map(Count::Device);
+                    let count = count.map_or_else(there, |count| Ok(Count::Host(count)))?;
+                    self.metrics.insert(name.clone(), Mean { sum, count });
+                }
+                SavedMean::Norm { count } => self.norm = Mean { sum, count: Count::Host(*count) },
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sum_name(at: usize) -> String {
+    format!("report.{at}.sum")
+}
+
+fn count_name(at: usize) -> String {
+    format!("report.{at}.count")
+}
+
+/// Figures as events name them.
+pub(crate) fn written(figures: BTreeMap<MetricName, f64>) -> BTreeMap<String, f64> {
+    figures.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::tensors::HostTensor;
+    use crate::training::process_group::SingleProcess;
+
+    fn name(objective: &str, part: &str) -> MetricName {
+        MetricName::new(objective, part)
+    }
+
+    #[test]
+    fn an_interval_survives_a_checkpoint() {
+        let (mut tally, mut sums) = (MetricAccumulator::new(Device::Cpu), Sums::default());
+        let (mlm, copy) = (name("mlm", ""), name("clm", "copy"));
+        tally.add_term(mlm.clone(), 2.0, &Tensor::from(3_f32), 2.0, &mut sums);
+        sums.settle().expect("scalars");
+        let mut sums = Sums::default();
+        tally.add_term(mlm.clone(), 2.0, &Tensor::from(4_f32), 5.0, &mut sums);
+        tally.add_term(copy.clone(), 1.0, &Tensor::from(0_f32), 0.0, &mut sums);
+        tally.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(3_i64)), &mut sums);
+        tally.add_metric("mlm", &Metric::of("accuracy", Tensor::from(1_i64), 8.0), &mut sums);
+        tally.add_norm(&Tensor::from(3_f64), &mut sums);
+        sums.settle().expect("scalars");
+        let (tensors, saved) = tally.save();
+        let kept = |(name, tensor)| (name, HostTensor::copy_of(tensor).expect("float64"));
+        let tensors: HostTensors = tensors.into_iter().map(kept).collect();
+        let json = serde_json::to_string(&saved).expect("plain data");
+        let saved: Vec<SavedMean> = serde_json::from_str(&json).expect("as written");
+        let mut other = MetricAccumulator::new(Device::Cpu);
+        other.load(&tensors, &saved).expect("complete");
+        let mut sums = Sums::default();
+        other.add_term(mlm.clone(), 2.0, &Tensor::from(1_f32), 1.0, &mut sums);
+        other.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(1_i64)), &mut sums);
+        other.add_norm(&Tensor::from(5_f64), &mut sums);
+        sums.settle().expect("scalars");
+        assert!(other.counted(&mlm) && !other.counted(&copy) && !other.counted(&name("nobody", "")));
+        let (reading, extra) = other.read(&SingleProcess, &[&Tensor::from(9_f64)]).expect("read");
+        let expected = Reading {
+            loss: 2.0,
+            terms: [(mlm, 1.0), (copy, 0.0)].into(),
+            metrics: [(name("mlm", "accuracy"), 0.125), (name("mlm", "hits"), 0.5)].into(),
+            norm: 4.0,
+        };
+        assert_eq!((reading, extra), (expected, vec![9.0]));
+    }
+
+    #[test]
+    #[should_panic(expected = "NaN is no count")]
+    fn a_count_that_is_no_number_ends_the_run() {
+        MetricAccumulator::new(Device::Cpu).add_term(
+            name("mlm", ""),
+            1.0,
+            &Tensor::from(1_f32),
+            f64::NAN,
+            &mut Sums::default(),
+        );
+    }
+}
