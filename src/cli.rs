@@ -14,8 +14,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use telemetry::terminal::{Form, OutputMode, note};
 
-pub use self::choice::Half;
-pub use self::choice::{Dtype, ModelFamily};
+pub use self::choice::{Dtype, ModelFamily, ProfileTarget};
 use self::output_args::Said;
 pub use self::profile_args::{ProfileArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
@@ -120,7 +119,7 @@ pub enum Verb {
         slow: Option<String>,
         /// Faults to live with, by seed: `seed=7,eio=store:0.01,lost=store:0.01,kill=part:3`, or a file of them.
         #[arg(long, value_name = "FILE|SPEC")]
-        chaos: Option<String>,
+        inject_faults: Option<String>,
         /// What to do instead.
         #[command(subcommand)]
         verb: Option<PrepareVerb>,
@@ -145,9 +144,9 @@ pub enum Verb {
         /// Prepare the corpus too: beside the training with `data.order = "streamed"`, else before it.
         #[arg(long)]
         prepare: bool,
-        /// Go on although this key of the run's identity is another than before; the change is noted. As often as needed.
+        /// Allow resuming although this key has changed. Can be repeated. The change is logged.
         #[arg(long, value_name = "KEY")]
-        allow: Vec<String>,
+        allow_change: Vec<String>,
         /// Slow one phase on purpose, to rehearse a preemption: `start`, `data`, `step`, `validation` or `checkpoint`.
         /// `PHASE@N` holds it the Nth time, until a stop is requested.
         #[arg(long, value_name = "PHASE=MS")]
@@ -155,27 +154,15 @@ pub enum Verb {
         /// Faults to live with, by seed: `seed=7,panic=worker:0.01,slow=worker:0.01:5ms,eio=store:0.01,lost=store:0.01,
         /// kill=step:40`, or a file of them. The run ends as it would in calm.
         #[arg(long, value_name = "FILE|SPEC")]
-        chaos: Option<String>,
+        inject_faults: Option<String>,
         /// Measure these steps, and write where their time went to `profiles/` of the run's folder; `cloze profile live` asks
         /// a run that goes on for the same.
         #[arg(long, value_name = "FROM..TO", conflicts_with = "replay")]
         profile: Option<String>,
     },
-    /// Find out which actor the others wait for.
-    #[command(
-        subcommand_negates_reqs = true,
-        args_conflicts_with_subcommands = true,
-        after_help = "Example: cloze profile -c run.toml --step-ms 60 --check"
-    )]
-    Profile {
-        #[command(flatten)]
-        config: Option<ConfigArgs>,
-        #[command(flatten)]
-        options: ProfileArgs,
-        /// What to do instead.
-        #[command(subcommand)]
-        verb: Option<ProfileVerb>,
-    },
+    /// Measure where the time goes and name the bottleneck.
+    #[command(subcommand, after_help = "Example: cloze profile loader -c run.toml --step-ms 60 --check")]
+    Profile(ProfileVerb),
     /// Find the micro-batch, workers and depth that are fastest here by measuring them, and write them into the file.
     #[command(after_help = "Example: cloze tune -c run.toml --memory 8GiB --dry-run")]
     Tune {
@@ -210,7 +197,7 @@ pub enum Verb {
         json: bool,
     },
     /// Go back to an older checkpoint; what came after is kept by name, in `rolled_back/` of the run.
-    #[command(after_help = "Example: cloze rollback runs/a --step 120000 --why 'the loss jumped'")]
+    #[command(after_help = "Example: cloze rollback runs/a --step 120000 --reason 'the loss jumped'")]
     Rollback {
         /// The run folder.
         run: PathBuf,
@@ -219,7 +206,7 @@ pub enum Verb {
         step: u64,
         /// The reason, for whoever asks later.
         #[arg(long, value_name = "TEXT")]
-        why: Option<String>,
+        reason: Option<String>,
         /// Print one JSON object instead.
         #[arg(long)]
         json: bool,
@@ -303,7 +290,7 @@ pub enum Verb {
         set: Vec<String>,
     },
     /// Count how often a run has learnt each document.
-    #[command(after_help = "Example: cloze ledger runs/a --document 7f3a0c")]
+    #[command(after_help = "Example: cloze exposure runs/a --document 7f3a0c")]
     Exposure {
         /// The run folder.
         run: PathBuf,

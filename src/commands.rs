@@ -4,10 +4,10 @@ mod branch;
 pub mod checkpoints;
 mod config;
 mod diff;
+mod exposure;
 mod extend;
 mod init;
 pub mod inspect;
-mod ledger;
 mod manual;
 mod output_file;
 mod plan;
@@ -35,31 +35,25 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document, source }), .. } => {
             prepare::forget(&config, &document, source.as_deref())?;
         }
-        Verb::Prepare { config, source, watch, report, slow, chaos, verb: None } => {
+        Verb::Prepare { config, source, watch, report, slow, inject_faults, verb: None } => {
             let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
-            let (source, slow, chaos) = (source.as_deref(), slow.as_deref(), chaos.as_deref());
-            let options = prepare::Options { source, watch, report: report.as_deref(), slow, chaos };
+            let (source, slow, faults) = (source.as_deref(), slow.as_deref(), inject_faults.as_deref());
+            let options = prepare::Options { source, watch, report: report.as_deref(), slow, faults };
             prepare::run(&config.ok_or_else(missing)?, options)?;
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         Verb::Runs { folder, json } => runs::run(&folder, json)?,
         Verb::Checkpoints { run, verb, json } => checkpoints::run(&run, verb, json)?,
-        Verb::Rollback { run, step, why, json } => rollback::run(&run, step, why, json)?,
+        Verb::Rollback { run, step, reason, json } => rollback::run(&run, step, reason, json)?,
         Verb::Branch { run, step, out, set, json } => branch::run(&run, step, &out, &set, json)?,
         Verb::Extend { run, steps, json } => extend::run(&run, steps, json)?,
         Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
-        Verb::Profile { verb: Some(verb), .. } => return of_profiles(verb),
-        Verb::Profile { config: Some(config), options, verb: None } if !options.half.computes_tensors() => {
-            profile::run(&config, &options)?;
-        }
-        Verb::Profile { config: None, verb: None, .. } => {
-            return Err(Usage("`cloze profile` needs `--config FILE`".to_owned()).into());
-        }
+        Verb::Profile(verb) if !verb.computes_tensors() => return profile(verb),
         Verb::Tune { config, options: options @ TuneArgs { step_ms: Some(step_ms), .. } } => {
             tune::untimed(&config, &options, step_ms)?;
         }
         Verb::Train { .. }
-        | Verb::Profile { .. }
+        | Verb::Profile(_)
         | Verb::Tune { .. }
         | Verb::Export { .. }
         | Verb::Explain { .. }
@@ -70,7 +64,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
-        Verb::Exposure { run, document, json } => ledger::run(&run, document.as_deref(), json)?,
+        Verb::Exposure { run, document, json } => exposure::run(&run, document.as_deref(), json)?,
         Verb::Report { runs, out, svg } => report::run(&runs, &out, svg.as_deref())?,
         Verb::Top { run } => top::run(&run)?,
         Verb::Completions { shell } => manual::completions(shell)?,
@@ -79,9 +73,23 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is done with profiles, not by making one.
+/// Runs a verb of `cloze profile` that computes no tensors.
+fn profile(verb: ProfileVerb) -> anyhow::Result<ExitCode> {
+    match verb.measurement() {
+        Ok((config, options)) => profile::run(&config, &options)?,
+        Err(verb) => return of_profiles(verb),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a verb of `cloze profile` that measures nothing itself.
 fn of_profiles(verb: ProfileVerb) -> anyhow::Result<ExitCode> {
     match verb {
+        ProfileVerb::Loader(_)
+        | ProfileVerb::Prepare(_)
+        | ProfileVerb::Train(_)
+        | ProfileVerb::Step(_)
+        | ProfileVerb::All(_) => anyhow::bail!("internal error: a measurement is no verb about profiles"),
         ProfileVerb::Compare { before, after, limit, json } => {
             return profile::compared((&before, &after), limit, json);
         }

@@ -9,7 +9,7 @@
 //! | 42 | the corpus is not fit to be used: do not try again |
 //! | 43 | a training diverged, and would again, to the bit: do not try again as it is |
 //! | 44 | the device's memory does not suffice: change what the error says first |
-//! | 45 | a step leapt, and `spike_guard.action` is `pause`; the run is saved, somebody should look |
+//! | 45 | a step spike_step, and `spike_guard.action` is `pause`; the run is saved, somebody should look |
 //! | 127 | libtorch is missing: the system cannot load `cloze-train`; install it again |
 //! | 129 | SIGHUP, the terminal went away; the run is saved |
 //! | 130 | SIGINT; the run is saved, unless a second one came |

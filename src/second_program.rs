@@ -35,9 +35,7 @@ pub fn is_needed(verb: &Verb) -> bool {
         | Verb::Fill { .. }
         | Verb::Parity { .. }
         | Verb::Tune { options: TuneArgs { step_ms: None, .. }, .. } => true,
-        Verb::Profile { config, options, verb } => {
-            config.is_some() && verb.is_none() && options.half.computes_tensors()
-        }
+        Verb::Profile(verb) => verb.computes_tensors(),
         _ => false,
     }
 }

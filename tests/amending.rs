@@ -40,7 +40,7 @@ fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
     home.run_ok(&train("run.folder=calm", &[]));
     home.run_ok(&train("run.folder=run", &[]));
     let before = files(&home.join("run"));
-    let undone = json(&home.run_ok(&["rollback", "run", "--step", "30", "--why", "to see", "--json"]));
+    let undone = json(&home.run_ok(&["rollback", "run", "--step", "30", "--reason", "to see", "--json"]));
     let record = &undone["undone"];
     assert_eq!((record["from"].as_u64(), record["to"].as_u64()), (Some(60), Some(30)));
     assert_eq!((record["rows_from"].as_u64(), record["rows_to"].as_u64()), (Some(960), Some(480)));
@@ -178,8 +178,8 @@ fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
     home.run_ok(&train("run.folder=drawn", &half(&["--set", "schedule.kind=constant", "--set", "train.steps=10"])));
     let smaller = ["--set", "schedule.kind=constant", "--set", "train.micro_batch_size=4"];
     let refused = home.run(&train("run.folder=drawn", &half(&smaller)));
-    refused.assert_fails(2, &["`train.micro_batch_size`: 8 → 4", "--allow train.micro_batch_size"]);
-    let allowed = [&smaller[..], &["--allow", "train.micro_batch_size"]].concat();
+    refused.assert_fails(2, &["`train.micro_batch_size`: 8 → 4", "--allow-change train.micro_batch_size"]);
+    let allowed = [&smaller[..], &["--allow-change", "train.micro_batch_size"]].concat();
     home.run_ok(&train("run.folder=drawn", &half(&allowed)));
     let event = &changes(&home, "drawn")[0];
     assert_eq!((&event["how"], event["step"].as_u64()), (&"allow".into(), Some(10)));
@@ -189,7 +189,7 @@ fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
     // From then on it is what it is, with the word or without.
     let again = home.run_ok(&train("run.folder=drawn", &half(&smaller)));
     assert!(again.stderr.contains("done: 20 steps"), "{again}");
-    let rows = home.run(&train("run.folder=drawn", &half(&["--allow", "train.global_batch_size"])));
+    let rows = home.run(&train("run.folder=drawn", &half(&["--allow-change", "train.global_batch_size"])));
     rows.assert_fails(2, &["train.global_batch_size", "which rows come next"]);
 }
 

@@ -26,16 +26,17 @@ fn a_run_with_every_fault_and_two_kills_equals_the_calm_one() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=calm", &[]));
     let spec = "seed=7,panic=worker:0.2,slow=worker:0.05:2ms,eio=store:0.02,lost=store:0.02,kill=step:13,kill=step:37";
-    assert_eq!(until_it_ends(&home, &train("run.folder=storm", &["--chaos", spec])), 3, "each kill comes once");
+    assert_eq!(until_it_ends(&home, &train("run.folder=storm", &["--inject-faults", spec])), 3, "each kill comes once");
     assert_equal_runs(&home, "calm", "storm");
     // The same of a file, with another seed.
     home.write(
         "storm.toml",
         "seed = 8\npanic = \"worker:0.1\"\neio = \"store:0.02\"\nkill = [\"step:0\", \"step:21\"]\n",
     );
-    assert_eq!(until_it_ends(&home, &train("run.folder=filed", &["--chaos", "storm.toml"])), 3);
+    assert_eq!(until_it_ends(&home, &train("run.folder=filed", &["--inject-faults", "storm.toml"])), 3);
     assert_equal_runs(&home, "calm", "filed");
-    home.run(&train("run.folder=no", &["--chaos", "panic=disk:1"])).assert_fails(2, &["panic=disk:1", "kill=step:40"]);
+    home.run(&train("run.folder=no", &["--inject-faults", "panic=disk:1"]))
+        .assert_fails(2, &["panic=disk:1", "kill=step:40"]);
     assert!(!home.join("no").exists(), "a mistake of usage begins nothing");
 }
 
@@ -45,7 +46,8 @@ fn a_preparation_with_faults_and_a_kill_equals_the_calm_one() {
     home.run_ok(&["tokenizer", "train"]);
     let small = ["prepare", "--set", "prepare.part_bytes=20000", "--set", "prepare.workers=2"];
     home.run_ok(&small);
-    let chaos = ["--set", "prepare.folder=storm", "--chaos", "seed=3,eio=store:0.03,lost=store:0.05,kill=part:1"];
+    let chaos =
+        ["--set", "prepare.folder=storm", "--inject-faults", "seed=3,eio=store:0.03,lost=store:0.05,kill=part:1"];
     assert_eq!(until_it_ends(&home, &[&small[..], &chaos].concat()), 2);
     let (calm, mut stormy) = (files(&home.join("data")), files(&home.join("storm")));
     assert!(stormy.remove("fault_injection.json").is_some(), "who was killed is remembered");
@@ -56,20 +58,20 @@ fn a_preparation_with_faults_and_a_kill_equals_the_calm_one() {
 
 /// Rows that were left out by the log of a run: number and step.
 fn left_out(home: &Home, run: &str) -> Vec<(u64, u64)> {
-    let events = home.log(run).into_iter().filter(|event| event["kind"] == "left_out");
+    let events = home.log(run).into_iter().filter(|event| event["kind"] == "bad_row");
     events.map(|event| (event["row"].as_u64().expect("a row"), event["step"].as_u64().expect("a step"))).collect()
 }
 
 /// A run that may leave two rows out.
 fn with<'a>(run: &'a str, chaos: &'a str) -> Vec<&'a str> {
-    train(run, &["--set", "data.max_bad_rows=2", "--chaos", chaos])
+    train(run, &["--set", "data.max_bad_rows=2", "--inject-faults", chaos])
 }
 
 #[test]
 fn a_row_that_cannot_be_made_is_named_or_left_out_for_ever() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=calm", &[]));
-    let strict = home.run(&train("run.folder=strict", &["--chaos", "panic=row:17"]));
+    let strict = home.run(&train("run.folder=strict", &["--inject-faults", "panic=row:17"]));
     let words =
         ["row 17 of the stream", "sample ", ".parquet", "`data.max_bad_rows` lets 0 rows", "cloze inspect batch 2"];
     strict.assert_fails(1, &words);

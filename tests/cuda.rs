@@ -192,7 +192,7 @@ fn a_run_on_a_device_says_how_it_uses_it() {
 fn steps_on_a_device_have_its_times_beside_the_hosts() {
     let Some(device) = device("a profile") else { return };
     let home = with_every_objective();
-    let half = ["profile", "--half", "train", "--seconds", "5", "--json"];
+    let half = ["profile", "train", "--seconds", "5", "--json"];
     let profiled = run(&home, Some(device), &every_objective(&half, &["--set", "run.folder=none"]));
     let profile: Value = serde_json::from_str(&profiled.stdout).expect("JSON");
     let training = &profile["training"];

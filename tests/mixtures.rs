@@ -167,7 +167,7 @@ fn each_source_of_a_run_follows_its_own_folder() {
         "aside/config.toml",
         "--set",
         "sources.news.weight=3",
-        "--allow",
+        "--allow-change",
         "sources.news.weight",
     ])
     .assert_fails(2, &["`sources.news.weight` cannot change in the middle of a run"]);
@@ -223,7 +223,7 @@ fn a_document_of_one_source_is_none_of_another() {
     let shared = shared.max_by_key(|id| counts(id).iter().flatten().count()).expect("twenty");
     assert!(counts(&shared).iter().all(Option::is_some), "{learnt:?}");
     for id in [&shared, &Document::digest(&texts[100])] {
-        let told = json(&home.run_ok(&["ledger", "run", "--document", id, "--json"]));
+        let told = json(&home.run_ok(&["exposure", "run", "--document", id, "--json"]));
         let of = |name: &str| {
             let mut found = told["dataset_versions"].as_array().expect("a list").iter().filter(|it| it["of"] == name);
             found.next().map(|it| it["rows"]["learnt"].as_u64().expect("a count"))
@@ -231,15 +231,15 @@ fn a_document_of_one_source_is_none_of_another() {
         assert_eq!(["corpus", "others"].map(of), counts(id), "{told}");
     }
     // By what its id begins with, by its name in shards; and what nobody has is a mistake.
-    let told = json(&home.run_ok(&["ledger", "run", "--document", &shared[..12], "--json"]));
+    let told = json(&home.run_ok(&["exposure", "run", "--document", &shared[..12], "--json"]));
     assert_eq!(told["document"], shared.as_str());
     let name = format!("{:016x}", Document::hash(&shared));
-    let by_name = json(&home.run_ok(&["ledger", "run", "--document", &name, "--json"]));
+    let by_name = json(&home.run_ok(&["exposure", "run", "--document", &name, "--json"]));
     assert_eq!(by_name["dataset_versions"], told["dataset_versions"]);
     for asked in [&shared[..5], "no such id", &name.replace(|_: char| true, "0")] {
-        home.run(&["ledger", "run", "--document", asked]).assert_fails(2, &["no document", asked]);
+        home.run(&["exposure", "run", "--document", asked]).assert_fails(2, &["no document", asked]);
     }
-    let all = json(&home.run_ok(&["ledger", "run", "--json"]));
+    let all = json(&home.run_ok(&["exposure", "run", "--json"]));
     for of in ["corpus", "others"] {
         let files: Vec<&Value> =
             all["sources"].as_array().expect("a list").iter().filter(|file| file["of"] == of).collect();
@@ -248,7 +248,7 @@ fn a_document_of_one_source_is_none_of_another() {
         let expected: u64 = learnt.iter().filter(|((source, _), _)| source == of).map(|(_, rows)| rows).sum();
         assert_eq!(counted, expected, "{all}");
     }
-    let told = home.run_ok(&["ledger", "run"]).stdout;
+    let told = home.run_ok(&["exposure", "run"]).stdout;
     assert!(told.contains("  others.txt (dataset version 0 of others): "), "{told}");
 }
 
@@ -363,7 +363,7 @@ fn rows_and_plans_name_their_source() {
     assert_eq!(json["sources"][1]["shares"][1]["from_row"], 1000);
     let shown = home.run_ok(&of_sources(&["inspect", "batch", "3"], "run.folder=run", &["--rows", "10"])).stdout;
     assert!(shown.contains(" of books, sample ") && shown.contains(" of news, sample "), "{shown}");
-    home.run_ok(&of_sources(&["profile", "--batches", "20"], "run.folder=run", &[]));
+    home.run_ok(&of_sources(&["profile", "loader", "--batches", "20"], "run.folder=run", &[]));
     // Before anything is prepared.
     let unprepared = ["--set", "sources.books.folder=nowhere"];
     let planned = home.run_ok(&of_sources(&["plan"], "run.folder=run", &unprepared)).stdout;

@@ -39,7 +39,7 @@ fn before(home: &Home, words: &[String]) {
             copy.args(["-r", "runs/a", "data", "elsewhere"]).current_dir(home.path()).status().expect("it starts");
         assert!(copied.success());
     }
-    if words.contains(&"--allow".to_owned()) {
+    if words.contains(&"--allow-change".to_owned()) {
         let config = std::fs::read_to_string(home.join("run.toml")).expect("a file");
         assert!(config.contains("\nlr = 0.001\n"), "{config}");
         home.write("run.toml", &config.replace("\nlr = 0.001\n", "\nlr = 0.0009\n"));

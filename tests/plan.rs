@@ -233,5 +233,5 @@ fn mistakes_of_whoever_types_are_code_2() {
     );
     check(&["prepare", "--set", "prepare.folder=broken.toml"], &["broken.toml: a file is here", "name a folder"]);
     check(&["train", "--set", "run.folder=broken.toml"], &["broken.toml: a file is here", "name a folder"]);
-    check(&["profile", "--half", "prepare", "--slow", "nobody=5"], &["no such file or folder"]);
+    check(&["profile", "prepare", "--slow", "nobody=5"], &["no such file or folder"]);
 }

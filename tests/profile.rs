@@ -1,12 +1,12 @@
 //! `cloze profile`: two profiles are compared, and wrong arguments are refused. `tests/timing` checks the verdicts.
 
 use serde_json::Value;
-use testkit::Home;
+use testkit::{Home, profile_args};
 
 const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 
 fn profiled(home: &Home, args: &[&str]) -> Value {
-    let outcome = home.run_ok(&["profile", "--json"].iter().chain(args).chain(&SETS).copied().collect::<Vec<_>>());
+    let outcome = home.run_ok(&[profile_args(args), SETS.to_vec()].concat());
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
@@ -53,7 +53,7 @@ fn a_profile_of_too_few_batches_names_no_bottleneck() {
 fn what_cannot_be_slowed_is_refused() {
     let home = Home::prepared(20);
     for slow in ["nobody=5", "worker", "worker=x", "writer=5", "workers=-1"] {
-        let outcome = home.run(&["profile", "--slow", slow].iter().chain(&SETS).copied().collect::<Vec<_>>());
+        let outcome = home.run(&["profile", "loader", "--slow", slow].iter().chain(&SETS).copied().collect::<Vec<_>>());
         assert!(outcome.code == Some(2) && outcome.stderr.contains("`burst=MS`"), "{slow}: {outcome}");
     }
     assert_eq!(home.run(&["profile", "compare", "a.json"]).code, Some(2), "two are compared");

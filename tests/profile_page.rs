@@ -1,12 +1,12 @@
 //! What `cloze profile` measures besides the verdict, and the page that it makes of it.
 
 use serde_json::Value;
-use testkit::Home;
+use testkit::{Home, profile_args};
 
 const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 
 fn profiled(home: &Home, args: &[&str]) -> Value {
-    let outcome = home.run_ok(&["profile", "--json"].iter().chain(args).chain(&SETS).copied().collect::<Vec<_>>());
+    let outcome = home.run_ok(&[profile_args(args), SETS.to_vec()].concat());
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
@@ -58,7 +58,7 @@ fn a_worker_without_an_item_is_idle_and_not_busy() {
     let home = Home::prepared(200);
     let sets = ["--set", "prepare.workers=4", "--set", "prepare.part_bytes=99999999", "--set", "prepare.folder=none"];
     // A writer that takes its time: those who find nothing to do have ended before the others are done.
-    let profile = profiled(&home, &[&["--half", "prepare", "--slow", "writer=200"], &sets[..]].concat());
+    let profile = profiled(&home, &[&["prepare", "--slow", "writer=200"], &sets[..]].concat());
     let workers: Vec<&Value> = list(&profile, "actors").iter().filter(|actor| actor["name"] != "fold").collect();
     let made: u64 = workers.iter().filter_map(|worker| worker["items"].as_u64()).sum();
     assert_eq!(made, 1, "the one part, which came after the last window: {profile:#}");
@@ -112,6 +112,6 @@ fn what_is_no_profile_is_refused_with_its_key() {
     home.run(&["profile", "report", "none.json", "--out", "x.html"]).assert_fails(2, &["none.json"]);
     assert!(!home.join("x.html").exists());
     // Said before anything is measured.
-    home.run(&["profile", "--report", "."].iter().chain(&SETS).copied().collect::<Vec<_>>())
+    home.run(&["profile", "loader", "--report", "."].iter().chain(&SETS).copied().collect::<Vec<_>>())
         .assert_fails(2, &["no plain file"]);
 }

@@ -42,12 +42,12 @@ fn assert_adds_up(training: &Value) {
 fn a_training_says_what_its_steps_are_made_of() {
     let home = with_every_objective();
     let of = |more: &[&'static str]| {
-        let half = ["profile", "--half", "train", "--seconds", "8", "--json"];
+        let half = ["profile", "train", "--seconds", "8", "--json"];
         every_objective(&half, &[&["--set", "run.folder=none"], more].concat()).into_iter().map(str::to_owned).collect()
     };
     let run = |args: Vec<String>| home.run_ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let profile = parsed(&run(of(&[])).stdout);
-    assert_eq!((&profile["half"], &profile["training"]["device"]), (&"train".into(), &"Cpu".into()));
+    assert_eq!((&profile["target"], &profile["training"]["device"]), (&"train".into(), &"Cpu".into()));
     assert_adds_up(&profile["training"]);
     assert!(profile["training"]["phases"].as_array().expect("a list").iter().all(|phase| phase["device_ms"].is_null()));
     let owners: Vec<&str> = profile["training"]["memory"]
@@ -127,7 +127,7 @@ fn a_wish_that_means_nothing_is_refused_and_does_not_stay() {
 #[test]
 fn the_halves_are_held_beside_one_another() {
     let home = Home::prepared(200);
-    let all = ["profile", "--half", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
+    let all = ["profile", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
     let outcome = home.run_ok(&all);
     for said in ["== prepare", "== online", "== train", "training takes", "a corpus is prepared at"] {
         assert!(outcome.stdout.contains(said), "{said}: {outcome}");
@@ -138,7 +138,7 @@ fn the_halves_are_held_beside_one_another() {
 fn who_asks_a_measured_training_to_stop_is_obeyed_at_once() {
     let home = Home::prepared(40);
     let sets = ["--seconds", "600", "--set", "run.folder=none", "--set", "train.steps=100000"];
-    let child = home.spawn(&[&["profile", "--half", "train"], &sets[..]].concat());
+    let child = home.spawn(&[&["profile", "train"], &sets[..]].concat());
     wait_for_thread(&child, "batch-0");
     send(&child, libc::SIGTERM);
     let outcome = Outcome::of(child.wait_with_output().expect("it ends"));

@@ -85,9 +85,9 @@ fn json(home: &Home, args: &[&str]) -> Value {
 fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     let home = home();
     train(&home, "warned", "warn", &[]);
-    let leaps = events(&home, "warned", "leap");
+    let leaps = events(&home, "warned", "loss_spike");
     let [leap] = leaps.as_slice() else { panic!("{leaps:?}") };
-    let step = leap["leapt"].as_u64().expect("a step");
+    let step = leap["spike_step"].as_u64().expect("a step");
     assert!(step > 32 && step < STEPS - 10, "{leap}: choose another seed");
     let step_text = step.to_string();
 
@@ -124,7 +124,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     train(&home, "killed", "skip", &[before - 10, before, before + 10]);
     let skips = events(&home, "calm", "skip");
     let [skip] = skips.as_slice() else { panic!("{skips:?}") };
-    assert_eq!((&skip["leapt"], &skip["step"]), (&leap["leapt"], &(step - 1).into()), "{skip}");
+    assert_eq!((&skip["spike_step"], &skip["step"]), (&leap["spike_step"], &(step - 1).into()), "{skip}");
     let suspects = skip["suspects"][0]["documents"].as_array().expect("a list");
     assert!(suspects.contains(&culprit["id"]), "{skip}");
     assert_eq!(events(&home, "killed", "skip").len(), 1);
@@ -136,14 +136,14 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
 
     // Everything is counted.
     for run in ["calm", "killed"] {
-        let ledger = json(&home, &["ledger", run, "--json"]);
+        let ledger = json(&home, &["exposure", run, "--json"]);
         let rows = &ledger["rows"];
         assert_eq!((&rows["learnt"], &rows["skipped"]), (&(8 * (STEPS - 1)).into(), &8.into()), "{ledger}");
         assert!(ledger["undone_rows"].as_u64() > Some(0), "{ledger}");
-        let of = json(&home, &["ledger", run, "--document", culprit["id"].as_str().expect("an id"), "--json"]);
+        let of = json(&home, &["exposure", run, "--document", culprit["id"].as_str().expect("an id"), "--json"]);
         assert!(of["dataset_versions"][0]["rows"]["skipped"].as_u64() >= Some(1), "{of}");
     }
-    let ledger = json(&home, &["ledger", "warned", "--json"]);
+    let ledger = json(&home, &["exposure", "warned", "--json"]);
     assert_eq!((&ledger["rows"]["learnt"], &ledger["undone_rows"]), (&(8 * STEPS).into(), &0.into()), "{ledger}");
 }
 
@@ -157,7 +157,7 @@ fn steps_before_a_change_are_replayed_with_the_keys_of_then() {
         ["train"].into_iter().chain(sets).chain(more.iter().copied()).collect::<Vec<_>>()
     };
     home.run_ok(&train("optimizer.lr=0.001", "train.steps=20", &[]));
-    home.run_ok(&train("optimizer.lr=0.0005", "train.steps=40", &["--allow", "optimizer.lr"]));
+    home.run_ok(&train("optimizer.lr=0.0005", "train.steps=40", &["--allow-change", "optimizer.lr"]));
     for step in ["5", "15", "20", "25", "35"] {
         let replayed = json(&home, &["replay", "run", "--step", step, "--json"]);
         assert_eq!(
@@ -182,7 +182,7 @@ fn what_is_no_run_and_what_is_damaged_is_named() {
     for verb in ["explain", "replay"] {
         home.run(&[verb, "nowhere", "--step", "1"]).assert_fails(2, &["nowhere", "no run is here"]);
     }
-    home.run(&["ledger", "corpus"]).assert_fails(2, &["no ledger"]);
+    home.run(&["exposure", "corpus"]).assert_fails(2, &["no ledger"]);
     home.write("corpus/ledger/rows-000000000000-000000000008.parquet", "PAR1");
-    home.run(&["ledger", "corpus"]).assert_fails(1, &["rows-000000000000-000000000008.parquet"]);
+    home.run(&["exposure", "corpus"]).assert_fails(1, &["rows-000000000000-000000000008.parquet"]);
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message as _;
 use serde_json::Value;
-use testkit::{Home, Outcome};
+use testkit::{Home, Outcome, profile_args};
 
 use self::wire::{AnnotationValue, BEGIN, COUNTER, Data, END, INSTANT, Packets};
 
@@ -135,7 +135,7 @@ impl Tracks {
 }
 
 fn profiled(home: &Home, args: &[&str]) -> Outcome {
-    home.run_ok(&["profile", "--json"].iter().chain(args).chain(&SETS).copied().collect::<Vec<_>>())
+    home.run_ok(&[profile_args(args), SETS.to_vec()].concat())
 }
 
 /// Profile with a trace whose states are those of the table. Clocks of one look are read one after another, which takes a
@@ -162,7 +162,7 @@ fn a_trace_keeps_its_laws_and_says_what_the_table_says() {
         "batches lie in states"
     );
 
-    let workers = ["--half", "prepare", "--slow", "writer=200", "--set", "prepare.workers=2"];
+    let workers = ["prepare", "--slow", "writer=200", "--set", "prepare.workers=2"];
     let offline = as_the_table_says(
         &home,
         &[&workers[..], &["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none"]].concat(),
@@ -178,11 +178,11 @@ fn a_trace_keeps_its_laws_and_says_what_the_table_says() {
 #[test]
 fn a_trace_that_is_cut_short_says_so() {
     let home = Home::prepared(200);
-    let outcome = profiled(&home, &["--batches", "500", "--trace", "out.pftrace", "--trace-max", "600"]);
+    let outcome = profiled(&home, &["--batches", "500", "--trace", "out.pftrace", "--max-trace-events", "600"]);
     let tracks = Tracks::read(&home, "out.pftrace");
     let left_out = tracks.left_out.expect("the file says so");
     assert!(left_out > 0 && outcome.stderr.contains(&format!("{left_out} are left out")), "{outcome}");
-    assert!(tracks.has("batch") && outcome.stderr.contains("--trace-max"), "{outcome}");
+    assert!(tracks.has("batch") && outcome.stderr.contains("--max-trace-events"), "{outcome}");
 }
 
 #[test]
@@ -212,11 +212,11 @@ fn what_cannot_be_written_is_refused_before_anything_is_measured() {
     for (flag, path) in
         [("--trace", "file/out"), ("--folded", "file/out"), ("--trace", "/proc/none/out"), ("--trace", ".")]
     {
-        let args = ["profile", "--half", "online", "--seconds", "600", flag, path];
+        let args = ["profile", "loader", "--seconds", "600", flag, path];
         let outcome = home.run(&args.iter().chain(&SETS).copied().collect::<Vec<_>>());
         assert!(outcome.code == Some(2) && outcome.stdout.is_empty(), "{flag} {path}: {outcome}");
         assert!(outcome.stderr.contains(path), "{flag} {path}: {outcome}");
     }
-    let none = home.run(&["profile", "--trace", "a", "--trace-max", "0"]);
+    let none = home.run(&["profile", "loader", "--trace", "a", "--max-trace-events", "0"]);
     assert_eq!(none.code, Some(2), "{none}");
 }

@@ -23,7 +23,7 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let start = &log[0];
     assert_eq!((&start["kind"], &start["random"], &start["step"]), (&"start".into(), &true.into(), &1.into()));
     assert_eq!(
-        (&start["surprises"], outcome.stdout.matches("began at random").count()),
+        (&start["unexpected_losses"], outcome.stdout.matches("began at random").count()),
         (&Value::Array(Vec::new()), 1)
     );
     let [low, high] = ["low", "high"].map(|bound| start["expected"]["mlm"][bound].as_f64().expect("a bound"));
@@ -108,7 +108,7 @@ fn a_first_value_that_is_not_a_guess_is_warned_of() {
     let outcome = home.run_ok(&[&RUN[..], &set].concat());
     assert!(outcome.stderr.contains("warning: `tc` begins at") && outcome.stderr.contains("temperature"), "{outcome}");
     let log = home.log("run");
-    let surprise = &log[0]["surprises"][0];
+    let surprise = &log[0]["unexpected_losses"][0];
     assert!(surprise["term"] == "tc" && surprise["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{surprise}");
     assert_eq!((&log[1]["kind"], &log[1]["topic"]), (&"warning".into(), &"first_value".into()));
 }
@@ -131,10 +131,7 @@ fn a_step_is_timed_before_there_is_a_corpus() {
     let profile = |more: &[&str]| {
         let rows = ["--set", "train.micro_batch_size=4", "--set", "train.global_batch_size=8"];
         let width = ["--set", "data.seq_len=32", "--set", "prepare.max_seq_len=32"];
-        home.run(&every_objective(
-            &["profile"],
-            &[&["--half", "step", "--json"], rows.as_slice(), &width, more].concat(),
-        ))
+        home.run(&every_objective(&["profile", "step"], &[&["--json"], rows.as_slice(), &width, more].concat()))
     };
     let outcome = profile(&["--steps", "3", "--set", "train.device=cpu"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");

@@ -24,15 +24,20 @@ pub struct Comparison {
 /// Compares what `cloze profile --json` wrote; worse by more than `limit` is too much.
 pub fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Comparison> {
     let (first, second) = (read(before)?, read(after)?);
-    let half = |of: &Value| of["half"].as_str().unwrap_or_default().to_owned();
+    let target = |of: &Value| of["target"].as_str().unwrap_or_default().to_owned();
     for (path, profile) in [(before, &first), (after, &second)] {
         if profile["windows"].as_array().is_none() {
-            let what = "what `--scale`, `--half all`, `--half step` and `cloze tune` write has no windows to compare";
-            return Err(InvalidProfile(format!("{}: it takes profiles of one half; {what}", path.display())).into());
+            let what = "what `--scale`, `profile all`, `profile step` and `cloze tune` write has no windows to compare";
+            return Err(InvalidProfile(format!(
+                "{}: it takes profiles of the loader, of a preparation or of training; {what}",
+                path.display()
+            ))
+            .into());
         }
     }
-    if half(&first) != half(&second) {
-        let message = format!("`{}` and `{}` are not of one half", before.display(), after.display());
+    if target(&first) != target(&second) {
+        let message =
+            format!("`{}` and `{}` do not measure the same part of the pipeline", before.display(), after.display());
         return Err(InvalidProfile(message).into());
     }
     // Items of two profiles may be of different sizes: what is compared is tokens.
@@ -62,7 +67,7 @@ pub fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Compar
         words(ratio, limit),
     ];
     let Estimate { mean, low, high } = ratio;
-    let json = json!({ "version": crate::VERSION, "half": half(&first), "limit": limit, "is_worse": is_worse,
+    let json = json!({ "version": crate::VERSION, "target": target(&first), "limit": limit, "is_worse": is_worse,
                        "times_as_fast": { "mean": mean, "low": low, "high": high },
                        "before": of_one(&first), "after": of_one(&second) });
     Ok(Comparison { lines, json, is_worse })

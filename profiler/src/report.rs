@@ -97,8 +97,8 @@ impl Page {
     }
 
     fn top(&self) -> Markup {
-        let half = match self.0.half.as_str() {
-            "online" => "the online half",
+        let half = match self.0.target.as_str() {
+            "loader" => "the loader",
             "prepare" => "the preparation",
             "train" => "training",
             "all" => "the loader and training",

@@ -1,6 +1,6 @@
 //! What `prepare` promises and `train` believes.
 //!
-//! # The prepared folder, version 2
+//! # The prepared folder, version 3
 //!
 //! ```text
 //! manifest.json                       this file, sealed (see `sealed`): written last
@@ -49,7 +49,7 @@ pub const NAME: &str = "manifest.json";
 pub const TOKENIZER: &str = "tokenizer.json";
 
 /// The version of the prepared folder's format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Rows per row group: the unit of shuffling and of decoding. 2048 rows of 510 `uint16` are 2 MiB, about 5 ms to decode.
 pub const ROWS_PER_GROUP: usize = 2048;

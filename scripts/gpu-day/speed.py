@@ -50,7 +50,7 @@ def step(machine: Machine, method: str, size: str, limit_s: float, *more: str) -
 
 def _profiled(machine: Machine, config: str, options: list[str], size: str, limit_s: float) -> dict:
     steps = 3 if machine.tiny else STEPS[size]
-    command = [machine.cloze, "profile", "--half", "step", "--json", "--steps", steps, "-c", config, *options]
+    command = [machine.cloze, "profile", "step", "--json", "--steps", steps, "-c", config, *options]
     with Memory() as memory:
         ended = checked(command, machine.env(), BUNDLE, limit_s)
     data = json.loads(ended.out)
@@ -109,7 +109,7 @@ def fed(machine: Machine, method: str, size: str, limit_s: float) -> dict:
     peaks = [report["memory"]["allocated_peak_bytes"] for report in reports if report.get("memory")]
     beside = ("terms", "metrics", "batch_hash")
     return {
-        "tokens_per_s": rate, "wait": max(report["wait"] for report in reports), "mfu": reports[-1].get("mfu"),
+        "tokens_per_s": rate, "wait": max(report["data_wait"] for report in reports), "mfu": reports[-1].get("mfu"),
         "alone_tokens_per_s": alone["tokens_per_s"], "peak_bytes": max(peaks, default=None), "driver_bytes": memory.bytes,
         "last_report": {key: value for key, value in reports[-1].items() if key not in beside},
     }

@@ -4,10 +4,11 @@ use clap::ValueEnum;
 use trainer_plan::config;
 
 /// A part of the pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Half {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProfileTarget {
     /// Index to batch, against a null or a simulated trainer.
-    Online,
+    #[default]
+    Loader,
     /// Part to shards, against a null writer.
     Prepare,
     /// Index to weights: training as it is configured, of which nothing is kept.
@@ -18,16 +19,11 @@ pub enum Half {
     Step,
 }
 
-impl Half {
-    /// Whether it runs in the second program.
-    pub fn computes_tensors(self) -> bool {
-        matches!(self, Self::Train | Self::All | Self::Step)
-    }
-
+impl ProfileTarget {
     /// As it is asked for.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Online => "online",
+            Self::Loader => "loader",
             Self::Prepare => "prepare",
             Self::Train => "train",
             Self::All => "all",

@@ -5,21 +5,21 @@ use std::path::PathBuf;
 use clap::Args;
 use telemetry::quantities::parse_bytes;
 
-use super::{Half, TraceArgs, number};
+use super::{ProfileTarget, TraceArgs, number};
 
 /// What to profile, and how it is told.
 #[derive(Clone, Debug, Args)]
 pub struct ProfileArgs {
-    /// Which part to run.
-    #[arg(long, value_enum, default_value_t = Half::Online)]
-    pub half: Half,
-    /// Measure the online half for so long at the most; it ends earlier where its rate is known to 3 %.
+    /// Part of the pipeline that is measured: the subcommand.
+    #[arg(skip)]
+    pub target: ProfileTarget,
+    /// Measure for at most this long. A measurement ends earlier when its rate is known to 3 %.
     #[arg(long, default_value_t = 20.0, value_parser = number::seconds)]
     pub seconds: f64,
     /// Measure so many micro-batches instead.
     #[arg(long)]
     pub batches: Option<u64>,
-    /// Training steps to time with `--half step`, after a third as many that warm up.
+    /// Training steps to time with `profile step`, after a third as many that warm up.
     #[arg(long, default_value_t = 30)]
     pub steps: usize,
     /// Pretend that a training step takes this long; 0 takes batches as fast as they come.

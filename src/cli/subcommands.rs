@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::number;
+use super::{ProfileArgs, ProfileTarget, number};
 
 /// A configuration file with overrides.
 #[derive(Clone, Debug, Args)]
@@ -57,15 +57,35 @@ pub struct TraceArgs {
     pub(crate) trace: Option<PathBuf>,
     /// Slices, states, numbers of counters and arrivals that a trace has at the most; what comes after is left out, and counted.
     #[arg(long, value_name = "ENTRIES", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub(crate) trace_max: u64,
+    pub(crate) max_trace_events: u64,
     /// Write how often each actor was seen doing what, as folded stacks: for flame graphs.
     #[arg(long, value_name = "FILE")]
     pub(crate) folded: Option<PathBuf>,
 }
 
-/// What to do with profiles.
+/// Configuration and options of a measurement.
+#[derive(Clone, Debug, Args)]
+pub struct MeasureArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    options: ProfileArgs,
+}
+
+/// Verbs of `cloze profile`.
 #[derive(Debug, Subcommand)]
 pub enum ProfileVerb {
+    /// Measure the loader (index to batch) against no trainer, or one that takes `--step-ms`.
+    #[command(after_help = "Example: cloze profile loader -c run.toml --step-ms 60 --check")]
+    Loader(MeasureArgs),
+    /// Measure a preparation (part to shards) against a writer that keeps nothing.
+    Prepare(MeasureArgs),
+    /// Measure training as configured. Nothing is saved.
+    Train(MeasureArgs),
+    /// Time training steps on made batches: what the device can do, before there is a corpus.
+    Step(MeasureArgs),
+    /// Measure loader, preparation and training each by itself, and name the slowest.
+    All(MeasureArgs),
     /// Hold two profiles (`--json`) beside one another; ends with 3 where the second is surely slower by more than the limit.
     #[command(after_help = "Example: cloze profile compare before.json after.json --limit 0.05")]
     Compare {
@@ -108,6 +128,29 @@ pub enum ProfileVerb {
         #[arg(long, value_name = "FOLDER")]
         svg: Option<PathBuf>,
     },
+}
+
+impl ProfileVerb {
+    /// Returns the configuration and the options of a measurement, or the verb if it measures nothing itself.
+    ///
+    /// # Errors
+    /// The verb.
+    pub fn measurement(self) -> Result<(ConfigArgs, ProfileArgs), Self> {
+        let (args, target) = match self {
+            Self::Loader(args) => (args, ProfileTarget::Loader),
+            Self::Prepare(args) => (args, ProfileTarget::Prepare),
+            Self::Train(args) => (args, ProfileTarget::Train),
+            Self::Step(args) => (args, ProfileTarget::Step),
+            Self::All(args) => (args, ProfileTarget::All),
+            Self::Compare { .. } | Self::Live { .. } | Self::Report { .. } => return Err(self),
+        };
+        Ok((args.config, ProfileArgs { target, ..args.options }))
+    }
+
+    /// Returns whether only the second program runs it.
+    pub fn computes_tensors(&self) -> bool {
+        matches!(self, Self::Train(_) | Self::Step(_) | Self::All(_))
+    }
 }
 
 /// What to do with the checkpoints of a run.

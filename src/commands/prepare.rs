@@ -41,14 +41,14 @@ pub struct Options<'a> {
     /// `writer=MS`.
     pub(crate) slow: Option<&'a str>,
     /// Faults to live with.
-    pub(crate) chaos: Option<&'a str>,
+    pub(crate) faults: Option<&'a str>,
 }
 
 /// Prepares, or continues to; with `watch`, for ever.
 pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
-    let Options { source, watch, report, slow, chaos } = options;
+    let Options { source, watch, report, slow, faults } = options;
     report.map_or(Ok(()), output_file::check)?;
-    let storm = chaos.map(FaultPlan::parse).transpose()?.map(FaultInjector::of);
+    let storm = faults.map(FaultPlan::parse).transpose()?.map(FaultInjector::of);
     let parsed = Parsed::read(&args.config, &args.set)?;
     let stall_timeout_seconds = parsed.config.run.stall_timeout_seconds;
     // Whoever reads the parts as they come waits for the first ones first.

@@ -33,7 +33,7 @@ use self::shown::Profile;
 use self::slow::Slow;
 use self::traced::Recording;
 use super::output_file::{self, put};
-use crate::cli::{ConfigArgs, Half, ProfileArgs};
+use crate::cli::{ConfigArgs, ProfileArgs, ProfileTarget};
 use crate::config::Parsed;
 use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
@@ -42,19 +42,19 @@ use crate::run::data::Purpose;
 /// Runs a half without tensors against a consumer that costs nothing, or as much as was asked for, and prints its
 /// bottleneck.
 pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
-    let measure = |args: &ConfigArgs| match options.half {
-        Half::Prepare => offline(args, options, &mut Recording::none()),
+    let measure = |args: &ConfigArgs| match options.target {
+        ProfileTarget::Prepare => offline(args, options, &mut Recording::none()),
         _ => measured_online(args, options),
     };
-    let checked = |args: &ConfigArgs, recording: &mut Recording| match options.half {
-        Half::Prepare => offline(args, options, recording),
+    let checked = |args: &ConfigArgs, recording: &mut Recording| match options.target {
+        ProfileTarget::Prepare => offline(args, options, recording),
         _ => online(args, options, recording),
     };
-    half(args, options, &measure, &checked)
+    self::measure(args, options, &measure, &checked)
 }
 
-/// Profiles one half: by `measure` at each number of workers of `--scale`, or else by `checked`, once.
-pub fn half(
+/// Profiles one target: by `measure` at each number of workers of `--scale`, or else by `checked`, once.
+pub fn measure(
     args: &ConfigArgs,
     options: &ProfileArgs,
     measure: &dyn Fn(&ConfigArgs) -> anyhow::Result<Profile>,
@@ -67,10 +67,10 @@ pub fn half(
         options.svg.as_deref(),
     )?;
     if !options.scale.is_empty() {
-        let subject = Subject { half: options.half, seconds: options.seconds, measure };
+        let subject = Subject { target: options.target, seconds: options.seconds, measure };
         return scale::run(args, &subject, &options.scale, options.json);
     }
-    let mut recording = Recording::begin(&options.traced, options.half)?;
+    let mut recording = Recording::begin(&options.traced, options.target)?;
     let profile = checked(args, &mut recording)?;
     let object = profile.object(&args.config);
     if options.json {
@@ -88,26 +88,27 @@ pub fn half(
 
 /// What a half has no ear for is refused, not passed over.
 pub fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
-    if matches!(options.half, Half::Step | Half::All) {
-        let ProfileArgs { report, svg, slow, traced, check, half, .. } = options;
+    if matches!(options.target, ProfileTarget::Step | ProfileTarget::All) {
+        let ProfileArgs { report, svg, slow, traced, check, target, .. } = options;
         let given = [
             ("--report", report.is_some()),
             ("--svg", svg.is_some()),
             ("--slow", slow.is_some()),
             ("--trace", traced.trace.is_some()),
             ("--folded", traced.folded.is_some()),
-            ("--check", *check && *half == Half::Step),
+            ("--check", *check && *target == ProfileTarget::Step),
         ];
         if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
             return Err(Usage(format!(
-                "{flag}: `--half {}` has none of it; it is of online, prepare or train",
-                half.name()
+                "{flag}: `cloze profile {}` has no such option; `loader`, `prepare` and `train` have it",
+                target.name()
             )));
         }
     }
-    if options.check && options.half == Half::Prepare {
+    if options.check && options.target == ProfileTarget::Prepare {
         return Err(Usage(
-            "--check: nothing is proposed for `--half prepare`; `cloze tune` and `--scale` try workers".to_owned(),
+            "--check: `cloze profile prepare` proposes nothing; `cloze tune` and `--scale` try numbers of workers"
+                .to_owned(),
         ));
     }
     Ok(())
@@ -161,7 +162,7 @@ pub fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordin
 
 /// The online half, measured once and judged.
 pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
-    let slow = Slow::parse(options.slow.as_deref(), options.half)?;
+    let slow = Slow::parse(options.slow.as_deref(), options.target)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let load = plan.load();
     // A step takes its time over all of its micro-batches.
@@ -197,7 +198,7 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
     let mut evidence = verdict.evidence;
     evidence.extend(what_if.as_ref().ok().and_then(|proposals| neighbor::advice(&measured, proposals)));
     Ok(Profile {
-        half: Half::Online.name(),
+        target: ProfileTarget::Loader.name(),
         sentence: verdict.sentence,
         binding: Some(verdict.binding),
         evidence,
@@ -217,7 +218,7 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
 pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     // Of several corpora the first: each goes the same way.
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
-    let write_delay = Slow::parse(options.slow.as_deref(), options.half)?.writer;
+    let write_delay = Slow::parse(options.slow.as_deref(), options.target)?.writer;
     let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
     let watch = Arc::<Mutex<Option<Watch>>>::default();
     let hears = {
@@ -231,7 +232,7 @@ pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordi
     recording.end(&measured, ("prepare-reader", "fold"));
     let (sentence, evidence) = stages::judge(&measured, &summary.stages, summary.parts_made);
     Ok(Profile {
-        half: Half::Prepare.name(),
+        target: ProfileTarget::Prepare.name(),
         sentence,
         binding: None,
         evidence,

@@ -31,7 +31,7 @@ struct List {
 }
 
 impl Sealed for List {
-    const FORMAT: &'static str = "cloze rows that a run leaves out";
+    const FORMAT: &'static str = "cloze bad rows";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }

@@ -1,4 +1,4 @@
-//! Faults on purpose: `--chaos FILE|SPEC`.
+//! Faults on purpose: `--inject-faults FILE|SPEC`.
 //!
 //! # What
 //! A list of faults that a run or a preparation is to live with: workers that panic or are slow, a store that fails or
@@ -95,7 +95,7 @@ impl FaultPlan {
         for (key, value) in &pairs {
             chaos.add(key, value).with_context(|| {
                 let choices = FORMS.join(", ");
-                Usage(format!("--chaos: `{key}={value}` is no fault; those that there are look like {choices}"))
+                Usage(format!("--inject-faults: `{key}={value}` is no fault; those that there are look like {choices}"))
             })?;
         }
         Ok(chaos)
@@ -134,7 +134,8 @@ fn listed(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts
         .map(|part| {
-            let refuse = || Usage(format!("--chaos: `{part}` is no fault; write one like {}", FORMS.join(", ")));
+            let refuse =
+                || Usage(format!("--inject-faults: `{part}` is no fault; write one like {}", FORMS.join(", ")));
             pair(part).with_context(refuse)
         })
         .collect()
@@ -143,7 +144,7 @@ fn listed(text: &str) -> anyhow::Result<Vec<(String, String)>> {
 /// The same of a file.
 fn filed(path: &str) -> anyhow::Result<Vec<(String, String)>> {
     let refuse =
-        |problem: String| Usage(format!("--chaos {path}: {problem}; give a file, or a list like {}", FORMS[1]));
+        |problem: String| Usage(format!("--inject-faults {path}: {problem}; give a file, or a list like {}", FORMS[1]));
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let table: toml::Table = toml::from_str(&text).map_err(|error| refuse(error.message().to_owned()))?;
     let mut pairs = Vec::new();

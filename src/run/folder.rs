@@ -17,7 +17,7 @@
 //!   step_budget.json   from which step on it had how many steps, where that was changed
 //!   time_budget.json      when it looked at the clock, where hours end it
 //!   branch.json     which run it goes on from, where that is another
-//!   fault_injection.json      which faults of `--chaos` have struck
+//!   fault_injection.json      which faults of `--inject-faults` have struck
 //!   stop            somebody asks it to stop; gone when that is done
 //!   profile         somebody asks for steps to be measured; gone when that is heard
 //!   profiles/       where the time of such steps went: see `control::profile_file`

@@ -130,7 +130,7 @@ def main():
         problems += differ(path, one - empty, other - empty)
     for kind in sorted(said.keys() & told.keys()):
         one, other = ({place for event in events[kind] for place in keys(event)} for events in (said, told))
-        nothing = {place for place in one ^ other if place.startswith("suspects") or place.startswith("surprises")}
+        nothing = {place for place in one ^ other if place.startswith("suspects") or place.startswith("unexpected_losses")}
         problems += differ(f"event {kind}", one - nothing, other - nothing, lambda place: optional(kind, place))
     print(f"forms: {', '.join(real)} and events {', '.join(sorted(said.keys() & told.keys()))} are compared")
     for problem in problems:

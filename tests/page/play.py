@@ -81,7 +81,7 @@ def learnt(event):
     values = {"loss": (event["loss"], min(finite), max(finite))}
     values["grad_norm"] = (event["grad_norm"], min(event["grad_norms"]), max(event["grad_norms"]))
     values |= {"lr": event["lr"], "skipped": event["skipped"]}
-    values |= {f"speed/{key}": event[key] for key in ("tokens_per_s", "steps_per_s", "wait", "stall", "mfu")}
+    values |= {f"speed/{key}": event[key] for key in ("tokens_per_s", "steps_per_s", "data_wait", "checkpoint_stall", "mfu")}
     wall = event["phases"]["wall"]
     values |= {f"phase/{name}": seconds / wall for name, seconds in event["phases"].items() if name != "wall"}
     values |= {"memory/device_bytes": event["memory"]["allocated_peak_bytes"], "memory/host_bytes": event["host_bytes"]}
@@ -122,7 +122,7 @@ class Play:
     # What is said.
 
     def event(self, kind, **keys):
-        event = {"version": 1, "time": int(self.now() * 1000), "elapsed_s": self.now() - self.began, "kind": kind}
+        event = {"version": 2, "time": int(self.now() * 1000), "elapsed_s": self.now() - self.began, "kind": kind}
         if self.kind == "train":
             event |= {
                 "step": self.step,
@@ -197,7 +197,7 @@ class Play:
             mlm, tc = self.loss(0)
             expected = {"mlm": {"low": 10.2, "high": 10.6}, "tc": {"low": 2.9, "high": 3.9}}
             terms = {"mlm": mlm, "tc": tc}
-            self.tell(self.event("start", random=True, terms=terms, expected=expected, surprises=[]))
+            self.tell(self.event("start", random=True, terms=terms, expected=expected, unexpected_losses=[]))
         self.step += 10
         step = self.step
         each = [self.loss(step - 9 + k) for k in range(10)]
@@ -228,8 +228,8 @@ class Play:
                 batch_hash="0" * 64,
                 tokens_per_s=speed,
                 mfu=0.41 * speed / 27_000,
-                wait=abs(self.random.gauss(0.006, 0.004)),
-                stall=0.02 if step % 1000 == 0 else 0.0,
+                data_wait=abs(self.random.gauss(0.006, 0.004)),
+                checkpoint_stall=0.02 if step % 1000 == 0 else 0.0,
                 eta_s=(self.steps - step) * 0.5,
                 phases=phases,
                 steps_per_s=2.0 * speed / 27_000,
@@ -241,9 +241,9 @@ class Play:
         )
         if spike:
             leap = dict(
-                leapt=6197, first_row=396_608, rows=64, figure="loss", value=mlm, median=mlm - spike, sigmas=41.2
+                spike_step=6197, first_row=396_608, rows=64, figure="loss", value=mlm, median=mlm - spike, sigmas=41.2
             )
-            self.tell(self.event("leap", **leap))
+            self.tell(self.event("loss_spike", **leap))
             self.tell(self.event("skip", **leap, suspects=[{"row": 396_612, "loss": 19.1, "documents": [HOSTILE]}]))
         if broken:
             self.tell(
@@ -260,7 +260,7 @@ class Play:
         if step == 3000:
             self.tell(
                 self.event(
-                    "left_out",
+                    "bad_row",
                     row=191_233,
                     source=HOSTILE_NAME,
                     sample="6:1424",

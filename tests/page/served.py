@@ -139,7 +139,7 @@ class Odd(Run):
     def history(self):
         events = [
             {"kind": kind}
-            for kind in ("checkpoint", "leap", "skip", "stop", "start", "warning", "left_out", "prepare_end")
+            for kind in ("checkpoint", "loss_spike", "skip", "stop", "start", "warning", "bad_row", "prepare_end")
         ]
         events += [
             None,

@@ -18,7 +18,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 WANTED = {
     "train": {
         "cloze.loss", "cloze.term.loss", "cloze.metric", "cloze.learning_rate", "cloze.gradient_norm", "cloze.step",
-        "cloze.epoch", "cloze.rows", "cloze.tokens", "cloze.token.rate", "cloze.wait", "cloze.phase.time",
+        "cloze.epoch", "cloze.rows", "cloze.tokens", "cloze.token.rate", "cloze.data_wait", "cloze.phase.time",
         "cloze.checkpoints", "cloze.validations", "cloze.validation.mlm.loss", "cloze.memory.resident", "cloze.otlp.lost",
     },
     "prepare": {"cloze.prepare.parts", "cloze.prepare.text", "cloze.progress", "cloze.uptime", "cloze.otlp.lost"},

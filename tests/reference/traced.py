@@ -168,7 +168,7 @@ def main():
             if attempt + 1 == ATTEMPTS:
                 sys.exit(f"{ATTEMPTS} times: {off}")
     names = {name for slices in tracks.slices.values() for name, *_ in slices}
-    wanted = {"batch", "decode", "render"} if profile["half"] == "online" else {"part", "read", "tokenize", "pack"}
+    wanted = {"batch", "decode", "render"} if profile["target"] == "loader" else {"part", "read", "tokenize", "pack"}
     assert wanted <= names, f"{wanted - names} are missing of {names}"
     assert tracks.begins, "nothing leads from one actor to another"
     slices, arrows = sum(map(len, tracks.slices.values())), len(tracks.begins)

@@ -3,7 +3,7 @@
 //! They run one after another and only once. The gate checks the same commands without their times.
 
 use serde_json::Value;
-use testkit::Home;
+use testkit::{Home, profile_args};
 
 mod profile;
 mod profiled;
@@ -14,6 +14,6 @@ const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 
 /// Object that `cloze profile --json` prints.
 fn profiled(home: &Home, args: &[&str]) -> Value {
-    let outcome = home.run_ok(&[&["profile", "--json"], args, &SETS].concat());
+    let outcome = home.run_ok(&[profile_args(args), SETS.to_vec()].concat());
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }

@@ -30,7 +30,7 @@ fn what_was_slowed_is_named_and_clocks_add_up() {
         }
     }
     let parts = ["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none", "--set", "prepare.workers=2"];
-    let written = profiled(&home, &[&["--half", "prepare", "--slow", "writer=200"], &parts[..]].concat());
+    let written = profiled(&home, &[&["prepare", "--slow", "writer=200"], &parts[..]].concat());
     let sentence = written["verdict"]["sentence"].as_str().expect("a sentence");
     assert!(sentence.contains("writing"), "{sentence}");
 }

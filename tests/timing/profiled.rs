@@ -5,7 +5,7 @@ use testkit::{Home, every_objective, with_every_objective};
 
 /// Profile of a training with every objective.
 fn trained(home: &Home, more: &[&'static str]) -> Value {
-    let half = ["profile", "--half", "train", "--seconds", "8", "--json", "--set", "run.folder=none"];
+    let half = ["profile", "train", "--seconds", "8", "--json", "--set", "run.folder=none"];
     let outcome = home.run_ok(&every_objective(&half, more));
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
@@ -29,7 +29,7 @@ fn a_training_whose_workers_are_slow_waits_for_them() {
 #[test]
 fn a_trainer_that_is_slower_than_its_data_binds() {
     let home = Home::prepared(200);
-    let all = ["profile", "--half", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
+    let all = ["profile", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
     let outcome = home.run_ok(&all);
     assert!(outcome.stdout.contains("the trainer binds: training takes"), "{outcome}");
 }

@@ -48,7 +48,7 @@ fn what_something_else_holds_back_is_shown_and_not_fitted() {
     assert_eq!(profile["scale"]["points"][2]["not_fitted"], "the trainer binds", "{profile:#}");
     let why = profile["scale"]["law"]["none"].as_str().expect("no law of so few points");
     assert!(why.contains("the law takes 3 numbers of workers"), "{why}");
-    let table = home.run_ok(&[&["profile"], &args[..], &SETS].concat());
+    let table = home.run_ok(&[&["profile", "loader"], &args[..], &SETS].concat());
     let words = ["not fitted: ", "workers on the trainer binds"];
     assert!(words.iter().all(|words| table.stdout.contains(words)), "{table}");
 }

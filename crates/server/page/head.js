@@ -188,7 +188,7 @@ function figures_of(run, status, live) {
   if (run.kind === "train") {
     const tokens = reports.length > 0 ? `${short(reports.axes.tokens.at(-1))} tokens` : "";
     tiles.epoch = ["epoch", figure(number(status?.epoch ?? null) ?? reports.axes.epoch.at(-1)), tokens];
-    tiles.wait = ["waits", percent(reports.newest("speed/wait")), "for batches"];
+    tiles.wait = ["waits", percent(reports.newest("speed/data_wait")), "for batches"];
   }
   const host = number(status?.memory?.host_bytes ?? null) ?? reports.newest("memory/host_bytes");
   const device = number(status?.memory?.device_bytes ?? null) ?? reports.newest("memory/device_bytes");
@@ -229,6 +229,6 @@ function end_words(run) {
 
 const newest_alert = (run) =>
   run.events.findLast(
-    (event) => ["leap", "warning", "skip"].includes(event.kind) || (event.kind === "stop" && event.why !== "finished"),
+    (event) => ["loss_spike", "warning", "skip"].includes(event.kind) || (event.kind === "stop" && event.why !== "finished"),
   );
 const worst = (run) => run.events.at(-1) && tone(run.events.at(-1)) === "alarm";

@@ -38,17 +38,17 @@ const REPORT_CHARTS = [
     ]
   },
   {
-    "key": "speed/wait",
+    "key": "speed/data_wait",
     "group": "Where the time goes",
     "title": "waits, without validations",
     "unit": "percent",
     "parts": [
       {
-        "name": "speed/wait",
+        "name": "speed/data_wait",
         "label": "for batches"
       },
       {
-        "name": "speed/stall",
+        "name": "speed/checkpoint_stall",
         "label": "for checkpoints"
       }
     ]

@@ -9,7 +9,7 @@ const TONES = {
   warning: "notice",
   starved: "notice",
   left_out: "notice",
-  leap: "alarm",
+  loss_spike: "alarm",
   skip: "notice",
   prepare_start: "good",
   prepare_end: "good",

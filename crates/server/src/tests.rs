@@ -146,7 +146,14 @@ fn report(step: u64, loss: f64) -> Event {
         grad_norm: 1.0,
         skipped: 0,
     };
-    let speed = Speed { tokens_per_s: 1e5, steps_per_s: None, mfu: None, wait: 0.1, stall: 0.0, eta_s: Some(60.0) };
+    let speed = Speed {
+        tokens_per_s: 1e5,
+        steps_per_s: None,
+        mfu: None,
+        data_wait: 0.1,
+        checkpoint_stall: 0.0,
+        eta_s: Some(60.0),
+    };
     let report = json!({ "batch_hash": "ab" });
     let mut fields = serde_json::to_value(figures).expect("plain");
     for more in [serde_json::to_value(speed).expect("plain"), report] {

@@ -32,7 +32,7 @@ pub struct NoteReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// A key of its configuration was changed in the middle of it: `train --allow`.
+    /// A key of its configuration was changed in the middle of it: `train --allow-change`.
     Allow,
     /// It goes on where another run stood.
     Branch,

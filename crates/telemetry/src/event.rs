@@ -31,7 +31,7 @@ use crate::training::{
 };
 
 /// The version of the events that this program writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One thing that a run or a preparation says of itself. A [`Clock`](crate::Clock) makes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

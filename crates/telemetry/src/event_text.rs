@@ -151,9 +151,13 @@ fn step(report: &StepReport) -> String {
             quantities::bytes(memory.total_bytes)
         )
     });
-    let wait = 100.0 * speed.wait;
+    let wait = 100.0 * speed.data_wait;
     let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
-    let stall = if speed.stall >= STALL { format!("  saving {:.1} %", 100.0 * speed.stall) } else { String::new() };
+    let stall = if speed.checkpoint_stall >= STALL {
+        format!("  saving {:.1} %", 100.0 * speed.checkpoint_stall)
+    } else {
+        String::new()
+    };
     let done = progress.map_or(String::new(), |progress| format!("  {:.1} % done", 100.0 * progress));
     let sources = source_epochs.iter().map(|(source, epochs)| format!("{source} {epochs:.2}")).collect::<Vec<_>>();
     let sources = if sources.is_empty() { String::new() } else { format!("  epochs {}", sources.join(", ")) };
@@ -196,14 +200,14 @@ fn starved(report: &StarvedReport) -> String {
 }
 
 fn leap(report: &LossSpikeReport) -> String {
-    let LossSpikeReport { leapt, first_row, rows, figure, value, median, sigmas } = report;
+    let LossSpikeReport { spike_step, first_row, rows, figure, value, median, sigmas } = report;
     let figure = match figure {
         SpikeMetric::Loss => "loss",
         SpikeMetric::GradNorm => "norm",
     };
     let last = first_row.0.saturating_add(rows.saturating_sub(1));
     format!(
-        "step {leapt} leapt: {figure} {value:.4}, {median:.4} is usual, {sigmas:.0} sigmas; rows {first_row} to {last}"
+        "step {spike_step} spike_step: {figure} {value:.4}, {median:.4} is usual, {sigmas:.0} sigmas; rows {first_row} to {last}"
     )
 }
 

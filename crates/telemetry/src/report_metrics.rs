@@ -79,7 +79,7 @@ const GRADIENT: Chart =
     Chart { key: "grad_norm", group: "Optimizer", title: "norm of the gradient", unit: ChartUnit::Plain };
 const SKIPPED: Chart = Chart { key: "skipped", group: "Optimizer", title: "skipped steps", unit: ChartUnit::Short };
 const WAITS: Chart = Chart {
-    key: "speed/wait",
+    key: "speed/data_wait",
     group: "Where the time goes",
     title: "waits, without validations",
     unit: ChartUnit::Percent,
@@ -151,19 +151,21 @@ pub const REPORT_METRICS: &[ReportMetric] = &[
         })
     },
     ReportMetric {
-        series: Some("speed/wait"),
+        series: Some("speed/data_wait"),
         curve: Some(curve(&WAITS, "for batches")),
-        prometheus: Some("cloze_wait_ratio"),
-        otlp: Some(gauge("cloze.wait", "1")),
-        ..row("data/wait_fraction", "Share of wall time that steps wait for batches.", |report| Some(report.speed.wait))
+        prometheus: Some("cloze_data_wait_ratio"),
+        otlp: Some(gauge("cloze.data_wait", "1")),
+        ..row("data/wait_fraction", "Share of wall time that steps wait for batches.", |report| {
+            Some(report.speed.data_wait)
+        })
     },
     ReportMetric {
-        series: Some("speed/stall"),
+        series: Some("speed/checkpoint_stall"),
         curve: Some(curve(&WAITS, "for checkpoints")),
-        prometheus: Some("cloze_stall_ratio"),
-        otlp: Some(gauge("cloze.stall", "1")),
+        prometheus: Some("cloze_checkpoint_stall_ratio"),
+        otlp: Some(gauge("cloze.checkpoint_stall", "1")),
         ..row("time/stall_fraction", "Share of wall time that steps wait for checkpoints.", |report| {
-            Some(report.speed.stall)
+            Some(report.speed.checkpoint_stall)
         })
     },
     ReportMetric {
@@ -283,10 +285,10 @@ mod tests {
     fn charts_of_two_series_are_drawn_once() {
         let charts: serde_json::Value = serde_json::from_str(&super::charts_json()).expect("JSON");
         let waits: Vec<_> =
-            charts.as_array().expect("a list").iter().filter(|chart| chart["key"] == "speed/wait").collect();
+            charts.as_array().expect("a list").iter().filter(|chart| chart["key"] == "speed/data_wait").collect();
         assert_eq!(waits.len(), 1);
-        assert_eq!(waits[0]["parts"][0]["name"], "speed/wait");
-        assert_eq!(waits[0]["parts"][1]["name"], "speed/stall");
+        assert_eq!(waits[0]["parts"][0]["name"], "speed/data_wait");
+        assert_eq!(waits[0]["parts"][1]["name"], "speed/checkpoint_stall");
         assert_eq!((&waits[0]["unit"], &waits[0]["group"]), (&"percent".into(), &"Where the time goes".into()));
     }
 }

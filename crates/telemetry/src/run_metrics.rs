@@ -112,8 +112,8 @@ pub(crate) const INSTRUMENTS: &[Instrument] = &[
     counter("cloze.validation.time", "s", "Time that validations took.")
         .named(&[all("cloze_validation_seconds_total")]),
     counter("cloze.warnings", "{warning}", "Warnings.").named(&[all("cloze_warnings_total")]),
-    counter("cloze.leaps", "{step}", "Loss spikes.").named(&[all("cloze_leaps_total")]),
-    counter("cloze.rows.left_out", "{row}", "Rows that could not be made.").named(&[all("cloze_rows_left_out_total")]),
+    counter("cloze.loss_spikes", "{step}", "Loss spikes.").named(&[all("cloze_loss_spikes_total")]),
+    counter("cloze.bad_rows", "{row}", "Rows that could not be made.").named(&[all("cloze_bad_rows_total")]),
     counter("cloze.starved.time", "s", "Time that steps waited for data being prepared.")
         .named(&[all("cloze_starved_seconds_total")]),
     gauge("cloze.prepare.parts", "{part}", "Parts that are done.").named(&[all("cloze_prepare_parts")]),
@@ -141,8 +141,8 @@ const TRAINING_COUNTERS: &[&str] = &[
     "cloze.validations",
     "cloze.validation.time",
     "cloze.warnings",
-    "cloze.leaps",
-    "cloze.rows.left_out",
+    "cloze.loss_spikes",
+    "cloze.bad_rows",
     "cloze.starved.time",
 ];
 const PREPARATION_COUNTERS: &[&str] = &["cloze.prepare.text", "cloze.prepare.tokens"];
@@ -205,8 +205,8 @@ impl RunMetrics {
                 self.add("cloze.checkpoint.stall.time", report.stall_s);
             }
             EventKind::Warning(_) => self.add("cloze.warnings", 1.0),
-            EventKind::LossSpike(_) => self.add("cloze.leaps", 1.0),
-            EventKind::BadRow(_) => self.add("cloze.rows.left_out", 1.0),
+            EventKind::LossSpike(_) => self.add("cloze.loss_spikes", 1.0),
+            EventKind::BadRow(_) => self.add("cloze.bad_rows", 1.0),
             EventKind::Starved(report) => self.add("cloze.starved.time", report.seconds),
             EventKind::PrepareStart(start) => {
                 self.add_zeros(PREPARATION_COUNTERS);

@@ -172,7 +172,7 @@ fn scalars(event: &Event) -> BTreeMap<String, f64> {
             add("time/checkpoint_stall_s", report.stall_s);
         }
         EventKind::Starved(report) => add("data/starved_s", report.seconds),
-        EventKind::LossSpike(report) => add("train/leap_sigmas", report.sigmas),
+        EventKind::LossSpike(report) => add("train/spike_sigmas", report.sigmas),
         EventKind::Skip(report) => add("train/skip_sigmas", report.leap.sigmas),
         _ => {}
     }

@@ -62,7 +62,7 @@ fn a_summary_is_the_line_without_position_and_severity() {
     }
     let stop = |saved: bool, step: u64| {
         let line = format!(
-            r#"{{"version":1,"time":0,"elapsed_s":0,"step":{step},"kind":"stop","why":"failed","saved":{saved},"place":"a","error":"no room"}}"#
+            r#"{{"version":2,"time":0,"elapsed_s":0,"step":{step},"kind":"stop","why":"failed","saved":{saved},"place":"a","error":"no room"}}"#
         );
         event_text::summary(&jsonl::parse(line.as_bytes()).expect("an event")).expect("a text")
     };
@@ -77,7 +77,8 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
     let shown = |what: EventKind| seen(what).expect("a line");
     let mut report = step_report();
     report.figures.skipped = 2;
-    report.speed = Speed { tokens_per_s: 950.0, steps_per_s: None, mfu: None, wait: 0.0, stall: 0.0, eta_s: None };
+    report.speed =
+        Speed { tokens_per_s: 950.0, steps_per_s: None, mfu: None, data_wait: 0.0, checkpoint_stall: 0.0, eta_s: None };
     let line = "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  950 tok/s  wait 0.0 %  skipped 2";
     assert_eq!(shown(EventKind::Report(report.clone())), line);
     report.memory =
@@ -92,8 +93,12 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
     assert_eq!(serde_json::from_value::<StepReport>(kept).expect("as written"), report);
     let valid = EventKind::Validation(ValidReport { mlm: None, ..valid_report() });
     assert_eq!(shown(valid), "step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)");
-    let given =
-        StartReport { random: false, terms: named(&[("mlm", 2.5)]), expected: BTreeMap::new(), surprises: Vec::new() };
+    let given = StartReport {
+        random: false,
+        terms: named(&[("mlm", 2.5)]),
+        expected: BTreeMap::new(),
+        unexpected_losses: Vec::new(),
+    };
     assert_eq!(shown(EventKind::Start(given)), "step 1200  began from weights it was given with mlm 2.5000");
     let stop = |why, saved, kept: Option<u64>| {
         let (place, kept) = ("runs/a".to_owned(), kept.map(Step));
@@ -238,8 +243,8 @@ fn a_line_that_is_no_event_says_why() {
         (b"{\"version\xff\": 1}", "cut or damaged"),
         (b"[]", "another program wrote it"),
         (b"{\"step\": 10}", "missing field `version`"),
-        (br#"{"version":1,"time":1,"elapsed_s":0.5,"step":7,"kind":"resume"}"#, "kind `resume`: missing field `place`"),
-        (br#"{"version":1,"time":1,"elapsed_s":0.5,"step":-7,"kind":"resume","place":""}"#, "invalid value"),
+        (br#"{"version":2,"time":1,"elapsed_s":0.5,"step":7,"kind":"resume"}"#, "kind `resume`: missing field `place`"),
+        (br#"{"version":2,"time":1,"elapsed_s":0.5,"step":-7,"kind":"resume","place":""}"#, "invalid value"),
     ];
     for (line, expected) in cases {
         let found = error(line);

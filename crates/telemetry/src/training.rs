@@ -20,7 +20,7 @@ pub struct StartReport {
     /// What those that have a law should be.
     pub expected: BTreeMap<String, Bounds>,
     /// Those that are not.
-    pub surprises: Vec<UnexpectedLoss>,
+    pub unexpected_losses: Vec<UnexpectedLoss>,
 }
 
 /// Where a value should lie.
@@ -171,10 +171,10 @@ pub struct Speed {
     pub mfu: Option<f64>,
     /// Share of wall time spent waiting for batches.
     #[serde(with = "Float")]
-    pub wait: f64,
+    pub data_wait: f64,
     /// Share of wall time spent waiting for checkpoints: for a copy in memory, or for the one before to be written.
     #[serde(default, with = "Float")]
-    pub stall: f64,
+    pub checkpoint_stall: f64,
     /// Seconds until the last step, if all take as long as this process's did so far, validations and checkpoints
     /// included; none once it is done.
     #[serde(default, with = "Maybe")]
@@ -265,7 +265,7 @@ pub enum SpikeMetric {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossSpikeReport {
     /// The step, counted from 1 as reports count them.
-    pub leapt: Step,
+    pub spike_step: Step,
     /// The first row of the stream that it learnt from.
     pub first_row: RowIndex,
     /// How many rows it learnt from.
@@ -414,7 +414,7 @@ pub enum Why {
     Hangup,
     /// A scheduler wants to start it again elsewhere: SIGUSR1.
     Requeue,
-    /// A step leapt, and `spike_guard.action` is `pause`.
+    /// A step spike_step, and `spike_guard.action` is `pause`.
     Guard,
     /// An error.
     Failed,

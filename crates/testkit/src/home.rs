@@ -120,6 +120,16 @@ impl Home {
     }
 }
 
+/// Arguments of `cloze profile TARGET --json`. The target is the first of `args`, or `loader` if that is an option.
+#[must_use]
+pub fn profile_args<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    let (target, options) = match args {
+        [target, options @ ..] if !target.starts_with("--") => (*target, options),
+        options => ("loader", options),
+    };
+    [&["profile", target, "--json"], options].concat()
+}
+
 fn reads_config(args: &[&str]) -> bool {
     !matches!(args, ["profile", "compare" | "live" | "report", ..])
         && matches!(args, ["tokenizer" | "prepare" | "plan" | "train" | "profile", ..] | ["inspect", "batch", ..])

@@ -25,7 +25,7 @@ pub mod tuning;
 
 pub use self::crash_after::crash_after;
 pub use self::files::{files, folder_hash, is_temporary};
-pub use self::home::{Home, program};
+pub use self::home::{Home, profile_args, program};
 pub use self::outcome::Outcome;
 pub use self::running::{Running, send, wait_for_handler, wait_for_thread};
 pub use self::runs::{CLOCKS, assert_equal_runs, every_objective, values, with_every_objective};

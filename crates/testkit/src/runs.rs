@@ -28,7 +28,7 @@ pub const CLOCKS: [&str; 12] = [
 /// Entries of the log about the training itself, without [`CLOCKS`].
 pub fn values(home: &Home, run: &str) -> Vec<Value> {
     let mut entries = home.log(run);
-    entries.retain(|entry| ["start", "report", "validation", "left_out"].iter().any(|kind| entry["kind"] == *kind));
+    entries.retain(|entry| ["start", "report", "validation", "bad_row"].iter().any(|kind| entry["kind"] == *kind));
     for entry in &mut entries {
         let object = entry.as_object_mut().expect("a log line is an object");
         object.retain(|key, _| !CLOCKS.contains(&key.as_str()));

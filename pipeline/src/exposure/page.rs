@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 const ROWS: &str = "cloze.rows";
 /// The metadata that says which rows they are. Pages of earlier programs have none.
 const SPAN: &str = "cloze.span";
-const COLUMNS: [&str; 3] = ["learnt", "skipped", "left_out"];
+const COLUMNS: [&str; 3] = ["trained", "skipped", "bad"];
 
 /// What became of the rows of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

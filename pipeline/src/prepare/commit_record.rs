@@ -67,7 +67,7 @@ pub(super) struct Example {
 
 impl Sealed for CommitRecord {
     const FORMAT: &'static str = "cloze commit record";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const PRETTY: bool = false;
 }
 

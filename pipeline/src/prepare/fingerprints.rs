@@ -21,8 +21,8 @@ pub(super) const NAME: &str = "fingerprints.json";
 pub(super) struct Fingerprints(BTreeMap<String, FileIdentity>);
 
 impl Sealed for Fingerprints {
-    const FORMAT: &'static str = "cloze seen files";
-    const VERSION: u32 = 1;
+    const FORMAT: &'static str = "cloze fingerprints";
+    const VERSION: u32 = 2;
     const PRETTY: bool = false;
 }
 

@@ -31,7 +31,7 @@ pub(super) struct PartList {
 
 impl Sealed for PartList {
     const FORMAT: &'static str = "cloze part list";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const PRETTY: bool = false;
 }
 

@@ -42,8 +42,8 @@ pub(super) struct ProvisionalManifest {
 }
 
 impl Sealed for ProvisionalManifest {
-    const FORMAT: &'static str = "cloze announcement";
-    const VERSION: u32 = 1;
+    const FORMAT: &'static str = "cloze provisional manifest";
+    const VERSION: u32 = 2;
     const PRETTY: bool = true;
 }
 

@@ -217,7 +217,7 @@ pub(super) fn rate(read: &Read, timeline: &Timeline, width: f64) -> Option<Canva
         short(*last),
         mean.map(|mean| format!(", {} in the mean after the warm-up", short(mean.mean.0))).unwrap_or_default()
     );
-    let title = if read.half == "prepare" { "Parts a second" } else { "Batches a second" };
+    let title = if read.target == "prepare" { "Parts a second" } else { "Batches a second" };
     let mean = mean.map(|mean| (mean.mean.0, mean.low.zip(mean.high).map(|(low, high)| (low.0, high.0))));
     let legend = vec![("rate", "in each window"), ("sure", "mean, 95 of 100")];
     let legend = if width > NARROW && mean.is_some() { legend } else { Vec::new() };

@@ -90,7 +90,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Read {
-    pub(super) half: String,
+    pub(super) target: String,
     pub(super) verdict: Verdict,
     #[serde(default)]
     pub(super) what_if: Option<WhatIf>,

@@ -6,7 +6,7 @@ use super::*;
 fn whole() -> Value {
     let evil = "</script><img src=x onerror=alert(1)>\u{1b}[2J";
     json!({
-        "version": 1, "half": "train",
+        "version": 1, "target": "train",
         "verdict": { "binding": "trainer", "worker": null, "sentence": format!("the trainer binds: `{evil}`"), "evidence": [evil] },
         "what_if": [{ "key": evil, "from": 1, "to": 2, "gain": 0.71, "within": 0.06, "then": evil }],
         "checked_gain": 0.8, "seconds": 4.0, "warm_up_s": 1.0, "processors": 2, "looking": 0.004,
@@ -78,7 +78,7 @@ fn a_page_shows_all_and_obeys_nothing() {
 #[test]
 fn what_is_absent_is_left_out() {
     let bare =
-        json!({ "half": "online", "verdict": { "sentence": "too short to say" }, "timeline": null, "actors": [] });
+        json!({ "target": "loader", "verdict": { "sentence": "too short to say" }, "timeline": null, "actors": [] });
     let page = Page::of(&bare).expect("a profile");
     assert!(page.plots().is_empty());
     let html = page.html();
@@ -110,7 +110,7 @@ fn what_is_wrong_is_said_with_its_key() {
         let said = refused(&object);
         assert!(said.starts_with(key), "{pointer}: {said}");
     }
-    for strange in [json!(null), json!([]), json!({}), json!({ "half": "x" })] {
+    for strange in [json!(null), json!([]), json!({}), json!({ "target": "x" })] {
         assert!(refused(&strange).contains("of the profile"), "{strange}");
     }
     let long = vec![json!(1.0); (1 << 16) + 1];

@@ -32,7 +32,7 @@ impl Profile {
             .as_ref()
             .and_then(|binding| if let Binding::Worker(name) = binding { Some(name) } else { None });
         json!({
-            "version": VERSION, "half": self.half,
+            "version": VERSION, "target": self.target,
             "verdict": { "binding": self.binding.as_ref().map(Binding::name), "worker": worker, "sentence": self.sentence, "evidence": self.evidence },
             "what_if": self.changes(), "checked_gain": self.checked,
             "seconds": seconds, "warm_up_s": warm_up_s, "tokens_per_s": speed,

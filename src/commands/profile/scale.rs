@@ -15,7 +15,7 @@ use telemetry::quantities::short;
 use telemetry::terminal::{line, note};
 
 use super::shown::Profile;
-use crate::cli::{ConfigArgs, Half};
+use crate::cli::{ConfigArgs, ProfileTarget};
 
 /// Preparations at one number of workers, at the most.
 const AGAIN_MAX: usize = 16;
@@ -36,7 +36,7 @@ struct Run {
 
 /// What is run at each number of workers.
 pub(super) struct Subject<'a> {
-    pub(super) half: Half,
+    pub(super) target: ProfileTarget,
     /// For so long.
     pub(super) seconds: f64,
     pub(super) measure: &'a dyn Fn(&ConfigArgs) -> anyhow::Result<Profile>,
@@ -44,10 +44,10 @@ pub(super) struct Subject<'a> {
 
 /// Runs a half at each of the numbers of workers, and says what the law makes of it.
 pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_json: bool) -> anyhow::Result<()> {
-    let key = match subject.half {
-        Half::Online | Half::Train => "data.workers",
-        Half::Prepare => "prepare.workers",
-        Half::Step | Half::All => {
+    let key = match subject.target {
+        ProfileTarget::Loader | ProfileTarget::Train => "data.workers",
+        ProfileTarget::Prepare => "prepare.workers",
+        ProfileTarget::Step | ProfileTarget::All => {
             return Err(
                 crate::exit::Usage("--scale is of one half with workers: online, prepare or train".to_owned()).into()
             );
@@ -57,9 +57,11 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_
     for workers in workers.iter().copied().map(usize::from).collect::<BTreeSet<_>>() {
         let mut changed = args.clone();
         changed.set.push(format!("{key}={workers}"));
-        let run = match subject.half {
-            Half::Prepare => of_preparations(&changed, subject, workers)?,
-            Half::Online | Half::Train | Half::Step | Half::All => of_stream(&(subject.measure)(&changed)?),
+        let run = match subject.target {
+            ProfileTarget::Prepare => of_preparations(&changed, subject, workers)?,
+            ProfileTarget::Loader | ProfileTarget::Train | ProfileTarget::Step | ProfileTarget::All => {
+                of_stream(&(subject.measure)(&changed)?)
+            }
         };
         if run.point.workers != workers {
             note(format_args!(
@@ -74,7 +76,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_
     let fitted: Vec<Point> = runs.iter().filter(|run| run.held_back.is_none()).map(|run| run.point.clone()).collect();
     let law = Law::of(&fitted);
     if is_json {
-        line(object(subject.half, &runs, &law));
+        line(object(subject.target, &runs, &law));
     } else {
         lines(&runs, &law).into_iter().for_each(line);
     }
@@ -158,7 +160,7 @@ fn row(run: &Run, law: Option<&Law>) -> String {
     format!("{:>5} {speed:>22} {:>10} {foretold:>10}{why}", point.workers, short(point.rate / point.workers as f64))
 }
 
-fn object(half: Half, runs: &[Run], law: &Result<Law, String>) -> String {
+fn object(target: ProfileTarget, runs: &[Run], law: &Result<Law, String>) -> String {
     let points: Vec<Value> = runs
         .iter()
         .map(|run| {
@@ -172,8 +174,8 @@ fn object(half: Half, runs: &[Run], law: &Result<Law, String>) -> String {
         Ok(law) => fitted(law),
         Err(why) => json!({ "none": why }),
     };
-    let half = half.name();
-    let object = json!({ "version": VERSION, "half": half, "scale": { "points": points, "law": law } });
+    let target = target.name();
+    let object = json!({ "version": VERSION, "target": target, "scale": { "points": points, "law": law } });
     format!("{object:#}")
 }
 

@@ -14,7 +14,7 @@ use crate::cli::ConfigArgs;
 /// What was measured of a half, and what is said of it.
 pub struct Profile {
     /// The name of the half.
-    pub half: &'static str,
+    pub target: &'static str,
     /// The verdict in one sentence.
     pub sentence: String,
     /// What binds a pipeline; none of a preparation, whose stages are one actor's.

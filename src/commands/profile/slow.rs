@@ -6,13 +6,13 @@ use std::time::Duration;
 use pipeline::load::{self, Contention, LatencyInjection, Who};
 use store::{FaultConfig, Store};
 
-use crate::cli::Half;
+use crate::cli::ProfileTarget;
 use crate::exit::Usage;
 
 /// Batches between two slow ones, where bursts are asked for.
 const BURST: u64 = 8;
 
-/// What each half can slow.
+/// What each target can slow.
 const OFFLINE: &str = "`writer=MS`";
 const ONLINE: &str = "`worker=MS`, `workers=MS`, `work=MS`, `burst=MS` or `disk=MS`, and beside one of them `lock=MS`, `turns=MS` \
                       and `pairs=MS`, with commas between";
@@ -30,13 +30,13 @@ pub struct Slow {
 
 impl Slow {
     /// # Errors
-    /// As [`Usage`]: what this half cannot slow, and what it can.
-    pub fn parse(text: Option<&str>, half: Half) -> anyhow::Result<Self> {
+    /// As [`Usage`]: what this target cannot slow, and what it can.
+    pub fn parse(text: Option<&str>, target: ProfileTarget) -> anyhow::Result<Self> {
         let mut slow = Self::default();
         let Some(text) = text else { return Ok(slow) };
-        let known = if half == Half::Prepare { OFFLINE } else { ONLINE };
+        let known = if target == ProfileTarget::Prepare { OFFLINE } else { ONLINE };
         for part in text.split(',') {
-            slow.add(part, half).ok_or_else(|| Usage(format!("--slow {text}: this half can slow {known}")))?;
+            slow.add(part, target).ok_or_else(|| Usage(format!("--slow {text}: this target can slow {known}")))?;
         }
         Ok(slow)
     }
@@ -49,7 +49,7 @@ impl Slow {
     }
 
     /// Adds one of the list; none where there is no such thing, or it is there already.
-    fn add(&mut self, part: &str, half: Half) -> Option<()> {
+    fn add(&mut self, part: &str, target: ProfileTarget) -> Option<()> {
         let (actor, ms) = part.split_once('=')?;
         let ms: f64 = ms.parse().ok()?;
         if !(ms.is_finite() && (0.0..1e9).contains(&ms)) {
@@ -57,7 +57,7 @@ impl Slow {
         }
         let time = Duration::from_secs_f64(ms / 1e3);
         let hindrance = |who, computes| Some(LatencyInjection { who, time, computes });
-        let workers = match (half == Half::Prepare, actor) {
+        let workers = match (target == ProfileTarget::Prepare, actor) {
             (true, "writer") => return once(&mut self.writer, time),
             (false, "disk") => return once(&mut self.disk, time),
             (false, "lock") => return once(&mut self.contention.lock, time),
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn several_are_slowed_together_and_each_once() {
-        let parse = |text: &str| Slow::parse(Some(text), Half::Online);
+        let parse = |text: &str| Slow::parse(Some(text), ProfileTarget::Loader);
         let slow = parse("workers=20,turns=5,pairs=0.5").expect("good");
         assert_eq!(slow.contention.turns, Duration::from_millis(5));
         assert_eq!(slow.contention.pairs, Duration::from_micros(500));
@@ -93,6 +93,6 @@ mod tests {
         {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(Slow::parse(Some("lock=5"), Half::Prepare).is_err(), "a preparation has none");
+        assert!(Slow::parse(Some("lock=5"), ProfileTarget::Prepare).is_err(), "a preparation has none");
     }
 }

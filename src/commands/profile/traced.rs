@@ -8,7 +8,7 @@ pub use profiler::trace::{Limits, Recorded, Trace};
 use telemetry::terminal::note;
 
 use super::super::output_file;
-use crate::cli::{Half, TraceArgs};
+use crate::cli::{ProfileTarget, TraceArgs};
 use crate::exit::Usage;
 
 /// A trace beside a profile, if anybody wants one.
@@ -20,17 +20,17 @@ pub struct Recording {
 
 impl Recording {
     /// Begins it where a file is asked for, and refuses what could not be written in the end.
-    pub(super) fn begin(wanted: &TraceArgs, half: Half) -> anyhow::Result<Self> {
+    pub(super) fn begin(wanted: &TraceArgs, target: ProfileTarget) -> anyhow::Result<Self> {
         let wanted = wanted.clone();
         let files: Vec<&Path> = [&wanted.trace, &wanted.folded].into_iter().flatten().map(AsRef::as_ref).collect();
         let trace = if files.is_empty() {
             None
         } else {
-            if !can_be_traced(half) {
-                let message = "`--trace` and `--folded` are of one half, online, prepare or train";
+            if !can_be_traced(target) {
+                let message = "`--trace` and `--folded` are of one target, online, prepare or train";
                 return Err(Usage(message.to_owned()).into());
             }
-            let entries = if wanted.trace.is_some() { wanted.trace_max } else { 0 };
+            let entries = if wanted.trace.is_some() { wanted.max_trace_events } else { 0 };
             Some(Trace::begin(Limits { entries, stacks: wanted.folded.is_some() })?)
         };
         Ok(Self { wanted, trace, recorded: None })
@@ -64,7 +64,7 @@ impl Recording {
             if let Some((left_out, after)) = recorded.left_out() {
                 note(format_args!(
                     "warning: {place}: its room was used up after {after:.1} s, and {left_out} are left out; raise \
-                     `--trace-max`, or measure for less time"
+                     `--max-trace-events`, or measure for less time"
                 ));
             }
         }
@@ -75,10 +75,10 @@ impl Recording {
     }
 }
 
-fn can_be_traced(half: Half) -> bool {
-    match half {
-        Half::Online | Half::Prepare | Half::Train => true,
-        Half::Step | Half::All => false,
+fn can_be_traced(target: ProfileTarget) -> bool {
+    match target {
+        ProfileTarget::Loader | ProfileTarget::Prepare | ProfileTarget::Train => true,
+        ProfileTarget::Step | ProfileTarget::All => false,
     }
 }
 

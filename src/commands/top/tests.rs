@@ -22,7 +22,7 @@ fn screen() -> Screen {
             "terms/mlm": { "mean": [3.0, "NaN", 2.0] },
             "loss": { "mean": [3.5, 3.0, 2.5] },
         } },
-        "events": [{ "version": 1, "time": 0, "elapsed_s": 1.0, "step": 20, "kind": "note", "text": "</script>\u{1b}]0;x" }],
+        "events": [{ "version": 2, "time": 0, "elapsed_s": 1.0, "step": 20, "kind": "note", "text": "</script>\u{1b}]0;x" }],
     }));
     screen.status(Some(json!({
         "phase": "step", "actions": ["checkpoint"], "step": 30, "steps": 100, "progress": 0.3, "eta_s": 3600.0, "tokens_per_s": 12345.0,

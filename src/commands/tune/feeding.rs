@@ -13,7 +13,7 @@ use telemetry::terminal::note;
 
 use super::memory::available;
 use super::tuning::{Change, FEWER_MAX, GAIN_MIN, Tuning, waits};
-use crate::cli::{ConfigArgs, Half, ProfileArgs, TraceArgs};
+use crate::cli::{ConfigArgs, ProfileArgs, ProfileTarget, TraceArgs};
 use crate::commands::profile::measured_online;
 use crate::plan::Plan;
 
@@ -179,7 +179,7 @@ fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<
         return Ok(None);
     }
     let options = ProfileArgs {
-        half: Half::Online,
+        target: ProfileTarget::Loader,
         seconds: tuning.options.seconds,
         batches: None,
         steps: 0,

@@ -66,7 +66,7 @@ impl ReadPrefix {
 
 impl Sealed for VersionList {
     const FORMAT: &'static str = "cloze dataset versions of a run";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const PRETTY: bool = true;
 }
 

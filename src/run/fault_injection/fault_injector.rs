@@ -25,7 +25,7 @@ struct Killed {
 }
 
 impl Sealed for Killed {
-    const FORMAT: &'static str = "cloze kills that have come";
+    const FORMAT: &'static str = "cloze injected kills";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }
@@ -83,7 +83,7 @@ impl FaultInjector {
         if let Some(store) = store {
             store.put(NAME, &killed.seal())?;
         }
-        warn!(%place, "killed, as `--chaos` asked");
+        warn!(%place, "killed, as `--inject-faults` asked");
         Err(kill())
     }
 
@@ -106,7 +106,7 @@ impl RowFaults for FaultInjector {
         let is_last = attempt + 1 == ROW_ATTEMPTS;
         if bad_rows.contains(&row.0) || (!is_last && self.strikes(*panics, "panic worker", row.0, attempt)) {
             // No defect of ours, so nobody prints where in the program it was.
-            resume_unwind(Box::new("a panic that `--chaos` asked for".to_owned()));
+            resume_unwind(Box::new("a panic that `--inject-faults` asked for".to_owned()));
         }
     }
 }
@@ -114,7 +114,7 @@ impl RowFaults for FaultInjector {
 /// Kills this process with SIGKILL, which it cannot handle: as if the machine went down. Returns only if that failed.
 fn kill() -> io::Error {
     match kill_process(getpid(), Signal::KILL) {
-        Ok(()) => io::Error::other("`--chaos` asked for a kill, and SIGKILL did not end the process"),
+        Ok(()) => io::Error::other("`--inject-faults` asked for a kill, and SIGKILL did not end the process"),
         Err(error) => error.into(),
     }
 }

@@ -32,11 +32,17 @@ fn main() -> ExitCode {
 /// Runs a verb. The code is 0 except for a training that a signal stopped.
 fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Train { config, replay, prepare, slow, chaos, profile, allow } => {
-            let (slow, chaos, profile) = (slow.as_deref(), chaos.as_deref(), profile.as_deref());
-            return train::run(&config, train::Options { replay, prepare, slow, chaos, profile, allow: &allow });
+        Verb::Train { config, replay, prepare, slow, inject_faults, profile, allow_change } => {
+            let (slow, faults, profile) = (slow.as_deref(), inject_faults.as_deref(), profile.as_deref());
+            return train::run(
+                &config,
+                train::Options { replay, prepare, slow, faults, profile, allow_change: &allow_change },
+            );
         }
-        Verb::Profile { config: Some(config), options, verb: None } if options.half.computes_tensors() => {
+        Verb::Profile(verb) if verb.computes_tensors() => {
+            let Ok((config, options)) = verb.measurement() else {
+                anyhow::bail!("internal error: a verb that computes tensors measures")
+            };
             profile::run(&config, &options)?;
         }
         Verb::Tune { config, options: options @ TuneArgs { step_ms: None, .. } } => tune::run(&config, &options)?,

@@ -5,10 +5,10 @@ pub(crate) mod micro_batch;
 pub(crate) mod step;
 mod training;
 
-use cloze::cli::{ConfigArgs, Half, ProfileArgs};
+use cloze::cli::{ConfigArgs, ProfileArgs, ProfileTarget};
 use cloze::commands::profile::shown::Profile;
 use cloze::commands::profile::traced::Recording;
-use cloze::commands::profile::{half, offline, online, refuse};
+use cloze::commands::profile::{measure, offline, online, refuse};
 use profiler::VERSION;
 use profiler::bottleneck::Binding;
 use telemetry::quantities::short;
@@ -16,16 +16,16 @@ use telemetry::terminal::line;
 
 /// Runs the training half, all three, or made steps, and prints where the time goes.
 pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
-    match options.half {
-        Half::Step => {
+    match options.target {
+        ProfileTarget::Step => {
             refuse(options)?;
             step::run(args, options.steps, options.json)
         }
-        Half::All => {
+        ProfileTarget::All => {
             refuse(options)?;
             all(args, options)
         }
-        _ => half(args, options, &|args| training::measured(args, options), &|args, recording| {
+        _ => measure(args, options, &|args| training::measured(args, options), &|args, recording| {
             training::checked(args, options, recording)
         }),
     }
@@ -33,24 +33,28 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
 
 /// Each half by itself, then which of them the others wait for.
 fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
-    let of = |half: Half| ProfileArgs { half, check: options.check && half != Half::Prepare, ..options.clone() };
+    let of = |target: ProfileTarget| ProfileArgs {
+        target,
+        check: options.check && target != ProfileTarget::Prepare,
+        ..options.clone()
+    };
     let nothing = &mut Recording::none();
     let halves = [
-        offline(args, &of(Half::Prepare), nothing)?,
-        online(args, &of(Half::Online), nothing)?,
-        training::checked(args, &of(Half::Train), nothing)?,
+        offline(args, &of(ProfileTarget::Prepare), nothing)?,
+        online(args, &of(ProfileTarget::Loader), nothing)?,
+        training::checked(args, &of(ProfileTarget::Train), nothing)?,
     ];
     let sentence = between(&halves);
     if options.json {
         let halves: Vec<_> = halves.iter().map(|half| half.object(&args.config)).collect();
         line(format_args!(
             "{:#}",
-            serde_json::json!({ "version": VERSION, "half": Half::All.name(), "sentence": sentence, "halves": halves })
+            serde_json::json!({ "version": VERSION, "target": ProfileTarget::All.name(), "sentence": sentence, "halves": halves })
         ));
         return Ok(());
     }
     for profile in &halves {
-        line(format_args!("== {}", profile.half));
+        line(format_args!("== {}", profile.target));
         profile.lines().into_iter().for_each(line);
         line("");
     }

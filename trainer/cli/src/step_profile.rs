@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cloze::cli::Half;
+use cloze::cli::ProfileTarget;
 use cloze::commands::profile::shown::{Profile, Told};
 use cloze::plan::Plan;
 use cloze::run::control::Control;
@@ -81,7 +81,7 @@ pub(crate) fn profile(shape: Shape, watch: &Watch, times: StepTimes) -> Profile 
     let mut evidence = verdict.evidence;
     evidence.extend(training.evidence());
     Profile {
-        half: Half::Train.name(),
+        target: ProfileTarget::Train.name(),
         sentence: verdict.sentence,
         binding: Some(verdict.binding),
         evidence,

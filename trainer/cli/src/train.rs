@@ -31,7 +31,7 @@ pub(crate) use self::trainer_thread::data_without_records;
 
 /// Plans and trains. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<ExitCode> {
-    check_allowed(options.allow).map_err(|problem| Usage(format!("--allow: {problem}")))?;
+    check_allowed(options.allow_change).map_err(|problem| Usage(format!("--allow-change: {problem}")))?;
     let config = Parsed::read(&args.config, &args.set)?.config;
     let alerts = monitoring::start_alerts(&config, options)?;
     let result = run_session(args, options, config, alerts.as_ref());

@@ -17,7 +17,7 @@ pub enum Error {
     /// The run folder holds checkpoints of another run.
     #[error(
         "{} is a checkpoint of another run; these differ: {keys}; change that back, go on with it all the same \
-         (`--allow KEY`, `cloze branch`), or begin another run (`run.folder`; `train.init_from = \"{}\"` has these weights){ways}",
+         (`--allow-change KEY`, `cloze branch`), or begin another run (`run.folder`; `train.init_from = \"{}\"` has these weights){ways}",
         checkpoint.display(), checkpoint.display()
     )]
     Identity {

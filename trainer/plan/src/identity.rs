@@ -101,7 +101,7 @@ const WAYS_ON: [(&str, &str); 2] = [
     (
         "train.micro_batch_size",
         "here `train.micro_batch_size` decides what is drawn, or which rows are contrasted: where memory is short, \
-         `--allow train.micro_batch_size` changes it all the same, and notes it",
+         `--allow-change train.micro_batch_size` changes it all the same, and notes it",
     ),
 ];
 

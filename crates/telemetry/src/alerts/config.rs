@@ -57,7 +57,7 @@ pub(crate) enum Topic {
     Stop,
     /// A run began, or goes on.
     Start,
-    /// A step leapt, or was passed over.
+    /// A step spike_step, or was passed over.
     LossSpike,
     /// A step waited for data that are still being prepared.
     Starved,

@@ -24,9 +24,9 @@ fn stop() -> Event {
 }
 
 fn leap() -> Event {
-    let (leapt, first_row, figure) = (Step(7), RowIndex(0), SpikeMetric::Loss);
+    let (spike_step, first_row, figure) = (Step(7), RowIndex(0), SpikeMetric::Loss);
     event(EventKind::LossSpike(LossSpikeReport {
-        leapt,
+        spike_step,
         first_row,
         rows: 8,
         figure,
@@ -73,8 +73,8 @@ fn a_command_is_given_the_event_and_a_few_words() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
     let object: Value = serde_json::from_str(lines[0]).expect("JSON");
-    assert_eq!((&object["topic"], &object["run"]), (&"leap".into(), &"runs/a".into()));
-    assert_eq!((&object["event"]["kind"], &object["event"]["sigmas"]), (&"leap".into(), &50.0.into()));
+    assert_eq!((&object["topic"], &object["run"]), (&"loss_spike".into(), &"runs/a".into()));
+    assert_eq!((&object["event"]["kind"], &object["event"]["sigmas"]), (&"loss_spike".into(), &50.0.into()));
     assert_eq!(lines[3], "stop|runs/a|runs/a: failed after step 7, which is saved: the disk is gone");
 }
 

@@ -22,16 +22,15 @@ const SECRET: &str = "s3cr3t-t0ken";
 /// Variables of an exporter that sends often.
 const QUICK: [(&str, &str); 2] = [("OTEL_METRIC_EXPORT_INTERVAL", "20"), ("OTEL_BLRP_SCHEDULE_DELAY", "20")];
 
-const REPORT: &str = r#""kind":"report","loss":3.5,"terms":{"mlm":3.0,"tc":0.5},"metrics":{"mlm.accuracy":0.25},"lr":0.0001,"grad_norm":0.75,"skipped":1,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.5,"wait":0.125,"stall":0.25,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.5,"step":1.5,"read":6.0,"validation":0.25,"checkpoint":0.125},"memory":{"allocated_peak_bytes":4096,"reserved_peak_bytes":8192,"total_bytes":16384},"host_bytes":1024"#;
+const REPORT: &str = r#""kind":"report","loss":3.5,"terms":{"mlm":3.0,"tc":0.5},"metrics":{"mlm.accuracy":0.25},"lr":0.0001,"grad_norm":0.75,"skipped":1,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.5,"data_wait":0.125,"checkpoint_stall":0.25,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.5,"step":1.5,"read":6.0,"validation":0.25,"checkpoint":0.125},"memory":{"allocated_peak_bytes":4096,"reserved_peak_bytes":8192,"total_bytes":16384},"host_bytes":1024"#;
 const VALIDATION: &str = r#""kind":"validation","rows":64,"loss":5.25,"terms":{"mlm":5.0},"metrics":{"mlm.accuracy":0.125},"mlm":{"loss":5.5,"accuracy":0.0625,"ln_vocab":8.0,"unigram_entropy":5.75},"seconds":0.75"#;
 const WARNING: &str = r#""kind":"warning","topic":"device","message":"another device","hint":"`cpu` then""#;
-const LEAP: &str =
-    r#""kind":"leap","leapt":18,"first_row":144,"rows":8,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25"#;
+const LEAP: &str = r#""kind":"loss_spike","spike_step":18,"first_row":144,"rows":8,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25"#;
 const LEFT_OUT: &str =
-    r#""kind":"left_out","row":150,"sample":"6:1424","shard":"a","group":2,"row_in_group":4,"documents":[],"why":"no""#;
+    r#""kind":"bad_row","row":150,"sample":"6:1424","shard":"a","group":2,"row_in_group":4,"documents":[],"why":"no""#;
 const STARVED: &str = r#""kind":"starved","by":"prepare","seconds":4.25,"part":11,"parts":256"#;
 const CHECKPOINT: &str = r#""kind":"checkpoint","place":"runs/a/checkpoints/20","seconds":1.5,"stall_s":0.5"#;
-const START: &str = r#""kind":"start","random":true,"terms":{"mlm":8.0},"expected":{},"surprises":[]"#;
+const START: &str = r#""kind":"start","random":true,"terms":{"mlm":8.0},"expected":{},"unexpected_losses":[]"#;
 const RESUME: &str = r#""kind":"resume","place":"runs/a/checkpoints/4""#;
 const STOP: &str = r#""kind":"stop","why":"failed","saved":true,"place":"runs/a","error":"the disk is gone""#;
 const PROGRESS: &str = r#""kind":"prepare_progress","bytes":500,"bytes_kept":0,"bytes_total":1000,"parts":3,"parts_total":6,"text_bytes":700,"tokens":90,"text_bytes_per_s":7.0,"tokens_per_s":0.9,"eta_s":12.0"#;
@@ -44,7 +43,7 @@ fn event(step: u64, rest: &str) -> Event {
     } else {
         format!(r#""step":{step},"epoch":1.25,"rows_seen":{},"tokens_seen":{},"#, 8 * step, 80 * step)
     };
-    let line = format!(r#"{{"version":1,"time":1700000000123,"elapsed_s":1.5,{at}{rest}}}"#);
+    let line = format!(r#"{{"version":2,"time":1700000000123,"elapsed_s":1.5,{at}{rest}}}"#);
     jsonl::parse(line.as_bytes()).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
@@ -132,7 +131,7 @@ fn events_of_a_run_reach_the_collector_by_name_and_attribute() {
         Expected("cloze.rows", &[], 160.0),
         Expected("cloze.tokens.seen", &[], 1600.0),
         Expected("cloze.progress", &[], 0.5),
-        Expected("cloze.leaps", &[], 1.0),
+        Expected("cloze.loss_spikes", &[], 1.0),
         Expected("cloze.starved.time", &[], 4.25),
         Expected("cloze.memory.device", &[], 4096.0),
         Expected("cloze.validation.mlm.accuracy", &[], 0.0625),
@@ -156,7 +155,7 @@ fn events_of_a_run_reach_the_collector_by_name_and_attribute() {
         "INFO validation 20 160: step 20  valid loss 5.2500 (mlm 5.0000)  valid/mlm 5.5000 (ln V 8.00, unigram 5.75)",
         "INFO checkpoint 20 160: saved checkpoint runs/a/checkpoints/20",
         "WARN warning 20 160: warning: another device; `cpu` then",
-        "WARN leap 20 144: warning: step 18 leapt: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 144 to 151",
+        "WARN leap 20 144: warning: step 18 spike_step: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 144 to 151",
         "WARN left_out 20 150: warning: step 20  row 150 is left out, it cannot be made (sample 6:1424 = a, row group 2, row 4): no",
         "WARN starved 20 160: step 20  starved by prepare: 4.2 s until part 12 of 256 was there",
         "ERROR stop 20 160: failed: the disk is gone",
@@ -248,7 +247,7 @@ fn a_busy_collector_is_asked_again_and_receives_everything_once() {
     let metrics = last_metrics(&posts);
     let lost = value(&metrics.scope_metrics[0].metrics, "cloze.otlp.lost", &[]);
     assert_eq!(lost.to_bits(), 0.0_f64.to_bits());
-    assert_eq!(value(&metrics.scope_metrics[0].metrics, "cloze.leaps", &[]).to_bits(), 1.0_f64.to_bits());
+    assert_eq!(value(&metrics.scope_metrics[0].metrics, "cloze.loss_spikes", &[]).to_bits(), 1.0_f64.to_bits());
 }
 
 #[test]

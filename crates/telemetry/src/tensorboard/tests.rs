@@ -98,7 +98,14 @@ fn report(loss: f64) -> EventKind {
         grad_norms: Vec::new(),
         batch_hash: String::new(),
         progress: None,
-        speed: Speed { tokens_per_s: 8.0, steps_per_s: Some(0.5), mfu: None, wait: 0.125, stall: 0.0, eta_s: None },
+        speed: Speed {
+            tokens_per_s: 8.0,
+            steps_per_s: Some(0.5),
+            mfu: None,
+            data_wait: 0.125,
+            checkpoint_stall: 0.0,
+            eta_s: None,
+        },
         source_epochs: BTreeMap::new(),
         phases: None,
         memory: None,
@@ -136,7 +143,7 @@ fn a_report_is_scalars_over_its_step() {
 fn every_kind_with_numbers_is_drawn_and_no_other() {
     let mut encoder = Encoder::default();
     let leap = LossSpikeReport {
-        leapt: Step(1),
+        spike_step: Step(1),
         first_row: schemas::RowIndex(0),
         rows: 8,
         figure: SpikeMetric::Loss,
@@ -144,7 +151,7 @@ fn every_kind_with_numbers_is_drawn_and_no_other() {
         median: 2.0,
         sigmas: 50.0,
     };
-    assert_eq!(say(&mut encoder, 3, EventKind::LossSpike(leap)).last(), Some(&(3, "train/leap_sigmas 50".to_owned())));
+    assert_eq!(say(&mut encoder, 3, EventKind::LossSpike(leap)).last(), Some(&(3, "train/spike_sigmas 50".to_owned())));
     let mlm = MlmReport { loss: 4.0, accuracy: 0.5, ln_vocab: 8.0, unigram_entropy: 6.0, unigram_cross_entropy: None };
     let terms = BTreeMap::from([("mlm".to_owned(), 3.0)]);
     let valid = ValidReport {

@@ -20,7 +20,7 @@ use crate::{Event, EventKind, Position};
 /// An event, its line in a log behind [`STAMP`], and what people see.
 pub(super) type Golden = (EventKind, &'static str, Option<&'static str>);
 
-pub(super) const STAMP: &str = r#"{"version":1,"time":1700000000123,"elapsed_s":12.5,"#;
+pub(super) const STAMP: &str = r#"{"version":2,"time":1700000000123,"elapsed_s":12.5,"#;
 pub(super) const PLACE: &str = r#""step":1200,"epoch":1.25,"rows_seen":38400,"tokens_seen":4900000,"#;
 
 fn at(what: &EventKind) -> Position {
@@ -61,8 +61,8 @@ pub(super) fn step_report() -> StepReport {
             tokens_per_s: 745_000.0,
             steps_per_s: Some(2.5),
             mfu: Some(0.44),
-            wait: 0.003,
-            stall: 0.02,
+            data_wait: 0.003,
+            checkpoint_stall: 0.02,
             eta_s: Some(7500.0),
         },
         source_epochs: BTreeMap::new(),
@@ -93,8 +93,8 @@ fn guarding() -> Vec<Golden> {
     vec![
         (
             EventKind::LossSpike(leap()),
-            r#""kind":"leap","leapt":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25}"#,
-            Some("warning: step 1188 leapt: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127"),
+            r#""kind":"loss_spike","spike_step":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25}"#,
+            Some("warning: step 1188 spike_step: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127"),
         ),
         (
             EventKind::Skip(SkipReport {
@@ -105,9 +105,9 @@ fn guarding() -> Vec<Golden> {
                     documents: vec!["a".to_owned(), "b".to_owned()],
                 }],
             }),
-            r#""kind":"skip","leapt":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25,"suspects":[{"row":303900,"loss":40.5,"documents":["a","b"]}]}"#,
+            r#""kind":"skip","spike_step":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25,"suspects":[{"row":303900,"loss":40.5,"documents":["a","b"]}]}"#,
             Some(
-                "passed over: step 1188 leapt: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
+                "passed over: step 1188 spike_step: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
             ),
         ),
     ]
@@ -115,8 +115,8 @@ fn guarding() -> Vec<Golden> {
 
 fn leap() -> LossSpikeReport {
     let figure = SpikeMetric::Loss;
-    let (leapt, first_row) = (Step(1188), RowIndex(303_872));
-    LossSpikeReport { leapt, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
+    let (spike_step, first_row) = (Step(1188), RowIndex(303_872));
+    LossSpikeReport { spike_step, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
 }
 
 fn change() -> ChangeReport {
@@ -135,7 +135,12 @@ fn training() -> Vec<Golden> {
         random: true,
         terms: named(&[("mlm", 12.5), ("tc", 3.3939)]),
         expected: [("mlm".to_owned(), expected)].into(),
-        surprises: vec![UnexpectedLoss { term: "mlm".to_owned(), value: 12.5, expected, hint: "tied?".to_owned() }],
+        unexpected_losses: vec![UnexpectedLoss {
+            term: "mlm".to_owned(),
+            value: 12.5,
+            expected,
+            hint: "tied?".to_owned(),
+        }],
     };
     let audit = AuditReport {
         view: "masked".to_owned(),
@@ -161,12 +166,12 @@ fn training() -> Vec<Golden> {
     vec![
         (
             EventKind::Start(start),
-            r#""kind":"start","random":true,"terms":{"mlm":12.5,"tc":3.3939},"expected":{"mlm":{"low":9.8,"high":10.8}},"surprises":[{"term":"mlm","value":12.5,"low":9.8,"high":10.8,"hint":"tied?"}]}"#,
+            r#""kind":"start","random":true,"terms":{"mlm":12.5,"tc":3.3939},"expected":{"mlm":{"low":9.8,"high":10.8}},"unexpected_losses":[{"term":"mlm","value":12.5,"low":9.8,"high":10.8,"hint":"tied?"}]}"#,
             Some("step 1200  began at random with mlm 12.5000, tc 3.3939"),
         ),
         (
             EventKind::Report(step_report()),
-            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"data_wait":0.003,"checkpoint_stall":0.02,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,
             Some(
                 "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
             ),
@@ -244,7 +249,7 @@ fn left_out() -> Golden {
     (
         EventKind::BadRow(left_out_report(None)),
         concat!(
-            r#""kind":"left_out","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
+            r#""kind":"bad_row","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
             r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
         ),
         Some(
@@ -272,7 +277,7 @@ pub(super) fn mixing() -> Vec<Golden> {
     vec![
         (
             EventKind::Report(StepReport { source_epochs: named(&[("books", 1.21), ("wiki", 0.5)]), ..step_report() }),
-            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5},"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"data_wait":0.003,"checkpoint_stall":0.02,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5},"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,
             Some(
                 "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  epochs books 1.21, wiki 0.50  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
             ),
@@ -290,7 +295,7 @@ pub(super) fn mixing() -> Vec<Golden> {
         (
             EventKind::BadRow(left_out_report(Some("books"))),
             concat!(
-                r#""kind":"left_out","row":38431,"source":"books","sample":"6:1424","shard":"train/part-00006-00-00.parquet","#,
+                r#""kind":"bad_row","row":38431,"source":"books","sample":"6:1424","shard":"train/part-00006-00-00.parquet","#,
                 r#""group":2,"row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
             ),
             Some(

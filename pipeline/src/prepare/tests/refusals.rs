@@ -100,10 +100,10 @@ fn a_folder_of_a_later_format_is_not_written_over() {
     let home = many();
     home.run().expect("prepared");
     let manifest = String::from_utf8(home.data()["manifest.json"].clone()).expect("JSON");
-    write_all(&home.config.folder, &[("manifest.json", manifest.replacen("\"version\": 2", "\"version\": 3", 1))]);
+    write_all(&home.config.folder, &[("manifest.json", manifest.replacen("\"version\": 3", "\"version\": 4", 1))]);
     let before = home.data();
     let Err(Error::Config(message)) = home.run() else { panic!("not refused") };
-    assert!(message.contains("prepared in format 3"), "{message}");
+    assert!(message.contains("prepared in format 4"), "{message}");
     assert!(home.data() == before, "nothing was touched");
 }
 

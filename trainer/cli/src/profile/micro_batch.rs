@@ -2,7 +2,7 @@
 //!
 //! # Definition
 //! A step of `R` rows in micro-batches of `m` takes `c + a · R / m`: what its rows cost, and what each micro-batch costs
-//! whatever is in it. Steps of `m` and of `m / 2` give both, on made batches, as `--half step` times them.
+//! whatever is in it. Steps of `m` and of `m / 2` give both, on made batches, as `profile step` times them.
 
 use cloze::cli::ConfigArgs;
 use cloze::plan::dry_run::DryRun;

@@ -70,7 +70,7 @@ fn propose(profile: &mut Profile, proposal: Proposal) {
 
 /// Trains by a plan once.
 pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
-    let slow = Slow::parse(options.slow.as_deref(), options.half)?;
+    let slow = Slow::parse(options.slow.as_deref(), options.target)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);
     control.keep_nothing();

@@ -10,9 +10,9 @@ pub(crate) struct Options<'a> {
     /// A phase to slow down, `PHASE=MS`.
     pub(crate) slow: Option<&'a str>,
     /// Faults to inject.
-    pub(crate) chaos: Option<&'a str>,
+    pub(crate) faults: Option<&'a str>,
     /// Steps to profile.
     pub(crate) profile: Option<&'a str>,
     /// Keys that may differ from those of the newest checkpoint.
-    pub(crate) allow: &'a [String],
+    pub(crate) allow_change: &'a [String],
 }

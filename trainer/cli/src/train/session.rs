@@ -57,7 +57,7 @@ impl<'a> TrainSession<'a> {
         let parse_profile = |text: &str| Wish::from_str(text).map_err(|problem| Usage(format!("--profile {problem}")));
         let profile = options.profile.map(parse_profile).transpose()?;
         let slow = options.slow.map(Slow::parse).transpose()?;
-        let faults = options.chaos.map(FaultPlan::parse).transpose()?.map(|chaos| Arc::new(FaultInjector::of(chaos)));
+        let faults = options.faults.map(FaultPlan::parse).transpose()?.map(|chaos| Arc::new(FaultInjector::of(chaos)));
         let phases = Phases { control: Arc::new(Control::start()?), slow };
         let Config { data, run, serve, .. } = config;
         let serve = if options.replay.is_some() { ServeConfig::default() } else { serve };
@@ -84,9 +84,9 @@ impl<'a> TrainSession<'a> {
     /// Warns of options without effect, of keys that contradict each other and of a GPU that is not used.
     pub(super) fn log_warnings(&self, plan: &Plan) {
         let identity = plan.train().identity.keys();
-        for key in self.options.allow.iter().filter(|key| !identity.contains_key(*key)) {
+        for key in self.options.allow_change.iter().filter(|key| !identity.contains_key(*key)) {
             note(format_args!(
-                "warning: --allow {key}: no such key belongs to this run's identity; it says nothing here"
+                "warning: --allow-change {key}: no such key belongs to this run's identity; it says nothing here"
             ));
         }
         for warning in warnings::of(plan) {
@@ -179,7 +179,7 @@ impl<'a> TrainSession<'a> {
     /// The plan of what is there by now.
     fn make_plan(&self) -> anyhow::Result<Plan> {
         let find = |folder: &Path| start::find_data(folder, self.data.order).map(|store| self.with_faults(store));
-        Ok(Plan::over(self.args, find, Purpose::Run)?.allowing(self.options.allow))
+        Ok(Plan::over(self.args, find, Purpose::Run)?.allowing(self.options.allow_change))
     }
 
     /// A new plan if the run was extended or rolled back since it was planned.
@@ -206,7 +206,7 @@ impl<'a> TrainSession<'a> {
         self.phases.control.watch(patience(&self.run, &folder))
     }
 
-    /// The same store, with the faults of `--chaos`.
+    /// The same store, with the faults of `--inject-faults`.
     fn with_faults(&self, store: Store) -> Store {
         match &self.faults {
             Some(faults) => faults.over(&store),

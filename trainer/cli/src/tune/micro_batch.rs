@@ -67,7 +67,7 @@ fn why_fixed(tuning: &Tuning<'_>, plan: &Plan) -> Option<String> {
         !folder.as_os_str().is_empty() && checkpoints.read_dir().is_ok_and(|mut entries| entries.next().is_some());
     (has_begun && plan.train().identity.keys().contains_key(KEY)).then(|| {
         format!(
-            "{} has checkpoints, and it is of that run's identity (`cloze train --allow {KEY}` changes it all the same)",
+            "{} has checkpoints, and it is of that run's identity (`cloze train --allow-change {KEY}` changes it all the same)",
             folder.display()
         )
     })

@@ -43,27 +43,27 @@ pub(crate) fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<MetricNa
     plan.active().flat_map(of).collect()
 }
 
-/// The terms that are not as expected; one that counted nothing surprises nobody.
-fn surprises(
+/// The terms that are not as expected; one that counted nothing unexpected_losses nobody.
+fn unexpected_losses(
     terms: &BTreeMap<MetricName, f64>,
     expected: &BTreeMap<MetricName, Expectation>,
     counted: impl Fn(&MetricName) -> bool,
 ) -> Vec<UnexpectedLoss> {
-    let surprise = |(term, expectation): (&MetricName, &Expectation)| {
+    let unexpected = |(term, expectation): (&MetricName, &Expectation)| {
         let value = *terms.get(term).filter(|_| counted(term))?;
         let (expected, hint) = (bounds(expectation), expectation.hint.to_owned());
         (!expected.admit(value)).then(|| UnexpectedLoss { term: term.to_string(), value, expected, hint })
     };
-    expected.iter().filter_map(surprise).collect()
+    expected.iter().filter_map(unexpected).collect()
 }
 
 fn bounds(expectation: &Expectation) -> Bounds {
     Bounds { low: expectation.low, high: expectation.high }
 }
 
-/// What people are told of a surprise.
-pub(crate) fn warning(surprise: &UnexpectedLoss) -> Warning {
-    let UnexpectedLoss { term, value, expected: Bounds { low, high }, hint } = surprise;
+/// What people are told of a unexpected.
+pub(crate) fn warning(unexpected: &UnexpectedLoss) -> Warning {
+    let UnexpectedLoss { term, value, expected: Bounds { low, high }, hint } = unexpected;
     Warning {
         topic: "first_value".to_owned(),
         message: format!("`{term}` begins at {value:.4}, a model that guesses between {low:.4} and {high:.4}"),
@@ -77,9 +77,9 @@ impl Trainer {
     pub fn start(&self) -> Result<StartReport, trainer_plan::Error> {
         let (Reading { terms, .. }, _) = self.tally.read(self.ranks(), &[])?;
         let expected = expected(self.plan(), facts(self.plan()));
-        let surprises = surprises(&terms, &expected, |term| self.tally.counted(term));
+        let unexpected_losses = unexpected_losses(&terms, &expected, |term| self.tally.counted(term));
         let expected = expected.iter().map(|(name, expectation)| (name.to_string(), bounds(expectation))).collect();
-        Ok(StartReport { random: is_random(self.plan()), terms: written(terms), expected, surprises })
+        Ok(StartReport { random: is_random(self.plan()), terms: written(terms), expected, unexpected_losses })
     }
 }
 
@@ -121,9 +121,9 @@ mod tests {
 
     #[track_caller]
     fn assert_surprised(report: &StartReport, term: &str, hint: &str) {
-        let found: Vec<&str> = report.surprises.iter().map(|surprise| surprise.term.as_str()).collect();
+        let found: Vec<&str> = report.unexpected_losses.iter().map(|unexpected| unexpected.term.as_str()).collect();
         assert_eq!(found, [term], "{report:?}");
-        assert!(report.surprises[0].hint.contains(hint), "{report:?}");
+        assert!(report.unexpected_losses[0].hint.contains(hint), "{report:?}");
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         let _alone = testing::generator();
         for kind in AnyObjective::KINDS {
             let report = start(kind, "", |_, _| {});
-            assert!(report.surprises.is_empty(), "{report:?}");
+            assert!(report.unexpected_losses.is_empty(), "{report:?}");
         }
         let lawful = AnyObjective::examples().into_iter().filter(|kind| !kind.expected_start(FACTS).is_empty());
         assert!(lawful.count() >= 7, "all but the contrast with a teacher, which depends on the teacher");
@@ -144,7 +144,10 @@ mod tests {
         let report = start("masked_lm", "", |_, trainer| scale(trainer, word, 30.0));
         assert_surprised(&report, "masked_lm", "tied");
         let report = start("token_prediction", "", |_, trainer| scale(trainer, word, 30.0));
-        assert!(report.surprises.iter().any(|surprise| surprise.term == "token_prediction.masked"), "{report:?}");
+        assert!(
+            report.unexpected_losses.iter().any(|unexpected| unexpected.term == "token_prediction.masked"),
+            "{report:?}"
+        );
     }
 
     #[test]
@@ -177,7 +180,7 @@ mod tests {
                 .into_iter()
                 .filter(|(known, _)| *known == name)
                 .collect();
-            !surprises(&[(name, value)].into(), &expected, |_| true).is_empty()
+            !unexpected_losses(&[(name, value)].into(), &expected, |_| true).is_empty()
         };
         let report = start("masked_lm", "", |_, _| {});
         assert!(!surprised(&report, right));
@@ -208,9 +211,9 @@ mod tests {
         let name = MetricName::new("it", "");
         let expected = [(name.clone(), Expectation::near("", 1.0, 0.1, "a cause"))].into();
         let terms = |value: f64| [(name.clone(), value)].into();
-        assert_eq!(surprises(&terms(f64::NAN), &expected, |_| true).len(), 1);
-        assert_eq!(surprises(&terms(0.0), &expected, |_| false).len(), 0);
-        assert_eq!(surprises(&terms(1.05), &expected, |_| true).len(), 0);
+        assert_eq!(unexpected_losses(&terms(f64::NAN), &expected, |_| true).len(), 1);
+        assert_eq!(unexpected_losses(&terms(0.0), &expected, |_| false).len(), 0);
+        assert_eq!(unexpected_losses(&terms(1.05), &expected, |_| true).len(), 0);
     }
 
     #[test]

@@ -352,7 +352,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let start = self.trainer.start()?;
-        let warnings: Vec<Warning> = start.surprises.iter().map(init_loss_check::warning).collect();
+        let warnings: Vec<Warning> = start.unexpected_losses.iter().map(init_loss_check::warning).collect();
         self.say(host, EventKind::Start(start));
         for warning in warnings {
             self.say(host, EventKind::Warning(warning));

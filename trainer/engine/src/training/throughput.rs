@@ -102,7 +102,17 @@ impl Pace {
         let [wait, stall] = [phases.data, phases.checkpoint].map(|time| time / seconds);
         *self = Self { process, ..Self::start(self.peak_rate) };
         let eta_s = process.eta_s(left);
-        (Speed { tokens_per_s, steps_per_s: Some(steps_per_s), mfu, wait, stall, eta_s }, phases)
+        (
+            Speed {
+                tokens_per_s,
+                steps_per_s: Some(steps_per_s),
+                mfu,
+                data_wait: wait,
+                checkpoint_stall: stall,
+                eta_s,
+            },
+            phases,
+        )
     }
 }
 

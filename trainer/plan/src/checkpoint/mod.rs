@@ -1,6 +1,6 @@
 //! What a run keeps, complete or absent.
 //!
-//! # The checkpoint format, version 3
+//! # The checkpoint format, version 4
 //!
 //! Below `RUN/checkpoints/step-00001200/` lie
 //!

@@ -75,7 +75,7 @@ pub struct Change {
 
 impl Sealed for State {
     const FORMAT: &'static str = "cloze checkpoint";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const PRETTY: bool = true;
 }
 
@@ -209,7 +209,7 @@ pub struct Validated {
 }
 
 impl Sealed for Validated {
-    const FORMAT: &'static str = "cloze figures";
+    const FORMAT: &'static str = "cloze validation scores";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }

@@ -30,7 +30,7 @@ pub struct SkipList {
 }
 
 impl Sealed for SkipList {
-    const FORMAT: &'static str = "cloze skips of a run";
+    const FORMAT: &'static str = "cloze skipped steps";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }
@@ -55,7 +55,7 @@ impl SkipList {
     pub fn add(&mut self, run: &Store, leap: LossSpikeReport) -> Result<(), Error> {
         let mut longer = self.clone();
         longer.skips.push(leap);
-        longer.skips.sort_by_key(|skip| skip.leapt);
+        longer.skips.sort_by_key(|skip| skip.spike_step);
         run.put(NAME, &longer.seal())?;
         *self = longer;
         Ok(())
@@ -64,13 +64,13 @@ impl SkipList {
     /// Why the step after `done` steps is passed over; `None` if it is learnt from.
     #[must_use]
     pub fn after(&self, done: Step) -> Option<&LossSpikeReport> {
-        self.skips.iter().find(|skip| skip.leapt == done.next())
+        self.skips.iter().find(|skip| skip.spike_step == done.next())
     }
 
     /// Those of the first `done` steps.
     #[must_use]
     pub fn among(&self, done: Step) -> Vec<Step> {
-        self.skips.iter().map(|skip| skip.leapt).filter(|&leapt| leapt <= done).collect()
+        self.skips.iter().map(|skip| skip.spike_step).filter(|&leapt| leapt <= done).collect()
     }
 
     /// A step that is to be passed over, and from which a checkpoint has learnt.

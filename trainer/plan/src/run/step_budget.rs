@@ -27,7 +27,7 @@ struct Extended {
 }
 
 impl Sealed for Extended {
-    const FORMAT: &'static str = "cloze extension";
+    const FORMAT: &'static str = "cloze step budget";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }

@@ -44,7 +44,7 @@ struct Reading {
 }
 
 impl Sealed for Readings {
-    const FORMAT: &'static str = "cloze hours";
+    const FORMAT: &'static str = "cloze time budget";
     const VERSION: u32 = 1;
     const PRETTY: bool = false;
 }

@@ -31,7 +31,7 @@ impl Run<'_> {
         let Some(leap) = leaps.first().copied() else { return Ok(ControlFlow::Continue(())) };
         let rule = self.plan().guard.action;
         match rule {
-            SpikeAction::Skip if self.can_go_back(leap.leapt, host)? => {
+            SpikeAction::Skip if self.can_go_back(leap.spike_step, host)? => {
                 self.decide_to_skip(leap)?;
                 Ok(ControlFlow::Break(GuardDecision::GoBack))
             }
@@ -46,31 +46,43 @@ impl Run<'_> {
     }
 
     /// Whether a checkpoint before that step is kept. A run that has had none to make yet begins anew, as after a kill.
-    fn can_go_back(&mut self, leapt: Step, host: &mut dyn Host) -> Result<bool, Error> {
+    fn can_go_back(&mut self, spike_step: Step, host: &mut dyn Host) -> Result<bool, Error> {
         // A checkpoint of the course that is given up must not be put behind the back of who looks for an earlier one.
         self.wait_until_saved(host)?;
-        let (done, every) = (leapt.0 - 1, self.plan().checkpoints.every_steps);
+        let (done, every) = (spike_step.0 - 1, self.plan().checkpoints.every_steps);
         let can = done < every || checkpoint::steps(self.store)?.into_iter().any(|step| step.0 <= done);
         if !can {
-            tracing::warn!(step = leapt.0, "no checkpoint before that step is kept to go back to: the run pauses");
+            tracing::warn!(step = spike_step.0, "no checkpoint before that step is kept to go back to: the run pauses");
         }
         Ok(can)
     }
 
-    /// The step after `done` steps leapt.
+    /// The step after `done` steps spike_step.
     fn leap(&self, done: Step, Spike { figure, value, median, sigmas }: Spike) -> LossSpikeReport {
         let rows = self.plan().train.global_batch_size;
-        LossSpikeReport { leapt: done.next(), first_row: RowIndex(done.0 * rows), rows, figure, value, median, sigmas }
+        LossSpikeReport {
+            spike_step: done.next(),
+            first_row: RowIndex(done.0 * rows),
+            rows,
+            figure,
+            value,
+            median,
+            sigmas,
+        }
     }
 
     /// Writes down that a step is passed over. What it is undone for is then known, whatever is killed.
     fn decide_to_skip(&mut self, leap: LossSpikeReport) -> Result<(), Error> {
         let (skips, allowed) = (self.skips.skips.len(), self.plan().guard.max_skips);
         if skips >= allowed {
-            return Err(Error::Leaps { step: leap.leapt, skips });
+            return Err(Error::Leaps { step: leap.spike_step, skips });
         }
         self.skips.add(self.store, leap)?;
-        tracing::warn!(step = leap.leapt.0, sigmas = leap.sigmas, "a step leapt: going back, to pass over it");
+        tracing::warn!(
+            step = leap.spike_step.0,
+            sigmas = leap.sigmas,
+            "a step spike_step: going back, to pass over it"
+        );
         Ok(())
     }
 

@@ -63,8 +63,8 @@ fn a_level_that_stays_becomes_the_usual_one() {
     let mut guard = guard();
     guard.judge(&steps(40));
     let higher: Vec<_> = steps(80).into_iter().map(|step| Observed { loss: step.loss + 1.0, ..step }).collect();
-    let leapt = guard.judge(&higher).len();
-    assert!((10..=30).contains(&leapt), "{leapt} of 80: about half a window");
+    let spike_step = guard.judge(&higher).len();
+    assert!((10..=30).contains(&spike_step), "{spike_step} of 80: about half a window");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn poisoned() -> ApiError {
 
 fn leaps(events: &[Event]) -> Vec<(u64, SpikeMetric)> {
     let leap = |event: &Event| match &event.what {
-        EventKind::LossSpike(leap) => Some((leap.leapt.0, leap.figure)),
+        EventKind::LossSpike(leap) => Some((leap.spike_step.0, leap.figure)),
         _ => None,
     };
     events.iter().filter_map(leap).collect()

@@ -1,4 +1,4 @@
-//! `cloze ledger`: how often a run has learnt each document.
+//! `cloze exposure`: how often a run has learnt each document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
