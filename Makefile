@@ -107,6 +107,11 @@ test-deploy:     ## (after a release build, as root on Debian) deploy/ with the 
 house:           ## circles, public items, lengths of files, here or elsewhere (FOLDER=path, LIST=yes)
 	@cargo run --quiet --example house -- $(if $(LIST),--unused) $(FOLDER)
 
+.PHONY: book
+book:            ## docs/ as a book in target/book (needs mdbook: cargo install mdbook)
+	@command -v mdbook >/dev/null || { echo "error: mdbook is not installed: cargo install mdbook" >&2; exit 1; }
+	mdbook build docs
+
 clean:           ## build output and demo folders; .libtorch stays
 	cargo clean
 	rm -rf demo

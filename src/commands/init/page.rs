@@ -166,7 +166,7 @@ every_steps = {report}
 [run]
 folder = "runs/{name}"
 
-# A page of the run, and metrics for Prometheus: docs/seen.md. `cloze top runs/{name}` is the same on a terminal.
+# A page of the run, and metrics for Prometheus: docs/monitoring.md. `cloze top runs/{name}` is the same on a terminal.
 # [serve]
 # address = "127.0.0.1:8080"
 #

@@ -143,7 +143,7 @@ fn what_listeners_append_is_what_the_history_has() {
 #[test]
 fn every_metric_is_in_the_documents() {
     let documents =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/seen.md")).expect("a page");
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("a page");
     let source = include_str!("../metrics.rs");
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     let names =
@@ -155,5 +155,5 @@ fn every_metric_is_in_the_documents() {
         .chain(of_reports)
         .filter(|name| !documents.contains(&format!("`{name}")))
         .collect();
-    assert!(missing.is_empty(), "docs/seen.md has a table of metrics; it lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/metrics.md has a table of metrics; it lacks {missing:?}");
 }

@@ -1,4 +1,4 @@
-//! Settings from the environment variables of OpenTelemetry. `docs/seen.md` has the table.
+//! Settings from the environment variables of OpenTelemetry. `docs/metrics.md` has the table.
 //!
 //! They are validated here and given to the SDK, which would ignore an invalid value silently or repeat it in a message. An
 //! empty variable counts as unset. A warning names the variable, never its value, and the default is used.

@@ -203,7 +203,7 @@ fn every_instrument_is_exported_and_documented() {
     let metrics = &last_metrics(&posts).scope_metrics[0].metrics;
     let exported: BTreeSet<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
     assert_eq!(exported, instruments().map(|instrument| instrument.name).collect(), "no others are exported");
-    let page = include_str!("../../../../docs/seen.md");
+    let page = include_str!("../../../../docs/metrics.md");
     for Instrument { name, kind, unit, description, .. } in instruments() {
         let metric = metrics.iter().find(|metric| metric.name == name).expect("it is exported");
         assert_eq!((metric.unit.as_str(), metric.description.as_str()), (unit, description), "{name}");
@@ -212,7 +212,7 @@ fn every_instrument_is_exported_and_documented() {
         for point in points {
             assert!(0 < point.start_time_unix_nano && point.start_time_unix_nano <= point.time_unix_nano, "{name}");
         }
-        assert!(page.contains(&format!("`{name}")), "docs/seen.md lacks {name}");
+        assert!(page.contains(&format!("`{name}")), "docs/metrics.md lacks {name}");
     }
 }
 
