@@ -3,7 +3,7 @@
 # Checks and tests are built with every feature, and all of them with the same: other features would build all again.
 FEATURES := --features cloze/otlp,cloze-train/otlp
 
-.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-deploy test-page clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -104,8 +104,8 @@ test-page: setup ## the page of a run in Chromium, played and real; pictures (CL
 test-deploy:     ## (after a release build, as root on Debian) deploy/ with the real thing: Slurm, systemd, Kubernetes' schema, the image
 	@scripts/test-deploy
 
-house:           ## circles, public items, lengths of files, here or elsewhere (FOLDER=path, LIST=yes)
-	@cargo run --quiet --example house -- $(if $(LIST),--unused) $(FOLDER)
+code-stats:      ## circles, public items, lengths of files, here or elsewhere (FOLDER=path, LIST=yes)
+	@cargo run --quiet --example code-stats -- $(if $(LIST),--unused) $(FOLDER)
 
 .PHONY: book
 book:            ## docs/ as a book in target/book (needs mdbook: cargo install mdbook)

@@ -1,6 +1,6 @@
-//! `make house`: the house in numbers, for this checkout or for the folder that is given.
+//! `make code-stats`: the source in numbers, for this checkout or for the folder that is given.
 //!
-//! With `--unused` before the folder (`LIST=yes make house`), the public items that nobody uses are listed below.
+//! With `--unused` before the folder (`LIST=yes make code-stats`), the public items that nobody uses are listed below.
 //!
 //! # Definition
 //! Below a package's sources: import circles (`imports.rs` says what those are); public items, and how many of them are
