@@ -12,9 +12,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use telemetry::terminal::{Form, OutputMode, note};
+use telemetry::terminal::{OutputFormat, OutputMode, note};
 
-pub use self::choice::{Dtype, ModelFamily, ProfileTarget};
+pub use self::choice::{ExportFamily, ParityDtype, ProfileTarget};
 use self::output_args::Said;
 pub use self::profile_args::{ProfileArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
@@ -38,10 +38,10 @@ impl Cli {
             let words: Vec<_> = std::env::args_os().collect();
             let asks =
                 words.windows(2).any(|pair| pair == ["--log", "json"]) || words.iter().any(|it| it == "--log=json");
-            if !error.use_stderr() || !(asks || output_args::of_environment() == Form::Json) {
+            if !error.use_stderr() || !(asks || output_args::of_environment() == OutputFormat::Json) {
                 error.exit();
             }
-            OutputMode { form: Form::Json, ..OutputMode::default() }.set();
+            OutputMode { form: OutputFormat::Json, ..OutputMode::default() }.set();
             note(error.render());
             std::process::exit(error.exit_code());
         })
@@ -265,8 +265,8 @@ pub enum Verb {
         #[arg(long)]
         step: Option<u64>,
         /// The architecture to write it as.
-        #[arg(long = "as", value_enum, default_value_t = ModelFamily::Bert)]
-        family: ModelFamily,
+        #[arg(long = "as", value_enum, default_value_t = ExportFamily::Bert)]
+        family: ExportFamily,
     },
     /// Show what a step of a run learnt from: rows, hardest first, with their documents, masks and losses.
     #[command(after_help = "Example: cloze explain runs/a --step 412337 --rows 2")]
@@ -342,8 +342,8 @@ pub enum Verb {
         #[arg(long = "out", value_name = "FILE")]
         output: PathBuf,
         /// Precision of the computation.
-        #[arg(long, value_enum, default_value_t = Dtype::F64)]
-        dtype: Dtype,
+        #[arg(long, value_enum, default_value_t = ParityDtype::F64)]
+        dtype: ParityDtype,
     },
     /// Put runs into one file of HTML that opens anywhere: curves over one another, events, configurations.
     #[command(after_help = "Example: cloze report runs/a runs/b --out report.html --svg plots")]

@@ -28,7 +28,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 use server::ServeConfig;
-pub use source::Source;
+pub use source::ConfigSource;
 pub use source::merge;
 pub use telemetry::alerts::AlertsConfig;
 use toml::{Table, Value};
@@ -140,7 +140,7 @@ pub(crate) struct Training {
 pub struct Parsed {
     /// The configuration, valid or not.
     pub config: Config,
-    pub(crate) source: Source,
+    pub(crate) source: ConfigSource,
     pub(crate) problems: Mistakes,
     /// Component names as written, broken components included.
     names: BTreeMap<&'static str, Vec<String>>,
@@ -149,7 +149,7 @@ pub struct Parsed {
 impl Parsed {
     /// Reads a file. Fails at once only where no table can be had: a missing file, a syntax error.
     pub fn read(file: &Path, overrides: &[String]) -> Result<Self, Mistakes> {
-        let (mut source, mistakes) = Source::read(file, overrides).map_err(|mistake| Mistakes(vec![mistake]))?;
+        let (mut source, mistakes) = ConfigSource::read(file, overrides).map_err(|mistake| Mistakes(vec![mistake]))?;
         let mut sections = section::Sections::new(std::mem::take(&mut source.table), &source, mistakes);
         let mut config = take(&mut sections);
         let names = sections.names();
@@ -213,7 +213,7 @@ impl Parsed {
 }
 
 /// Where tokens or hours end a run, steps do only if they are written.
-fn follow_budget(train: &mut trainer_plan::config::TrainConfig, source: &Source) {
+fn follow_budget(train: &mut trainer_plan::config::TrainConfig, source: &ConfigSource) {
     if (train.max_tokens.is_some() || train.max_hours.is_some()) && !source.says("train.steps") {
         train.steps = trainer_plan::config::TrainConfig::STEPS_ENDLESS;
     }
@@ -251,7 +251,7 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
 impl Config {
     /// The configuration of an empty file: what every key is if nobody writes it.
     pub(crate) fn unwritten() -> Self {
-        take(&mut section::Sections::new(toml::Table::new(), &Source::default(), Vec::new()))
+        take(&mut section::Sections::new(toml::Table::new(), &ConfigSource::default(), Vec::new()))
     }
 
     /// Rows of a batch of the stream.

@@ -7,6 +7,8 @@ mod circles;
 mod imports;
 #[path = "tidy/pages.rs"]
 mod pages;
+#[path = "tidy/prose.rs"]
+mod prose;
 #[path = "tidy/public.rs"]
 mod public;
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use pipeline::epoch_plan::SplitSnapshot;
 use pipeline::sampler::{Order, Sampler, SamplerOptions};
-use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, Pack, PartEntry, Tokenizer};
+use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, Pack, PartEntry, TokenizerInfo};
 use schemas::{DatasetVersion, Epoch, Manifest, PartId, Shard, SpecialIds};
 
 const GROUPS: usize = 49;
@@ -84,7 +84,7 @@ fn dataset_version(shards: u32) -> DatasetVersionEntry {
 
 fn manifest(shards: u32) -> Manifest {
     Manifest {
-        tokenizer: Tokenizer {
+        tokenizer: TokenizerInfo {
             fingerprint: String::new(),
             kind: "wordpiece".into(),
             vocab_size: 30_522,

@@ -13,7 +13,7 @@ use schemas::columns::ATTENTION_MASK;
 use schemas::manifest::Frame;
 use schemas::{Batch, Vocab};
 
-pub use self::watch::Watch;
+pub use self::watch::AuditWatch;
 use crate::audit_counters::{AuditCounters, NamedLaw, Seen};
 use crate::collate::PlannedView;
 use crate::error::{Error, Result};

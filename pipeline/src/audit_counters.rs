@@ -75,7 +75,7 @@ impl<'a> Seen<'a> {
 pub struct AuditCounters {
     batch: BatchIndex,
     rules: BTreeMap<&'static str, Broken>,
-    laws: BTreeMap<&'static str, Law>,
+    laws: BTreeMap<&'static str, ViewLaw>,
 }
 
 impl AuditCounters {
@@ -91,7 +91,7 @@ impl AuditCounters {
     }
 
     /// Adds to a law of chance.
-    pub fn count(&mut self, what: &'static str, more: Law) {
+    pub fn count(&mut self, what: &'static str, more: ViewLaw) {
         self.laws.entry(what).or_default().add(more);
     }
 
@@ -134,7 +134,7 @@ impl fmt::Display for Broken {
 
 /// A sum of random events beside its mean and variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Law {
+pub struct ViewLaw {
     /// What was found.
     pub found: f64,
     /// What is found on average.
@@ -150,7 +150,7 @@ pub struct Law {
 /// How far a sum may be from its law: a chance of 2 in 10⁹ for each look.
 const STANDARD_ERRORS: f64 = 6.0;
 
-impl Law {
+impl ViewLaw {
     /// Events of the probability `chance`, each of which adds `size` to a sum of at most `of`; `found` is that sum.
     #[must_use]
     pub fn events(found: f64, chance: f64, of: f64, size: f64) -> Self {
@@ -180,12 +180,12 @@ pub struct NamedLaw {
     /// Whose share it is.
     pub what: &'static str,
     /// The sums.
-    pub law: Law,
+    pub law: ViewLaw,
 }
 
 impl fmt::Display for NamedLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Law { found, expected, variance, of, .. } = self.law;
+        let ViewLaw { found, expected, variance, of, .. } = self.law;
         let percent = |sum: f64| 100.0 * sum / of.max(1.0);
         let (found, expected, error) = (percent(found), percent(expected), percent(variance.sqrt()));
         write!(f, "{}: {found:.3} % of {of:.0}, promised {expected:.3} ± {error:.3}", self.what)
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn rare_events_are_no_drift_and_impossible_ones_are() {
-        let law = |found, expected, variance| Law { found, expected, variance, of: 1000.0, largest: 1.0 };
+        let law = |found, expected, variance| ViewLaw { found, expected, variance, of: 1000.0, largest: 1.0 };
         assert!(!law(2.0, 0.01, 0.01).has_drifted());
         assert!(law(1.0, 0.0, 0.0).has_drifted());
         assert!(!law(1000.0, 1000.0, 0.0).has_drifted());

@@ -9,7 +9,7 @@ use schemas::{Batch, BatchBuilder, BatchIndex, ColumnSpec, Epoch, Sample, Sample
 
 use crate::rng::{Keys, RowAddress};
 use crate::row::{Cells, Row, RowMut, Values};
-use crate::views::{AnyView, Source, ViewName};
+use crate::views::{AnyView, ViewName, ViewSource};
 
 /// A view with its place in the plan.
 #[derive(Clone, Debug)]
@@ -233,8 +233,8 @@ fn render(
     let Some(of) = view.of else {
         let mut target = RowMut { input_ids, tokens: 0, cells };
         let source = match view.view.samples() {
-            1 => Source::Sample(&item.sample),
-            _ => Source::TwoSamples(&item.sample, item.partner.as_ref()),
+            1 => ViewSource::Sample(&item.sample),
+            _ => ViewSource::TwoSamples(&item.sample, item.partner.as_ref()),
         };
         view.view.render(source, vocab, at, &mut target);
         draft.tokens.push(target.tokens);
@@ -246,7 +246,7 @@ fn render(
     if view.ids == place {
         input_ids.copy_from_slice(source.input_ids);
     }
-    view.view.render(Source::Row(source), vocab, at, &mut RowMut { input_ids, tokens, cells });
+    view.view.render(ViewSource::Row(source), vocab, at, &mut RowMut { input_ids, tokens, cells });
     draft.tokens.push(tokens);
 }
 

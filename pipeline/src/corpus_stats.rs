@@ -39,7 +39,7 @@ pub struct CorpusStats {
     /// Its newest dataset version.
     pub dataset_version: DatasetVersion,
     /// What it was tokenized by.
-    pub tokenizer: manifest::Tokenizer,
+    pub tokenizer: manifest::TokenizerInfo,
     /// How documents became rows.
     pub pack: Pack,
     /// Documents, words, tokens, what packing cut, and what was rejected by reason.

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use schemas::{DatasetVersion, RowIndex};
 use store::Store;
 
-pub use self::page::{Counts, Entry, Fate, Page};
+pub use self::page::{Counts, ExposureEntry, ExposurePage, Fate};
 use crate::error::{Error, Result};
 
 /// Where it is in a run's folder.
@@ -65,7 +65,7 @@ pub struct Exposure {
     to: u64,
     rows: Counts,
     /// Pages that have ended, in order, each until it is in the folder: whoever writes the next writes these before it.
-    unwritten: Arc<Mutex<VecDeque<Page>>>,
+    unwritten: Arc<Mutex<VecDeque<ExposurePage>>>,
     /// By source, then by dataset version and name.
     documents: BTreeMap<Arc<str>, BTreeMap<(DatasetVersion, u64), Counts>>,
 }
@@ -148,9 +148,9 @@ impl Exposure {
         (!is_written).then(|| PagesToWrite { folder, pages: Arc::clone(&self.unwritten) })
     }
 
-    fn page(&self) -> Option<Page> {
-        let of_source = |(of, documents): (&Arc<str>, &BTreeMap<(DatasetVersion, u64), Counts>)| -> Vec<Entry> {
-            let entry = |(&(dataset_version, document), &counts)| Entry {
+    fn page(&self) -> Option<ExposurePage> {
+        let of_source = |(of, documents): (&Arc<str>, &BTreeMap<(DatasetVersion, u64), Counts>)| -> Vec<ExposureEntry> {
+            let entry = |(&(dataset_version, document), &counts)| ExposureEntry {
                 of: Arc::clone(of),
                 dataset_version,
                 document,
@@ -158,7 +158,7 @@ impl Exposure {
             };
             documents.iter().map(entry).collect()
         };
-        (self.to > self.from).then(|| Page {
+        (self.to > self.from).then(|| ExposurePage {
             first: Some(self.first),
             from: self.from,
             to: self.to,
@@ -172,7 +172,7 @@ impl Exposure {
 #[derive(Debug)]
 pub struct PagesToWrite {
     folder: Store,
-    pages: Arc<Mutex<VecDeque<Page>>>,
+    pages: Arc<Mutex<VecDeque<ExposurePage>>>,
 }
 
 impl PagesToWrite {
@@ -185,7 +185,7 @@ impl PagesToWrite {
     }
 }
 
-fn write(folder: &Store, pages: &Mutex<VecDeque<Page>>) -> Result<()> {
+fn write(folder: &Store, pages: &Mutex<VecDeque<ExposurePage>>) -> Result<()> {
     let mut pages = locked(pages);
     while let Some(page) = pages.front() {
         page.put(folder, &page.name())?;
@@ -194,7 +194,7 @@ fn write(folder: &Store, pages: &Mutex<VecDeque<Page>>) -> Result<()> {
     Ok(())
 }
 
-fn locked(pages: &Mutex<VecDeque<Page>>) -> MutexGuard<'_, VecDeque<Page>> {
+fn locked(pages: &Mutex<VecDeque<ExposurePage>>) -> MutexGuard<'_, VecDeque<ExposurePage>> {
     pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -228,7 +228,7 @@ pub fn first(run: &Store, pages: &[(String, u64, u64)]) -> Result<Option<u64>> {
     let folder = run.within(FOLDER);
     let Some((name, from, _)) = pages.first() else { return Ok(None) };
     // Pages of earlier programs do not say it.
-    let first = Page::read(&folder, name)?.first.unwrap_or(*from);
+    let first = ExposurePage::read(&folder, name)?.first.unwrap_or(*from);
     let mut end = first;
     for (_, from, to) in pages {
         if *from != end {
@@ -243,7 +243,7 @@ fn listed(folder: &Store) -> Result<Vec<(String, u64, u64)>> {
     let mut found = Vec::new();
     for entry in folder.list("")? {
         // What is called otherwise is not ours.
-        let Some((from, to)) = Page::rows_of(&entry.name) else { continue };
+        let Some((from, to)) = ExposurePage::rows_of(&entry.name) else { continue };
         found.push((entry.name, from, to));
     }
     found.sort_by_key(|(name, from, to)| (*from, *to, name.clone()));
@@ -253,7 +253,7 @@ fn listed(folder: &Store) -> Result<Vec<(String, u64, u64)>> {
 /// Moves a page to those whose rows come again.
 fn undo(folder: &Store, name: &str) -> Result<()> {
     // One that nobody can read is named while it is still where it was.
-    Page::read(folder, name)?;
+    ExposurePage::read(folder, name)?;
     folder.put(UNDOING, numbered(&folder.within(ROLLED_BACK), name)?.as_bytes())?;
     finish_undoing(folder)
 }
@@ -271,7 +271,7 @@ fn finish_undoing(folder: &Store) -> Result<()> {
 fn undoing(folder: &Store) -> Result<Option<(String, String)>> {
     let Some((called, _)) = folder.read_with_stat(UNDOING)? else { return Ok(None) };
     let called = String::from_utf8_lossy(&called).into_owned();
-    let Some((_, name)) = called.split_once('-').filter(|(_, name)| Page::rows_of(name).is_some()) else {
+    let Some((_, name)) = called.split_once('-').filter(|(_, name)| ExposurePage::rows_of(name).is_some()) else {
         return Ok(None);
     };
     let is_here = folder.stat(name)?.is_some();

@@ -42,21 +42,21 @@ use telemetry::{Clock, EventKind, Observer};
 use tracing::info;
 
 use self::aggregate::Fold;
-pub use self::change::Change;
+pub use self::change::DatasetChange;
 pub use self::config::PrepareConfig;
 pub(crate) use self::document_table::each_length;
-pub use self::document_table::{Measured, Origin, each_document, ids_like, origins};
+pub use self::document_table::{Origin, TextMeasure, each_document, ids_like, origins};
 pub use self::job::PrepareOptions;
 use self::job::{Sample, Work, in_order, long_ones_first};
 use self::part_list::Lists;
 use self::plan::{Forgetting, Planned};
-pub use self::plan::{Memory, PreparePlan, fits};
+pub use self::plan::{PrepareMemory, PreparePlan, fits};
 use self::progress::{EventSink, Progress};
 pub use self::progress::{Stage, Stages};
 use self::provisional_manifest::ProvisionalManifest;
 pub(crate) use self::reject_stats::RejectStats;
 pub(crate) use self::reject_stats::{Complained, noted};
-pub use self::summary::Summary;
+pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
 use crate::{Error, Result};
 
@@ -95,7 +95,7 @@ pub fn run(
     options: PrepareOptions,
     clock: &Clock,
     observer: &mut dyn Observer,
-) -> Result<Summary> {
+) -> Result<PrepareSummary> {
     Preparation::plan(config)?.run(options, clock, observer)
 }
 
@@ -130,7 +130,7 @@ impl Preparation {
     }
 
     /// Makes what is missing. Returns what was found and done.
-    pub fn run(self, options: PrepareOptions, clock: &Clock, observer: &mut dyn Observer) -> Result<Summary> {
+    pub fn run(self, options: PrepareOptions, clock: &Clock, observer: &mut dyn Observer) -> Result<PrepareSummary> {
         // A stop that nobody can ask for.
         let (_stopper, stop) = cancel_pair();
         self.run_until(&stop, options, clock, observer)
@@ -143,7 +143,7 @@ impl Preparation {
         options: PrepareOptions,
         clock: &Clock,
         observer: &mut dyn Observer,
-    ) -> Result<Summary> {
+    ) -> Result<PrepareSummary> {
         let voice = EventSink { clock, observer };
         if options.null_writer {
             return self.make(None, (options, stop), voice);
@@ -160,7 +160,7 @@ impl Preparation {
         document: &str,
         clock: &Clock,
         observer: &mut dyn Observer,
-    ) -> Result<(Summary, Option<DatasetVersion>)> {
+    ) -> Result<(PrepareSummary, Option<DatasetVersion>)> {
         let nothing = "there is no prepared corpus here; run `cloze prepare`, then forget";
         let nothing = || Error::Config(format!("{}: {nothing}", self.planned.config.folder.display()));
         let store = self.store.clone().ok_or_else(nothing)?;
@@ -217,7 +217,7 @@ impl Preparation {
         target: Option<(Store, Lock)>,
         (options, stop): (PrepareOptions, &CancelToken),
         mut voice: EventSink<'_>,
-    ) -> Result<Summary> {
+    ) -> Result<PrepareSummary> {
         let began = Instant::now();
         let (description, warnings) = (self.planned.describe(), self.planned.warnings());
         let lists = if target.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
@@ -292,20 +292,20 @@ impl Preparation {
 /// What a run did beside its fold.
 struct Done<'a> {
     dataset_version: DatasetVersion,
-    change: Option<Change>,
+    change: Option<DatasetChange>,
     progress: &'a Progress,
     gauges: PoolStats,
     nothing_to_do: bool,
 }
 
-fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> Summary {
+fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> PrepareSummary {
     let sum = |split: fn(&PartEntry) -> &[Shard]| {
         fold.shards(split).fold((0, 0), |(rows, tokens), shard| (rows + shard.rows, tokens + shard.tokens))
     };
     let (train, valid) = (sum(|part| &part.train), sum(|part| &part.valid));
     let content = u64::from(work.config.packing.content(work.config.max_seq_len));
     let shards = fold.shards(|part| &part.train).chain(fold.shards(|part| &part.valid));
-    Summary {
+    PrepareSummary {
         dataset_version: done.dataset_version,
         change: done.change,
         pack: work.config.packing.kind(),

@@ -153,7 +153,7 @@ impl Measured {
 }
 
 /// Looks at a pipeline until it is dropped or asked what it saw.
-pub struct Watch {
+pub struct MeasureWatch {
     shared: Arc<Shared>,
     gauges: PoolStats,
 }
@@ -167,7 +167,7 @@ struct Shared {
     looked_ns: AtomicU64,
 }
 
-impl Watch {
+impl MeasureWatch {
     /// Begins to look.
     pub fn over(gauges: PoolStats) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
@@ -226,7 +226,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for MeasureWatch {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
     }

@@ -25,12 +25,12 @@ use crate::what_if::GAIN_MIN;
 const ROWS: usize = 256;
 
 /// A profile that can be shown.
-pub struct Page(Read);
+pub struct ProfilePage(Read);
 
 /// A drawing of that width, where there is something to draw.
 type Drawn<'a> = Box<dyn Fn(f64) -> Option<Canvas> + 'a>;
 
-impl Page {
+impl ProfilePage {
     /// Of what `cloze profile --json` wrote.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ impl Curve {
 
 /// The law of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Law {
+pub struct ScalingLaw {
     curve: Curve,
     /// What one worker makes a second.
     pub lambda: Estimate,
@@ -102,7 +102,7 @@ pub enum Limit {
     Unseen,
 }
 
-impl Law {
+impl ScalingLaw {
     /// The law of these points, each with another number of workers.
     ///
     /// # Errors
@@ -323,10 +323,10 @@ mod tests {
         Point { workers, windows, rate: mean, spread: Some(noise / 8.0) }
     }
 
-    fn law(workers: &[usize], (lambda, sigma, kappa): (f64, f64, f64), noise: f64) -> Law {
+    fn law(workers: &[usize], (lambda, sigma, kappa): (f64, f64, f64), noise: f64) -> ScalingLaw {
         let curve = Curve { lambda, sigma, kappa };
         let points: Vec<Point> = workers.iter().map(|&workers| point(workers, curve.at(workers), noise)).collect();
-        Law::of(&points).expect("points enough")
+        ScalingLaw::of(&points).expect("points enough")
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
     fn coefficients_are_never_negative() {
         // Workers that help one another: more than twice as much by two.
         let points = [point(1, 10.0, 0.0), point(2, 22.0, 0.0), point(4, 46.0, 0.0)];
-        let law = Law::of(&points).expect("points enough");
+        let law = ScalingLaw::of(&points).expect("points enough");
         assert!(law.sigma.mean == 0.0 && law.kappa.mean == 0.0 && law.sigma.low >= 0.0, "{law:?}");
         assert_eq!(law.limit(), Limit::Unseen);
     }
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_point_that_is_known_better_weighs_more() {
         let mut points = vec![point(1, 100.0, 0.0), point(2, 200.0, 0.0), point(3, 300.0, 0.0), point(4, 300.0, 0.0)];
-        let off = |points: &[Point]| 400.0 - Law::of(points).expect("points enough").at(4);
+        let off = |points: &[Point]| 400.0 - ScalingLaw::of(points).expect("points enough").at(4);
         let alike = off(&points);
         points[3].spread = Some(0.3);
         assert!(off(&points) < 0.2 * alike, "{} {alike}", off(&points));
@@ -398,18 +398,18 @@ mod tests {
         // One lock with the same time for everybody: twice as much by two, and then nothing more.
         let kink: Vec<Point> =
             [(1, 10.0), (2, 20.0), (3, 20.0), (4, 20.0), (8, 20.0)].map(|(n, x)| point(n, x, 0.0)).into();
-        let law = Law::of(&kink).expect("points enough");
+        let law = ScalingLaw::of(&kink).expect("points enough");
         assert!(law.is_far() && law.evidence().iter().any(|line| line.contains("does not describe")), "{law:?}");
         for few in 0..POINTS_MIN {
-            assert!(Law::of(&kink[..few]).is_err_and(|why| why.contains("takes 3 numbers of workers")));
+            assert!(ScalingLaw::of(&kink[..few]).is_err_and(|why| why.contains("takes 3 numbers of workers")));
         }
-        assert!(Law::of(&[point(1, 0.0, 0.0), point(2, 1.0, 0.0), point(3, 1.0, 0.0)]).is_err());
+        assert!(ScalingLaw::of(&[point(1, 0.0, 0.0), point(2, 1.0, 0.0), point(3, 1.0, 0.0)]).is_err());
     }
 
     #[test]
     fn without_windows_nothing_is_said_of_how_sure_it_is() {
         let points = [1, 2, 4].map(|workers| Point { windows: Vec::new(), spread: None, ..point(workers, 5.0, 0.0) });
-        let law = Law::of(&points).expect("points enough");
+        let law = ScalingLaw::of(&points).expect("points enough");
         assert!(!law.is_known && law.evidence().iter().any(|line| line.contains("too few times")), "{law:?}");
     }
 }

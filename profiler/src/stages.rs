@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipeline::prepare::{Stage, Stages, Summary};
+use pipeline::prepare::{PrepareSummary, Stage, Stages};
 
 use crate::measure::{Means, Measured};
 use crate::statistics::percent;
@@ -114,7 +114,7 @@ pub struct StageCost {
 }
 
 /// Each stage of a preparation with its costs.
-pub fn costs(summary: &Summary) -> [StageCost; 4] {
+pub fn costs(summary: &PrepareSummary) -> [StageCost; 4] {
     let stages = &summary.stages;
     let (text, tokens) = (Some(summary.text_bytes_made), summary.corpus.tokens);
     // Samples that are thrown away are written nowhere.

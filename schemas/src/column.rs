@@ -7,14 +7,14 @@ use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for i32 {}
-    impl Sealed for i16 {}
-    impl Sealed for u8 {}
+    pub trait SealedColumn {}
+    impl SealedColumn for i32 {}
+    impl SealedColumn for i16 {}
+    impl SealedColumn for u8 {}
 }
 
 /// A type that a batch column may hold.
-pub trait Element: sealed::Sealed + ArrowNativeType + Default + Send + Sync + 'static {
+pub trait Element: sealed::SealedColumn + ArrowNativeType + Default + Send + Sync + 'static {
     /// Its Arrow type.
     type Arrow: ArrowPrimitiveType<Native = Self>;
     /// Its name at run time.

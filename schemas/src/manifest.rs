@@ -87,7 +87,7 @@ impl From<SealError> for ManifestError {
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// The tokenizer in a few words.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: TokenizerInfo,
     /// Longest row that a frame may make of a sample, frame tokens included.
     pub max_seq_len: u32,
     /// How documents were packed.
@@ -150,7 +150,7 @@ pub struct Effective {
 /// What training needs to know of the tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tokenizer {
+pub struct TokenizerInfo {
     /// BLAKE3 of `tokenizer.json` without padding and truncation, keys sorted.
     pub fingerprint: String,
     /// `wordpiece` or `byte_bpe`, or the model type that the file names.

@@ -34,7 +34,7 @@ impl ProfileTarget {
 
 /// What `cloze export` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModelFamily {
+pub enum ExportFamily {
     /// `BertForMaskedLM`.
     Bert,
     /// `RobertaForMaskedLM`: its positions begin after the id of padding, and it has one token type.
@@ -43,19 +43,19 @@ pub enum ModelFamily {
     Electra,
 }
 
-impl From<ModelFamily> for config::ModelFamily {
-    fn from(family: ModelFamily) -> Self {
+impl From<ExportFamily> for config::ModelFamily {
+    fn from(family: ExportFamily) -> Self {
         match family {
-            ModelFamily::Bert => Self::Bert,
-            ModelFamily::Roberta => Self::Roberta,
-            ModelFamily::Electra => Self::Electra,
+            ExportFamily::Bert => Self::Bert,
+            ExportFamily::Roberta => Self::Roberta,
+            ExportFamily::Electra => Self::Electra,
         }
     }
 }
 
 /// The precision of `cloze parity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Dtype {
+pub enum ParityDtype {
     /// 32-bit.
     F32,
     /// 64-bit.

@@ -1,7 +1,7 @@
 //! `--log`, `-v` and `-q`: flags of every verb.
 
 use clap::{ArgAction, Args, ValueEnum};
-use telemetry::terminal::{Form, OutputMode, Verbosity};
+use telemetry::terminal::{OutputFormat, OutputMode, Verbosity};
 
 /// How much is said on stderr, and to whom.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -20,8 +20,8 @@ pub(crate) struct Said {
 impl Said {
     pub(crate) fn manner(self) -> OutputMode {
         let form = match self.log {
-            Some(LogForm::Text) => Form::Text,
-            Some(LogForm::Json) => Form::Json,
+            Some(LogForm::Text) => OutputFormat::Text,
+            Some(LogForm::Json) => OutputFormat::Json,
             None => of_environment(),
         };
         let loudness = match self {
@@ -35,9 +35,9 @@ impl Said {
 }
 
 /// For whom stderr is if the command does not say it.
-pub(super) fn of_environment() -> Form {
+pub(super) fn of_environment() -> OutputFormat {
     let is_json = std::env::var_os("CLOZE_LOG_FORMAT").is_some_and(|form| form == "json");
-    if is_json { Form::Json } else { Form::Text }
+    if is_json { OutputFormat::Json } else { OutputFormat::Text }
 }
 
 /// What `--log` takes.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use store::Store;
 use telemetry::quantities::{bytes, time};
 use telemetry::terminal::{line, painted, told};
-use trainer_plan::checkpoint::{self, Listed, Reason};
+use trainer_plan::checkpoint::{self, KeepReason, Listed};
 use trainer_plan::config::CheckpointConfig;
 
 use crate::cli::CheckpointVerb;
@@ -89,12 +89,12 @@ fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn word(why: Reason) -> &'static str {
+fn word(why: KeepReason) -> &'static str {
     match why {
-        Reason::Newest => "one of the newest",
-        Reason::Milestone => "milestone",
-        Reason::Best => "one of the best",
-        Reason::Pinned => "pinned",
+        KeepReason::Newest => "one of the newest",
+        KeepReason::Milestone => "milestone",
+        KeepReason::Best => "one of the best",
+        KeepReason::Pinned => "pinned",
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::exposure::{self, Counts, Page};
+use pipeline::exposure::{self, Counts, ExposurePage};
 use pipeline::prepare;
 use schemas::{DatasetVersion, Document};
 use serde_json::json;
@@ -136,7 +136,7 @@ impl Told {
     fn of(folder: &Store, pages: Vec<(String, u64, u64)>, only: Option<&BTreeSet<u64>>) -> pipeline::Result<Self> {
         let mut told = Self { first: pages.first().map_or(0, |page| page.1), ..Self::default() };
         for (name, _, to) in pages {
-            let page = Page::read(folder, &name)?;
+            let page = ExposurePage::read(folder, &name)?;
             told.rows += page.rows;
             told.end = told.end.max(to);
             for entry in page.entries.into_iter().filter(|entry| only.is_none_or(|only| only.contains(&entry.document)))

@@ -18,9 +18,9 @@ use anyhow::Context as _;
 use pipeline::load::{BatchStream, StreamOptions};
 use pipeline::prepare::{Preparation, PrepareOptions};
 use profiler::compare;
-use profiler::measure::{Measured, Watch};
+use profiler::measure::{MeasureWatch, Measured};
 use profiler::neighbor;
-use profiler::report::Page;
+use profiler::report::ProfilePage;
 use profiler::stages;
 use profiler::verdict::judge;
 use profiler::what_if::proposals;
@@ -81,7 +81,7 @@ pub fn measure(
     // The result is printed before anything can fail, and no file keeps another from being written.
     let traced = recording.write();
     if options.report.is_some() || options.svg.is_some() {
-        put_page(&Page::of(&object)?, options.report.as_deref(), options.svg.as_deref())?;
+        put_page(&ProfilePage::of(&object)?, options.report.as_deref(), options.svg.as_deref())?;
     }
     traced
 }
@@ -129,13 +129,13 @@ pub(crate) fn compared((before, after): (&Path, &Path), limit: f64, is_json: boo
 pub(crate) fn report(profile: &Path, out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
     output_file::outputs(profile, &[Some(out)], svg)?;
     let object = compare::read(profile)?;
-    let page =
-        Page::of(&object).with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
+    let page = ProfilePage::of(&object)
+        .with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
     put_page(&page, Some(out), svg)
 }
 
 /// Writes the page, and each of its plots into a folder. What is said of it goes to stderr: stdout may be for programs.
-fn put_page(page: &Page, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Result<()> {
+fn put_page(page: &ProfilePage, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Result<()> {
     if let Some(out) = out {
         put(out, &page.html())?;
         note(format_args!("{}: the page of this profile", out.display()));
@@ -176,7 +176,7 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
         ..StreamOptions::default()
     };
     let mut stream = BatchStream::new(load, RowIndex(0), RankShard::ALONE, training);
-    let watch = Watch::over(stream.gauges())?;
+    let watch = MeasureWatch::over(stream.gauges())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
     let (mut tokens_per_batch, mut taken, begun) = (0, 0, Instant::now());
     let is_over = |taken: u64| match options.batches {
@@ -220,10 +220,10 @@ pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordi
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
     let write_delay = Slow::parse(options.slow.as_deref(), options.target)?.writer;
     let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
-    let watch = Arc::<Mutex<Option<Watch>>>::default();
+    let watch = Arc::<Mutex<Option<MeasureWatch>>>::default();
     let hears = {
         let watch = Arc::clone(&watch);
-        move |gauges| *watch.lock().unwrap_or_else(PoisonError::into_inner) = Watch::over(gauges).ok()
+        move |gauges| *watch.lock().unwrap_or_else(PoisonError::into_inner) = MeasureWatch::over(gauges).ok()
     };
     let preparation = Preparation::plan(&config)?.telling(Box::new(hears));
     let summary = preparation.run(run, &Clock::system(), &mut Many::default())?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use telemetry::terminal::line;
 
 use self::file::ConfigFile;
-use self::tuning::{Change, Tuning, times};
+use self::tuning::{TunedKey, Tuning, times};
 use crate::cli::{ConfigArgs, TuneArgs};
 use crate::exit::Usage;
 use crate::plan::Plan;
@@ -57,7 +57,7 @@ pub fn run(
     Ok(())
 }
 
-fn lines(args: &ConfigArgs, changes: &[Change], is_written: bool) -> Vec<String> {
+fn lines(args: &ConfigArgs, changes: &[TunedKey], is_written: bool) -> Vec<String> {
     let file = args.config.display();
     if changes.is_empty() {
         return vec![format!("nothing gains: {file} stays as it is")];
@@ -70,16 +70,16 @@ fn lines(args: &ConfigArgs, changes: &[Change], is_written: bool) -> Vec<String>
     };
     let mut lines = vec![format!("{file}: {what}")];
     lines.extend(changes.iter().map(|change| {
-        let Change { key, from, to, ratio, words } = change;
+        let TunedKey { key, from, to, ratio, words } = change;
         format!("  `{key}` {from} → {to}: {}; {words}", times(*ratio))
     }));
     lines
 }
 
-fn object(args: &ConfigArgs, step_ms: f64, changes: &[Change], notes: &[String], is_written: bool) -> String {
+fn object(args: &ConfigArgs, step_ms: f64, changes: &[TunedKey], notes: &[String], is_written: bool) -> String {
     let changes: Vec<Value> = changes
         .iter()
-        .map(|Change { key, from, to, ratio, words }| {
+        .map(|TunedKey { key, from, to, ratio, words }| {
             json!({ "key": key, "from": from, "to": to, "words": words,
                     "ratio": { "mean": ratio.mean, "low": ratio.low, "high": ratio.high } })
         })

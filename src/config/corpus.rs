@@ -11,11 +11,11 @@ use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
 use schemas::Problem;
 
-use super::source::Source;
+use super::source::ConfigSource;
 use super::sources::SourceConfig;
 
 /// Fills in what follows from other keys, where it is not written.
-pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source: &Source) {
+pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source: &ConfigSource) {
     if !source.says("data.folder") && !prepare.folder.as_os_str().is_empty() {
         data.folder.clone_from(&prepare.folder);
     }
@@ -27,7 +27,7 @@ pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source:
 }
 
 /// Fills in formats that are not written.
-pub(super) fn follow_sources(sources: &mut BTreeMap<String, SourceConfig>, source: &Source) {
+pub(super) fn follow_sources(sources: &mut BTreeMap<String, SourceConfig>, source: &ConfigSource) {
     if source.says("prepare.format") {
         return;
     }

@@ -7,20 +7,20 @@ use toml::{Table, Value};
 
 use super::mistake::{Mistake, Mistakes, did_you_mean};
 use super::renamed;
-use super::source::Source;
+use super::source::ConfigSource;
 
 /// A table that is taken apart section by section.
 pub(super) struct Sections<'a> {
     table: Table,
     known: Vec<&'static str>,
     names: BTreeMap<&'static str, Vec<String>>,
-    source: &'a Source,
+    source: &'a ConfigSource,
     problems: Mistakes,
 }
 
 impl<'a> Sections<'a> {
     /// Takes apart `table`; mistakes that were found before come first.
-    pub(super) fn new(table: Table, source: &'a Source, mistakes: Vec<Mistake>) -> Self {
+    pub(super) fn new(table: Table, source: &'a ConfigSource, mistakes: Vec<Mistake>) -> Self {
         Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems: Mistakes(mistakes) }
     }
 
@@ -123,7 +123,7 @@ impl<'a> Sections<'a> {
 }
 
 /// The problem behind serde's words, with a suggestion where serde lists the choices.
-fn explain(source: &Source, path: &str, message: &str) -> Mistake {
+fn explain(source: &ConfigSource, path: &str, message: &str) -> Mistake {
     let first_line = message.lines().next().unwrap_or_default();
     for kind in ["unknown field", "unknown variant"] {
         if let Some(wrong) = quoted(message, kind) {
@@ -220,7 +220,7 @@ mod tests {
 
     fn problems(text: &str) -> (Example, Vec<Mistake>) {
         let table: Table = toml::from_str(text).expect("the test writes TOML");
-        let source = Source::default();
+        let source = ConfigSource::default();
         let mut sections = Sections::new(table, &source, Vec::new());
         let example = sections.section("example");
         (example, sections.finish().0)
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(told("[example]\nsteps = 'many'"), "string \"many\" stands where a whole number should");
         assert_eq!(told("[example]\nlr = true"), "boolean `true` stands where a number should");
         assert_eq!(told("example = 3"), "integer `3` stands where a table should");
-        let (source, table) = (Source::default(), toml::from_str("views.masked = 3").expect("TOML"));
+        let (source, table) = (ConfigSource::default(), toml::from_str("views.masked = 3").expect("TOML"));
         let mut sections = Sections::new(table, &source, Vec::new());
         let _ = sections.components::<Example>("views", &["mask", "crop"]);
         let mistake = sections.finish().0.remove(0);

@@ -20,7 +20,7 @@ const BRACKETS_MAX: usize = 64;
 
 /// The merged table and the place of every key in it.
 #[derive(Debug, Default)]
-pub struct Source {
+pub struct ConfigSource {
     /// The merged table.
     pub table: Table,
     /// Dotted key → `file:line` or `--set`.
@@ -31,7 +31,7 @@ pub struct Source {
     file: PathBuf,
 }
 
-impl Source {
+impl ConfigSource {
     /// Reads `file`, its parents (`extends`, relative to the file that says it) and the overrides `path=value`.
     ///
     /// # Errors
@@ -283,7 +283,7 @@ mod tests {
         store::Store::folder(home.path())
             .and_then(|store| store.put("run.toml", b"[data]\nfolder = \"a\""))
             .expect("written");
-        let (source, _) = Source::read(
+        let (source, _) = ConfigSource::read(
             &home.path().join("run.toml"),
             &["data={folder = \"b\", workers = 2}".to_owned(), "views={v={kind=\"crop\"}}".to_owned()],
         )
@@ -321,7 +321,7 @@ mod tests {
             ("seed.low=1".to_owned(), "`seed` is no table"),
         ];
         for (assignment, expected) in cases {
-            let mut source = Source::default();
+            let mut source = ConfigSource::default();
             source.table.insert("seed".to_owned(), Value::Integer(1));
             let before = source.table.clone();
             let mistake = source.set(&assignment).expect_err(expected);
@@ -341,7 +341,7 @@ mod tests {
         }
         folder.put("a.toml", b"extends = \"./b.toml\"\n").expect("written");
         folder.put("b.toml", b"extends = \"a.toml\"\n").expect("written");
-        let refused = |name: &str| Source::read(&home.path().join(name), &[]).expect_err("refused").to_string();
+        let refused = |name: &str| ConfigSource::read(&home.path().join(name), &[]).expect_err("refused").to_string();
         assert!(refused("0.toml").contains("more than 8 files extend one another"), "{}", refused("0.toml"));
         let circle = refused("a.toml");
         assert!(circle.contains("in a circle") && circle.contains("a.toml → ") && circle.contains("b.toml and back"));
@@ -355,7 +355,7 @@ mod tests {
         folder.put("base.toml", b"seed = 1\n[train]\nsteps = 1\n").expect("written");
         folder.put("child.toml", b"extends = \"base.toml\"\n\n[train]\nthreads = 2\n").expect("written");
         let child = home.path().join("child.toml");
-        let (source, mistakes) = Source::read(&child, &["train.rows = 3".into()]).expect("all is well");
+        let (source, mistakes) = ConfigSource::read(&child, &["train.rows = 3".into()]).expect("all is well");
         assert_eq!(mistakes, []);
         assert!(source.says("train.rows") && source.says("seed") && !source.says("train.workers"));
         assert!(

@@ -1,6 +1,6 @@
 //! What `cloze prepare` would do, for a plan to say.
 
-use pipeline::prepare::{self, Memory, Preparation, PrepareConfig, PreparePlan};
+use pipeline::prepare::{self, Preparation, PrepareConfig, PrepareMemory, PreparePlan};
 use schemas::Problem;
 use telemetry::quantities::{bytes, count};
 
@@ -65,7 +65,7 @@ fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
         ),
     ];
     lines.push(format!("           text to ids: {}", plan.tokenized_by));
-    let Memory { text, worker } = plan.memory;
+    let PrepareMemory { text, worker } = plan.memory;
     lines.push(format!(
         "           memory: {} for short texts and files, {} for longer files, {} for eight long documents, {} for a very long one; \
          beside it {} a worker for rows, the table of documents and words",

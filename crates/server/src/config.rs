@@ -29,14 +29,14 @@ const SOCKET_PATH_MAX: usize = 96;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum ListenAddress {
     /// A number and a port.
     Tcp(SocketAddr),
     /// The path of a socket.
     Socket(PathBuf),
 }
 
-impl Address {
+impl ListenAddress {
     /// As written, or as a browser has it: what has a `/` in it otherwise is a path.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix("http://").map_or(text, |rest| rest.trim_end_matches('/'));
@@ -67,7 +67,7 @@ impl Address {
 }
 
 /// As a client writes it.
-impl fmt::Display for Address {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "http://{address}/"),
@@ -78,8 +78,8 @@ impl fmt::Display for Address {
 
 impl ServeConfig {
     /// Where to listen; none where nothing is served.
-    pub fn address(&self) -> Result<Option<Address>, String> {
-        if self.address.is_empty() { Ok(None) } else { Address::parse(&self.address).map(Some) }
+    pub fn address(&self) -> Result<Option<ListenAddress>, String> {
+        if self.address.is_empty() { Ok(None) } else { ListenAddress::parse(&self.address).map(Some) }
     }
 
     /// What is wrong with it.
@@ -103,17 +103,20 @@ mod tests {
 
     #[test]
     fn addresses_are_numbers_or_paths() {
-        assert_eq!(Address::parse("127.0.0.1:80").map(|at| at.to_string()), Ok("http://127.0.0.1:80/".to_owned()));
-        assert_eq!(Address::parse("http://127.0.0.1:80/"), Address::parse("127.0.0.1:80"));
+        assert_eq!(
+            ListenAddress::parse("127.0.0.1:80").map(|at| at.to_string()),
+            Ok("http://127.0.0.1:80/".to_owned())
+        );
+        assert_eq!(ListenAddress::parse("http://127.0.0.1:80/"), ListenAddress::parse("127.0.0.1:80"));
         for wrong in ["https://127.0.0.1:80", &format!("/{}", "a".repeat(200))] {
-            assert!(Address::parse(wrong).is_err(), "{wrong}");
+            assert!(ListenAddress::parse(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(Address::parse("localhost:80"), Address::parse("127.0.0.1:80"));
-        assert!(Address::parse("[::1]:80").expect("an address").is_local());
-        assert!(!Address::parse("0.0.0.0:80").expect("an address").is_local());
-        assert_eq!(Address::parse("runs/a.sock"), Ok(Address::Socket("runs/a.sock".into())));
+        assert_eq!(ListenAddress::parse("localhost:80"), ListenAddress::parse("127.0.0.1:80"));
+        assert!(ListenAddress::parse("[::1]:80").expect("an address").is_local());
+        assert!(!ListenAddress::parse("0.0.0.0:80").expect("an address").is_local());
+        assert_eq!(ListenAddress::parse("runs/a.sock"), Ok(ListenAddress::Socket("runs/a.sock".into())));
         for wrong in ["8080", "example.org:80", "127.0.0.1", ":80", "127.0.0.1:99999"] {
-            assert!(Address::parse(wrong).is_err(), "{wrong}");
+            assert!(ListenAddress::parse(wrong).is_err(), "{wrong}");
         }
         let config =
             ServeConfig { address: "8080".to_owned(), allowed_hosts: vec!["a:1".to_owned()], ..ServeConfig::default() };

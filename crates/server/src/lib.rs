@@ -28,6 +28,6 @@ mod shutdown;
 mod tests;
 
 pub use backend::{Action, ActorStatus, ApiError, Backend, CheckpointStatus, Health, MemoryStatus, Status};
-pub use config::{Address, ServeConfig};
+pub use config::{ListenAddress, ServeConfig};
 pub use run_state::{About, Kind, RunState};
 pub use server::Server;

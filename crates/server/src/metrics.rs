@@ -1,6 +1,6 @@
 //! Prometheus' metrics of a run: those of its events, and the present state of its workers and probes.
 
-use telemetry::prometheus::{self, Family};
+use telemetry::prometheus::{self, MetricFamily};
 use telemetry::run_metrics::InstrumentKind::{self, Counter, Gauge};
 
 use crate::backend::{ActorStatus, Backend, Status};
@@ -13,9 +13,9 @@ pub(crate) fn text(seen: &RunState, subject: &dyn Backend, listeners: usize) -> 
     let up = |state: &Result<(), String>| f64::from(u8::from(state.is_ok()));
     let mut families = vec![
         build(seen),
-        Family::gauge("cloze_watch_listeners", "Clients that listen to events.", listeners as f64),
-        Family::gauge("cloze_live", "Whether the process makes progress.", up(&health.live)),
-        Family::gauge("cloze_ready", "Whether the process does its task.", up(&health.ready)),
+        MetricFamily::gauge("cloze_watch_listeners", "Clients that listen to events.", listeners as f64),
+        MetricFamily::gauge("cloze_live", "Whether the process makes progress.", up(&health.live)),
+        MetricFamily::gauge("cloze_ready", "Whether the process does its task.", up(&health.ready)),
     ];
     families.extend(of_status(&status));
     families.extend(of_actors(&status.actors.iter().chain(&status.validation).collect::<Vec<_>>()));
@@ -28,11 +28,11 @@ fn family(
     kind: InstrumentKind,
     labels: &[&'static str],
     values: impl IntoIterator<Item = (Vec<String>, f64)>,
-) -> Family {
-    Family { name, help, kind, labels: labels.to_vec(), values: values.into_iter().collect() }
+) -> MetricFamily {
+    MetricFamily { name, help, kind, labels: labels.to_vec(), values: values.into_iter().collect() }
 }
 
-fn build(seen: &RunState) -> Family {
+fn build(seen: &RunState) -> MetricFamily {
     let kind = match seen.about.kind {
         Kind::Train => "train",
         Kind::Prepare => "prepare",
@@ -41,7 +41,7 @@ fn build(seen: &RunState) -> Family {
     family("cloze_build_info", "Version and task of the program.", Gauge, &["program", "kind"], [(labels, 1.0)])
 }
 
-fn of_status(status: &Status) -> Vec<Family> {
+fn of_status(status: &Status) -> Vec<MetricFamily> {
     let known = [
         ("cloze_steps_planned", "Steps by plan.", status.steps.map(|steps| steps as f64)),
         ("cloze_progress_ratio", "The share that is done.", status.progress),
@@ -54,20 +54,20 @@ fn of_status(status: &Status) -> Vec<Family> {
         ),
     ];
     let always = [
-        Family::gauge("cloze_uptime_seconds", "Time since the process began.", status.uptime_s),
-        Family::gauge("cloze_phase_age_seconds", "Time since the phase began.", status.since_s),
-        Family::gauge(
+        MetricFamily::gauge("cloze_uptime_seconds", "Time since the process began.", status.uptime_s),
+        MetricFamily::gauge("cloze_phase_age_seconds", "Time since the phase began.", status.since_s),
+        MetricFamily::gauge(
             "cloze_checkpoint_writing_seconds",
             "Time since the checkpoint that is being written was begun; 0 if none is.",
             status.checkpoint.writing_s.unwrap_or(0.0),
         ),
         family("cloze_phase", "1 for the present phase.", Gauge, &["phase"], [(vec![status.phase.to_string()], 1.0)]),
     ];
-    let known = known.into_iter().filter_map(|(name, help, value)| Some(Family::gauge(name, help, value?)));
+    let known = known.into_iter().filter_map(|(name, help, value)| Some(MetricFamily::gauge(name, help, value?)));
     known.chain(always).collect()
 }
 
-fn of_actors(actors: &[&ActorStatus]) -> Vec<Family> {
+fn of_actors(actors: &[&ActorStatus]) -> Vec<MetricFamily> {
     let queues = || actors.iter().filter(|actor| actor.capacity > 0);
     let times = actors.iter().flat_map(|actor| {
         [("busy", actor.busy_s), ("starved", actor.starved_s), ("blocked", actor.blocked_s)]

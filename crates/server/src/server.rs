@@ -27,7 +27,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::access::{Access, Token};
 use crate::backend::Backend;
-use crate::config::{Address, ServeConfig};
+use crate::config::{ListenAddress, ServeConfig};
 use crate::limits::{AGE, CONNECTIONS, HEAD_BYTES, HEAD_TIME, SHORT, SHORT_TIME, WRITE_TIME};
 use crate::routes::{AppState, router};
 use crate::run_state::RunState;
@@ -66,15 +66,15 @@ impl Server {
         config: &ServeConfig,
         seen: &Arc<RunState>,
         subject: Arc<dyn Backend>,
-        on_bound: impl FnOnce(&Address) + Send + 'static,
+        on_bound: impl FnOnce(&ListenAddress) + Send + 'static,
     ) -> Result<Option<Self>, String> {
         let Some(address) = config.address()? else { return Ok(None) };
-        if let Address::Socket(path) = &address {
+        if let ListenAddress::Socket(path) = &address {
             refuse_others(path)?;
         }
         let access = match &address {
-            Address::Socket(_) => Access::over_socket(),
-            Address::Tcp(_) => {
+            ListenAddress::Socket(_) => Access::over_socket(),
+            ListenAddress::Tcp(_) => {
                 Access::over_tcp(Token::find(&config.token_file)?, config.allowed_hosts.clone(), address.is_local())
             }
         };
@@ -141,10 +141,10 @@ fn refuse_others(path: &Path) -> Result<(), String> {
 }
 
 async fn until_it_ends(
-    address: Address,
+    address: ListenAddress,
     router: Router,
     mut ends: watch::Receiver<bool>,
-    on_bound: impl FnOnce(&Address),
+    on_bound: impl FnOnce(&ListenAddress),
 ) {
     let listener = tokio::select! {
         listener = bind(&address) => listener,
@@ -163,12 +163,12 @@ async fn until_it_ends(
 }
 
 /// Has the address, sooner or later.
-async fn bind(address: &Address) -> Listener {
+async fn bind(address: &ListenAddress) -> Listener {
     let (begun, mut pause, mut is_told) = (Instant::now(), AGAIN.0, false);
     loop {
         let bound = match address {
-            Address::Tcp(address) => TcpListener::bind(address).await.map(Listener::Tcp),
-            Address::Socket(path) => socket(path).await,
+            ListenAddress::Tcp(address) => TcpListener::bind(address).await.map(Listener::Tcp),
+            ListenAddress::Socket(path) => socket(path).await,
         };
         match bound {
             Ok(listener) => return listener,
@@ -204,10 +204,10 @@ async fn socket(path: &Path) -> io::Result<Listener> {
 }
 
 impl Listener {
-    fn address(&self, asked: &Address) -> Address {
+    fn address(&self, asked: &ListenAddress) -> ListenAddress {
         match self {
-            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), Address::Tcp),
-            Self::Socket(_, path, _) => Address::Socket(path.clone()),
+            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), ListenAddress::Tcp),
+            Self::Socket(_, path, _) => ListenAddress::Socket(path.clone()),
         }
     }
 }

@@ -16,7 +16,7 @@ use telemetry::{Clock, Event, EventKind, Position};
 use crate::backend::{ActorStatus, ApiError};
 use crate::broadcast::Since;
 use crate::limits::{CONNECTIONS, LISTENERS};
-use crate::{About, Action, Address, Backend, Health, Kind, RunState, ServeConfig, Server, Status};
+use crate::{About, Action, Backend, Health, Kind, ListenAddress, RunState, ServeConfig, Server, Status};
 
 mod crowd;
 mod socket;
@@ -106,9 +106,9 @@ fn serving() -> Home {
         ServeConfig { address: "127.0.0.1:0".to_owned(), token_file: token.path().into(), allowed_hosts: Vec::new() };
     let (seen, played) = (RunState::new(about()), Arc::<Played>::default());
     let (sender, heard) = sync_channel(1);
-    let told = move |address: &Address| sender.send(address.clone()).expect("heard");
+    let told = move |address: &ListenAddress| sender.send(address.clone()).expect("heard");
     let server = Server::start(&config, &seen, Arc::clone(&played) as _, told).expect("started").expect("an address");
-    let Address::Tcp(at) = heard.recv_timeout(Duration::from_secs(10)).expect("bound") else {
+    let ListenAddress::Tcp(at) = heard.recv_timeout(Duration::from_secs(10)).expect("bound") else {
         panic!("TCP was asked for")
     };
     Home { at, seen, played, _server: server, _token: token }

@@ -41,9 +41,9 @@ pub use self::folder::faults;
 pub use self::store::Store;
 
 pub use self::fault_config::{Calls, FaultConfig, draws};
-pub use self::lock::{Holder, LeaseConfig, LeaseStatus, Lock, LockError, Watch};
+pub use self::lock::{Holder, LeaseConfig, LeaseStatus, LeaseWatch, Lock, LockError};
 pub use self::log::{Lines, Log, LogTerms};
-pub use self::memory::Memory;
+pub use self::memory::MemoryBackend;
 pub use self::name::LOCK;
 pub use self::retry::Retries;
 pub use self::writer::ObjectWriter;

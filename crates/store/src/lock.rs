@@ -44,7 +44,7 @@ use self::guard::Guarded;
 pub use self::holder::Holder;
 use self::lease::{LeaseClaim, Monotonic};
 pub use self::lease_config::{LeaseConfig, LockError};
-pub use self::lease_observer::{LeaseStatus, Watch};
+pub use self::lease_observer::{LeaseStatus, LeaseWatch};
 use crate::store::Store;
 
 /// A lock that this process holds, until it is dropped or somebody takes it over.

@@ -24,7 +24,7 @@ use crate::fault_config::{Calls, FaultConfig, Strike};
 
 /// A store in memory. Clones are the same store.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct MemoryBackend {
     weather: FaultConfig,
     state: Arc<Mutex<State>>,
 }
@@ -37,7 +37,7 @@ struct State {
     tally: Calls,
 }
 
-impl Memory {
+impl MemoryBackend {
     /// An empty store.
     pub fn new(weather: FaultConfig) -> Self {
         Self { weather, state: Arc::default() }
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-impl StoreBackend for Memory {
+impl StoreBackend for MemoryBackend {
     fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         let found = self.call("read", name, |state| state.objects.get(name).cloned())?;
         Ok(found.map(|(bytes, stat)| (bytes.to_vec(), stat)))
@@ -157,7 +157,7 @@ impl StoreBackend for Memory {
 /// An object that is being streamed.
 #[derive(Debug)]
 struct Streamed {
-    memory: Memory,
+    memory: MemoryBackend,
     name: String,
     bytes: Vec<u8>,
     committed: Option<Stat>,

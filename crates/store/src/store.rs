@@ -11,7 +11,7 @@ use crate::error::at;
 use crate::fault_config::FaultConfig;
 use crate::faulty_backend::FaultyBackend;
 use crate::folder::Folder;
-use crate::memory::Memory;
+use crate::memory::MemoryBackend;
 use crate::name;
 use crate::retry::{After, Retries};
 use crate::writer::ObjectWriter;
@@ -45,11 +45,11 @@ impl Store {
 
     /// A store in this process's memory, with that weather.
     pub fn memory(weather: FaultConfig) -> Self {
-        Self::of_memory(&Memory::new(weather))
+        Self::of_memory(&MemoryBackend::new(weather))
     }
 
     /// The handle of a store in memory that somebody watches. It asks again at once: no pause mends weather.
-    pub fn of_memory(memory: &Memory) -> Self {
+    pub fn of_memory(memory: &MemoryBackend) -> Self {
         let pause = Duration::ZERO;
         Self::of(Arc::new(memory.clone())).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
     }

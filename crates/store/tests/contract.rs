@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::thread;
 use std::time::Duration;
 
-use store::{Created, FaultConfig, Memory, Replaced, Retries, Store};
+use store::{Created, FaultConfig, MemoryBackend, Replaced, Retries, Store};
 
 /// Three calls of ten fail, and some that succeed seem to.
 const FAILING: FaultConfig = FaultConfig { seed: 7, latency: Duration::ZERO, failures: 0.3, lost: 0.1 };
@@ -59,11 +59,11 @@ fn a_storm_breaks_no_law() {
     for weather in [FAILING, FORGETFUL] {
         let stores = RefCell::new(Vec::new());
         check(|| {
-            let memory = Memory::new(weather);
+            let memory = MemoryBackend::new(weather);
             stores.borrow_mut().push(memory.clone());
             Store::of_memory(&memory)
         });
-        let tallies = || stores.borrow().iter().map(Memory::tally).collect::<Vec<_>>().into_iter();
+        let tallies = || stores.borrow().iter().map(MemoryBackend::tally).collect::<Vec<_>>().into_iter();
         let (failed, lost): (u64, u64) =
             (tallies().map(|tally| tally.failed).sum(), tallies().map(|tally| tally.lost).sum());
         assert!(failed > 50 && lost > 50, "{failed} failures and {lost} lost acknowledgements are no storm");
@@ -288,7 +288,7 @@ fn parts_are_stores(store: &Store) {
 #[test]
 fn a_store_that_never_answers_is_given_up_with_its_place() {
     for (failures, lost) in [(1.0, 0.0), (0.0, 1.0)] {
-        let memory = Memory::new(FaultConfig { failures, lost, ..FaultConfig::calm() });
+        let memory = MemoryBackend::new(FaultConfig { failures, lost, ..FaultConfig::calm() });
         let store = Store::of_memory(&memory);
         let retries = Retries { attempts_max: 5, ..store.retries() };
         let error = store.with_retries(retries).put("x", b"1").expect_err("it never answers");

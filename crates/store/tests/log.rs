@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use store::{FaultConfig, Lines, Log, LogTerms, Memory, Store};
+use store::{FaultConfig, Lines, Log, LogTerms, MemoryBackend, Store};
 
 use crate::child;
 
@@ -109,8 +109,8 @@ fn segments_close_at_their_size_and_are_named_in_order() {
     assert_eq!(names(&store), ["log/00000000.jsonl", "log/00000001.jsonl", "log/00000002.jsonl"]);
     let last = store.read("log/00000002.jsonl").expect("there");
     assert_eq!(last, ["x".repeat(40), "\n".to_owned()].concat().as_bytes());
-    let calls = |memory: &Memory| memory.tally().calls;
-    let memory = Memory::new(FaultConfig::calm());
+    let calls = |memory: &MemoryBackend| memory.tally().calls;
+    let memory = MemoryBackend::new(FaultConfig::calm());
     let mut log = Log::open(&Store::of_memory(&memory), "log").expect("opened");
     log.push("the first is seen at once").expect("pushed");
     log.flush().expect("flushed");

@@ -14,7 +14,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-use crate::terminal::{self, Form, OutputMode, Paint, Verbosity};
+use crate::terminal::{self, OutputFormat, OutputMode, Paint, Verbosity};
 
 /// What is said, unless `RUST_LOG` says it better.
 fn usual(loudness: Verbosity) -> &'static str {
@@ -34,7 +34,7 @@ pub fn install(traces: impl Layer<Registry> + Send + Sync) {
     keep(handle);
     let filter = filter.and(for_logs());
     let lines = fmt::layer().with_writer(|| Unfailing);
-    if OutputMode::get().form == Form::Json {
+    if OutputMode::get().form == OutputFormat::Json {
         listeners.with(lines.json().with_filter(filter)).init();
     } else {
         let lines = lines.with_target(false).without_time().with_ansi(Paint::stderr().is_on()).compact();

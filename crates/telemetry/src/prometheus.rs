@@ -16,7 +16,7 @@ pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
 /// Metric with its values by label values.
 #[derive(Clone, Debug)]
-pub struct Family {
+pub struct MetricFamily {
     /// Name.
     pub name: &'static str,
     /// Help text.
@@ -29,7 +29,7 @@ pub struct Family {
     pub values: Vec<(Vec<String>, f64)>,
 }
 
-impl Family {
+impl MetricFamily {
     /// Gauge without labels.
     #[must_use]
     pub fn gauge(name: &'static str, help: &'static str, value: f64) -> Self {
@@ -39,7 +39,7 @@ impl Family {
 
 /// Returns the text of the metrics that events have, and of the others.
 #[must_use]
-pub fn text(metrics: &RunMetrics, others: impl IntoIterator<Item = Family>) -> String {
+pub fn text(metrics: &RunMetrics, others: impl IntoIterator<Item = MetricFamily>) -> String {
     let registry = Registry::new();
     for family in families(metrics).into_iter().chain(others) {
         registry.register(collector(&family)).expect("each name occurs once");
@@ -48,10 +48,10 @@ pub fn text(metrics: &RunMetrics, others: impl IntoIterator<Item = Family>) -> S
 }
 
 /// Returns the metrics that events have.
-fn families(metrics: &RunMetrics) -> Vec<Family> {
+fn families(metrics: &RunMetrics) -> Vec<MetricFamily> {
     let of_reports = REPORT_METRICS.iter().filter_map(|metric| {
         let (_, value) = metrics.values(metric.tensorboard).next()?;
-        Some(Family::gauge(metric.prometheus?, metric.description, value))
+        Some(MetricFamily::gauge(metric.prometheus?, metric.description, value))
     });
     let of_run = INSTRUMENTS.iter().flat_map(|instrument| {
         instrument.prometheus.iter().filter_map(|prometheus| {
@@ -67,7 +67,7 @@ fn families(metrics: &RunMetrics) -> Vec<Family> {
                 names = keys;
                 values.insert(of, value);
             }
-            (!values.is_empty()).then(|| Family {
+            (!values.is_empty()).then(|| MetricFamily {
                 name: prometheus.name,
                 help: instrument.description,
                 kind: instrument.kind,
@@ -79,7 +79,7 @@ fn families(metrics: &RunMetrics) -> Vec<Family> {
     of_reports.chain(of_run).collect()
 }
 
-fn collector(family: &Family) -> Box<dyn Collector> {
+fn collector(family: &MetricFamily) -> Box<dyn Collector> {
     let options = Opts::new(family.name, family.help);
     match family.kind {
         InstrumentKind::Gauge => {
@@ -95,7 +95,7 @@ fn collector(family: &Family) -> Box<dyn Collector> {
     }
 }
 
-fn set(family: &Family, mut set: impl FnMut(&[&str], f64)) {
+fn set(family: &MetricFamily, mut set: impl FnMut(&[&str], f64)) {
     for (labels, value) in &family.values {
         set(&labels.iter().map(String::as_str).collect::<Vec<_>>(), *value);
     }

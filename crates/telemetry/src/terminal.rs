@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 
 use schemas::printable;
 
-pub use self::output_mode::{Form, OutputMode, Verbosity};
+pub use self::output_mode::{OutputFormat, OutputMode, Verbosity};
 pub use self::printer::Printer;
 pub use self::progress::Progress;
 pub use self::run_progress::{Doing, RunProgress};

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use store::{Created, Entry, Memory, Replaced, Retries, Stat, Store, StoreBackend, Upload, Version};
+use store::{Created, Entry, MemoryBackend, Replaced, Retries, Stat, Store, StoreBackend, Upload, Version};
 
 /// Returns a handle to a store in memory; after `changes` changes every further change fails.
-pub fn crash_after(memory: &Memory, changes: u64) -> Store {
+pub fn crash_after(memory: &MemoryBackend, changes: u64) -> Store {
     let pause = std::time::Duration::ZERO;
     let backend = CrashingBackend { memory: memory.clone(), left: Arc::new(AtomicU64::new(changes)) };
     Store::of(Arc::new(backend)).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
@@ -17,7 +17,7 @@ pub fn crash_after(memory: &Memory, changes: u64) -> Store {
 
 #[derive(Debug)]
 struct CrashingBackend {
-    memory: Memory,
+    memory: MemoryBackend,
     left: Arc<AtomicU64>,
 }
 

@@ -311,7 +311,7 @@ fn what_is_not_in_the_batch_is_not_judged() {
 fn the_first_batches_and_then_some_are_watched() {
     let home = home();
     let plan = home.plan("masked = { kind = 'mask' }", 1);
-    let (groups, mut watch) = (plan.groups(), Watch::new(plan.audit()));
+    let (groups, mut watch) = (plan.groups(), AuditWatch::new(plan.audit()));
     for index in 0..250 {
         let batch = plan.batch(&groups, BatchIndex(index)).expect("good");
         let said = watch.look(&batch).expect("as promised").map(Audit::batches);
@@ -337,7 +337,7 @@ fn a_broken_promise_is_seen_before_the_batch_is_learnt_from() {
     let [promised, rendered] =
         ["0.15", "0.2"].map(|rate| home.plan(&format!("masked = {{ kind = 'mask', rate = {rate} }}"), 1));
     let batches = (0..4).map(|index| rendered.batch(&rendered.groups(), BatchIndex(index)).expect("good"));
-    let mut watch = Watch::new(promised.audit());
+    let mut watch = AuditWatch::new(promised.audit());
     let error = batches.map(|batch| watch.look(&batch).map(|_| ())).find_map(Result::err).expect("another rate");
     assert!(error.to_string().contains("view `masked` does not do what it promises"), "{error}");
 }

@@ -7,12 +7,12 @@ use crate::error::Result;
 
 /// Counts whether the views do as they promise, on some of the batches that a process learns from.
 #[derive(Debug)]
-pub struct Watch {
+pub struct AuditWatch {
     audit: Audit,
     received: u64,
 }
 
-impl Watch {
+impl AuditWatch {
     /// The first batches are all audited: that settles a share of 15 % to a thousandth.
     const FIRST: u64 = 64;
 

@@ -10,7 +10,7 @@ use super::AnyFormat;
 use super::input_split::{Part, PieceReader, Reached, Reading};
 use super::inputs::InputFile;
 use super::memory_budget::MemoryBudget;
-use super::record::{RawDocument, Reason, Record, Spare};
+use super::record::{RawDocument, Record, RejectReason, Spare};
 use crate::{Error, Result};
 
 /// A document of a part, or what took its place.
@@ -32,7 +32,7 @@ pub struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// What is wrong.
-    pub reason: Reason,
+    pub reason: RejectReason,
     /// Index of the piece within the part.
     pub piece: usize,
     /// 0-based line within the piece.

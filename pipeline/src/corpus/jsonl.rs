@@ -25,7 +25,7 @@ use super::Format;
 use super::input_split::{PieceRange, PieceReader, Reading};
 use super::inputs::InputFile;
 use super::lines::{Border, Line, LineRecords, cut};
-use super::record::{Reason, Record, Spare};
+use super::record::{Record, RejectReason, Spare};
 use super::sniff::{Fitness, HEAD_BYTES, Head, head, of_text};
 use crate::Result;
 
@@ -95,11 +95,11 @@ fn parse(fields: &Fields, line: &Line<'_>, spare: &mut Spare) -> Record {
         Some(found)
     });
     let mut record = match found {
-        None => rejected(Reason::BrokenJson, line),
+        None => rejected(RejectReason::BrokenJson, line),
         Some((text, id)) => assemble(fields, text, id, line),
     };
     if repaired {
-        record.complaints.insert(0, (Reason::InvalidUtf8, line.number));
+        record.complaints.insert(0, (RejectReason::InvalidUtf8, line.number));
     }
     record
 }
@@ -159,7 +159,7 @@ fn look(head: &[u8], fields: &Fields) -> Head {
     found
 }
 
-fn rejected(reason: Reason, line: &Line<'_>) -> Record {
+fn rejected(reason: RejectReason, line: &Line<'_>) -> Record {
     Record::rejected(reason, line.range.clone(), line.number)
 }
 
@@ -174,13 +174,13 @@ fn assemble(fields: &Fields, text: Field, id: Field, line: &Line<'_>) -> Record 
     let id = match (&fields.id, id) {
         (None, _) => None,
         (Some(_), Field::Text(id) | Field::Number(id)) => Some(id),
-        (Some(_), Field::Missing) => return rejected(Reason::MissingField, line),
-        (Some(_), Field::Other) => return rejected(Reason::NonStringField, line),
+        (Some(_), Field::Missing) => return rejected(RejectReason::MissingField, line),
+        (Some(_), Field::Other) => return rejected(RejectReason::NonStringField, line),
     };
     match text {
         Field::Text(text) => Record::of_text(id, text, line.range.clone(), line.number),
-        Field::Missing => rejected(Reason::MissingField, line),
-        Field::Number(_) | Field::Other => rejected(Reason::NonStringField, line),
+        Field::Missing => rejected(RejectReason::MissingField, line),
+        Field::Number(_) | Field::Other => rejected(RejectReason::NonStringField, line),
     }
 }
 
@@ -331,7 +331,7 @@ impl<'de> Visitor<'de> for Value {
 mod tests {
     use super::*;
 
-    fn text(line: &str) -> (Option<String>, Vec<Reason>) {
+    fn text(line: &str) -> (Option<String>, Vec<RejectReason>) {
         let fields = Fields { text: "text".into(), id: None };
         let bytes = line.as_bytes();
         let line = Line { bytes, range: 0..bytes.len() as u64, number: 0 };
@@ -350,13 +350,16 @@ mod tests {
         ] {
             assert_eq!(text(line), (Some("a".into()), vec![]), "{line}");
         }
-        assert_eq!(text(r#"{"text": "x \ud800 NaN"}"#), (Some("x \u{fffd} NaN".into()), vec![Reason::InvalidUtf8]));
+        assert_eq!(
+            text(r#"{"text": "x \ud800 NaN"}"#),
+            (Some("x \u{fffd} NaN".into()), vec![RejectReason::InvalidUtf8])
+        );
         assert_eq!(text(r#"{"text": "\ud83d\ude42 \\ud800", "n": NaN}"#), (Some("🙂 \\ud800".into()), vec![]));
         for other in ["NaN", "1", "-1", "1.5", "true", "null", "[\"a\"]", "{\"text\": \"a\"}"] {
-            assert_eq!(text(&format!("{{\"text\": {other}}}")), (None, vec![Reason::NonStringField]), "{other}");
+            assert_eq!(text(&format!("{{\"text\": {other}}}")), (None, vec![RejectReason::NonStringField]), "{other}");
         }
         for broken in [r#"{"text": "a", "n": Nan}"#, r#"{"text": "a" NaN}"#, r#"{"text": "\ud8"}"#, "NaN", "\"\\"] {
-            assert_eq!(text(broken), (None, vec![Reason::BrokenJson]), "{broken}");
+            assert_eq!(text(broken), (None, vec![RejectReason::BrokenJson]), "{broken}");
         }
     }
 

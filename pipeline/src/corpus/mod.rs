@@ -3,7 +3,7 @@
 //! The list of parts is a function of the corpus alone: never of threads or machines. A part is one or more *pieces*,
 //! a piece a file or a byte range of one. Small files are grouped, large plain ones are cut where a document ends.
 //!
-//! Dirty text is data, not an error: it is repaired or passed over, and counted by [`Reason`].
+//! Dirty text is data, not an error: it is repaired or passed over, and counted by [`RejectReason`].
 
 mod bytes;
 mod cut;
@@ -33,7 +33,7 @@ pub use self::input_split::{BytesRead, Part, Piece, PieceRange, PieceReader, Rea
 pub use self::inputs::{FileIdentity, InputFile};
 pub(crate) use self::memory_budget::COPIES;
 pub use self::memory_budget::{MemoryBudget, ResourcesExhausted, Shares};
-pub use self::record::{RawDocument, Reason, Record, Spare};
+pub use self::record::{RawDocument, Record, RejectReason, Spare};
 pub use self::sniff::{Fitness, Head};
 use crate::Result;
 

@@ -31,7 +31,7 @@ use runtime::catch_decoder;
 use super::Format;
 use super::input_split::{BytesRead, PieceRange, PieceReader, Reached, Reading};
 use super::inputs::InputFile;
-use super::record::{Reason, Record, Spare};
+use super::record::{Record, RejectReason, Spare};
 use crate::{Error, Result};
 
 mod cells;
@@ -262,7 +262,7 @@ impl Rows {
         let id = self.reading.id_field.as_ref().map(|id| cell(id, take(&mut spare.id).into_bytes()));
         let text = cell(&self.reading.text_field, take(&mut spare.text));
         let (Some(text), None | Some(Some(_))) = (text, &id) else {
-            return Ok(Record::rejected(Reason::MissingField, row..row + 1, line));
+            return Ok(Record::rejected(RejectReason::MissingField, row..row + 1, line));
         };
         make_room(&self.file.path, line, text.len() as u64, &self.reading)?;
         let mut record = Record::of_bytes(text, row..row + 1, line);

@@ -1,6 +1,6 @@
 //! What is found at one place of a file: a document, complaints, or both.
 //!
-//! Dirty text is data, not an error: it is repaired or passed over, and counted by [`Reason`].
+//! Dirty text is data, not an error: it is repaired or passed over, and counted by [`RejectReason`].
 
 use std::fmt;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub struct Record {
     /// The line on which it begins, counted from the start of the piece, 0-based.
     pub line: u64,
     /// What is wrong with it, with lines counted from the start of the piece, 0-based.
-    pub complaints: Vec<(Reason, u64)>,
+    pub complaints: Vec<(RejectReason, u64)>,
 }
 
 /// A document as a file has it.
@@ -60,7 +60,7 @@ impl Spare {
 impl Record {
     /// A place of which nothing can be used.
     #[must_use]
-    pub fn rejected(reason: Reason, range: Range<u64>, line: u64) -> Self {
+    pub fn rejected(reason: RejectReason, range: Range<u64>, line: u64) -> Self {
         Self { document: None, range, line, complaints: vec![(reason, line)] }
     }
 
@@ -74,7 +74,7 @@ impl Record {
                 let at = line + count_newlines(&error.as_bytes()[..valid]);
                 let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
                 let mut record = Self::of_text(None, text, range, line);
-                record.complaints.insert(0, (Reason::InvalidUtf8, at));
+                record.complaints.insert(0, (RejectReason::InvalidUtf8, at));
                 record
             }
         }
@@ -87,13 +87,13 @@ impl Record {
         // Nearly all texts have neither: they are looked at once.
         if memchr::memchr2(b'\0', b'\r', text.as_bytes()).is_some() {
             if let Some(at) = memchr::memchr(b'\0', text.as_bytes()) {
-                complaints.push((Reason::Nul, line + count_newlines(&text.as_bytes()[..at])));
+                complaints.push((RejectReason::Nul, line + count_newlines(&text.as_bytes()[..at])));
                 text.retain(|character| character != '\0');
             }
             text = with_line_feeds(text);
         }
         if text.trim().is_empty() {
-            complaints.push((Reason::EmptyDocument, line));
+            complaints.push((RejectReason::EmptyDocument, line));
             return Self { document: None, range, line, complaints };
         }
         Self { document: Some(RawDocument { id, text }), range, line, complaints }
@@ -102,7 +102,7 @@ impl Record {
 
 /// Why a line or a document was repaired or passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub enum RejectReason {
     /// Bytes that are not UTF-8, or not of `prepare.encoding`, replaced by U+FFFD.
     InvalidUtf8,
     /// NUL characters, removed.
@@ -119,7 +119,7 @@ pub enum Reason {
     TooLong,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RejectReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::InvalidUtf8 => "invalid_utf8",

@@ -72,7 +72,7 @@ impl std::ops::AddAssign for Counts {
 
 /// A document of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ExposureEntry {
     /// The source of the mixture that it is of; empty where one folder is all there is.
     pub of: Arc<str>,
     /// The dataset version of the data that its rows were of.
@@ -93,7 +93,7 @@ struct Span {
 
 /// What became of some rows that follow one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct ExposurePage {
     /// Where the first page of its ledger begins; none where it does not say so.
     pub first: Option<u64>,
     /// The first of them.
@@ -103,10 +103,10 @@ pub struct Page {
     /// What became of them.
     pub rows: Counts,
     /// Their documents, by source, dataset version and name.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ExposureEntry>,
 }
 
-impl Page {
+impl ExposurePage {
     pub(super) fn name(&self) -> String {
         format!("rows-{:012}-{:012}.parquet", self.from, self.to)
     }
@@ -185,7 +185,7 @@ impl Page {
         if let Some(span) = span.filter(|span| (span.from, span.to) != (from, to)) {
             return Err(damaged(format!("it tells of the rows from {} to {}", span.from, span.to)));
         }
-        let entries: Option<Vec<Vec<Entry>>> = batches.iter().map(entries).collect();
+        let entries: Option<Vec<Vec<ExposureEntry>>> = batches.iter().map(entries).collect();
         let entries = entries.ok_or_else(|| damaged("its columns are not those of a page".to_owned()))?.concat();
         Ok(Self { first: span.map(|span| span.first), from, to, rows, entries })
     }
@@ -198,7 +198,7 @@ fn schema() -> SchemaRef {
     Arc::new(Schema::new(names.into_iter().chain(counts).collect::<Vec<_>>()))
 }
 
-fn entries(batch: &RecordBatch) -> Option<Vec<Entry>> {
+fn entries(batch: &RecordBatch) -> Option<Vec<ExposureEntry>> {
     let numbers = |name| Some(batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>()?.values());
     let sources = batch.column_by_name("of")?.as_string_opt::<i32>()?;
     let dataset_versions = batch.column_by_name("dataset_version")?.as_primitive_opt::<UInt32Type>()?.values();
@@ -207,7 +207,7 @@ fn entries(batch: &RecordBatch) -> Option<Vec<Entry>> {
     let (learnt, skipped, left_out) = (learnt?, skipped?, left_out?);
     // A row is mostly of the source of the row before.
     let mut of: Arc<str> = "".into();
-    let entry = |row: usize| Entry {
+    let entry = |row: usize| ExposureEntry {
         of: {
             if *of != *sources.value(row) {
                 of = sources.value(row).into();

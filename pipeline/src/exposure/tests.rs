@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use store::{FaultConfig, Memory};
+use store::{FaultConfig, MemoryBackend};
 use testkit::crash_after;
 
 use super::*;
@@ -36,15 +36,15 @@ fn consume(ledger: &mut Exposure, range: std::ops::Range<u64>, fate: Fate) {
     ledger.end_page().expect("there are rows").write().expect("written");
 }
 
-fn read(folder: &Store, pages: &[(String, u64, u64)]) -> Vec<Page> {
-    pages.iter().map(|(name, ..)| Page::read(folder, name).expect("as written")).collect()
+fn read(folder: &Store, pages: &[(String, u64, u64)]) -> Vec<ExposurePage> {
+    pages.iter().map(|(name, ..)| ExposurePage::read(folder, name).expect("as written")).collect()
 }
 
-fn kept(run: &Store) -> Vec<Page> {
+fn kept(run: &Store) -> Vec<ExposurePage> {
     read(&run.within(FOLDER), &pages(run).expect("listed"))
 }
 
-fn taken_back(run: &Store) -> Vec<Page> {
+fn taken_back(run: &Store) -> Vec<ExposurePage> {
     read(&run.within(FOLDER).within(ROLLED_BACK), &undone(run).expect("listed"))
 }
 
@@ -79,7 +79,7 @@ fn who_goes_back_moves_what_comes_again() {
     ledger.give(rows(16..20));
     ledger.consume(RowIndex(18), Fate::Learnt).expect("few documents");
     ledger.begin(&run, RowIndex(8)).expect("it adds up");
-    let spans = |pages: Vec<Page>| pages.iter().map(|page| (page.from, page.to)).collect::<Vec<_>>();
+    let spans = |pages: Vec<ExposurePage>| pages.iter().map(|page| (page.from, page.to)).collect::<Vec<_>>();
     assert_eq!((spans(kept(&run)), spans(taken_back(&run))), (vec![(0, 8)], vec![(8, 16), (16, 18)]));
     consume(&mut ledger, 8..16, Fate::Skipped);
     assert_eq!(spans(kept(&run)), [(0, 8), (8, 16)]);
@@ -146,11 +146,11 @@ fn a_page_that_is_missing_or_damaged_is_named() {
     folder.put(&names[0], &first).expect("put");
     // What is the page of more rows.
     folder.put("rows-000000000008-000000000017.parquet", &bytes).expect("put");
-    let error = Page::read(&folder, "rows-000000000008-000000000017.parquet").expect_err("8 rows").to_string();
+    let error = ExposurePage::read(&folder, "rows-000000000008-000000000017.parquet").expect_err("8 rows").to_string();
     assert!(error.contains("not the 9"), "{error}");
     for broken in [&b""[..], b"PAR1", &bytes[..bytes.len() / 2]] {
         folder.put(&names[1], broken).expect("put");
-        Page::read(&folder, &names[1]).expect_err("no page");
+        ExposurePage::read(&folder, &names[1]).expect_err("no page");
     }
 }
 
@@ -158,7 +158,7 @@ fn a_page_that_is_missing_or_damaged_is_named() {
 fn a_page_that_does_not_say_which_rows_it_tells_of_is_read() {
     let run = calm();
     let rows = Counts { learnt: 8, ..Counts::default() };
-    let page = Page { first: None, from: 8, to: 16, rows, entries: Vec::new() };
+    let page = ExposurePage { first: None, from: 8, to: 16, rows, entries: Vec::new() };
     page.put(&run.within(FOLDER), &page.name()).expect("put");
     consume(&mut begun(&run, 16), 16..24, Fate::Learnt);
     begun(&run, 24);
@@ -182,7 +182,7 @@ proptest! {
         kills in prop::collection::vec((1_u64..6, any::<bool>(), 0_u64..8), 0..6),
         seed: u64,
     ) {
-        let memory = Memory::new(FaultConfig { seed, failures: 0.1, lost: 0.1, ..FaultConfig::calm() });
+        let memory = MemoryBackend::new(FaultConfig { seed, failures: 0.1, lost: 0.1, ..FaultConfig::calm() });
         let run = Store::of_memory(&memory);
         let (mut saved, mut comes_again) = (0, 0);
         let undone = || taken_back(&run).iter().map(|page| page.rows.total()).sum::<u64>();

@@ -24,7 +24,7 @@ const A_SHORT_TIME: Duration = Duration::from_secs(60);
 
 /// What a new list is about, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct DatasetChange {
     /// The number of the list.
     pub dataset_version: DatasetVersion,
     /// Files that are new.
@@ -43,7 +43,7 @@ pub struct Change {
     pub touches: Option<DatasetVersion>,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for DatasetChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
             (self.added, "added"),
@@ -83,7 +83,7 @@ pub(super) type Unfit = Vec<(String, String)>;
 /// What comparing a folder with its corpus comes to.
 pub(super) struct Compared {
     /// The list that the corpus asks for; none if nothing has changed.
-    pub(super) next: Option<(PartList, Change)>,
+    pub(super) next: Option<(PartList, DatasetChange)>,
     /// Files that are left out since they cannot be used, each with the reason.
     pub(super) unfit: Unfit,
     /// Files that were touched and read the same.
@@ -154,7 +154,7 @@ impl Comparison<'_> {
         }
         let touches = self.touches(dropped.keys());
         let list = self.list(dropped.into_keys().collect(), Vec::new(), pieces);
-        let change = Change {
+        let change = DatasetChange {
             dataset_version: list.dataset_version,
             added: added.len() as u64,
             replaced: replaced.len() as u64,
@@ -174,10 +174,10 @@ impl Comparison<'_> {
     }
 
     /// The list that drops these parts and makes them anew without a document.
-    pub(super) fn without(&self, digest: String, dropped: &[&Part]) -> Result<(PartList, Change)> {
+    pub(super) fn without(&self, digest: String, dropped: &[&Part]) -> Result<(PartList, DatasetChange)> {
         let pieces = self.weigh(dropped.iter().flat_map(|part| &part.pieces))?;
         let list = self.list(dropped.iter().map(|part| part.id).collect(), vec![digest], pieces);
-        let change = Change {
+        let change = DatasetChange {
             dataset_version: list.dataset_version,
             added: 0,
             replaced: 0,

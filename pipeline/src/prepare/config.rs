@@ -228,7 +228,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
 
 impl Settings {
     /// Those of a configuration whose parts have that size.
-    pub(super) fn of(config: &PrepareConfig, part_bytes: u64, tokenizer: &manifest::Tokenizer) -> Self {
+    pub(super) fn of(config: &PrepareConfig, part_bytes: u64, tokenizer: &manifest::TokenizerInfo) -> Self {
         let keys = serde_json::to_value(config).expect("a configuration is plain values");
         let Value::Object(keys) = keys else { unreachable!("a section is a table") };
         let kept = keys.into_iter().filter(|(key, _)| LEFT_OUT.iter().all(|(left_out, _)| left_out != key));
@@ -340,7 +340,7 @@ mod tests {
 
     fn settings(config: &PrepareConfig) -> Settings {
         let special = schemas::SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 };
-        let tokenizer = manifest::Tokenizer {
+        let tokenizer = manifest::TokenizerInfo {
             fingerprint: "f".into(),
             kind: "wordpiece".into(),
             vocab_size: 5,

@@ -273,7 +273,7 @@ pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<(
 
 /// A document, and what it came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured<'a> {
+pub struct TextMeasure<'a> {
     /// Its id.
     pub id: &'a str,
     /// The name of its file.
@@ -288,14 +288,18 @@ pub struct Measured<'a> {
 ///
 /// # Errors
 /// If a table cannot be read.
-pub(crate) fn each_length(store: &Store, parts: &BTreeSet<PartId>, mut hear: impl FnMut(Measured<'_>)) -> Result<()> {
+pub(crate) fn each_length(
+    store: &Store,
+    parts: &BTreeSet<PartId>,
+    mut hear: impl FnMut(TextMeasure<'_>),
+) -> Result<()> {
     each_table(store, is_of(parts), &["id", "source", "valid", "tokens"], |batch| {
         let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
         let valid = batch.column_by_name("valid")?.as_boolean_opt()?;
         let tokens = batch.column_by_name("tokens")?.as_primitive_opt::<UInt32Type>()?.values();
         let sources = sources(batch)?;
         for (row, &tokens) in tokens.iter().enumerate() {
-            hear(Measured { id: ids.value(row), source: sources.value(row), valid: valid.value(row), tokens });
+            hear(TextMeasure { id: ids.value(row), source: sources.value(row), valid: valid.value(row), tokens });
         }
         Some(())
     })

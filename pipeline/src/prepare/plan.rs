@@ -1,7 +1,7 @@
 //! Plan of a preparation: corpus, folder and memory checked, the part list that follows, documents to forget.
 //!
 //! `prepare.max_memory_bytes` bounds text from a file to its ids; a worker that needs more than is left waits
-//! ([`MemoryBudget`](crate::corpus::MemoryBudget)). The other memory of a worker does not grow with the text: [`Memory`] states it.
+//! ([`MemoryBudget`](crate::corpus::MemoryBudget)). The other memory of a worker does not grow with the text: [`PrepareMemory`] states it.
 
 use std::io::ErrorKind;
 
@@ -11,7 +11,7 @@ use store::Store;
 use telemetry::preparation::{LargestFile, PrepareStart};
 use telemetry::training::Warning;
 
-use super::change::{Change, Compared, Comparison, Unfit};
+use super::change::{Compared, Comparison, DatasetChange, Unfit};
 use super::commit_record::{Bound, FoundPart};
 use super::config::{PrepareConfig, Settings};
 use super::document_table;
@@ -40,13 +40,13 @@ pub struct PreparePlan {
     /// Bound of all that text takes on its way.
     pub text_bytes_max: u64,
     /// Who gets how much.
-    pub memory: Memory,
+    pub memory: PrepareMemory,
     /// The largest compressed file, by name and bytes: nobody can enter it, so it is the critical path.
     pub largest_compressed: Option<(String, u64)>,
     /// What has changed since the folder was prepared, if anything.
-    pub change: Option<Change>,
+    pub change: Option<DatasetChange>,
     /// The tokenizer.
-    pub tokenizer: manifest::Tokenizer,
+    pub tokenizer: manifest::TokenizerInfo,
     /// What makes ids of text, and why nothing faster does.
     pub tokenized_by: String,
 }
@@ -79,7 +79,7 @@ pub(super) struct Planned {
     /// The lists that are there.
     pub(super) lists: Lists,
     /// The one that the corpus asks for.
-    pub(super) next: Option<(PartList, Change)>,
+    pub(super) next: Option<(PartList, DatasetChange)>,
     /// Files that are left out since they cannot be used, each with the reason.
     pub(super) unfit: Unfit,
     /// Files that were touched and read the same.
@@ -176,7 +176,7 @@ impl Planned {
             workers,
             max_document_bytes,
             text_bytes_max: self.config.max_memory_bytes,
-            memory: Memory::of(&self.config, self.tokenizer.facts().manifest.vocab_size),
+            memory: PrepareMemory::of(&self.config, self.tokenizer.facts().manifest.vocab_size),
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
             change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.dataset_version.0 > 0),
             tokenizer: self.tokenizer.facts().manifest.clone(),
@@ -242,7 +242,7 @@ const BUFFERS_BYTES: u64 = 4 << 20;
 
 /// Bytes, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct PrepareMemory {
     /// Of `prepare.max_memory_bytes`.
     pub text: Shares,
     /// Beside all that, for each worker: rows of two row groups, one of them as it is written, documents of the table, words;
@@ -250,7 +250,7 @@ pub struct Memory {
     pub worker: u64,
 }
 
-impl Memory {
+impl PrepareMemory {
     /// What a preparation takes with a vocabulary of that size.
     pub(super) fn of(config: &PrepareConfig, vocab_size: u32) -> Self {
         let id_bytes = id_type(vocab_size).primitive_width().expect("a number") as u64;
@@ -266,7 +266,7 @@ pub(super) enum Forgetting {
     /// A list said so before.
     Before(DatasetVersion),
     /// The list that says so.
-    Now(Box<(PartList, Change)>),
+    Now(Box<(PartList, DatasetChange)>),
 }
 
 /// Finds the parts that hold a document, and the list that drops them and makes them anew without it.

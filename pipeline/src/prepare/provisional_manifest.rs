@@ -34,7 +34,7 @@ const VOCAB: &str = "vocab/announced.parquet";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProvisionalManifest {
-    tokenizer: manifest::Tokenizer,
+    tokenizer: manifest::TokenizerInfo,
     max_seq_len: u32,
     pack: Pack,
     files: BTreeMap<String, String>,

@@ -14,7 +14,7 @@ use super::progress::{Progress, Stage, Stopwatch};
 use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
 use super::text_batch::{Batch, DocumentRef};
 use super::text_stats::{self, Unknowns};
-use crate::corpus::{Complaint, Found, MemoryBudget, Place, Reached, Reason, ResourcesExhausted};
+use crate::corpus::{Complaint, Found, MemoryBudget, Place, Reached, RejectReason, ResourcesExhausted};
 use crate::pack::Packer;
 use crate::sentences::Sentences;
 use crate::shard::{ShardOptions, ShardWriter};
@@ -140,7 +140,7 @@ impl<'a> Segment<'a> {
         }
         if self.work.config.max_document_bytes.is_some_and(|most| text.len() as u64 > most) {
             self.pack_waiting()?;
-            self.reject(Complaint { reason: Reason::TooLong, piece, line });
+            self.reject(Complaint { reason: RejectReason::TooLong, piece, line });
             return Ok(());
         }
         self.text_bytes += text.len() as u64;
@@ -269,7 +269,7 @@ impl<'a> Segment<'a> {
         let DocumentRef { id, text, piece, line, ref range } = *document;
         let PackedDocument { row, tokens, unknown } = came;
         if tokens == 0 {
-            self.reject(Complaint { reason: Reason::EmptyDocument, piece, line });
+            self.reject(Complaint { reason: RejectReason::EmptyDocument, piece, line });
             return Ok(());
         }
         self.report.documents += 1;

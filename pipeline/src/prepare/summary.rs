@@ -7,7 +7,7 @@ use schemas::DatasetVersion;
 use schemas::manifest::CorpusReport;
 use telemetry::preparation::{PrepareEnd, SplitFigures, StageSeconds};
 
-use super::change::Change;
+use super::change::DatasetChange;
 use super::progress::Stages;
 
 /// A share of unknown tokens above which the tokenizer does not fit the corpus.
@@ -15,11 +15,11 @@ const UNKNOWN_RATE_MAX: f64 = 0.05;
 
 /// What a run found and did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
+pub struct PrepareSummary {
     /// The newest dataset version.
     pub dataset_version: DatasetVersion,
     /// What had changed since the one before, if this run began it.
-    pub change: Option<Change>,
+    pub change: Option<DatasetChange>,
     /// How documents became samples.
     pub pack: &'static str,
     /// Documents, words, tokens, what packing cut, and rejected lines by reason: of what is in effect.
@@ -58,7 +58,7 @@ pub struct Summary {
     pub elapsed: Duration,
 }
 
-impl Summary {
+impl PrepareSummary {
     /// What is said of it.
     pub(super) fn end(&self, place: String) -> PrepareEnd {
         let (corpus, packing, stages) = (&self.corpus, &self.corpus.packing, &self.stages);

@@ -70,11 +70,11 @@ impl Home {
         if self.config.folder.exists() { files(&self.config.folder) } else { BTreeMap::new() }
     }
 
-    fn run(&self) -> Result<Summary> {
+    fn run(&self) -> Result<PrepareSummary> {
         prepare(&self.config)
     }
 
-    fn forget(&self, document: &str) -> Result<(Summary, Option<DatasetVersion>)> {
+    fn forget(&self, document: &str) -> Result<(PrepareSummary, Option<DatasetVersion>)> {
         Preparation::plan(&self.config)?.forget(document, &Clock::still(), &mut Many::default())
     }
 }
@@ -83,7 +83,7 @@ fn format(name: &str) -> AnyFormat {
     AnyFormat::of_kind(name).expect("a known format")
 }
 
-fn prepare(config: &PrepareConfig) -> Result<Summary> {
+fn prepare(config: &PrepareConfig) -> Result<PrepareSummary> {
     run(config, PrepareOptions::default(), &Clock::still(), &mut Many::default())
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
-use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry, Tokenizer};
+use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry, TokenizerInfo};
 use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds};
 use store::Store;
 
@@ -82,7 +82,7 @@ impl Synthetic {
         store.put("tokenizer.json", TOKENIZER)?;
         let special = SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 };
         let manifest = Manifest {
-            tokenizer: Tokenizer {
+            tokenizer: TokenizerInfo {
                 fingerprint: String::new(),
                 kind: "synthetic".into(),
                 vocab_size: self.vocab_size,

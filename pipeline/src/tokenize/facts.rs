@@ -17,7 +17,7 @@ pub struct Facts {
     /// Whether a word begins at this id.
     pub word_starts: Vec<bool>,
     /// The short form for the manifest.
-    pub manifest: manifest::Tokenizer,
+    pub manifest: manifest::TokenizerInfo,
 }
 
 impl Facts {
@@ -41,7 +41,7 @@ impl Facts {
         let borders = Borders::of(meant)?;
         let starts = |(id, token): (u32, &String)| specials.binary_search(&id).is_ok() || borders.starts(token);
         let word_starts = (0..).zip(&tokens).map(starts).collect();
-        let manifest = manifest::Tokenizer {
+        let manifest = manifest::TokenizerInfo {
             fingerprint: fingerprint(json),
             kind: kind(meant),
             vocab_size: size,

@@ -343,7 +343,7 @@ fn a_row_of_one_token_has_no_positive() {
     for tokens in [0, 1] {
         let cells = crate::row::Cells { columns: &mut columns, row: 0, width: 4 };
         let mut row = crate::row::RowMut { input_ids: &mut [], tokens, cells };
-        let source = super::Source::Row(crate::row::Row { input_ids: &[2, 0, 0, 0], tokens });
+        let source = super::ViewSource::Row(crate::row::Row { input_ids: &[2, 0, 0, 0], tokens });
         AnyView::Window(Window::default()).render(source, &vocab(), &at, &mut row);
         assert_eq!(columns[0].get(POSITIVES).expect("made"), [-1; 4]);
     }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::mask::positions::{Budget, Candidates, with_memory};
 use super::mask::promise::{self, Promise};
 use super::mask::{Base, Count, RandomWords, Unit, WordBudget, label};
-use super::{ORIGINAL, Source, View, ViewName, rate_doubts};
+use super::{ORIGINAL, View, ViewName, ViewSource, rate_doubts};
 use crate::audit_counters::{AuditCounters, Seen};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
@@ -81,7 +81,7 @@ impl View for Corrupt {
         rate_doubts(self.rate)
     }
 
-    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+    fn render(&self, source: ViewSource<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         let tokens = source.row().tokens;
         with_memory(|positions| {
             self.candidates().find(&row.input_ids[..tokens], vocab, positions);

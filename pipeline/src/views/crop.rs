@@ -27,7 +27,7 @@ use schemas::columns::INPUT_IDS;
 use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::{Source, View, ViewName};
+use super::{View, ViewName, ViewSource};
 use crate::audit_counters::{AuditCounters, Seen};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
@@ -88,7 +88,7 @@ impl View for Crop {
         problems
     }
 
-    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+    fn render(&self, source: ViewSource<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         let sample = source.sample();
         let mut rng = at.rng("start");
         match self.style {

@@ -49,7 +49,7 @@ use schemas::columns::{DRAWS, IGNORE, INPUT_IDS, LABELS};
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::{ORIGINAL, Source, View, ViewName, rate_doubts};
+use super::{ORIGINAL, View, ViewName, ViewSource, rate_doubts};
 use crate::audit_counters::{AuditCounters, Seen};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
@@ -165,7 +165,7 @@ impl View for Mask {
         rate_doubts(self.rate)
     }
 
-    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+    fn render(&self, source: ViewSource<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         positions::with_memory(|positions| {
             let ids = &row.input_ids[..source.row().tokens];
             self.candidates().find(ids, vocab, positions);

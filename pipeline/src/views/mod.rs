@@ -78,7 +78,7 @@ pub trait View: Send + Sync {
     }
 
     /// Writes the row. Randomness comes from `at` alone.
-    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>);
+    fn render(&self, source: ViewSource<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>);
 
     /// Counts what it finds of itself in a batch, where it promises something that can be counted.
     fn audit(&self, _seen: &Seen<'_>, _tally: &mut AuditCounters) {}
@@ -86,7 +86,7 @@ pub trait View: Send + Sync {
 
 /// What a row is made of.
 #[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
+pub enum ViewSource<'a> {
     /// The stored sample, or a piece of it: for frames.
     Sample(&'a Sample<'a>),
     /// The stored sample, and a partner of another document unless none was found: for frames of two samples.
@@ -95,7 +95,7 @@ pub enum Source<'a> {
     Row(Row<'a>),
 }
 
-impl<'a> Source<'a> {
+impl<'a> ViewSource<'a> {
     /// The sample, for a frame.
     ///
     /// # Panics

@@ -22,7 +22,7 @@ use schemas::columns::INPUT_IDS;
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::{Source, View, ViewName};
+use super::{View, ViewName, ViewSource};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
 
@@ -40,7 +40,7 @@ impl View for Original {
         const { &[INPUT_IDS.spec()] }
     }
 
-    fn render(&self, source: Source<'_>, vocab: &Vocab, _: &RowAddress<'_>, row: &mut RowMut<'_>) {
+    fn render(&self, source: ViewSource<'_>, vocab: &Vocab, _: &RowAddress<'_>, row: &mut RowMut<'_>) {
         row.frame(source.sample(), vocab);
     }
 }

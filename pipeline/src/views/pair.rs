@@ -52,7 +52,7 @@ use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::spans::{Sentences, Span, below, write};
-use super::{Source, View, ViewName, share_problems};
+use super::{View, ViewName, ViewSource, share_problems};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
@@ -93,7 +93,7 @@ impl View for Pair {
         share_problems(&[("short_rate", self.short_rate), ("random_rate", self.random_rate)])
     }
 
-    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+    fn render(&self, source: ViewSource<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         let sample = source.sample();
         let mut rng = at.rng("pair");
         let cut = self.cut(sample, row.input_ids.len() - 3, &mut rng);

@@ -30,7 +30,7 @@ use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::spans::{Sentences, Span, below, length, write};
-use super::{Source, View, ViewName, share_problems};
+use super::{View, ViewName, ViewSource, share_problems};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
@@ -67,7 +67,7 @@ impl View for Segments {
         share_problems(&[("short_rate", self.short_rate), ("single_rate", self.single_rate)])
     }
 
-    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+    fn render(&self, source: ViewSource<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         let width = row.input_ids.len();
         let [a, b] = self.deal(source.sample(), width, &mut at.rng("segments"));
         let a = trim(&a, width - 2);

@@ -24,8 +24,8 @@ use schemas::columns::POSITIVES;
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::{ORIGINAL, Source, View, ViewName};
-use crate::audit_counters::{AuditCounters, Law, Seen};
+use super::{ORIGINAL, View, ViewName, ViewSource};
+use crate::audit_counters::{AuditCounters, Seen, ViewLaw};
 use crate::rng::{Rng, RowAddress, digit, draws_per_word};
 use crate::row::RowMut;
 
@@ -77,7 +77,7 @@ impl View for Window {
         if valid.contains(&self.max_offset) { Vec::new() } else { vec![("max_offset", message())] }
     }
 
-    fn render(&self, source: Source<'_>, _: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+    fn render(&self, source: ViewSource<'_>, _: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         let Some(positives) = row.cells.get(POSITIVES) else { return };
         let (positives, padding) = positives.split_at_mut(source.row().tokens);
         padding.fill(-1);
@@ -130,7 +130,7 @@ impl Window {
             tally.forbid("padding has a positive", row, positives.len() + at);
         }
         let (found, of) = (f64::from(right), f64::from(inner));
-        tally.count("positives to the right", Law::events(found, 0.5, of, 1.0));
+        tally.count("positives to the right", ViewLaw::events(found, 0.5, of, 1.0));
     }
 
     /// Anchors whose whole window is inside. The same words as [`Rng::split`] would use, in an order that vectorizes:

@@ -40,12 +40,12 @@ fn whole() -> Value {
 }
 
 fn refused(object: &Value) -> String {
-    Page::of(object).err().map_or_else(|| panic!("{object} is no profile"), |error| error.to_string())
+    ProfilePage::of(object).err().map_or_else(|| panic!("{object} is no profile"), |error| error.to_string())
 }
 
 #[test]
 fn a_page_shows_all_and_obeys_nothing() {
-    let page = Page::of(&whole()).expect("a profile");
+    let page = ProfilePage::of(&whole()).expect("a profile");
     let html = page.html();
     for part in
         ["+71\u{a0}%", "checked: it brought +80 %", "Where a step goes", "One step over time", "warm-up", "Stages of"]
@@ -72,14 +72,14 @@ fn a_page_shows_all_and_obeys_nothing() {
         assert!(!text.contains("<script") && !text.contains("<img") && !text.contains('\u{1b}'), "{text}");
         assert!(!text.contains("NaN") && !text.contains("inf\"") && !text.contains("\"-inf"), "{text}");
     }
-    assert_eq!(html, Page::of(&whole()).expect("a profile").html(), "the same profile is the same page");
+    assert_eq!(html, ProfilePage::of(&whole()).expect("a profile").html(), "the same profile is the same page");
 }
 
 #[test]
 fn what_is_absent_is_left_out() {
     let bare =
         json!({ "target": "loader", "verdict": { "sentence": "too short to say" }, "timeline": null, "actors": [] });
-    let page = Page::of(&bare).expect("a profile");
+    let page = ProfilePage::of(&bare).expect("a profile");
     assert!(page.plots().is_empty());
     let html = page.html();
     assert!(html.contains("<h1>too short to say</h1>") && !html.contains("<svg") && !html.contains("<h2>"), "{html}");
@@ -87,7 +87,7 @@ fn what_is_absent_is_left_out() {
     object["what_if"] = json!({ "none": "the model does not fit" });
     object["timeline"] = json!({ "at_s": [], "items_per_s": [], "queue": [] });
     object["training"]["phases"] = json!([]);
-    let html = Page::of(&object).expect("a profile").html();
+    let html = ProfilePage::of(&object).expect("a profile").html();
     assert!(html.contains("the model does not fit") && !html.contains("Where a step goes"));
 }
 
@@ -126,7 +126,7 @@ fn hundreds_of_workers_are_a_page_too() {
     let course = object["timeline"]["actors"][0].clone();
     object["actors"] = json!(vec![actor; 700]);
     object["timeline"]["actors"] = json!(vec![course; 700]);
-    let html = Page::of(&object).expect("a profile").html();
+    let html = ProfilePage::of(&object).expect("a profile").html();
     assert!(html.contains("and 683 more workers") && html.contains("and 444 more"));
     assert!(html.len() < 1 << 20, "{}", html.len());
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Manifest, PartEntry, ROWS_PER_GROUP, Tokenizer};
+use super::{Manifest, PartEntry, ROWS_PER_GROUP, TokenizerInfo};
 
 impl Manifest {
     /// What the checksum does not know: that numbers are possible, and that the lists fit one another.
@@ -41,7 +41,7 @@ impl Manifest {
 /// Content tokens of a sample, at most: its starts are 16-bit.
 const ROW_TOKENS_MAX: u32 = 65_535;
 
-impl Tokenizer {
+impl TokenizerInfo {
     fn check(&self) -> Result<(), String> {
         let Self { vocab_size, special, specials, .. } = self;
         if !specials.is_sorted_by(|a, b| a < b) || specials.last().is_some_and(|last| last >= vocab_size) {

@@ -28,7 +28,7 @@ fn dataset_version(dropped: &[u32], parts: &[u32]) -> DatasetVersionEntry {
 /// A small manifest for tests: a part is added, then one replaced by two.
 fn example() -> Manifest {
     Manifest {
-        tokenizer: Tokenizer {
+        tokenizer: TokenizerInfo {
             fingerprint: "f".into(),
             kind: "wordpiece".into(),
             vocab_size: 100,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use profiler::VERSION;
 use profiler::bottleneck::Binding;
 pub use profiler::measure::{Means, Measured};
-pub use profiler::scaling::{Law, Limit, Point};
+pub use profiler::scaling::{Limit, Point, ScalingLaw};
 use profiler::stages;
 use profiler::statistics::{Estimate, mean_of, percent};
 pub use profiler::verdict::binding;
@@ -74,7 +74,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_
         }
     }
     let fitted: Vec<Point> = runs.iter().filter(|run| run.held_back.is_none()).map(|run| run.point.clone()).collect();
-    let law = Law::of(&fitted);
+    let law = ScalingLaw::of(&fitted);
     if is_json {
         line(object(subject.target, &runs, &law));
     } else {
@@ -128,13 +128,13 @@ fn of_preparations(args: &ConfigArgs, subject: &Subject<'_>, workers: usize) -> 
     Ok(Run { point, tokens_per_s, held_back: last.flatten().map(stages::HeldBack::words) })
 }
 
-fn lines(runs: &[Run], law: &Result<Law, String>) -> Vec<String> {
+fn lines(runs: &[Run], law: &Result<ScalingLaw, String>) -> Vec<String> {
     let mut lines = match law {
         Ok(law) => vec![law.sentence()],
         Err(why) => vec![why.clone()],
     };
     lines.extend(caps(runs));
-    lines.extend(law.iter().flat_map(Law::evidence).map(|line| format!("  {line}")));
+    lines.extend(law.iter().flat_map(ScalingLaw::evidence).map(|line| format!("  {line}")));
     lines.push(String::new());
     lines.push(format!("{:>5} {:>22} {:>10} {:>10}", "workers", "tokens/s", "per worker", "by the law"));
     lines.extend(runs.iter().map(|run| row(run, law.as_ref().ok())));
@@ -149,7 +149,7 @@ fn caps(runs: &[Run]) -> Option<String> {
     Some(format!("from {workers} workers on {why}: there the law has no say, and more workers are no help"))
 }
 
-fn row(run: &Run, law: Option<&Law>) -> String {
+fn row(run: &Run, law: Option<&ScalingLaw>) -> String {
     let Run { point, tokens_per_s, held_back } = run;
     let speed = match point.spread {
         Some(spread) => format!("{} (± {})", short(tokens_per_s.mean), percent(spread)),
@@ -160,7 +160,7 @@ fn row(run: &Run, law: Option<&Law>) -> String {
     format!("{:>5} {speed:>22} {:>10} {foretold:>10}{why}", point.workers, short(point.rate / point.workers as f64))
 }
 
-fn object(target: ProfileTarget, runs: &[Run], law: &Result<Law, String>) -> String {
+fn object(target: ProfileTarget, runs: &[Run], law: &Result<ScalingLaw, String>) -> String {
     let points: Vec<Value> = runs
         .iter()
         .map(|run| {
@@ -179,7 +179,7 @@ fn object(target: ProfileTarget, runs: &[Run], law: &Result<Law, String>) -> Str
     format!("{object:#}")
 }
 
-fn fitted(law: &Law) -> Value {
+fn fitted(law: &ScalingLaw) -> Value {
     let known = |of: Estimate| {
         let bound = |at: f64| law.is_known.then_some(at);
         json!({ "mean": of.mean, "low": bound(of.low), "high": bound(of.high) })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
-use server::{Address, Kind};
+use server::{Kind, ListenAddress};
 use store::Store;
 
 use crate::exit::Usage;
@@ -22,7 +22,7 @@ const ANSWER_MAX: usize = 64 << 20;
 
 /// Who answers.
 pub(super) enum Source {
-    Served(Address),
+    Served(ListenAddress),
     Folder(Store, Box<server::About>),
 }
 
@@ -32,9 +32,9 @@ impl Source {
         let folder = Path::new(target);
         if !folder.is_dir() {
             let nothing = |why: &str| Usage(format!("{target}: no folder of a run is here, and {why}"));
-            let address = Address::parse(target).map_err(|why| nothing(&why))?;
+            let address = ListenAddress::parse(target).map_err(|why| nothing(&why))?;
             return match &address {
-                Address::Socket(path) if !path.exists() => Err(nothing("no socket either").into()),
+                ListenAddress::Socket(path) if !path.exists() => Err(nothing("no socket either").into()),
                 _ => Ok(Self::Served(address)),
             };
         }
@@ -92,15 +92,15 @@ impl Source {
 
 /// Where a run is served, if who answers there is who wrote it down: it may have ended, and another may have its address
 /// by now, which is not to be shown, stopped, or told a token in its place.
-fn served(run: &Store) -> Option<Address> {
+fn served(run: &Store) -> Option<ListenAddress> {
     let (bytes, _) = run.read_with_stat(ADDRESS).ok()??;
     let written: Value = serde_json::from_slice(&bytes).ok()?;
-    let address = Address::parse(written["address"].as_str()?).ok()?;
+    let address = ListenAddress::parse(written["address"].as_str()?).ok()?;
     let status = get(&address, "/status").ok()?;
     (written["instance"].is_string() && status["instance"] == written["instance"]).then_some(address)
 }
 
-fn get(address: &Address, path: &str) -> anyhow::Result<Value> {
+fn get(address: &ListenAddress, path: &str) -> anyhow::Result<Value> {
     exchange(address, &format!("GET {path}"), "").and_then(|answer| said(&answer))
 }
 
@@ -117,14 +117,14 @@ fn said(answer: &str) -> anyhow::Result<Value> {
 }
 
 /// One request by HTTP/1.0, whose answer ends with the connection.
-fn exchange(address: &Address, line: &str, more: &str) -> anyhow::Result<String> {
+fn exchange(address: &ListenAddress, line: &str, more: &str) -> anyhow::Result<String> {
     match address {
-        Address::Tcp(to) => {
+        ListenAddress::Tcp(to) => {
             let stream = TcpStream::connect_timeout(to, PATIENCE).with_context(|| address.to_string())?;
             stream.set_write_timeout(Some(PATIENCE))?;
             spoken(stream, TcpStream::set_read_timeout, &to.to_string(), (line, more))
         }
-        Address::Socket(path) => {
+        ListenAddress::Socket(path) => {
             let stream = UnixStream::connect(path).with_context(|| address.to_string())?;
             stream.set_write_timeout(Some(PATIENCE))?;
             spoken(stream, UnixStream::set_read_timeout, "localhost", (line, more))

@@ -12,7 +12,7 @@ use telemetry::quantities::bytes;
 use telemetry::terminal::note;
 
 use super::memory::available;
-use super::tuning::{Change, FEWER_MAX, GAIN_MIN, Tuning, waits};
+use super::tuning::{FEWER_MAX, GAIN_MIN, TunedKey, Tuning, waits};
 use crate::cli::{ConfigArgs, ProfileArgs, ProfileTarget, TraceArgs};
 use crate::commands::profile::measured_online;
 use crate::plan::Plan;
@@ -123,7 +123,7 @@ fn workers(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Res
         String::new()
     };
     let words = format!("{}{less}", waits(best.waits(), present.waits()));
-    tuning.take(Change { key: WORKERS, from: present.workers() as u64, to: best.workers() as u64, ratio, words });
+    tuning.take(TunedKey { key: WORKERS, from: present.workers() as u64, to: best.workers() as u64, ratio, words });
     Ok(best)
 }
 
@@ -159,7 +159,7 @@ fn depth(tuning: &mut Tuning<'_>, present: Look, step_ms: f64) -> anyhow::Result
         return Ok(present);
     };
     let words = waits(best.waits(), present.waits());
-    tuning.take(Change { key: DEPTH, from: from as u64, to: best.measured.depth as u64, ratio, words });
+    tuning.take(TunedKey { key: DEPTH, from: from as u64, to: best.measured.depth as u64, ratio, words });
     Ok(best)
 }
 

@@ -13,7 +13,7 @@ pub(super) const FEWER_MAX: f64 = 0.05;
 
 /// A key that gains.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct TunedKey {
     /// The key of the configuration.
     pub key: &'static str,
     /// Its value before.
@@ -32,7 +32,7 @@ pub struct Tuning<'a> {
     pub options: &'a TuneArgs,
     /// As on the command line, and with what gains.
     pub(super) args: ConfigArgs,
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<TunedKey>,
     /// Why other keys stay as they are, and what else is worth a word.
     pub(super) notes: Vec<String>,
 }
@@ -52,7 +52,7 @@ impl Tuning<'_> {
     }
 
     /// Takes a change: what is measured from now on has it.
-    pub fn take(&mut self, change: Change) {
+    pub fn take(&mut self, change: TunedKey) {
         self.args = self.with(change.key, change.to);
         self.changes.push(change);
     }

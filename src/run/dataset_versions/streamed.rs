@@ -17,7 +17,7 @@ use pipeline::prepare::{self, PartLists, PendingSegments};
 use pipeline::{Error, Result, load};
 use runtime::{CancelToken, starved};
 use schemas::{DatasetVersion, Manifest, Shard, Split, manifest};
-use store::{LeaseConfig, LeaseStatus, Store, Watch};
+use store::{LeaseConfig, LeaseStatus, LeaseWatch, Store};
 
 use super::pauses::Pauses;
 use super::{DatasetVersions, other_data};
@@ -60,7 +60,7 @@ struct State {
     pending: Option<PendingSegments>,
     told: Vec<Segment>,
     shards: Vec<Shard>,
-    watch: Watch,
+    watch: LeaseWatch,
     /// Who was seen to fill the folder, so that it is said once.
     filler: Option<String>,
     pauses: Pauses,
@@ -120,7 +120,7 @@ impl StreamedSegments {
     ) -> Self {
         let dataset_version = versions.first();
         let shards = told.iter().flat_map(|segment| segment.shards.clone()).collect();
-        let watch = Watch::of(data, prepare::LOCK, LeaseConfig::default());
+        let watch = LeaseWatch::of(data, prepare::LOCK, LeaseConfig::default());
         let seen_lists = lists.newest().0 as usize + 1;
         let state = State { pending, told, shards, watch, filler: None, pauses: Pauses::begin(), seen_lists };
         Self {

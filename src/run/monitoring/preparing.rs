@@ -7,7 +7,9 @@ use pipeline::prepare::Hears;
 use profiler::worker_status;
 use runtime::PoolStats;
 use serde_json::{Value, json};
-use server::{Action, ActorStatus, Address, ApiError, Backend, Health, Kind, MemoryStatus, RunState, Server, Status};
+use server::{
+    Action, ActorStatus, ApiError, Backend, Health, Kind, ListenAddress, MemoryStatus, RunState, Server, Status,
+};
 use telemetry::host_memory::resident_bytes;
 use telemetry::terminal::note;
 use telemetry::{EventKind, Observer};
@@ -28,7 +30,7 @@ impl PrepareBackend {
     pub(crate) fn open(config: &Config) -> anyhow::Result<Option<Self>> {
         let seen = RunState::new(about(Kind::Prepare, &config.prepare.folder));
         let preparing = Preparing::new(Arc::clone(&seen), config.clone());
-        let bound = |address: &Address| note(format_args!("seen at {address}"));
+        let bound = |address: &ListenAddress| note(format_args!("seen at {address}"));
         let server = Server::start(&config.serve, &seen, Arc::clone(&preparing) as _, bound).map_err(Usage)?;
         Ok(server.map(|server| Self { seen, preparing, _server: server }))
     }

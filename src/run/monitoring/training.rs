@@ -7,8 +7,8 @@ use pipeline::load::{LoadPlan, RowPolicy};
 use schemas::BatchIndex;
 use serde_json::{Value, json};
 use server::{
-    Action, Address, ApiError, Backend, CheckpointStatus, Health, Kind, MemoryStatus, RunState, ServeConfig, Server,
-    Status,
+    Action, ApiError, Backend, CheckpointStatus, Health, Kind, ListenAddress, MemoryStatus, RunState, ServeConfig,
+    Server, Status,
 };
 use store::Store;
 use telemetry::host_memory::resident_bytes;
@@ -45,7 +45,7 @@ impl TrainingBackend {
         seen.beside(move || board.board().queue_fill().map(|fill| ("queue/fill", fill)).into_iter().collect());
         let training = Training::new(Arc::clone(control), Arc::clone(&seen), folder.to_owned());
         let heard = Arc::clone(&training);
-        let bound = move |address: &Address| heard.bound(address);
+        let bound = move |address: &ListenAddress| heard.bound(address);
         let server = Server::start(serve, &seen, Arc::clone(&training) as _, bound).map_err(Usage)?;
         Ok(server.map(|server| Self { seen, training, _server: server }))
     }
@@ -107,12 +107,14 @@ impl Training {
     }
 
     /// It listens there.
-    fn bound(&self, address: &Address) {
+    fn bound(&self, address: &ListenAddress) {
         note(format_args!("seen at {address}"));
         let address = match address {
             // Whoever looks for it works elsewhere.
-            Address::Socket(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
-            Address::Tcp(_) => address.to_string(),
+            ListenAddress::Socket(path) => {
+                std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
+            }
+            ListenAddress::Tcp(_) => address.to_string(),
         };
         self.find(|found| found.0 = Some(address));
     }

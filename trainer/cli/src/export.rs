@@ -22,7 +22,7 @@ use trainer_plan::config::ModelFamily;
 use self::staged::{Staged, TOKENIZER_CONFIG};
 
 /// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
-pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::ModelFamily) -> anyhow::Result<()> {
+pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::ExportFamily) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
     let model = Model::of(&plan, family.into())?;
     let staged = Staged::beside(out)?;

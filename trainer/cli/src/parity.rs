@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use cloze::cli::Dtype;
+use cloze::cli::ParityDtype;
 use telemetry::terminal::{line, note};
 use trainer::parity;
 
 /// Computes the cases of `input` into `output`.
-pub(crate) fn run(input: &Path, output: &Path, dtype: Dtype) -> anyhow::Result<()> {
+pub(crate) fn run(input: &Path, output: &Path, dtype: ParityDtype) -> anyhow::Result<()> {
     let dtype = match dtype {
-        Dtype::F32 => parity::Dtype::F32,
-        Dtype::F64 => parity::Dtype::F64,
+        ParityDtype::F32 => parity::Dtype::F32,
+        ParityDtype::F64 => parity::Dtype::F64,
     };
     let summary = parity::run(input, output, dtype)?;
     for (id, objective) in &summary.skipped {

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use cloze::cli::{ConfigArgs, ModelFamily};
+use cloze::cli::{ConfigArgs, ExportFamily};
 use cloze::commands::{prepare, tokenizer};
-use cloze::config::{Source, merge};
+use cloze::config::{ConfigSource, merge};
 use cloze::plan::dry_run::DryRun;
 use serde_json::Value as Json;
 use store::{Lines, Store};
@@ -239,7 +239,7 @@ impl Home {
     /// The preset's table under the overlay, its names of files led into this folder.
     fn small(&self, name: &str) -> Table {
         let root = root();
-        let mut table = Source::read(&root.join(format!("configs/{name}.toml")), &[])
+        let mut table = ConfigSource::read(&root.join(format!("configs/{name}.toml")), &[])
             .unwrap_or_else(|e| panic!("{name}: {e}"))
             .0
             .table;
@@ -332,7 +332,7 @@ impl Home {
         table["run"]["folder"] = self.path(&format!("before/{name}")).display().to_string().into();
         let run = self.run(name, table);
         let model = self.path(&format!("models/{name}"));
-        export::run(&run.folder, &model, None, ModelFamily::Bert).expect("an exported folder");
+        export::run(&run.folder, &model, None, ExportFamily::Bert).expect("an exported folder");
         model.display().to_string()
     }
 

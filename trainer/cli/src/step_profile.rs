@@ -6,7 +6,7 @@ use cloze::cli::ProfileTarget;
 use cloze::commands::profile::shown::{Profile, Told};
 use cloze::plan::Plan;
 use cloze::run::control::Control;
-use profiler::measure::{Measured, Watch};
+use profiler::measure::{MeasureWatch, Measured};
 use profiler::statistics::{Estimate, mean_of, milliseconds, percent};
 use profiler::verdict::judge;
 use profiler::what_if::proposals;
@@ -16,7 +16,7 @@ use trainer::device::step_timer::{self, MemoryAt, STEPS_MAX, Slice, StepTimes, W
 
 /// Steps that are measured at the moment.
 pub(crate) struct Running {
-    watch: Watch,
+    watch: MeasureWatch,
     begun: Instant,
     since: Instant,
     steps: Vec<f64>,
@@ -27,7 +27,7 @@ impl Running {
     pub(crate) fn begin(control: &Control) -> anyhow::Result<Self> {
         let gauges = control.board().gauges().ok_or_else(|| anyhow::anyhow!("nobody makes batches yet"))?;
         let now = Instant::now();
-        let watch = Watch::over(gauges)?;
+        let watch = MeasureWatch::over(gauges)?;
         step_timer::begin();
         Ok(Self { watch, begun: now, since: now, steps: Vec::new() })
     }
@@ -51,7 +51,7 @@ impl Running {
     }
 
     /// Ends it, on the same thread.
-    pub(crate) fn end(self) -> (Watch, StepTimes) {
+    pub(crate) fn end(self) -> (MeasureWatch, StepTimes) {
         (self.watch, step_timer::end().unwrap_or_default())
     }
 }
@@ -74,7 +74,7 @@ impl Shape {
 }
 
 /// What is said of steps that were measured.
-pub(crate) fn profile(shape: Shape, watch: &Watch, times: StepTimes) -> Profile {
+pub(crate) fn profile(shape: Shape, watch: &MeasureWatch, times: StepTimes) -> Profile {
     let measured = by_steps(watch.measured(), shape, &times.steps);
     let verdict = judge(&measured, "trainer");
     let training = Training { shape, step: mean_of(&times.steps), times };

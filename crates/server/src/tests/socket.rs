@@ -13,7 +13,7 @@ fn a_socket_is_its_owners_alone() {
     drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
     let config = ServeConfig { address: path.display().to_string(), ..ServeConfig::default() };
     let (sender, heard) = sync_channel(1);
-    let told = move |_: &Address| sender.send(()).expect("heard");
+    let told = move |_: &ListenAddress| sender.send(()).expect("heard");
     let played = Arc::<Played>::default();
     let server = Server::start(&config, &RunState::new(about()), Arc::clone(&played) as _, told);
     let server = server.expect("started").expect("an address");
@@ -42,7 +42,7 @@ fn an_address_that_is_taken_ends_nothing_and_is_had_when_it_is_free() {
 fn starting(address: &str) -> (Server, std::sync::mpsc::Receiver<()>) {
     let config = ServeConfig { address: address.to_owned(), ..ServeConfig::default() };
     let (sender, heard) = sync_channel(1);
-    let told = move |_: &Address| sender.send(()).expect("heard");
+    let told = move |_: &ListenAddress| sender.send(()).expect("heard");
     let server = Server::start(&config, &RunState::new(about()), Arc::<Played>::default(), told);
     (server.expect("no error").expect("an address"), heard)
 }
@@ -73,7 +73,7 @@ fn what_is_no_socket_is_refused_and_a_full_one_holds_nobody_up() {
     let file = home.path().join("file");
     store::Store::folder(home.path()).expect("a folder").put("file", b"mine").expect("written");
     let config = ServeConfig { address: file.display().to_string(), ..ServeConfig::default() };
-    let told = |_: &Address| panic!("no socket");
+    let told = |_: &ListenAddress| panic!("no socket");
     let refused = Server::start(&config, &RunState::new(about()), Arc::<Played>::default(), told).expect_err("refused");
     assert!(refused.contains("no socket") && std::fs::read(&file).expect("there") == b"mine", "{refused}");
     // Of somebody who takes no connection.

@@ -12,7 +12,7 @@ use crate::store::Store;
 
 /// Looks at a lock from time to time, by the rules by which it would be taken.
 #[derive(Debug)]
-pub struct Watch {
+pub struct LeaseWatch {
     store: Store,
     name: String,
     patience: Duration,
@@ -35,7 +35,7 @@ pub enum LeaseStatus {
     Deserted,
 }
 
-impl Watch {
+impl LeaseWatch {
     /// Of the lock `name` of a store.
     pub fn of(store: &Store, name: &str, terms: LeaseConfig) -> Self {
         Self::by(store, name, terms, Arc::new(Monotonic::default()))

@@ -9,7 +9,7 @@ use super::lease::Clock;
 use super::*;
 use crate::backend::Created;
 use crate::fault_config::FaultConfig;
-use crate::memory::Memory;
+use crate::memory::MemoryBackend;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -206,7 +206,7 @@ fn a_check_renews_what_is_older_than_a_third_of_the_patience() {
 /// No answer is no beat; an answer that got lost was one, as everybody else saw.
 #[test]
 fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
-    let memory = Memory::new(FaultConfig::calm());
+    let memory = MemoryBackend::new(FaultConfig::calm());
     for (failures, lost, arrived) in [(1.0, 0.0, 0), (0.0, 1.0, 1)] {
         let calm = Store::of_memory(&memory);
         let clock = Hand::new();
@@ -314,7 +314,7 @@ fn what_is_guarded_is_changed_by_the_holder_alone() {
 fn who_only_watches_sees_a_holder_for_as_long_as_it_is_alive() {
     over_every_kind(|store| {
         let clock = Hand::new();
-        let mut watch = Watch::by(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        let mut watch = LeaseWatch::by(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
         assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle, "nobody was here yet");
         clock.pause(SECOND * 9);
         assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
@@ -348,7 +348,7 @@ fn who_only_watches_sees_that_a_process_of_this_machine_is_gone() {
     over_every_kind(|store| {
         let clock = Hand::new();
         let claim = take(store, Holder::gone(), &clock).expect("free");
-        let mut watch = Watch::by(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        let mut watch = LeaseWatch::by(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
         assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
         drop(claim);
     });

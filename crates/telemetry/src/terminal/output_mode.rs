@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 /// For whom stderr is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputFormat {
     /// For people: lines.
     #[default]
     Text,
@@ -36,7 +36,7 @@ pub enum Verbosity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputMode {
     /// The form of stderr.
-    pub form: Form,
+    pub form: OutputFormat,
     /// How much is printed.
     pub loudness: Verbosity,
 }
@@ -55,7 +55,7 @@ impl OutputMode {
 
     /// Whether a bar may be drawn on stderr.
     pub(super) fn draws(self) -> bool {
-        self.form == Form::Text && self.loudness > Verbosity::Quiet && std::io::stderr().is_terminal()
+        self.form == OutputFormat::Text && self.loudness > Verbosity::Quiet && std::io::stderr().is_terminal()
     }
 
     /// A line as it is to be written, or nothing where it is not to be said.
@@ -65,8 +65,8 @@ impl OutputMode {
             return None;
         }
         Some(match self.form {
-            Form::Text => printable(line).into_owned(),
-            Form::Json => object(level, line),
+            OutputFormat::Text => printable(line).into_owned(),
+            OutputFormat::Json => object(level, line),
         })
     }
 }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn who_is_quiet_says_errors_and_nothing_else() {
-        let said = |loudness, line: &str| OutputMode { form: Form::Text, loudness }.written(line);
+        let said = |loudness, line: &str| OutputMode { form: OutputFormat::Text, loudness }.written(line);
         for loudness in [Verbosity::Usual, Verbosity::More, Verbosity::Most] {
             for line in ["error: a", "warning: b", "c"] {
                 assert_eq!(said(loudness, line).as_deref(), Some(line));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn for_programs_a_line_is_one_object_whatever_is_in_it() {
-        let manner = OutputMode { form: Form::Json, loudness: Verbosity::Usual };
+        let manner = OutputMode { form: OutputFormat::Json, loudness: Verbosity::Usual };
         for (line, level, message) in [
             ("error: no such \"file\"\n hint: a\tb", "ERROR", "no such \"file\"\n hint: a\tb"),
             ("warning: \u{1b}[31mred", "WARN", "\u{1b}[31mred"),

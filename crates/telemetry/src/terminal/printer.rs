@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemas::printable;
 
 use super::run_progress::{RunEstimate, RunProgress, RunProgressBar};
-use super::{Form, OutputMode, bar, note};
+use super::{OutputFormat, OutputMode, bar, note};
 use crate::{Event, EventKind, Observer};
 
 /// Lines that may wait to be read.
@@ -88,7 +88,7 @@ impl Observer for Printer {
             };
             let is_result = crate::event_text::is_result(event);
             // For programs what is known of it, as the log has it.
-            let is_json = is_result && OutputMode::get().form == Form::Json;
+            let is_json = is_result && OutputMode::get().form == OutputFormat::Json;
             let text = if is_json { crate::jsonl::line(event) } else { text };
             self.send(Line { text, is_result, outlook });
         }

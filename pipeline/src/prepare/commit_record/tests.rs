@@ -123,7 +123,7 @@ fn a_changed_object_is_noticed_and_what_comes_before_it_stays() {
 
 #[test]
 fn what_does_not_answer_is_an_error_and_no_damage() {
-    let (memory, part) = (store::Memory::new(FaultConfig::calm()), part(3));
+    let (memory, part) = (store::MemoryBackend::new(FaultConfig::calm()), part(3));
     keep(&Store::of_memory(&memory), &record(&part, 0, true));
     let silent = Store::of_memory(&memory.under(FaultConfig { failures: 1.0, ..FaultConfig::calm() }));
     let bound = Bound { settings: "s", forgotten: "f", part: &part };

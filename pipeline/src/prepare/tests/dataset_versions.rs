@@ -104,7 +104,7 @@ pub(super) fn check_fresh(home: &Home) {
     assert_eq!(newest.content, manifest.now().train.content());
 }
 
-fn change(added: u64, replaced: u64, removed: u64) -> impl Fn(&Change) -> bool {
+fn change(added: u64, replaced: u64, removed: u64) -> impl Fn(&DatasetChange) -> bool {
     move |change| (change.added, change.replaced, change.removed, change.forgotten) == (added, replaced, removed, 0)
 }
 

@@ -62,7 +62,7 @@ fn read(log: &Log) -> Story {
     Story { start, progress, parts, end }
 }
 
-fn tell(config: &PrepareConfig, options: PrepareOptions) -> (Summary, Story) {
+fn tell(config: &PrepareConfig, options: PrepareOptions) -> (PrepareSummary, Story) {
     let mut log = Log::default();
     let summary = run(config, options, &Clock::still(), &mut log).expect("prepared");
     (summary, read(&log))

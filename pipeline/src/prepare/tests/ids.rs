@@ -64,7 +64,7 @@ fn documents_of_every_length_come_in_order() {
     let tokenizer = tokenize::load(&config.tokenizer, Some(true)).expect("a tokenizer");
     let (mut found, parts) = (Vec::new(), (0..9).map(PartId).collect());
     let store = Store::existing(&config.folder).expect("it is there");
-    let note = |document: Measured<'_>| {
+    let note = |document: TextMeasure<'_>| {
         if document.source.ends_with("0.txt") {
             found.push((document.id.to_owned(), document.tokens as usize));
         }

@@ -66,7 +66,7 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
     let first = home.run().expect("prepared");
     assert!(first.parts_made >= 40, "too few parts to prove anything: {first:?}");
     let line = Document::digest(text(100, 6).lines().nth(2).expect("a line"));
-    let changes: [(&str, usize, &dyn Fn() -> Summary); 4] = [
+    let changes: [(&str, usize, &dyn Fn() -> PrepareSummary); 4] = [
         ("replace", 50, &|| {
             home.put(50, &text(50, 9));
             home.run().expect("prepared")

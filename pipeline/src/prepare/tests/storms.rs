@@ -1,6 +1,6 @@
 //! Preparations over a store that fails: what they end with, and what they leave when they give up.
 
-use store::{FaultConfig, Memory, Retries};
+use store::{FaultConfig, MemoryBackend, Retries};
 
 use super::dataset_versions::many;
 use super::dataset_versions::text;
@@ -11,7 +11,7 @@ fn weather(seed: u64) -> FaultConfig {
 }
 
 /// Every object but those that say when and where somebody worked here.
-fn objects(memory: &Memory) -> BTreeMap<String, Vec<u8>> {
+fn objects(memory: &MemoryBackend) -> BTreeMap<String, Vec<u8>> {
     let store = Store::of_memory(&memory.under(FaultConfig::calm()));
     let entries = store
         .list("")
@@ -21,11 +21,11 @@ fn objects(memory: &Memory) -> BTreeMap<String, Vec<u8>> {
     entries.map(|entry| (entry.name.clone(), store.read(&entry.name).expect("calm"))).collect()
 }
 
-fn prepare_in(home: &Home, store: &Store) -> Result<Summary> {
+fn prepare_in(home: &Home, store: &Store) -> Result<PrepareSummary> {
     Preparation::plan_in(&home.config, store)?.run(PrepareOptions::default(), &Clock::still(), &mut Many::default())
 }
 
-fn forget_in(home: &Home, store: &Store, id: &str) -> Result<Summary> {
+fn forget_in(home: &Home, store: &Store, id: &str) -> Result<PrepareSummary> {
     Preparation::plan_in(&home.config, store)?
         .forget(id, &Clock::still(), &mut Many::default())
         .map(|(summary, _)| summary)
@@ -42,7 +42,7 @@ fn a_storm_over_the_store_changes_no_byte() {
     let home = many();
     home.run().expect("prepared");
     for seed in 0..8 {
-        let memory = Memory::new(weather(seed));
+        let memory = MemoryBackend::new(weather(seed));
         let store = Store::of_memory(&memory);
         prepare_in(&home, &store).expect("prepared");
         check_equal(&objects(&memory), &home.data(), &format!("seed {seed}"));
@@ -56,7 +56,7 @@ fn a_storm_over_the_store_changes_no_byte() {
 fn a_storm_over_a_change_changes_no_byte() {
     let home = many();
     home.run().expect("prepared");
-    let memory = Memory::new(weather(11));
+    let memory = MemoryBackend::new(weather(11));
     let store = Store::of_memory(&memory);
     prepare_in(&home, &store).expect("prepared");
     home.put(13, &text(13, 7));
@@ -83,7 +83,7 @@ fn a_storm_that_is_not_outwaited_names_an_object_and_costs_nothing_that_was_kept
     let whole = home.data();
     let (mut kept, mut given_up) = (BTreeSet::new(), 0);
     for seed in 0..72 {
-        let memory = Memory::new(weather(seed));
+        let memory = MemoryBackend::new(weather(seed));
         let calm = Store::of_memory(&memory.under(FaultConfig::calm()));
         let before = if seed % 2 == 0 {
             BTreeMap::new()

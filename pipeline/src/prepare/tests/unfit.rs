@@ -9,7 +9,7 @@ fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-fn warnings(config: &PrepareConfig) -> (Summary, BTreeMap<String, String>) {
+fn warnings(config: &PrepareConfig) -> (PrepareSummary, BTreeMap<String, String>) {
     let mut log = Log::default();
     let summary = run(config, PrepareOptions::default(), &Clock::still(), &mut log).expect("prepared");
     let warning = |what| match what {

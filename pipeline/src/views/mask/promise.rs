@@ -6,7 +6,7 @@ use super::positions::{Budget, Candidates, Count, HALF, share};
 use super::replace::RandomWords;
 use super::unit::Unit;
 use super::words::{self, WordBudget};
-use crate::audit_counters::{AuditCounters, Law, Seen};
+use crate::audit_counters::{AuditCounters, Seen, ViewLaw};
 
 /// Which tokens are chosen and what they become. The names are those of the view's configuration.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(in crate::views) fn audit(promise: Promise, seen: &Seen<'_>, tally: &mut Aud
     let columns = (seen.column(INPUT_IDS), seen.column(LABELS), seen.tokens());
     let (Some(ids), Some(labels), Some(tokens)) = columns else { return };
     let mut look =
-        Look { promise, seen, tally, masked: Law::default(), kept: Law::default(), memory: Memory::default() };
+        Look { promise, seen, tally, masked: ViewLaw::default(), kept: ViewLaw::default(), memory: Memory::default() };
     for (row, &tokens) in tokens.iter().enumerate() {
         let (labels, padding) = labels.row(row).split_at(tokens);
         if let Some(past) = padding.iter().position(|&label| label != IGNORE) {
@@ -42,8 +42,8 @@ struct Look<'a> {
     promise: Promise,
     seen: &'a Seen<'a>,
     tally: &'a mut AuditCounters,
-    masked: Law,
-    kept: Law,
+    masked: ViewLaw,
+    kept: ViewLaw,
     memory: Memory,
 }
 
@@ -133,7 +133,7 @@ impl Look<'_> {
         // The copies of a row share one draw of their number where they share one order.
         let variance = if self.promise.disjoint { variance * f64::from(self.seen.copies()) } else { variance };
         let what = if self.promise.unit == Unit::Word { "masked words" } else { "masked tokens" };
-        self.tally.count(what, Law { found, expected, variance, of: of as f64, largest: variance.sqrt().max(1.0) });
+        self.tally.count(what, ViewLaw { found, expected, variance, of: of as f64, largest: variance.sqrt().max(1.0) });
     }
 
     /// No two copies predict the same token where there are enough `units` for all. Copies that
@@ -189,9 +189,9 @@ impl Look<'_> {
         if count > 0 {
             let of = f64::from(count);
             let size = if self.promise.unit == Unit::Span { of } else { 1.0 };
-            self.masked.add(Law::events(f64::from(hidden), masked, of, size));
+            self.masked.add(ViewLaw::events(f64::from(hidden), masked, of, size));
             // At least the variance of events whose chances differ.
-            self.kept.add(Law::events(f64::from(same), kept + random * chance / of, of, size));
+            self.kept.add(ViewLaw::events(f64::from(same), kept + random * chance / of, of, size));
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::{Home, Source, presets, root};
+use super::{ConfigSource, Home, presets, root};
 
 /// How far losses may be apart, relative to the larger.
 const FLOAT32: f64 = 1e-5;
@@ -48,7 +48,7 @@ fn precisions(name: &str) -> BTreeSet<String> {
 }
 
 fn own_precision(name: &str) -> String {
-    let source = Source::read(&root().join(format!("configs/{name}.toml")), &[]);
+    let source = ConfigSource::read(&root().join(format!("configs/{name}.toml")), &[]);
     let table = source.unwrap_or_else(|error| panic!("{name}: {error}")).0.table;
     table["train"].get("precision").and_then(Value::as_str).unwrap_or("f32").to_owned()
 }

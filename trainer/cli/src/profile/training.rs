@@ -12,7 +12,7 @@ use cloze::plan::Plan;
 use cloze::run::control::Control;
 use cloze::run::data::Purpose;
 use profiler::bottleneck::Binding;
-use profiler::measure::{ENOUGH, Watch};
+use profiler::measure::{ENOUGH, MeasureWatch};
 use profiler::statistics::mean_of;
 use profiler::what_if::Proposal;
 use schemas::ordinal::Step;
@@ -74,7 +74,7 @@ pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Resu
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);
     control.keep_nothing();
-    let found = Arc::<Mutex<Option<(Watch, StepTimes)>>>::default();
+    let found = Arc::<Mutex<Option<(MeasureWatch, StepTimes)>>>::default();
     let mut host = Measuring {
         control: Arc::clone(&control),
         until: Until {
@@ -133,7 +133,7 @@ struct Measuring {
     until: Until,
     running: Option<Running>,
     is_over: bool,
-    found: Arc<Mutex<Option<(Watch, StepTimes)>>>,
+    found: Arc<Mutex<Option<(MeasureWatch, StepTimes)>>>,
 }
 
 impl Measuring {

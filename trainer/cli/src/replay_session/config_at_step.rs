@@ -4,7 +4,7 @@ use cloze::exit::Usage;
 use cloze::plan::Plan;
 use schemas::Step;
 use telemetry::change::KeyChange;
-use trainer_plan::checkpoint::Change;
+use trainer_plan::checkpoint::IdentityChange;
 use trainer_plan::checkpoint::State;
 
 /// A step, counted from 1, and the newest that is known of its run: nothing before that has a checkpoint.
@@ -38,7 +38,7 @@ impl ConfigAtStep {
         }
     }
 
-    fn changes(&self) -> impl Iterator<Item = &Change> {
+    fn changes(&self) -> impl Iterator<Item = &IdentityChange> {
         self.newest.iter().flat_map(|state| &state.changes)
     }
 
@@ -46,7 +46,7 @@ impl ConfigAtStep {
     fn undone(&self) -> Vec<&KeyChange> {
         let mut undone: Vec<&KeyChange> = Vec::new();
         // The oldest change since then has the value of then.
-        for Change { key, .. } in self.changes().filter(|change| change.step >= Step(self.step)) {
+        for IdentityChange { key, .. } in self.changes().filter(|change| change.step >= Step(self.step)) {
             if !undone.iter().any(|known| known.key == key.key) {
                 undone.push(key);
             }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use cloze::config::Parsed;
 use cloze::config::corpora::NamedCorpus;
 use cloze::plan::Halves;
-use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, Summary};
+use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, PrepareSummary};
 use runtime::{CancelSource, CancelToken, NamedThread, cancel_pair};
 use telemetry::terminal::note;
 use telemetry::{Clock, Event, EventKind, Observer};
-use trainer::training::Outcome;
+use trainer::training::RunOutcome;
 
 /// Between two lines about progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ impl ConcurrentPrepare {
     }
 
     /// Ends it with the training, which had that outcome. What ended it by itself is then what has to be mended first.
-    pub(super) fn end(mut self, outcome: anyhow::Result<Outcome>) -> anyhow::Result<Outcome> {
+    pub(super) fn end(mut self, outcome: anyhow::Result<RunOutcome>) -> anyhow::Result<RunOutcome> {
         self.stopper.cancel();
         let Err(error) = self.join() else { return outcome };
         if matches!(error.downcast_ref(), Some(pipeline::Error::Stopped)) {
@@ -119,7 +119,7 @@ fn prepare(
     in_order: bool,
     stop: &CancelToken,
     observer: &mut dyn Observer,
-) -> pipeline::Result<Summary> {
+) -> pipeline::Result<PrepareSummary> {
     let options = PrepareOptions { in_order, ..PrepareOptions::default() };
     Preparation::plan(config)?.run_until(stop, options, &Clock::system(), observer)
 }

@@ -9,7 +9,7 @@ use cloze::run::control::Phase;
 use cloze::run::data::PreparedData;
 use cloze::run::dataset_versions::streamed::{SegmentWait, StreamedSegments};
 use cloze::run::fault_injection::{FaultInjector, Kill};
-use pipeline::audit::{Audit, Watch};
+use pipeline::audit::{Audit, AuditWatch};
 use pipeline::exposure::{Exposure, Fate};
 use pipeline::load::{BadRow, BadRows, BatchStream, Contention, LatencyInjection, LoadPlan, RowPolicy, StreamOptions};
 use runtime::NextItem;
@@ -42,7 +42,7 @@ pub(super) struct DataSource {
     row: RowIndex,
     stream: Option<BatchStream>,
     /// None where batches come again and again: counted twice, they would seem surer than they are.
-    watch: Option<Watch>,
+    watch: Option<AuditWatch>,
     /// The dataset version of each source's data that its last row is of; none before the first.
     dataset_versions: BTreeMap<usize, DatasetVersion>,
     remarks: Vec<EventKind>,
@@ -76,7 +76,7 @@ impl DataSource {
             valid: plan.valid().cloned(),
             row: RowIndex(0),
             stream: None,
-            watch: replay.is_none().then(|| Watch::new(load.audit())),
+            watch: replay.is_none().then(|| AuditWatch::new(load.audit())),
             dataset_versions: BTreeMap::new(),
             remarks: Vec::new(),
             replay,

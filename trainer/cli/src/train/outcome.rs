@@ -6,21 +6,21 @@ use cloze::cli::ConfigArgs;
 use cloze::exit::PAUSED;
 use cloze::run::control::Signal;
 use telemetry::terminal::note;
-use trainer::training::Outcome;
+use trainer::training::RunOutcome;
 use trainer_plan::stop_request::StopRequest;
 
 use super::options::Options;
 
 /// The exit code of an outcome. A `--replay` that finished is told too: it leaves nothing else.
-pub(super) fn exit_code(outcome: &Outcome, options: Options<'_>) -> ExitCode {
+pub(super) fn exit_code(outcome: &RunOutcome, options: Options<'_>) -> ExitCode {
     match outcome {
-        Outcome::Finished(step) => {
+        RunOutcome::Finished(step) => {
             if options.replay.is_some() {
                 note(format_args!("done: {step} steps over the same batches; nothing was kept"));
             }
             ExitCode::SUCCESS
         }
-        Outcome::Stopped(_, stop) => ExitCode::from(stop_code(*stop)),
+        RunOutcome::Stopped(_, stop) => ExitCode::from(stop_code(*stop)),
     }
 }
 

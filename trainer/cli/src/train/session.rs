@@ -21,7 +21,7 @@ use store::{FaultConfig, Lock, Store};
 use telemetry::alerts::Alerts;
 use telemetry::terminal::note;
 use trainer::device::ResolveDevice as _;
-use trainer::training::Outcome;
+use trainer::training::RunOutcome;
 use trainer_plan::run::{branch, step_budget};
 
 use super::concurrent_prepare::ConcurrentPrepare;
@@ -111,7 +111,7 @@ impl<'a> TrainSession<'a> {
     }
 
     /// Trains: in the run folder, or, for `--replay`, over batches that repeat and without a folder.
-    pub(super) fn train(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<Outcome> {
+    pub(super) fn train(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<RunOutcome> {
         if self.options.replay.is_some() {
             return self.train_without_folder(&plan);
         }
@@ -119,8 +119,8 @@ impl<'a> TrainSession<'a> {
     }
 
     /// Tells the service manager that a run has finished.
-    pub(super) fn notify_finished(&self, outcome: &anyhow::Result<Outcome>) {
-        if matches!(outcome, Ok(Outcome::Finished(_))) {
+    pub(super) fn notify_finished(&self, outcome: &anyhow::Result<RunOutcome>) {
+        if matches!(outcome, Ok(RunOutcome::Finished(_))) {
             let notify = self.phases.control.notify();
             // A run that had nothing left to do was never ready; an end before readiness counts as a failure.
             notify.ready();
@@ -129,14 +129,14 @@ impl<'a> TrainSession<'a> {
     }
 
     /// Ends the preparation of `--prepare`. If it failed, its error comes first: it has ended the training too.
-    pub(super) fn end_preparation(&mut self, outcome: anyhow::Result<Outcome>) -> anyhow::Result<Outcome> {
+    pub(super) fn end_preparation(&mut self, outcome: anyhow::Result<RunOutcome>) -> anyhow::Result<RunOutcome> {
         match self.preparation.take() {
             Some(preparation) => preparation.end(outcome),
             None => outcome,
         }
     }
 
-    fn train_without_folder(&self, plan: &Plan) -> anyhow::Result<Outcome> {
+    fn train_without_folder(&self, plan: &Plan) -> anyhow::Result<RunOutcome> {
         let context = RunContext {
             run: None,
             replay: self.options.replay,
@@ -148,7 +148,7 @@ impl<'a> TrainSession<'a> {
         train(plan, &Store::memory(FaultConfig::calm()), context)
     }
 
-    fn train_in_folder(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<Outcome> {
+    fn train_in_folder(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<RunOutcome> {
         // Stops at the end of the training, not of the session.
         let server = self.server.take();
         let folder = self.with_faults(Store::folder(&plan.config().run.folder)?);
@@ -170,7 +170,7 @@ impl<'a> TrainSession<'a> {
             observers: exporters.observers(server.as_ref(), alerts),
         };
         let outcome = train(&plan, &store, context)?;
-        if matches!(outcome, Outcome::Stopped(..)) {
+        if matches!(outcome, RunOutcome::Stopped(..)) {
             obeyed(&folder)?;
         }
         Ok(outcome)

@@ -11,7 +11,7 @@ use cloze::plan::Plan;
 use cloze::run::dataset_versions::pauses::Pauses;
 use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
-use store::{LeaseConfig, LeaseStatus, Store, Watch};
+use store::{LeaseConfig, LeaseStatus, LeaseWatch, Store};
 use telemetry::terminal::note;
 
 use super::concurrent_prepare::ConcurrentPrepare;
@@ -83,7 +83,7 @@ struct Waiting<'a> {
     pauses: Pauses,
     since: Instant,
     /// None before the folder is there.
-    watch: Option<Watch>,
+    watch: Option<LeaseWatch>,
     /// Who was said to fill it.
     told: Option<LeaseStatus>,
 }
@@ -124,7 +124,7 @@ impl Waiting<'_> {
     fn look(&mut self) -> anyhow::Result<LeaseStatus> {
         if self.watch.is_none() {
             match Store::existing(&self.data.folder) {
-                Ok(store) => self.watch = Some(Watch::of(&store, prepare::LOCK, LeaseConfig::default())),
+                Ok(store) => self.watch = Some(LeaseWatch::of(&store, prepare::LOCK, LeaseConfig::default())),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }

@@ -14,8 +14,8 @@ use pipeline::load;
 use pipeline::shard::synthetic::Synthetic;
 use schemas::Step;
 use serde_json::Value;
-use store::{FaultConfig, Memory, Store};
-use trainer::training::Outcome;
+use store::{FaultConfig, MemoryBackend, Store};
+use trainer::training::RunOutcome;
 
 use super::run_phase::Phases;
 use super::trainer_thread::{RunContext, train};
@@ -73,7 +73,7 @@ fn context(run: RunFolder, phases: Phases) -> RunContext {
     RunContext { run: Some(run), replay: None, faults: None, phases, profile: None, observers: Vec::new() }
 }
 
-fn run_over(store: &Store, plan: &Plan) -> Outcome {
+fn run_over(store: &Store, plan: &Plan) -> RunOutcome {
     let phases = Phases { control: Arc::new(Control::start().expect("signals")), slow: None };
     let run = RunFolder::hold(store).expect("free");
     train(plan, &run.store().clone(), context(run, phases)).unwrap_or_else(|error| panic!("{error:#}"))
@@ -110,14 +110,14 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let runs = tempfile::tempdir().expect("a temporary folder");
     let folder = Store::folder(runs.path()).expect("made");
-    let memory = Memory::new(FaultConfig { seed: 5, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
+    let memory = MemoryBackend::new(FaultConfig { seed: 5, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
     let stormy = Store::of_memory(&memory);
-    let data = Memory::new(FaultConfig { seed: 6, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
+    let data = MemoryBackend::new(FaultConfig { seed: 6, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
     for steps in [5, 8] {
         // The second goes on from the first.
-        assert_eq!(run_over(&folder, &plan(home.path(), steps)), Outcome::Finished(Step(steps)));
+        assert_eq!(run_over(&folder, &plan(home.path(), steps)), RunOutcome::Finished(Step(steps)));
         let plan = plan_over(home.path(), &Store::of_memory(&data), steps);
-        assert_eq!(run_over(&stormy, &plan), Outcome::Finished(Step(steps)));
+        assert_eq!(run_over(&stormy, &plan), RunOutcome::Finished(Step(steps)));
     }
     let (tally, data) = (memory.tally(), data.tally());
     assert!(tally.failed > 10 && tally.lost > 10, "{tally:?}");

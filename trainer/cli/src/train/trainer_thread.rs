@@ -15,7 +15,7 @@ use telemetry::dispatcher::Dispatcher;
 use telemetry::terminal::{Printer, note};
 use telemetry::{Clock, Many, Observer};
 use trainer::training::checkpoint::{CheckpointPolicy, Export};
-use trainer::training::{Data, Outcome, SingleProcess};
+use trainer::training::{Data, RunOutcome, SingleProcess};
 use trainer_plan::config::SpikeAction;
 
 use super::data_source::{DataSource, RowRecords};
@@ -41,7 +41,7 @@ pub(super) struct RunContext {
 }
 
 /// Trains from the newest checkpoint in `store`, or from the beginning.
-pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::Result<Outcome> {
+pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::Result<RunOutcome> {
     let RunContext { run, replay, faults, phases, profile, observers } = context;
     let left_out = Arc::<RunLeftOut>::default();
     let ledger = Arc::<Mutex<Exposure>>::default();
@@ -81,7 +81,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
 
 /// Results of the trainer's thread.
 struct Ended {
-    outcome: Result<Outcome, trainer_plan::Error>,
+    outcome: Result<RunOutcome, trainer_plan::Error>,
     /// Whether the rest of the log was written.
     closed: std::io::Result<()>,
 }

@@ -1,7 +1,7 @@
 //! `train.micro_batch_size`: steps on made batches, of each size that divides a step and has room.
 
 use cloze::commands::tune::memory::available;
-use cloze::commands::tune::tuning::{Change, GAIN_MIN, Tuning, times};
+use cloze::commands::tune::tuning::{GAIN_MIN, TunedKey, Tuning, times};
 use cloze::exit::Usage;
 use cloze::plan::Plan;
 use pipeline::load;
@@ -46,7 +46,7 @@ pub(super) fn tune(tuning: &mut Tuning<'_>, plan: &Plan) -> anyhow::Result<f64> 
     };
     let words = format!("a step takes {:.1} ms, before {:.1}", seconds * 1e3, before * 1e3);
     let from = present_rows(plan);
-    tuning.take(Change { key: KEY, from, to: rows, ratio, words });
+    tuning.take(TunedKey { key: KEY, from, to: rows, ratio, words });
     Ok(seconds * 1e3)
 }
 

@@ -22,7 +22,7 @@ use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::config::ModelFamily;
 use trainer_plan::encoder::Gelu;
-use trainer_plan::hf::{CONFIG, Entry, HeadPlace, Layout, ModelConfig, Target, choose};
+use trainer_plan::hf::{CONFIG, HeadPlace, Layout, ModelConfig, Target, TensorEntry, choose};
 
 use crate::device::native::Checked as _;
 use crate::device::precision::MASTER;
@@ -138,7 +138,7 @@ impl<'a> Model<'a> {
     }
 
     /// One weight of ours: the model's parts on top of each other, without the rows that we lack, then rows of padding.
-    fn read(&self, layout: &Layout<'_>, entry: &Entry) -> Result<Tensor, Error> {
+    fn read(&self, layout: &Layout<'_>, entry: &TensorEntry) -> Result<Tensor, Error> {
         let part = |name: &String| {
             let found = self.find(layout, name);
             self.checked(name, found.ok_or_else(|| self.refuse(&format!("`{WEIGHTS}` has no `{name}`")))?, &entry.shape)

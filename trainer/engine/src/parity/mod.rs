@@ -80,7 +80,7 @@ impl Dtype {
 
 /// What became of the cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct ParitySummary {
     /// Ids of the cases that have results, in the order of the file.
     pub computed: Vec<String>,
     /// Id and objective of those whose objective is unknown here.
@@ -90,7 +90,7 @@ pub struct Summary {
 }
 
 /// Computes every case of `input` whose objective is known and writes `output`, complete or not at all.
-pub fn run(input: &Path, output: &Path, dtype: Dtype) -> Result<Summary, Error> {
+pub fn run(input: &Path, output: &Path, dtype: Dtype) -> Result<ParitySummary, Error> {
     let at = |path: &Path, error: &io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let bytes = fs::read(input).map_err(|error| at(input, &error))?;
     let request: Request = serde_json::from_slice(&bytes).map_err(|error| {
@@ -105,8 +105,8 @@ pub fn run(input: &Path, output: &Path, dtype: Dtype) -> Result<Summary, Error> 
     Ok(summary)
 }
 
-fn compute(cases: &[Case], dtype: Dtype) -> Result<(Response, Summary), Error> {
-    let mut summary = Summary::default();
+fn compute(cases: &[Case], dtype: Dtype) -> Result<(Response, ParitySummary), Error> {
+    let mut summary = ParitySummary::default();
     let mut results = BTreeMap::new();
     for case in cases {
         let mut inputs = Inputs::of(case, dtype.kind());

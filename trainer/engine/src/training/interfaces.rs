@@ -87,7 +87,7 @@ pub trait Host: Observer {
 
 /// How a run ended, its checkpoint kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// All steps are done.
     Finished(Step),
     /// A stop came after this many steps; the same command goes on.

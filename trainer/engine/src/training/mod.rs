@@ -20,7 +20,7 @@ pub(crate) mod validation;
 
 pub use self::checkpoint::Snapshot;
 pub use self::fill::{Filler, Guess};
-pub use self::interfaces::{Data, Host, Outcome};
+pub use self::interfaces::{Data, Host, RunOutcome};
 pub use self::process_group::{ProcessGroup, SingleProcess};
 pub use self::replay::Replay;
 pub use self::run::run;

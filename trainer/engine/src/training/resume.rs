@@ -10,7 +10,7 @@ use telemetry::change::KeyChange;
 use telemetry::training::Warning;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::Beside;
-use trainer_plan::checkpoint::{Change, State, Validated};
+use trainer_plan::checkpoint::{IdentityChange, State, Validated};
 use trainer_plan::identity;
 
 use crate::device::native;
@@ -123,7 +123,7 @@ impl Trainer {
         let changed = self.check_identity(place, &snapshot.state)?;
         self.load(place, snapshot)?;
         let state = &snapshot.state;
-        let noted = changed.iter().map(|key| Change { step: state.step, key: key.clone() });
+        let noted = changed.iter().map(|key| IdentityChange { step: state.step, key: key.clone() });
         self.changes = state.changes.iter().cloned().chain(noted).collect();
         Ok((self.changes_since(state), changed))
     }

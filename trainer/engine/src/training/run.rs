@@ -31,7 +31,7 @@ use crate::device::memory_stats::Gauge;
 use crate::device::step_timer::{self, CHECKPOINT, REPORT, SYNCHRONIZE, VALIDATION, WAIT, timed};
 use crate::device::{choice, native};
 use crate::training::checkpoint::Snapshot;
-use crate::training::interfaces::{Data, Host, Outcome};
+use crate::training::interfaces::{Data, Host, RunOutcome};
 use crate::training::process_group::ProcessGroup;
 use crate::training::spike_guard::{GuardDecision, Observed};
 use crate::training::step::{StepSeen, Trainer};
@@ -50,7 +50,7 @@ pub fn run(
     clock: &Clock,
     data: &mut dyn Data,
     host: &mut dyn Host,
-) -> Result<Outcome, Error> {
+) -> Result<RunOutcome, Error> {
     let mut ranks = ranks;
     loop {
         let mut run = oom_error::within(plan, || Run::start(plan, ranks, store, clock))?;
@@ -83,7 +83,7 @@ pub fn run(
 /// How a part of a run ends.
 enum Ending {
     /// The run does, or its process.
-    Over(Outcome),
+    Over(RunOutcome),
     /// The run goes on from an earlier checkpoint.
     GoesBack,
 }
@@ -205,7 +205,7 @@ impl<'a> Run<'a> {
     fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Ending, Error> {
         self.count_epochs(data)?;
         if self.is_over() && !self.validation_pending {
-            return Ok(Ending::Over(Outcome::Finished(self.trainer.done())));
+            return Ok(Ending::Over(RunOutcome::Finished(self.trainer.done())));
         }
         self.begin(data, host)?;
         loop {
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
             if self.is_over() {
                 self.wait_until_saved(host)?;
                 self.say_remarks(host);
-                return Ok(Ending::Over(Outcome::Finished(done)));
+                return Ok(Ending::Over(RunOutcome::Finished(done)));
             }
             host.next_step(done);
             self.trainer.know_stopwatch();
@@ -428,6 +428,6 @@ impl<'a> Run<'a> {
             self.save(host)?;
         }
         self.wait_until_saved(host)?;
-        Ok(Ending::Over(Outcome::Stopped(self.trainer.done(), stop)))
+        Ok(Ending::Over(RunOutcome::Stopped(self.trainer.done(), stop)))
     }
 }

@@ -9,7 +9,7 @@ use tch::{Device, Tensor};
 use telemetry::training::Figures;
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
-use trainer_plan::checkpoint::Change;
+use trainer_plan::checkpoint::IdentityChange;
 use trainer_plan::config::TrainConfig;
 use trainer_plan::device::DeviceChoice;
 use trainer_plan::metric_name::MetricName;
@@ -65,7 +65,7 @@ pub struct Trainer {
     pub(crate) done: Step,
     pub(crate) course: LrSchedule,
     // What was changed in the middle of the run.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<IdentityChange>,
     // Copies of weights and moments that are under way.
     pub(crate) copies: Vec<Arc<Copies>>,
     // Whether it was said that there is no pinned memory for them.

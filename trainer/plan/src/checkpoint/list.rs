@@ -18,18 +18,18 @@ pub fn within(run: &Store, step: Step) -> Store {
 /// Steps of all that lies there as a checkpoint, the newest first.
 pub fn steps(run: &Store) -> std::io::Result<Vec<Step>> {
     let found = list(&run.within(FOLDER))?;
-    Ok(found.into_iter().filter(|(_, form)| *form == Form::Whole).map(|(Reverse(step), _)| step).collect())
+    Ok(found.into_iter().filter(|(_, form)| *form == CheckpointForm::Whole).map(|(Reverse(step), _)| step).collect())
 }
 
 /// Steps of what was a checkpoint after `step`, or was to be one; but for what was set aside as damaged.
 pub(crate) fn beyond(run: &Store, step: Step) -> std::io::Result<Vec<Step>> {
-    let found = list(&run.within(FOLDER))?.into_iter().filter(|(_, form)| *form != Form::SetAside);
+    let found = list(&run.within(FOLDER))?.into_iter().filter(|(_, form)| *form != CheckpointForm::SetAside);
     Ok(found.map(|(Reverse(found), _)| found).filter(|found| *found > step).collect())
 }
 
 /// What lies under the name of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum CheckpointForm {
     /// A checkpoint, or what was one and is damaged.
     Whole,
     /// What was found damaged.
@@ -39,24 +39,24 @@ pub enum Form {
 }
 
 /// What is there, newest first.
-pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
+pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, CheckpointForm>> {
     let mut found = BTreeMap::new();
     for entry in checkpoints.list("")? {
         let Some((folder, file)) = entry.name.split_once('/') else { continue };
         let step = folder.strip_prefix("step-").and_then(|digits| digits.parse().ok()).map(Step);
         // What is called otherwise is not ours.
         let Some(step) = step.filter(|&step| folder_name(step) == folder && file != PINNED_FILE) else { continue };
-        let form = found.entry(Reverse(step)).or_insert(Form::Unfinished);
+        let form = found.entry(Reverse(step)).or_insert(CheckpointForm::Unfinished);
         match file {
-            STATE_FILE => *form = Form::Whole,
-            DAMAGED_FILE if *form == Form::Unfinished => *form = Form::SetAside,
+            STATE_FILE => *form = CheckpointForm::Whole,
+            DAMAGED_FILE if *form == CheckpointForm::Unfinished => *form = CheckpointForm::SetAside,
             _ => {}
         }
     }
-    for (&Reverse(step), form) in found.iter_mut().filter(|(_, form)| **form != Form::Whole) {
+    for (&Reverse(step), form) in found.iter_mut().filter(|(_, form)| **form != CheckpointForm::Whole) {
         // What is no file is not listed, and is no sign that nothing was finished: asking for it is an error.
         if checkpoints.stat(&format!("{}/{STATE_FILE}", folder_name(step)))?.is_some() {
-            *form = Form::Whole;
+            *form = CheckpointForm::Whole;
         }
     }
     Ok(found)

@@ -28,14 +28,14 @@ mod state;
 
 pub(crate) use self::list::beyond;
 pub use self::list::{
-    Form, absent, check, folder_name, list, newest_complete, newest_complete_state, newest_state, none_whole, note,
-    state_of, steps, verify, within,
+    CheckpointForm, absent, check, folder_name, list, newest_complete, newest_complete_state, newest_state, none_whole,
+    note, state_of, steps, verify, within,
 };
 pub(crate) use self::retention::point;
 pub use self::retention::{
-    Listed, Reason, copy, discard, empty, invalidate, pin, point_at, remove, retain, set_aside, shelf, unpin,
+    KeepReason, Listed, copy, discard, empty, invalidate, pin, point_at, remove, retain, set_aside, shelf, unpin,
 };
-pub use self::state::{Beside, Change, SavedGuard, SavedMean, State, Unread, Validated};
+pub use self::state::{Beside, IdentityChange, SavedGuard, SavedMean, State, Unread, Validated};
 
 /// The folder of a run in which it keeps its checkpoints.
 pub const FOLDER: &str = "checkpoints";

@@ -16,7 +16,7 @@ use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
-use super::list::{Form, figures, folder_name, list, steps, there, within};
+use super::list::{CheckpointForm, figures, folder_name, list, steps, there, within};
 use super::{CONFIG_FILE, DAMAGED_FILE, FOLDER, LATEST, PINNED_FILE, STATE_FILE, State};
 use crate::config::CheckpointConfig;
 use crate::error::Error;
@@ -35,7 +35,7 @@ pub(super) struct Candidate {
 /// Why a checkpoint stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum KeepReason {
     /// It is one of the newest.
     Newest,
     /// Its step is one of those that stay for ever.
@@ -47,17 +47,17 @@ pub enum Reason {
 }
 
 /// Why each stays; one without a reason goes.
-pub(super) fn reasons(rules: &CheckpointConfig, all: &[Candidate]) -> BTreeMap<Step, Vec<Reason>> {
-    let mut reasons: BTreeMap<Step, Vec<Reason>> = all.iter().map(|it| (it.step, Vec::new())).collect();
+pub(super) fn reasons(rules: &CheckpointConfig, all: &[Candidate]) -> BTreeMap<Step, Vec<KeepReason>> {
+    let mut reasons: BTreeMap<Step, Vec<KeepReason>> = all.iter().map(|it| (it.step, Vec::new())).collect();
     let newest: Vec<Step> = reasons.keys().rev().take(rules.keep).copied().collect();
     let every = rules.keep_every_steps;
     let milestones = all.iter().filter(|it| every > 0 && it.step.0.is_multiple_of(every)).map(|it| it.step).collect();
     let pinned = all.iter().filter(|it| it.pinned).map(|it| it.step).collect();
-    let found: [(Reason, Vec<Step>); 4] = [
-        (Reason::Newest, newest),
-        (Reason::Milestone, milestones),
-        (Reason::Best, best(rules, all)),
-        (Reason::Pinned, pinned),
+    let found: [(KeepReason, Vec<Step>); 4] = [
+        (KeepReason::Newest, newest),
+        (KeepReason::Milestone, milestones),
+        (KeepReason::Best, best(rules, all)),
+        (KeepReason::Pinned, pinned),
     ];
     for (reason, steps) in found {
         for step in steps {
@@ -96,7 +96,7 @@ pub struct Listed {
     /// What its validation found; empty where its step was not validated.
     pub figures: BTreeMap<String, f64>,
     /// Why it stays; empty for what was set aside as damaged, or left unfinished.
-    pub why: Vec<Reason>,
+    pub why: Vec<KeepReason>,
     /// Whether it is one, as far as can be seen without reading it.
     pub is_there: bool,
 }
@@ -116,7 +116,7 @@ pub fn shelf(run: &Store, rules: &CheckpointConfig) -> Result<Vec<Listed>, Error
         let written = state.map(|state| state.stat.modified);
         let (place, bytes) = (checkpoint.place(""), entries.iter().map(|entry| entry.stat.bytes).sum());
         let figures = figures(&checkpoint, step)?;
-        let is_there = *form == Form::Whole;
+        let is_there = *form == CheckpointForm::Whole;
         listed.insert(step, Listed { step, place, bytes, written, figures, why: Vec::new(), is_there });
     }
     let mut candidates = Vec::new();
@@ -274,7 +274,7 @@ pub fn invalidate(run: &Store, given_up: impl Fn(&State) -> bool) -> Result<(), 
 
 /// Every checkpoint that is there, as far as the rules look at it.
 pub(super) fn candidates(checkpoints: &Store, rules: &CheckpointConfig) -> std::io::Result<Vec<Candidate>> {
-    let whole = list(checkpoints)?.into_iter().filter(|(_, form)| *form == Form::Whole);
+    let whole = list(checkpoints)?.into_iter().filter(|(_, form)| *form == CheckpointForm::Whole);
     whole
         .map(|(Reverse(step), _)| {
             let checkpoint = checkpoints.within(&folder_name(step));
@@ -294,11 +294,11 @@ pub fn retain(checkpoints: &Store, rules: &CheckpointConfig, judged: Option<Step
     let way_back =
         candidates.iter().map(|it| it.step).filter(|step| judged.is_some_and(|judged| *step <= judged)).max();
     let reasons = reasons(rules, &candidates);
-    let newest = reasons.iter().find(|(_, why)| why.contains(&Reason::Newest)).map(|(&step, _)| step);
+    let newest = reasons.iter().find(|(_, why)| why.contains(&KeepReason::Newest)).map(|(&step, _)| step);
     for (Reverse(step), form) in list(checkpoints)?.into_iter().rev() {
         let goes = match form {
-            Form::Whole => reasons.get(&step).is_some_and(Vec::is_empty) && way_back != Some(step),
-            Form::SetAside | Form::Unfinished => newest.is_some_and(|oldest| step < oldest),
+            CheckpointForm::Whole => reasons.get(&step).is_some_and(Vec::is_empty) && way_back != Some(step),
+            CheckpointForm::SetAside | CheckpointForm::Unfinished => newest.is_some_and(|oldest| step < oldest),
         };
         if goes {
             clear(&checkpoints.within(&folder_name(step)))?;

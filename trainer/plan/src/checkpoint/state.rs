@@ -54,7 +54,7 @@ pub struct State {
     pub files: BTreeMap<String, String>,
     /// Keys of the identity that were changed in the middle of the run, the oldest change first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<Change>,
+    pub changes: Vec<IdentityChange>,
     /// Seconds that the run has trained, where hours end it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_s: Option<f64>,
@@ -66,7 +66,7 @@ pub struct State {
 /// A key of the identity that is another since a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub struct IdentityChange {
     /// Steps done when it changed.
     pub step: Step,
     /// Which, and how.

@@ -5,7 +5,7 @@ use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, padded_rows};
 
 /// One weight of ours and the ones that it is made of, one below the other.
-pub struct Entry {
+pub struct TensorEntry {
     /// Our name.
     pub ours: String,
     /// Theirs: one, or query, key and value.
@@ -34,7 +34,7 @@ pub struct Layout<'a> {
 
 impl Layout<'_> {
     /// All weights of the encoder, ours below `path`.
-    pub fn encoder(&self, path: &str) -> Vec<Entry> {
+    pub fn encoder(&self, path: &str) -> Vec<TensorEntry> {
         let prefix = self.architecture.prefix();
         let mut entries = Vec::new();
         self.expand(EMBEDDINGS, path, prefix, &mut entries);
@@ -49,7 +49,7 @@ impl Layout<'_> {
     }
 
     /// All weights of a head; none if the architecture has no such head.
-    pub fn head(&self, head: &HeadPlace) -> Vec<Entry> {
+    pub fn head(&self, head: &HeadPlace) -> Vec<TensorEntry> {
         let mut entries = Vec::new();
         for table in self.architecture.heads().iter().filter(|table| table.form == head.form) {
             self.expand(table.lines, &head.path, "", &mut entries);
@@ -57,12 +57,12 @@ impl Layout<'_> {
         entries
     }
 
-    fn expand(&self, lines: &[Line], ours: &str, theirs: &str, entries: &mut Vec<Entry>) {
+    fn expand(&self, lines: &[Line], ours: &str, theirs: &str, entries: &mut Vec<TensorEntry>) {
         for line in lines {
             let suffixes: &[&str] = if line.is_affine { &[".weight", ".bias"] } else { &[""] };
             for ((name, suffix), rank) in line.ours().into_iter().zip(suffixes).zip([line.shape.len(), 1]) {
                 let (skipped, padding) = self.margins(line.shape[0]);
-                entries.push(Entry {
+                entries.push(TensorEntry {
                     ours: join(ours, &name),
                     theirs: line.theirs.iter().map(|part| format!("{theirs}{part}{suffix}")).collect(),
                     shape: line.shape[..rank].iter().map(|axis| self.length(*axis)).collect(),

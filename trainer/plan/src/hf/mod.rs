@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 pub use self::architecture::{HeadPlace, HeadRole};
 pub use self::config::ModelConfig;
-pub use self::layout::{Entry, Layout};
+pub use self::layout::{Layout, TensorEntry};
 pub use self::target::Target;
 use crate::config::ModelFamily;
 use crate::error::Error;

@@ -15,7 +15,7 @@ use store::{Lines, Log, Store};
 use telemetry::change::{ChangeReport, How, KeyChange};
 use telemetry::{Clock, EventKind, Position, jsonl};
 
-use crate::checkpoint::{self, Change, MAIN_FILE};
+use crate::checkpoint::{self, IdentityChange, MAIN_FILE};
 use crate::error::Error;
 use crate::identity::check_branched;
 use crate::run::skipped_steps::SkipList;
@@ -114,7 +114,7 @@ pub fn make(
     log.flush()?;
     state.identity = plan.identity.clone();
     state.beside.spans = state.beside.spans.min(plan.amended.spans.len());
-    state.changes.extend(keys.into_iter().map(|key| Change { step, key }));
+    state.changes.extend(keys.into_iter().map(|key| IdentityChange { step, key }));
     checkpoint::copy(from, step, to, Some(&state))?;
     checkpoint::point(to, &[])?;
     Ok(branch)

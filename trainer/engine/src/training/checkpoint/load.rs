@@ -7,7 +7,7 @@ use schemas::ordinal::Step;
 use store::Store;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{
-    DAMAGED_FILE, FOLDER, Form, LATEST, MAIN_FILE, OPTIMIZER_FILE, STATE_FILE, State, Unread, absent, empty,
+    CheckpointForm, DAMAGED_FILE, FOLDER, LATEST, MAIN_FILE, OPTIMIZER_FILE, STATE_FILE, State, Unread, absent, empty,
     folder_name, list, newest_complete, none_whole, set_aside, steps, within,
 };
 
@@ -27,11 +27,11 @@ pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
     for (&Reverse(step), form) in &found {
         let checkpoint = checkpoints.within(&folder_name(step));
         match form {
-            Form::Unfinished => unfinished.push(checkpoint),
-            Form::SetAside => aside = true,
+            CheckpointForm::Unfinished => unfinished.push(checkpoint),
+            CheckpointForm::SetAside => aside = true,
             // The newest is enough.
-            Form::Whole if whole.is_some() => {}
-            Form::Whole => match Snapshot::read(&checkpoint, step) {
+            CheckpointForm::Whole if whole.is_some() => {}
+            CheckpointForm::Whole => match Snapshot::read(&checkpoint, step) {
                 Ok(snapshot) => whole = Some((checkpoint.place(""), snapshot)),
                 Err(Unread::Damaged { place, problem }) => damaged.push((checkpoint, place, problem)),
                 Err(Unread::Other(error)) => return Err(error),

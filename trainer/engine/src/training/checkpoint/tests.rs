@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
 use schemas::ordinal::Step;
-use store::{FaultConfig, Memory, Store, faults};
+use store::{FaultConfig, MemoryBackend, Store, faults};
 use tch::Tensor;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::Beside;
@@ -175,7 +175,7 @@ fn a_run_that_saved_never_begins_again_by_itself() {
 
 #[test]
 fn what_cannot_be_read_just_now_is_not_damaged() {
-    let memory = Memory::new(FaultConfig::calm());
+    let memory = MemoryBackend::new(FaultConfig::calm());
     for step in [1, 2] {
         snapshot(step).write(&Store::of_memory(&memory), &keep(9)).expect("written");
     }
@@ -336,11 +336,11 @@ fn milestones_the_best_and_what_is_pinned_stay_beside_the_newest() {
         }
     }
     assert_eq!(steps_of(&run), [2, 3, 4, 5, 6, 7]);
-    let why = |run: &Store| -> Vec<(u64, Vec<Reason>)> {
+    let why = |run: &Store| -> Vec<(u64, Vec<KeepReason>)> {
         shelf(run, &rules).expect("listed").into_iter().map(|it| (it.step.0, it.why)).collect()
     };
     let [newest, milestone, best, pinned] =
-        [Reason::Newest, Reason::Milestone, Reason::Best, Reason::Pinned].map(|reason| vec![reason]);
+        [KeepReason::Newest, KeepReason::Milestone, KeepReason::Best, KeepReason::Pinned].map(|reason| vec![reason]);
     let expected = [(2, best.clone()), (3, best), (4, milestone), (5, pinned), (6, newest.clone()), (7, newest)];
     assert_eq!(why(&run), expected);
     // One that is found better pushes the second best out, and what is no longer pinned goes with it.
@@ -365,7 +365,7 @@ fn a_kill_while_a_checkpoint_is_kept_costs_none_that_should_stay() {
     let keeping = CheckpointPolicy::by(rules);
     let mut kills = 0;
     for changes in 0.. {
-        let memory = Memory::new(FaultConfig::calm());
+        let memory = MemoryBackend::new(FaultConfig::calm());
         let run = Store::of_memory(&memory);
         validated(1, 1.0).write(&run, &keeping).expect("written");
         validated(2, 2.0).write(&run, &keeping).expect("written");

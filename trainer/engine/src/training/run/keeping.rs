@@ -11,7 +11,7 @@ use trainer_plan::checkpoint::Validated;
 use trainer_plan::stop_request::StopRequest;
 
 use super::{Run, Saving, is_due};
-use crate::training::interfaces::{Host, Outcome};
+use crate::training::interfaces::{Host, RunOutcome};
 use crate::training::resume::Position;
 
 impl Run<'_> {
@@ -106,14 +106,14 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn say_how_it_ended(&mut self, outcome: &Result<Outcome, Error>, host: &mut dyn Host) {
+    pub(super) fn say_how_it_ended(&mut self, outcome: &Result<RunOutcome, Error>, host: &mut dyn Host) {
         let why = match outcome {
-            Ok(Outcome::Finished(_)) => Why::Finished,
-            Ok(Outcome::Stopped(_, StopRequest::Interrupt)) => Why::Interrupt,
-            Ok(Outcome::Stopped(_, StopRequest::Terminate)) => Why::Terminate,
-            Ok(Outcome::Stopped(_, StopRequest::Hangup)) => Why::Hangup,
-            Ok(Outcome::Stopped(_, StopRequest::Requeue)) => Why::Requeue,
-            Ok(Outcome::Stopped(_, StopRequest::Guard)) => Why::Guard,
+            Ok(RunOutcome::Finished(_)) => Why::Finished,
+            Ok(RunOutcome::Stopped(_, StopRequest::Interrupt)) => Why::Interrupt,
+            Ok(RunOutcome::Stopped(_, StopRequest::Terminate)) => Why::Terminate,
+            Ok(RunOutcome::Stopped(_, StopRequest::Hangup)) => Why::Hangup,
+            Ok(RunOutcome::Stopped(_, StopRequest::Requeue)) => Why::Requeue,
+            Ok(RunOutcome::Stopped(_, StopRequest::Guard)) => Why::Guard,
             Err(_) => Why::Failed,
         };
         let saved = self.kept == Some(self.trainer.done());

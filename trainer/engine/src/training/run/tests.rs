@@ -6,7 +6,7 @@ mod memory;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use store::{FaultConfig, Log, Memory};
+use store::{FaultConfig, Log, MemoryBackend};
 use telemetry::training::{CheckpointReport, Why};
 use telemetry::{Event, Observer, jsonl};
 use trainer_plan::ForeignError;
@@ -155,7 +155,7 @@ struct ApiError {
 }
 
 struct Ran {
-    outcome: Result<Outcome, Error>,
+    outcome: Result<RunOutcome, Error>,
     events: Vec<Event>,
     from: Vec<Option<State>>,
     last: Option<Snapshot>,
@@ -218,11 +218,11 @@ fn figures(events: &[Event]) -> Vec<String> {
 
 fn whole() -> (Vec<String>, Snapshot) {
     let ran = train(&calm(), ApiError::default());
-    assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", ran.outcome);
+    assert!(matches!(ran.outcome, Ok(RunOutcome::Finished(Step(12)))), "{:?}", ran.outcome);
     (figures(&ran.events), ran.last.expect("the end makes a checkpoint"))
 }
 
-fn assert_resumes(trouble: ApiError, expected: &[Outcome]) {
+fn assert_resumes(trouble: ApiError, expected: &[RunOutcome]) {
     let (reports, last) = whole();
     let store = calm();
     let first = train(&store, trouble);
@@ -232,7 +232,7 @@ fn assert_resumes(trouble: ApiError, expected: &[Outcome]) {
     }
     let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
     let second = train(&store, ApiError::default());
-    assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
+    assert!(matches!(second.outcome, Ok(RunOutcome::Finished(Step(12)))), "{:?}", second.outcome);
     assert_eq!(second.from, [Some(kept.clone())]);
     let resume = &second.events[0];
     assert!(matches!(resume.what, EventKind::Resume(_)) && resume.at.step == Some(kept.step), "{resume:?}");
@@ -251,14 +251,14 @@ fn a_run_stopped_while_it_waits_resumes_to_the_bit() {
     let _alone = testing::generator();
     // In the middle of step 7, of a report's interval and of the way to the next checkpoint.
     let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
-    assert_resumes(trouble, &[Outcome::Stopped(Step(7), StopRequest::Terminate)]);
+    assert_resumes(trouble, &[RunOutcome::Stopped(Step(7), StopRequest::Terminate)]);
 }
 
 #[test]
 fn a_run_stopped_while_it_validates_resumes_to_the_bit() {
     let _alone = testing::generator();
     let trouble = ApiError { validating: true, ..ApiError::default() };
-    assert_resumes(trouble, &[Outcome::Stopped(Step(5), StopRequest::Interrupt)]);
+    assert_resumes(trouble, &[RunOutcome::Stopped(Step(5), StopRequest::Interrupt)]);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_finished_run_has_nothing_to_do() {
     let store = calm();
     train(&store, ApiError::default());
     let again = train(&store, ApiError::default());
-    assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(12)))));
+    assert!(matches!(again.outcome, Ok(RunOutcome::Finished(Step(12)))));
     let kinds: Vec<&str> = again.events.iter().map(|event| event.what.kind()).collect();
     assert!(again.from.is_empty() && again.last.is_none(), "it does not even begin");
     assert_eq!(kinds, ["stop"]);
@@ -404,13 +404,13 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
     let _alone = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let folder = Store::folder(home.path()).expect("made");
-    let memory = Memory::new(FaultConfig { seed: 11, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
+    let memory = MemoryBackend::new(FaultConfig { seed: 11, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
     let stormy = Store::of_memory(&memory);
     for store in [&folder, &stormy] {
         // It is stopped once, and goes on.
         let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
-        assert!(matches!(train(store, trouble).outcome, Ok(Outcome::Stopped(Step(7), _))));
-        assert!(matches!(train(store, ApiError::default()).outcome, Ok(Outcome::Finished(Step(12)))));
+        assert!(matches!(train(store, trouble).outcome, Ok(RunOutcome::Stopped(Step(7), _))));
+        assert!(matches!(train(store, ApiError::default()).outcome, Ok(RunOutcome::Finished(Step(12)))));
     }
     let tally = memory.tally();
     assert!(tally.failed > 10 && tally.lost > 10, "{tally:?}");

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use store::{FaultConfig, Memory};
+use store::{FaultConfig, MemoryBackend};
 use telemetry::training::ResumeReport;
 use telemetry::{Clock, EventKind, Position};
 use testkit::crash_after;
@@ -72,7 +72,7 @@ fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
     back(&calm, Step(2), (None, 7), |_| Ok(())).expect("there is one");
     let (mut decided, mut kills) = (0, 0);
     for changes in 0.. {
-        let memory = Memory::new(FaultConfig::calm());
+        let memory = MemoryBackend::new(FaultConfig::calm());
         let run = Store::of_memory(&memory);
         run_with(&run, &[2, 4, 6]);
         let before = objects(&run);

@@ -43,7 +43,7 @@ fn a_run_by_hours_that_is_killed_goes_by_what_was_read_before() {
         request.train.steps = trainer_plan::config::TrainConfig::STEPS_ENDLESS;
     };
     let calm_run = by(&calm(), hours, ApiError::default(), &ticking(2000));
-    let Ok(Outcome::Finished(end)) = calm_run.outcome else { panic!("{:?}", calm_run.outcome) };
+    let Ok(RunOutcome::Finished(end)) = calm_run.outcome else { panic!("{:?}", calm_run.outcome) };
     let expected = rates(&calm_run.events);
     assert!(
         expected.len() > 3 && expected.last().is_some_and(|last| last.0 == end.0 && last.2 >= Some(1.0)),
@@ -54,7 +54,7 @@ fn a_run_by_hours_that_is_killed_goes_by_what_was_read_before() {
     let killed = by(&store, hours, ApiError { dies_after: Some(1), ..ApiError::default() }, &ticking(2000));
     assert_eq!(killed.outcome.expect_err("killed").to_string(), "killed");
     let resumed = by(&store, hours, ApiError::default(), &ticking(1500));
-    assert!(matches!(resumed.outcome, Ok(Outcome::Finished(_))), "{:?}", resumed.outcome);
+    assert!(matches!(resumed.outcome, Ok(RunOutcome::Finished(_))), "{:?}", resumed.outcome);
     let again = rates(&resumed.events);
     assert_eq!(again[0], expected[1], "step 6 went by the reading of step 3, and the reading of step 6 is there");
     assert_eq!((again[1].0, again[1].1), (9, expected[2].1), "step 9 goes by the reading of step 6");
@@ -73,7 +73,7 @@ fn a_run_by_tokens_ends_with_the_step_that_spends_them() {
     let _alone = testing::generator();
     let tokens = |request: &mut trainer_plan::TrainRequest| request.train.max_tokens = Some(500);
     let ran = by(&calm(), tokens, ApiError::default(), &Clock::still());
-    let Ok(Outcome::Finished(end)) = ran.outcome else { panic!("{:?}", ran.outcome) };
+    let Ok(RunOutcome::Finished(end)) = ran.outcome else { panic!("{:?}", ran.outcome) };
     let seen = |step: Step| ran.events.iter().find(|it| it.at.step == Some(step)).and_then(|it| it.at.tokens_seen);
     assert!(seen(end) >= Some(500) && end < Step(12), "{end}");
     let per_step = seen(end).expect("it ended") / end.0;
@@ -123,7 +123,7 @@ fn a_branch_that_is_killed_anywhere_is_no_run_or_a_whole_one() {
     make(&whole).expect("there is one");
     let mut kills = 0;
     for changes in 0.. {
-        let memory = Memory::new(FaultConfig::calm());
+        let memory = MemoryBackend::new(FaultConfig::calm());
         let outcome = make(&testkit::crash_after(&memory, changes));
         let there = Store::of_memory(&memory);
         if outcome.is_ok() {

@@ -18,7 +18,7 @@ fn assert_loses_nothing(trouble: ApiError, done: u64) {
     let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
     assert_eq!(kept.step, Step(done));
     let second = train(&store, ApiError::default());
-    assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
+    assert!(matches!(second.outcome, Ok(RunOutcome::Finished(Step(12)))), "{:?}", second.outcome);
     let snapshot = second.last.expect("the end makes a checkpoint");
     assert!(snapshot.main == last.main && snapshot.optimizer == last.optimizer, "weights and optimizer state");
     assert_eq!(snapshot.state, last.state);
@@ -106,5 +106,5 @@ fn ranks_agree_on_a_stop_once_a_step_and_once_a_validation_however_their_share_i
     assert_eq!(asked(4, ApiError::default()).0, 15);
     assert_eq!(asked(16, ApiError::default()).0, 15);
     let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
-    assert_eq!(asked(8, trouble), (9, Outcome::Stopped(Step(7), StopRequest::Terminate)));
+    assert_eq!(asked(8, trouble), (9, RunOutcome::Stopped(Step(7), StopRequest::Terminate)));
 }

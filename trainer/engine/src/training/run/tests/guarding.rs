@@ -48,7 +48,7 @@ fn leaps(events: &[Event]) -> Vec<(u64, SpikeMetric)> {
 fn a_step_that_leaps_is_named_and_no_other() {
     let _alone = testing::generator();
     let ran = train_with(&calm(), &plan(SpikeAction::Warn), poisoned());
-    assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", ran.outcome);
+    assert!(matches!(ran.outcome, Ok(RunOutcome::Finished(Step(48)))), "{:?}", ran.outcome);
     assert_eq!(leaps(&ran.events), [(LEAPS, SpikeMetric::Loss)]);
     let calm = train_with(&calm(), &plan(SpikeAction::Warn), ApiError::default());
     assert_eq!(leaps(&calm.events), []);
@@ -60,17 +60,17 @@ fn a_run_that_pauses_is_saved_and_goes_on() {
     let (store, plan) = (calm(), plan(SpikeAction::Pause));
     let ran = train_with(&store, &plan, poisoned());
     // It is seen when the report after step 42 is read.
-    assert!(matches!(ran.outcome, Ok(Outcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", ran.outcome);
+    assert!(matches!(ran.outcome, Ok(RunOutcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", ran.outcome);
     assert_eq!(leaps(&ran.events), [(LEAPS, SpikeMetric::Loss)]);
     let again = train_with(&store, &plan, poisoned());
-    assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", again.outcome);
+    assert!(matches!(again.outcome, Ok(RunOutcome::Finished(Step(48)))), "{:?}", again.outcome);
 }
 
 /// What a run that was not disturbed ends with.
 fn skipped() -> Ran {
     let store = calm();
     let ran = train_with(&store, &plan(SpikeAction::Skip), poisoned());
-    assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", ran.outcome);
+    assert!(matches!(ran.outcome, Ok(RunOutcome::Finished(Step(48)))), "{:?}", ran.outcome);
     ran
 }
 
@@ -188,12 +188,12 @@ fn a_run_without_a_way_back_pauses_and_keeps_what_it_has() {
         trainer_plan::checkpoint::discard(&store, step).expect("removed");
     }
     let paused = train_with(&store, &plan, poisoned());
-    assert!(matches!(paused.outcome, Ok(Outcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", paused.outcome);
+    assert!(matches!(paused.outcome, Ok(RunOutcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", paused.outcome);
     assert_eq!(leaps(&paused.events), [(LEAPS, SpikeMetric::Loss)]);
     assert!(trainer_plan::checkpoint::steps(&store).expect("listed").contains(&Step(LEAPS)));
     assert!(SkipList::read(&store).expect("readable").skips.is_empty());
     let again = train_with(&store, &plan, poisoned());
-    assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", again.outcome);
+    assert!(matches!(again.outcome, Ok(RunOutcome::Finished(Step(48)))), "{:?}", again.outcome);
 }
 
 #[test]

@@ -1,0 +1,201 @@
+//! Names and prose that reviewers would otherwise have to check: retired words, first words of doc comments, tuples, and
+//! public types with one name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+use testkit::tree::{is, is_test};
+
+use super::public::parsed;
+use super::{files, lines_of, read, report};
+
+/// Retired words left in the repository. The number only goes down.
+const MAX_RETIRED_WORDS: usize = 0;
+/// Doc comments that begin with one of [`NO_BEGINNINGS`]. The number only goes down.
+const MAX_WRONG_BEGINNINGS: usize = 0;
+/// Tuples of more than two items in public signatures and fields. The number only goes down.
+const MAX_LONG_TUPLES: usize = 0;
+
+/// First words of a doc comment that hide its subject.
+const NO_BEGINNINGS: &[&str] = &["what", "who", "whoever", "whose", "of", "that", "where", "how"];
+
+/// Names that several public types have, each with the reason.
+const SHARED_NAMES: &[(&str, &str)] = &[
+    ("Error", "one per crate, as `std::io::Error`"),
+    ("Result", "the alias next to each `Error`"),
+    ("Config", "of a module"),
+    ("Plan", "of a run, and of a preparation"),
+];
+
+/// Files whose words are old for a reason.
+fn may_use_old_words(path: &str) -> bool {
+    ["CHANGELOG.md", "src/config/renamed.rs", "tests/tidy/retired_words.txt"].contains(&path)
+        || path.starts_with("tests/golden/")
+        || path.starts_with("docs/pictures/")
+}
+
+#[test]
+fn retired_words_are_not_used() {
+    let list = read("tests/tidy/retired_words.txt");
+    let retired: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
+    let is_text = |path: &str| {
+        ["rs", "md", "js", "toml", "py"].iter().any(|extension| is(path, extension)) || path.starts_with("scripts/")
+    };
+    let lines = lines_of(|path| is_text(path) && !may_use_old_words(path));
+    let found = lines.flat_map(|(place, line)| {
+        let words = format!(" {} ", line.to_lowercase().replace(|it: char| !it.is_alphanumeric() && it != '_', " "));
+        let found = retired.iter().filter(move |word| words.contains(&format!(" {word} ")));
+        found.map(|word| format!("{place}: `{word}`")).collect::<Vec<_>>()
+    });
+    report_above(MAX_RETIRED_WORDS, "retired words", "write the word of docs/glossary.md", &found.collect::<Vec<_>>());
+}
+
+#[test]
+fn doc_comments_begin_with_their_subject() {
+    let mut offences = Vec::new();
+    for path in files().into_iter().filter(|path| is(path, "rs")) {
+        let mut is_inside = false;
+        for (number, line) in read(&path).lines().enumerate() {
+            let text = line.trim_start();
+            let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"));
+            let first = text.and_then(|text| text.split_whitespace().next()).unwrap_or_default().to_lowercase();
+            if !is_inside && NO_BEGINNINGS.contains(&first.as_str()) {
+                offences.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+            is_inside = text.is_some();
+        }
+    }
+    let hint = "begin with a noun phrase or a verb in the third person";
+    report_above(MAX_WRONG_BEGINNINGS, "doc comments without a subject", hint, &offences);
+}
+
+#[test]
+fn public_types_have_names_of_one_meaning() {
+    let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in sources() {
+        let mut types = Types::default();
+        types.visit_file(&parsed(&path, &read(&path)));
+        for name in types.0 {
+            places.entry(name).or_default().insert(path.clone());
+        }
+    }
+    let is_shared = |name: &String| SHARED_NAMES.iter().any(|(shared, _)| shared == name);
+    let several = places.iter().filter(|(name, places)| places.len() > 1 && !is_shared(name));
+    let offences: Vec<String> = several.map(|(name, places)| format!("`{name}`: {places:?}")).collect();
+    report("public types of one name", "give each its own name, or a reason in SHARED_NAMES", &offences);
+}
+
+#[test]
+fn public_signatures_have_no_long_tuples() {
+    let mut offences = Vec::new();
+    for path in sources() {
+        let mut tuples = LongTuples::default();
+        tuples.visit_file(&parsed(&path, &read(&path)));
+        offences.extend(tuples.found.into_iter().map(|name| format!("{path}: `{name}`")));
+    }
+    report_above(MAX_LONG_TUPLES, "tuples of more than two items", "make a struct with named fields", &offences);
+}
+
+fn sources() -> impl Iterator<Item = String> {
+    let is_product = |path: &String| is(path, "rs") && path.contains("src/") && !path.starts_with("tests/");
+    files().into_iter().filter(move |path| is_product(path) && !is_test(path))
+}
+
+/// Fails for more offences than are allowed, and for fewer: then the number can go down.
+fn report_above(max: usize, what: &str, hint: &str, offences: &[String]) {
+    if offences.len() > max {
+        report(&format!("{what} ({}, allowed are {max})", offences.len()), hint, offences);
+    }
+    assert_eq!(offences.len(), max, "{what}: lower the number in tests/tidy/prose.rs");
+}
+
+/// Names of `pub` types at module level.
+#[derive(Default)]
+struct Types(BTreeSet<String>);
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let found = match item {
+            syn::Item::Struct(it) => Some((&it.vis, &it.ident)),
+            syn::Item::Enum(it) => Some((&it.vis, &it.ident)),
+            syn::Item::Trait(it) => Some((&it.vis, &it.ident)),
+            syn::Item::Type(it) => Some((&it.vis, &it.ident)),
+            _ => None,
+        };
+        if let Some((syn::Visibility::Public(_), name)) = found {
+            self.0.insert(name.to_string());
+        }
+        if !is_for_tests(item) {
+            visit::visit_item(self, item);
+        }
+    }
+}
+
+/// Public functions and fields with a tuple of more than two items.
+#[derive(Default)]
+struct LongTuples {
+    found: Vec<String>,
+}
+
+impl<'ast> Visit<'ast> for LongTuples {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if !is_for_tests(item) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.look_at(&item.vis, &item.sig);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.look_at(&item.vis, &item.sig);
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        if has_long_tuple(&field.ty) {
+            self.found.push(field.ident.as_ref().map_or_else(|| "a field".to_owned(), ToString::to_string));
+        }
+    }
+}
+
+impl LongTuples {
+    fn look_at(&mut self, visibility: &syn::Visibility, signature: &syn::Signature) {
+        let mut types: Vec<&syn::Type> = signature
+            .inputs
+            .iter()
+            .filter_map(|input| match input {
+                syn::FnArg::Typed(typed) => Some(&*typed.ty),
+                syn::FnArg::Receiver(_) => None,
+            })
+            .collect();
+        if let syn::ReturnType::Type(_, returned) = &signature.output {
+            types.push(returned);
+        }
+        if !matches!(visibility, syn::Visibility::Inherited) && types.into_iter().any(has_long_tuple) {
+            self.found.push(signature.ident.to_string());
+        }
+    }
+}
+
+fn has_long_tuple(ty: &syn::Type) -> bool {
+    struct Finder(bool);
+    impl<'ast> Visit<'ast> for Finder {
+        fn visit_type_tuple(&mut self, tuple: &'ast syn::TypeTuple) {
+            self.0 |= tuple.elems.len() > 2;
+            visit::visit_type_tuple(self, tuple);
+        }
+    }
+    let mut finder = Finder(false);
+    finder.visit_type(ty);
+    finder.0
+}
+
+fn is_for_tests(item: &syn::Item) -> bool {
+    let syn::Item::Mod(module) = item else { return false };
+    module.attrs.iter().any(|attribute| {
+        matches!(&attribute.meta, syn::Meta::List(list) if list.path.is_ident("cfg") && list.tokens.to_string() == "test")
+    })
+}
