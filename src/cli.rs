@@ -16,9 +16,9 @@ use telemetry::terminal::{OutputFormat, OutputMode, note};
 
 pub use self::choice::{ExportFamily, ParityDtype, ProfileTarget};
 use self::output_args::Said;
-pub use self::profile_args::{ProfileArgs, TuneArgs};
+pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
-pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs};
+pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
 #[derive(Debug, Parser)]

@@ -53,7 +53,7 @@ fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
     assert_eq!(changes(&home, "run")[0]["how"], "rollback");
     // Nothing is lost.
     for name in ["checkpoints/step-00000060/main.safetensors", "checkpoints/step-00000040/state.json"] {
-        assert!(files(&home.join("run/undone/000"))[name] == before[name], "{name}");
+        assert!(files(&home.join("run/rolled_back/000"))[name] == before[name], "{name}");
     }
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "calm", "run");
@@ -61,7 +61,7 @@ fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
     home.run_ok(&["rollback", "run", "--step", "10"]);
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "calm", "run");
-    assert!(home.join("run/undone/001/rolled_back.json").exists());
+    assert!(home.join("run/rolled_back/001/rolled_back.json").exists());
     home.run(&["rollback", "run", "--step", "7"]).assert_fails(2, &["no checkpoint after step 7", "there are 10, 20"]);
     home.run(&["rollback", "nowhere", "--step", "7"]).assert_fails(2, &["no run is here"]);
 }

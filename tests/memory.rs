@@ -96,7 +96,7 @@ fn a_line_of_64_mib_of_chinese_is_refused_within_the_bound_at_each_step() {
     let pieces = prepare(&home, "long.txt", "text_lines", 4 << 30, "pieces");
     check("in pieces", &pieces, base, (4 << 30) / 8, &[]);
     // The crate cannot take it in pieces.
-    let whole = prepare_by(&home, "crate", "long.txt", "text_lines", 4 << 30, "whole");
+    let whole = prepare_by(&home, "reference", "long.txt", "text_lines", 4 << 30, "whole");
     check(
         "too long to be split",
         &whole,
@@ -106,7 +106,7 @@ fn a_line_of_64_mib_of_chinese_is_refused_within_the_bound_at_each_step() {
     );
     // As that error says. Two workers do it in turn, and an allocator keeps for each what it had.
     write(&home, "split.txt", ("中文没有空格也没有标点".repeat(7500) + "\n").as_bytes(), 8);
-    let split = prepare_by(&home, "crate", "split.txt", "text_lines", 512 * MIB, "split");
+    let split = prepare_by(&home, "reference", "split.txt", "text_lines", 512 * MIB, "split");
     check("split", &split, base, 2 * 512 * MIB / 8, &[]);
 }
 

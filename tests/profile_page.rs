@@ -103,7 +103,7 @@ fn what_is_no_profile_is_refused_with_its_key() {
     for (text, words) in [
         ("{", "not what `cloze profile --json` writes"),
         ("{\"version\": 0}", "another version"),
-        ("{\"version\": 1}", "`half`"),
+        ("{\"version\": 1}", "`target`"),
         ("{\"version\": 1, \"half\": \"online\", \"verdict\": {\"sentence\": 5}}", "`verdict.sentence`"),
     ] {
         home.write("strange.json", text);

@@ -129,7 +129,7 @@ fn the_halves_are_held_beside_one_another() {
     let home = Home::prepared(200);
     let all = ["profile", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
     let outcome = home.run_ok(&all);
-    for said in ["== prepare", "== online", "== train", "training takes", "a corpus is prepared at"] {
+    for said in ["== prepare", "== loader", "== train", "training takes", "a corpus is prepared at"] {
         assert!(outcome.stdout.contains(said), "{said}: {outcome}");
     }
 }

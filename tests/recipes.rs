@@ -24,7 +24,7 @@ const ELSEWHERE: [&str; 10] = [
 ];
 /// Keys of components that say what is connected with what.
 const WIRES: [&str; 10] =
-    ["kind", "of", "view", "network", "fills", "makes", "positives", "positive", "clean", "teacher"];
+    ["kind", "of", "view", "network", "input_view", "output_view", "positives", "positive", "clean", "teacher"];
 
 fn configs() -> PathBuf {
     root().join("configs")

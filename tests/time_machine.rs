@@ -182,7 +182,7 @@ fn what_is_no_run_and_what_is_damaged_is_named() {
     for verb in ["explain", "replay"] {
         home.run(&[verb, "nowhere", "--step", "1"]).assert_fails(2, &["nowhere", "no run is here"]);
     }
-    home.run(&["exposure", "corpus"]).assert_fails(2, &["no ledger"]);
-    home.write("corpus/ledger/rows-000000000000-000000000008.parquet", "PAR1");
+    home.run(&["exposure", "corpus"]).assert_fails(2, &["no exposure record"]);
+    home.write("corpus/exposure/rows-000000000000-000000000008.parquet", "PAR1");
     home.run(&["exposure", "corpus"]).assert_fails(1, &["rows-000000000000-000000000008.parquet"]);
 }

@@ -45,7 +45,7 @@ use self::aggregate::Fold;
 pub use self::change::DatasetChange;
 pub use self::config::PrepareConfig;
 pub(crate) use self::document_table::each_length;
-pub use self::document_table::{Origin, TextMeasure, each_document, ids_like, origins};
+pub use self::document_table::{Origin, each_document, ids_like, origins};
 pub use self::job::PrepareOptions;
 use self::job::{Sample, Work, in_order, long_ones_first};
 use self::part_list::Lists;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use telemetry::quantities::parse_bytes;
 
-use super::{ProfileTarget, TraceArgs, number};
+use super::choice::ProfileTarget;
+use super::number;
 
 /// What to profile, and how it is told.
 #[derive(Clone, Debug, Args)]
@@ -75,4 +76,18 @@ pub struct TuneArgs {
     /// Print one JSON object instead.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where what every actor did goes.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TraceArgs {
+    /// Write what every actor did at each moment, for <https://ui.perfetto.dev>.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Slices, states, numbers of counters and arrivals that a trace has at the most; what comes after is left out, and counted.
+    #[arg(long, value_name = "ENTRIES", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) max_trace_events: u64,
+    /// Write how often each actor was seen doing what, as folded stacks: for flame graphs.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) folded: Option<PathBuf>,
 }

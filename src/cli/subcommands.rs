@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ProfileArgs, ProfileTarget, number};
+use super::choice::ProfileTarget;
+use super::number;
+use super::profile_args::ProfileArgs;
 
 /// A configuration file with overrides.
 #[derive(Clone, Debug, Args)]
@@ -47,20 +49,6 @@ pub enum PrepareVerb {
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
     },
-}
-
-/// Where what every actor did goes.
-#[derive(Clone, Debug, Default, Args)]
-pub struct TraceArgs {
-    /// Write what every actor did at each moment, for <https://ui.perfetto.dev>.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Slices, states, numbers of counters and arrivals that a trace has at the most; what comes after is left out, and counted.
-    #[arg(long, value_name = "ENTRIES", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub(crate) max_trace_events: u64,
-    /// Write how often each actor was seen doing what, as folded stacks: for flame graphs.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) folded: Option<PathBuf>,
 }
 
 /// Configuration and options of a measurement.

@@ -36,7 +36,8 @@ pub(crate) fn run(run: &Path, document: Option<&str>, json: bool) -> anyhow::Res
 fn told(store: &Store, only: Option<&BTreeSet<u64>>) -> anyhow::Result<[Told; 2]> {
     let pages = exposure::pages(store)?;
     if exposure::first(store, &pages)?.is_none() {
-        let message = format!("{}: there is no ledger here: it is written with each checkpoint", store.place(""));
+        let message =
+            format!("{}: there is no exposure record here: it is written with each checkpoint", store.place(""));
         return Err(Usage(message).into());
     }
     let folder = store.within(exposure::FOLDER);

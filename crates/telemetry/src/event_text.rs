@@ -207,7 +207,7 @@ fn leap(report: &LossSpikeReport) -> String {
     };
     let last = first_row.0.saturating_add(rows.saturating_sub(1));
     format!(
-        "step {spike_step} spike_step: {figure} {value:.4}, {median:.4} is usual, {sigmas:.0} sigmas; rows {first_row} to {last}"
+        "loss spike at step {spike_step}: {figure} {value:.4} (median {median:.4}, {sigmas:.0} sigma); rows {first_row} to {last}"
     )
 }
 

@@ -101,7 +101,7 @@ fn consume_in_vain(ledger: &mut Exposure, range: std::ops::Range<u64>, place: &s
 fn a_page_that_could_not_be_written_goes_before_the_next() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let run = Store::folder(home.path()).expect("made");
-    let place = home.path().join("ledger/rows-000000000008-000000000016.parquet");
+    let place = home.path().join("exposure/rows-000000000008-000000000016.parquet");
     let mut ledger = begun(&run, 0);
     consume(&mut ledger, 0..8, Fate::Learnt);
     consume_in_vain(&mut ledger, 8..16, &place);

@@ -273,7 +273,7 @@ pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<(
 
 /// A document, and what it came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextMeasure<'a> {
+pub(crate) struct TextMeasure<'a> {
     /// Its id.
     pub id: &'a str,
     /// The name of its file.

@@ -177,7 +177,7 @@ fn newest_of(hashes: &[String]) -> DatasetVersion {
 
 pub(super) fn other_data(dataset_version: DatasetVersion, data: &Store) -> Error {
     Error::Config(format!(
-        "{}: the run read dataset_version {dataset_version} with other data than is here now; name the folder that it read, or begin \
+        "{}: the run read dataset version {dataset_version} with other data than is here now; name the folder that it read, or begin \
          a new run (another `run.folder`)",
         data.place("")
     ))

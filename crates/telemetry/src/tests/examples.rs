@@ -94,7 +94,7 @@ fn guarding() -> Vec<Golden> {
         (
             EventKind::LossSpike(leap()),
             r#""kind":"loss_spike","spike_step":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25}"#,
-            Some("warning: step 1188 spike_step: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127"),
+            Some("warning: loss spike at step 1188: loss 9.5000 (median 2.2500, 57 sigma); rows 303872 to 304127"),
         ),
         (
             EventKind::Skip(SkipReport {
@@ -107,7 +107,7 @@ fn guarding() -> Vec<Golden> {
             }),
             r#""kind":"skip","spike_step":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25,"suspects":[{"row":303900,"loss":40.5,"documents":["a","b"]}]}"#,
             Some(
-                "passed over: step 1188 spike_step: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
+                "passed over: loss spike at step 1188: loss 9.5000 (median 2.2500, 57 sigma); rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
             ),
         ),
     ]

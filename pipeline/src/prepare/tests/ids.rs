@@ -1,5 +1,6 @@
 //! Ids are the crate's, and a run that finds others stops.
 
+use crate::prepare::document_table::TextMeasure;
 use schemas::PartId;
 
 use super::*;

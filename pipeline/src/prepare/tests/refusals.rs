@@ -85,7 +85,7 @@ fn too_much_dirt_is_poison_every_time() {
 fn a_folder_of_the_first_format_is_refused_with_the_way_on() {
     let home = many();
     let first: [(&str, &str); 2] = [("manifest.json", "{\"version\": 1}\n"), ("parts/part-00000.json", "{}")];
-    for (index, word) in [(0, "format 1"), (1, "before 2")] {
+    for (index, word) in [(0, "format 1"), (1, "before 3")] {
         let _ = fs::remove_dir_all(&home.config.folder);
         write_all(&home.config.folder, &first[index..=index]);
         let Err(Error::Config(message)) = home.run() else { panic!("not refused") };
@@ -193,7 +193,7 @@ fn what_is_no_file_where_an_object_belongs_is_named_and_not_opened() {
             }
             match home.run() {
                 // It is no list: there is none.
-                Err(error) if name.starts_with("gen") => {
+                Err(error) if name.starts_with("versions") => {
                     assert!(error.to_string().contains("no part list; name another"), "{error}");
                 }
                 Err(error) => assert!(error.to_string().contains(name), "{error}"),

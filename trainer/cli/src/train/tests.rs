@@ -96,7 +96,8 @@ fn timeless(log: &[u8]) -> Vec<u8> {
         let object = event.as_object_mut().expect("an object");
         // When a checkpoint is known to be kept depends on the store.
         if object["kind"] != "checkpoint" {
-            let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "stall", "eta_s", "seconds", "place"];
+            let clocks =
+                ["time", "elapsed_s", "tokens_per_s", "data_wait", "checkpoint_stall", "eta_s", "seconds", "place"];
             let machine = ["steps_per_s", "phases", "host_bytes"];
             object.retain(|key, _| ![&clocks[..], &machine].concat().contains(&key.as_str()));
             timeless.extend(format!("{event}\n").into_bytes());

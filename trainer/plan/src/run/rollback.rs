@@ -48,7 +48,8 @@ pub fn back(
         return Err(Error::Config(message));
     }
     let number = RollbackArchive::all(run)?.last().map_or(Some(0), |last| last.number.checked_add(1));
-    let number = number.ok_or_else(|| Error::Config(format!("{}: there is no number left", run.place("undone"))))?;
+    let number =
+        number.ok_or_else(|| Error::Config(format!("{}: there is no number left", run.place("rolled_back"))))?;
     // As many rows a step from its first to its last.
     let rows_from = (rows_to / to.0.max(1)).saturating_mul(newest.0);
     let undone = RollbackArchive { number, from: newest, to, rows_from, rows_to, time, why };

@@ -78,11 +78,7 @@ impl Run<'_> {
             return Err(Error::Leaps { step: leap.spike_step, skips });
         }
         self.skips.add(self.store, leap)?;
-        tracing::warn!(
-            step = leap.spike_step.0,
-            sigmas = leap.sigmas,
-            "a step spike_step: going back, to pass over it"
-        );
+        tracing::warn!(step = leap.spike_step.0, sigmas = leap.sigmas, "loss spike: rolling back to skip the step");
         Ok(())
     }
 

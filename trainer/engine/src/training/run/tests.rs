@@ -383,8 +383,8 @@ fn timeless(log: &[u8]) -> Vec<u8> {
                 key.as_str(),
                 "tokens_per_s"
                     | "steps_per_s"
-                    | "wait"
-                    | "stall"
+                    | "data_wait"
+                    | "checkpoint_stall"
                     | "stall_s"
                     | "mfu"
                     | "eta_s"
