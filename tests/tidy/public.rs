@@ -5,7 +5,7 @@
 //! package's sources that names the package has the item's name among its words, or if a used item of its own package
 //! says it: in a signature, in the type of a public field, of a constant or of an associated type, in a variant, in a
 //! bound. Who calls a function must be able to name what it gives. Bodies and private fields say nothing. Items are
-//! known by their names alone, and what a macro declares is taken as used.
+//! known by their names alone. What a macro declares is taken as used, except by a `thread_local!` without `pub`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,7 +134,13 @@ impl<'ast> Visit<'ast> for Declared {
                     self.say(name, |said| said.block(block));
                 }
             }
-            syn::Item::Macro(called) => self.by_macros.append(&mut words_of(called.mac.tokens.clone())),
+            syn::Item::Macro(called) => {
+                let mut words = words_of(called.mac.tokens.clone());
+                // A `thread_local!` without `pub` declares nothing for others.
+                if !called.mac.path.is_ident("thread_local") || words.contains("pub") {
+                    self.by_macros.append(&mut words);
+                }
+            }
             _ => {}
         }
         visit::visit_item(self, item);
@@ -211,5 +217,6 @@ mod tests {
         assert_eq!(unused(a, "use a::Asked;"), ["Apart", "Hidden", "Inner", "Lost", "alone"]);
         assert_eq!(unused(a, "use other::Asked;").len(), 10, "nobody names the package");
         assert_eq!(unused("pub struct A; pub struct B; table! { A }", "use a;"), ["B"]);
+        assert_eq!(unused("pub struct A; thread_local! { static HELD: A = A; }", "use a;"), ["A"]);
     }
 }

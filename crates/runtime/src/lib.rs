@@ -6,7 +6,7 @@
 //! - [`OrderedPool`]: worker `i % n` computes item `i`; the reader gets the items in index order.
 //! - [`WorkPool`]: a free worker takes the next item; the reader gets the items as they finish.
 //! - [`CancelSource`] and [`CancelToken`]: a channel that only closes.
-//! - [`TimeAccount`]: busy + starved + blocked = wall time of one worker.
+//! - `TimeAccount`: busy + starved + blocked = wall time of one worker.
 //! - [`spans`]: the state of every worker as `tracing` spans, for trace recorders.
 //! - [`spawn`]: a named thread whose panic is an [`Error`].
 //! - [`panic_guard`]: panics of decoders and of items as values.
@@ -36,5 +36,5 @@ pub use ordered_pool::{NextItem, OrderedPool, PoolOptions, PoolStats};
 pub use panic_guard::{catch_decoder, catch_panic};
 pub use supervisor::{NamedThread, spawn};
 pub use thread_stats::{ThreadCounters, ThreadSchedule};
-pub use time_account::{Activity, TimeAccount, WorkerStats, add_held, starved};
+pub use time_account::{Activity, WorkerStats, add_held, starved};
 pub use work_pool::{Poll, WorkPool};

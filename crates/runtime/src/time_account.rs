@@ -30,7 +30,7 @@ const COSTS: usize = 1024;
 /// One lock guards the clocks: three atomics read one after another need not add up. The lock is taken a few times per
 /// item (a batch, a part), which costs nothing measurable.
 #[derive(Debug)]
-pub struct TimeAccount {
+pub(crate) struct TimeAccount {
     name: String,
     /// Number of the account in trace spans.
     number: u64,
@@ -60,7 +60,7 @@ struct State {
     span: Span,
 }
 
-/// Snapshot of a [`TimeAccount`]: `busy + starved + blocked == wall`, exactly.
+/// Snapshot of a `TimeAccount`: `busy + starved + blocked == wall`, exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerStats {
     /// Name of the thread.
@@ -94,7 +94,7 @@ pub struct WorkerStats {
 impl TimeAccount {
     /// Creates an account that starts now, busy. `capacity` is that of the worker's output queue.
     #[must_use]
-    pub fn new(name: impl Into<String>, capacity: usize) -> Arc<Self> {
+    pub(crate) fn new(name: impl Into<String>, capacity: usize) -> Arc<Self> {
         let now = Instant::now();
         let state = State {
             now: Some(Activity::Busy),
@@ -121,12 +121,12 @@ impl TimeAccount {
     }
 
     /// Switches to `activity`; returns the previous one.
-    pub fn enter(&self, activity: Activity) -> Option<Activity> {
+    pub(crate) fn enter(&self, activity: Activity) -> Option<Activity> {
         self.switch(Some(activity), 0)
     }
 
     /// Counts one finished item.
-    pub fn finish_item(&self) {
+    pub(crate) fn finish_item(&self) {
         if self.thread.load(Ordering::Relaxed) == 0 {
             self.thread.store(this_thread().unwrap_or(0), Ordering::Relaxed);
         }
@@ -135,13 +135,13 @@ impl TimeAccount {
     }
 
     /// Stops all clocks: the worker has ended.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.switch(None, 0);
     }
 
     /// Returns the clocks up to this instant.
     #[must_use]
-    pub fn read(&self) -> WorkerStats {
+    pub(crate) fn read(&self) -> WorkerStats {
         let (spent, items, doing, age) = {
             let mut state = self.lock();
             state.charge();
@@ -159,13 +159,13 @@ impl TimeAccount {
 
     /// Returns the busy seconds of each of the newest items, the oldest first.
     #[must_use]
-    pub fn costs(&self) -> Vec<f32> {
+    pub(crate) fn costs(&self) -> Vec<f32> {
         self.lock().costs.iter().copied().collect()
     }
 
     /// Returns the items in the output queue and its capacity: cheaper than [`read`](Self::read), for frequent samples.
     #[must_use]
-    pub fn queue(&self) -> (usize, usize) {
+    pub(crate) fn queue(&self) -> (usize, usize) {
         (self.queued.load(Ordering::Relaxed).min(self.capacity), self.capacity)
     }
 
