@@ -1,8 +1,10 @@
-//! The verbs. A run is configured by its file (`--config`, `--set`), never by flags; flags say what to do with a run.
+//! Arguments of the command line. Keys of the configuration file (`--config`, `--set`) configure a run; flags select what is
+//! done with it.
 
 #![expect(missing_docs, reason = "arguments that are flattened or shared have their help where they are defined")]
 
 mod choice;
+mod help;
 mod number;
 mod output_args;
 mod profile_args;
@@ -10,7 +12,7 @@ mod subcommands;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use telemetry::terminal::{OutputFormat, OutputMode, note};
 
@@ -24,7 +26,7 @@ pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, Pr
 #[derive(Debug, Parser)]
 #[command(name = "cloze", version, about, propagate_version = true, max_term_width = 100, after_help = AFTER)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// Verb and its arguments.
     #[command(subcommand)]
     pub(crate) verb: Verb,
     #[command(flatten)]
@@ -32,10 +34,15 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// The command line of this process; it ends where there is none to be made of it, or where help is asked for.
+    /// Parses the arguments of this process. Ends the process with a message if they are invalid, or if help is requested.
     pub(crate) fn parsed() -> Self {
-        Self::try_parse().unwrap_or_else(|error| {
-            let words: Vec<_> = std::env::args_os().collect();
+        let words: Vec<_> = std::env::args_os().collect();
+        if words.len() == 1 {
+            note(FIRST_SCREEN);
+            std::process::exit(2);
+        }
+        let matches = help::grouped(Self::command()).try_get_matches();
+        matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
             let asks =
                 words.windows(2).any(|pair| pair == ["--log", "json"]) || words.iter().any(|it| it == "--log=json");
             if !error.use_stderr() || !(asks || output_args::of_environment() == OutputFormat::Json) {
@@ -48,39 +55,53 @@ impl Cli {
     }
 }
 
-/// What no verb says by itself.
+/// Text that `cloze` prints without arguments.
+const FIRST_SCREEN: &str = "\
+cloze pretrains BERT-style encoders. To start with your own text:
+
+  cloze init corpus/                       write run.toml for the corpus
+  cloze tokenizer train -c run.toml        train a tokenizer on it
+  cloze prepare -c run.toml                tokenize it into shards
+  cloze plan -c run.toml                   check the run and its cost
+  cloze train -c run.toml                  train; the same command resumes
+
+`cloze help` lists all verbs, `cloze VERB --help` describes one.";
+
+/// Text after the help of `cloze`.
 const AFTER: &str = "\
 From text to a model:
-  cloze init corpus/                       look at a corpus, write run.toml
-  cloze tokenizer train -c run.toml        a tokenizer of it
-  cloze prepare -c run.toml                shards; again: continue
-  cloze plan -c run.toml                   what a run comes to, before it costs anything
-  cloze train -c run.toml                  again: resume
-  cloze export --run runs/run --out model  a folder that `transformers` loads
+  cloze init corpus/                       write run.toml for a corpus
+  cloze tokenizer train -c run.toml        train a tokenizer on it
+  cloze prepare -c run.toml                tokenize it into shards
+  cloze plan -c run.toml                   check the run and its cost
+  cloze train -c run.toml                  train; the same command resumes
+  cloze export --run runs/run --out model  write a folder that `transformers` loads
 
 Environment:
-  RUST_LOG           what is logged on stderr: `warn`, `debug`, `pipeline=debug,warn` …; goes before -v and -q
-  CLOZE_LOG_FORMAT   `json`: as `--log json`, where the command does not say it
+  RUST_LOG           levels of the log on stderr: `warn`, `debug`, `pipeline=debug,warn`;
+                     overrides -v and -q
+  CLOZE_LOG_FORMAT   `json`: as `--log json`
   NO_COLOR, CLICOLOR_FORCE
 
-Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or usage, 42 unfit corpus,
-43 diverged, 44 out of device memory, 45 paused by the guard,
-129, 130, 138 and 143 stopped by SIGHUP, SIGINT, SIGUSR1, SIGTERM and saved.";
+Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or
+usage, 42 unusable corpus, 43 diverged, 44 out of device memory, 45 paused by
+the spike guard, 129, 130, 138 and 143 stopped by SIGHUP, SIGINT, SIGUSR1 and
+SIGTERM, and saved.";
 
 /// One verb per file of `commands/`.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Look at a corpus and write a configuration for it, with a comment on each choice.
+    /// Write a configuration for a corpus, with a comment on each choice.
     #[command(after_help = "Example: cloze init corpus/*.jsonl.zst --out runs/news.toml")]
     Init {
         /// Files, folders and globs, as `prepare.inputs` takes them.
         #[arg(required = true, value_name = "INPUT")]
         inputs: Vec<String>,
-        /// The file to write. One that is there is left alone.
+        /// File to write. An existing file is not overwritten.
         #[arg(short, long, value_name = "FILE", default_value = "run.toml")]
         out: PathBuf,
     },
-    /// List the keys of a configuration: what each is if it is not written, and what it means.
+    /// List the configuration keys with their defaults and meanings.
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: cloze config prepare views.mask train.steps"
@@ -89,14 +110,17 @@ pub enum Verb {
         /// Only these sections, kinds of components, or keys: `train`, `views.mask`, `prepare.workers`.
         #[arg(value_name = "NAME")]
         only: Vec<String>,
-        /// What to do instead.
+        /// Other verb.
         #[command(subcommand)]
         verb: Option<ConfigVerb>,
     },
     /// Train a tokenizer on the corpus of `[prepare]`.
     #[command(subcommand)]
     Tokenizer(TokenizerVerb),
-    /// Turn the corpus of `[prepare]` into shards and a manifest. Run it again to continue, or when files have changed.
+    /// Tokenize the corpus into shards; run it again to continue or update.
+    ///
+    /// Reads the corpus of `[prepare]` and writes shards and a manifest. After an interruption, or when input files have
+    /// changed, the same command continues.
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: cloze prepare -c run.toml --set prepare.workers=8"
@@ -104,66 +128,69 @@ pub enum Verb {
     Prepare {
         #[command(flatten)]
         config: Option<ConfigArgs>,
-        /// The corpus of this source alone (`[sources.NAME]` with `inputs`), not of all.
+        /// Prepare only the corpus of this source (`[sources.NAME]` with `inputs`).
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
-        /// Go on for ever: look for changes of the inputs every so many seconds (10 if not said), and take them in.
+        /// Keep running, and prepare changes of the inputs every SECONDS (default 10).
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
         watch: Option<f64>,
-        /// Then write what the corpus is like into one file of HTML: lengths, tokens per word, unknown words, rejects,
-        /// padding, sources. Of a corpus that is prepared, at once.
+        /// Write a report about the corpus into one HTML file: lengths, tokens per word, unknown words, rejects, padding,
+        /// sources.
         #[arg(long, value_name = "FILE", conflicts_with = "watch")]
         report: Option<PathBuf>,
-        /// Slow the writer on purpose, before each segment that it commits.
+        /// Delay the writer before each segment that it commits.
         #[arg(long, value_name = "writer=MS")]
         slow: Option<String>,
-        /// Faults to live with, by seed: `seed=7,eio=store:0.01,lost=store:0.01,kill=part:3`, or a file of them.
+        /// Faults to inject: `seed=7,eio=store:0.01,lost=store:0.01,kill=part:3`, or a file.
         #[arg(long, value_name = "FILE|SPEC")]
         inject_faults: Option<String>,
-        /// What to do instead.
+        /// Other verb.
         #[command(subcommand)]
         verb: Option<PrepareVerb>,
     },
-    /// Check a configuration against its data, if they are prepared, and print the run before it costs anything.
+    /// Check a configuration and print the run before it costs anything.
+    ///
+    /// If the data are prepared, the configuration is checked against them.
     #[command(after_help = "Example: cloze plan -c configs/coco-lm-base.toml --set train.global_batch_size=1024")]
     Plan {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Check the plan and train by it. The same command resumes.
+    /// Train as planned; the same command resumes.
     #[command(after_help = "Example: cloze train -c run.toml --set run.folder=runs/second --set seed=2")]
     Train {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Repeat the first N micro-batches for ever: the speed of a loader that costs nothing. Saves nothing.
+        /// Repeat the first N micro-batches, to measure training without the loader. Nothing is saved.
         #[arg(long, value_name = "N", conflicts_with = "prepare")]
         replay: Option<u64>,
-        /// Prepare the corpus too: beside the training with `data.order = "streamed"`, else before it.
+        /// Prepare the corpus too: concurrently with `data.order = "streamed"`, otherwise before training.
         #[arg(long)]
         prepare: bool,
         /// Allow resuming although this key has changed. Can be repeated. The change is logged.
         #[arg(long, value_name = "KEY")]
         allow_change: Vec<String>,
-        /// Slow one phase on purpose, to rehearse a preemption: `start`, `data`, `step`, `validation` or `checkpoint`.
-        /// `PHASE@N` holds it the Nth time, until a stop is requested.
+        /// Delay a phase: `start`, `data`, `step`, `validation` or `checkpoint`. `PHASE@N` holds the Nth one until a stop is
+        /// requested.
         #[arg(long, value_name = "PHASE=MS")]
         slow: Option<String>,
-        /// Faults to live with, by seed: `seed=7,panic=worker:0.01,slow=worker:0.01:5ms,eio=store:0.01,lost=store:0.01,
-        /// kill=step:40`, or a file of them. The run ends as it would in calm.
+        /// Faults to inject: `seed=7,panic=worker:0.01,slow=worker:0.01:5ms,eio=store:0.01,lost=store:0.01,kill=step:40`, or a
+        /// file. The result of the run is the same as without faults.
         #[arg(long, value_name = "FILE|SPEC")]
         inject_faults: Option<String>,
-        /// Measure these steps, and write where their time went to `profiles/` of the run's folder; `cloze profile live` asks
-        /// a run that goes on for the same.
+        /// Profile these steps into `profiles/` of the run folder. `cloze profile live` does the same for a running process.
         #[arg(long, value_name = "FROM..TO", conflicts_with = "replay")]
         profile: Option<String>,
     },
     /// Measure where the time goes and name the bottleneck.
     #[command(subcommand, after_help = "Example: cloze profile loader -c run.toml --step-ms 60 --check")]
     Profile(ProfileVerb),
-    /// Find the micro-batch, workers and depth that are fastest here by measuring them, and write them into the file.
+    /// Find the fastest micro-batch size, workers and prefetch by measuring.
+    ///
+    /// Writes the keys that gain into the configuration file.
     #[command(after_help = "Example: cloze tune -c run.toml --memory 8GiB --dry-run")]
     Tune {
         #[command(flatten)]
@@ -171,159 +198,165 @@ pub enum Verb {
         #[command(flatten)]
         options: TuneArgs,
     },
-    /// Look at data.
+    /// Show batches and shards.
     #[command(subcommand)]
     Inspect(InspectVerb),
-    /// List all runs below a folder: how far they are, their loss and speed, and whether they train.
+    /// List the runs below a folder with progress, loss, speed and state.
     #[command(after_help = "Example: cloze runs runs")]
     Runs {
-        /// Where to look.
+        /// Folder to search.
         #[arg(default_value = ".")]
         folder: PathBuf,
-        /// Print one JSON array instead.
+        /// Print one JSON array.
         #[arg(long)]
         json: bool,
     },
-    /// List the checkpoints of a run with their figures and why each stays; verify, pin, unpin, remove one.
+    /// List, verify, pin or remove the checkpoints of a run.
     #[command(after_help = "Example: cloze checkpoints runs/a pin 120000")]
     Checkpoints {
-        /// The run folder.
+        /// Run folder.
         run: PathBuf,
-        /// What to do instead.
+        /// Other verb.
         #[command(subcommand)]
         verb: Option<CheckpointVerb>,
-        /// Print JSON instead.
+        /// Print JSON.
         #[arg(long, global = true)]
         json: bool,
     },
-    /// Go back to an older checkpoint; what came after is kept by name, in `rolled_back/` of the run.
+    /// Go back to an older checkpoint; later ones move to `rolled_back/`.
     #[command(after_help = "Example: cloze rollback runs/a --step 120000 --reason 'the loss jumped'")]
     Rollback {
-        /// The run folder.
+        /// Run folder.
         run: PathBuf,
-        /// The step to go back to: one that has a checkpoint.
+        /// Step to go back to. It needs a checkpoint.
         #[arg(long)]
         step: u64,
-        /// The reason, for whoever asks later.
+        /// Reason, for the log.
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Begin a run of its own where another stood after a step, with some keys of its configuration set anew.
+    /// Start a new run from a checkpoint of another, with changed keys.
     #[command(after_help = "Example: cloze branch runs/a --step 120000 --out runs/b --set optimizer.lr=5e-5")]
     Branch {
-        /// The run folder to begin from.
+        /// Run folder to start from.
         run: PathBuf,
-        /// The step to begin after: one that has a checkpoint.
+        /// Step to start after. It needs a checkpoint.
         #[arg(long)]
         step: u64,
-        /// The folder of the new run.
+        /// Folder of the new run.
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
-        /// Set one key anew, as often as needed.
+        /// Change one key. Can be repeated.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Give a run more steps, or fewer, from its newest checkpoint on, and say what that does to the learning rate.
+    /// Change the number of steps of a run.
+    ///
+    /// Prints how the learning-rate schedule changes from the newest checkpoint on.
     #[command(after_help = "Example: cloze extend runs/a --steps 2000000")]
     Extend {
-        /// The run folder.
+        /// Run folder.
         run: PathBuf,
         /// Steps of the whole run.
         #[arg(long)]
         steps: u64,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Say in what two runs differ: configuration, data, program, and the first step at which they part.
+    /// Compare two runs: configuration, data, program, first different step.
     #[command(after_help = "Example: cloze diff runs/a runs/b")]
     Diff {
-        /// A run folder.
+        /// First run folder.
         one: PathBuf,
-        /// Another.
+        /// Second run folder.
         other: PathBuf,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
     /// Write a checkpoint as a folder that `transformers` loads.
     #[command(after_help = "Example: cloze export --run runs/a --out model --as roberta")]
     Export {
-        /// The run folder.
+        /// Run folder.
         #[arg(long)]
         run: PathBuf,
-        /// The folder to write.
+        /// Folder to write.
         #[arg(long)]
         out: PathBuf,
-        /// The step to export; the newest checkpoint if left out.
+        /// Step to export. Default: the newest checkpoint.
         #[arg(long)]
         step: Option<u64>,
-        /// The architecture to write it as.
+        /// Architecture of the exported model.
         #[arg(long = "as", value_enum, default_value_t = ExportFamily::Bert)]
         family: ExportFamily,
     },
-    /// Show what a step of a run learnt from: rows, hardest first, with their documents, masks and losses.
+    /// Show the rows of a step with documents, masks and losses.
+    ///
+    /// Rows are sorted by their loss, the highest first.
     #[command(after_help = "Example: cloze explain runs/a --step 412337 --rows 2")]
     Explain {
-        /// The run folder.
+        /// Run folder.
         run: PathBuf,
-        /// The step, counted from 1 as reports count them.
+        /// Step, counted from 1.
         #[arg(long)]
         step: u64,
-        /// Only this row, by its number in the stream.
+        /// Show only this row, by its number in the stream.
         #[arg(long)]
         row: Option<u64>,
         /// Rows to show.
         #[arg(long, default_value_t = 4)]
         rows: usize,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
-        /// Change a key that changes no number, as often as needed: `--set train.device=cpu`.
+        /// Change a key that does not change results: `--set train.device=cpu`. Can be repeated.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
-    /// Count how often a run has learnt each document.
+    /// Count how often a run has trained on each document.
     #[command(after_help = "Example: cloze exposure runs/a --document 7f3a0c")]
     Exposure {
-        /// The run folder.
+        /// Run folder.
         run: PathBuf,
-        /// Only this document: its id (column `id` of `documents/`), what only its id begins with (6 letters or more), or the name
-        /// that `explain --json` has as `document`.
+        /// Show only this document: its id (column `id` of `documents/`), a unique prefix of at least 6 characters, or the
+        /// `document` of `explain --json`.
         #[arg(long, value_name = "ID")]
         document: Option<String>,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Do a step of a run once more, from the checkpoint before it, and compare it with the log; nothing is kept.
+    /// Repeat a step from the checkpoint before it and compare with the log.
+    ///
+    /// Nothing is saved.
     #[command(after_help = "Example: cloze replay runs/a --step 412337 --without 3298690")]
     Replay {
-        /// The run folder.
+        /// Run folder.
         run: PathBuf,
-        /// The step, counted from 1 as reports count them.
+        /// Step, counted from 1.
         #[arg(long)]
         step: u64,
-        /// Do it without these rows too, by their numbers in the stream: `12,40-43`.
+        /// Repeat it without these rows too, by their numbers in the stream: `12,40-43`.
         #[arg(long, value_name = "ROWS")]
         without: Option<String>,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
-        /// Change a key that changes no number, as often as needed: `--set train.device=cpu`.
+        /// Change a key that does not change results: `--set train.device=cpu`. Can be repeated.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
     /// Fill in the `[MASK]`s of a sentence.
     #[command(after_help = "Example: cloze fill --run runs/a 'the [MASK] sat on the mat'")]
     Fill {
-        /// The run folder.
+        /// Run folder.
         #[arg(long)]
         run: PathBuf,
         /// Words to show for each mask.
@@ -333,48 +366,52 @@ pub enum Verb {
         #[arg(required = true)]
         texts: Vec<String>,
     },
-    /// Compute losses and gradients of given tensors with the functions that training uses.
+    /// Compute losses and gradients of given tensors, for comparison.
+    ///
+    /// The functions are those of training.
     Parity {
-        /// The cases.
+        /// File with the cases.
         #[arg(long = "in", value_name = "FILE")]
         input: PathBuf,
-        /// Where the results go.
+        /// File to write the results to.
         #[arg(long = "out", value_name = "FILE")]
         output: PathBuf,
         /// Precision of the computation.
         #[arg(long, value_enum, default_value_t = ParityDtype::F64)]
         dtype: ParityDtype,
     },
-    /// Put runs into one file of HTML that opens anywhere: curves over one another, events, configurations.
+    /// Write curves, events and configurations of runs into one HTML file.
     #[command(after_help = "Example: cloze report runs/a runs/b --out report.html --svg plots")]
     Report {
-        /// Folders of runs.
+        /// Run folders.
         #[arg(required = true, value_name = "RUN")]
         runs: Vec<PathBuf>,
-        /// The file to write.
+        /// File to write.
         #[arg(long, value_name = "FILE", default_value = "report.html")]
         out: PathBuf,
-        /// Write each figure as a plot into this folder too.
+        /// Write each metric as an SVG plot into this folder too.
         #[arg(long, value_name = "FOLDER")]
         svg: Option<PathBuf>,
     },
-    /// Look at a run on the terminal as it goes on. Keys: q leaves, arrows choose the figure, c saves, s stops.
+    /// Watch a run on the terminal.
+    ///
+    /// Keys: q quits, arrows select the metric, c saves a checkpoint, s stops the run.
     #[command(after_help = "Example: cloze top runs/a")]
     Top {
-        /// Its folder, or the address or socket of `[serve]`.
+        /// Run folder, or the address or socket of `[serve]`.
         #[arg(value_name = "RUN|ADDRESS")]
         run: String,
     },
-    /// Print what a shell completes the commands of `cloze` with.
+    /// Print shell completions.
     #[command(after_help = "Example: cloze completions bash > ~/.local/share/bash-completion/completions/cloze")]
     Completions {
         /// The shell.
         shell: Shell,
     },
-    /// Print a page of the manual.
+    /// Print a manual page.
     #[command(after_help = "Example: cloze man prepare | man -l -")]
     Man {
-        /// The verb it is about; none for `cloze` itself.
+        /// Verb. Default: the page of `cloze` itself.
         verb: Vec<String>,
     },
 }

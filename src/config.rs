@@ -113,9 +113,9 @@ pub struct Config {
 pub(crate) struct Training {
     /// The shape of the main network. The default is BERT-base.
     pub(crate) encoder: trainer_plan::encoder::EncoderConfig,
-    /// Networks beside the main one, by names of your own; one that no objective of the loss reads is not built.
+    /// Networks next to the main one, by names of your own; one that no objective of the loss reads is not built.
     pub(crate) networks: BTreeMap<String, trainer_plan::networks::AnyNetwork>,
-    /// What can be learnt, by names of your own; one that `[loss]` does not name is not built.
+    /// What can be learned, by names of your own; one that `[loss]` does not name is not built.
     pub(crate) objectives: BTreeMap<String, trainer_plan::objectives::AnyObjective>,
     /// The weight of each objective, by its name: `L = mlm + tc` is `mlm = 1.0` and `tc = 1.0`. With 0 one is reported and
     /// teaches nothing. A file that extends another replaces this section whole.

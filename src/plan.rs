@@ -94,7 +94,7 @@ impl Plan {
         let found = if are_named { PreparedData::open(config, find, purpose) } else { Err(Troubles::new()) };
         match found {
             Ok(data) => Self::checked(parsed, data, purpose, Troubles::new()),
-            // What can be said without the data is said beside what is wrong with them.
+            // What can be said without the data is said next to what is wrong with them.
             Err(troubles) => {
                 let data = assumed_data::data(config)?;
                 Self::checked(parsed, data, purpose, troubles)

@@ -108,7 +108,7 @@ fn an_extended_run_of_a_constant_rate_is_the_longer_run() {
     home.run_ok(&train("run.folder=run", &short));
     home.run_ok(&["extend", "run", "--steps", "60"]);
     home.run(&["extend", "run", "--steps", "60"]).assert_fails(2, &["it has 60 steps"]);
-    // The command that began it goes on.
+    // The command that began it continues.
     home.run_ok(&train("run.folder=run", &short));
     assert_equal_runs(&home, "long", "run");
     home.run(&["extend", "run", "--steps", "50"]).assert_fails(2, &["it has done 60 steps already"]);

@@ -18,7 +18,7 @@ fn until_it_ends(home: &Home, args: &[&str]) -> usize {
             Some(_) => panic!("{outcome}"),
         }
     }
-    panic!("cloze {args:?} is killed for ever");
+    panic!("cloze {args:?} is killed forever");
 }
 
 #[test]

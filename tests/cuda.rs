@@ -78,7 +78,7 @@ fn a_run_goes_from_the_cpu_to_cuda_and_back_and_its_model_is_the_same_everywhere
     let home = Home::prepared(60);
     let train = |folder: &'static str| {
         let every = ["--set", "report.every_steps=1", "--set", "validation.every_steps=4"];
-        // One objective that draws nothing: what is learnt then depends on the rows alone.
+        // One objective that draws nothing: what is learned then depends on the rows alone.
         let plain = ["--set", "encoder.dropout=0", "--set", "loss.tc=0", "--set", "checkpoints.every_steps=4"];
         [["train"].as_slice(), &every, &plain, &["--set", "train.steps=12", "--set", folder]].concat()
     };
@@ -94,7 +94,7 @@ fn a_run_goes_from_the_cpu_to_cuda_and_back_and_its_model_is_the_same_everywhere
     assert_eq!(made_on(&checkpoint(&home, "moved", 12)), "Cpu");
     assert_near(&home, "moved", "whole");
 
-    // What was learnt there is exported, and fills blanks, here and there.
+    // What was learned there is exported, and fills blanks, here and there.
     back_to(&home, "moved", 8, 4, 12);
     let text = "Anna ate [MASK] and drank some water.";
     let fill = ["fill", "--run", "moved", text];
@@ -175,7 +175,7 @@ fn a_run_on_a_device_says_how_it_uses_it() {
     }
     assert!(begun.stdout.contains("  memory ") && begun.stderr.contains("of the device at once, "), "{begun}");
 
-    // Whoever has said how memory is lent is not overruled, and products are rounded where that is asked for.
+    // Whoever has said how memory is borrowed is not overruled, and products are rounded where that is asked for.
     let rounded = [train("run.folder=rounded").as_slice(), &["--set", "train.tf32=true"]].concat();
     let own = begin(&rounded).env("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False").output();
     let own = Outcome::of(own.expect("the program starts"));

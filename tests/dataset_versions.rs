@@ -16,7 +16,7 @@ fn data(home: &Home) -> Store {
     Store::folder(home.join("data")).expect("there")
 }
 
-/// At a constant rate a run that stopped after fewer steps goes on to more.
+/// At a constant rate a run that stopped after fewer steps continues to more.
 fn train<'a>(run: &'a str, rule: &'a str, steps: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", rule, "--set", steps, "--set", "schedule.kind=constant"];
     args.extend(["--set", "report.every_steps=1", "--set", "data.workers=2", "--set", "checkpoints.keep=9"]);

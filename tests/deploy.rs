@@ -1,4 +1,4 @@
-//! `deploy/` beside the program that it starts: files, keys, exit codes, and the script of Slurm against a Slurm of two
+//! `deploy/` next to the program that it starts: files, keys, exit codes, and the script of Slurm against a Slurm of two
 //! lines. `scripts/test-deploy` tries the same files with the real thing.
 
 use std::collections::BTreeSet;
@@ -115,7 +115,7 @@ fn supervisors_agree_on_what_is_tried_again() {
     }
 }
 
-/// Runs the script of Slurm beside a `cloze` of these lines and a `scontrol` that writes down what it is asked.
+/// Runs the script of Slurm next to a `cloze` of these lines and a `scontrol` that writes down what it is asked.
 fn batch(home: &Home, cloze: &str) -> Command {
     let programs = [("bin/cloze", cloze), ("bin/scontrol", "echo \"$*\" >>asked")];
     for (name, lines) in programs {
@@ -149,7 +149,7 @@ fn a_job_of_slurm_is_queued_again_where_that_helps() {
         assert_eq!(ends(code), "", "{code} is not queued again");
     }
     assert_eq!(ends(138), "requeue 7\n");
-    // A failure is tried again, but not for ever; what reaches its end begins to count anew.
+    // A failure is tried again, but not forever; what reaches its end begins to count again.
     assert_eq!([1, 137, 1].map(ends), ["requeue 7\n", "requeue 7\n", ""]);
     assert_eq!([0, 1].map(ends), ["", "requeue 7\n"]);
 }

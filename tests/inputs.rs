@@ -7,7 +7,7 @@ use testkit::Home;
 
 use crate::faults::{home, prepare, put};
 
-/// Opened, a pipe waits for ever and a device never ends.
+/// Opened, a pipe waits forever and a device never ends.
 #[test]
 fn what_is_no_file_is_refused_as_an_input_and_passed_over_in_a_folder() {
     use std::os::unix::ffi::OsStrExt as _;
@@ -28,7 +28,7 @@ fn what_is_no_file_is_refused_as_an_input_and_passed_over_in_a_folder() {
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(outcome.stdout.contains(" 30 documents"), "{outcome}");
     for word in
-        ["warning: 4 passed over", "1 a pipe", "1 a device", "1 links to nothing", "1 links to files that are there"]
+        ["warning: 4 skipped", "1 a pipe", "1 a device", "1 links to nothing", "1 links to files that are there"]
     {
         assert!(outcome.stderr.contains(word), "`{word}` is missing in {outcome}");
     }

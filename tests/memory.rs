@@ -126,7 +126,7 @@ fn a_line_of_words_takes_no_more_than_its_copies() {
     check("escapes", &prepare(&home, "a.jsonl", "jsonl", 512 * MIB, "escapes"), base, 512 * MIB / 8, &[]);
 }
 
-/// Workers take what the plan says that they take beside text, however many documents there are.
+/// Workers take what the plan says that they take next to text, however many documents there are.
 #[test]
 fn many_short_documents_take_what_the_plan_says() {
     let (home, base) = home();
@@ -134,7 +134,7 @@ fn many_short_documents_take_what_the_plan_says() {
     write(&home, "many.txt", line.as_bytes(), 64 << 10);
     let set = ["plan", "--set", "prepare.inputs=[\"many.txt\"]", "--set", "prepare.workers=2", "--set"];
     let plan = home.run_ok(&[set.as_slice(), &["prepare.max_memory_bytes=67108864"]].concat());
-    let said = plan.stdout.split("beside it ").nth(1).and_then(|rest| rest.split(" MiB a worker").next());
+    let said = plan.stdout.split("next to it ").nth(1).and_then(|rest| rest.split(" MiB a worker").next());
     let whole = said.and_then(|said| said.split('.').next()).expect("what a worker takes");
     let worker: u64 = whole.parse().expect("a number");
     assert!((10..100).contains(&worker), "{worker}");

@@ -69,7 +69,7 @@ fn a_mixture_goes_on_bit_for_bit_also_where_weights_change() {
     let (books, news) = (rows_of(&home, "whole", "books", 230), rows_of(&home, "whole", "news", 90));
     assert_eq!((books[49], news[49], books[99], news[99]), (700, 300, 900, 1100));
     assert!(books.iter().zip(&news).zip(1..).all(|((books, news), step)| books + news == 20 * step));
-    // The table counts: with the first weights for ever, the second period would have 700 books again.
+    // The table counts: with the first weights forever, the second period would have 700 books again.
     assert!(books[74] < 850, "{books:?}");
 
     home.run_ok(&train("run.folder=parts", &["--set", "data.workers=3"]));
@@ -202,7 +202,7 @@ fn a_document_of_one_source_is_none_of_another() {
     let home = home_of_texts();
     home.run_ok(&of_texts("run.folder=run", &["train.steps=8"]));
     // What each row was made of, step by step.
-    let mut learnt = std::collections::BTreeMap::<(String, String), u64>::new();
+    let mut trained = std::collections::BTreeMap::<(String, String), u64>::new();
     for step in 1..=8 {
         let explained = json(&home.run_ok(&["explain", "run", "--step", &step.to_string(), "--rows", "8", "--json"]));
         let rows = explained["rows"].as_array().expect("rows");
@@ -212,21 +212,21 @@ fn a_document_of_one_source_is_none_of_another() {
             for document in row["documents"].as_array().expect("documents") {
                 assert_eq!(document["source"] == "others.txt", of == "others", "{row}");
                 let id = document["id"].as_str().expect("an id").to_owned();
-                *learnt.entry((of.to_owned(), id)).or_default() += 1;
+                *trained.entry((of.to_owned(), id)).or_default() += 1;
             }
         }
     }
     // One that is in both folders, and one that only one has.
     let texts = corpus::documents(120);
     let shared = texts[60..80].iter().map(|text| Document::digest(text));
-    let counts = |id: &str| ["corpus", "others"].map(|of| learnt.get(&(of.to_owned(), id.to_owned())).copied());
+    let counts = |id: &str| ["corpus", "others"].map(|of| trained.get(&(of.to_owned(), id.to_owned())).copied());
     let shared = shared.max_by_key(|id| counts(id).iter().flatten().count()).expect("twenty");
-    assert!(counts(&shared).iter().all(Option::is_some), "{learnt:?}");
+    assert!(counts(&shared).iter().all(Option::is_some), "{trained:?}");
     for id in [&shared, &Document::digest(&texts[100])] {
         let told = json(&home.run_ok(&["exposure", "run", "--document", id, "--json"]));
         let of = |name: &str| {
             let mut found = told["dataset_versions"].as_array().expect("a list").iter().filter(|it| it["of"] == name);
-            found.next().map(|it| it["rows"]["learnt"].as_u64().expect("a count"))
+            found.next().map(|it| it["rows"]["trained"].as_u64().expect("a count"))
         };
         assert_eq!(["corpus", "others"].map(of), counts(id), "{told}");
     }
@@ -244,15 +244,15 @@ fn a_document_of_one_source_is_none_of_another() {
         let files: Vec<&Value> =
             all["sources"].as_array().expect("a list").iter().filter(|file| file["of"] == of).collect();
         assert!(files.iter().all(|file| (file["source"] == "others.txt") == (of == "others")), "{all}");
-        let counted: u64 = files.iter().map(|file| file["counts"]["learnt"].as_u64().expect("a count")).sum();
-        let expected: u64 = learnt.iter().filter(|((source, _), _)| source == of).map(|(_, rows)| rows).sum();
+        let counted: u64 = files.iter().map(|file| file["counts"]["trained"].as_u64().expect("a count")).sum();
+        let expected: u64 = trained.iter().filter(|((source, _), _)| source == of).map(|(_, rows)| rows).sum();
         assert_eq!(counted, expected, "{all}");
     }
     let told = home.run_ok(&["exposure", "run"]).stdout;
     assert!(told.contains("  others.txt (dataset version 0 of others): "), "{told}");
 }
 
-/// Sources that say what they are made of, each in a format of its own.
+/// Sources that say what they are made of, each in its own format.
 fn with_inputs<'a>(verb: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     let sets = [
         "prepare.inputs=[]",
@@ -317,7 +317,7 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
 #[test]
 fn a_step_that_is_passed_over_names_the_documents_of_its_sources() {
     let home = home_of_texts();
-    // Nothing is learnt, and whatever is above the median leaps.
+    // Nothing is learned, and whatever is above the median leaps.
     let guard = [
         "spike_guard.action=skip",
         "spike_guard.loss_sigmas=0.0001",

@@ -11,7 +11,7 @@ use testkit::{Home, Outcome, send};
 /// More than any of these tests hears.
 const MESSAGES_MAX: usize = 10_000;
 
-/// Who listens, on a thread of its own: a socket holds few messages.
+/// Who listens, on its own thread: a socket holds few messages.
 struct Manager {
     path: PathBuf,
     heard: Receiver<(Instant, String)>,
@@ -91,7 +91,7 @@ fn a_run_tells_its_manager_of_its_life_in_order() {
     assert!(ready < first(&all, "STATUS=step: ") && ready < first(&all, "RELOADING=1"), "{all:?}");
     assert!(all.iter().any(|(_, line)| line.contains(" of 12, ETA ")), "{all:?}");
     assert_eq!(all.iter().filter(|(_, line)| line == "STOPPING=1").count(), 1, "{all:?}");
-    // It goes on to its end; and, given once more, has nothing to do and was ready for it.
+    // It continues to its end; and, given once more, has nothing to do and was ready for it.
     for (name, last) in [("second", true), ("third", false)] {
         let (manager, mut all) = (Manager::of(&home, name), Vec::new());
         let outcome = ended(manager.start(&home, &train));

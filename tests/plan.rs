@@ -185,7 +185,7 @@ fn one_mistake_is_one_problem() {
 fn what_is_allowed_and_hardly_meant_is_said() {
     let home = Home::with_corpus(4);
     for (set, expected) in [
-        ("encoder.feed_forward=3072", "`encoder.feed_forward` is 3072 beside `encoder.hidden` = 32"),
+        ("encoder.feed_forward=3072", "`encoder.feed_forward` is 3072 next to `encoder.hidden` = 32"),
         ("encoder.max_positions=512", "`encoder.max_positions` is 512, rows have 64 tokens"),
         ("views.masked.rate=0", "`views.masked.rate`: 0 leaves nothing to predict"),
         ("views.masked.rate=0.9", "`views.masked.rate`: 0.9 leaves less than half"),
@@ -204,7 +204,7 @@ fn what_is_allowed_and_hardly_meant_is_said() {
     }
     let home = Home::prepared(40);
     let outcome = home.run_ok(&["plan", "--set", "train.steps=500000"]);
-    assert!(outcome.stdout.contains("epochs: each row is learnt so often"), "{outcome}");
+    assert!(outcome.stdout.contains("epochs: each row is learned so often"), "{outcome}");
 }
 
 /// What a supervisor is told of mistakes that no second try mends.

@@ -1,4 +1,4 @@
-//! What `cloze profile` measures besides the verdict, and the page that it makes of it.
+//! What `cloze profile` measures in addition the verdict, and the page that it makes of it.
 
 use serde_json::Value;
 use testkit::{Home, profile_args};

@@ -1,4 +1,4 @@
-//! Training that is measured: alone, at the steps that somebody names, and while it goes on.
+//! Training that is measured: alone, at the steps that somebody names, and while it continues.
 
 use serde_json::Value;
 use testkit::{Home, Outcome, assert_equal_runs, every_objective, send, wait_for_thread, with_every_objective};
@@ -74,11 +74,11 @@ fn whoever_measures_a_run_changes_nothing_of_it() {
     let mut measured = train("run.folder=measured", &["--slow", "step=40"]);
     measured.splice(1..1, ["--profile", "45..55"]);
     let mut running = home.watch(&measured);
-    // Asked while it goes on; what was asked first is answered first.
+    // Asked while it continues; what was asked first is answered first.
     running.reach(2);
     running.freeze();
     let mut asked = home.watch(&["profile", "live", "measured", "--steps", "7", "--json"]);
-    asked.wait_for_line("the run goes on");
+    asked.wait_for_line("the run continues");
     running.wake();
     let (live, ended) = (asked.end(), running.end());
     assert_eq!(live.code, Some(0), "{live}");

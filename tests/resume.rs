@@ -50,7 +50,7 @@ fn another_identity_is_refused_with_the_keys_that_differ() {
     assert_eq!(files(&home.join("run")), before, "a run that is refused changes nothing, its `config.toml` neither");
 }
 
-/// Who is short of memory, or has an older run, goes on.
+/// Who is short of memory, or has an older run, continues.
 #[test]
 fn what_changes_no_bit_may_change_between_two_parts_of_a_run() {
     let home = Home::prepared(60);

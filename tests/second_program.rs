@@ -85,7 +85,7 @@ fn one_that_cannot_be_executed_is_a_mistake_of_the_installation() {
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains(word) && told.contains("cloze-train"), "{told}");
     }
-    // `cloze` under the other name must not execute itself for ever.
+    // `cloze` under the other name must not execute itself forever.
     fs::remove_file(installed.path().join("cloze-train")).expect("it is there");
     fs::hard_link(installed.path().join("cloze"), installed.path().join("cloze-train")).expect("linked");
     let told = stderr(&installed.run(&["train", "-c", "a.toml"]));

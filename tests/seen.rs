@@ -1,5 +1,5 @@
-//! A run that is looked at while it goes on, over its socket and over TCP: what is shown, what may be asked, and that
-//! neither changes what is learnt.
+//! A run that is looked at while it continues, over its socket and over TCP: what is shown, what may be asked, and that
+//! neither changes what is learned.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use testkit::{Home, files, root};
 /// A text that would be obeyed by a page, by a terminal and by a shell.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J`$(reboot)`";
 
-/// A run of that folder that goes on for long enough to be looked at.
+/// A run of that folder that continues for long enough to be looked at.
 fn args<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let sets = [run, "train.steps=400", "checkpoints.every_steps=400", "checkpoints.keep=50", "report.every_steps=5"];
     ["train"].into_iter().chain(sets.iter().chain(more).flat_map(|set| ["--set", *set])).collect()
@@ -99,7 +99,7 @@ fn a_run_is_seen_and_asked_and_learns_the_same() {
     let stopped = testkit::Outcome::of(child.wait_with_output().expect("it ends"));
     assert_eq!(stopped.code, Some(143), "{}", stopped.stderr);
     assert!(!stopped.stderr.contains('\u{1b}'), "{}", stopped.stderr);
-    // It goes on, is looked at no more, and has learnt the same.
+    // It continues, is looked at no more, and has learned the same.
     home.run_ok(&args("run.folder=watched", &[]));
     let [calm, watched] = ["calm", "watched"].map(|run| files(&home.join(&format!("{run}/checkpoints/step-00000400"))));
     for name in ["main.safetensors", "optimizer.safetensors"] {
@@ -112,7 +112,7 @@ fn what_was_said_before_is_shown_after_a_resume_and_secrets_never_are() {
     let home = Home::prepared(60);
     let token = "a-secret-that-nobody-may-see";
     home.write("token", token);
-    // The same rate for ever: steps may then be added.
+    // The same rate forever: steps may then be added.
     let sets = ["run.folder=a", "report.every_steps=5", "schedule.kind=constant"];
     let trains = |more: &[&'static str]| -> Vec<&str> {
         ["train"].into_iter().chain(sets.iter().chain(more).flat_map(|set| ["--set", *set])).collect()

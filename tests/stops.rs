@@ -134,7 +134,7 @@ fn a_grace_that_is_over_leaves_with_what_is_saved() {
     let mut running = home.watch(&train("run.folder=run", &["--slow", "step=100"]));
     running.reach(7);
     running.kill();
-    // It goes on from step 4, and stays in its first step for a minute.
+    // It continues from step 4, and stays in its first step for a minute.
     let mut running = home.watch(&train("run.folder=run", &slow));
     let began = Instant::now();
     running.wait_for_handler(libc::SIGUSR2);
@@ -166,16 +166,16 @@ fn a_service_reads_its_log_level_anew_and_reports_and_goes_on() {
     running.wait_for_line("checkpoint: ");
     home.write("run/log-level", "debug\n");
     running.signal(libc::SIGHUP);
-    running.wait_for_line("the log level was read anew");
+    running.wait_for_line("the log level was read again");
     home.write("run/log-level", "no=such=level");
     running.signal(libc::SIGHUP);
     running.wait_for_line("stays as it is");
     std::fs::remove_file(home.join("run/log-level")).expect("there");
     running.signal(libc::SIGHUP);
-    running.wait_for_line("the log level was read anew");
+    running.wait_for_line("the log level was read again");
     let outcome = running.end();
     assert_eq!(outcome.code, Some(0), "nobody asked it to stop\n{outcome}");
-    let words = ["the log level was read anew level=debug", "stays as it is", "level=pipeline=info,trainer=info"];
+    let words = ["the log level was read again level=debug", "stays as it is", "level=pipeline=info,trainer=info"];
     for word in words.iter().chain(&["trainer: step for", "batch-0: ", "items; busy", "queue ", "checkpoint: "]) {
         assert!(outcome.stderr.contains(word), "`{word}`\n{outcome}");
     }

@@ -139,7 +139,7 @@ fn kills_of_either_side_change_nothing() {
     let run = train("run.folder=killed-run", "data.folder=killed", &[]);
     let mut child = home.spawn(&slow);
     wait_for(&home, "killed", 1, &mut child);
-    // The run is killed, then the preparation beneath it, then both.
+    // The run is killed, then the preparation below it, then both.
     let mut running = home.watch(&run);
     running.reach(3);
     running.kill();
@@ -153,7 +153,7 @@ fn kills_of_either_side_change_nothing() {
     running.kill();
     child.kill().expect("SIGKILL");
     child.wait().expect("it ended");
-    // What nobody goes on with is waited for no longer than a lock's patience.
+    // What nobody continues with is waited for no longer than a lock's patience.
     let alone = home.run(&run);
     alone.assert_fails(1, &["parts of dataset version 0 are there", "cloze prepare"]);
     home.run_ok(&prepare("prepare.folder=killed", &[]));
@@ -161,7 +161,7 @@ fn kills_of_either_side_change_nothing() {
     assert_like(&home, "whole", "killed-run");
 }
 
-/// Stops a run of one process in its middle by a signal, and goes on with the same command.
+/// Stops a run of one process in its middle by a signal, and continues with the same command.
 fn stopped(home: &Home, name: &str, signal: libc::c_int, code: i32, step: u64) {
     let (folder, data, prepared) =
         (format!("run.folder={name}"), format!("data.folder={name}-data"), format!("prepare.folder={name}-data"));

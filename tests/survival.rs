@@ -121,7 +121,7 @@ fn every_signal_that_asks_saves_and_has_a_code_of_its_own() {
     assert_eq!(end(&home, "requeue")["why"], "finished");
 }
 
-/// A terminal of its own, which goes away with `script`.
+/// Its own terminal, which goes away with `script`.
 #[test]
 fn a_run_whose_terminal_goes_away_is_saved() {
     let home = Home::prepared(120);
@@ -230,7 +230,7 @@ fn a_run_that_diverges_says_not_to_try_again_and_how_to_see_why() {
         Command::new("sh").args(["-c", line]).current_dir(home.path()).env("PATH", path.expect("a path")).output();
     let shown = Outcome::of(shown.expect("a shell"));
     assert!(shown.code == Some(0) && shown.stdout.contains("masked"), "{line}\n{shown}");
-    // A supervisor that tries all the same hears the same.
+    // A supervisor that tries nevertheless hears the same.
     assert_eq!(home.run(&args).code, Some(43));
 }
 

@@ -118,7 +118,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     home.run(&["replay", "warned", "--step", &step_text, "--without", "0"]).assert_fails(2, &["rows of the step"]);
     home.run(&["replay", "warned", "--step", "9999"]).assert_fails(2, &["120"]);
 
-    // Passed over, by a calm run and by one that is killed before and behind it.
+    // Skipped, by a calm run and by one that is killed before and behind it.
     train(&home, "calm", "skip", &[]);
     let before = step - step % 5;
     train(&home, "killed", "skip", &[before - 10, before, before + 10]);
@@ -132,19 +132,19 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     assert!(calm.keys().any(|name| name.contains("00000120")), "{:?}", calm.keys());
     assert!(calm == killed, "{:?} and {:?}", calm.keys(), killed.keys());
     let passed = home.run_ok(&["replay", "calm", "--step", &step_text]);
-    assert!(passed.stdout.contains("it is passed over"), "{passed}");
+    assert!(passed.stdout.contains("it is skipped"), "{passed}");
 
     // Everything is counted.
     for run in ["calm", "killed"] {
         let ledger = json(&home, &["exposure", run, "--json"]);
         let rows = &ledger["rows"];
-        assert_eq!((&rows["learnt"], &rows["skipped"]), (&(8 * (STEPS - 1)).into(), &8.into()), "{ledger}");
+        assert_eq!((&rows["trained"], &rows["skipped"]), (&(8 * (STEPS - 1)).into(), &8.into()), "{ledger}");
         assert!(ledger["undone_rows"].as_u64() > Some(0), "{ledger}");
         let of = json(&home, &["exposure", run, "--document", culprit["id"].as_str().expect("an id"), "--json"]);
         assert!(of["dataset_versions"][0]["rows"]["skipped"].as_u64() >= Some(1), "{of}");
     }
     let ledger = json(&home, &["exposure", "warned", "--json"]);
-    assert_eq!((&ledger["rows"]["learnt"], &ledger["undone_rows"]), (&(8 * STEPS).into(), &0.into()), "{ledger}");
+    assert_eq!((&ledger["rows"]["trained"], &ledger["undone_rows"]), (&(8 * STEPS).into(), &0.into()), "{ledger}");
 }
 
 /// A step is done again as it was done, whatever was changed since.

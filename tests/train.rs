@@ -48,7 +48,7 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     home.run(&["fill", "--run", "run", "no blank here"]).assert_fails(2, &["[MASK]"]);
 }
 
-/// Rows are blocks of several documents here: who sees whom changes what is learnt.
+/// Rows are blocks of several documents here: who sees whom changes what is learned.
 #[test]
 fn documents_that_share_a_row_can_be_kept_apart() {
     let home = Home::prepared(60);
@@ -66,7 +66,7 @@ fn documents_that_share_a_row_can_be_kept_apart() {
     let (row, document, anew) = (train("row", false), train("document", false), train("document", true));
     assert_eq!((row.len(), document.len()), (8, 8));
     assert!(row.iter().zip(&document).all(|(row, document)| row != document), "{row:?}, {document:?}");
-    assert_eq!(document, anew, "made anew to the bit");
+    assert_eq!(document, anew, "rebuilt to the bit");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_run_starts_from_an_exported_folder() {
         assert!(first["kind"] == "start" && first["random"] == false && expects_nothing, "{first}");
         let loss = |entry: &Value| entry["terms"]["mlm"].as_f64().expect("mlm");
         let (before, after) = (loss(&last), loss(&first));
-        assert!((before - after).abs() < 0.5, "{family}: it goes on from {before}, not from {after}");
+        assert!((before - after).abs() < 0.5, "{family}: it continues from {before}, not from {after}");
     }
     let tokenizer = std::fs::read_to_string(home.join("roberta/tokenizer_config.json")).expect("written");
     assert!(tokenizer.contains("model_input_names") && !tokenizer.contains("token_type_ids"), "{tokenizer}");

@@ -9,7 +9,7 @@
 //! FOLDER may be several, joined by `+`: a mixture of equal shares of each.
 //!
 //! `run` reads the folders once beforehand, so that the page cache is warm, and keeps the clock from asking for the first
-//! batch to receiving the last. Its consumer reads every value of every batch. Beside it stands what a fill of such buffers
+//! batch to receiving the last. Its consumer reads every value of every batch. Next to it stands what a fill of such buffers
 //! takes: the bound that memory sets. `hash` is kept apart, outside the clock:
 //! it prints the hash of the same stream, a batch being a step, which does not depend on the number of workers.
 

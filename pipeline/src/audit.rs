@@ -30,7 +30,7 @@ pub struct Audit {
     batches: u64,
 }
 
-/// What an audit has to know of a plan beside its views.
+/// What an audit has to know of a plan next to its views.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditFacts {
     /// Adjacent rows made of every sample or piece.

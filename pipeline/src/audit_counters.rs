@@ -132,7 +132,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// A sum of random events beside its mean and variance.
+/// A sum of random events next to its mean and variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ViewLaw {
     /// What was found.

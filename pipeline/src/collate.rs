@@ -66,7 +66,7 @@ pub struct Item<'a> {
     pub index: SampleAddress,
     /// The seed of all that is drawn for it: the run's, or that of its source.
     pub seed: u64,
-    /// The pass over the data.
+    /// The skip the data.
     pub epoch: Epoch,
     /// Copy and piece, as one number: `copy · pieces + piece`.
     pub copy: u32,
@@ -129,7 +129,7 @@ impl<'a> Collation<'a> {
         }
     }
 
-    /// Takes back what was written of the newest row, all of it or a part, so that it can be rendered anew.
+    /// Takes back what was written of the newest row, all of it or a part, so that it can be rendered again.
     pub(crate) fn forget(&mut self, row: usize) {
         for (view, draft) in self.views.iter().zip(&mut self.drafts) {
             draft.forget(row, view.width);

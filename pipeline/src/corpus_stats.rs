@@ -1,7 +1,7 @@
 //! What a prepared folder holds, counted for people to look at.
 //!
 //! Documents, sources, the vocabulary and what was rejected are counted over all of it, from the tables and records that
-//! lie beside the shards. How rows are filled and into how many tokens words fall is counted over row groups that are
+//! lie next to the shards. How rows are filled and into how many tokens words fall is counted over row groups that are
 //! spread evenly over the training split, as many as are read in a moment.
 
 mod lengths;
@@ -138,7 +138,7 @@ impl CorpusStats {
         };
         let parts = manifest.parts(dataset_version).map(|part| part.id).collect();
         portrait.add_documents(&store, &parts)?;
-        // A corpus that is gone by now says nothing of its lines.
+        // A corpus that is passed now says nothing of its lines.
         portrait.add_noted(&store, &parts, Corpus::open(&config.corpus()).ok().as_ref())?;
         Ok(portrait)
     }

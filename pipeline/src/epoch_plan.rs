@@ -35,7 +35,7 @@ pub trait EpochVersions: Debug + Send + Sync {
     fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>>;
 
     /// How many epochs are decided, so that nothing is decided by looking at them. `u64::MAX` where all have one answer:
-    /// then it is not asked for those that are passed over.
+    /// then it is not asked for those that are skipped.
     fn decided(&self) -> u64;
 }
 
@@ -90,7 +90,7 @@ impl Debug for EpochPlan {
 }
 
 impl EpochPlan {
-    /// The epochs over `first`; without `dataset_versions`, for ever.
+    /// The epochs over `first`; without `dataset_versions`, forever.
     pub(crate) fn new(
         first: Arc<SplitSnapshot>,
         dataset_versions: Option<Arc<dyn EpochVersions>>,
@@ -194,7 +194,7 @@ impl EpochPlan {
         stretch.rows(epoch, start..start + 1).next().map(|row| row.window)
     }
 
-    /// How many passes over the data the first `rows` rows are, which somebody has seen already.
+    /// How many skips the data the first `rows` rows are, which somebody has seen already.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).

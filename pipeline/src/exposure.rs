@@ -1,8 +1,8 @@
-//! How often each document was learnt from: `ledger/` of a run's folder.
+//! How often each document was learned from: `ledger/` of a run's folder.
 //!
 //! # What
 //! Pages, `rows-000000000000-000000004096.parquet`: what became of the rows from one number of the stream up to another. A row
-//! was *learnt*, *skipped* (its step was passed over) or *left out* (it cannot be made). For each source of a
+//! was *learned*, *skipped* (its step was skipped) or *left out* (it cannot be made). For each source of a
 //! mixture, dataset version of its data and document the page says in how many rows of each sort that was; the rows themselves are
 //! counted in its metadata (`cloze.rows`). A document of one source is another than that of equal text in another.
 //! Pages follow one another without a gap, from the first row to the newest checkpoint.
@@ -12,8 +12,8 @@
 //! rows are a function of their numbers, but this is no calculation: it is what the trainer was given and has consumed.
 //!
 //! # Definition
-//! A page is put before the checkpoint that ends with it. Whoever goes on from a checkpoint moves the pages behind it to
-//! `ledger/undone/`: these rows were consumed and come again. `learnt + skipped + left out = rows consumed` holds for each page
+//! A page is put before the checkpoint that ends with it. Whoever continues from a checkpoint moves the pages behind it to
+//! `ledger/undone/`: these rows were consumed and come again. `trained + skipped + left out = rows consumed` holds for each page
 //! when it is written, and for all of them when they are opened.
 
 mod page;
@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 pub const FOLDER: &str = "exposure";
 /// Where pages are whose rows come again.
 pub const ROLLED_BACK: &str = "rolled_back";
-/// What the page that is being moved to `rolled_back/` is called there: who was killed meanwhile goes on with that name.
+/// What the page that is being moved to `rolled_back/` is called there: who was killed meanwhile continues with that name.
 const UNDOING: &str = "undoing";
 /// Documents of a page that are kept in memory: some 50 MB. Beyond, a page ends between checkpoints.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -71,7 +71,7 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// The run goes on behind its first `rows` rows. Pages behind them are undone, and so is the one in hand.
+    /// The run continues behind its first `rows` rows. Pages behind them are undone, and so is the one in hand.
     ///
     /// # Errors
     /// If the pages cannot be moved, or do not add up.
@@ -139,7 +139,7 @@ impl Exposure {
     pub fn end_page(&mut self) -> Option<PagesToWrite> {
         let folder = self.store.clone()?;
         if let Some(page) = self.page() {
-            assert_eq!(page.rows.total(), page.to - page.from, "every row was learnt, skipped or left out");
+            assert_eq!(page.rows.total(), page.to - page.from, "every row was learned, skipped or left out");
             locked(&self.unwritten).push_back(page);
             (self.from, self.rows) = (self.to, Counts::default());
             self.documents.clear();
@@ -258,7 +258,7 @@ fn undo(folder: &Store, name: &str) -> Result<()> {
     finish_undoing(folder)
 }
 
-/// Goes on where somebody was killed: a page that is there twice is one page.
+/// Continues where somebody was killed: a page that is there twice is one page.
 fn finish_undoing(folder: &Store) -> Result<()> {
     if let Some((called, name)) = undoing(folder)? {
         folder.within(ROLLED_BACK).put(&called, &folder.read(&name)?)?;

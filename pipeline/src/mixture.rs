@@ -2,7 +2,7 @@
 //!
 //! # What
 //! *Positions* (rows, or all adjacent copies of one) are dealt in *periods* of [`PERIOD`]. In a period each source has a
-//! whole number of positions, and where they lie is a permutation of its own. A source gives its rows in its own order,
+//! whole number of positions, and where they lie is its own permutation. A source gives its rows in its own order,
 //! one after another, without gap or repeat, whatever lies between them.
 //!
 //! # Why

@@ -153,8 +153,8 @@ impl Preparation {
         self.make(Some((store, lock)), (options, stop), voice)
     }
 
-    /// Leaves a document out of the corpus for ever, and makes the parts that hold it anew without it. If it is forgotten
-    /// already, makes what is missing; the dataset version that says so comes back beside what was done.
+    /// Leaves a document out of the corpus forever, and makes the parts that hold it again without it. If it is forgotten
+    /// already, makes what is missing; the dataset version that says so comes back next to what was done.
     pub fn forget(
         mut self,
         document: &str,
@@ -180,7 +180,7 @@ impl Preparation {
         Ok((self.make(Some((store, lock)), (PrepareOptions::default(), &stop), voice)?, before))
     }
 
-    /// Takes the folder for this process, removes what a kill left, and plans anew if somebody has written meanwhile.
+    /// Takes the folder for this process, removes what a kill left, and plans again if somebody has written meanwhile.
     fn enter(&mut self) -> Result<(Store, Lock)> {
         let store = match &self.store {
             Some(store) => store.clone(),
@@ -289,7 +289,7 @@ impl Preparation {
     }
 }
 
-/// What a run did beside its fold.
+/// What a run did next to its fold.
 struct Done<'a> {
     dataset_version: DatasetVersion,
     change: Option<DatasetChange>,

@@ -23,7 +23,7 @@ pub(crate) const DOMAIN: &[u8] = b"cloze rng 1";
 pub struct Address<'a> {
     /// The run's seed.
     pub seed: u64,
-    /// The pass over the data.
+    /// The skip the data.
     pub epoch: Epoch,
     /// The stored sample, or whatever is numbered instead of samples.
     pub sample: SampleAddress,
@@ -330,7 +330,7 @@ mod tests {
             assert_eq!(words, (0..count).map(|_| single.next_u32()).collect::<Vec<_>>(), "{count} words");
             let mut again = [0; 4];
             bulk.fill(&mut again);
-            assert_ne!(again.as_slice(), &words[..count.min(4)], "the next fill goes on");
+            assert_ne!(again.as_slice(), &words[..count.min(4)], "the next fill continues");
         }
     }
 

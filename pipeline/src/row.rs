@@ -90,7 +90,7 @@ pub struct Row<'a> {
     pub tokens: usize,
 }
 
-/// The columns that a row has besides its ids. A column that nobody reads is not there.
+/// The columns that a row has in addition its ids. A column that nobody reads is not there.
 #[derive(Debug)]
 pub struct Cells<'a> {
     pub(crate) columns: &'a mut [Values],

@@ -23,7 +23,7 @@ use crate::rng::{Key, Rng};
 /// How the stream visits the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Shuffled anew in every epoch.
+    /// Shuffled again in every epoch.
     Shuffled,
     /// Blocks as stored, and all of them one window, whose rows are permuted: that window of a streamed epoch.
     Streamed(u64),

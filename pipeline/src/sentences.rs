@@ -9,14 +9,14 @@
 //!
 //! # Definition
 //! The sentence bounds of Unicode Standard Annex 29 (Unicode 16, section 5), of the text with its line
-//! wraps undone: white space with a single line break is a blank, white space with two is the end of a paragraph, hence
+//! wraps undone: white space with a single line break is a blank, white space with two is the end of a paragraph, so
 //! of a sentence. A bound lies before the white space, so that the blank goes with the sentence behind it, as in
 //! byte-level tokens. Then, in this order:
 //!
 //! 1. A piece without a letter (a list's `1.`, a rule of `* * *`) joins what follows it.
 //! 2. The end of a paragraph is a bound, whatever the rest says.
 //! 3. Between words that touch, only a wide stop (`。！？｡`) ends a sentence: `end?next` is an address.
-//! 4. What follows with a small letter goes on: `"Stop!" he said.` So does speech in CJK quotation marks that hiragana
+//! 4. What follows with a small letter continues: `"Stop!" he said.` So does speech in CJK quotation marks that hiragana
 //!    follows: `「行こう。」と言った。`
 //! 5. After an abbreviation that always has something behind it (`Mr.`, `e.g.`, the initial of a name) there is no bound;
 //!    after one that is followed by numbers (`No.`, `p.`) there is none before a digit; after one that may end a sentence
@@ -149,9 +149,9 @@ fn last_word(sentence: &str) -> &str {
 /// What an abbreviation says of what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Abbreviation {
-    /// The sentence goes on.
+    /// The sentence continues.
     Open,
-    /// It goes on if a number follows.
+    /// It continues if a number follows.
     Number,
     /// It may end here.
     Either,

@@ -1,4 +1,4 @@
-//! Two profiles beside one another: did it get better, or worse, or is that chance?
+//! Two profiles next to one another: did it get better, or worse, or is that chance?
 
 use std::io::Read as _;
 use std::path::Path;
@@ -119,7 +119,7 @@ pub fn read(path: &Path) -> anyhow::Result<Value> {
         .with_context(|| InvalidProfile(format!("{place}: not what `cloze profile --json` writes")))?;
     if value["version"] != crate::VERSION {
         return Err(
-            InvalidProfile(format!("{place}: a profile of another version of this program; measure it anew")).into()
+            InvalidProfile(format!("{place}: a profile of another version of this program; measure it again")).into()
         );
     }
     Ok(value)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use runtime::{PoolStats, ThreadCounters, ThreadSchedule, WorkerStats};
 use telemetry::host_memory::resident_bytes;
 
-/// Seconds between two readings of what the kernel counts besides time: of the process and of each thread. Two more files of
+/// Seconds between two readings of what the kernel counts in addition time: of the process and of each thread. Two more files of
 /// `/proc` for each are too much for each window of many threads.
 const COUNT_EVERY: f64 = 0.1;
 

@@ -1,4 +1,4 @@
-//! A pipeline that is looked at while it runs: a thread beside it reads all clocks again and again.
+//! A pipeline that is looked at while it runs: a thread next to it reads all clocks again and again.
 //!
 //! # What
 //! A hundred times a second it looks at how full queues are; at the end of each window it reads the clocks of all actors, and what the
@@ -199,7 +199,7 @@ impl MeasureWatch {
 
     fn seen(&self, to_the_end: bool) -> Measured {
         let mut looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // What was over before the first window was over is seen all the same.
+        // What was over before the first window was over is seen nevertheless.
         let is_short = looks.len() < 2;
         if is_short {
             looks.insert(0, Look::nothing(&self.gauges));

@@ -1,7 +1,7 @@
 //! A pipeline that runs on paper: what other numbers of workers and places would bring.
 //!
 //! # What
-//! Workers make items in turn, each into a queue of its own; one reader takes them in order. It is played item by item, with
+//! Workers make items in turn, each into its own queue; one reader takes them in order. It is played item by item, with
 //! the times that were measured: an item of a worker takes processor time and time in which it waits for something outside
 //! (a disk, a sleep), an item of the reader as well. Processor time is shared: where more want a core than there are, all
 //! of them are slower.
@@ -22,7 +22,7 @@ pub(crate) struct Cost {
     pub(crate) wait: f64,
 }
 
-/// How a pipeline is laid out.
+/// How a pipeline is placed out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Layout {
     /// Threads that make items.

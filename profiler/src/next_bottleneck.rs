@@ -56,7 +56,7 @@ fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
         Binding::Cores => vec![reader],
         Binding::Room => vec![loader, reader, processors],
     };
-    // Who could do no more than now is not behind what binds, but beside it.
+    // Who could do no more than now is not behind what binds, but next to it.
     let next = behind.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, could)| (name, could.max(1.0)));
     next.filter(|(_, could)| *could > 1.0 + NEARLY)
 }

@@ -39,7 +39,7 @@ impl ProfilePage {
         read::read(object).map(Self)
     }
 
-    /// Every drawing with its name, as a file of its own.
+    /// Every drawing with its name, as its own file.
     pub fn plots(&self) -> Vec<(&'static str, String)> {
         self.drawings().into_iter().filter_map(|(name, drawn)| Some((name, drawn(WIDE)?.alone()))).collect()
     }
@@ -131,7 +131,7 @@ impl ProfilePage {
                     div.gain {
                         p.much { span { (with_code(&gained(gain.0))) } }
                         p { (with_code(&format!("`{key}` {} → {}", short(from.0), short(to.0)))) }
-                        p { "foretold within " (format!("{:.0}", (100.0 * within.0).ceil())) " %; then " (text(then)) }
+                        p { "predicted within " (format!("{:.0}", (100.0 * within.0).ceil())) " %; then " (text(then)) }
                         @if let Some(brought) = self.0.checked_gain.filter(|_| at == 0) {
                             p { "checked: it brought " (format!("{:+.0}", 100.0 * brought.0)) " %" }
                         }

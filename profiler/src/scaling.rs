@@ -8,7 +8,7 @@
 //! `c ≥ 0`, which has one best answer and needs no first guess: of the four choices of what is zero, the best that is allowed.
 //! Errors are relative, and weigh as much as they are surely there: a point that is known to 1 % says more than one that is
 //! known to 5 %. Intervals are those of a bootstrap over the windows of each run. They have the chance in them that was in
-//! the runs; how far the law is from the points is said beside them.
+//! the runs; how far the law is from the points is said next to them.
 //!
 //! # Reference
 //! Gunther 2007, *Guerrilla Capacity Planning*, chapter 4 and following; Gunther 2008, "A General Theory of Computational
@@ -23,7 +23,7 @@ pub(crate) const POINTS_MIN: usize = 3;
 /// A worker that brings less, as a share of what there is, does not pay.
 const PAYS: f64 = 0.05;
 
-/// How well a point is known at the best, as a share: what the machine does besides is in no window.
+/// How well a point is known at the best, as a share: what the machine does in addition is in no window.
 const KNOWN: f64 = 0.01;
 
 /// How well a point is known at the least, of which too little was seen to say.

@@ -24,7 +24,7 @@ impl Estimate {
 const BATCHES: usize = 16;
 
 /// The mean of a course of equally long windows, by the means of batches of them (Law and Kelton, *Simulation Modeling and
-/// Analysis*): windows beside one another are not independent, batches nearly are.
+/// Analysis*): windows next to one another are not independent, batches nearly are.
 pub fn mean_of(windows: &[f64]) -> Option<Estimate> {
     let batches = BATCHES.min(windows.len());
     if batches < 4 {
@@ -65,7 +65,7 @@ pub(crate) fn warm_up(windows: &[f64]) -> usize {
     (1..=most).fold(0, first)
 }
 
-/// Means of the batches that a course is cut into, as [`mean_of`] does it: what a bootstrap draws from, since windows beside
+/// Means of the batches that a course is cut into, as [`mean_of`] does it: what a bootstrap draws from, since windows next to
 /// one another are not independent.
 pub fn batch_means(windows: &[f64]) -> Vec<f64> {
     let size = (windows.len() / BATCHES).max(1);
@@ -107,7 +107,7 @@ pub(crate) fn interval_of(mean: f64, mut drawn: Vec<f64>) -> Estimate {
     Estimate { mean, low: drawn[last / 40], high: drawn[last - last / 40] }
 }
 
-/// The ratio of two courses' means, the second to the first, with the interval of its bootstrap: both are drawn anew from
+/// The ratio of two courses' means, the second to the first, with the interval of its bootstrap: both are drawn again from
 /// means of batches of their own windows a thousand times, by the same draws each time.
 pub fn ratio_of(first: &[f64], second: &[f64]) -> Option<Estimate> {
     if first.len() < 4 || second.len() < 4 {
@@ -136,7 +136,7 @@ pub fn quartiles(times: &[f64]) -> [f64; 3] {
     [1, 2, 3].map(|quarters| sorted[(sorted.len() - 1) * quarters / 4])
 }
 
-/// Nanoseconds as people read them beside others.
+/// Nanoseconds as people read them next to others.
 pub fn nanoseconds(ns: f64) -> String {
     if ns < 99.95 { format!("{ns:.1}") } else { short(ns) }
 }

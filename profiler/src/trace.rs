@@ -6,9 +6,9 @@
 //! ([`Recorded`]) is written as Perfetto reads it, or as folded stacks.
 //!
 //! # Definition
-//! A thread writes into a buffer of its own, so that none waits for another. All buffers together have the room of
+//! A thread writes into its own buffer, so that none waits for another. All buffers together have the room of
 //! [`Limits`]; when it is used up, recording is over for all, at one moment, and what came after is counted. Stacks are
-//! looked at every millisecond, beside the work.
+//! looked at every millisecond, next to the work.
 //!
 //! In the order of reading: `recorder` begins and ends, `layer` hears, `fields` reads what spans carry, `shared` finds a
 //! thread's buffer, `buffer` keeps, `samples` looks at stacks, `tracks` makes nested slices of it all, `perfetto` says them

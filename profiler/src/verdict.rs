@@ -227,7 +227,7 @@ mod tests {
         let idle = [0.0, 0.0, 0.0, 0.0, 0.0];
         let cases: [(&str, Measured, Binding); 18] = [
             (
-                "a trainer that costs nothing, beside workers that hardly get a processor",
+                "a trainer that costs nothing, next to workers that hardly get a processor",
                 measured(&[[0.45, 0.0, 0.55, 0.45, 0.45]; 2], [0.05, 0.95, 0.0, 0.05, 0.0]),
                 Binding::Cores,
             ),

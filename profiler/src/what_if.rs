@@ -11,7 +11,7 @@ pub const GAIN_MIN: f64 = 0.03;
 /// How far the model may be from what was measured, played as it was.
 const MISFIT_MAX: f64 = 0.10;
 
-/// How badly a rate may be known, as a share, for anything to be foretold of it.
+/// How badly a rate may be known, as a share, for anything to be predicted of it.
 const NOISE_MAX: f64 = 0.2;
 
 /// Of what can be had a proposal has so much: more workers than it takes are in the way.
@@ -53,14 +53,14 @@ pub fn proposals(measured: &Measured) -> Result<Vec<Proposal>, String> {
     let rate = rate.ok_or("too little was measured to foretell anything")?;
     if rate.spread() > NOISE_MAX {
         return Err(format!(
-            "the rate is known to ± {:.0} % only: measure for longer, or when nobody else is at work; nothing is foretold",
+            "the rate is known to ± {:.0} % only: measure for longer, or when nobody else is at work; nothing is predicted",
             100.0 * rate.spread()
         ));
     }
     let misfit = model.misfit(now, rate.mean);
     if misfit.abs() > MISFIT_MAX {
         return Err(format!(
-            "the model does not fit this run (played as it is it comes to {:+.0} % of what was measured): nothing is foretold",
+            "the model does not fit this run (played as it is it comes to {:+.0} % of what was measured): nothing is predicted",
             100.0 * misfit
         ));
     }
@@ -114,12 +114,12 @@ fn model_of(measured: &Measured) -> Result<Model, String> {
     let workers = Means::of(measured);
     if matches!(binding(measured), Binding::Worker(_)) {
         return Err(
-            "one worker is slower than the others, which no number of them mends: nothing is foretold".to_owned()
+            "one worker is slower than the others, which no number of them mends: nothing is predicted".to_owned()
         );
     }
     if workers.starved > 0.15 {
         return Err(
-            "the workers wait for what they read from, of which the model has none: nothing is foretold".to_owned()
+            "the workers wait for what they read from, of which the model has none: nothing is predicted".to_owned()
         );
     }
     let shares = |busy: f64, cpu: f64, outside: f64| (cpu / busy.max(1e-9), outside / busy.max(1e-9));

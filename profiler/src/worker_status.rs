@@ -3,7 +3,7 @@
 use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;
 
-/// What workers do just now, and whoever reads what they make.
+/// What workers do now, and whoever reads what they make.
 pub fn actors(gauges: &PoolStats) -> Vec<ActorStatus> {
     let workers = gauges.workers();
     let reader = gauges.reader();

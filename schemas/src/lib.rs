@@ -1,7 +1,7 @@
 //! The nouns of `cloze`: what travels between preparing a corpus and training on it.
 //!
 //! In the order in which data meets them: a [`Document`] is read from a corpus; its tokens become a [`Sample`], a row
-//! of a shard; shards are listed in a [`Manifest`], beside the [`Vocab`] they were made with; online, samples are
+//! of a shard; shards are listed in a [`Manifest`], next to the [`Vocab`] they were made with; online, samples are
 //! rendered into the columns of a [`Batch`], whose rows a [`StreamHash`] remembers. [`ordinal`] numbers all of them,
 //! a [`RankShard`] says which of a stream a process takes, [`sealed`] makes small files notice a changed byte, and
 //! [`registry!`] makes a closed family of components out of one line each.

@@ -18,7 +18,7 @@
 //!
 //! A folder is a list of **dataset versions**. The first holds the parts of the corpus as it was; each later one adds parts,
 //! drops parts, or both. What is *in effect* in a dataset version is what it and those before it added and none of them
-//! dropped. A part's number is never used again, so that a sample is known for ever by (part, row): see
+//! dropped. A part's number is never used again, so that a sample is known forever by (part, row): see
 //! [`SampleAddress`](crate::SampleAddress).
 //!
 //! A part that is long (a large file that cannot be entered) is made of **segments**, each with shards and a record of its
@@ -27,7 +27,7 @@
 //! file), `valid` (bool), `row` (uint64: where it begins among the part's rows of that split; a row that packing dropped is
 //! not there) and `tokens` (uint32).
 //!
-//! A dataset version that was superseded before it was whole, or whose parts are gone from a manifest that had to be made anew,
+//! A dataset version that was superseded before it was whole, or whose parts are gone from a manifest that had to be rebuilt,
 //! has an empty `content`, no vocabulary, and no shards of the parts that are gone: nothing can begin with it.
 //!
 //! But for the lock, nothing in it depends on time, host, absolute paths or the number of actors. A reader must refuse another version.
@@ -66,7 +66,7 @@ pub enum ManifestError {
         found: u64,
     },
     /// Not a manifest at all, a cut one, or some byte was changed.
-    #[error("{0}; run `cloze prepare` again, it makes it anew from `parts/`")]
+    #[error("{0}; run `cloze prepare` again, it makes it again from `parts/`")]
     Damaged(SealError),
     /// A sealed manifest that contradicts itself.
     #[error("{0}; it was not written by this program: prepare the corpus again, into another folder")]
@@ -286,9 +286,9 @@ pub struct CorpusReport {
 pub struct PackReport {
     /// Sentences, where they are kept.
     pub sentences: u64,
-    /// Sentences that were longer than a sample, hence cut.
+    /// Sentences that were longer than a sample, so cut.
     pub cut_sentences: u64,
-    /// Documents that were longer than a sample, hence truncated.
+    /// Documents that were longer than a sample, so truncated.
     pub cut_documents: u64,
     /// Tokens that no sample holds: those of truncated documents, or those left at the end of a part.
     pub cut_tokens: u64,

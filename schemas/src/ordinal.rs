@@ -39,11 +39,11 @@ ordinal! {
     BatchIndex(u64);
     /// An optimizer step, counted from 0. After `n` steps the model has seen steps `0..n`.
     Step(u64);
-    /// A pass over the (permuted) samples, counted from 0.
+    /// A skip the (permuted) samples, counted from 0.
     Epoch(u64);
 }
 
-/// A stored sample, for ever: the part that it is of, and its row among the samples of its split there.
+/// A stored sample, forever: the part that it is of, and its row among the samples of its split there.
 ///
 /// All that is drawn for a sample is drawn at this address, so that adding, remaking or dropping other parts changes
 /// nothing for it.

@@ -63,7 +63,7 @@ class Machine:
         return env | more
 
     def libraries(self) -> str:
-        """Where the loader looks: libtorch, CUDA's libraries beside it, and where this machine has its driver."""
+        """Where the loader looks: libtorch, CUDA's libraries next to it, and where this machine has its driver."""
         folders = [self.lib, *sorted(self.torch.parent.glob("nvidia/*/lib"))]
         return ":".join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 

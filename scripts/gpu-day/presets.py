@@ -28,7 +28,7 @@ TINY = {
     "small": ((1, 64, 2, 128), 16, 16),
 }
 
-# Networks beside the main one: layers, width, heads, feed-forward; those without a width are as wide as the main one.
+# Networks next to the main one: layers, width, heads, feed-forward; those without a width are as wide as the main one.
 ELECTRA = {"base": (12, 256, 4, 1024), "large": (24, 256, 4, 1024), "small": (4, 128, 2, 512)}
 ELECTRA_TINY = {"base": (2, 32, 1, 64), "large": (3, 32, 1, 64), "small": (1, 32, 1, 64)}
 COCO_LAYERS = {"base": 4, "large": 6, "small": 1}

@@ -30,7 +30,7 @@ def tests() -> list[tuple[str, str]]:
 
 
 def test(machine: Machine, binary: str, name: str, limit_s: float) -> dict:
-    """One test, in a process of its own: what a device has been broken by does not break the next."""
+    """One test, in its own process: what a device has been broken by does not break the next."""
     if machine.kind == "cpu":
         raise Skipped("there is no device")
     if binary != "program":
@@ -94,7 +94,7 @@ def determinism(machine: Machine, limit_s: float) -> dict:
 
 
 def resume(machine: Machine, limit_s: float) -> dict:
-    """A run that is killed at once somewhere in its middle and goes on, beside one that is not, bits and all."""
+    """A run that is killed at once somewhere in its middle and continues, next to one that is not, bits and all."""
     whole = _whole(machine, "whole", limit_s / 3)
     folder = machine.work / "proofs" / "killed"
     shutil.rmtree(folder, ignore_errors=True)
@@ -107,7 +107,7 @@ def resume(machine: Machine, limit_s: float) -> dict:
         time.sleep(0.01)
     child.kill()
     at = _newest(child.said())
-    run(command, machine.env(), BUNDLE, limit_s / 3).well("what goes on")
+    run(command, machine.env(), BUNDLE, limit_s / 3).well("what continues")
     return _same(whole, _bytes(folder), {"killed_at_step": at})
 
 
@@ -145,8 +145,8 @@ def _bytes(folder: Path) -> dict[str, str]:
     """Weights, moments and reports of a run, each by its hash."""
     newest = folder / "checkpoints" / (folder / "checkpoints" / "latest").read_text(encoding="utf-8").strip()
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(newest.glob("*.safetensors"))}
-    learnt = [[report["step"], report["loss"], report["terms"], report["batch_hash"]] for report in presets.reports(folder)]
-    return found | {"reports": hashlib.sha256(repr(learnt).encode()).hexdigest(), "steps": str(len(learnt))}
+    trained = [[report["step"], report["loss"], report["terms"], report["batch_hash"]] for report in presets.reports(folder)]
+    return found | {"reports": hashlib.sha256(repr(trained).encode()).hexdigest(), "steps": str(len(trained))}
 
 
 def _same(one: dict, other: dict, data: dict) -> dict:

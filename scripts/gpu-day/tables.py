@@ -1,4 +1,4 @@
-"""What was found, for people: `results.md`, made anew after every item."""
+"""What was found, for people: `results.md`, rebuilt after every item."""
 
 import statistics
 

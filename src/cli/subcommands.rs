@@ -38,7 +38,7 @@ pub enum TokenizerVerb {
 /// What to do with a prepared corpus.
 #[derive(Debug, Subcommand)]
 pub enum PrepareVerb {
-    /// Leave a document out for ever: the parts that hold it are made anew without it.
+    /// Leave a document out forever: the parts that hold it are rebuilt without it.
     Forget {
         #[command(flatten)]
         config: ConfigArgs,
@@ -74,7 +74,7 @@ pub enum ProfileVerb {
     Step(MeasureArgs),
     /// Measure loader, preparation and training each by itself, and name the slowest.
     All(MeasureArgs),
-    /// Hold two profiles (`--json`) beside one another; ends with 3 where the second is surely slower by more than the limit.
+    /// Hold two profiles (`--json`) next to one another; ends with 3 where the second is surely slower by more than the limit.
     #[command(after_help = "Example: cloze profile compare before.json after.json --limit 0.05")]
     Compare {
         /// The first.
@@ -88,8 +88,8 @@ pub enum ProfileVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Ask a run that goes on to measure its next steps, and print where their time went. The run is not stopped, and learns
-    /// what it would have learnt.
+    /// Ask a run that continues to measure its next steps, and print where their time went. The run is not stopped, and learns
+    /// what it would have learned.
     #[command(after_help = "Example: cloze profile live runs/a --steps 50")]
     Live {
         /// The run folder.

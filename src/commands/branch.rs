@@ -1,4 +1,4 @@
-//! `cloze branch`: a run of its own that goes on where another stood.
+//! `cloze branch`: its own run that continues where another stood.
 
 use std::path::Path;
 
@@ -18,14 +18,14 @@ use crate::plan::{Plan, describe};
 use crate::run::folder::RunFolder;
 use crate::run::{bad_rows, dataset_versions};
 
-/// What a run has decided once for all: which data it reads (of each source of a mixture), which steps it passes over, and
+/// What a run has decided once for all: which data it reads (of each source of a mixture), which steps it skips, and
 /// which rows it leaves out. A branch has it from its run.
 fn inherited(plan: &Plan) -> Vec<String> {
     let lists = plan.data().all().map(|data| dataset_versions::list_name(data.name()));
     lists.chain([skipped_steps::NAME, bad_rows::NAME].map(str::to_owned)).collect()
 }
 
-/// Makes a run in `out` of what `run` was after `step`, with some keys of its configuration set anew. Reads `run` only.
+/// Makes a run in `out` of what `run` was after `step`, with some keys of its configuration set again. Reads `run` only.
 pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bool) -> anyhow::Result<()> {
     let from = existing(run)?;
     let folder = |folder: &Path| format!("run.folder={}", Value::String(folder.display().to_string()));
@@ -63,7 +63,7 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
     let keys: Vec<String> = branch.keys.iter().map(ToString::to_string).collect();
     let keys = if keys.is_empty() { "as the run itself".to_owned() } else { keys.join(", ") };
     told(format_args!(
-        "{} goes on where {} stood after step {step}: {keys}; `cloze train -c {}`",
+        "{} continues where {} stood after step {step}: {keys}; `cloze train -c {}`",
         out.display(),
         run.display(),
         out.join("config.toml").display()

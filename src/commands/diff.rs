@@ -19,7 +19,7 @@ use crate::plan::identity::keys_but;
 #[derive(PartialEq)]
 struct Said {
     batch_hash: String,
-    learnt: String,
+    trained: String,
 }
 
 /// Compares two runs. Reads only, also what is under way.
@@ -69,8 +69,8 @@ fn reports(run: &Store) -> anyhow::Result<BTreeMap<u64, Said>> {
     for line in Lines::of(run, jsonl::LOG)? {
         let Ok(event) = jsonl::parse(&line?) else { continue };
         if let (Some(step), EventKind::Report(report)) = (event.at.step, event.what) {
-            let learnt = format!("{:?}", report.figures);
-            reports.insert(step.0, Said { batch_hash: report.batch_hash, learnt });
+            let trained = format!("{:?}", report.figures);
+            reports.insert(step.0, Said { batch_hash: report.batch_hash, trained });
         }
     }
     Ok(reports)
@@ -96,7 +96,7 @@ impl Course {
             common: common.len(),
             last_common: common.last().copied(),
             data_parts: first(|a, b| a.batch_hash != b.batch_hash),
-            figures_part: first(|a, b| a.learnt != b.learnt),
+            figures_part: first(|a, b| a.trained != b.trained),
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn runs_part_where_their_reports_do() {
-        let said = |hash: &str, learnt: &str| Said { batch_hash: hash.to_owned(), learnt: learnt.to_owned() };
+        let said = |hash: &str, trained: &str| Said { batch_hash: hash.to_owned(), trained: trained.to_owned() };
         let one = [(10, said("a", "1")), (20, said("b", "2")), (30, said("c", "3"))].into();
         let other = [(10, said("a", "1")), (20, said("b", "9")), (30, said("d", "3")), (40, said("e", "4"))].into();
         let course = Course::of(&one, &other);

@@ -1,4 +1,4 @@
-//! `cloze exposure`: how often a run has learnt each document.
+//! `cloze exposure`: how often a run has learned each document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -48,7 +48,7 @@ fn told(store: &Store, only: Option<&BTreeSet<u64>>) -> anyhow::Result<[Told; 2]
 }
 
 /// The id of the document that somebody asks for, and what is told of it. One that neither the ledger nor the data has is a
-/// mistake: that it was never learnt would be no answer.
+/// mistake: that it was never learned would be no answer.
 fn asked_for(run: &Path, store: &Store, asked: &str) -> anyhow::Result<(String, [Told; 2])> {
     let called = called(asked);
     let names = called.into_iter().chain([Document::hash(asked)]).collect();
@@ -171,10 +171,10 @@ fn one(id: &str, kept: &Told, undone: &Told, json: bool) {
         line(format_args!("document {id}: in none of the {} rows that were consumed", count(kept.end)));
     }
     for data in found {
-        let Counts { learnt, skipped, left_out } = kept.counts(data);
+        let Counts { trained, skipped, left_out } = kept.counts(data);
         let undone = undone.counts(data).total();
         line(format_args!(
-            "document {id}, {data}: learnt in {learnt} rows, skipped in {skipped}, left out in {left_out}, undone in \
+            "document {id}, {data}: trained in {trained} rows, skipped in {skipped}, left out in {left_out}, undone in \
              {undone}"
         ));
     }
@@ -235,11 +235,11 @@ fn all(files: &BTreeMap<(Data, String), OfFile>, kept: &Told, undone: &Told, jso
         }));
         return;
     }
-    let Counts { learnt, skipped, left_out } = kept.rows;
+    let Counts { trained, skipped, left_out } = kept.rows;
     line(format_args!(
-        "{} rows consumed: {} learnt, {} skipped, {} left out; {} more were undone",
+        "{} rows consumed: {} learned, {} skipped, {} left out; {} more were undone",
         count(kept.end - kept.first),
-        count(learnt),
+        count(trained),
         count(skipped),
         count(left_out),
         count(undone.rows.total())
@@ -251,18 +251,18 @@ fn all(files: &BTreeMap<(Data, String), OfFile>, kept: &Told, undone: &Told, jso
         ));
     }
     for (data, documents) in &kept.documents {
-        let most = documents.values().map(|counts| counts.learnt).max().unwrap_or(0);
-        let least = documents.values().map(|counts| counts.learnt).min().unwrap_or(0);
+        let most = documents.values().map(|counts| counts.trained).max().unwrap_or(0);
+        let least = documents.values().map(|counts| counts.trained).min().unwrap_or(0);
         line(format_args!(
-            "{data}: {} documents, each learnt in {least} to {most} rows",
+            "{data}: {} documents, each trained in {least} to {most} rows",
             count(documents.len() as u64)
         ));
     }
     for ((data, file), OfFile { documents, counts }) in files {
         line(format_args!(
-            "  {file} ({data}): {} documents, learnt {} times, skipped {}, left out {}",
+            "  {file} ({data}): {} documents, learned {} times, skipped {}, left out {}",
             count(*documents),
-            count(counts.learnt),
+            count(counts.trained),
             count(counts.skipped),
             count(counts.left_out)
         ));

@@ -55,7 +55,7 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     if is_json {
         told(json!({ "step": Step(done.0), "before": before, "steps": steps, "rule": rule }));
     } else {
-        told(format_args!("step {done}  {message}; the same command as ever goes on"));
+        told(format_args!("step {done}  {message}; the same command as ever continues"));
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ use crate::run::monitoring::preparing::PrepareBackend;
 pub struct Options<'a> {
     /// The corpus of this source alone.
     pub(crate) source: Option<&'a str>,
-    /// Seconds between looks at the inputs, which are looked at for ever.
+    /// Seconds between looks at the inputs, which are looked at forever.
     pub(crate) watch: Option<f64>,
     /// The file that says what the corpus is like.
     pub(crate) report: Option<&'a Path>,
@@ -44,7 +44,7 @@ pub struct Options<'a> {
     pub(crate) faults: Option<&'a str>,
 }
 
-/// Prepares, or continues to; with `watch`, for ever.
+/// Prepares, or continues to; with `watch`, forever.
 pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let Options { source, watch, report, slow, faults } = options;
     report.map_or(Ok(()), output_file::check)?;
@@ -118,7 +118,7 @@ fn alerts(config: &AlertsConfig, corpora: &[NamedCorpus]) -> runtime::Result<Opt
     Alerts::start(config, &first.display().to_string(), first)
 }
 
-/// Prepares each corpus; the only one for ever, where it is looked at every so often.
+/// Prepares each corpus; the only one forever, where it is looked at every so often.
 fn all(
     corpora: &[NamedCorpus],
     every: Option<Duration>,
@@ -155,7 +155,7 @@ fn delay(text: &str) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis(ms.ok_or_else(wrong)?))
 }
 
-/// What goes on beside a preparation.
+/// What continues next to a preparation.
 struct Beside<'a> {
     /// Faults.
     storm: Option<&'a FaultInjector>,

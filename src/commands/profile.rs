@@ -86,7 +86,7 @@ pub fn measure(
     traced
 }
 
-/// What a half has no ear for is refused, not passed over.
+/// What a half has no ear for is refused, not skipped.
 pub fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
     if matches!(options.target, ProfileTarget::Step | ProfileTarget::All) {
         let ProfileArgs { report, svg, slow, traced, check, target, .. } = options;
@@ -114,7 +114,7 @@ pub fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Holds two profiles beside one another. The code says whether the second is surely worse by more than `limit`.
+/// Holds two profiles next to one another. The code says whether the second is surely worse by more than `limit`.
 pub(crate) fn compared((before, after): (&Path, &Path), limit: f64, is_json: bool) -> anyhow::Result<ExitCode> {
     let comparison = compare::compare(before, after, limit)?;
     if is_json {

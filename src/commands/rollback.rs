@@ -21,8 +21,8 @@ pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> 
         told(json!({ "undone": undone, "place": place }));
     } else {
         told(format_args!(
-            "went back from step {from} to step {to}: {} rows are to be learnt again; what came after is in {place}; the same \
-             command as ever goes on from here",
+            "went back from step {from} to step {to}: {} rows are to be learned again; what came after is in {place}; the same \
+             command as ever continues from here",
             count(rows_from.saturating_sub(rows_to))
         ));
     }

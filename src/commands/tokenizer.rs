@@ -15,7 +15,7 @@ pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let mut bar = None;
     let mut hears = |now: &PrepareProgress| {
         let beside = beside(now);
-        let line = format!("counting words: {:.0} %  {beside}{}", 100.0 * now.share(), eta(now.eta_s));
+        let line = format!("counting words: {:.0} %  {next to}{}", 100.0 * now.share(), eta(now.eta_s));
         bar.get_or_insert_with(|| Progress::new("counting words", now)).set_beside(now, beside, line);
     };
     let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut hears);
@@ -34,7 +34,7 @@ pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What stands beside a bar: no tokens, of which there are none yet.
+/// What stands next to a bar: no tokens, of which there are none yet.
 fn beside(now: &PrepareProgress) -> String {
     format!("{}/{} parts  {:.1} MB/s", now.parts, now.parts_total, now.text_bytes_per_s / 1e6)
 }

@@ -1,4 +1,4 @@
-//! `cloze top`: a run on a terminal, as it goes on.
+//! `cloze top`: a run on a terminal, as it continues.
 //!
 //! It asks the address of `[serve]`, and where nobody answers reads the log of the run's folder: every run can be looked
 //! at, also one that has ended.

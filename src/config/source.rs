@@ -36,7 +36,7 @@ impl ConfigSource {
     ///
     /// # Errors
     /// Where no table can be had: a file is not there, is no TOML, or has no end of parents. What is wrong with an
-    /// override comes back beside the table, to be told with everything else.
+    /// override comes back next to the table, to be told with everything else.
     pub fn read(file: &Path, overrides: &[String]) -> Result<(Self, Vec<Mistake>), Mistake> {
         let mut source = Self { file: file.to_owned(), ..Self::default() };
         for (file, text) in lineage(file)? {

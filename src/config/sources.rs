@@ -7,7 +7,7 @@ use pipeline::mixture::Weight;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One of several prepared folders that a run reads, by a name of its own.
+/// One of several prepared folders that a run reads, by its own name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SourceConfig {
@@ -19,7 +19,7 @@ pub(crate) struct SourceConfig {
     /// How documents lie in these files; if not given, as `prepare.format` says, or as the endings of most of their bytes say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) format: Option<AnyFormat>,
-    /// Its share of the rows, beside the weights of the other sources: a number, or a list of weights that each hold from
+    /// Its share of the rows, next to the weights of the other sources: a number, or a list of weights that each hold from
     /// so many rows of the stream on, the first from 0. A source that never has one is not read.
     pub(crate) weight: Weight,
 }

@@ -1,4 +1,4 @@
-//! How the cores are shared where a corpus is prepared beside the training that reads it.
+//! How the cores are shared where a corpus is prepared next to the training that reads it.
 
 use crate::config::Config;
 

@@ -45,8 +45,8 @@ left_out! {
     "train.threads": "equal up to rounding; a change is announced",
     "train.deterministic": "equal up to rounding",
     "train.activation_checkpointing": "the same bits, in less memory",
-    "train.max_skipped_steps": "when to give up, not what is learnt",
-    "validation": "when a run is looked at; nothing is learnt from it",
+    "train.max_skipped_steps": "when to give up, not what is learned",
+    "validation": "when a run is looked at; nothing is learned from it",
     "checkpoints": "when a run is kept, and for how long",
     "report": "when a run is told of",
     "spike_guard": "what it skips is written down with the run, whatever it says later",
@@ -78,7 +78,7 @@ pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadP
     Identity::new(keys)
 }
 
-/// What is known of a source by what it holds, and by what its weight comes to beside the others.
+/// What is known of a source by what it holds, and by what its weight comes to next to the others.
 fn of_source(source: &SourceFacts, data: &PreparedData) -> [(String, String); 3] {
     let key = |key: &str| format!("sources.{}.{key}", source.name);
     let shares = source.shares.iter().map(|(row, share)| format!("from row {row}: {share} of {PERIOD}"));
@@ -107,7 +107,7 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     if training.schedule.kind == ScheduleKind::Constant {
         unused.push("train.steps".to_owned());
     }
-    // A run that began before there were such keys goes on.
+    // A run that began before there were such keys continues.
     if config.data.order == RowOrder::Shuffled {
         unused.push("data.order".to_owned());
     }

@@ -21,7 +21,7 @@ use super::stream::{Wanted, checked};
 use crate::config::{Config, Parsed};
 use crate::run::data::PreparedData;
 
-/// The validation stream: the run's views and, beside them, one fixed mask that is the same for every run on the data.
+/// The validation stream: the run's views and, next to them, one fixed mask that is the same for every run on the data.
 /// None where the data has no validation split or the configuration wants none.
 pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Wanted) -> Option<LoadPlan> {
     let validation = &parsed.config.training.validation;

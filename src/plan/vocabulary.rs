@@ -1,7 +1,7 @@
 //! Whether the models that a run starts from number words as its data does.
 //!
 //! Only the size of a vocabulary shows in a model's weights; two of one size may mean something else by every id. The
-//! tokenizer beside the weights tells.
+//! tokenizer next to the weights tells.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -76,7 +76,7 @@ pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
             match data.missing_shards() {
                 Ok((0, _)) => {}
                 Ok((missing, all)) => warnings.push(format!(
-                    "{folder}: {missing} of {all} training shards are gone; `cloze prepare` makes their parts anew"
+                    "{folder}: {missing} of {all} training shards are gone; `cloze prepare` makes their parts again"
                 )),
                 Err(error) => warnings.push(format!("{folder}: its shards cannot be listed: {error}")),
             }
@@ -148,7 +148,9 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let doubts = [
         (
             wide < hidden || wide > 8 * hidden,
-            format!("`encoder.feed_forward` is {wide} beside `encoder.hidden` = {hidden}: four times as much is usual"),
+            format!(
+                "`encoder.feed_forward` is {wide} next to `encoder.hidden` = {hidden}: four times as much is usual"
+            ),
         ),
         (
             encoder.max_positions > 4 * train.width,
@@ -161,7 +163,7 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         (
             !plan.data.is_expected() && facts.streamed.is_none_or(|it| it.is_whole) && epochs > EPOCHS_MAX,
             format!(
-                "{} epochs: each row is learnt so often; lower `train.steps`, or prepare more text",
+                "{} epochs: each row is learned so often; lower `train.steps`, or prepare more text",
                 epochs.round()
             ),
         ),

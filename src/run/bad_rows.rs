@@ -1,10 +1,10 @@
 //! Which rows a run leaves out since they cannot be made: `bad_rows.json` of its folder.
 //!
 //! # What
-//! A sealed list, each row with where it comes from and why, written before the row's batch is learnt from.
+//! A sealed list, each row with where it comes from and why, written before the row's batch is learned from.
 //!
 //! # Why
-//! A row that is left out changes what is learnt. Whoever goes on from any checkpoint, replays a step or branches off
+//! A row that is left out changes what is learned. Whoever continues from any checkpoint, replays a step or branches off
 //! must leave out the same, also where the row could be made by now.
 
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl BadRows for RunLeftOut {
         let mut state = self.lock();
         let mut rows = state.rows.clone();
         rows.insert(row.row.row, row.clone());
-        // Written before it is believed: what was learnt without it must be known after a kill.
+        // Written before it is believed: what was learned without it must be known after a kill.
         if let Some((store, identity)) = &state.kept {
             let list = List { identity: identity.clone(), rows: rows.values().cloned().collect() };
             store.put(NAME, &list.seal())?;
@@ -106,7 +106,7 @@ fn by_row(rows: Vec<BadRow>) -> BTreeMap<RowIndex, BadRow> {
 fn read(store: &Store) -> Result<Option<List>> {
     let Some((bytes, _)) = store.read_with_stat(NAME)? else { return Ok(None) };
     let list = List::unseal(&bytes).map_err(|error| {
-        let way_on = "it says which rows were not learnt from: restore it, or begin a new run (another `run.folder`)";
+        let way_on = "it says which rows were not learned from: restore it, or begin a new run (another `run.folder`)";
         Error::Config(format!("{}: {error}; {way_on}", store.place(NAME)))
     })?;
     Ok(Some(list))

@@ -46,7 +46,7 @@ pub struct Control {
 
 impl Control {
     /// Starts listening. The first signal asks the run to finish its step and save; a second SIGINT leaves at once.
-    /// Who was started by `nohup` goes on without its terminal.
+    /// Who was started by `nohup` continues without its terminal.
     pub fn start() -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -80,7 +80,7 @@ impl Control {
     }
 
     /// From now on a file in the run's folder is heard as well, a stop takes no longer than it may, and who stands still is
-    /// named. What watches already goes on.
+    /// named. What watches already continues.
     pub fn watch(&self, patience: Timeouts) -> anyhow::Result<()> {
         if !self.heard.folder(patience.folder.clone()) {
             return Ok(());
@@ -106,7 +106,7 @@ impl Control {
         &self.heard.wishes
     }
 
-    /// Whether all goes on, as far as anybody is patient; who stands still, if not.
+    /// Whether all continues, as far as anybody is patient; who stands still, if not.
     pub(crate) fn goes_on(&self) -> Result<(), String> {
         self.heard.goes_on().map_err(|(_, found)| found)
     }
@@ -134,7 +134,7 @@ impl Control {
         self.heard.signal()
     }
 
-    /// Runs blocking work beside the training.
+    /// Runs blocking work next to the training.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
         Pending(self.runtime.spawn_blocking(work))
     }

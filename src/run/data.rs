@@ -277,7 +277,7 @@ impl PreparedData {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// One name for the training data of this folder, whatever is beside it.
+    /// One name for the training data of this folder, whatever is next to it.
     pub(crate) fn content_alone(&self) -> &str {
         &self.content
     }

@@ -11,7 +11,7 @@
 //! | fault | what happens |
 //! |---|---|
 //! | `seed=7` | what all shares are drawn with; 0 if not given |
-//! | `panic=worker:0.01` | of 100 rows, the worker that makes one panics; made anew, it is well |
+//! | `panic=worker:0.01` | of 100 rows, the worker that makes one panics; rebuilt, it is well |
 //! | `panic=row:17` | whenever row 17 of the stream is made, its worker panics: a row that cannot be made |
 //! | `slow=worker:0.01:5ms` | of 100 rows, one takes 5 ms longer |
 //! | `eio=store:0.01` | of 100 calls of the store, one ends with EIO and has no effect |

@@ -10,13 +10,13 @@
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer_plan::checkpoint`
-//!   ledger/         what was learnt of which document: `pipeline::exposure`; `ledger/undone/` has pages of rows that came again
-//!   skipped_steps.json      which steps it passes over: `trainer_plan::run::skipped_steps`
+//!   ledger/         what was learned of which document: `pipeline::exposure`; `ledger/undone/` has pages of rows that came again
+//!   skipped_steps.json      which steps it skips: `trainer_plan::run::skipped_steps`
 //!   rolled_back/         what rollbacks took back: `trainer_plan::run::rollback_archive`
 //!   rollback.json   a rollback that is decided and not complete
 //!   step_budget.json   from which step on it had how many steps, where that was changed
 //!   time_budget.json      when it looked at the clock, where hours end it
-//!   branch.json     which run it goes on from, where that is another
+//!   branch.json     which run it continues from, where that is another
 //!   fault_injection.json      which faults of `--inject-faults` have struck
 //!   stop            somebody asks it to stop; gone when that is done
 //!   profile         somebody asks for steps to be measured; gone when that is heard
@@ -74,7 +74,7 @@ impl RunFolder {
         &self.store
     }
 
-    /// The run is good, and goes on from this state, or begins: keeps what it was started with, and forgets the lines of
+    /// The run is good, and continues from this state, or begins: keeps what it was started with, and forgets the lines of
     /// the log that it will write again.
     pub fn begin(&mut self, papers: &[(&str, String)], from: Option<&State>) -> io::Result<()> {
         for (name, text) in papers {

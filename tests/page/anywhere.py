@@ -23,7 +23,7 @@ class Anywhere(Driver):
         self.check(line() != before, "the curve of the loss moves with new events")
         with contextlib.suppress(TimeoutError):
             self.until(page, "step => document.querySelector('[data-tile=step] dd').innerText !== step", step)
-        self.check(page.locator('[data-tile="step"] dd').first.inner_text() != step, "the step goes on")
+        self.check(page.locator('[data-tile="step"] dd').first.inner_text() != step, "the step continues")
         self.check(page.title() != "cloze", "the title says how far the run is", page.title())
         self.picture(page, "dark-top")
         self.picture(page, "dark-whole", whole=True)
@@ -121,7 +121,7 @@ class Anywhere(Driver):
         if marks.count() == 0:
             print("  no event has a place yet: marks are not tried")
             return
-        # Marks are made anew as the run goes on: one is measured in one breath.
+        # Marks are rebuilt as the run continues: one is measured in one breath.
         box = page.evaluate(
             "[...document.querySelectorAll('#timeline path.event')].at(-1).getBoundingClientRect().toJSON()"
         )

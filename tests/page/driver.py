@@ -8,7 +8,7 @@ import mock
 
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
-# What is read off the page by a script of its own, in the page.
+# What is read off the page by its own script, in the page.
 PROBES = (Path(__file__).parent / "probes.js").read_text()
 
 

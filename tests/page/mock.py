@@ -137,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
             self.mock.slow.append(self.path)
             if self.mock.occupied > 0:
                 self.mock.occupied -= 1
-                self.send(503, {"error": "somebody else is served just now; ask again"}, Retry_After="1")
+                self.send(503, {"error": "somebody else is served now; ask again"}, Retry_After="1")
                 return
         if url.path == "/":
             page, policy = assemble()

@@ -75,7 +75,7 @@ def named(family, values):
     return {f"{family}/{name}": value for name, value in values.items()}
 
 
-def learnt(event):
+def trained(event):
     """The figures of a report; a triple is a mean with the least and the greatest."""
     finite = [value for value in event["losses"] if math.isfinite(value)]
     values = {"loss": (event["loss"], min(finite), max(finite))}
@@ -148,7 +148,7 @@ class Play:
                 listener.put((self.number, text))
 
     def go_back(self, step):
-        """As a run does that goes on from a checkpoint: what came after it is undone, and all who look begin anew."""
+        """As a run does that continues from a checkpoint: what came after it is undone, and all who look start over."""
         with self.lock:
             self.step = step
             for columns in self.columns.values():
@@ -175,7 +175,7 @@ class Play:
             "epoch": event.get("epoch", 0),
             "time": event["time"],
         }
-        values = {"report": learnt, "validation": validated, "prepare_progress": prepared}[kind](event)
+        values = {"report": trained, "validation": validated, "prepare_progress": prepared}[kind](event)
         if kind == "report":
             values["queue/fill"] = self.random.uniform(0.55, 1)
         values = {name: list(value) if isinstance(value, tuple) else [value] * 3 for name, value in values.items()}
@@ -393,7 +393,7 @@ class Play:
                 tokens_capacity=23_900_000_000,
                 shard_bytes=49_000_000_000,
                 stages={"read": 901.0, "tokenize": 2310.0, "pack": 120.0, "write": 260.0},
-                warnings=["1022 documents are longer than a sample, hence cut", HOSTILE],
+                warnings=["1022 documents are longer than a sample, so cut", HOSTILE],
                 seconds=1210.0,
             )
         )

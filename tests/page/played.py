@@ -16,7 +16,7 @@ class Played(Driver):
         page = self.open(server.url)
         page.locator(".picker summary").click()
         page.wait_for_selector(".pick")
-        self.check(page.locator(".pick").count() == 2, "runs beside this one are offered")
+        self.check(page.locator(".pick").count() == 2, "runs next to this one are offered")
         for box in page.locator(".pick input").all():
             box.check()
         self.until(page, "view.runs.length === 3")
@@ -79,7 +79,7 @@ class Played(Driver):
         self.picture(page, "dark-validation")
         server.play.validates = False
         page.wait_for_selector("#flow-validation", state="hidden")
-        # Another process begins to count anew.
+        # Another process begins to count again.
         server.play.instance = "another"
         self.until(page, "view.looks.length === 1")
         self.quiet(page)
@@ -207,7 +207,7 @@ class Played(Driver):
         page.wait_for_selector("#connection.live", timeout=25_000)
         self.until(page, "boot => page.feed.boot !== boot", boot)
         self.until(page, "view.run.groups.reports.axes.step.at(-1) >= 4010")
-        self.check(page.evaluate("window.same === true"), "it goes on without being loaded again")
+        self.check(page.evaluate("window.same === true"), "it continues without being loaded again")
         steps = page.evaluate("view.run.groups.reports.axes.step")
         self.check(all(a < b for a, b in itertools.pairwise(steps)), "no step is there twice")
         # A server that takes no more streams for a while is asked again.

@@ -18,7 +18,7 @@ function parse(text) {
   return text.startsWith("rgb") ? [...numbers.slice(0, 3), numbers[3] ?? 1] : null;
 }
 
-/** A colour with an alpha, laid over another. */
+/** A colour with an alpha, placed over another. */
 function over(above, below) {
   return [0, 1, 2].map((k) => above[k] * above[3] + below[k] * (1 - above[3])).concat(1);
 }

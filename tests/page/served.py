@@ -31,7 +31,7 @@ class Run(Play):
             }
 
     def actor(self, name, shares, **more):
-        """Its clock goes on by these shares of the time since the last look; it has run for weeks before."""
+        """Its clock continues by these shares of the time since the last look; it has run for weeks before."""
         spent, at = self.clocks.setdefault(name, ([750_000.0, 1_000.0, 250_000.0], time.monotonic()))
         now = time.monotonic()
         spent[:] = [seconds + share * (now - at) for seconds, share in zip(spent, shares)]

@@ -43,7 +43,7 @@ fn build(torch: &Path, list: &str) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let operators = operators(list).into_iter().filter(|(_, operator)| operator.has_kernel);
     let entries: Vec<String> = operators.map(|(name, it)| format!("{{\"{name}\", {}}},\n", it.mixes)).collect();
-    #[expect(clippy::disallowed_methods, reason = "what a build that was killed leaves in OUT_DIR is made anew")]
+    #[expect(clippy::disallowed_methods, reason = "what a build that was killed leaves in OUT_DIR is rebuilt")]
     std::fs::write(out.join("cuda_operators.inc"), entries.concat()).expect("OUT_DIR takes files");
 
     let (include, lib) = (torch.join("include"), torch.join("lib"));
@@ -78,7 +78,7 @@ fn run(command: &mut Command) {
 #[derive(Default)]
 struct Operator {
     has_kernel: bool,
-    /// Takes numbers of the CPU beside tensors of the device.
+    /// Takes numbers of the CPU next to tensors of the device.
     mixes: bool,
     /// The operator that does its work.
     delegate: Option<String>,

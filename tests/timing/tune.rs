@@ -70,8 +70,8 @@ fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
     let refused = tune(&home, &sets);
     assert!(refused.code == Some(0) && refused.stderr.contains("run has checkpoints"), "{refused}");
     assert_eq!(text(&home), before);
-    // Rows that are contrasted with each other: how many there are is part of what is learnt.
+    // Rows that are contrasted with each other: how many there are is part of what is learned.
     let left = tune(&home, &[&sets[..], &["--set", "loss.tc=1.0", "--set", "run.folder=other"]].concat());
-    assert!(left.code == Some(0) && left.stderr.contains("what is learnt depends on it"), "{left}");
+    assert!(left.code == Some(0) && left.stderr.contains("what is learned depends on it"), "{left}");
     assert_eq!(text(&home), before);
 }

@@ -1,4 +1,4 @@
-// A plot as a file of its own: an SVG with everything that it needs, or its values as a table.
+// A plot as its own file: an SVG with everything that it needs, or its values as a table.
 
 const KEPT_STYLES = [
   "fill",

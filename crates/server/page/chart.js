@@ -377,7 +377,7 @@ class Chart {
             if (shown) this.hidden.add(id);
             else this.hidden.delete(id);
           redraw("plots");
-          // The legend is made anew: whoever pressed a key of it stays there.
+          // The legend is rebuilt: whoever pressed a key of it stays there.
           this.settle_focus = [...this.legend.children].findIndex((item) => item.contains(document.activeElement));
         };
         const state = shown ? "shown; press to hide" : "hidden; press to show";

@@ -119,7 +119,7 @@ class Controls {
       checkpoint: make(
         "div",
         { class: "control" },
-        make("p", { text: "Save everything now; training goes on." }),
+        make("p", { text: "Save everything now; training continues." }),
         button("checkpoint", "save a checkpoint", () => this.act("/checkpoint"), "strong"),
       ),
       note: make(
@@ -140,7 +140,7 @@ class Controls {
       stop: make(
         "div",
         { class: "control" },
-        make("p", { text: "Finish the step, save and end. The same command goes on later." }),
+        make("p", { text: "Finish the step, save and end. The same command continues later." }),
         button("stop", "stop the run…", () => this.stop(), "grave"),
       ),
     };
@@ -197,7 +197,7 @@ class Controls {
     const step = view.status?.step;
     const where = Number.isFinite(step) ? ` at about step ${count(step)}` : "";
     const what = `finishes its step${where}, saves a checkpoint and ends`;
-    const text = `“${view.run?.name ?? "The run"}” ${what}. The same command goes on later.`;
+    const text = `“${view.run?.name ?? "The run"}” ${what}. The same command continues later.`;
     if (await dialog("Stop it?", text, { yes: "stop it", grave: true })) await this.act("/stop");
   }
 }

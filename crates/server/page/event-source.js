@@ -86,18 +86,18 @@ class Feed {
     if (event && typeof event === "object") this.hear.event(event);
   }
 
-  /** What is known here is not what the server goes on from. A server that says so again and again is asked less often. */
+  /** What is known here is not what the server continues from. A server that says so again and again is asked less often. */
   anew() {
     this.close();
     this.boot = null;
     if (this.tries === 0) {
       this.tries = 1;
       this.begin();
-    } else this.again(this.pause(), "the server begins anew");
+    } else this.again(this.pause(), "the server starts over");
   }
 
   /**
-   * The stream is gone. It is asked for anew, from the newest event on; another process answers with a reset. A server ends
+   * The stream is gone. It is asked for again, from the newest event on; another process answers with a reset. A server ends
    * long streams now and then: of one that lasted nothing is said until it does not come again.
    */
   lost() {

@@ -84,7 +84,7 @@ class Head {
   /** The newest leap, stop or warning, until somebody has seen it. */
   alert() {
     const box = find("alert");
-    // Beside a live run the others are history.
+    // Next to a live run the others are history.
     const runs = this.live ? [view.run].filter(Boolean) : view.shown();
     const found = runs.map((run) => ({ run, event: newest_alert(run) })).filter(({ event }) => event);
     const { run, event } = found.sort((a, b) => b.event.time - a.event.time)[0] ?? {};

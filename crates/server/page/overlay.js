@@ -1,4 +1,4 @@
-// Other runs beside this one, over the same axes.
+// Other runs next to this one, over the same axes.
 
 const OVERLAY_MS = 300_000;
 const TRAINS = "training";
@@ -42,7 +42,7 @@ class Overlay {
     this.sheet.style.left = `${Math.min(0, Math.max(16, room) - left)}px`;
   }
 
-  /** The runs beside this one. Whoever asks while somebody does waits for the same answer. */
+  /** The runs next to this one. Whoever asks while somebody does waits for the same answer. */
   ask() {
     this.asking ??= get_slowly("/runs").then((answer) => {
       this.asking = null;
@@ -78,7 +78,7 @@ class Overlay {
         );
       }),
     );
-    const words_now = this.words || (found.length === 0 ? "No other run lies beside this one." : "");
+    const words_now = this.words || (found.length === 0 ? "No other run lies next to this one." : "");
     if (words_now) this.box.prepend(make("p", { class: "empty", role: "status", text: words_now }));
   }
 
@@ -140,14 +140,14 @@ class Overlay {
   draw() {
     const key = view.runs.map((run) => `${run.name}${run.colour}${run.away}`).join("|");
     this.list.hidden = !view.several;
-    // Beside a preparation lies none.
+    // Next to a preparation lies none.
     this.open.hidden = view.run?.kind === "prepare";
     if (this.key === key) return;
     this.key = key;
     this.list.replaceChildren(
       ...view.runs.map((run, n) => {
         const toggle = () => {
-          // By its name: a run that trains is read anew now and then.
+          // By its name: a run that trains is read again now and then.
           const here = view.runs.find((other) => other.name === run.name);
           here.away = !here.away;
           compared();

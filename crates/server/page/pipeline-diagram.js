@@ -1,4 +1,4 @@
-// The data on its way, as it goes just now: who works, who waits for whom, and how full the queue between them is.
+// The data on its way, as it goes now: who works, who waits for whom, and how full the queue between them is.
 //
 // An actor's time is busy + starved + blocked, whatever it does. Starved waits for what comes to it, blocked for room
 // behind it. So where the workers are blocked the trainer is the slow one, and where it is starved the workers are.
@@ -45,7 +45,7 @@ class Flow {
     this.validation(actors_of(status.validation, "validation "));
   }
 
-  /** Workers of its own, while a validation goes on. */
+  /** Workers of its own, while a validation continues. */
   validation(actors) {
     find("flow-validation").hidden = actors.length === 0;
     const workers = actors.filter((actor) => !actor.is_reader);
@@ -64,7 +64,7 @@ class Flow {
     return this.moving;
   }
 
-  /** Only where a preparation goes on beside the run. */
+  /** Only where a preparation continues next to the run. */
   prepare() {
     const columns = view.run?.groups.preparation;
     const share = columns?.newest("share");

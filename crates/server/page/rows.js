@@ -1,5 +1,5 @@
 // Rows as the model sees them, in colour. A token that is not what it was shows what it was: under the pointer, under the
-// keyboard's focus (the arrow keys go from one to the next), or beside each if one asks for all.
+// keyboard's focus (the arrow keys go from one to the next), or next to each if one asks for all.
 
 const TOKEN_KINDS = {
   masked: "masked",
@@ -60,7 +60,7 @@ class Rows {
         { class: "toolbar" },
         this.show,
         many,
-        make("label", { class: "field" }, this.originals, make("span", { text: "originals beside all" })),
+        make("label", { class: "field" }, this.originals, make("span", { text: "originals next to all" })),
       ),
       make("ul", { class: "token-legend" }, ...legend),
       this.words,

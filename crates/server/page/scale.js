@@ -60,7 +60,7 @@ function round_time(rough) {
   return rough < 1 ? round_step(rough) : (ROUND_TIMES.find((step) => step >= rough) ?? day * round_step(rough / day));
 }
 
-/** The unit in which a number of bytes is written, hence round. */
+/** The unit in which a number of bytes is written, so round. */
 function byte_unit(value) {
   return 1024 ** Math.max(0, Math.min(4, Math.floor(Math.log2(Math.max(1, value)) / 10)));
 }
@@ -72,7 +72,7 @@ function round_step(rough) {
 }
 
 /**
- * Exponential moving average with the usual correction of its beginning. What is not a number is passed over: one bad step
+ * Exponential moving average with the usual correction of its beginning. What is not a number is skipped: one bad step
  * must not hide all that follow.
  */
 function smoothed(values, weight) {
@@ -117,7 +117,7 @@ function visible_points(at, { mean, min, max }, first, end) {
 }
 
 /**
- * The path of a line, interrupted where a value is not finite. Where one is missing it goes on: a series that is said less
+ * The path of a line, interrupted where a value is not finite. Where one is missing it continues: a series that is said less
  * often than others is no broken one.
  */
 function line_path(points, height) {

@@ -24,7 +24,7 @@ const view = {
   cursor: null,
   /** Kinds of events that are not shown. */
   hidden: new Set(),
-  /** The part of an axis that is shown; null is its end, wherever that moves. A preparation has an axis of its own. */
+  /** The part of an axis that is shown; null is its end, wherever that moves. A preparation has its own axis. */
   windows: { run: { from: null, to: null }, preparation: { from: null, to: null } },
   /** How many steps each run is to have, by its name, as its configuration says it. */
   planned: new Map(),

@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// A training or a preparation, as those who look at it ask it. Everything is answered at once, but for rows, which are
-/// made anew, and other runs, whose logs are read.
+/// rebuilt, and other runs, whose logs are read.
 pub trait Backend: Send + Sync {
-    /// What all of it does just now.
+    /// What all of it does now.
     fn status(&self) -> Status;
 
     /// Whether it lives, is ready, has started: in this order what orchestrators ask.
@@ -15,13 +15,13 @@ pub trait Backend: Send + Sync {
     /// The configuration: `{"keys": [{"key", "value", "default", "changed"}], "toml"}`. No secret is in it.
     fn config(&self) -> Result<Value, ApiError>;
 
-    /// Some rows that are learnt from about now, with what each view made of them.
+    /// Some rows that are learned from about now, with what each view made of them.
     fn rows(&self, count: usize) -> Result<Value, ApiError>;
 
-    /// Runs beside this one.
+    /// Runs next to this one.
     fn runs(&self) -> Value;
 
-    /// What another run beside this one has said: a history in the JSON that the page reads.
+    /// What another run next to this one has said: a history in the JSON that the page reads.
     fn history_of(&self, run: &str) -> Result<String, ApiError>;
 
     /// What may be asked of it.
@@ -85,7 +85,7 @@ pub struct Health {
     pub started: Result<(), String>,
 }
 
-/// What all actors do just now.
+/// What all actors do now.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
     /// `train` or `prepare`.

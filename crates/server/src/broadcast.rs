@@ -1,7 +1,7 @@
 //! What a run says now, for any number of readers.
 //!
 //! A ring of the newest events, each with its number. Readers keep a place in it and nothing else: one that is too slow
-//! is told to begin anew, and costs nobody memory.
+//! is told to start over, and costs nobody memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -63,7 +63,7 @@ struct Ring {
     /// The number of the newest event.
     last: u64,
     messages: VecDeque<Message>,
-    /// How often it began anew.
+    /// How often it began again.
     begun: u64,
 }
 
@@ -94,7 +94,7 @@ impl Live {
         self.wake();
     }
 
-    /// What was said before is of another course: every reader begins anew.
+    /// What was said before is of another course: every reader starts over.
     pub(crate) fn begin_anew(&self) {
         let mut ring = self.ring();
         ring.begun += 1;

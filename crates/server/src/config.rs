@@ -19,7 +19,7 @@ pub struct ServeConfig {
     /// at rows of the corpus; `CLOZE_TOKEN` in the environment is one too. Without a token neither can be done. A socket
     /// needs none: its file is its owner's alone.
     pub token_file: PathBuf,
-    /// Names under which browsers may reach it, beside `localhost` and numbers: `["train1.lan"]`. Others are refused, since
+    /// Names under which browsers may reach it, next to `localhost` and numbers: `["train1.lan"]`. Others are refused, since
     /// a page of anybody could otherwise ask in its reader's name.
     pub allowed_hosts: Vec<String>,
 }

@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// `make keys` writes the file anew.
+    /// `make keys` writes the file again.
     #[test]
     fn the_page_of_keys_has_the_charts_of_the_report_metrics() {
         let generated = format!(

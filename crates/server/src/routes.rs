@@ -240,7 +240,7 @@ async fn slowly<R: IntoResponse + Send + 'static>(
         Ok(Err(trouble)) => troubled(&trouble),
         Err(error) => {
             tracing::error!(%error, "internal error while something was looked at");
-            refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run goes on")
+            refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run continues")
         }
     }
 }
@@ -257,7 +257,7 @@ fn troubled(trouble: &ApiError) -> Response {
 async fn status(State(site): State<AppState>) -> Response {
     let status = serde_json::to_value(site.subject.status());
     let Ok(Value::Object(mut status)) = status else {
-        return refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run goes on");
+        return refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run continues");
     };
     status.insert("watch".to_owned(), json!({ "clients": site.listening() }));
     status.insert("token_needed".to_owned(), json!(site.access.needs_token()));
@@ -352,7 +352,7 @@ async fn events(
         return busy("too many listen already");
     };
     let given = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(after);
-    // Who gives a place that is none begins anew; who gives none begins now.
+    // Who gives a place that is none starts over; who gives none begins now.
     let place = match given {
         None => site.seen.live.last(),
         Some(text) => Id::parse(&text).unwrap_or(Id { boot: "".into(), number: 0 }),

@@ -87,12 +87,12 @@ impl RunState {
         })
     }
 
-    /// There lies what the run said before this process, if it goes on.
+    /// There lies what the run said before this process, if it continues.
     pub fn goes_on_in(&self, run: &Store) {
         let _ = self.log.set(run.clone());
     }
 
-    /// These figures are shown beside those of the reports.
+    /// These figures are shown next to those of the reports.
     pub fn beside(&self, figures: impl Fn() -> Vec<(&'static str, f64)> + Send + Sync + 'static) {
         let _ = self.figures.set(Box::new(figures));
     }
@@ -204,7 +204,7 @@ fn with_extras(line: String, summary: Option<String>, point: Option<String>) -> 
     format!("{open}{summary}{point}}}")
 }
 
-/// What the log of a run has before that line, if there is one; what cannot be read is passed over, and said.
+/// What the log of a run has before that line, if there is one; what cannot be read is skipped, and said.
 fn before(run: &Store, line: Option<&str>) -> History {
     let mut history = History::default();
     let lines = match Lines::of(run, jsonl::LOG) {

@@ -1,4 +1,4 @@
-//! A server on a thread of its own.
+//! A server on its own thread.
 //!
 //! Its own runtime, so that whatever is asked of it keeps nobody waiting who has to do with the run: signals are heard and
 //! checkpoints written elsewhere. An address that is taken ends no run: it is said, and tried again.

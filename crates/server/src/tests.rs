@@ -74,7 +74,7 @@ impl Backend for Played {
 
     fn history_of(&self, run: &str) -> Result<String, ApiError> {
         drop(self.gate.lock());
-        Err(ApiError::Unknown(format!("no run `{run}` is beside this one")))
+        Err(ApiError::Unknown(format!("no run `{run}` is next to this one")))
     }
 
     fn actions(&self) -> &'static [&'static str] {
@@ -313,7 +313,7 @@ fn who_listens_goes_on_where_it_was() {
     assert_eq!(ids.len(), 3, "{ids:?}");
     let second = ids[1].trim_start_matches("id: ");
     assert_eq!(listen(home.at, second, 1), ids[2..]);
-    // Of another process: begins anew.
+    // Of another process: starts over.
     assert!(listen(home.at, "f00f-7", 1).contains(&"event: reset".to_owned()));
     assert!(listen(home.at, "nonsense", 1).contains(&"event: reset".to_owned()));
 }
@@ -338,5 +338,5 @@ fn what_was_said_before_a_resume_is_shown_and_what_was_given_up_is_not() {
     ear.observe(&report(30, 1.0));
     let history: Value = serde_json::from_slice(&seen.history()).expect("JSON");
     assert_eq!(history["reports"]["step"], json!([10, 20, 30]));
-    assert_ne!(history["boot"], json!(&*before.boot), "whoever listened begins anew");
+    assert_ne!(history["boot"], json!(&*before.boot), "whoever listened starts over");
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// A kind of store, beneath its handle: blocking calls, one attempt each.
+/// A kind of store, below its handle: blocking calls, one attempt each.
 ///
 /// Names have been checked: relative, parts between `/`, none of them `..` or empty. Errors are plain; the handle adds
 /// the place and asks again where an error passes by itself, so that every call may come twice: after an error, nobody
@@ -35,7 +35,7 @@ pub trait StoreBackend: Debug + Send + Sync {
     /// Replaces the object if it still has that version.
     ///
     /// On a folder, a lock would not do: it is not held between machines, and a process that is stopped in it stops
-    /// all. So the new content is written beside, and a symbolic link to it made whose name is that of the *version*:
+    /// all. So the new content is written next to, and a symbolic link to it made whose name is that of the *version*:
     /// the first to make it has decided what follows, and everybody who finds it may publish it. Nothing waits.
     /// `crates/store/src/folder/replace.rs` has the proof.
     fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced>;
@@ -59,7 +59,7 @@ pub trait Upload: Debug + Send {
     /// Writes all of `bytes` at `offset`. After an error the same bytes come again, at the same place.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes it durable, then visible. After an error it may be called again, and goes on where it was.
+    /// Makes it durable, then visible. After an error it may be called again, and continues where it was.
     fn commit(&mut self) -> io::Result<Stat>;
 }
 

@@ -1,7 +1,7 @@
 //! Any kind of store, in weather.
 //!
 //! # What
-//! The store beneath, whose calls fail now and then: with EIO before they have their effect, or as if they had timed out
+//! The store below, whose calls fail now and then: with EIO before they have their effect, or as if they had timed out
 //! after it.
 //!
 //! # Why

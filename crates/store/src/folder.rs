@@ -4,7 +4,7 @@
 //! An object is a file. What is not yet an object is a file whose name begins with a dot and says who writes it.
 //!
 //! # Why
-//! A kill or a power cut at any instant leaves the old file, the new one or none; beside it at most a temporary one,
+//! A kill or a power cut at any instant leaves the old file, the new one or none; next to it at most a temporary one,
 //! which nobody lists and [`sweep`](Kind::sweep) removes.
 //!
 //! # Definition
@@ -12,7 +12,7 @@
 //! fails where there is a file. *Replace*: see `replace.rs`. The *version* of a file is its inode, modification time
 //! in nanoseconds (set by its writer, since the kernel's own moves only every few milliseconds) and length, and up to
 //! 64 KiB the BLAKE3 of its content: what is replaced by version is small, and so no coarse clock can hide a change.
-//! Links to files are objects, links to folders and names that no object may have are passed over.
+//! Links to files are objects, links to folders and names that no object may have are skipped.
 //!
 //! Files are opened before they are asked what they are, because that is when a network file system asks its server.
 //!
@@ -198,7 +198,7 @@ impl Folder {
         self.walk_into(folder, visit, &|_| Ok(true))
     }
 
-    /// The same without what lies below a folder that has a lock of its own: that is its holder's.
+    /// The same without what lies below a folder that has its own lock: that is its holder's.
     fn walk_own(&self, folder: &str, visit: &mut impl FnMut(String, &str) -> io::Result<()>) -> io::Result<()> {
         self.walk_into(folder, visit, &|below| match fs::symlink_metadata(self.path(below).join(LOCK)) {
             Ok(_) => Ok(false),

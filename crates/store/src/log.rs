@@ -59,7 +59,7 @@ impl Debug for Log {
 }
 
 impl Log {
-    /// The log whose segments lie below `name`: a new one, or one that goes on.
+    /// The log whose segments lie below `name`: a new one, or one that continues.
     pub fn open(store: &Store, name: &str) -> io::Result<Self> {
         Self::open_with(store, name, LogTerms::default())
     }
@@ -127,7 +127,7 @@ impl Log {
         Lines::over(self.segments.clone())
     }
 
-    /// Goes on where the store ends.
+    /// Continues where the store ends.
     fn find_newest(&mut self) -> io::Result<()> {
         (self.number, self.newest) = (0, Vec::new());
         if let Some(number) = segment_numbers(&self.segments)?.pop() {
@@ -187,7 +187,7 @@ impl Iterator for Lines {
                 Ok(Some((content, _))) => {
                     self.current = split(&content).map(<[u8]>::to_vec).collect::<Vec<_>>().into_iter();
                 }
-                // Its writer rewound it just now.
+                // Its writer rewound it now.
                 Ok(None) => {}
                 Err(error) => return Some(Err(error)),
             }

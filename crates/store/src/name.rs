@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Longest part of a name between two `/`, in bytes: file systems allow 255, and temporary files need 75 beside it.
+/// Longest part of a name between two `/`, in bytes: file systems allow 255, and temporary files need 75 next to it.
 const PART_BYTES_MAX: usize = 180;
 
 /// What the lock of a folder is called. What lies below a folder that has one is its holder's to [sweep](crate::Store::sweep).

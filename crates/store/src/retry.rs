@@ -36,8 +36,8 @@ impl Default for Retries {
 /// Which failures a call is made again after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// Those that pass by themselves. It goes on where it was: after a flush that failed a disk may have forgotten what it
-    /// was given, and the next flush succeeds all the same.
+    /// Those that pass by themselves. It continues where it was: after a flush that failed a disk may have forgotten what it
+    /// was given, and the next flush succeeds nevertheless.
     Passing,
     /// Those of the device too: it begins from nothing each time.
     Any,

@@ -74,7 +74,7 @@ impl Store {
         self.beneath(|kind| Arc::new(FaultyBackend::over(kind, weather)))
     }
 
-    /// The same store, beneath something that looks at what is asked of it.
+    /// The same store, below something that looks at what is asked of it.
     pub(crate) fn beneath(&self, wrap: impl FnOnce(Arc<dyn StoreBackend>) -> Arc<dyn StoreBackend>) -> Self {
         Self { kind: wrap(Arc::clone(&self.kind)), ..self.clone() }
     }

@@ -134,7 +134,7 @@ fn what_failed_once_is_not_committed() {
     faults::fail_after(home.path(), Some(0));
     put.write_all(&vec![1; 1 << 19]).expect_err("the disk fails");
     faults::fail_after(home.path(), None);
-    put.write_all(b"and goes on").expect("into the buffer");
+    put.write_all(b"and continues").expect("into the buffer");
     put.commit().expect_err("a piece is missing");
     assert_eq!(store.list("").expect("listed"), []);
 }

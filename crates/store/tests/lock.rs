@@ -51,7 +51,7 @@ impl Other {
     /// What it says next. The test harness around it speaks too.
     fn says(&mut self) -> String {
         let mut lines = self.output.by_ref().map(|line| line.expect("readable"));
-        lines.find_map(|line| line.strip_prefix("child: ").map(str::to_owned)).expect("it goes on")
+        lines.find_map(|line| line.strip_prefix("child: ").map(str::to_owned)).expect("it continues")
     }
 
     /// Lets it write, and hears what came of it.

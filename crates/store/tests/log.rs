@@ -25,7 +25,7 @@ fn names(store: &Store) -> Vec<String> {
 enum Deed {
     Push(String),
     Flush,
-    /// The process is killed, and another goes on.
+    /// The process is killed, and another continues.
     Kill,
     /// Forgets the lines longer than this.
     Rewind(usize),
@@ -41,7 +41,7 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     prop::collection::vec(deed, 0..60)
 }
 
-/// Runs the deeds beside a plain list of lines. After a kill the lines of the store are those of the list, but for some
+/// Runs the deeds next to a plain list of lines. After a kill the lines of the store are those of the list, but for some
 /// at its end that were not flushed.
 fn check(store: &Store, deeds: &[Deed]) {
     let open = || Log::open_with(store, "log", LAZY).expect("opened");

@@ -1,6 +1,6 @@
 //! Who is told aside of what happens: `[alerts]` names a command, or a web address that is a secret.
 //!
-//! Beside everything: what is to be told goes into a bounded queue, and a thread of its own delivers it, each within a
+//! Next to everything: what is to be told goes into a bounded queue, and its own thread delivers it, each within a
 //! time-out. That nobody answers costs the work nothing and ends nothing; it is said once for each topic.
 
 mod command;

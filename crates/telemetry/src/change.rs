@@ -1,4 +1,4 @@
-//! What somebody did to a run itself: not what it learnt, but what it is.
+//! What somebody did to a run itself: not what it learned, but what it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub struct NoteReport {
 pub enum How {
     /// A key of its configuration was changed in the middle of it: `train --allow-change`.
     Allow,
-    /// It goes on where another run stood.
+    /// It continues where another run stood.
     Branch,
     /// It has more steps to do.
     Extend,

@@ -95,7 +95,7 @@ mod tests {
         let hand = Arc::clone(&ms);
         let clock = Clock::of(move || {
             let ms = hand.load(Ordering::Relaxed);
-            // The wall clock is set back while the run goes on.
+            // The wall clock is set back while the run continues.
             Now { time: 1_700_000_000_000 - ms, steady: Duration::from_millis(ms) }
         });
         assert_eq!(stamp(&clock), (1_699_999_995_000, 0.0));

@@ -72,7 +72,7 @@ impl Drop for Dispatcher {
         let Some(events) = self.events.take() else { return };
         drop(events);
         if self.done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("those who watch beside the work were not done with its last events in time");
+            tracing::warn!("those who watch next to the work were not done with its last events in time");
         }
         if self.missed > 0 {
             say_missed(self.missed);
@@ -85,13 +85,13 @@ fn is_told(reader: &mut dyn Observer, event: &Event) -> bool {
     // It is not used again after a panic.
     let told = catch_unwind(AssertUnwindSafe(|| reader.observe(event)));
     if told.is_err() {
-        tracing::warn!("one of those who watch broke off and is told nothing more; the work goes on");
+        tracing::warn!("one of those who watch broke off and is told nothing more; the work continues");
     }
     told.is_ok()
 }
 
 fn say_missed(missed: u64) {
-    tracing::warn!(missed, "events came faster than they were read beside the work; the log of a run has them all");
+    tracing::warn!(missed, "events came faster than they were read next to the work; the log of a run has them all");
 }
 
 #[cfg(test)]

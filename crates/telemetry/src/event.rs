@@ -10,7 +10,7 @@
 //! # Definition
 //! - The envelope is `version`, `time`, `elapsed_s`, `kind` and, where they apply, `step`, `epoch`, `rows_seen` and
 //!   `tokens_seen`. It never changes its meaning. No kind has a key of that name.
-//! - A new kind, or a new key of a kind, is no new version: readers pass over keys that they do not know, and read kinds
+//! - A new kind, or a new key of a kind, is no new version: readers skip keys that they do not know, and read kinds
 //!   that they do not know as [`EventKind::Unknown`], with all that stands there. A key that is added later has a default.
 //! - A key that goes or means something else is a new version. Events of a later version are read as
 //!   [`EventKind::Unknown`] too, since their keys may not mean what they seem to.
@@ -61,10 +61,10 @@ pub struct Position {
     /// over; the exact position is `rows_seen`.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
     pub epoch: Option<f64>,
-    /// Rows of the stream that were learnt from since the run's first step.
+    /// Rows of the stream that were learned from since the run's first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_seen: Option<u64>,
-    /// Real tokens (no padding) that were learnt from since the run's first step.
+    /// Real tokens (no padding) that were learned from since the run's first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_seen: Option<u64>,
 }
@@ -129,9 +129,9 @@ kinds! {
     "validation" => Validation(ValidReport),
     /// A checkpoint is on disk. It is said when that is certain, some steps later; `at` is where the checkpoint stands.
     "checkpoint" => Checkpoint(CheckpointReport),
-    /// A run goes on from a checkpoint.
+    /// A run continues from a checkpoint.
     "resume" => Resume(ResumeReport),
-    /// Something is not as it should be, and work goes on.
+    /// Something is not as it should be, and work continues.
     "warning" => Warning(Warning),
     /// Batches were counted, and one law of a view was kept.
     "audit" => Audit(AuditReport),
@@ -161,7 +161,7 @@ kinds! {
     "prepare_end" => PrepareEnd(PrepareEnd),
 }
 
-/// A kind, or a version, that this program does not know: all that stands there beside the envelope.
+/// A kind, or a version, that this program does not know: all that stands there next to the envelope.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unknown {
     /// Its name.

@@ -216,7 +216,7 @@ fn skip(report: &SkipReport) -> String {
         let documents = suspect.documents.join(", ");
         format!("; its hardest row is {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
     });
-    format!("passed over: {}{}", leap(&report.leap), schemas::printable(&hardest))
+    format!("skipped: {}{}", leap(&report.leap), schemas::printable(&hardest))
 }
 
 fn left_out(report: &BadRowReport) -> String {
@@ -239,7 +239,7 @@ fn stop(at: &Position, report: &StopReport) -> Option<String> {
         Why::Failed if report.saved || done == Step::default() => None,
         Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
         Why::Guard if report.saved => {
-            Some(format!("paused and saved after step {done}, since a step leapt; the same command continues"))
+            Some(format!("paused and saved after step {done}, since a step spiked; the same command continues"))
         }
         Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other if report.saved => {
             Some(format!("stopped and saved after step {done}; the same command continues"))

@@ -21,7 +21,7 @@ pub struct ParseError(serde_json::Error);
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way_out = if self.0.is_data() { "another program wrote it" } else { "it is cut or damaged: pass over it" };
+        let way_out = if self.0.is_data() { "another program wrote it" } else { "it is cut or damaged: skip it" };
         write!(f, "not an event: {}; {way_out}", self.0)
     }
 }

@@ -26,7 +26,7 @@ fn usual(loudness: Verbosity) -> &'static str {
     }
 }
 
-/// Installs the subscriber, once per process, for the [`OutputMode`] that is set. Beside what is logged, whatever its filter is,
+/// Installs the subscriber, once per process, for the [`OutputMode`] that is set. Next to what is logged, whatever its filter is,
 /// traces hear what is theirs.
 pub fn install(traces: impl Layer<Registry> + Send + Sync) {
     let listeners = Registry::default().with(traces);

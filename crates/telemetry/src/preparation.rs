@@ -151,9 +151,9 @@ pub struct PrepareEnd {
     pub rejected: BTreeMap<String, u64>,
     /// Sentences, where they are kept.
     pub sentences: u64,
-    /// Sentences that were longer than a sample, hence cut.
+    /// Sentences that were longer than a sample, so cut.
     pub cut_sentences: u64,
-    /// Documents that were longer than a sample, hence truncated.
+    /// Documents that were longer than a sample, so truncated.
     pub cut_documents: u64,
     /// Tokens that no sample holds.
     pub cut_tokens: u64,

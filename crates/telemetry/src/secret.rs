@@ -13,7 +13,7 @@ pub const SERVER_TOKEN: &str = "CLOZE_TOKEN";
 /// Secrets are a line.
 const BYTES_MAX: u64 = 8192;
 
-/// The text of a file. A pipe or a device, which could keep its reader waiting, or give for ever, is refused.
+/// The text of a file. A pipe or a device, which could keep its reader waiting, or give forever, is refused.
 ///
 /// # Errors
 /// If it is no plain file, longer than 8 KiB, no UTF-8, or cannot be read. No error repeats what is in it.

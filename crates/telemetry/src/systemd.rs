@@ -6,7 +6,7 @@
 //! | `READY=1` | a run takes its first step, or had none left; a preparation has started its workers, or had nothing to do |
 //! | `STATUS=` | who asks the manager reads how far it is: phase, step, what is left |
 //! | `WATCHDOG=1` | within every interval of `WATCHDOG_USEC`, for as long as something happens |
-//! | `RELOADING=1`, `READY=1` | around a log level that is read anew |
+//! | `RELOADING=1`, `READY=1` | around a log level that is read again |
 //! | `STOPPING=1` | it was asked to stop, or has reached its end |
 //!
 //! # Why by hand
@@ -118,7 +118,7 @@ impl Notify {
         }
     }
 
-    /// Something is read anew; then it is as ready as before.
+    /// Something is read again; then it is as ready as before.
     pub fn reload<T>(&self, read: impl FnOnce() -> T) -> T {
         // Who is not ready yet is not made so by a reload.
         let Some(manager) = self.manager.as_ref().filter(|_| self.state().is_ready) else { return read() };
@@ -147,7 +147,7 @@ impl Notify {
             (doing, "") => doing.to_owned(),
             (doing, progress) => format!("{doing}: {progress}"),
         };
-        // A line of its own is another message.
+        // Its own line is another message.
         let status = status.replace('\n', " ");
         if status != state.status && state.told.is_none_or(|told| told.elapsed() >= STATUS_EVERY) {
             state.told = Some(Instant::now());
@@ -223,5 +223,5 @@ fn open(name: &[u8]) -> io::Result<(UnixDatagram, SocketAddr)> {
 }
 
 fn unheard(name: &str, error: &io::Error) -> String {
-    format!("NOTIFY_SOCKET={name}: {error}; nobody is told how far this is, and it goes on")
+    format!("NOTIFY_SOCKET={name}: {error}; nobody is told how far this is, and it continues")
 }

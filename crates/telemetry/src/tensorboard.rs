@@ -10,9 +10,9 @@
 //! # Definition
 //! - A frame is the length as 8 bytes, little-endian, its checksum, the message, its checksum; a checksum is CRC-32C,
 //!   turned right by 15 bits, plus `0xa282ead8`.
-//! - A file begins with its version, `brain.Event:2`. Where steps come that were there before, since a run goes on from an
+//! - A file begins with its version, `brain.Event:2`. Where steps come that were there before, since a run continues from an
 //!   older checkpoint, a session `START` with the first of them goes before: readers then drop what they had from there on.
-//! - Tags: `train/…` is what was learnt, with `train/loss`, `train/lr` and `train/grad_norm` beside each term and metric;
+//! - Tags: `train/…` is what was learned, with `train/loss`, `train/lr` and `train/grad_norm` next to each term and metric;
 //!   `eval/…` the same of validations, `eval/fixed_mask…` the yardstick; `throughput/…`, `data/…`, `time/…` (seconds) and
 //!   `memory/…` (bytes).
 //! - Values are 32-bit; what is not a number is written as NaN.

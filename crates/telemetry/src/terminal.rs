@@ -37,10 +37,10 @@ pub fn painted(text: impl Display) {
     }
 }
 
-/// Says what has been done. Where nobody can be told, it is done all the same.
+/// Says what has been done. Where nobody can be told, it is done nevertheless.
 pub fn told(text: impl Display) {
     if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&text.to_string()))) {
-        note(format_args!("warning: stdout: {error}; everything is done all the same"));
+        note(format_args!("warning: stdout: {error}; everything is done nevertheless"));
     }
 }
 

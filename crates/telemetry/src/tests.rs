@@ -183,7 +183,7 @@ fn no_kind_takes_a_key_of_the_envelope() {
 #[test]
 fn a_kind_of_a_later_program_is_kept_whole() {
     let line = format!(r#"{STAMP}"step":7,"kind":"temperature","celsius":81.5,"of":{{"gpu":[0,1]}}}}"#);
-    let event = jsonl::parse(line.as_bytes()).expect("an old reader goes on");
+    let event = jsonl::parse(line.as_bytes()).expect("an old reader continues");
     let fields: Map<String, Value> = serde_json::from_str(r#"{"celsius":81.5,"of":{"gpu":[0,1]}}"#).expect("an object");
     assert_eq!(event.what, EventKind::Unknown(Unknown { kind: "temperature".to_owned(), fields }));
     assert_eq!((event.what.kind(), event.at.step), ("temperature", Some(Step(7))));
@@ -194,7 +194,7 @@ fn a_kind_of_a_later_program_is_kept_whole() {
 fn an_event_of_a_later_version_is_not_misread() {
     // Perhaps its loss is in bits.
     let line = r#"{"version":3,"time":1,"elapsed_s":0.5,"step":7,"kind":"report","loss":4.5}"#;
-    let event = jsonl::parse(line.as_bytes()).expect("an old reader goes on");
+    let event = jsonl::parse(line.as_bytes()).expect("an old reader continues");
     assert!(matches!(&event.what, EventKind::Unknown(unknown) if unknown.kind == "report"), "{event:?}");
     assert_eq!(jsonl::line(&event), line);
 }

@@ -63,7 +63,7 @@ pub struct StepReport {
     /// What was learned. The same command reports the same, to the bit, on an equal number of threads.
     #[serde(flatten)]
     pub figures: Figures,
-    /// The loss of each step since the last report, the first one first; what is not a number learnt nothing.
+    /// The loss of each step since the last report, the first one first; what is not a number learned nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "List")]
     pub losses: Vec<f64>,
     /// The norm of the gradient of each of them, before clipping.
@@ -202,7 +202,7 @@ pub struct ValidReport {
     pub seconds: f64,
 }
 
-/// The yardstick: one fixed mask for all runs on the same data, beside what needs no context at all.
+/// The yardstick: one fixed mask for all runs on the same data, next to what needs no context at all.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MlmReport {
     /// Mean cross-entropy in nats.
@@ -266,11 +266,11 @@ pub enum SpikeMetric {
 pub struct LossSpikeReport {
     /// The step, counted from 1 as reports count them.
     pub spike_step: Step,
-    /// The first row of the stream that it learnt from.
+    /// The first row of the stream that it learned from.
     pub first_row: RowIndex,
-    /// How many rows it learnt from.
+    /// How many rows it learned from.
     pub rows: u64,
-    /// Which of its numbers leapt.
+    /// Which of its numbers spiked.
     pub figure: SpikeMetric,
     /// What it was.
     #[serde(with = "Float")]
@@ -283,7 +283,7 @@ pub struct LossSpikeReport {
     pub sigmas: f64,
 }
 
-/// A step that is passed over: its rows are consumed, and teach nothing.
+/// A step that is skipped: its rows are consumed, and teach nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SkipReport {
     /// Why.
@@ -332,7 +332,7 @@ pub struct BadRowReport {
 pub struct CheckpointReport {
     /// Where it is.
     pub place: String,
-    /// Seconds that writing it took, beside training.
+    /// Seconds that writing it took, next to training.
     #[serde(with = "Float")]
     pub seconds: f64,
     /// Seconds that the next step waited for it: for the one before it to be written, and for a copy in memory.
@@ -340,14 +340,14 @@ pub struct CheckpointReport {
     pub stall_s: f64,
 }
 
-/// The checkpoint that a run goes on from.
+/// The checkpoint that a run continues from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResumeReport {
     /// Where it is.
     pub place: String,
 }
 
-/// Something that is not as it should be, and that work goes on with.
+/// Something that is not as it should be, and that work continues with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// One name for all warnings of its sort, like `first_value`: what a program counts them by.

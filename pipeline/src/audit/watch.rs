@@ -25,7 +25,7 @@ impl AuditWatch {
         Self { audit, received: 0 }
     }
 
-    /// Looks at one more batch, before it is learnt from. Returns the audit when there is something to say: once, when
+    /// Looks at one more batch, before it is learned from. Returns the audit when there is something to say: once, when
     /// the first batches are counted.
     ///
     /// # Errors

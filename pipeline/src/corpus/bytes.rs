@@ -80,7 +80,7 @@ pub(super) fn open(path: &Path, range: &Range<u64>, reading: &Reading) -> Result
 fn too_long_a_window(path: &Path, wanted: u64, most: u64) -> Error {
     let message = format!(
         "a zstd window of {wanted} bytes, {most} are allowed, half of `prepare.max_memory_bytes`; raise it, or compress the file \
-         anew without `--long`"
+         again without `--long`"
     );
     Error::Unfit { path: path.to_owned(), line: None, message }
 }
@@ -114,7 +114,7 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
     let unfit = |message: String| Error::Unfit { path: path.to_owned(), line: None, message };
     let message = if error.to_string().contains("requires too much memory") {
         return unfit(
-            "a zstd frame with a longer window than its first one; compress it anew, as one frame".to_owned(),
+            "a zstd frame with a longer window than its first one; compress it again, as one frame".to_owned(),
         );
     } else if let (true, None) = (compressed, error.raw_os_error()) {
         return unfit(format!(

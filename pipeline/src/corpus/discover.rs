@@ -1,8 +1,8 @@
-//! From inputs to paths: files, folders and globs, and what is passed over on the way.
+//! From inputs to paths: files, folders and globs, and what is skipped on the way.
 //!
 //! A link is followed, once: what is found by its own path is not found again by that of a link. What is neither file nor
-//! folder (a pipe, a device) is refused where it is named and passed over where it lies in a folder: opening it might wait
-//! for ever, or never end.
+//! folder (a pipe, a device) is refused where it is named and skipped where it lies in a folder: opening it might wait
+//! forever, or never end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, FileType, Metadata};
@@ -20,7 +20,7 @@ pub(super) struct Walked {
     pub(super) passed: PassedOver,
 }
 
-/// What was passed over: how many of each kind, and one of them. Hidden files, which nobody means, are not counted.
+/// What was skipped: how many of each kind, and one of them. Hidden files, which nobody means, are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedOver(BTreeMap<String, (u64, PathBuf)>);
 
@@ -45,7 +45,7 @@ impl PassedOver {
         if rest > 0 {
             said.push(format!("{rest} of other kinds"));
         }
-        (total > 0).then(|| format!("{total} passed over in `prepare.inputs`: {}", said.join(", ")))
+        (total > 0).then(|| format!("{total} skipped in `prepare.inputs`: {}", said.join(", ")))
     }
 }
 
@@ -289,7 +289,7 @@ mod tests {
         let (found, told) = walked(home.path(), &["a"]).expect("readable");
         assert_eq!(found, ["a/Y.TXT", "a/x.txt", "a/z.Txt.GZ"]);
         let told = told.expect("something");
-        for word in ["5 passed over", "2 `*.xz`", "a/p.xz", "1 without an ending", "1 links to nothing", "1 a pipe"] {
+        for word in ["5 skipped", "2 `*.xz`", "a/p.xz", "1 without an ending", "1 links to nothing", "1 a pipe"] {
             assert!(told.contains(word), "`{word}` is missing in {told}");
         }
         assert_eq!(walked(home.path(), &["b"]).expect("readable").1, None);

@@ -39,7 +39,7 @@ pub struct Complaint {
     pub line: u64,
 }
 
-/// A place of a part behind which reading goes on: where a document of a piece ended, or the beginning of a piece.
+/// A place of a part behind which reading continues: where a document of a piece ended, or the beginning of a piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {

@@ -131,7 +131,7 @@ impl Corpus {
         self.files.iter().filter(compressed).max_by_key(|file| file.bytes)
     }
 
-    /// What was passed over when the files were looked for.
+    /// What was skipped when the files were looked for.
     #[must_use]
     pub fn passed_over(&self) -> &PassedOver {
         &self.passed

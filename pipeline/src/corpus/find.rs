@@ -14,7 +14,7 @@ use crate::Result;
 /// A piece of a file that is read to find a document in it.
 const STRIDE: u64 = 16 << 20;
 
-/// Bytes that are passed over to come to a line.
+/// Bytes that are skipped to come to a line.
 const PASSED_OVER: u64 = 64 << 20;
 
 impl Corpus {

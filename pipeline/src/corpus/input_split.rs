@@ -93,7 +93,7 @@ pub struct BytesRead {
 }
 
 impl BytesRead {
-    /// A counter of its own, whose bytes are counted here too.
+    /// Its own counter, whose bytes are counted here too.
     #[must_use]
     pub fn part(&self) -> Self {
         Self { own: Arc::default(), whole: Some(Arc::clone(&self.own)) }

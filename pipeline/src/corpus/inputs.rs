@@ -81,7 +81,7 @@ impl InputFile {
     }
 }
 
-/// The files that `inputs` name, sorted, each once, and what was passed over.
+/// The files that `inputs` name, sorted, each once, and what was skipped.
 pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<(Vec<InputFile>, PassedOver)> {
     let Walked { paths, passed } = walk(inputs, Wanted::of(extensions))?;
     Ok((name_all(paths)?, passed))

@@ -1,14 +1,14 @@
 //! JSONL: a line is a JSON object.
 //!
 //! # What
-//! One field holds the text, and perhaps another one the document's name; all other fields are passed over unread.
+//! One field holds the text, and perhaps another one the document's name; all other fields are skipped unread.
 //!
 //! # Why
 //! What most published corpora come in.
 //!
 //! # Definition
 //! `prepare.text_field` is a string, `prepare.id_field` a string or a number. A line that is no object, or lacks one of
-//! them, is passed over and counted. Plain files are cut behind line feeds, which JSON never has within a line. What Python
+//! them, is skipped and counted. Plain files are cut behind line feeds, which JSON never has within a line. What Python
 //! writes though JSON has no such thing is read: `NaN` and infinities where they do not matter, and half of a surrogate
 //! pair, which is replaced and counted where it is in the text.
 //!

@@ -13,7 +13,7 @@
 //!
 //! # Definition
 //! A worker takes a file's room before that of a document, and that of a long document before that of a very long one. So
-//! nobody who is waited for waits in turn, and nobody waits for ever. Requests are met in the order in which they come: a
+//! nobody who is waited for waits in turn, and nobody waits forever. Requests are met in the order in which they come: a
 //! large one is not overtaken again and again.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ const LONG_AT_A_TIME: u64 = 8;
 /// is not UTF-8), the text that was in it with its escapes and without, the text with other line ends.
 pub(crate) const COPIES: u64 = 8;
 
-/// Bytes that are lent and come back.
+/// Bytes that are borrowed and come back.
 #[derive(Debug)]
 struct Budget {
     total: u64,

@@ -3,7 +3,7 @@
 //! The list of parts is a function of the corpus alone: never of threads or machines. A part is one or more *pieces*,
 //! a piece a file or a byte range of one. Small files are grouped, large plain ones are cut where a document ends.
 //!
-//! Dirty text is data, not an error: it is repaired or passed over, and counted by [`RejectReason`].
+//! Dirty text is data, not an error: it is repaired or skipped, and counted by [`RejectReason`].
 
 mod bytes;
 mod cut;

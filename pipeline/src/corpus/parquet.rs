@@ -8,7 +8,7 @@
 //!
 //! # Definition
 //! `prepare.text_field` names a column of strings or bytes, in a dictionary or not, `prepare.id_field` one of these or of
-//! integers; a row that lacks one of them is passed over and counted. Files are cut between row groups; pages may be plain
+//! integers; a row that lacks one of them is skipped and counted. Files are cut between row groups; pages may be plain
 //! or compressed by any codec of the format (but LZO, which nothing writes). A file that is compressed as a whole is
 //! decompressed as a whole, into memory.
 //!
@@ -236,11 +236,11 @@ impl Rows {
     }
 
     /// Makes room for the pages of a row group of which the largest, of all columns, come to so many bytes: one page as
-    /// it is and decompressed, and as many rows as fit beside it. No cell is longer than a page.
+    /// it is and decompressed, and as many rows as fit next to it. No cell is longer than a page.
     fn rows_at_a_time(&mut self, page_bytes: u64) -> Result<usize> {
         let (room, least) = (&self.reading.room, page_bytes.saturating_mul(3));
         let refused = |ResourcesExhausted { wanted, most }| {
-            let hint = "raise it, or write the file anew with smaller pages";
+            let hint = "raise it, or write the file again with smaller pages";
             let message =
                 format!("pages that take {wanted} bytes; {most} are allowed by `prepare.max_memory_bytes`; {hint}");
             raw::unfit(&self.file, message)

@@ -1,6 +1,6 @@
 //! What is found at one place of a file: a document, complaints, or both.
 //!
-//! Dirty text is data, not an error: it is repaired or passed over, and counted by [`RejectReason`].
+//! Dirty text is data, not an error: it is repaired or skipped, and counted by [`RejectReason`].
 
 use std::fmt;
 use std::ops::Range;
@@ -100,22 +100,22 @@ impl Record {
     }
 }
 
-/// Why a line or a document was repaired or passed over.
+/// Why a line or a document was repaired or skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RejectReason {
     /// Bytes that are not UTF-8, or not of `prepare.encoding`, replaced by U+FFFD.
     InvalidUtf8,
     /// NUL characters, removed.
     Nul,
-    /// A line that is no JSON object; passed over.
+    /// A line that is no JSON object; skipped.
     BrokenJson,
-    /// The text or the name is missing; passed over.
+    /// The text or the name is missing; skipped.
     MissingField,
-    /// The text is not a string, or the name neither a string nor a number; passed over.
+    /// The text is not a string, or the name neither a string nor a number; skipped.
     NonStringField,
-    /// No text, or none that the tokenizer keeps; passed over.
+    /// No text, or none that the tokenizer keeps; skipped.
     EmptyDocument,
-    /// More text than `prepare.max_document_bytes`; passed over.
+    /// More text than `prepare.max_document_bytes`; skipped.
     TooLong,
 }
 

@@ -82,7 +82,7 @@ pub(super) fn of_text(head: &[u8]) -> Fitness {
     }
 }
 
-/// What a text with NULs is, if it can be told: by its mark, or since its letters are ASCII, each beside a NUL.
+/// What a text with NULs is, if it can be told: by its mark, or since its letters are ASCII, each next to a NUL.
 fn guess(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const LITTLE: (&str, &str) = ("UTF-16LE", "utf-16le");
     const BIG: (&str, &str) = ("UTF-16BE", "utf-16be");

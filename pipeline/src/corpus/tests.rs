@@ -1,4 +1,4 @@
-//! What single formats keep beside the contract of all: nothing lost at the cuts, silence where it is due.
+//! What single formats keep next to the contract of all: nothing lost at the cuts, silence where it is due.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -276,7 +276,7 @@ fn a_long_window_is_read_where_there_is_room_for_it() {
     Store::folder(home.path()).and_then(|store| store.put("a.txt.zst", &long)).expect("written");
     let mut cut = config(home.path(), format("text_lines"), None);
     let error = read(&cut).expect_err("256 MiB in all").to_string();
-    for word in ["a.txt.zst", "a zstd window of 2147483648 bytes", "raise it, or compress the file anew"] {
+    for word in ["a.txt.zst", "a zstd window of 2147483648 bytes", "raise it, or compress the file again"] {
         assert!(error.contains(word), "`{word}` is missing in {error}");
     }
     cut.config.reading.room = MemoryBudget::new(4 << 30, 1);
@@ -285,5 +285,5 @@ fn a_long_window_is_read_where_there_is_room_for_it() {
     let two = [zstd::encode_all(&b"zero\n"[..], 1).expect("in memory"), long].concat();
     Store::folder(home.path()).and_then(|store| store.put("a.txt.zst", &two)).expect("written");
     let error = read(&cut).expect_err("a longer window than its first one").to_string();
-    assert!(error.contains("longer window than its first one; compress it anew"), "{error}");
+    assert!(error.contains("longer window than its first one; compress it again"), "{error}");
 }

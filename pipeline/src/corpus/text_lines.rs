@@ -7,7 +7,7 @@
 //! The plainest form of a collection: what `grep`, `shuf` and `wc -l` work on.
 //!
 //! # Definition
-//! Lines end with a line feed or with the file. A blank line is a separator and not an empty document: it is passed over
+//! Lines end with a line feed or with the file. A blank line is a separator and not an empty document: it is skipped
 //! without a complaint. Plain files are cut behind line feeds.
 //!
 //! # Reference

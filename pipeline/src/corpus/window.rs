@@ -67,7 +67,7 @@ mod tests {
             assert_eq!(log2(1 << log), log);
         }
         assert_eq!(log2((1 << 24) + 1), 25);
-        // Known beforehand, hence a single segment of 300 and of 20 million bytes.
+        // Known beforehand, so a single segment of 300 and of 20 million bytes.
         assert_eq!(of_first_frame(&zstd::bulk::compress(&[7; 300], 1).expect("in memory")), Some(300));
         for broken in [&b""[..], b"text", &[0x28, 0xb5, 0x2f, 0xfd], &[0x28, 0xb5, 0x2f, 0xfd, 0xe0, 1]] {
             assert_eq!(window_bytes(broken), WINDOW_BYTES);

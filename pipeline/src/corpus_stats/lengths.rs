@@ -119,7 +119,7 @@ mod tests {
             let (class, least) = (class_of(length), least_of(class_of(length)));
             assert!(least <= length && length - least <= length / 16, "{length}: class {class} from {least}");
             assert_eq!(class_of(least), class, "{length}");
-            assert!(length == 0 || class_of(length - 1) + 1 >= class, "{length}: no class is passed over");
+            assert!(length == 0 || class_of(length - 1) + 1 >= class, "{length}: no class is skipped");
         }
     }
 

@@ -28,9 +28,9 @@ const COLUMNS: [&str; 3] = ["trained", "skipped", "bad"];
 /// What became of the rows of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The model learnt from them.
-    Learnt,
-    /// The step was passed over.
+    /// The model learned from them.
+    Trained,
+    /// The step was skipped.
     Skipped,
 }
 
@@ -38,9 +38,9 @@ pub enum Fate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// The model learnt from them.
-    pub learnt: u64,
-    /// Their step was passed over.
+    /// The model learned from them.
+    pub trained: u64,
+    /// Their step was skipped.
     pub skipped: u64,
     /// They were padding.
     pub left_out: u64,
@@ -50,21 +50,21 @@ impl Counts {
     pub(super) fn add(&mut self, fate: Fate, left_out: bool) {
         match (fate, left_out) {
             (Fate::Skipped, _) => self.skipped += 1,
-            (Fate::Learnt, true) => self.left_out += 1,
-            (Fate::Learnt, false) => self.learnt += 1,
+            (Fate::Trained, true) => self.left_out += 1,
+            (Fate::Trained, false) => self.trained += 1,
         }
     }
 
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.learnt + self.skipped + self.left_out
+        self.trained + self.skipped + self.left_out
     }
 }
 
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
-        self.learnt += other.learnt;
+        self.trained += other.trained;
         self.skipped += other.skipped;
         self.left_out += other.left_out;
     }
@@ -151,7 +151,7 @@ impl ExposurePage {
             Arc::new(StringArray::from_iter_values(self.entries.iter().map(|entry| &entry.of))),
             Arc::new(UInt32Array::from_iter_values(self.entries.iter().map(|entry| entry.dataset_version.0))),
             Arc::new(UInt64Array::from_iter_values(self.entries.iter().map(|entry| entry.document))),
-            counts(|counts| counts.learnt),
+            counts(|counts| counts.trained),
             counts(|counts| counts.skipped),
             counts(|counts| counts.left_out),
         ];
@@ -164,7 +164,7 @@ impl ExposurePage {
     /// [`Error::Shard`] if it is not as it was written.
     pub fn read(folder: &Store, name: &str) -> Result<Self> {
         let damaged = |message: String| {
-            let way_on = "restore it from a copy, or move the ledger's folder away: counting then begins anew";
+            let way_on = "restore it from a copy, or move the ledger's folder away: counting then starts over";
             damaged(folder, name, format!("{message}; {way_on}"))
         };
         let (from, to) = Self::rows_of(name).ok_or_else(|| damaged("it is no name of a page".to_owned()))?;
@@ -203,8 +203,8 @@ fn entries(batch: &RecordBatch) -> Option<Vec<ExposureEntry>> {
     let sources = batch.column_by_name("of")?.as_string_opt::<i32>()?;
     let dataset_versions = batch.column_by_name("dataset_version")?.as_primitive_opt::<UInt32Type>()?.values();
     let documents = numbers("document")?;
-    let [learnt, skipped, left_out] = COLUMNS.map(numbers);
-    let (learnt, skipped, left_out) = (learnt?, skipped?, left_out?);
+    let [trained, skipped, left_out] = COLUMNS.map(numbers);
+    let (trained, skipped, left_out) = (trained?, skipped?, left_out?);
     // A row is mostly of the source of the row before.
     let mut of: Arc<str> = "".into();
     let entry = |row: usize| ExposureEntry {
@@ -216,7 +216,7 @@ fn entries(batch: &RecordBatch) -> Option<Vec<ExposureEntry>> {
         },
         dataset_version: DatasetVersion(dataset_versions[row]),
         document: documents[row],
-        counts: Counts { learnt: learnt[row], skipped: skipped[row], left_out: left_out[row] },
+        counts: Counts { trained: trained[row], skipped: skipped[row], left_out: left_out[row] },
     };
     Some((0..batch.num_rows()).map(entry).collect())
 }

@@ -52,32 +52,32 @@ fn taken_back(run: &Store) -> Vec<ExposurePage> {
 fn every_row_is_counted_once_by_what_became_of_it() {
     let run = calm();
     let mut ledger = begun(&run, 0);
-    consume(&mut ledger, 0..8, Fate::Learnt);
+    consume(&mut ledger, 0..8, Fate::Trained);
     consume(&mut ledger, 8..12, Fate::Skipped);
     let pages = kept(&run);
-    // Row 3 is left out; of a step that is passed over all rows are skipped.
+    // Row 3 is left out; of a step that is skipped all rows are skipped.
     let counts = pages.iter().map(|page| (page.from, page.to, page.rows)).collect::<Vec<_>>();
-    let [first, second] = [Counts { learnt: 7, left_out: 1, skipped: 0 }, Counts { skipped: 4, ..Counts::default() }];
+    let [first, second] = [Counts { trained: 7, left_out: 1, skipped: 0 }, Counts { skipped: 4, ..Counts::default() }];
     assert_eq!(counts, [(0, 8, first), (8, 12, second)]);
     let of = |source: &str, document: u64| {
         let found = pages[0].entries.iter().filter(|entry| (&*entry.of, entry.document) == (source, document));
         found.map(|entry| entry.counts).collect::<Vec<_>>()
     };
-    let (learnt, left_out) = (Counts { learnt: 1, ..Counts::default() }, Counts { left_out: 1, ..Counts::default() });
-    assert_eq!((of("books", 2), of("news", 2)), (vec![learnt], vec![]));
+    let (trained, left_out) = (Counts { trained: 1, ..Counts::default() }, Counts { left_out: 1, ..Counts::default() });
+    assert_eq!((of("books", 2), of("news", 2)), (vec![trained], vec![]));
     // Of rows 2 and 3: what has one name in two sources is two documents.
-    assert_eq!((of("books", 1001), of("news", 1001)), (vec![learnt], vec![left_out]));
+    assert_eq!((of("books", 1001), of("news", 1001)), (vec![trained], vec![left_out]));
 }
 
 #[test]
 fn who_goes_back_moves_what_comes_again() {
     let run = calm();
     let mut ledger = begun(&run, 0);
-    consume(&mut ledger, 0..8, Fate::Learnt);
-    consume(&mut ledger, 8..16, Fate::Learnt);
+    consume(&mut ledger, 0..8, Fate::Trained);
+    consume(&mut ledger, 8..16, Fate::Trained);
     // Some that no page tells of yet.
     ledger.give(rows(16..20));
-    ledger.consume(RowIndex(18), Fate::Learnt).expect("few documents");
+    ledger.consume(RowIndex(18), Fate::Trained).expect("few documents");
     ledger.begin(&run, RowIndex(8)).expect("it adds up");
     let spans = |pages: Vec<ExposurePage>| pages.iter().map(|page| (page.from, page.to)).collect::<Vec<_>>();
     assert_eq!((spans(kept(&run)), spans(taken_back(&run))), (vec![(0, 8)], vec![(8, 16), (16, 18)]));
@@ -92,7 +92,7 @@ fn who_goes_back_moves_what_comes_again() {
 fn consume_in_vain(ledger: &mut Exposure, range: std::ops::Range<u64>, place: &std::path::Path) {
     std::fs::create_dir_all(place.join("in the way")).expect("made");
     ledger.give(rows(range.clone()));
-    ledger.consume(RowIndex(range.end), Fate::Learnt).expect("few documents");
+    ledger.consume(RowIndex(range.end), Fate::Trained).expect("few documents");
     ledger.end_page().expect("there are rows").write().expect_err("a folder is no object");
     std::fs::remove_dir_all(place).expect("removed");
 }
@@ -103,13 +103,13 @@ fn a_page_that_could_not_be_written_goes_before_the_next() {
     let run = Store::folder(home.path()).expect("made");
     let place = home.path().join("exposure/rows-000000000008-000000000016.parquet");
     let mut ledger = begun(&run, 0);
-    consume(&mut ledger, 0..8, Fate::Learnt);
+    consume(&mut ledger, 0..8, Fate::Trained);
     consume_in_vain(&mut ledger, 8..16, &place);
-    consume(&mut ledger, 16..24, Fate::Learnt);
+    consume(&mut ledger, 16..24, Fate::Trained);
     begun(&run, 24);
     assert_eq!(kept(&run).iter().map(|page| page.from).collect::<Vec<_>>(), [0, 8, 16]);
     assert!(ledger.end_page().is_none(), "all are written");
-    // Nothing more is consumed: what saves once more on its way out has to write it all the same.
+    // Nothing more is consumed: what saves once more on its way out has to write it nevertheless.
     let mut ledger = begun(&run, 8);
     consume_in_vain(&mut ledger, 8..16, &place);
     ledger.end_page().expect("one is not written").write().expect("written");
@@ -126,7 +126,7 @@ fn a_page_that_could_not_be_written_goes_before_the_next() {
 fn a_page_that_is_missing_or_damaged_is_named() {
     let run = calm();
     let mut ledger = begun(&run, 0);
-    (0..3).for_each(|step| consume(&mut ledger, 8 * step..8 * step + 8, Fate::Learnt));
+    (0..3).for_each(|step| consume(&mut ledger, 8 * step..8 * step + 8, Fate::Trained));
     let names: Vec<String> = pages(&run).expect("listed").into_iter().map(|(name, ..)| name).collect();
     let folder = run.within(FOLDER);
     let bytes = folder.read(&names[1]).expect("there");
@@ -157,10 +157,10 @@ fn a_page_that_is_missing_or_damaged_is_named() {
 #[test]
 fn a_page_that_does_not_say_which_rows_it_tells_of_is_read() {
     let run = calm();
-    let rows = Counts { learnt: 8, ..Counts::default() };
+    let rows = Counts { trained: 8, ..Counts::default() };
     let page = ExposurePage { first: None, from: 8, to: 16, rows, entries: Vec::new() };
     page.put(&run.within(FOLDER), &page.name()).expect("put");
-    consume(&mut begun(&run, 16), 16..24, Fate::Learnt);
+    consume(&mut begun(&run, 16), 16..24, Fate::Trained);
     begun(&run, 24);
     assert_eq!(kept(&run).iter().map(|page| page.first).collect::<Vec<_>>(), [None, Some(8)]);
 }
@@ -169,7 +169,7 @@ fn a_page_that_does_not_say_which_rows_it_tells_of_is_read() {
 fn a_run_that_had_no_ledger_counts_from_where_it_gets_one() {
     let run = calm();
     let mut ledger = begun(&run, 40);
-    consume(&mut ledger, 40..48, Fate::Learnt);
+    consume(&mut ledger, 40..48, Fate::Trained);
     begun(&run, 48);
     assert_eq!(kept(&run).len(), 1);
 }
@@ -195,7 +195,7 @@ proptest! {
             let end = saved + 4 * steps;
             for step in 0..steps {
                 ledger.give(rows(saved + 4 * step..saved + 4 * step + 4));
-                ledger.consume(RowIndex(saved + 4 * step + 4), Fate::Learnt).expect("few documents");
+                ledger.consume(RowIndex(saved + 4 * step + 4), Fate::Trained).expect("few documents");
             }
             if page_is_written {
                 ledger.end_page().expect("there are rows").write().expect("written in the end");

@@ -7,7 +7,7 @@
 //! # Why
 //! One sample that a view cannot take must not end a run of weeks; and which rows did not count must be the same after
 //! any kill, or the run would be another. So whoever answers for [`BadRows`] writes a row down before its batch is handed
-//! on, and knows it for ever.
+//! on, and knows it forever.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -63,7 +63,7 @@ pub trait BadRows: Debug + Send + Sync {
     /// How many are left out by now.
     fn count(&self) -> u64;
 
-    /// Leaves one more out, for ever: it is written down when this returns. Rows come in the order of the stream, each
+    /// Leaves one more out, forever: it is written down when this returns. Rows come in the order of the stream, each
     /// before its batch is handed on.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ pub trait RowFaults: Debug + Send + Sync {
 }
 
 /// How often a row is made before it is given up: what panics once may have met a passing fault, and what panics twice
-/// would for ever.
+/// would forever.
 pub const ROW_ATTEMPTS: u32 = 2;
 
 /// Who looks after the rows of a stream.

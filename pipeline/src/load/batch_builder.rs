@@ -1,4 +1,4 @@
-//! A batch and what became of its rows: each is made by itself, and one that panics is made anew.
+//! A batch and what became of its rows: each is made by itself, and one that panics is rebuilt.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Made {
     pub(super) batch: Batch,
     /// Known to be bad before.
     pub(super) known: Vec<BadRow>,
-    /// Found to be bad just now. Nobody may see the batch before they are written down.
+    /// Found to be bad now. Nobody may see the batch before they are written down.
     pub(super) found: Vec<BadRow>,
     /// What each row is made of, where somebody counts that.
     pub(super) documents: Vec<RowDocuments>,
@@ -131,7 +131,7 @@ fn fetch_ids(sample: &Sample<'_>) {
     }
 }
 
-/// Renders a row; after a panic, anew. The message of the last.
+/// Renders a row; after a panic, again. The message of the last.
 fn render(
     collation: &mut Collation<'_>,
     (at, row): (usize, RowIndex),
@@ -152,6 +152,6 @@ fn render(
         if attempt == ROW_ATTEMPTS {
             return Err(why);
         }
-        warn!(%row, why, "a row could not be made, and is made anew");
+        warn!(%row, why, "a row could not be made, and is rebuilt");
     }
 }

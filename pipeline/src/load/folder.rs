@@ -48,7 +48,7 @@ pub fn read_vocab(store: &Store, manifest: &Manifest, dataset_version: DatasetVe
     let entry = &manifest.dataset_version(dataset_version).vocab;
     let place = store.place(&entry.path);
     let failed = |message: &str| {
-        let advice = "run `cloze prepare` again, it writes the file anew";
+        let advice = "run `cloze prepare` again, it writes the file again";
         Error::Config(format!("{place}: {message}; {advice}"))
     };
     let bytes = store.read(&entry.path).map_err(|error| failed(&error.to_string()))?;

@@ -31,7 +31,7 @@ pub enum Who {
     OneIn(u64),
 }
 
-/// What this thread has had of processors; for ever, where nobody counts.
+/// What this thread has had of processors; forever, where nobody counts.
 fn processor_time() -> Duration {
     ThreadSchedule::current().map_or(Duration::MAX, |scheduled| scheduled.ran)
 }
@@ -62,7 +62,7 @@ impl LatencyInjection {
 /// that a machine of few processors plays one of many.
 ///
 /// # Definition
-/// With `lock`, workers come to it when they come: `n` workers that wait `W` besides make `min(n / (W + lock), 1 / lock)` batches
+/// With `lock`, workers come to it when they come: `n` workers that wait `W` in addition make `min(n / (W + lock), 1 / lock)` batches
 /// a second. With `turns` or `pairs`, none begins before all have come (as in a barrier): a round of `n` batches takes
 /// `W + n · turns + n (n − 1) · pairs`, which is the law of Gunther with `σ = turns / (W + turns)` and
 /// `κ = pairs / (W + turns)`. Its synchronous bound is that of a repairman to whom all machines come at once.

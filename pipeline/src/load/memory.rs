@@ -104,7 +104,7 @@ impl Source {
         }
         let largest: u64 = rows.iter().take(alive).map(|&rows| u64::from(rows)).sum();
         let id_bytes = id_type(promise.vocab_size).primitive_width().unwrap_or(4) as u64;
-        // Beside the ids: two offsets, a source, and about two documents of 10 bytes.
+        // Next to the ids: two offsets, a source, and about two documents of 10 bytes.
         largest * (u64::from(promise.content_max) * id_bytes + 30)
     }
 }

@@ -74,7 +74,7 @@ impl LoadPlan {
         self.assignment.assign(rows).sources.into_iter().map(usize::from).collect()
     }
 
-    /// How many passes over the data the first `rows` rows of the stream are; of a mixture, over all its sources together.
+    /// How many skips the data the first `rows` rows of the stream are; of a mixture, over all its sources together.
     ///
     /// # Errors
     /// If the dataset version of an epoch is not told, or can no longer be read.
@@ -92,7 +92,7 @@ impl LoadPlan {
         Ok(seen / all)
     }
 
-    /// How many passes over each source of a mixture the first `rows` rows of the stream are; nothing where one folder is
+    /// How many skips each source of a mixture the first `rows` rows of the stream are; nothing where one folder is
     /// all there is.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl LoadPlan {
         self.sources[source].course.dataset_version(assigned.rows[source].start)
     }
 
-    /// Behind the last row of which it is decided what it is made of. None if all are, for ever.
+    /// Behind the last row of which it is decided what it is made of. None if all are, forever.
     ///
     /// # Errors
     /// If the dataset version of an epoch is not told, or can no longer be read.

@@ -16,14 +16,14 @@ use crate::error::Result;
 use crate::exposure::RowDocuments;
 use crate::shard::groups::Groups;
 
-/// What a stream does besides streaming. None of it changes a batch, but for the rows that are left out of it.
+/// What a stream does in addition streaming. None of it changes a batch, but for the rows that are left out of it.
 #[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
     /// Who looks after its rows.
     pub care: RowPolicy,
     /// Digest the rows on the workers, for a reader that will ask for it: it then costs that reader nothing.
     pub digests: bool,
-    /// Make so many batches, keep them, and give them again for ever: for profiling, the ceiling of a trainer that never
+    /// Make so many batches, keep them, and give them again forever: for profiling, the ceiling of a trainer that never
     /// waits for data.
     pub replay: Option<u64>,
     /// Makes workers slow on purpose: for profiling, a bottleneck that is known.
@@ -187,7 +187,7 @@ impl Iterator for BatchStream {
     }
 }
 
-/// The first batches, for ever.
+/// The first batches, forever.
 #[derive(Debug)]
 struct Replay {
     count: u64,

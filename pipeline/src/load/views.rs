@@ -53,7 +53,7 @@ enum End {
     Itself,
     /// At once to a name that nobody has.
     Nowhere,
-    /// To a view that has a mistake of its own.
+    /// To a view that has its own mistake.
     OfAnother,
 }
 

@@ -23,7 +23,7 @@ fn table(steps: &[(u64, f64)]) -> Weight {
     Weight::Table(steps.iter().map(|&(rows, weight)| WeightFrom { rows, weight }).collect())
 }
 
-/// A weight: nothing, or a share that is neither tiny nor huge beside the others.
+/// A weight: nothing, or a share that is neither tiny nor huge next to the others.
 fn any_weight() -> impl Strategy<Value = f64> {
     prop_oneof![1 => Just(0.0), 6 => 0.05_f64..3.0, 1 => (1_u32..9).prop_map(f64::from)]
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-/// The share of a source beside those of the others.
+/// The share of a source next to those of the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,

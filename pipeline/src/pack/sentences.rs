@@ -9,7 +9,7 @@
 //!
 //! # Definition
 //! Greedy: a sentence that does not fit the open sample begins the next one. A sentence longer than a sample is cut
-//! there; its last piece goes on like a sentence. Two segments and their frame need `max_seq_len` of at least 5.
+//! there; its last piece continues like a sentence. Two segments and their frame need `max_seq_len` of at least 5.
 //!
 //! # Reference
 //! Devlin et al. 2019, section 3.1, and `create_pretraining_data.py`.

@@ -174,7 +174,7 @@ impl<'a> Fold<'a> {
     }
 }
 
-/// Writes what stands beside the parts, the manifest last, unless it is there already. Returns whether anything had to be
+/// Writes what stands next to the parts, the manifest last, unless it is there already. Returns whether anything had to be
 /// written.
 pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<bool> {
     let Some(store) = work.store() else { return Ok(false) };

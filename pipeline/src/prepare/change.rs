@@ -117,7 +117,7 @@ impl Comparison<'_> {
         if !known.is_empty() && removed.len() == known.len() {
             return Err(Error::Config(format!(
                 "`prepare.folder` was prepared of other files: none of its {} ({}, …) is among `prepare.inputs`; name another \
-                 `prepare.folder`, or delete this one to prepare it anew",
+                 `prepare.folder`, or delete this one to prepare it again",
                 known.len(),
                 removed.first().copied().unwrap_or_default()
             )));
@@ -173,7 +173,7 @@ impl Comparison<'_> {
         dropped.filter_map(|id| in_effect.get(id)).map(|(dataset_version, _)| *dataset_version).min()
     }
 
-    /// The list that drops these parts and makes them anew without a document.
+    /// The list that drops these parts and makes them again without a document.
     pub(super) fn without(&self, digest: String, dropped: &[&Part]) -> Result<(PartList, DatasetChange)> {
         let pieces = self.weigh(dropped.iter().flat_map(|part| &part.pieces))?;
         let list = self.list(dropped.iter().map(|part| part.id).collect(), vec![digest], pieces);
@@ -196,7 +196,7 @@ impl Comparison<'_> {
         PartList { dataset_version, settings: self.settings.clone(), dropped, forgotten, parts }
     }
 
-    /// Checks and cuts files. Returns those that cannot be used beside the pieces of the others.
+    /// Checks and cuts files. Returns those that cannot be used next to the pieces of the others.
     fn pieces<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<(Vec<(Piece, u64)>, Unfit)> {
         let sorted = self.corpus.sort_out(names.filter_map(|name| self.corpus.file(name)))?;
         let mut pieces = Vec::new();

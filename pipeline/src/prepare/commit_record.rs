@@ -4,7 +4,7 @@
 //! A record holds what the manifest is folded from, and what it is bound to: the settings, the part with its files, the
 //! segment, the place where it begins and what was read. A record of anything else is no evidence, wherever it lies. A
 //! segment that is recorded is not made again if the record is whole and its objects have the recorded BLAKE3: a gigabyte
-//! a second and worker. What cannot be read just now is not damaged: a store that does not answer ends the run, and costs no
+//! a second and worker. What cannot be read now is not damaged: a store that does not answer ends the run, and costs no
 //! part.
 
 use schemas::manifest::{CorpusReport, FileEntry};

@@ -22,7 +22,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrepareConfig {
-    /// Files, folders and globs. Folders are walked; hidden files and other extensions in them are passed over.
+    /// Files, folders and globs. Folders are walked; hidden files and other extensions in them are skipped.
     pub inputs: Vec<String>,
     /// How documents lie in the files; if not given, as the endings of most of their bytes say.
     pub format: AnyFormat,
@@ -45,7 +45,7 @@ pub struct PrepareConfig {
     /// What makes ids of text. The ids are the same: a run begins by comparing them on a sample of its corpus, and stops
     /// where they differ.
     pub tokenizer_backend: TokenizerBackend,
-    /// Bytes of text above which a document is passed over and counted; if not given, none is, and one for which
+    /// Bytes of text above which a document is skipped and counted; if not given, none is, and one for which
     /// `max_memory_bytes` has no room ends the run.
     pub max_document_bytes: Option<u64>,
     /// The prepared folder.
@@ -208,7 +208,7 @@ impl PrepareConfig {
 /// settings would give other bytes; folders of another version are refused.
 const RULES: u32 = 2;
 
-/// Everything besides the part itself that decides a part's bytes, by name.
+/// Everything in addition the part itself that decides a part's bytes, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Settings(BTreeMap<String, Value>);

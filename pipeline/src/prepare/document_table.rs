@@ -207,7 +207,7 @@ pub(super) fn count(store: &Store, table: &FileEntry, id: &str) -> Result<u64> {
     let damaged = |message: String| Error::Shard { place: store.place(&table.path), group: None, message };
     if blake3::hash(&bytes).to_hex().as_str() != table.blake3 {
         return Err(damaged(
-            "damaged: its BLAKE3 is not its record's; run `cloze prepare`, it makes the part anew".into(),
+            "damaged: its BLAKE3 is not its record's; run `cloze prepare`, it makes the part again".into(),
         ));
     }
     let unreadable = |error: &dyn std::fmt::Display| damaged(error.to_string());

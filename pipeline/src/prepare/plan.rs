@@ -198,7 +198,7 @@ pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
     }
 }
 
-const WAY_ON: &str = "name another `prepare.folder`, or delete this one to prepare it anew";
+const WAY_ON: &str = "name another `prepare.folder`, or delete this one to prepare it again";
 
 /// Refuses a folder that was prepared with other settings.
 fn refuse_others(found: &Settings, now: &Settings, store: &Store) -> Result<()> {
@@ -245,7 +245,7 @@ const BUFFERS_BYTES: u64 = 4 << 20;
 pub struct PrepareMemory {
     /// Of `prepare.max_memory_bytes`.
     pub text: Shares,
-    /// Beside all that, for each worker: rows of two row groups, one of them as it is written, documents of the table, words;
+    /// Next to all that, for each worker: rows of two row groups, one of them as it is written, documents of the table, words;
     /// with `zstd_level = 1`, of which level 22 takes 35 MB more.
     pub worker: u64,
 }
@@ -255,7 +255,7 @@ impl PrepareMemory {
     pub(super) fn of(config: &PrepareConfig, vocab_size: u32) -> Self {
         let id_bytes = id_type(vocab_size).primitive_width().expect("a number") as u64;
         let group = ROWS_PER_GROUP as u64 * u64::from(config.packing.content(config.max_seq_len)) * id_bytes;
-        // A page and its compressed bytes stand beside the rows while they are written; a table twice.
+        // A page and its compressed bytes stand next to the rows while they are written; a table twice.
         let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES;
         Self { text: Shares::of(config.max_memory_bytes), worker }
     }
@@ -269,7 +269,7 @@ pub(super) enum Forgetting {
     Now(Box<(PartList, DatasetChange)>),
 }
 
-/// Finds the parts that hold a document, and the list that drops them and makes them anew without it.
+/// Finds the parts that hold a document, and the list that drops them and makes them again without it.
 pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forgetting> {
     let digest = Document::digest(id);
     if let Some(&dataset_version) = planned.lists.forgotten(planned.lists.newest()).get(digest.as_str()) {

@@ -168,7 +168,7 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts with `stage`, on the thread that goes on with it.
+    /// Starts with `stage`, on the thread that continues with it.
     pub(super) fn start(stage: Stage) -> Self {
         // A stage changes several times for each document: one span each for all of them.
         let spans = [

@@ -73,7 +73,7 @@ impl ProvisionalManifest {
     /// Reads it.
     pub(super) fn read(store: &Store) -> Result<Self> {
         let refused = |message: String| Error::Unfinished { place: store.place(NAME), message };
-        let again = "run `cloze prepare` again, which writes it before it goes on";
+        let again = "run `cloze prepare` again, which writes it before it continues";
         let Some((bytes, _)) = store.read_with_stat(NAME)? else {
             return Err(refused(format!("it is not there; {again}")));
         };

@@ -143,7 +143,7 @@ pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Res
     for entry in store.list("parts")? {
         let damaged = |message: &dyn std::fmt::Display| {
             let place = store.place(&entry.name);
-            Error::Config(format!("{place}: {message}; run `cloze prepare` again, it makes the segment anew"))
+            Error::Config(format!("{place}: {message}; run `cloze prepare` again, it makes the segment again"))
         };
         let record = CommitRecord::unseal(&store.read(&entry.name)?).map_err(|error| damaged(&error))?;
         if !parts.contains(&record.part.id) {

@@ -169,7 +169,7 @@ impl<'a> Segment<'a> {
         self.progress.dirt().add(std::mem::take(&mut self.lines_untold), std::mem::take(&mut self.untold));
     }
 
-    /// Waits for the memory that the tokenizer takes for a document beside its text, where that is much.
+    /// Waits for the memory that the tokenizer takes for a document next to its text, where that is much.
     fn make_room(&self, document: &DocumentRef<'_>, room: &MemoryBudget) -> Result<()> {
         let text = document.text;
         let bytes = text.len() as u64 * TEXTS;

@@ -62,7 +62,7 @@ impl PartLists {
     /// The segments of a dataset version that is being prepared.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] if what stands beside the parts is not there.
+    /// [`Error::Unfinished`] if what stands next to the parts is not there.
     pub fn pending(&self, dataset_version: DatasetVersion) -> Result<PendingSegments> {
         let settings = self.lists.settings().map(Settings::digest).unwrap_or_default();
         Ok(PendingSegments {

@@ -123,7 +123,7 @@ fn a_second_run_has_nothing_to_do() {
     assert!(home.data() == before);
 }
 
-/// The disk fails after ever more writes; each run goes on where the one before ended.
+/// The disk fails after ever more writes; each run continues where the one before ended.
 #[test]
 fn faults_cost_only_the_parts_in_hand() {
     for pack in ["block", "sentences"] {

@@ -17,7 +17,7 @@ use crate::sampler::Block;
 ///
 /// A window's slots are filled by the workers that work in it and freed when the *reader* of the stream has received the
 /// last batch that touches it ([`release_before`](Self::release_before)): reference counting by arithmetic, without
-/// eviction and without waiting for memory, hence without deadlock. Batches in flight span at most two windows, so at
+/// eviction and without waiting for memory, so without deadlock. Batches in flight span at most two windows, so at
 /// most `2·W` groups are alive, of each source of the stream.
 #[derive(Debug)]
 pub struct Groups {

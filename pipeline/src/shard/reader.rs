@@ -135,8 +135,8 @@ impl ShardReader {
     fn parse(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
         let name = &shard.path;
         let damage = |message: String| Damage { place: store.place(name), group: None, message };
-        let hint = "; run `cloze prepare` again, it makes the part anew";
-        let elsewise = "; if that is no file, take it away and run `cloze prepare` again, it makes the part anew";
+        let hint = "; run `cloze prepare` again, it makes the part again";
+        let elsewise = "; if that is no file, take it away and run `cloze prepare` again, it makes the part again";
         let found = store.stat(name).map_err(|error| damage(format!("{error}{elsewise}")))?;
         let gone = "it is gone; if the corpus was changed meanwhile, run the same command again: it says what the run \
                     still can do; else run `cloze prepare`, it makes the part anew";
@@ -159,7 +159,7 @@ impl ShardReader {
         }
         // The hash knows that a byte was changed; the first group that no longer decodes, if any, says where.
         let broken = (0..shard.groups.len()).find(|&group| self.read(group).is_err());
-        let message = "damaged: its BLAKE3 is not the manifest's; run `cloze prepare` again, it makes the part anew";
+        let message = "damaged: its BLAKE3 is not the manifest's; run `cloze prepare` again, it makes the part again";
         Err(self.damage(broken, message.into()))
     }
 

@@ -187,7 +187,7 @@ fn properties(level: ZstdLevel) -> WriterProperties {
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
         .set_dictionary_enabled(false)
-        // Groups are read whole: nobody would ask which of them to pass over.
+        // Groups are read whole: nobody would ask which of them to skip.
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
         .build()

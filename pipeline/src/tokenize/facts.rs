@@ -97,7 +97,7 @@ fn special_ids(model: &tokenizers::Tokenizer) -> Result<SpecialIds, String> {
     match ids.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(special),
         Some(shared) => Err(format!(
-            "two of [PAD], [CLS], [SEP], [MASK] and [UNK] share the id {}; give each an id of its own",
+            "two of [PAD], [CLS], [SEP], [MASK] and [UNK] share the id {}; give each its own id",
             shared[0]
         )),
     }

@@ -1,4 +1,4 @@
-//! Any `tokenizer.json`, by the `tokenizers` crate: the very code behind the Python package, hence exact by
+//! Any `tokenizer.json`, by the `tokenizers` crate: the very code behind the Python package, so exact by
 //! construction.
 //!
 //! # Chunks
@@ -194,7 +194,7 @@ impl Tokenizer for HfTokenizer {
         let mut expected = Vec::new();
         self.split(text, &mut expected)?;
         self.agree(text, &self.ids(text)?, &expected)?;
-        // Short documents are encoded together: beside another, a text has the same ids.
+        // Short documents are encoded together: next to another, a text has the same ids.
         let (mut ids, mut lengths, between) = (Vec::new(), Vec::new(), Texts::BETWEEN.len_utf8());
         let joined = [text, text, ""].join(Texts::BETWEEN.encode_utf8(&mut [0; 4]));
         self.encode_texts(Texts::new(&joined, &[text.len(), 2 * text.len() + between]), &mut ids, &mut lengths)?;

@@ -1,14 +1,14 @@
 //! Parts ↦ counts of raw words, folded into one tally, and that into the words that a tokenizer learns from.
 //!
 //! # Idea
-//! Workers take parts by demand, as those of a preparation do. Each counts into a tally of its own, which is poured into the
+//! Workers take parts by demand, as those of a preparation do. Each counts into its own tally, which is poured into the
 //! common one when it has grown to its share of memory, and in the end. Sums do not depend on who adds first.
 //!
 //! # Invariants
 //! - What comes of a corpus does not depend on the number of workers or on time: sums are sums, what was wrong with lines is
 //!   told in the order of the parts, and of parts that cannot be read the first one is told: parts before it are read to
 //!   their ends, those behind it are left.
-//! - The common tally takes three eighths of `prepare.max_memory_bytes` at most, those of the workers a quarter together (beside the
+//! - The common tally takes three eighths of `prepare.max_memory_bytes` at most, those of the workers a quarter together (next to the
 //!   text in hand, which has its own room); the words that it comes to in the end as much as it; and merging them half, when
 //!   it is gone. What a corpus takes of the common tally is a matter of its different words alone, so whether they fit does
 //!   not depend on workers either. (Which is told of a corpus that has too many words *and* a part that cannot be read, does.)
@@ -238,7 +238,7 @@ impl Work {
 
     /// Pours what a worker has counted into the common tally, unless that is full.
     fn pour(&self, tally: &mut WordCounts) {
-        // Its room goes with it: one document of new words would hold it for ever.
+        // Its room goes with it: one document of new words would hold it forever.
         let counted = std::mem::take(tally);
         let mut whole = self.whole();
         if self.is_full.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! Something for each pair of ids.
 
-#![expect(clippy::disallowed_types, reason = "what is drained goes into a queue that has an order of its own")]
+#![expect(clippy::disallowed_types, reason = "what is drained goes into a queue that has its own order")]
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

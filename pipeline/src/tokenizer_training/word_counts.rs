@@ -3,13 +3,13 @@
 //! # Why not a map of strings
 //! Of 1 GB of text some 200 million words are looked up and a hundredth of a percent to a few percent of them are new. A
 //! look-up takes some 40 ns here and allocates nothing; and what is held has a bound that its texts alone decide. The order
-//! of the texts is that in which they came, hence of chance where several workers count: whoever reads a tally must not
+//! of the texts is that in which they came, so of chance where several workers count: whoever reads a tally must not
 //! depend on it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
-/// Bytes that a text takes beside its own, at most, and how often its own are taken: also while the table grows, when old
+/// Bytes that a text takes next to its own, at most, and how often its own are taken: also while the table grows, when old
 /// and new are in memory together.
 const ENTRY_BYTES: u64 = 72;
 const COPIES: u64 = 3;
@@ -119,7 +119,7 @@ fn low(number: u64) -> usize {
 
 /// Two odd numbers that nobody knows before the program runs: else a corpus could be made of words that all meet.
 static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
-    // Each `RandomState` has a key of its own, drawn from the operating system's randomness.
+    // Each `RandomState` has its own key, drawn from the operating system's randomness.
     [(); 2].map(|()| RandomState::new().build_hasher().finish() | 1)
 });
 

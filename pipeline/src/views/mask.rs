@@ -18,7 +18,7 @@
 //! order. `word_budget = "skip"` takes words until M has its size, skipping those that would overshoot (a row of nothing
 //! but longer words stays unmasked); `"words"` lets `count` and `rate` speak of words, a quarter of them at most.
 //! `"span"`: runs of words, `span = "tiles"` or `"spanbert"` (lengths and both samplers: [`SpanSampler`]). A word begins
-//! at a token without `##` (`WordPiece`) or with the mark of a space (byte-level BPE), and beside any token that is no
+//! at a token without `##` (`WordPiece`) or with the mark of a space (byte-level BPE), and next to any token that is no
 //! candidate.
 //!
 //! `disjoint = true` gives the copies of a row (`data.copies_per_sample = K`) masks that do not overlap: candidates (or words, or
@@ -190,7 +190,7 @@ impl View for Mask {
 }
 
 impl Mask {
-    /// Keys that were given and say nothing beside the others.
+    /// Keys that were given and say nothing next to the others.
     fn idle_keys(&self) -> Vec<(&'static str, String)> {
         let usual = Self::default();
         let rules = [

@@ -124,7 +124,7 @@ impl Canvas {
         self.framed(0.0, 0.0, &html! {})
     }
 
-    /// The drawing as a file of its own, with room around it.
+    /// The drawing as its own file, with room around it.
     pub(super) fn alone(&self) -> String {
         let looks = html! {
             style { (PreEscaped(LOOKS)) }
@@ -218,7 +218,7 @@ mod tests {
     fn no_text_ends_an_element_and_nothing_is_no_number() {
         let mut canvas = Canvas::new(NARROW, "</svg><script>", "a & \u{1b}[2J".to_owned());
         canvas.rect((0.0, 0.0), (1.0, 1.0), "busy", "</title><img>");
-        canvas.legend(&[("busy", "one"), ("blocked", "a legend that takes a line of its own, for so long is it")]);
+        canvas.legend(&[("busy", "one"), ("blocked", "a legend that takes its own line, for so long is it")]);
         let svg = canvas.alone();
         assert!(!svg.contains("<script") && !svg.contains("<img") && !svg.contains('\u{1b}') && !svg.contains("NaN"));
         assert_eq!((cut("abc", 3), cut("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));

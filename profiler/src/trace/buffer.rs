@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const CHUNK: u64 = 256;
 
 /// Stretches of a span that is entered `often`: from the first length on each is a slice; shorter ones are gathered for as
-/// long as the second, and laid out one span after another.
+/// long as the second, and placed out one span after another.
 const LONG_NS: u64 = 1_000_000;
 const GATHERED_NS: u64 = 10_000_000;
 
-/// The end of a slice that goes on.
+/// The end of a slice that continues.
 pub(super) const OPEN: u64 = u64::MAX;
 
 /// A text, by its number in the trace.
 pub(super) type Text = u32;
 
-/// What stands beside a slice.
+/// What stands next to a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
     Number(u64),
@@ -230,14 +230,14 @@ impl Buffer {
             if let Some(slice) = open.slice {
                 self.slices[slice].end = at;
             }
-            // What was beneath goes on.
+            // What was below continues.
             if let Some(beneath) = self.open.last_mut() {
                 beneath.since = at;
             }
         }
     }
 
-    /// An actor begins to do something, or goes on.
+    /// An actor begins to do something, or continues.
     pub(super) fn state(&mut self, span: u64, state: State) {
         let State { actor, name, own, doing, at } = state;
         let known = self.actors.get_mut(&actor).filter(|known| known.doing == Some(doing) && known.own == own);

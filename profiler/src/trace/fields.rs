@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use super::buffer::{Fill, Note, Noted, State, Text, Value};
 use super::shared::Texts;
 
-/// Other fields that stand beside a slice, at the most.
+/// Other fields that stand next to a slice, at the most.
 const NOTES: usize = 8;
 
 /// The fields of one, read.

@@ -26,7 +26,7 @@ fn is_of_spans(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Lets nothing pass but the target's spans, and those only while somebody records. Who switches it has the interest in all
-/// places asked for anew: while it is off each is then passed by after a look at a level.
+/// places asked for again: while it is off each is then passed by after a look at a level.
 struct WhileRecorded;
 
 impl<S> Filter<S> for WhileRecorded {

@@ -2,8 +2,8 @@
 //!
 //! # Definition
 //! An actor has a track with its states, one after another, without a hole from its first to its end. Where a thread is that
-//! actor, what it does lies within: a slice that goes on while the state changes is drawn once in each. Every other thread
-//! that did anything has a track of its own, and every queue a counter. What lies behind the moment at which there was no more
+//! actor, what it does lies within: a slice that continues while the state changes is drawn once in each. Every other thread
+//! that did anything has its own track, and every queue a counter. What lies behind the moment at which there was no more
 //! room is left away everywhere, so that tracks are whole up to there.
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(super) struct Op<'a> {
 /// What happens.
 #[derive(Clone, Debug)]
 pub(super) enum TrackEventKind<'a> {
-    /// A slice begins, with what stands beside it and the arrows that begin with it.
+    /// A slice begins, with what stands next to it and the arrows that begin with it.
     Begin(&'a str, &'a [Note], Vec<u64>),
     /// The newest slice ends.
     End,
@@ -332,7 +332,7 @@ impl<'a> Strip<'_, 'a> {
         }
     }
 
-    /// Ends what goes on, changes the state, and goes on.
+    /// Ends what continues, changes the state, and continues.
     fn turn(
         &self,
         (at, doing): (u64, Option<&'a str>),

@@ -70,7 +70,7 @@ impl PartEntry {
             for shard in shards {
                 let counted: u64 = shard.groups.iter().map(|&rows| u64::from(rows)).sum();
                 let fits = shard.part == self.id && u64::from(shard.first_row) == rows && counted == shard.rows;
-                // No row group is empty, hence no shard; each has as many rows as one is written with, at most.
+                // No row group is empty, so no shard; each has as many rows as one is written with, at most.
                 let groups = !shard.groups.is_empty()
                     && shard.groups.iter().all(|&rows| (1..=ROWS_PER_GROUP).contains(&(rows as usize)));
                 let tokens = shard.tokens <= shard.rows.saturating_mul(u64::from(content));

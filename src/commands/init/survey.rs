@@ -40,7 +40,7 @@ pub(super) struct Survey {
     pub(super) format: String,
     pub(super) text_field: Option<String>,
     pub(super) id_field: Option<String>,
-    /// What lies beside the files, in words.
+    /// What lies next to the files, in words.
     pub(super) passed_over: Option<String>,
     pub(super) files: usize,
     pub(super) bytes: u64,

@@ -18,7 +18,7 @@ use super::watcher::Watcher;
 /// How long somebody may take to read the last line.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The watcher of a preparation, which a signal reads too, those who watch beside the work, and who manages it as a
+/// The watcher of a preparation, which a signal reads too, those who watch next to the work, and who manages it as a
 /// service.
 pub(super) struct Shared {
     seen: Arc<Mutex<Watcher>>,
@@ -105,7 +105,7 @@ async fn leave_when_asked(mut asked: Asked, seen: &Mutex<Watcher>, service: &Ser
         }
     };
     service.stops();
-    // Where nobody reads what is said, whoever speaks waits: not for ever.
+    // Where nobody reads what is said, whoever speaks waits: not forever.
     let _ = runtime::spawn("leave", move || {
         std::thread::sleep(PATIENCE);
         std::process::exit(code);

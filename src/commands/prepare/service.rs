@@ -76,7 +76,7 @@ impl Service {
         }
     }
 
-    /// Whether it goes on, as far as anybody is patient.
+    /// Whether it continues, as far as anybody is patient.
     pub(super) fn goes_on(&self) -> Result<(), String> {
         let still = self.moved().map(|(_, since)| since.elapsed());
         match still.zip(self.hang) {

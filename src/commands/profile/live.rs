@@ -1,4 +1,4 @@
-//! `cloze profile live`: a run that goes on is asked to measure itself.
+//! `cloze profile live`: a run that continues is asked to measure itself.
 //!
 //! It is asked by a file in its folder, as by `stop`, and answers with two files in `profiles/`: whoever may write there may
 //! ask, whether the run is served or not.
@@ -47,7 +47,7 @@ pub(crate) fn run(run: &Path, options: Options) -> anyhow::Result<()> {
     if !profile_file::ask(&folder, &Wish { wanted: wanted.clone(), by: Some(by.clone()) })? {
         return Err(Usage(format!("{}: somebody else has asked; ask again when that is heard", run.display())).into());
     }
-    note(format_args!("asked for {}; the run goes on", words(&wanted)));
+    note(format_args!("asked for {}; the run continues", words(&wanted)));
     let name = wait(&folder, &by, &is_held)?;
     if name.contains(REFUSED) {
         let why = folder.read(&format!("{name}.txt")).unwrap_or_default();

@@ -35,7 +35,7 @@ pub struct Profile {
     pub reader: &'static str,
     /// What is known of a trainer's steps.
     pub training: Option<Told>,
-    /// Of a preparation: what holds its workers back besides themselves.
+    /// Of a preparation: what holds its workers back in addition themselves.
     pub held_back: Option<HeldBack>,
     /// The measurements.
     pub measured: Measured,
@@ -67,7 +67,7 @@ impl Profile {
         measure: impl FnOnce(&ConfigArgs) -> anyhow::Result<Self>,
     ) -> anyhow::Result<()> {
         let Some(Proposal { key, to, .. }) = self.proposed() else {
-            note("--check: nothing was foretold, and nothing is run");
+            note("--check: nothing was predicted, and nothing is run");
             return Ok(());
         };
         let mut changed = args.clone();
@@ -94,7 +94,7 @@ impl Profile {
         }
         if let (Some(gain), Some(proposal)) = (self.checked, self.proposed()) {
             let (key, to, said) = (proposal.key, proposal.to, 100.0 * proposal.gain);
-            lines.push(format!("checked: `{key}` {to} brought {:+.0} %, foretold were {said:+.0} %", 100.0 * gain));
+            lines.push(format!("checked: `{key}` {to} brought {:+.0} %, predicted were {said:+.0} %", 100.0 * gain));
         }
         lines.push(String::new());
         lines.push(format!(

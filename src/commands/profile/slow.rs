@@ -14,7 +14,7 @@ const BURST: u64 = 8;
 
 /// What each target can slow.
 const OFFLINE: &str = "`writer=MS`";
-const ONLINE: &str = "`worker=MS`, `workers=MS`, `work=MS`, `burst=MS` or `disk=MS`, and beside one of them `lock=MS`, `turns=MS` \
+const ONLINE: &str = "`worker=MS`, `workers=MS`, `work=MS`, `burst=MS` or `disk=MS`, and next to one of them `lock=MS`, `turns=MS` \
                       and `pairs=MS`, with commas between";
 
 /// What is slow on purpose.

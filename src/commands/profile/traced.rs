@@ -11,7 +11,7 @@ use super::super::output_file;
 use crate::cli::{ProfileTarget, TraceArgs};
 use crate::exit::Usage;
 
-/// A trace beside a profile, if anybody wants one.
+/// A trace next to a profile, if anybody wants one.
 pub struct Recording {
     wanted: TraceArgs,
     trace: Option<Trace>,

@@ -63,7 +63,7 @@ impl Source {
         }
     }
 
-    /// What all do just now, where somebody answers.
+    /// What all do now, where somebody answers.
     pub(super) fn status(&self) -> Option<Value> {
         match self {
             Self::Served(address) => get(address, "/status").ok(),
@@ -139,7 +139,7 @@ fn spoken<S: Read + Write>(
     (line, more): (&str, &str),
 ) -> anyhow::Result<String> {
     let begun = Instant::now();
-    // In one piece, and whoever refuses it early is heard all the same.
+    // In one piece, and whoever refuses it early is heard nevertheless.
     let sent = stream.write_all(format!("{line} HTTP/1.0\r\nHost: {host}\r\n{more}\r\n").as_bytes());
     let (mut answer, mut buffer) = (Vec::new(), [0; 1 << 13]);
     while answer.len() < ANSWER_MAX {

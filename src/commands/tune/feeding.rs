@@ -26,7 +26,7 @@ const WAITS_MAX: f64 = 0.01;
 /// Batches before which nobody knows whether a trainer has all that it asks for.
 const ITEMS_MIN: u64 = 20;
 
-/// Numbers of workers, and depths, that are measured beside the present ones.
+/// Numbers of workers, and depths, that are measured next to the present ones.
 const WORKERS_TRIED: usize = 6;
 const DEPTHS_TRIED: usize = 3;
 
@@ -275,7 +275,7 @@ mod tests {
                 assert!(workers == usize::from(wants) && tried <= 10, "{wants} from {start}: {workers} after {tried}");
             }
         }
-        assert_eq!(found(2, 5.0, 64.0, Some(5)), (5, 3), "what was foretold is tried first, and then what lies below");
+        assert_eq!(found(2, 5.0, 64.0, Some(5)), (5, 3), "what was predicted is tried first, and then what lies below");
     }
 
     #[test]

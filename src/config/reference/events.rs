@@ -1,4 +1,4 @@
-//! The page `docs/events.md` and the schema beside it are what the types of events say.
+//! The page `docs/events.md` and the schema next to it are what the types of events say.
 
 use std::fmt::Write as _;
 

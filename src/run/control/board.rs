@@ -1,4 +1,4 @@
-//! What all actors of a run do just now: for who asks, and for who watches over them.
+//! What all actors of a run do now: for who asks, and for who watches over them.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::signal::Phase;
 #[derive(Debug)]
 pub struct Board(Mutex<State>);
 
-/// What all do just now.
+/// What all do now.
 pub(crate) struct Look {
     pub(crate) phase: Phase,
     pub(crate) since: Duration,
@@ -117,7 +117,7 @@ impl Board {
         self.lock().batches
     }
 
-    /// What all do just now.
+    /// What all do now.
     pub(crate) fn look(&self) -> Look {
         let state = self.lock();
         Look {

@@ -1,4 +1,4 @@
-//! What others want of a run that goes on: heard between two steps.
+//! What others want of a run that continues: heard between two steps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -58,7 +58,7 @@ impl Signal {
 pub(super) enum Meaning {
     /// Save, and leave.
     Stop,
-    /// Read the log level anew: nothing can go away that a service never had.
+    /// Read the log level again: nothing can go away that a service never had.
     Reload,
     /// Who started this process wants it to outlive its terminal: `nohup`.
     Nothing,

@@ -45,7 +45,7 @@ pub(super) struct SignalState {
     pub(super) keeps_nothing: AtomicBool,
 }
 
-/// What is said of signals. By a thread of its own: where nobody reads what is said, whoever speaks waits.
+/// What is said of signals. By its own thread: where nobody reads what is said, whoever speaks waits.
 pub(super) enum DeferredLog {
     Saving(Signal, &'static str),
     StillSaving(Signal),
@@ -101,7 +101,7 @@ impl SignalState {
         self.hang_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Whether all goes on; who has stood still for longer than the run is patient, and for how long, if not: what everybody
+    /// Whether all continues; who has stood still for longer than the run is patient, and for how long, if not: what everybody
     /// is told who asks, whether over HTTP, by the manager of a service, or by a warning.
     pub(super) fn goes_on(&self) -> Result<(), (Duration, String)> {
         let hang = self.hang_ms.load(Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl SignalState {
         first
     }
 
-    /// Who leaves has obeyed a file too. By a thread of its own: a store that does not answer keeps nobody from leaving.
+    /// Who leaves has obeyed a file too. By its own thread: a store that does not answer keeps nobody from leaving.
     fn forget_file(&self) {
         let Some(folder) = self.folder.get().cloned() else { return };
         let (sender, done) = sync_channel(1);
@@ -190,7 +190,7 @@ impl SignalState {
             }
         };
         match log::reload(level.as_deref()) {
-            Ok(level) => tracing::warn!(%level, "the log level was read anew"),
+            Ok(level) => tracing::warn!(%level, "the log level was read again"),
             Err(error) => {
                 tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");
             }

@@ -41,7 +41,7 @@ impl PreparedData {
             (manifest, streamed)
         };
         let vocab = load::read_vocab(&store, &manifest, dataset_version)?;
-        // What a model is shown beside may be counted.
+        // What a model is shown next to may be counted.
         let is_of_model = request.purpose == Purpose::Model;
         let vocab = if is_complete && is_of_model { vocab } else { vocab.uncounted() };
         keep_valid(&mut manifest, &measured.into_iter().collect());

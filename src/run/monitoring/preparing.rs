@@ -40,7 +40,7 @@ impl PrepareBackend {
         self.seen.observer()
     }
 
-    /// Who says whether it goes on.
+    /// Who says whether it continues.
     pub(crate) fn watched(&self, goes_on: GoesOn) {
         let _ = self.preparing.goes_on.set(goes_on);
     }
@@ -58,11 +58,11 @@ struct Preparing {
     config: Config,
     begun: Instant,
     workers: Mutex<Option<PoolStats>>,
-    /// Whether it goes on, as soon as somebody watches over that.
+    /// Whether it continues, as soon as somebody watches over that.
     goes_on: OnceLock<GoesOn>,
 }
 
-/// Says whether something goes on, and what stands still if not.
+/// Says whether something continues, and what stands still if not.
 pub(crate) type GoesOn = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl Preparing {
@@ -132,7 +132,7 @@ impl Backend for Preparing {
     }
 
     fn history_of(&self, _: &str) -> Result<String, ApiError> {
-        Err(ApiError::Unknown("a preparation has no runs beside it".to_owned()))
+        Err(ApiError::Unknown("a preparation has no runs next to it".to_owned()))
     }
 
     fn actions(&self) -> &'static [&'static str] {

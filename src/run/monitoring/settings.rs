@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
-/// `{"keys": [{"key", "value", "default", "changed"}], "toml"}` of a resolved configuration beside that of an empty file.
+/// `{"keys": [{"key", "value", "default", "changed"}], "toml"}` of a resolved configuration next to that of an empty file.
 pub(crate) fn settings(resolved: &str, default: &Table) -> Json {
     let now = resolved.parse::<Table>().map(|table| flat(&table)).unwrap_or_default();
     let default = flat(default);

@@ -1,4 +1,4 @@
-//! Runs beside a run: for a page that lays their curves over one another.
+//! Runs next to a run: for a page that lays their curves over one another.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::report::run_summary::{RunSummary, is_run};
 /// Runs that are listed.
 const RUNS_MAX: usize = 100;
 
-/// The folders that hold runs beside that one, without it, by name.
+/// The folders that hold runs next to that one, without it, by name.
 fn found(run: &Path) -> Vec<(String, PathBuf)> {
     let Ok(own) = run.canonicalize() else { return Vec::new() };
     let Some(entries) = own.parent().and_then(|above| std::fs::read_dir(above).ok()) else { return Vec::new() };
@@ -24,7 +24,7 @@ fn found(run: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// Runs beside that one, at a glance.
+/// Runs next to that one, at a glance.
 pub(super) fn siblings(run: &Path) -> Value {
     let summary = |(name, folder): (String, PathBuf)| {
         let summary = RunSummary::in_short(&name, &Store::existing(folder).ok()?).ok()?;
@@ -33,9 +33,9 @@ pub(super) fn siblings(run: &Path) -> Value {
     json!({ "runs": found(run).into_iter().filter_map(summary).collect::<Vec<_>>() })
 }
 
-/// What another run beside that one has said. Its name is one of a list: no path that somebody made up is opened.
+/// What another run next to that one has said. Its name is one of a list: no path that somebody made up is opened.
 pub(super) fn history(run: &Path, name: &str) -> Result<String, ApiError> {
-    let unknown = || ApiError::Unknown(format!("no run `{}` is beside this one", schemas::printable(name)));
+    let unknown = || ApiError::Unknown(format!("no run `{}` is next to this one", schemas::printable(name)));
     let (_, folder) = found(run).into_iter().find(|(known, _)| known == name).ok_or_else(unknown)?;
     let store = Store::existing(&folder).map_err(|error| ApiError::Unable(error.to_string()))?;
     Ok(server::report::history_of(&about(Kind::Train, &run.with_file_name(name)), &store))

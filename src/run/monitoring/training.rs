@@ -100,7 +100,7 @@ impl Training {
 
     /// It is planned, and keeps what it makes there.
     fn planned(&self, planned: Planned, run: &Store) {
-        // A plan that was made anew is of the same data and keys, but for the steps.
+        // A plan that was rebuilt is of the same data and keys, but for the steps.
         let _ = self.planned.set(planned);
         self.seen.goes_on_in(run);
         self.find(|found| found.1 = Some(run.clone()));
@@ -142,7 +142,7 @@ impl Training {
         let is_own = |bytes: &[u8]| {
             serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["instance"] == self.seen.instance())
         };
-        // Of a run that another process goes on with, it says where that listens.
+        // Of a run that another process continues with, it says where that listens.
         if run.read_with_stat(ADDRESS).ok().flatten().is_some_and(|(bytes, _)| is_own(&bytes)) {
             let _ = run.remove(ADDRESS);
         }

@@ -2,7 +2,7 @@
 //!
 //! # What
 //! A target is a parser and the law that it keeps for any bytes: it never panics, never allocates without bound, and
-//! says no, or gives something that survives being written and read again. [`target!`] makes a test of it, beside the
+//! says no, or gives something that survives being written and read again. [`target!`] makes a test of it, next to the
 //! parser:
 //!
 //! ```text
@@ -19,9 +19,9 @@
 //! # Definition
 //! Seeds are the files of `tests/fuzz/seeds/TARGET/`, and what the target adds. Each is tried as it is, then
 //! [`INPUTS`] mutated ones are, the same each time: a test that fails today failed yesterday. Where
-//! `BOLERO_RANDOM_TEST_TIME_MS` is set (`make fuzz`), inputs are drawn anew for as long as is said, by what watches
+//! `BOLERO_RANDOM_TEST_TIME_MS` is set (`make fuzz`), inputs are drawn again for as long as is said, by what watches
 //! coverage under `cargo bolero`, and one that failed is made smaller. Either way it is printed as the line of shell that puts it among the seeds,
-//! where `make test` tries it for ever. One that ended the whole program, by a stack that overflowed, lies in the folder
+//! where `make test` tries it forever. One that ended the whole program, by a stack that overflowed, lies in the folder
 //! that `CLOZE_FUZZ_LAST` names.
 //!
 //! # Reference

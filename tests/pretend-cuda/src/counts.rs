@@ -21,7 +21,7 @@ pub struct Counts {
     pub bytes: u64,
     /// The most that there were at once.
     pub peak_bytes: u64,
-    /// Bytes of pinned memory that are lent out.
+    /// Bytes of pinned memory that are borrowed out.
     pub pinned_bytes: u64,
     /// Uses that a real device would answer with garbage, where nothing could be thrown.
     pub defects: u64,
@@ -37,7 +37,7 @@ pub fn limit(device_bytes: u64, pinned_bytes: u64) {
 }
 
 impl Counts {
-    /// Begins anew, if the process has this device.
+    /// Begins again, if the process has this device.
     pub fn start() {
         if let Some(start) = function(c"pretend_cuda_start") {
             // SAFETY: the library's function of that name takes nothing.

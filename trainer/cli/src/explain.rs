@@ -1,4 +1,4 @@
-//! `cloze explain`: what a step of a run learnt from.
+//! `cloze explain`: what a step of a run learned from.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,7 +80,7 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
         line(format_args!("the log has loss {loss:.4}, norm {norm:.4}"));
     }
     if let Some(leap) = again.replay.skipped() {
-        line(format_args!("it is passed over: {:.4} where {:.4} was usual", leap.value, leap.median));
+        line(format_args!("it is skipped: {:.4} where {:.4} was usual", leap.value, leap.median));
     }
     for (row, loss) in losses {
         shown.row(row, loss, &facts(row)?, paint)?;

@@ -72,7 +72,7 @@ impl Model {
     }
 }
 
-/// What `AutoTokenizer` needs beside `tokenizer.json`.
+/// What `AutoTokenizer` needs next to `tokenizer.json`.
 fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
     let (vocab, special) = (plan.vocab(), plan.vocab().special());
     let mut config = json!({

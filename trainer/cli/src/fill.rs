@@ -1,4 +1,4 @@
-//! `cloze fill`: the best words for each `[MASK]`, beside what a model without context would say.
+//! `cloze fill`: the best words for each `[MASK]`, next to what a model without context would say.
 
 use std::path::Path;
 

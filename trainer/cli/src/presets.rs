@@ -58,7 +58,7 @@ const RATIOS: [(&str, f64); 6] = [
     ("mlm-base", 1.0),
     ("taco-base", 1.0),
     ("fe-mlm-base", 1.0),
-    // The teacher's pass beside it: (559.55 + 179.31) / 559.55.
+    // The teacher's pass next to it: (559.55 + 179.31) / 559.55.
     ("tacl-base", 1.320_4),
     // The main network without a vocabulary, the generator with one: (566.23 + 75.50 + 21.27) / 587.86.
     ("electra-base", 1.127_8),
@@ -185,7 +185,7 @@ fn assert_unmoved(name: &str, part: &str, before: &tensors::HostTensors, after: 
     let mut count = 0;
     for (weight, value) in after.iter().filter(|(weight, _)| weight.contains(part)) {
         count += 1;
-        // A table that was shared then has a copy of its own now.
+        // A table that was shared then has its own copy now.
         let shared = weight.split_once('.').and_then(|(_, rest)| before.get(rest));
         assert_eq!(Some(value), before.get(weight).or(shared), "{name}: `{weight}` has moved");
     }

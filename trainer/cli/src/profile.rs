@@ -67,7 +67,7 @@ fn between([offline, online, training]: &[Profile; 3]) -> String {
     let is_known = |profile: &&Profile| profile.binding != Some(Binding::Unknown);
     let speed = |profile: &Profile| Some(profile).filter(is_known)?.tokens_per_s();
     let (Some(prepares), Some(loads), Some(trains)) = (speed(offline), speed(online), speed(training)) else {
-        return "too short to hold the halves beside one another; measure for longer (`--seconds`)".to_owned();
+        return "too short to hold the halves next to one another; measure for longer (`--seconds`)".to_owned();
     };
     let binds = if trains < loads { "the trainer binds" } else { "the loader binds" };
     format!(

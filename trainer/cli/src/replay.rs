@@ -80,7 +80,7 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
         line(format_args!("step {}: {steps} steps once more from {begun}", options.step));
         line(format_args!("  rows {} to {}  lr {lr:.1e}", rows.start, rows.end - 1));
         if passed_over {
-            line("  it is passed over: its rows were consumed and taught nothing");
+            line("  it is skipped: its rows were consumed and taught nothing");
         } else {
             line(format_args!("  loss {:.6}  norm {:.6}", seen.loss, seen.norm));
         }

@@ -89,7 +89,7 @@ impl ReplaySession {
         Ok(self.replay.step(batches)?)
     }
 
-    /// The hash of the stream after `until` steps, whose rows are looked at and not learnt from.
+    /// The hash of the stream after `until` steps, whose rows are looked at and not learned from.
     pub(crate) fn hash_after(&self, until: Step) -> anyhow::Result<String> {
         let mut hash = *self.replay.batch_hash();
         let mut stream = self.stream(self.replay.rows_consumed());

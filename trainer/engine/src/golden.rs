@@ -1,7 +1,7 @@
 //! What a rearrangement of this crate must not change: twenty steps, number by number.
 //!
 //! Losses, gradient norms and final weights of two runs on batches that [`testing`] makes: all objectives together, and
-//! masked language modelling with the token contrast. `UPDATE_GOLDEN=1` writes `tests/golden/training.json` anew; a
+//! masked language modelling with the token contrast. `UPDATE_GOLDEN=1` writes `tests/golden/training.json` again; a
 //! commit that does so says why its numbers are others.
 
 use std::collections::BTreeMap;

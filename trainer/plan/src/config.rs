@@ -35,7 +35,7 @@ pub struct TrainConfig {
     /// Where to compute: `auto` (the first CUDA device where there is one), `cpu`, `cuda` (the first; an error without one)
     /// or `cuda:1` (that one, counted from 0).
     pub device: DeviceChoice,
-    /// Whether activations are made anew in the backward pass: far less memory, a third more operations, the same bits.
+    /// Whether activations are rebuilt in the backward pass: far less memory, a third more operations, the same bits.
     pub activation_checkpointing: bool,
     /// Threads of libtorch on the CPU; 0 for one per core. Equal numbers give equal bits.
     pub threads: usize,
@@ -111,7 +111,7 @@ pub struct CheckpointConfig {
     pub every_steps: u64,
     /// How many of the newest stay; at least 1. What `cloze checkpoints RUN pin STEP` names stays too.
     pub keep: usize,
-    /// Steps between checkpoints that stay for ever, and are made for that; 0 for none.
+    /// Steps between checkpoints that stay forever, and are made for that; 0 for none.
     pub keep_every_steps: u64,
     /// How many of the best by `best_by` stay; 0 for none. Only a step that was validated can be among them.
     pub keep_best: usize,
@@ -119,7 +119,7 @@ pub struct CheckpointConfig {
     /// or `mlm.accuracy`. Of accuracies and of `positive_cosine` the highest, of all others the lowest; of equals the oldest.
     pub best_by: String,
     /// Makes each checkpoint a folder that `transformers` loads, as `cloze export` writes it: with `config.json`,
-    /// `model.safetensors` and the tokenizer beside the rest.
+    /// `model.safetensors` and the tokenizer next to the rest.
     pub export: Option<ModelFamily>,
 }
 
@@ -191,10 +191,10 @@ impl Default for SpikeGuardConfig {
 pub enum SpikeAction {
     /// Nothing is looked at.
     Off,
-    /// It is said, and the run goes on.
+    /// It is said, and the run continues.
     #[default]
     Warn,
-    /// It is said, and the run saves and stops: exit code 45. The same command goes on.
+    /// It is said, and the run saves and stops: exit code 45. The same command continues.
     Pause,
     /// The run goes back to the newest checkpoint before it, and does not learn from that step's rows.
     Skip,

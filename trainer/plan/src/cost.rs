@@ -1,6 +1,6 @@
 //! What a run computes, before it computes anything.
 //!
-//! Operations are those that the loss needs, whatever an implementation computes besides: 2 for each weight of the
+//! Operations are those that the loss needs, whatever an implementation computes in addition: 2 for each weight of the
 //! layers' matrices and `4 · layers · hidden · width` for attention, for a token that is encoded; three times that where
 //! the pass learns (Kaplan et al. 2020, section 2.1). A vocabulary head costs 2 for each of its weights at a position
 //! that it scores, three times that where it learns; 15 % of the positions are scored, whatever share is masked.
@@ -78,8 +78,8 @@ impl TrainPlan {
         let passes = self.passes();
         let cost = |name: &String, network: &AnyNetwork| {
             let (made, shape) = (network.makes()?, network.shape(&self.encoder)?);
-            let learnt = passes.contains_key(&Pass::new(name, made.fills));
-            let extra = network.passes_beside(learnt);
+            let trained = passes.contains_key(&Pass::new(name, made.fills));
+            let extra = network.passes_beside(trained);
             // A pass that learns is scored once for its loss, and those scores are sampled from.
             Some(extra * (body(&shape, self.view_width(made.fills)) + SCORED * head(&shape, self.vocab.size)))
         };

@@ -31,7 +31,7 @@ pub struct EncoderConfig {
     /// Width of the embedding tables where it is not that of the hidden states: a matrix leads from one to the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<u32>,
-    /// What attention is told about distances, beside the position table.
+    /// What attention is told about distances, next to the position table.
     pub relative_positions: RelativePositions,
     /// Which tokens of a row see each other.
     #[serde(skip_serializing_if = "Attend::is_row")]

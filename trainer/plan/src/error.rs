@@ -16,7 +16,7 @@ pub enum Error {
     Config(String),
     /// The run folder holds checkpoints of another run.
     #[error(
-        "{} is a checkpoint of another run; these differ: {keys}; change that back, go on with it all the same \
+        "{} is a checkpoint of another run; these differ: {keys}; change that back, go on with it nevertheless \
          (`--allow-change KEY`, `cloze branch`), or begin another run (`run.folder`; `train.init_from = \"{}\"` has these weights){ways}",
         checkpoint.display(), checkpoint.display()
     )]
@@ -67,16 +67,16 @@ pub enum Error {
         /// The step's first micro-batch.
         batch: BatchIndex,
     },
-    /// More steps leapt than the guard may skip: exit code 43.
+    /// More steps spiked than the guard may skip: exit code 43.
     #[error(
-        "step {step} leapt out of those before it, and {skips} steps are passed over already, as many as `spike_guard.max_skips` \
+        "step {step} spiked out of those before it, and {skips} steps are skipped already, as many as `spike_guard.max_skips` \
          allows; allow more, or look at what these rows have in common: `cloze explain RUN --step {step}`; another \
          `spike_guard.action` lets the run go on over them"
     )]
     Leaps {
-        /// The first that leapt now, counted from 1 as reports count them.
+        /// The first that spiked now, counted from 1 as reports count them.
         step: Step,
-        /// Steps that are passed over.
+        /// Steps that are skipped.
         skips: usize,
     },
     /// The device's memory does not suffice: exit code 44.

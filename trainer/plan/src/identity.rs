@@ -77,7 +77,7 @@ pub fn check_allowed(keys: &[String]) -> Result<(), String> {
     }
 }
 
-/// Whether these keys may be others in a run that goes on from another.
+/// Whether these keys may be others in a run that continues from another.
 ///
 /// # Errors
 /// Why one may not.
@@ -90,7 +90,7 @@ pub(crate) fn check_branched(keys: &[String]) -> Result<(), String> {
     }
 }
 
-/// Keys that people change with a good reason, and how they have it all the same.
+/// Keys that people change with a good reason, and how they have it nevertheless.
 const WAYS_ON: [(&str, &str); 2] = [
     (
         "train.steps",
@@ -101,7 +101,7 @@ const WAYS_ON: [(&str, &str); 2] = [
     (
         "train.micro_batch_size",
         "here `train.micro_batch_size` decides what is drawn, or which rows are contrasted: where memory is short, \
-         `--allow-change train.micro_batch_size` changes it all the same, and notes it",
+         `--allow-change train.micro_batch_size` changes it nevertheless, and notes it",
     ),
 ];
 
@@ -147,7 +147,7 @@ mod tests {
         ] {
             assert!(check(key).is_err_and(|why| why.contains(key)), "{key}");
         }
-        assert_eq!(check_branched(&["train.steps".to_owned()]), Ok(()), "a branch is planned anew");
+        assert_eq!(check_branched(&["train.steps".to_owned()]), Ok(()), "a branch is planned again");
         assert!(check_branched(&["data.seq_len".to_owned()]).is_err());
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The most that there is at once: at the end of a forward pass, when all that its backward pass needs is there and the
 //! gradients of the micro-batches before it are; or, where weights outweigh activations, at the end of the backward pass,
-//! when every use of a weight has a gradient of its own. Attention is taken to be computed by one kernel, as on CUDA, which keeps no
+//! when every use of a weight has its own gradient. Attention is taken to be computed by one kernel, as on CUDA, which keeps no
 //! weights of pairs; on the CPU, with dropout, it keeps those as well.
 
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ impl TrainPlan {
     pub fn memory(&self) -> MemoryEstimate {
         let (learning, frozen) = self.parameters();
         let passes = self.passes();
-        let learnt = passes.iter().filter(|(pass, learns)| **learns && self.learns(&pass.network));
-        let encodings: Vec<Encoding> = learnt
+        let trained = passes.iter().filter(|(pass, learns)| **learns && self.learns(&pass.network));
+        let encodings: Vec<Encoding> = trained
             .map(|(pass, _)| {
                 let shape = self.shape(&pass.network).unwrap_or_else(|| self.encoder.clone());
                 Encoding {
@@ -64,9 +64,9 @@ impl TrainPlan {
 
     /// Gradients of uses before they are added to those of the weights, and what is widened on the way.
     fn gradients_of_uses(&self, learning: f64, passes: &BTreeMap<Pass, bool>) -> f64 {
-        let learnt = passes.iter().filter(|(_, learns)| **learns).map(|(pass, _)| &pass.network);
+        let trained = passes.iter().filter(|(_, learns)| **learns).map(|(pass, _)| &pass.network);
         let mut of_each: BTreeMap<&String, f64> = BTreeMap::new();
-        learnt.for_each(|network| *of_each.entry(network).or_default() += 1.0);
+        trained.for_each(|network| *of_each.entry(network).or_default() += 1.0);
         let uses = of_each.into_values().fold(1.0, f64::max);
         let is_added = uses > 1.0 || self.micro_batches() > 1;
         if self.train.precision == Precision::F32 {
@@ -134,7 +134,7 @@ impl Encoding {
         self.tokens() * (self.embeddings() + layers * self.layer()) + self.bias()
     }
 
-    /// Where activations are made anew: what layers begin from.
+    /// Where activations are rebuilt: what layers begin from.
     fn kept_sparingly(&self) -> f64 {
         let beginnings = f64::from(self.shape.layers) * self.between() * f64::from(self.shape.hidden);
         self.tokens() * (self.embeddings() + beginnings) + self.bias()

@@ -1,4 +1,4 @@
-//! Distances between positions as a few buckets, one learnt bias each.
+//! Distances between positions as a few buckets, one learned bias each.
 //!
 //! # What
 //! Which of `buckets` the distance `key − query` belongs to: near ones each to its own, far ones to ranges that grow

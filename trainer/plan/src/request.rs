@@ -23,7 +23,7 @@ pub struct TrainRequest {
     pub view_widths: BTreeMap<String, u32>,
     /// The main network.
     pub encoder: EncoderConfig,
-    /// The networks beside it; one that no objective of the loss reads is not built.
+    /// The networks next to it; one that no objective of the loss reads is not built.
     pub networks: BTreeMap<String, AnyNetwork>,
     /// The vocabulary.
     pub vocab: VocabFacts,
@@ -92,7 +92,7 @@ impl TrainRequest {
         passes
     }
 
-    /// The networks beside the main one that are built: those that an objective of the loss reads, or a view of theirs.
+    /// The networks next to the main one that are built: those that an objective of the loss reads, or a view of theirs.
     #[must_use]
     pub fn used_networks(&self) -> BTreeMap<String, AnyNetwork> {
         used_networks(&self.networks, self.active().map(|active| active.objective))

@@ -46,7 +46,7 @@ pub fn columns_read(
         }
         read.taken.extend([ATTENTION_MASK.spec(), TOKEN_TYPES.spec()].map(|column| (stored.clone(), column)));
     }
-    // Whatever a made view has beside its ids, it has from the view that is filled.
+    // Whatever a made view has next to its ids, it has from the view that is filled.
     let stored = |view: String| made_by(&view).map_or(view.clone(), |made| made.fills.to_owned());
     read.needed.extend(reads.columns.into_iter().map(|(view, column)| (stored(view), column)));
     read

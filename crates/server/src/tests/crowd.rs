@@ -89,7 +89,7 @@ fn no_counter_falls_whatever_a_run_does() {
     let mut before: Vec<(String, f64)> = Vec::new();
     let at = Position { step: Some(Step(10)), rows_seen: Some(80), tokens_seen: Some(900), ..Position::default() };
     let resume = Clock::system().event(at, EventKind::Resume(ResumeReport { place: "runs/a".to_owned() }));
-    // It validates, goes on, and goes back.
+    // It validates, continues, and goes back.
     for (event, is_validating) in [
         (report(10, 1.0), false),
         (report(20, 1.0), true),

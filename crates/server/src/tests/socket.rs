@@ -82,7 +82,7 @@ fn what_is_no_socket_is_refused_and_a_full_one_holds_nobody_up() {
     silent.set_nonblocking(true).expect("set");
     let (sender, connected) = sync_channel::<UnixStream>(10_000);
     let to = path.clone();
-    // More than any queue has room for; the last of them waits for ever, and is left to.
+    // More than any queue has room for; the last of them waits forever, and is left to.
     let fills = move || while UnixStream::connect(&to).is_ok_and(|stream| sender.send(stream).is_ok()) {};
     std::thread::Builder::new().spawn(fills).expect("a thread");
     let mut kept = Vec::new();

@@ -10,7 +10,7 @@ use crate::backend::{Stat, Version};
 /// Files up to here have their content in their version: a read of that is no dearer than opening.
 const HASHED_BYTES_MAX: u64 = 1 << 16;
 
-/// Times that a temporary file is made anew: another process may sweep it or its empty folder away, but not for ever.
+/// Times that a temporary file is rebuilt: another process may sweep it or its empty folder away, but not forever.
 pub(super) const MAKES_MAX: usize = 16;
 
 /// What became of a temporary file that is gone.
@@ -84,7 +84,7 @@ pub(super) fn make_folder(path: &Path) -> io::Result<()> {
         if !parent.as_os_str().is_empty() && !parent.is_dir() {
             make_folder(parent)?;
         }
-        // A parent that is there now was perhaps made by somebody else just now; or it takes no folders, as `/proc`.
+        // A parent that is there now was perhaps made by somebody else now; or it takes no folders, as `/proc`.
         made = make_one(path);
     }
     made

@@ -10,7 +10,7 @@
 //!
 //! # Definition
 //! To follow version `v` of `NAME`:
-//! 1. write the content to a file of its own, `T`, whose name says `v`, and flush it;
+//! 1. write the content to its own file, `T`, whose name says `v`, and flush it;
 //! 2. *decide*: make the link `G(v)`, named by `v`, to `T`. Links exclude: if there is one, read whose file it names;
 //! 3. *look*: is the version of `NAME` still `v`?
 //! 4. if so, rename the file that `G(v)` names to `NAME`: one's own or the other's, since what follows `v` is decided.

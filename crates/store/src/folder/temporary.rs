@@ -27,12 +27,12 @@ pub(super) struct Temporary {
 }
 
 impl Temporary {
-    /// Beside `target`, whose folder is made if it is missing.
+    /// Next to `target`, whose folder is made if it is missing.
     pub(super) fn beside(target: &Path) -> io::Result<Self> {
         Self::named(target, &|writer| format!(".{}.{writer}.{PUTTING}", file_name(target)))
     }
 
-    /// Beside `target`, to follow one version of it.
+    /// Next to `target`, to follow one version of it.
     pub(super) fn following(target: &Path, version: &Version) -> io::Result<Self> {
         Self::named(target, &|writer| format!("{}{writer}.{REPLACING}", following_prefix(target, version)))
     }
@@ -44,7 +44,7 @@ impl Temporary {
             let path = folder.join(name(&writer()));
             match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok(Self { file, path, kept: false }),
-                // The folder is missing, or was empty and somebody removed it just now.
+                // The folder is missing, or was empty and somebody removed it now.
                 Err(error) if error.kind() == ErrorKind::NotFound => make_folder(folder)?,
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -70,7 +70,7 @@ impl Temporary {
 
     /// Makes the content durable, and its modification time one that no other writing has.
     pub(super) fn sync(&mut self) -> io::Result<()> {
-        // A time of its own, to the nanosecond: the kernel's moves only every few milliseconds.
+        // Its own time, to the nanosecond: the kernel's moves only every few milliseconds.
         self.file.set_modified(SystemTime::now())?;
         self.file.sync_all()
     }
@@ -123,7 +123,7 @@ fn writer() -> String {
         let plain = host.trim().chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
         plain.take(HOST_BYTES_MAX).collect()
     });
-    // Each `RandomState` has a key of its own, drawn from the operating system's randomness.
+    // Each `RandomState` has its own key, drawn from the operating system's randomness.
     let nonce = RandomState::new().build_hasher().finish();
     format!("{}-{}-{nonce:016x}", *HOST, process::id())
 }

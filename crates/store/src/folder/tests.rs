@@ -1,4 +1,4 @@
-//! Replacements in every order: each process is stopped before each of its steps, and a seed says who goes on.
+//! Replacements in every order: each process is stopped before each of its steps, and a seed says who continues.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -118,7 +118,7 @@ fn home() -> (tempfile::TempDir, Folder) {
     (home, folder)
 }
 
-/// Two are stopped, each before any of its steps; a third goes on, or nobody does; somebody sweeps, or nobody does; the
+/// Two are stopped, each before any of its steps; a third continues, or nobody does; somebody sweeps, or nobody does; the
 /// two are woken.
 #[test]
 fn replacements_stopped_at_any_step_and_woken_later_do_no_harm() {
@@ -154,7 +154,7 @@ fn replacements_stopped_at_any_step_and_woken_later_do_no_harm() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Three that replace and one that sweeps, in an order that the numbers draw: a number's low bits say who goes on,
+    /// Three that replace and one that sweeps, in an order that the numbers draw: a number's low bits say who continues,
     /// the others for how many steps.
     #[test]
     fn replacements_exclude_one_another_in_every_order(turns in prop::collection::vec(0_u8..64, 0..60)) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::lease::LeaseClaim;
 use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 
-/// A kind of store beneath a lock.
+/// A kind of store below a lock.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) kind: Arc<dyn StoreBackend>,

@@ -31,7 +31,7 @@ impl Holder {
         let text = |path| fs::read_to_string(path).ok().map(|text: String| text.trim().to_owned());
         let host = text("/proc/sys/kernel/hostname");
         let pid = process::id();
-        // Each `RandomState` has a key of its own, drawn from the operating system's randomness.
+        // Each `RandomState` has its own key, drawn from the operating system's randomness.
         let nonce = [(); 2].map(|()| format!("{:016x}", RandomState::new().build_hasher().finish())).concat();
         Self {
             words: format!("pid {pid} on {}", host.as_deref().unwrap_or("an unknown host")),

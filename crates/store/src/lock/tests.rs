@@ -335,7 +335,7 @@ fn who_only_watches_sees_a_holder_for_as_long_as_it_is_alive() {
         clock.pause(SECOND * 10);
         assert_eq!(watch.look().expect("seen"), LeaseStatus::Deserted);
         claim.beat().expect("it beats");
-        assert_eq!(watch.look().expect("seen"), held, "it was alive all the same");
+        assert_eq!(watch.look().expect("seen"), held, "it was alive nevertheless");
         claim.release().expect("released");
         assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND * 10);

@@ -32,7 +32,7 @@ impl Command {
         let (program, arguments) = self.words.split_first().ok_or("it names no program")?;
         let mut command = process::Command::new(program);
         command.args(arguments);
-        // A group of its own: what it starts is killed with it, and a ctrl-c at the terminal is for the run.
+        // Its own group: what it starts is killed with it, and a ctrl-c at the terminal is for the run.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         command.env("CLOZE_ALERT_TOPIC", alert.topic.name());
         command.env("CLOZE_ALERT_TEXT", &alert.text).env("CLOZE_ALERT_RUN", &alert.run);

@@ -55,15 +55,15 @@ impl Default for AlertsConfig {
 pub(crate) enum Topic {
     /// A run or a preparation ended: it is done, was stopped, or failed.
     Stop,
-    /// A run began, or goes on.
+    /// A run began, or continues.
     Start,
-    /// A step spike_step, or was passed over.
+    /// A step spike_step, or was skipped.
     LossSpike,
     /// A step waited for data that are still being prepared.
     Starved,
     /// The disk is nearly full.
     Disk,
-    /// Something is not as it should be, and work goes on.
+    /// Something is not as it should be, and work continues.
     Warning,
 }
 
@@ -105,7 +105,7 @@ impl AlertsConfig {
             problems.push(Problem::new(format!("alerts.{key}"), message).hint(hint));
         };
         if self.command.first().is_some_and(String::is_empty) {
-            add("command", "its first word names no program", "a program and its arguments, each a text of its own");
+            add("command", "its first word names no program", "a program and its arguments, each its own text");
         }
         let is_named = !self.webhook_file.as_os_str().is_empty();
         if is_named && !self.webhook_env.is_empty() {

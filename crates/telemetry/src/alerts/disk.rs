@@ -10,7 +10,7 @@ use super::rate_limiter::RateLimiter;
 /// Between two looks. What fills a disk in less is told by the write that fails.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Looks for as long as what it returns is kept. By a thread of its own: a disk that does not answer holds up no alert.
+/// Looks for as long as what it returns is kept. By its own thread: a disk that does not answer holds up no alert.
 pub(super) fn look(folder: &Path, free_min: u64, desk: RateLimiter) -> runtime::Result<SyncSender<()>> {
     let folder: PathBuf = folder.to_owned();
     let (keep, ended) = sync_channel(0);

@@ -19,7 +19,7 @@ pub(super) fn start(start: &PrepareStart) -> String {
     [Some(plan), way, start.change.clone(), largest].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// What stands beside a progress bar: parts and rates.
+/// What stands next to a progress bar: parts and rates.
 pub(crate) fn beside_bar(progress: &PrepareProgress) -> String {
     let PrepareProgress { parts, parts_total, text_bytes_per_s, tokens_per_s, .. } = progress;
     let (text, tokens) = (text_bytes_per_s / 1e6, tokens_per_s / 1e6);

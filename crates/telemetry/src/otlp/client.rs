@@ -77,7 +77,7 @@ impl Client {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             let label = self.signal.label();
             tracing::warn!(
-                "{label} do not reach the OpenTelemetry collector: {reason}; the work goes on, and this is said once"
+                "{label} do not reach the OpenTelemetry collector: {reason}; the work continues, and this is said once"
             );
         }
     }

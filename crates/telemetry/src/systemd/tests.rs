@@ -17,7 +17,7 @@ impl Listener {
 }
 
 fn bound(address: &SocketAddr) -> Listener {
-    let socket = UnixDatagram::bind_addr(address).expect("a socket of its own");
+    let socket = UnixDatagram::bind_addr(address).expect("its own socket");
     socket.set_nonblocking(true).expect("it is a socket");
     Listener(socket)
 }

@@ -178,17 +178,17 @@ fn every_kind_with_numbers_is_drawn_and_no_other() {
 fn steps_that_come_again_replace_those_that_were_there() {
     let mut encoder = Encoder::default();
     let begins = |lines: Vec<(i64, String)>| lines.into_iter().any(|(_, text)| text == "session 1");
-    assert!(begins(say(&mut encoder, 10, starved())), "a process that begins anew");
+    assert!(begins(say(&mut encoder, 10, starved())), "a process that starts over");
     assert!(!begins(say(&mut encoder, 10, starved())) && !begins(say(&mut encoder, 20, starved())));
     // It is said late, and nothing comes again.
     let checkpoint = EventKind::Checkpoint(CheckpointReport { place: String::new(), seconds: 1.0, stall_s: 0.0 });
     assert!(!begins(say(&mut encoder, 15, checkpoint)));
-    // What the checkpoint has is kept, what is beyond it is drawn anew.
+    // What the checkpoint has is kept, what is beyond it is drawn again.
     let resume = EventKind::Resume(ResumeReport { place: String::new() });
     assert_eq!(say(&mut encoder, 12, resume.clone()), [(13, "session 1".to_owned())]);
     assert!(!begins(say(&mut encoder, 13, starved())), "said already");
     assert!(begins(say(&mut encoder, 1, starved())), "gone back without a checkpoint");
-    // The next process has a file of its own.
+    // The next process has its own file.
     let lines = say(&mut Encoder::default(), 12, resume);
     assert_eq!(lines, [(0, "brain.Event:2".to_owned()), (13, "session 1".to_owned())]);
 }

@@ -125,7 +125,7 @@ mod tests {
         next.observe(&event(3));
         let now = files(home.path());
         assert_eq!((&now[0].0, now.len()), (&ahead, 3));
-        assert!(now[1].0 == one[1].0 && now[1].1 > one[1].1, "the first goes on: {now:?}");
+        assert!(now[1].0 == one[1].0 && now[1].1 > one[1].1, "the first continues: {now:?}");
         let last = format!("{PREFIX}0000003600.252.{}", std::process::id());
         assert_eq!(now[2].0, last);
     }
@@ -143,6 +143,6 @@ mod tests {
         assert!(reader.is_said && files(home.path())[0].1 == whole);
         reader.file = Some(writes);
         reader.observe(&event(3));
-        assert!(files(home.path())[0].1 > whole, "it goes on where that is possible again");
+        assert!(files(home.path())[0].1 > whole, "it continues where that is possible again");
     }
 }

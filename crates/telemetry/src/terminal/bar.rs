@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is drawn now. A preparation beside a training has lines, not a bar: there is one at a time.
+/// What is drawn now. A preparation next to a training has lines, not a bar: there is one at a time.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Writes something for people with the bar out of its way.

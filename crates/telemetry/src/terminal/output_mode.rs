@@ -74,7 +74,7 @@ impl OutputMode {
 /// As `tracing` writes its events, so that one reader reads both.
 fn object(level: Level, line: &str) -> String {
     let mut timestamp = String::new();
-    // Writing to a text does not fail; a line without a time is a line all the same.
+    // Writing to a text does not fail; a line without a time is a line nevertheless.
     let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
     let message = line.strip_prefix(level.prefix()).unwrap_or(line);
     json!({ "timestamp": timestamp, "level": level.name(), "fields": { "message": message }, "target": "cloze" })
@@ -92,7 +92,7 @@ enum Level {
 impl Level {
     fn of(line: &str) -> Self {
         match line {
-            // A hint belongs to the error that it stands beside.
+            // A hint belongs to the error that it stands next to.
             _ if line.starts_with("error: ") || line.starts_with("hint: ") => Self::Error,
             _ if line.starts_with("warning: ") => Self::Warning,
             _ => Self::Info,

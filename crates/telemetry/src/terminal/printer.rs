@@ -1,4 +1,4 @@
-//! What people see of a training, printed by a thread of its own: who reads slowly, or not at all, keeps no step waiting.
+//! What people see of a training, printed by its own thread: who reads slowly, or not at all, keeps no step waiting.
 
 use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -117,7 +117,7 @@ impl Out {
         let printed = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&line.text)));
         let Err(error) = printed else { return };
         if !std::mem::replace(&mut self.deaf, true) {
-            note(format_args!("warning: stdout: {error}; the run goes on, its log has what is not printed"));
+            note(format_args!("warning: stdout: {error}; the run continues, its log has what is not printed"));
         }
     }
 }

@@ -36,7 +36,7 @@ impl Progress {
         self.set_beside(now, crate::event_text::beside_bar(now), line);
     }
 
-    /// The same with something else beside the bar.
+    /// The same with something else next to the bar.
     pub fn set_beside(&mut self, now: &PrepareProgress, beside: String, line: impl std::fmt::Display) {
         match &self.bar {
             Some(bar) => {

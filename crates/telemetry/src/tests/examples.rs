@@ -107,7 +107,7 @@ fn guarding() -> Vec<Golden> {
             }),
             r#""kind":"skip","spike_step":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25,"suspects":[{"row":303900,"loss":40.5,"documents":["a","b"]}]}"#,
             Some(
-                "passed over: loss spike at step 1188: loss 9.5000 (median 2.2500, 57 sigma); rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
+                "skipped: loss spike at step 1188: loss 9.5000 (median 2.2500, 57 sigma); rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
             ),
         ),
     ]
@@ -272,7 +272,7 @@ fn left_out_report(source: Option<&str>) -> BadRowReport {
     }
 }
 
-/// What a run of several sources says beside: more examples of kinds that have one.
+/// What a run of several sources says next to: more examples of kinds that have one.
 pub(super) fn mixing() -> Vec<Golden> {
     vec![
         (

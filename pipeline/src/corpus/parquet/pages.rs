@@ -2,7 +2,7 @@
 //!
 //! A page is decompressed as a whole, and its header says to how many bytes. Headers are structs of Thrift's compact protocol;
 //! of theirs only the first three fields matter (`type`, `uncompressed_page_size`, `compressed_page_size`), the others are
-//! passed over to find their end.
+//! skipped to find their end.
 
 use std::io;
 use std::ops::Range;

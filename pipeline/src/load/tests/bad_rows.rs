@@ -101,7 +101,7 @@ fn a_row_that_panics_twice_is_padding_and_written_down_before_anybody_sees_its_b
         for (row, (seen, calm)) in seen.iter().zip(&calm).enumerate() {
             assert_eq!(seen != calm, always(row as u64, 0), "row {row}");
         }
-        // Who goes on from anywhere knows them, also where they would not panic again.
+        // Who continues from anywhere knows them, also where they would not panic again.
         for from in [0, 1, 5] {
             let again = digests(stream(&plan, 8 * from, Some(&kept), |_, _| false), BATCHES);
             let from = 8 * usize::try_from(from).expect("small");

@@ -11,7 +11,7 @@ use crate::epoch_plan::{EpochVersions, SplitSnapshot};
 #[derive(Debug)]
 struct Told {
     manifest: Manifest,
-    /// The dataset version of each epoch; the last one's goes on.
+    /// The dataset version of each epoch; the last one's continues.
     epochs: Vec<u32>,
     asked: Mutex<Vec<u64>>,
 }
@@ -217,7 +217,7 @@ fn a_dataset_version_whose_parts_were_dropped_is_refused_by_name() {
     // Who asks for what is left has the one part that no later dataset version dropped.
     let left = LoadRequest { rows: Rows::Valid { rows: 1000 }, gone: MissingParts::LeftOut, ..request };
     assert_eq!(LoadPlan::new(&left).expect("a part is left").batches(), Some(33 / 8));
-    // What follows the folder may have passed them: it is refused where it has not, and goes on where it has.
+    // What follows the folder may have passed them: it is refused where it has not, and continues where it has.
     let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
     let error = plan.stream(RowIndex(100), RankShard::ALONE).next().expect("an item").expect_err("refused").to_string();
     assert!(error.contains("dataset version 2 dropped parts 0, 2 of it; begin a new run"), "{error}");
@@ -229,7 +229,7 @@ fn a_dataset_version_whose_parts_were_dropped_is_refused_by_name() {
     assert!(plan.stream(RowIndex(0), RankShard::ALONE).take(20).all(|batch| batch.is_ok()));
 }
 
-/// A folder of which something is dropped while a run that stays with it goes on.
+/// A folder of which something is dropped while a run that stays with it continues.
 #[derive(Debug)]
 struct DroppedLater {
     manifest: Mutex<Manifest>,

@@ -87,7 +87,7 @@ pub(super) fn check_others(
     }
 }
 
-/// That the folder has what one that is prepared anew has, in whatever parts.
+/// That the folder has what one that is prepared again has, in whatever parts.
 pub(super) fn check_fresh(home: &Home) {
     let fresh = home.copy();
     fs::remove_dir_all(&fresh.config.folder).expect("there");
@@ -294,7 +294,7 @@ fn failures_during_a_change_end_as_a_calm_change() {
             failed += usize::from(go(&stormy).is_err());
             store::faults::fail_after(&stormy.config.folder, None);
             let _ = fs::remove_file(stormy.config.folder.join(LOCK));
-            // The same command goes on.
+            // The same command continues.
             go(&stormy).expect("well again");
             let (found, expected) = (stormy.data(), calm.data());
             let differ = found.iter().filter(|(name, bytes)| expected.get(*name) != Some(bytes)).map(|(name, _)| name);

@@ -88,7 +88,7 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
         let manifest = load::open(&home.store()).expect("a manifest");
         let entry = &manifest.dataset_versions[number + 1];
         let (dropped, new) = (entry.dropped.iter().copied().collect::<BTreeSet<_>>(), ids(entry));
-        // What is made anew: the parts that held the file, and no other.
+        // What is rebuilt: the parts that held the file, and no other.
         let stems: BTreeSet<String> = dropped.iter().map(|id| format!("part-{:05}-", id.0)).collect();
         assert_eq!(stems, held, "{name}: parts that held the file");
         assert!(new.len() <= 2 && dropped.len() <= 2, "{name}: {new:?} for {dropped:?}");

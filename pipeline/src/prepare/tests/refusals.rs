@@ -94,7 +94,7 @@ fn a_folder_of_the_first_format_is_refused_with_the_way_on() {
     }
 }
 
-/// A later program's manifest beside lists that this one can read.
+/// A later program's manifest next to lists that this one can read.
 #[test]
 fn a_folder_of_a_later_format_is_not_written_over() {
     let home = many();
@@ -176,7 +176,7 @@ fn a_folder_whose_settings_lack_a_key_that_says_nothing_is_gone_on_with() {
     assert!(prepare(&other).expect_err("other bytes").to_string().contains("`encoding` = null, now \"windows-1252\""));
 }
 
-/// Opened, a pipe would wait for ever and a device fill the memory.
+/// Opened, a pipe would wait forever and a device fill the memory.
 #[test]
 fn what_is_no_file_where_an_object_belongs_is_named_and_not_opened() {
     for name in ["parts/part-00002-00.json", "manifest.json", "versions/00000.json"] {

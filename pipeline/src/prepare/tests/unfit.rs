@@ -56,7 +56,7 @@ fn what_is_passed_over_is_said() {
     let home = many();
     write_all(home.folder.path(), &[("in/a.html", "x"), ("in/b.xz", "x"), ("in/c.xz", "x")]);
     let (_, told) = warnings(&home.config);
-    assert!(told["passed_over"].starts_with("3 passed over in `prepare.inputs`: 2 `*.xz` ("), "{told:?}");
+    assert!(told["passed_over"].starts_with("3 skipped in `prepare.inputs`: 2 `*.xz` ("), "{told:?}");
 }
 
 /// What writes a text in some encoding.

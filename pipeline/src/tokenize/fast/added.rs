@@ -71,7 +71,7 @@ impl Added {
         }
     }
 
-    /// Whether one might reach across a place beside these bytes.
+    /// Whether one might reach across a place next to these bytes.
     pub(super) fn has_any(&self, bytes: &[u8]) -> bool {
         bytes.iter().any(|&byte| self.bytes[usize::from(byte)])
     }

@@ -1,7 +1,7 @@
 //! Chunks that were met before, with their ids.
 //!
 //! # Invariants
-//! - Keys are whole chunks: what is found is what was learnt, never something like it.
+//! - Keys are whole chunks: what is found is what was learned, never something like it.
 //! - A cache forgets: an entry has two places, and who comes takes one of them. That changes time, not ids.
 //! - What is *pinned* (the vocabulary itself) gives way only where both places are pinned.
 //!

@@ -119,7 +119,7 @@ impl Characters {
         Some(splits.into_iter().map(|(word, (start, _), _)| (word.to_owned(), start)).collect())
     }
 
-    /// Whether something of a text is kept that NFD could put behind or before a mark beside it.
+    /// Whether something of a text is kept that NFD could put behind or before a mark next to it.
     fn reorders(&self, text: &str) -> bool {
         if !self.normalizer.strip_accents.unwrap_or(self.normalizer.lowercase) {
             return false;

@@ -44,7 +44,7 @@ struct Shared {
 /// Which bases nodes have, while a trie is made.
 struct Bases {
     taken: Vec<bool>,
-    /// Where the search for one child goes on.
+    /// Where the search for one child continues.
     first: usize,
 }
 

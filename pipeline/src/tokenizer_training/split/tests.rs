@@ -150,7 +150,7 @@ proptest! {
     }
 }
 
-/// Between letters, at the ends of words, twice, and beside marks of the first and of the last class. Of the planes behind
+/// Between letters, at the ends of words, twice, and next to marks of the first and of the last class. Of the planes behind
 /// the second, which are ideographs and what is nobody's, every seventh character.
 #[test]
 fn no_character_is_an_exception() {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::collate::Collation;
 
-/// The rows of a view, of which some are left out and some are rendered, forgotten half-way and rendered anew.
+/// The rows of a view, of which some are left out and some are rendered, forgotten half-way and rendered again.
 fn rendered(view: &AnyView, items: &[Item<'_>], left_out: Option<usize>, again: Option<usize>) -> Batch {
     let (views, vocab) = (planned(view.clone(), 64), vocab());
     let mut collation = Collation::new(&views, &vocab, items.len());

@@ -1,7 +1,7 @@
-//! A model on its way: a folder beside the one that it will be, which it becomes whole or not at all.
+//! A model on its way: a folder next to the one that it will be, which it becomes whole or not at all.
 //!
-//! Files that are put one by one into a folder where another export writes too are the config of one beside the weights
-//! of the other. So each export fills a folder of its own, and the last to be done is what stays.
+//! Files that are put one by one into a folder where another export writes too are the config of one next to the weights
+//! of the other. So each export fills its own folder, and the last to be done is what stays.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,10 +15,10 @@ use schemas::manifest;
 
 /// What an export consists of. A folder with anything else in it is somebody's, and stays.
 const FILES: [&str; 4] = ["config.json", "model.safetensors", manifest::TOKENIZER, TOKENIZER_CONFIG];
-/// What `AutoTokenizer` needs beside the tokenizer.
+/// What `AutoTokenizer` needs next to the tokenizer.
 pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
-/// Times that a folder is moved into place: another export may be faster, but not for ever.
+/// Times that a folder is moved into place: another export may be faster, but not forever.
 const MOVES_MAX: usize = 16;
 
 /// A folder that is being filled. Dropped before it is published, it goes.
@@ -28,7 +28,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Beside `target`, whose parents are made if they are missing.
+    /// Next to `target`, whose parents are made if they are missing.
     pub(super) fn beside(target: &Path) -> anyhow::Result<Self> {
         refuse_others(target)?;
         // A link is followed once, here: what it leads to is replaced, not the link.
@@ -53,7 +53,7 @@ impl Staged {
                 Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {}
                 Err(error) => {
                     if let Some(old) = replaced.last() {
-                        // The one before is better than none; where it cannot be moved back, it is beside.
+                        // The one before is better than none; where it cannot be moved back, it is next to.
                         let _ = fs::rename(old, &self.target);
                     }
                     return Err(misplaced(&self.target, error));
@@ -121,10 +121,10 @@ fn refuse_others(target: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A name beside `target` that nobody else has.
+/// A name next to `target` that nobody else has.
 fn sibling(target: &Path, what: &str) -> anyhow::Result<PathBuf> {
     let name = target.file_name().with_context(|| Usage(format!("{}: name a folder in it", target.display())))?;
-    // Each `RandomState` has a key of its own, drawn from the operating system's randomness.
+    // Each `RandomState` has its own key, drawn from the operating system's randomness.
     let nonce = RandomState::new().build_hasher().finish();
     let name = format!(".{}.{what}.{}-{nonce:016x}", name.to_string_lossy(), std::process::id());
     Ok(target.with_file_name(name))
@@ -177,7 +177,7 @@ mod tests {
         });
         let contents: BTreeSet<_> = FILES.iter().map(|file| fs::read(target.join(file)).expect("there")).collect();
         assert_eq!(contents.len(), 1, "the files of one export");
-        assert_eq!(names(&home.path().join("models")), ["a".to_owned()].into(), "and nothing beside it");
+        assert_eq!(names(&home.path().join("models")), ["a".to_owned()].into(), "and nothing next to it");
     }
 
     #[test]

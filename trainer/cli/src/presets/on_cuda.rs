@@ -1,4 +1,4 @@
-//! Every preset and ablation on CUDA beside the CPU: without dropout they learn the same.
+//! Every preset and ablation on CUDA next to the CPU: without dropout they learn the same.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn own_precision(name: &str) -> String {
     table["train"].get("precision").and_then(Value::as_str).unwrap_or("f32").to_owned()
 }
 
-/// What is measured beside the losses is measured there too, and is about the same.
+/// What is measured next to the losses is measured there too, and is about the same.
 fn assert_metrics(name: &str, found: &Json, expected: &Json) {
     let metrics = |report: &Json| report["metrics"].as_object().expect("metrics").clone();
     let (found, expected) = (metrics(found), metrics(expected));
@@ -105,7 +105,7 @@ fn apart(found: &Json, expected: &Json) -> f64 {
 /// Ablations that keep what their presets do not: scores at every position.
 const SCORING: [&str; 2] = ["ablations/coco-lm/all-token-lm", "ablations/taco/mlm-tp"];
 
-/// Presets that are tried with activations made anew too.
+/// Presets that are tried with activations rebuilt too.
 const SPARING: [&str; 3] = ["mlm-base", "electra-small", "coco-lm-base"];
 
 /// As deep as they are, and narrow.
@@ -140,7 +140,7 @@ fn a_run_takes_the_memory_that_its_plan_says() {
             let ratio = plan["memory_bytes"].as_f64().expect("a number") / counts.peak_bytes as f64;
             if (ratio - 1.0).abs() > APART {
                 wrong.push(format!(
-                    "{name} in {precision}, made anew: {anew}: {ratio:.2} of {}: {}",
+                    "{name} in {precision}, rebuilt: {again}: {ratio:.2} of {}: {}",
                     counts.peak_bytes, plan["memory"]
                 ));
             }

@@ -1,4 +1,4 @@
-//! What larger micro-batches would bring: foretold from two sizes that are measured.
+//! What larger micro-batches would bring: predicted from two sizes that are measured.
 //!
 //! # Definition
 //! A step of `R` rows in micro-batches of `m` takes `c + a · R / m`: what its rows cost, and what each micro-batch costs
@@ -28,7 +28,7 @@ struct Times {
     within: f64,
 }
 
-/// Micro-batches of twice the rows, if a step has so many, and if that is foretold to bring anything.
+/// Micro-batches of twice the rows, if a step has so many, and if that is predicted to bring anything.
 pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
     let outlook = DryRun::of(args)?;
     let train = &outlook.train().train;
@@ -50,7 +50,7 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
     }))
 }
 
-/// Whether what is learnt depends on how many rows a micro-batch has: where rows are contrasted with each other, or each
+/// Whether what is learned depends on how many rows a micro-batch has: where rows are contrasted with each other, or each
 /// micro-batch is weighed by itself. Then its size is not for speed to choose.
 pub(crate) fn is_recipe(plan: &TrainPlan) -> bool {
     plan.train.normalize == Normalize::MicroBatch

@@ -53,7 +53,7 @@ pub(super) fn checked(args: &ConfigArgs, options: &ProfileArgs, recording: &mut 
     Ok(profile)
 }
 
-/// Puts a proposal among the others, the most promising first. Why the model has none is said beside it.
+/// Puts a proposal among the others, the most promising first. Why the model has none is said next to it.
 fn propose(profile: &mut Profile, proposal: Proposal) {
     let mut all = match profile.what_if.take() {
         Some(Ok(proposals)) => proposals,

@@ -14,7 +14,7 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Looks for the last word on a step, counted from 1. What nobody can read is passed over.
+    /// Looks for the last word on a step, counted from 1. What nobody can read is skipped.
     pub(crate) fn of(run: &Store, step: u64) -> std::io::Result<Self> {
         let mut found = Self::default();
         for line in Lines::of(run, jsonl::LOG)? {

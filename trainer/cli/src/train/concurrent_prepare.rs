@@ -1,4 +1,4 @@
-//! `cloze train --prepare`: the preparation on a thread of its own.
+//! `cloze train --prepare`: the preparation on its own thread.
 
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};

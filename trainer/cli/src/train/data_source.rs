@@ -159,9 +159,9 @@ impl Data for DataSource {
         Ok(self.plan.epochs_by_source(rows)?)
     }
 
-    fn consumed(&mut self, end: RowIndex, learnt: bool) -> Result<(), ForeignError> {
+    fn consumed(&mut self, end: RowIndex, trained: bool) -> Result<(), ForeignError> {
         self.phases.control.board().consumed(end.0);
-        let fate = if learnt { Fate::Learnt } else { Fate::Skipped };
+        let fate = if trained { Fate::Trained } else { Fate::Skipped };
         Ok(self.ledger().consume(end, fate)?)
     }
 

@@ -27,7 +27,7 @@ pub(super) fn exit_code(outcome: &RunOutcome, options: Options<'_>) -> ExitCode 
 /// Tells how to look at the batch at which a run failed.
 pub(super) fn log_hint(error: &anyhow::Error, args: &ConfigArgs) {
     if let Some(line) = replay_line(error, args) {
-        note(format_args!("hint: see what it learnt from with `{line}`"));
+        note(format_args!("hint: see what it learned from with `{line}`"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Steps of a run that are measured while it goes on, because somebody wants to know.
+//! Steps of a run that are measured while it continues, because somebody wants to know.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ impl Profiler {
         }
     }
 
-    /// The run is over behind so many steps: what is measured then is told all the same.
+    /// The run is over behind so many steps: what is measured then is told nevertheless.
     pub(super) fn close(&mut self, control: &Control, folder: Option<&Store>) {
         if let (Some(folder), Some(done)) = (folder, self.done) {
             self.end(done, control, folder);

@@ -32,7 +32,7 @@ pub(super) struct RunHost {
     /// Which rows it leaves out, and for which run.
     pub(super) left_out: Arc<RunLeftOut>,
     pub(super) identity: String,
-    /// How often each document was learnt.
+    /// How often each document was learned.
     pub(super) ledger: Arc<Mutex<Exposure>>,
     /// Records in the folder the kills that it has done.
     pub(super) faults: Option<Arc<FaultInjector>>,
@@ -109,7 +109,7 @@ impl Host for RunHost {
         assert!(self.pending.is_none(), "one checkpoint is written at a time");
         let Some(run) = &mut self.run else { return Ok(()) };
         self.phases.enter(Phase::Checkpoint);
-        // Who goes on from it misses no line.
+        // Who continues from it misses no line.
         run.flush()?;
         let (store, keeping) = (run.store().clone(), Arc::clone(&self.keeping));
         let pages = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).end_page();

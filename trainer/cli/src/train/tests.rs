@@ -115,7 +115,7 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
     let stormy = Store::of_memory(&memory);
     let data = MemoryBackend::new(FaultConfig { seed: 6, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
     for steps in [5, 8] {
-        // The second goes on from the first.
+        // The second continues from the first.
         assert_eq!(run_over(&folder, &plan(home.path(), steps)), RunOutcome::Finished(Step(steps)));
         let plan = plan_over(home.path(), &Store::of_memory(&data), steps);
         assert_eq!(run_over(&stormy, &plan), RunOutcome::Finished(Step(steps)));

@@ -1,4 +1,4 @@
-//! The trainer, on a thread of its own: between the pipeline that makes batches and the host that keeps results.
+//! The trainer, on its own thread: between the pipeline that makes batches and the host that keeps results.
 
 use std::sync::{Arc, Mutex};
 
@@ -71,7 +71,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         Ended { outcome, closed: host.close() }
     })?;
     let ended = thread.join().inspect_err(|_| {
-        note("the trainer broke off: what was learnt since the newest checkpoint is not saved");
+        note("the trainer broke off: what was learned since the newest checkpoint is not saved");
     })?;
     // The error of the training comes first: it may be the reason for that of the log.
     let outcome = ended.outcome?;

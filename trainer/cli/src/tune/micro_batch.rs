@@ -25,7 +25,7 @@ const STEPS_MAX: usize = 200;
 /// Two sizes are timed in turn so often: a machine that gets slower is slower for both.
 const ROUNDS: usize = 2;
 
-/// What a larger size has to bring beside the best one so far for a still larger one to be tried.
+/// What a larger size has to bring next to the best one so far for a still larger one to be tried.
 const STEP_UP: f64 = 0.01;
 
 /// How many times as large as one size the next one is at the least.
@@ -57,7 +57,7 @@ fn why_fixed(tuning: &Tuning<'_>, plan: &Plan) -> Option<String> {
     }
     if is_recipe(plan.train()) {
         return Some(
-            "what is learnt depends on it: rows of a micro-batch are contrasted, or weighed, with each other"
+            "what is learned depends on it: rows of a micro-batch are contrasted, or weighed, with each other"
                 .to_owned(),
         );
     }
@@ -67,7 +67,7 @@ fn why_fixed(tuning: &Tuning<'_>, plan: &Plan) -> Option<String> {
         !folder.as_os_str().is_empty() && checkpoints.read_dir().is_ok_and(|mut entries| entries.next().is_some());
     (has_begun && plan.train().identity.keys().contains_key(KEY)).then(|| {
         format!(
-            "{} has checkpoints, and it is of that run's identity (`cloze train --allow-change {KEY}` changes it all the same)",
+            "{} has checkpoints, and it is of that run's identity (`cloze train --allow-change {KEY}` changes it nevertheless)",
             folder.display()
         )
     })

@@ -15,7 +15,7 @@ use crate::common::{WORDS, request};
 /// Rows of a step.
 pub(crate) const ROWS: usize = 8;
 
-/// A method: the plain one that it is measured against, the networks beside the main one, the objectives, the loss.
+/// A method: the plain one that it is measured against, the networks next to the main one, the objectives, the loss.
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     pub(crate) relative: bool,

@@ -26,7 +26,7 @@ thread_local! {
 }
 
 /// Does what computes on a device. A shortage comes back as the error that `explain` makes of it, whether an operator
-/// returned it or panicked: `tch`'s panic where they fail. Any other panic goes on.
+/// returned it or panicked: `tch`'s panic where they fail. Any other panic continues.
 pub(crate) fn caught<T>(
     work: impl FnOnce() -> Result<T, Error>,
     explain: impl FnOnce(String) -> Error,

@@ -43,7 +43,7 @@ pub(crate) const NORM: &str = "norm";
 pub(crate) const SAMPLE: &str = "sample";
 /// An objective computes its sums.
 pub(crate) const OBJECTIVE: &str = "objective";
-/// From the loss to gradients, with the layers that are run anew for it.
+/// From the loss to gradients, with the layers that are run again for it.
 pub(crate) const BACKWARD: &str = "backward";
 /// From gradients to new weights.
 pub(crate) const OPTIMIZER: &str = "optimizer";
@@ -247,7 +247,7 @@ struct Stopwatch {
     total: f64,
     kept: VecDeque<StepSlices>,
     memory: Vec<MemoryAt>,
-    /// The most that a report has read since the last look: reading it made the device begin anew.
+    /// The most that a report has read since the last look: reading it made the device start over.
     reported_peak: Option<u64>,
     /// Steps from one look at the memory to the next, and steps since the last.
     every: usize,
@@ -311,7 +311,7 @@ impl Stopwatch {
     }
 
     fn leave(&mut self) {
-        // Whoever began to measure within a part leaves it all the same.
+        // Whoever began to measure within a part leaves it nevertheless.
         let [.., outer, inner] = self.open[..] else { return };
         if outer != inner {
             self.charge();

@@ -1,6 +1,6 @@
 //! Models as Hugging Face keeps them: write one that `transformers` loads, read one to continue from.
 //!
-//! A folder has `config.json` and `model.safetensors` of a BERT, RoBERTa or ELECTRA; the tokenizer's files beside them
+//! A folder has `config.json` and `model.safetensors` of a BERT, RoBERTa or ELECTRA; the tokenizer's files next to them
 //! are the command line's business. Padding rows of the word table stay here, and a decoder, which is the word table,
 //! is not written twice. Values pass through unchanged, to the bit.
 //!
@@ -55,7 +55,7 @@ pub fn export(
     let target = Target::main(plan, names.iter().copied());
     let first_position = architecture.first_position(plan.vocab.special.pad);
     let layout = target.layout(architecture, first_position, architecture.token_types());
-    // Beside the config of a model that was there before, half of this one would look whole.
+    // Next to the config of a model that was there before, half of this one would look whole.
     out.remove(CONFIG)?;
     let mut file = out.begin(WEIGHTS)?;
     tensors::write(&theirs(weights, &layout, &target.path, &head)?, &mut file)?;

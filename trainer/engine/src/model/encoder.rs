@@ -5,7 +5,7 @@
 //! `x = LN(x + drop(W₂ gelu(W₁ x)))`. Dropout applies to attention probabilities and to both sublayers' outputs.
 //!
 //! Three switches: tables narrower than the hidden states, with one matrix between (Clark et al. 2020); tables that
-//! belong to another network of the run (ELECTRA, COCO-LM); and a learnt number for each head and bucket of relative
+//! belong to another network of the run (ELECTRA, COCO-LM); and a learned number for each head and bucket of relative
 //! positions, added to the scaled products of queries and keys ([`relative_positions`](crate::model::relative_positions)).
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `e` embedding (= d unless configured), `h` heads, `k` = d / h,
@@ -36,7 +36,7 @@ use crate::model::parameters::Path;
 use crate::model::relative_positions::PositionBias;
 use crate::model::weight::Weight;
 
-/// What one pass over one view gives.
+/// What one skip one view gives.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     /// Output of the last layer, float32.
@@ -130,7 +130,7 @@ impl Encoder {
         &self.word
     }
 
-    /// The parts of the embedding block, to be lent to another network.
+    /// The parts of the embedding block, to be borrowed to another network.
     #[must_use]
     pub(crate) fn embedding_block(&self) -> Shared<'_> {
         Shared {
@@ -146,7 +146,7 @@ impl Encoder {
     pub(crate) fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
         let block_btd = self.embed(input, mode);
         let bias = self.attention_bias(input, mode);
-        // What layers want of the block is added up before what objectives want of it, as where layers are run anew.
+        // What layers want of the block is added up before what objectives want of it, as where layers are run again.
         let mut hidden_btd = self.precision.hidden(&block_btd.alias());
         for layer in &self.layers {
             hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);

@@ -47,7 +47,7 @@ impl StepContext {
     }
 }
 
-/// One micro-batch, uploaded and encoded, lent to every objective.
+/// One micro-batch, uploaded and encoded, borrowed to every objective.
 #[derive(Debug)]
 pub(crate) struct Forward<'a> {
     batch: &'a HostBatch<'a>,
@@ -160,7 +160,7 @@ impl<'a> Forward<'a> {
     }
 
     /// An id for each position to predict: from the scores that a loss needs too, if these are of the mode in which the
-    /// generator samples, else from those of a pass of its own.
+    /// generator samples, else from those of its own pass.
     fn sample(
         &mut self,
         pass: &Pass,
@@ -203,7 +203,7 @@ impl<'a> Forward<'a> {
         self.networks
     }
 
-    /// One pass over one view; the objective that asks has declared it in [`Reads`](trainer_plan::objectives::Reads).
+    /// One skip one view; the objective that asks has declared it in [`Reads`](trainer_plan::objectives::Reads).
     #[must_use]
     pub(crate) fn encoded(&self, network: &str, view: &str) -> &Encoded {
         let pass = Pass::new(network, view);

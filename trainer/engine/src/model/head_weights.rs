@@ -1,4 +1,4 @@
-//! The weights of prediction heads, owned; lent in the forms of [`heads`](super::heads).
+//! The weights of prediction heads, owned; borrowed in the forms of [`heads`](super::heads).
 //!
 //! Axes: `i` inputs, `o` outputs, `d` hidden, `e` embedding, `v` ids.
 
@@ -82,7 +82,7 @@ impl DecoderWeights {
         Self { words_ve: words.handle(), bias_v: path.weight("bias") }
     }
 
-    /// `bias` and a table of its own, `decoder.weight`, below `path`.
+    /// `bias` and its own table, `decoder.weight`, below `path`.
     #[must_use]
     pub(crate) fn own(path: &Path<'_>) -> Self {
         Self { words_ve: path.sub("decoder").weight("weight"), bias_v: path.weight("bias") }

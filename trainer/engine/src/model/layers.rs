@@ -72,7 +72,7 @@ pub(super) fn dropout(x: &Tensor, probability: f64, mode: Mode) -> Tensor {
     dropout_to(x.kind(), x, probability, mode)
 }
 
-/// The same of what goes on in the type `kind`. On the CPU it is rounded to it, once; elsewhere whoever takes it does that.
+/// The same of what continues in the type `kind`. On the CPU it is rounded to it, once; elsewhere whoever takes it does that.
 ///
 /// On the CPU libtorch draws one number at a time on one thread, 8 ns each, while the other cores wait. Ours takes 16 bits
 /// for each from the same generator, many at a time: a quarter of the draws, and a probability that is right to 2⁻¹⁷.

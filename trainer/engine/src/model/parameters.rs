@@ -60,7 +60,7 @@ impl Parameters {
         self.by_name.get(name).map(|parameter| &parameter.tensor)
     }
 
-    /// Makes the copies that products take anew: whenever weights may have changed.
+    /// Makes the copies that products take again: whenever weights may have changed.
     pub(crate) fn round(&self) -> Result<(), Error> {
         weight::round(self.by_name.values().map(|parameter| (&parameter.tensor, &parameter.uses)))
     }
@@ -102,7 +102,7 @@ fn initial_values(spec: &WeightSpec, seed: u64, name: &str) -> Tensor {
     }
 }
 
-/// A prefix of names, lent to a component while it is built.
+/// A prefix of names, borrowed to a component while it is built.
 #[derive(Debug)]
 pub(crate) struct Path<'a> {
     parameters: &'a Parameters,

@@ -13,7 +13,7 @@ use crate::model::encoder::{Documents, Input};
 use crate::model::host_batch::HostBatch;
 use crate::model::staging_buffer::{DeviceArrays, Staging};
 
-/// Names beside those of columns.
+/// Names next to those of columns.
 const POSITIONS: &str = "positions";
 const TARGETS: &str = "targets";
 /// What attention may look at, where that is not what is valid.

@@ -190,7 +190,7 @@ fn a_row_that_was_left_out_counts_nothing() {
             let error = scalar(&(gradient - expected).abs().max());
             assert!(error < 1e-4 * whole, "{kind}: the gradient of `{name}` is off by {error}, the largest is {whole}");
         }
-        // Nothing else is there: nothing is learnt, and nothing is made of it that is not a number.
+        // Nothing else is there: nothing is learned, and nothing is made of it that is not a number.
         assert!(bench.terms(&all).iter().all(|term| term.count == 0.0), "{kind}: {:?}", bench.terms(&all));
         for metric in bench.compute(&all, Mode::Eval).metrics {
             assert!(scalar(&metric.numerator).is_finite(), "{kind}: metric `{}` of nothing", metric.name);

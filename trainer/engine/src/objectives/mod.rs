@@ -46,7 +46,7 @@ pub(crate) trait Loss: Send {
     /// Names, inner weights and counts of this batch's terms. Host only; always the same names in the same order.
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term>;
 
-    /// Packs what `compute` needs on the device beside the views of its passes.
+    /// Packs what `compute` needs on the device next to the views of its passes.
     fn send(&self, _batch: &HostBatch<'_>, _freight: &mut Staging) {}
 
     /// The terms' sums and the metrics.

@@ -19,7 +19,7 @@
 //! at least.
 //!
 //! # Columns
-//! `labels` (what is selected) and `attention_mask` of the masked view; `original` beside it for the teacher.
+//! `labels` (what is selected) and `attention_mask` of the masked view; `original` next to it for the teacher.
 //!
 //! # Reference
 //! Su et al. 2022, "TaCL: Improving BERT Pre-training with Token-aware Contrastive Learning", section 3. Its comments
@@ -42,7 +42,7 @@ use crate::objectives::similarity;
 /// The positions that learn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selected<'a> {
-    /// Flat positions `row · t + column`, `[n]`, int64; each must be a key of its own row.
+    /// Flat positions `row · t + column`, `[n]`, int64; each must be its own key row.
     pub positions_n: &'a Tensor,
     /// What each loss is multiplied by, `[n]`; `None` for 1.
     pub weights_n: Option<&'a Tensor>,

@@ -1,7 +1,7 @@
 //! Token-alignment contrast (TACO).
 //!
 //! # What
-//! Pulls what a position has learnt from its context towards that of a neighbour, and away from positions of other
+//! Pulls what a position has learned from its context towards that of a neighbour, and away from positions of other
 //! rows.
 //!
 //! # Why

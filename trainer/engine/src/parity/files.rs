@@ -32,7 +32,7 @@ pub(super) struct Response {
     pub(super) results: BTreeMap<String, CaseOutcome>,
 }
 
-/// A number beside the loss, or several.
+/// A number next to the loss, or several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum PartValue {

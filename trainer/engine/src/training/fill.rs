@@ -38,7 +38,7 @@ impl Filler {
             let on_cpu = plan.train.device.resolve()? == Device::Cpu;
             let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
             let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
-            // A key that was changed since is of the run all the same.
+            // A key that was changed since is of the run nevertheless.
             trainer.load(&place, &snapshot)?;
             let filler = Self { trainer };
             if filler.trainer.token_head().is_some() {

@@ -1,7 +1,7 @@
 //! What a run that starts at random begins with.
 //!
-//! Most mistakes in wiring a loss are seen in its very first value: a model that has learnt nothing is as good as
-//! guessing, and each objective knows what guessing costs it. A run that goes on from somewhere has no such law; its
+//! Most mistakes in wiring a loss are seen in its very first value: a model that has learned nothing is as good as
+//! guessing, and each objective knows what guessing costs it. A run that continues from somewhere has no such law; its
 //! first values are only kept, to be compared with where they came from.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) fn is_random(plan: &TrainPlan) -> bool {
         && !networks.values().any(|network| network.init().is_some())
 }
 
-/// What the terms of a plan begin with, by `objective` or `objective.term`; of a run that goes on, nothing.
+/// What the terms of a plan begin with, by `objective` or `objective.term`; of a run that continues, nothing.
 #[must_use]
 pub(crate) fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<MetricName, Expectation> {
     if !is_random(plan) {

@@ -21,19 +21,19 @@ pub trait Data {
     /// asked for while waiting.
     fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
 
-    /// The batches of the valid split, with the view [`VALID_MLM`](trainer_plan::requirements::VALID_MLM) beside the run's own, from the first.
+    /// The batches of the valid split, with the view [`VALID_MLM`](trainer_plan::requirements::VALID_MLM) next to the run's own, from the first.
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError>;
 
-    /// How many passes over the training split the first `rows` rows of the stream are.
+    /// How many skips the training split the first `rows` rows of the stream are.
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
 
-    /// How many passes over each source of a mixture the first `rows` rows of the stream are, by its name; nothing where
+    /// How many skips each source of a mixture the first `rows` rows of the stream are, by its name; nothing where
     /// there is one source.
     fn source_epochs(&self, _rows: RowIndex) -> Result<BTreeMap<String, f64>, ForeignError> {
         Ok(BTreeMap::new())
     }
 
-    /// The rows of the stream up to `end` are consumed: a step has learnt from those that were not before, or passed over them.
+    /// The rows of the stream up to `end` are consumed: a step has learned from those that were not before, or skipped them.
     fn consumed(&mut self, _end: RowIndex, _learnt: bool) -> Result<(), ForeignError> {
         Ok(())
     }
@@ -56,7 +56,7 @@ pub trait Host: Observer {
     /// Whether somebody asked the run to stop.
     fn stop(&self) -> Option<StopRequest>;
 
-    /// The run is good, and goes on from this state, or begins. Nothing was said or saved before, unless the run goes back:
+    /// The run is good, and continues from this state, or begins. Nothing was said or saved before, unless the run goes back:
     /// then what was said of later steps was said of a course that is given up.
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
 
@@ -67,7 +67,7 @@ pub trait Host: Observer {
     /// Returns once the last checkpoint is kept, with where it is.
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
 
-    /// Whether somebody wants a checkpoint of what is learnt by now; asked once for each wish.
+    /// Whether somebody wants a checkpoint of what is learned by now; asked once for each wish.
     fn wants_checkpoint(&mut self) -> bool {
         false
     }
@@ -90,6 +90,6 @@ pub trait Host: Observer {
 pub enum RunOutcome {
     /// All steps are done.
     Finished(Step),
-    /// A stop came after this many steps; the same command goes on.
+    /// A stop came after this many steps; the same command continues.
     Stopped(Step, StopRequest),
 }

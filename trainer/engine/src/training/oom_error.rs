@@ -9,7 +9,7 @@ use crate::device::oom::caught;
 use crate::device::precision::Precision;
 
 /// Trains, or does a part of it. A shortage comes back as [`Error::Memory`], whether an operator returned it or panicked; any
-/// other panic goes on.
+/// other panic continues.
 pub(super) fn within<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     caught(work, |shortage| Error::Memory { shortage, owners: owners(&plan.memory()), way: way(plan) })
 }
@@ -20,7 +20,7 @@ pub(super) fn beside<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error
     let held = estimate(memory.weights + memory.optimizer);
     caught(work, |shortage| Error::Memory {
         shortage,
-        owners: format!("of about {held} for the weights and what belongs to them, beside whatever else is there"),
+        owners: format!("of about {held} for the weights and what belongs to them, next to whatever else is there"),
         way: "wait until the device is free (does `nvidia-smi` show a run on it?), or do without it: \
               `CUDA_VISIBLE_DEVICES=\"\"` before the command"
             .to_owned(),
@@ -47,7 +47,7 @@ fn way(plan: &TrainPlan) -> String {
     if train.micro_batch_size > 1 {
         let rows = format!("lower `train.micro_batch_size` ({}; a step keeps its rows)", train.micro_batch_size);
         let is_fixed = plan.identity.keys().contains_key("train.micro_batch_size");
-        ways.push(if is_fixed { rows + ", in a run that begins, since here it changes what is learnt" } else { rows });
+        ways.push(if is_fixed { rows + ", in a run that begins, since here it changes what is learned" } else { rows });
     }
     if !train.activation_checkpointing {
         ways.push("set `train.activation_checkpointing = true` (slower, the same bits)".to_owned());
@@ -100,6 +100,6 @@ mod tests {
         let other = within::<()>(&plan, || Err(Error::Native("CUDA error: unspecified launch failure".to_owned())));
         assert!(matches!(other, Err(Error::Native(_))), "{other:?}");
         let panic = catch_unwind(|| within::<()>(&testing::plan(), || panic!("a defect")));
-        assert_eq!(words(panic.expect_err("it goes on").as_ref()), Some("a defect"));
+        assert_eq!(words(panic.expect_err("it continues").as_ref()), Some("a defect"));
     }
 }

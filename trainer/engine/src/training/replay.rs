@@ -42,7 +42,7 @@ impl Replay {
     /// Stands at the newest checkpoint of at most `done` steps, or at the beginning.
     ///
     /// # Errors
-    /// As a run that goes on.
+    /// As a run that continues.
     pub fn start(plan: &TrainPlan, run: &Store, done: Step) -> Result<Self, Error> {
         let (skips, found) = (SkipList::read(run)?, checkpoint::before(run, done)?);
         // Equal numbers give equal bits.
@@ -96,7 +96,7 @@ impl Replay {
         &self.batch_hash
     }
 
-    /// Why the next step is passed over, if it is.
+    /// Why the next step is skipped, if it is.
     #[must_use]
     pub fn skipped(&self) -> Option<&LossSpikeReport> {
         self.skips.after(self.trainer.done())
@@ -116,7 +116,7 @@ impl Replay {
         oom_error::beside(self.trainer.plan(), || self.trainer.row_losses(batches))
     }
 
-    /// Does the next step with these micro-batches, as the run does it: it may be one that is passed over.
+    /// Does the next step with these micro-batches, as the run does it: it may be one that is skipped.
     ///
     /// # Errors
     /// If libtorch fails.
@@ -171,7 +171,7 @@ impl Replay {
         }
     }
 
-    /// Loss and norm of the last step; not numbers where it was passed over. Waits for the device.
+    /// Loss and norm of the last step; not numbers where it was skipped. Waits for the device.
     ///
     /// # Errors
     /// If libtorch fails.

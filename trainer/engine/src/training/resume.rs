@@ -38,11 +38,11 @@ pub(crate) struct Position {
     pub validation_pending: bool,
     /// Running hash of the rows consumed.
     pub batch_hash: String,
-    /// The steps that were passed over.
+    /// The steps that were skipped.
     pub skips: Vec<Step>,
     /// Seconds that the run has trained, where hours end it.
     pub trained_s: Option<f64>,
-    /// Looks at the clock that it has gone by.
+    /// Looks at the clock that it has passed.
     pub readings: usize,
     /// What the validation of this step found.
     pub validated: Option<Validated>,
@@ -114,7 +114,7 @@ impl Trainer {
             .collect()
     }
 
-    /// Goes on where a snapshot of this very run was taken. Returns what is not as it was then: what is worth a warning, and
+    /// Continues where a snapshot of this very run was taken. Returns what is not as it was then: what is worth a warning, and
     /// the keys that somebody has changed and was allowed to.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ impl Trainer {
         }
         if state.device != device {
             let message = "the run has moved to another device, which adds up in another order and draws other dropout and \
-                           samples: it goes on as the same run, not to the bit";
+                           samples: it continues as the same run, not to the bit";
             warnings.push(warning("device", message.to_owned(), &state.device, &device));
         }
         warnings
@@ -224,7 +224,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Gives a network beside the main one all its weights from a folder that has it.
+    /// Gives a network next to the main one all its weights from a folder that has it.
     fn begin_network(&self, name: &str, folder: &Path) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Checkpoint { path: folder.to_owned(), problem });
         let Some(target) = trainer_plan::hf::Target::beside(self.plan(), name) else {

@@ -42,7 +42,7 @@ use crate::training::{checkpoint, init_loss_check, oom_error, startup_report};
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
 /// of `ranks`.
 ///
-/// Call it on a thread of its own: libtorch keeps its helpers per thread.
+/// Call it on its own thread: libtorch keeps its helpers per thread.
 pub fn run(
     plan: &TrainPlan,
     ranks: Box<dyn ProcessGroup>,
@@ -67,7 +67,7 @@ pub fn run(
             run.save_what_is_whole(host);
             Ok(())
         };
-        // Of steps that leap the run has learnt what it must not keep.
+        // Of steps that leap the run has learned what it must not keep.
         let is_kept = !matches!(outcome, Err(Error::Leaps { .. }));
         if outcome.is_err()
             && is_kept
@@ -84,7 +84,7 @@ pub fn run(
 enum Ending {
     /// The run does, or its process.
     Over(RunOutcome),
-    /// The run goes on from an earlier checkpoint.
+    /// The run continues from an earlier checkpoint.
     GoesBack,
 }
 
@@ -111,7 +111,7 @@ struct Run<'a> {
     validated: Option<Validated>,
     // Where hours end it.
     hours: Option<Hours>,
-    // What it goes on from, until it has begun.
+    // What it continues from, until it has begun.
     resumed: Option<Resumed>,
     // Steps done at the newest checkpoint.
     saved: Option<Step>,
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
         clock: &'a Clock,
     ) -> Result<Self, Error> {
         let skips = SkipList::read(store)?;
-        // Of a course that learnt from what is to be passed over, nothing is gone on from.
+        // Of a course that learned from what is to be skipped, nothing is gone on from.
         if !skips.skips.is_empty() {
             trainer_plan::checkpoint::invalidate(store, |state| skips.learnt_by(state).is_some())?;
         }

@@ -5,8 +5,8 @@
 //! it makes anyway, and [`Guard::judge`] compares each with the steps before it.
 //!
 //! # Why
-//! One poisonous document can throw a run that has learnt for weeks. Nobody looks at every step, and a mean over a report's
-//! interval hides the one that leapt. Large runs were saved by going back and leaving the batch out.
+//! One poisonous document can throw a run that has learned for weeks. Nobody looks at every step, and a mean over a report's
+//! interval hides the one that spiked. Large runs were saved by going back and leaving the batch out.
 //!
 //! # Definition
 //! Of the last `window` values `x` that were judged, `m` is the median and `σ = 1.4826 · median |x − m|`, at least `|m| / 1000`.
@@ -34,7 +34,7 @@ const RING: &str = "guard.ring";
 
 /// What ends a run's loop for the guard's sake.
 pub(crate) enum GuardDecision {
-    /// It goes on from a checkpoint before the step.
+    /// It continues from a checkpoint before the step.
     GoBack,
     /// It saves and stops.
     Pause,
@@ -65,7 +65,7 @@ impl Guard {
         (vec![(RING.to_owned(), self.ring.values())], saved)
     }
 
-    /// Goes on from there. The problem, if there is one, names the tensor. A checkpoint of a program without a guard has none.
+    /// Continues from there. The problem, if there is one, names the tensor. A checkpoint of a program without a guard has none.
     pub(crate) fn load(&mut self, tensors: &HostTensors, saved: &SavedGuard, device: Device) -> Result<(), String> {
         self.judge.remember(&saved.losses, &saved.norms);
         self.ring.clear();

@@ -74,7 +74,7 @@ impl Pace {
         self.spent.checkpoint += time;
     }
 
-    /// A step learnt from so many tokens, and kept the host so long.
+    /// A step learned from so many tokens, and kept the host so long.
     pub(crate) fn step(&mut self, tokens: u64, time: Duration) {
         self.process.steps += 1;
         self.steps += 1;
@@ -87,7 +87,7 @@ impl Pace {
         self.spent.read += time;
     }
 
-    /// So long it was validated: nothing was learnt, for a good reason, and the next report's speed is that of training.
+    /// So long it was validated: nothing was learned, for a good reason, and the next report's speed is that of training.
     pub(crate) fn validation(&mut self, time: Duration) {
         self.begun += time;
         self.spent.validation += time;
@@ -140,6 +140,6 @@ mod tests {
         assert!((speed.tokens_per_s / steps_per_s - 100.0).abs() < 1e-6, "{speed:?}");
         // A validation is not in the time that speed is counted by.
         assert!(steps_per_s > 2.0 / wall, "{speed:?}, {phases:?}");
-        assert!(pace.report(1).1.step.abs() < 1e-12, "the next one begins anew");
+        assert!(pace.report(1).1.step.abs() < 1e-12, "the next one starts over");
     }
 }

@@ -1,4 +1,4 @@
-//! How long a step takes by itself: no loader beside it, no report, no checkpoint.
+//! How long a step takes by itself: no loader next to it, no report, no checkpoint.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! A look at the valid split, in eval mode, that disturbs nothing.
 //!
-//! Every objective reports its terms and metrics. Beside them stands `valid/mlm`: plain masked language modelling on
+//! Every objective reports its terms and metrics. Next to them stands `valid/mlm`: plain masked language modelling on
 //! one fixed mask view, [`VALID_MLM`], whatever the run trains, so that runs compare on the same masked tokens. It uses
 //! the first objective's head that predicts tokens; a run without such a head has no `valid/mlm`. A network that never
 //! reads `[MASK]` while it trains (COCO-LM's) meets a strange view here: its figure stands by itself.

@@ -74,7 +74,7 @@ pub(super) fn figures(checkpoint: &Store, step: Step) -> std::io::Result<BTreeMa
     match found.and_then(|found| if found.step == step { Ok(found) } else { Err(format!("of step {}", found.step)) }) {
         Ok(found) => Ok(found.figures),
         Err(problem) => {
-            tracing::warn!(file = %checkpoint.place(FIGURES_FILE), %problem, "not as it was written, passed over");
+            tracing::warn!(file = %checkpoint.place(FIGURES_FILE), %problem, "not as it was written, skipped");
             Ok(BTreeMap::new())
         }
     }

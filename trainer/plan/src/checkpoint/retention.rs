@@ -3,7 +3,7 @@
 //! # Definition
 //! A checkpoint stays if it is one of the `keep` newest, if its step is a multiple of `keep_every_steps`, if it is one of
 //! the `keep_best` best by `best_by` among those that were validated, or if somebody pinned it. What is best only gets
-//! rarer as a run goes on: who is not among the best of those that are there will not be among the best of all. So what
+//! rarer as a run continues: who is not among the best of those that are there will not be among the best of all. So what
 //! is removed by this rule would not have stayed by it later either, whatever is killed in between.
 
 use std::cmp::Reverse;
@@ -38,7 +38,7 @@ pub(super) struct Candidate {
 pub enum KeepReason {
     /// It is one of the newest.
     Newest,
-    /// Its step is one of those that stay for ever.
+    /// Its step is one of those that stay forever.
     Milestone,
     /// It is one of the best.
     Best,
@@ -177,7 +177,7 @@ pub fn remove(run: &Store, step: Step) -> Result<(), Error> {
     }
     if steps(run)?.first() == Some(&step) {
         return refuse(
-            "the run goes on from it; to go back to an older one, use `cloze rollback`, which keeps this one",
+            "the run continues from it; to go back to an older one, use `cloze rollback`, which keeps this one",
         );
     }
     Ok(discard(run, step)?)
@@ -248,7 +248,7 @@ pub fn set_aside(checkpoint: &Store, place: &str, problem: &str) -> Result<(), E
 }
 
 /// Removes the checkpoints that are `given_up`. What it cannot read is left for who reads it. Where none is left, the run
-/// has not saved: it begins anew.
+/// has not saved: it starts over.
 ///
 /// # Errors
 /// [`Error::Io`]; what was not removed is as it was.

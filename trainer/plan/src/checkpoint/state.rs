@@ -41,7 +41,7 @@ pub struct State {
     pub device: String,
     /// The means of the report under way, in order; their sums are in `optimizer.safetensors`.
     pub report: Vec<SavedMean>,
-    /// The steps that were passed over, of those done: see [`skips`](crate::run::skips).
+    /// The steps that were skipped, of those done: see [`skips`](crate::run::skips).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skips: Vec<Step>,
     /// What the guard compares the next steps with; the loss and norm of those that it has still to look at are
@@ -50,7 +50,7 @@ pub struct State {
     pub guard: SavedGuard,
     /// What makes it this run.
     pub identity: Identity,
-    /// BLAKE3 of every file beside this one.
+    /// BLAKE3 of every file next to this one.
     pub files: BTreeMap<String, String>,
     /// Keys of the identity that were changed in the middle of the run, the oldest change first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -58,7 +58,7 @@ pub struct State {
     /// Seconds that the run has trained, where hours end it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_s: Option<f64>,
-    /// What the run has gone by that is kept beside its checkpoints.
+    /// What the run has passed that is kept next to its checkpoints.
     #[serde(default, skip_serializing_if = "Beside::is_empty")]
     pub beside: Beside,
 }
@@ -180,7 +180,7 @@ impl SavedGuard {
     }
 }
 
-/// How much a checkpoint has seen of the files beside it, which the run has used.
+/// How much a checkpoint has seen of the files next to it, which the run has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Beside {

@@ -52,7 +52,7 @@ pub fn choose(
 fn no_head(architecture: ModelFamily) -> &'static str {
     match architecture {
         ModelFamily::Bert | ModelFamily::Roberta => {
-            "this run has no `masked_lm` objective, hence no head to export; train one with it, tied"
+            "this run has no `masked_lm` objective, so no head to export; train one with it, tied"
         }
         ModelFamily::Electra => {
             "this run has no head that an ELECTRA has; a `replaced_token` objective with `head = \"dense_gelu\"` and \

@@ -37,7 +37,7 @@ impl<'a> Target<'a> {
         Self { section, path, encoder: plan.encoder.clone(), vocab: &plan.vocab, heads }
     }
 
-    /// A network beside the main one, with its head; `None` if `name` is none that predicts tokens.
+    /// A network next to the main one, with its head; `None` if `name` is none that predicts tokens.
     #[must_use]
     pub fn beside(plan: &'a TrainPlan, name: &str) -> Option<Self> {
         let encoder = plan.networks.get(name).filter(|network| network.predicts_tokens())?.shape(&plan.encoder)?;

@@ -83,7 +83,7 @@ pub enum SharedTable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
-    /// Off, by a pass of its own.
+    /// Off, by its own pass.
     Eval,
     /// On: the pass that its loss is computed from.
     Train,
@@ -168,11 +168,11 @@ impl Network for Generator {
         self.init_from.as_deref()
     }
 
-    fn passes_beside(&self, learnt: bool) -> f64 {
+    fn passes_beside(&self, trained: bool) -> f64 {
         match self.sampling {
             Sampling::Uniform => 0.0,
             Sampling::Eval => 1.0,
-            Sampling::Train | Sampling::ZeroDropout => f64::from(u8::from(!learnt)),
+            Sampling::Train | Sampling::ZeroDropout => f64::from(u8::from(!trained)),
         }
     }
 

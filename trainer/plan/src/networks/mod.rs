@@ -1,7 +1,7 @@
 //! The networks of a run, by name.
 //!
-//! [`MAIN`] is the one that is trained and exported. Beside it a run may have others, each of a kind in the table below
-//! and each under a name of its own. A network that no objective of the loss reads is not built.
+//! [`MAIN`] is the one that is trained and exported. Next to it a run may have others, each of a kind in the table below
+//! and each under its own name. A network that no objective of the loss reads is not built.
 //!
 //! A file here holds a network's configuration; the engine's file of the same name builds and runs it.
 
@@ -11,7 +11,7 @@ use crate::encoder::EncoderConfig;
 use crate::weights::WeightPath;
 
 schemas::registry! {
-    /// Every network that a run can have beside the main one.
+    /// Every network that a run can have next to the main one.
     pub enum AnyNetwork: Network {
         generator::Generator,
         teacher::Teacher,
@@ -21,10 +21,10 @@ schemas::registry! {
 /// The network that a run exports.
 pub const MAIN: &str = "main";
 
-/// A network beside the main one as configured, `[networks.NAME]`. The struct is its configuration; its `Default` is the
+/// A network next to the main one as configured, `[networks.NAME]`. The struct is its configuration; its `Default` is the
 /// usual choice.
 pub trait Network: Send + Sync {
-    /// The shape of its encoder beside a main network of shape `main`; `None` where it needs none.
+    /// The shape of its encoder next to a main network of shape `main`; `None` where it needs none.
     fn shape(&self, main: &EncoderConfig) -> Option<EncoderConfig>;
 
     /// Values that cannot be trained with: the key below `networks.NAME`, and what is wrong with it.
@@ -57,7 +57,7 @@ pub trait Network: Send + Sync {
         None
     }
 
-    /// Passes of its encoder without gradient, beside the one that objectives read; `learnt` says whether an objective
+    /// Passes of its encoder without gradient, next to the one that objectives read; `trained` says whether an objective
     /// learns from that one.
     fn passes_beside(&self, _learnt: bool) -> f64 {
         0.0

@@ -10,7 +10,7 @@ use super::{Expectation, Objective, Reads, Reduction, StartFacts, temperature_pr
 use crate::networks::MAIN;
 use crate::pass::Pass;
 
-/// Pulls what a position has learnt from its context towards that of a neighbour, away from other rows. See the
+/// Pulls what a position has learned from its context towards that of a neighbour, away from other rows. See the
 /// [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, each with a name in the config")]
@@ -118,7 +118,7 @@ impl Objective for TokenContrastive {
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.negatives == 0 {
-            problems.push("`negatives` is 0: nothing would be learnt; the paper uses 50".to_owned());
+            problems.push("`negatives` is 0: nothing would be learned; the paper uses 50".to_owned());
         }
         problems.extend(temperature_problem(self.temperature, "the paper uses 0.07"));
         if self.negative_columns == NegativeColumns::Matched && self.max_offset == 0 {

@@ -1,4 +1,4 @@
-//! A run that goes on where another stood, as a run of its own.
+//! A run that continues where another stood, as its own run.
 //!
 //! # What
 //! A copy of all that a run is after one of its steps: the checkpoint, the lines of its log, what people decided about it.
@@ -6,7 +6,7 @@
 //!
 //! # Definition
 //! The checkpoint's state comes last. A folder with `branch.json` and no checkpoint is a branch that was cut short: it is
-//! no run, and the same command makes it anew.
+//! no run, and the same command makes it again.
 
 use schemas::Sealed;
 use schemas::ordinal::Step;
@@ -83,7 +83,7 @@ pub fn make(
     }
     let words: Vec<String> = keys.iter().map(ToString::to_string).collect();
     let with = if words.is_empty() { "the same configuration".to_owned() } else { words.join(", ") };
-    let message = format!("goes on where {} stood after step {step}, with {with}", from.place(""));
+    let message = format!("continues where {} stood after step {step}, with {with}", from.place(""));
     let at = Position {
         step: Some(step),
         epoch: None,
@@ -99,7 +99,7 @@ pub fn make(
         to.put(name, content)?;
     }
     time_budget::cut(from, to, step)?;
-    // Whoever sets the steps anew has planned them anew.
+    // Whoever sets the steps again has planned them again.
     if !plan.amended.spans.is_empty() {
         step_budget::cut(from, to, step)?;
     }

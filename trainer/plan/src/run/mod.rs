@@ -1,4 +1,4 @@
-//! Files of a run's folder beside its checkpoints: what was rolled back, skipped, extended and branched.
+//! Files of a run's folder next to its checkpoints: what was rolled back, skipped, extended and branched.
 
 pub mod branch;
 pub mod rollback;

@@ -1,12 +1,12 @@
 //! Back to an older checkpoint, with everything that came after it kept by name.
 //!
 //! # What
-//! The checkpoints and the lines of the log of later steps move to `RUN/undone/NNN/`; then the run goes on from there as if
+//! The checkpoints and the lines of the log of later steps move to `RUN/undone/NNN/`; then the run continues from there as if
 //! they had never been. Nothing is deleted.
 //!
 //! # Definition
 //! First all that will go is copied. Then `rollback.json` is put: from here on the rollback is decided, and whoever takes
-//! the run next [completes](finish) it, so that no run ever goes on from a half of it. Then what was copied is removed, the
+//! the run next [completes](finish) it, so that no run ever continues from a half of it. Then what was copied is removed, the
 //! log is rewound, `rolled_back/NNN/rolled_back.json` is put, what others keep of the run follows, and `rollback.json` is removed. Each
 //! of these can be done twice.
 

@@ -2,10 +2,10 @@
 //!
 //! # What
 //! `RUN/undone/NNN/rolled_back.json` for each rollback, [sealed](schemas::sealed): from which step to which, and the rows of the
-//! stream between them. Beside it lies what was taken away: `checkpoints/step-…/` and `log/*.jsonl`, whole, as they were.
+//! stream between them. Next to it lies what was taken away: `checkpoints/step-…/` and `log/*.jsonl`, whole, as they were.
 //!
 //! # Why
-//! Who asks later how often a document was learnt, or what the curve was before, finds it. So nothing is deleted.
+//! Who asks later how often a document was learned, or what the curve was before, finds it. So nothing is deleted.
 
 use std::io;
 
@@ -33,7 +33,7 @@ pub struct RollbackArchive {
     pub to: Step,
     /// Rows of the stream that had been consumed after `from` steps.
     pub rows_from: u64,
-    /// Rows that were consumed after `to` steps: those from here up to `rows_from` were learnt, and are to be learnt again.
+    /// Rows that were consumed after `to` steps: those from here up to `rows_from` were learned, and are to be learned again.
     pub rows_to: u64,
     /// When, in milliseconds since the epoch of Unix, by the wall clock.
     pub time: u64,

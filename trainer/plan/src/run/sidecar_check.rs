@@ -1,4 +1,4 @@
-//! Check of the files beside a run's checkpoints: without what they say, it would be another run, unnoticed.
+//! Check of the files next to a run's checkpoints: without what they say, it would be another run, unnoticed.
 
 use store::Store;
 
@@ -15,7 +15,7 @@ use crate::train_plan::TrainPlan;
 pub fn check(known: Beside, run: &Store, plan: &TrainPlan, hours: Option<&Hours>) -> Result<(), Error> {
     let lost = |name: &str| {
         let way_on = "restore it, or begin a new run (another `run.folder`)";
-        Err(Error::Config(format!("{}: what the run has gone by is lost; {way_on}", run.place(name))))
+        Err(Error::Config(format!("{}: what the run has passed is lost; {way_on}", run.place(name))))
     };
     if hours.is_some_and(|hours| hours.readings() < known.readings) {
         return lost(time_budget::NAME);

@@ -1,4 +1,4 @@
-//! The steps that a run passes over: `skipped_steps.json` of its folder.
+//! The steps that a run skips: `skipped_steps.json` of its folder.
 //!
 //! # What
 //! A list of steps whose rows are consumed and teach nothing, with what was wrong with each. Sealed, and written before
@@ -6,8 +6,8 @@
 //!
 //! # Why
 //! The decision to leave a step out must be the same after a kill, in a resume, in a replay and in a branch of the run. A
-//! checkpoint says which of these steps it has passed over ([`State::skips`]); one that has learnt from one of them is of a
-//! course that was given up, and goes; one that has passed over another is refused, since the list was lost.
+//! checkpoint says which of these steps it has skipped ([`State::skips`]); one that has learned from one of them is of a
+//! course that was given up, and goes; one that has skipped another is refused, since the list was lost.
 
 use schemas::Sealed;
 use schemas::ordinal::Step;
@@ -21,7 +21,7 @@ use crate::error::Error;
 /// Its name in the run's folder.
 pub const NAME: &str = "skipped_steps.json";
 
-/// The steps that a run passes over, in order.
+/// The steps that a run skips, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkipList {
@@ -36,7 +36,7 @@ impl Sealed for SkipList {
 }
 
 impl SkipList {
-    /// That of a run; an empty one where nothing was ever passed over.
+    /// That of a run; an empty one where nothing was ever skipped.
     ///
     /// # Errors
     /// [`Error::Config`] if it is damaged, [`Error::Io`] if it cannot be read.
@@ -61,7 +61,7 @@ impl SkipList {
         Ok(())
     }
 
-    /// Why the step after `done` steps is passed over; `None` if it is learnt from.
+    /// Why the step after `done` steps is skipped; `None` if it is learned from.
     #[must_use]
     pub fn after(&self, done: Step) -> Option<&LossSpikeReport> {
         self.skips.iter().find(|skip| skip.spike_step == done.next())
@@ -73,26 +73,26 @@ impl SkipList {
         self.skips.iter().map(|skip| skip.spike_step).filter(|&leapt| leapt <= done).collect()
     }
 
-    /// A step that is to be passed over, and from which a checkpoint has learnt.
+    /// A step that is to be skipped, and from which a checkpoint has learned.
     #[must_use]
     pub fn learnt_by(&self, state: &State) -> Option<Step> {
         self.among(state.step).into_iter().find(|step| !state.skips.contains(step))
     }
 
-    /// Checks that a checkpoint has passed over what is to be passed over, and nothing else.
+    /// Checks that a checkpoint has skipped what is to be skipped, and nothing else.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] with a step that it has learnt from, [`Error::Config`] where the list is lost.
+    /// [`Error::Checkpoint`] with a step that it has learned from, [`Error::Config`] where the list is lost.
     pub fn check(&self, place: &str, state: &State) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Checkpoint { path: place.into(), problem });
         if let Some(step) = self.learnt_by(state) {
             return refuse(format!(
-                "it has learnt from step {step}, which `{NAME}` passes over; start the run, which goes back"
+                "it has learned from step {step}, which `{NAME}` skips; start the run, which goes back"
             ));
         }
         match state.skips.iter().find(|step| !self.among(state.step).contains(step)) {
             Some(step) => Err(Error::Config(format!(
-                "{place}: it has passed over step {step}, of which the run's `{NAME}` says nothing: restore that file, or \
+                "{place}: it has skipped step {step}, of which the run's `{NAME}` says nothing: restore that file, or \
                  begin a new run (another `run.folder`)"
             ))),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! A run that ends after so many hours, and can be replayed all the same.
+//! A run that ends after so many hours, and can be replayed nevertheless.
 //!
 //! # What
 //! `RUN/time_budget.json`, [sealed](schemas::sealed): at which steps the run looked at the clock, and how long it had trained.
@@ -93,7 +93,7 @@ impl Hours {
         if part(seconds) > part(last.map_or(0.0, |last| last.seconds)) {
             let mut list = self.list.clone();
             list.readings.push(Reading { step: done, seconds });
-            // Kept before it is gone by.
+            // Kept before it is passed.
             run.put(NAME, &list.seal())?;
             self.list = list;
         }

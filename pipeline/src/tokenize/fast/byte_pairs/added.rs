@@ -3,7 +3,7 @@
 //! # Definition
 //! As the crate finds them: those that are not `normalized` in the text, then, in what lies between, those that are;
 //! normalizing changes nothing here. Of the tokens that occur, the leftmost counts, the longest of those that begin
-//! there, and the search goes on behind it. A token with `lstrip` takes the white space before it away, as far as the
+//! there, and the search continues behind it. A token with `lstrip` takes the white space before it away, as far as the
 //! token before. What is left between tokens is encoded piece by piece, each for itself.
 //!
 //! # Invariants

@@ -220,7 +220,7 @@ impl Default for MemoryBudget {
     }
 }
 
-/// A symbol of a long word, and where its neighbours are. Beside the first and the last are places that no word has.
+/// A symbol of a long word, and where its neighbours are. Next to the first and the last are places that no word has.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     symbol: u16,

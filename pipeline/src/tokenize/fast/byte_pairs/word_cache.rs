@@ -2,16 +2,16 @@
 //!
 //! # Idea
 //! An entry is half a cache line: the 16 bytes of a word and up to seven ids, which are stored with one instruction,
-//! however many they are. It lies in one of four slots beside each other, in the first of them as good as always. Words
+//! however many they are. It lies in one of four slots next to each other, in the first of them as good as always. Words
 //! of up to 32 bytes or 15 ids have a smaller table of their own, one slot for each.
 //!
 //! # Invariants
-//! - A key is compared in full: a word padded with `0xFF`, which is no byte of UTF-8, so that no length is needed beside
+//! - A key is compared in full: a word padded with `0xFF`, which is no byte of UTF-8, so that no length is needed next to
 //!   it. A longer word has the key `LONG`, and an empty slot the key `EMPTY`, which are no words.
 //! - What is forgotten is merged again: it changes time, never ids. Words of the vocabulary, frequent ones by
 //!   experience, are entered first and stay, as good as always.
 #![expect(clippy::cast_possible_truncation, reason = "counts of at most 15 ids and slots of a table of less than 2^32")]
-#![expect(clippy::inline_always, reason = "compiled anew for the instructions of each kernel that calls them")]
+#![expect(clippy::inline_always, reason = "compiled again for the instructions of each kernel that calls them")]
 
 use super::super::cache_slot::{KEY_BYTES, Key, LongKey, hash, key, key_of, long_hash, long_key};
 use super::super::kernels::fetch;
@@ -179,7 +179,7 @@ impl Known {
         let free = ways().find(|&slot| self.entries[slot].key == EMPTY);
         let turn = self.turn % WAYS;
         let replaceable = || ways().map(|slot| slot ^ turn).find(|&slot| self.entries[slot].packed[7] & STAYS == 0);
-        // Where all are to stay, one has to go: a frequent word would else be merged for ever.
+        // Where all are to stay, one has to go: a frequent word would else be merged forever.
         let chosen = free.or_else(replaceable).unwrap_or(slot ^ turn);
         let mut packed = [0; 8];
         packed[..ids.len()].copy_from_slice(ids);

@@ -10,7 +10,7 @@
 //!
 //! # Budget
 //! 3 to 4 ns per token.
-#![expect(clippy::inline_always, reason = "compiled anew for the instructions of each kernel that calls it")]
+#![expect(clippy::inline_always, reason = "compiled again for the instructions of each kernel that calls it")]
 
 use super::super::cache_slot::{KEY_BYTES, LONG_BYTES};
 use super::super::kernels::WINDOW;
@@ -35,7 +35,7 @@ impl Words {
         Self { known, room: MemoryBudget::default(), merged: Vec::new(), asked: Asked::NONE }
     }
 
-    /// What was learnt, for others to begin with.
+    /// What was learned, for others to begin with.
     pub(super) fn into_known(self) -> Known {
         self.known
     }

@@ -48,7 +48,7 @@ fn disjoint_masks_of_any_unit_have_one_size_and_do_not_overlap() {
             }
             let mut orders: Vec<_> = rows.chunks(copies as usize).collect();
             orders.dedup();
-            assert_eq!(orders.len(), 20, "every row has an order of its own");
+            assert_eq!(orders.len(), 20, "every row has its own order");
         }
     }
 }

@@ -79,7 +79,7 @@ pub(crate) enum Told {
     Nothing,
     /// Which keys are real tokens.
     Valid,
-    /// A learnt number for each pair.
+    /// A learned number for each pair.
     Added,
 }
 

@@ -1,4 +1,4 @@
-//! Activations made anew: a pass that keeps what its layers begin from, and not what they are in between.
+//! Activations rebuilt: a pass that keeps what its layers begin from, and not what they are in between.
 //!
 //! # What
 //! The layers run without a graph. When the loss has said what it wants of the hidden states, each layer is run again, the

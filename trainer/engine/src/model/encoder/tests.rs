@@ -70,7 +70,7 @@ fn relative_positions_tell_orders_apart() {
         let hidden_btd = encoder.forward(input, Mode::Eval).hidden_btd;
         hidden_btd.get(0).allclose(&hidden_btd.get(1).flip([0]), 1e-4, 1e-5, false)
     };
-    assert!(!mirrored(&encoder), "a learnt number for each distance sees the order");
+    assert!(!mirrored(&encoder), "a learned number for each distance sees the order");
     let _ = tch::no_grad(|| relative.weight_uh.master().shallow_clone().zero_());
     assert!(mirrored(&encoder), "without it, and without position rows, a row is a set");
 }

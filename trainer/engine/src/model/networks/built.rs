@@ -58,7 +58,7 @@ impl Networks {
         }
     }
 
-    /// The same, whose activations are made anew for backward passes or not.
+    /// The same, whose activations are rebuilt for backward passes or not.
     #[must_use]
     pub(crate) fn recomputing(self, recomputes: bool) -> Self {
         Self { recomputes, ..self }

@@ -16,7 +16,7 @@ use crate::testing;
 
 const NAME: &str = "it";
 
-/// One network alone beside a main one, on fresh weights.
+/// One network alone next to a main one, on fresh weights.
 struct Bench {
     network: AnyNetwork,
     encoder: EncoderConfig,

@@ -16,7 +16,7 @@
 //!
 //! # Reference
 //! Clark et al., *ELECTRA*, ICLR 2020, section 2; Meng et al., *COCO-LM*, 2021, section 3 and appendix D.
-//! ELECTRA samples with dropout on (`"train"`); COCO-LM's code off, by a pass of its own (`"eval"`), or trains the
+//! ELECTRA samples with dropout on (`"train"`); COCO-LM's code off, by its own pass (`"eval"`), or trains the
 //! auxiliary without any (`"zero_dropout"`).
 
 use trainer_plan::networks::Network as _;

@@ -1,4 +1,4 @@
-//! A network beside the main one, built.
+//! A network next to the main one, built.
 
 use trainer_plan::encoder::{EncoderConfig, VocabFacts};
 

@@ -16,7 +16,7 @@ use crate::model::forward::Forward;
 use crate::model::host_batch::HostBatch;
 use crate::model::staging_buffer::Staging;
 
-/// How often a negative that may not be used is drawn anew before it is left out.
+/// How often a negative that may not be used is drawn again before it is left out.
 const REDRAWS: usize = 4;
 
 /// Draws are integers below this, taken modulo what they choose from: for 4,096 choices the bias is 2⁻¹⁹.
@@ -56,7 +56,7 @@ struct Rows {
 }
 
 impl Anchored {
-    /// Reads anchors off the columns of `batch`. Fewer than two rows with tokens have no negatives, hence no anchors.
+    /// Reads anchors off the columns of `batch`. Fewer than two rows with tokens have no negatives, so no anchors.
     pub(super) fn of(batch: &HostBatch<'_>, config: &TokenContrastive, special: SpecialIds) -> Self {
         let ids = batch.column(&config.view, INPUT_IDS);
         let positives = batch.column(&config.positives, POSITIVES);

@@ -16,8 +16,8 @@ use crate::device::tensors;
 
 /// The newest checkpoint of a run that is whole, and where it is; `None` for a run that has never saved.
 ///
-/// What a kill left unfinished is removed, but not what `latest` says was finished, unless another is whole. A damaged checkpoint is named aloud, set aside and passed over. One of another
-/// version is no damage, and refused; so is a run whose checkpoints are all damaged, since it did not begin just now.
+/// What a kill left unfinished is removed, but not what `latest` says was finished, unless another is whole. A damaged checkpoint is named aloud, set aside and skipped. One of another
+/// version is no damage, and refused; so is a run whose checkpoints are all damaged, since it did not begin now.
 /// What cannot be read at the moment is an error: nobody knows what it is.
 pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
     let checkpoints = run.within(FOLDER);
@@ -59,7 +59,7 @@ pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
         (true, false, None) => return Ok(None),
     };
     let problem = format!(
-        "the run has saved, and no checkpoint of it is whole; put one back, or begin anew in another `run.folder` ({what})"
+        "the run has saved, and no checkpoint of it is whole; put one back, or start over in another `run.folder` ({what})"
     );
     Err(Error::Checkpoint { path: checkpoints.place("").into(), problem })
 }

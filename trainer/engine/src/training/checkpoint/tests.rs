@@ -313,7 +313,7 @@ fn what_latest_names_was_finished_and_is_not_removed_as_if_it_had_not_been() {
     assert!(!names(&run).iter().any(|name| name.contains("step-00000002")));
 }
 
-/// With a figure of its own for each step; best is the lowest.
+/// With its own figure for each step; best is the lowest.
 fn validated(step: u64, mlm: f64) -> Snapshot {
     let figures = [("valid/mlm".to_owned(), mlm)].into();
     Snapshot { validated: Some(Validated { step: Step(step), figures }), ..snapshot(step) }
@@ -350,7 +350,7 @@ fn milestones_the_best_and_what_is_pinned_stay_beside_the_newest() {
     note(&run, &Validated { step: Step(8), figures: [("valid/mlm".to_owned(), 0.5)].into() }).expect("noted");
     snapshot(9).write(&run, &keeping).expect("written");
     assert_eq!(steps_of(&run), [2, 4, 8, 9]);
-    let error = remove(&run, Step(9)).expect_err("the run goes on from it");
+    let error = remove(&run, Step(9)).expect_err("the run continues from it");
     assert!(error.is_usage() && error.to_string().contains("cloze rollback"), "{error}");
     remove(&run, Step(4)).expect("somebody wants it gone");
     assert_eq!(steps_of(&run), [2, 8, 9]);
@@ -400,7 +400,7 @@ fn a_checkpoint_can_be_a_folder_that_others_load() {
     run.put("checkpoints/step-00000001/model.safetensors", b"others").expect("put");
     let error = verify(&run, Step(1)).expect_err("changed").to_string();
     assert!(error.contains("model.safetensors") && error.contains("BLAKE3"), "{error}");
-    assert_eq!(newest_step(&run), Some(Step(1)), "what the run goes on from is whole");
+    assert_eq!(newest_step(&run), Some(Step(1)), "what the run continues from is whole");
     // What cannot be exported leaves nothing, and the older one stays.
     let export: Export = Box::new(|_, folder| {
         folder.put("model.safetensors", b"theirs")?;

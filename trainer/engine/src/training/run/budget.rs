@@ -54,7 +54,7 @@ impl Run<'_> {
             return;
         }
         let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
-        let message = format!("goes on with another configuration, as was allowed: {}", words.join(", "));
+        let message = format!("continues with another configuration, as was allowed: {}", words.join(", "));
         let report = ChangeReport { how: How::Allow, message, keys: changes, from: None };
         self.say(host, EventKind::Change(report));
     }

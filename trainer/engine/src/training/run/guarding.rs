@@ -14,7 +14,7 @@ use super::Run;
 use crate::training::interfaces::{Data, Host};
 use crate::training::spike_guard::{GuardDecision, Observed, Spike};
 
-/// Rows that are named when a step is passed over.
+/// Rows that are named when a step is skipped.
 const SUSPECTS: usize = 3;
 
 impl Run<'_> {
@@ -45,7 +45,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a checkpoint before that step is kept. A run that has had none to make yet begins anew, as after a kill.
+    /// Whether a checkpoint before that step is kept. A run that has had none to make yet starts over, as after a kill.
     fn can_go_back(&mut self, spike_step: Step, host: &mut dyn Host) -> Result<bool, Error> {
         // A checkpoint of the course that is given up must not be put behind the back of who looks for an earlier one.
         self.wait_until_saved(host)?;
@@ -71,7 +71,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes down that a step is passed over. What it is undone for is then known, whatever is killed.
+    /// Writes down that a step is skipped. What it is undone for is then known, whatever is killed.
     fn decide_to_skip(&mut self, leap: LossSpikeReport) -> Result<(), Error> {
         let (skips, allowed) = (self.skips.skips.len(), self.plan().guard.max_skips);
         if skips >= allowed {
@@ -82,7 +82,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Says which step is passed over, and what the model finds hardest of it. Nothing is learnt.
+    /// Says which step is skipped, and what the model finds hardest of it. Nothing is learned.
     pub(super) fn say_what_is_skipped(
         &mut self,
         leap: LossSpikeReport,

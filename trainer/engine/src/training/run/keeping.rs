@@ -90,7 +90,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// An error costs no step that was learnt whole, if there is a way to keep it.
+    /// An error costs no step that was learned whole, if there is a way to keep it.
     pub(super) fn save_what_is_whole(&mut self, host: &mut dyn Host) {
         let done = self.trainer.done();
         // What is on its way may still be kept; that is good to know.

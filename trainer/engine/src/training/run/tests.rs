@@ -87,7 +87,7 @@ struct Keeper<'a> {
     log: Log,
     stop: &'a Asked,
     events: Vec<Event>,
-    /// The states that the run said it goes on from: one, which is none where it begins.
+    /// The states that the run said it continues from: one, which is none where it begins.
     from: Vec<Option<State>>,
     last: Option<Snapshot>,
     kept: Option<CheckpointReport>,
@@ -200,7 +200,7 @@ fn calm() -> Store {
     Store::memory(FaultConfig::calm())
 }
 
-/// What two runs of one command must agree on: what was learnt, and where the run stood. Clocks do not agree.
+/// What two runs of one command must agree on: what was learned, and where the run stood. Clocks do not agree.
 fn figures(events: &[Event]) -> Vec<String> {
     let figures = |event: &Event| {
         let what = match &event.what {
@@ -407,7 +407,7 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
     let memory = MemoryBackend::new(FaultConfig { seed: 11, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
     let stormy = Store::of_memory(&memory);
     for store in [&folder, &stormy] {
-        // It is stopped once, and goes on.
+        // It is stopped once, and continues.
         let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
         assert!(matches!(train(store, trouble).outcome, Ok(RunOutcome::Stopped(Step(7), _))));
         assert!(matches!(train(store, ApiError::default()).outcome, Ok(RunOutcome::Finished(Step(12)))));

@@ -11,7 +11,7 @@ const STEPS_MAX: u64 = 4096;
 /// What a step left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {
-    /// The loss that it learnt from.
+    /// The loss that it learned from.
     pub loss: f64,
     /// The norm of its gradient before clipping.
     pub norm: f64,

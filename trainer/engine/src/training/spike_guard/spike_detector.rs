@@ -15,7 +15,7 @@ const NORMAL: f64 = 1.4826;
 /// The least standard deviation, as a share of the median: values that are all alike leap over nothing else.
 const LEAST_SIGMA: f64 = 1e-3;
 
-/// How a step leapt.
+/// How a step spiked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spike {
     /// Which number did.

@@ -216,7 +216,7 @@ fn losses_in_bfloat16_on_the_cpu_are_near_those_in_float32() {
     let fine = learnt_in(Precision::F32, false);
     for precision in [Precision::Bf16, Precision::Bf16Hidden] {
         let coarse = learnt_in(precision, false);
-        assert_eq!(coarse, learnt_in(precision, true), "{precision:?}: made anew, to the bit");
+        assert_eq!(coarse, learnt_in(precision, true), "{precision:?}: rebuilt, to the bit");
         for (step, ((fine, _), (coarse, _))) in fine.iter().zip(&coarse).enumerate() {
             for (name, fine) in fine {
                 // Hidden states in bfloat16 are not for it: a contrast at a low temperature.

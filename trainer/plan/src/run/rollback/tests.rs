@@ -44,7 +44,7 @@ fn what_comes_after_a_rollback_is_as_if_nothing_had_been_and_nothing_is_lost() {
     let undone = back(&run, Step(2), (Some("it diverged".to_owned()), 7), |_| Ok(())).expect("there is one");
     assert_eq!((undone.from, undone.to, undone.rows_from, undone.rows_to), (Step(6), Step(2), 48, 16));
     assert_eq!(RollbackArchive::all(&run).expect("as written"), [undone]);
-    // Beside what was taken back, a run that never got further.
+    // Next to what was taken back, a run that never got further.
     let shorter = calm();
     run_with(&shorter, &[2]);
     let mut left = objects(&run);

@@ -34,7 +34,7 @@ fn rates(events: &[Event]) -> Vec<(u64, u64, Option<f64>)> {
     events.iter().filter_map(rate).collect()
 }
 
-/// A clock never shows the same twice: what was read before a kill is gone by after it.
+/// A clock never shows the same twice: what was read before a kill is passed after it.
 #[test]
 fn a_run_by_hours_that_is_killed_goes_by_what_was_read_before() {
     let _alone = testing::generator();
@@ -103,7 +103,7 @@ fn a_milestone_is_made_and_a_best_one_has_its_figures() {
     };
     assert_eq!(saved(&ran), [4, 5, 8, 10, 12], "whatever `every_steps` is");
     assert!(ran.last.expect("saved").validated.is_some_and(|found| found.figures.contains_key("valid/mlm")));
-    // A stop in the middle of a validation: its checkpoint gets its figures when the run goes on.
+    // A stop in the middle of a validation: its checkpoint gets its figures when the run continues.
     let store = calm();
     by(&store, |_| (), ApiError { validating: true, ..ApiError::default() }, &Clock::still());
     let figures = "checkpoints/step-00000005/validation_scores.json";

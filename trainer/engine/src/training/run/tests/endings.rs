@@ -7,7 +7,7 @@ use schemas::RankShard;
 
 use super::*;
 
-/// Fails as `trouble` says, with everything that was learnt saved; the same command then ends as if nothing had been.
+/// Fails as `trouble` says, with everything that was learned saved; the same command then ends as if nothing had been.
 fn assert_loses_nothing(trouble: ApiError, done: u64) {
     let (reports, last) = whole();
     let store = calm();
@@ -90,7 +90,7 @@ impl ProcessGroup for Counting {
     }
 }
 
-/// Ranks whose shares are cut differently would wait for each other for ever.
+/// Ranks whose shares are cut differently would wait for each other forever.
 #[test]
 fn ranks_agree_on_a_stop_once_a_step_and_once_a_validation_however_their_share_is_cut() {
     let _alone = testing::generator();

@@ -84,11 +84,11 @@ fn a_step_that_is_skipped_teaches_nothing_and_names_its_rows() {
     let skips: Vec<_> = ran.events.iter().filter(|event| matches!(event.what, EventKind::Skip(_))).collect();
     let [skip] = skips.as_slice() else { panic!("{skips:?}") };
     let EventKind::Skip(report) = &skip.what else { panic!("{skip:?}") };
-    assert_eq!(skip.at.step, Some(Step(LEAPS - 1)), "it is said before it is passed over");
+    assert_eq!(skip.at.step, Some(Step(LEAPS - 1)), "it is said before it is skipped");
     let poisoned = POISONED * testing::ROWS as u64..(POISONED + 1) * testing::ROWS as u64;
     assert!(report.suspects.iter().all(|suspect| poisoned.contains(&suspect.row.0)), "{report:?}");
     assert_eq!(report.suspects[0].documents, [format!("document of {}", report.suspects[0].row)]);
-    // Whatever the rows say: nothing of them is learnt.
+    // Whatever the rows say: nothing of them is learned.
     let harmless = ApiError { poisoned: Some(u64::MAX), ..ApiError::default() };
     let store = calm();
     let mut list = SkipList::default();
@@ -154,7 +154,7 @@ fn a_run_whose_list_is_lost_is_refused_and_keeps_its_checkpoints() {
     assert!(older.0 >= LEAPS && error.contains("`skipped_steps.json`"), "{older}: {error}");
     assert_eq!(store.list("checkpoints").expect("listed"), before);
     store.put(skipped_steps::NAME, &list).expect("restored");
-    train_with(&store, &plan, poisoned()).outcome.expect("it goes on");
+    train_with(&store, &plan, poisoned()).outcome.expect("it continues");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_run_that_leaps_too_often_fails_and_says_where() {
     assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`spike_guard.max_skips`"), "{error}");
 }
 
-/// What it has learnt of the step is not kept, so that it can still be passed over.
+/// What it has learned of the step is not kept, so that it can still be skipped.
 #[test]
 fn a_run_that_failed_over_a_leap_passes_over_it_where_more_may_be() {
     let _alone = testing::generator();

@@ -1,0 +1,56 @@
+//! Help of `cloze`: its verbs under headings.
+
+use std::fmt::Write as _;
+
+use clap::Command;
+
+/// Verbs by heading.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Prepare", &["init", "config", "tokenizer", "prepare", "plan"]),
+    ("Train", &["train", "tune"]),
+    ("Runs", &["runs", "top", "report", "checkpoints", "rollback", "branch", "extend", "diff"]),
+    ("Inspect", &["inspect", "explain", "replay", "exposure"]),
+    ("Evaluate and export", &["fill", "export", "parity"]),
+    ("Profile", &["profile"]),
+    ("Shell", &["completions", "man", "help"]),
+];
+
+/// Returns the command with its verbs under headings.
+pub(super) fn grouped(command: Command) -> Command {
+    let mut list = String::new();
+    for (heading, verbs) in GROUPS {
+        let _ = writeln!(list, "\n{heading}:");
+        for verb in *verbs {
+            let about = command.find_subcommand(verb).and_then(Command::get_about).map(ToString::to_string);
+            let _ = writeln!(list, "  {verb:<12}{}", about.unwrap_or_else(|| "Describe a verb".to_owned()));
+        }
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{list}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn every_verb_is_under_one_heading() {
+        let command = Cli::command();
+        let mut known: Vec<&str> = command.get_subcommands().map(Command::get_name).chain(["help"]).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()).collect();
+        known.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn help_fits_a_terminal_of_80_columns() {
+        let help = grouped(Cli::command()).render_help().to_string();
+        let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{long:#?}");
+    }
+}
