@@ -7,3 +7,4 @@ pub mod dataset_versions;
 pub mod fault_injection;
 pub mod folder;
 pub mod monitoring;
+pub(crate) mod worker_status;

@@ -26,6 +26,7 @@ use self::circles::circles;
 /// nothing knows `cloze`; pipeline and trainer are strangers; tokenizers live in the one, libtorch in the other, channels
 /// and threads in runtime, tokio and anyhow at the top; schemas stays plain data.
 const MAY_USE: &[(&str, &str)] = &[
+    ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
@@ -43,12 +44,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-server",
-        "cloze-schemas cloze-store cloze-telemetry axum base64 blake3 futures-util hyper hyper-util maud rustix schemars serde serde_json \
+        "cloze-report cloze-schemas cloze-store cloze-telemetry axum base64 blake3 futures-util hyper hyper-util maud rustix schemars serde serde_json \
          sha2 thiserror tokio tokio-io-timeout tower-http tracing",
     ),
     (
         "cloze-profiler",
-        "cloze-pipeline cloze-runtime cloze-server cloze-telemetry anyhow maud prost rustix serde serde_json serde_path_to_error thiserror tracing tracing-subscriber",
+        "cloze-pipeline cloze-report cloze-runtime cloze-telemetry anyhow maud prost rustix serde serde_json serde_path_to_error thiserror tracing tracing-subscriber",
     ),
     (
         "cloze-trainer-plan",
@@ -63,7 +64,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-testkit", "cloze-store blake3 libc rustix serde_json tempfile toml"),
     (
         "cloze",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen maud ratatui schemars serde \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen maud ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing rustix",
     ),
     (

@@ -3,8 +3,8 @@
 //! [`measure`] takes samples ([`look`]) and derives [`figures`] and a [`timeline`], [`statistics`] gives the confidence of a
 //! rate, [`verdict`] names the [`bottleneck`] and [`next_bottleneck`] the one after it, [`neighbor`] how much of the processors
 //! workers take, [`what_if`] simulates changes with the [`model`], [`scaling`] fits a law to several numbers of workers,
-//! [`compare`] compares two profiles. [`trace`] records what every worker does at each moment, [`report`] writes the page of a
-//! profile, and [`worker_status`] is what a server shows of workers.
+//! [`compare`] compares two profiles. [`trace`] records what every worker does at each moment, and [`report`] writes the page of a
+//! profile.
 
 pub mod bottleneck;
 pub mod compare;
@@ -23,7 +23,6 @@ mod timeline;
 pub mod trace;
 pub mod verdict;
 pub mod what_if;
-pub mod worker_status;
 
 pub use self::error::InvalidProfile;
 

@@ -3,23 +3,25 @@
 //! The page is made of the profile's JSON alone, so that one that was kept gives the same page as one that was just
 //! measured, to the byte.
 
-mod canvas;
 mod course;
 mod read;
 mod step;
 
 use maud::{Markup, html};
+use report::chart::{NARROW, SvgChart, WIDE};
+use report::html::Cell::{self, Number as Figure, Stack, Swatch, Text};
+use report::html::{classes_legend, figures, static_page, table, text, with_code};
 use serde_json::Value;
-use server::html::Cell::{self, Number as Figure, Stack, Swatch, Text};
-use server::html::{classes_legend, figures, static_page, table, text, with_code};
 use telemetry::quantities::short;
 
-use self::canvas::{Canvas, LOOKS, NARROW, WIDE};
 use self::course::{ACTIVITIES, size};
 use self::read::{Actor, Change, Estimated, Number, Read, Share, Stage, Training, WhatIf};
 use self::step::class_of;
 use crate::statistics::{milliseconds, nanoseconds, percent};
 use crate::what_if::GAIN_MIN;
+
+/// Style of charts, for light and dark color schemes, on pages and in files.
+const CHART_CSS: &str = include_str!("report/plots.css");
 
 /// Rows of a table at the most.
 const ROWS: usize = 256;
@@ -28,7 +30,7 @@ const ROWS: usize = 256;
 pub struct ProfilePage(Read);
 
 /// A drawing of that width, where there is something to draw.
-type Drawn<'a> = Box<dyn Fn(f64) -> Option<Canvas> + 'a>;
+type Drawn<'a> = Box<dyn Fn(f64) -> Option<SvgChart> + 'a>;
 
 impl ProfilePage {
     /// Of what `cloze profile --json` wrote.
@@ -41,7 +43,7 @@ impl ProfilePage {
 
     /// Every drawing with its name, as its own file.
     pub fn plots(&self) -> Vec<(&'static str, String)> {
-        self.drawings().into_iter().filter_map(|(name, drawn)| Some((name, drawn(WIDE)?.alone()))).collect()
+        self.drawings().into_iter().filter_map(|(name, drawn)| Some((name, drawn(WIDE)?.to_file(CHART_CSS)))).collect()
     }
 
     /// As one file of HTML that needs nothing else.
@@ -56,9 +58,8 @@ impl ProfilePage {
             (self.training())
             (self.machine())
         };
-        let looks = concat!(include_str!("report/style.css"), include_str!("report/plots.css"));
-        debug_assert!(looks.ends_with(LOOKS), "drawings look alike on pages and in files");
-        static_page(&format!("Profile: {}", self.0.verdict.sentence), looks, &body)
+        let style = [include_str!("report/style.css"), CHART_CSS].concat();
+        static_page(&format!("Profile: {}", self.0.verdict.sentence), &style, &body)
     }
 
     /// All drawings that there may be, by name.
@@ -90,7 +91,7 @@ impl ProfilePage {
         html! {
             @for (_, drawn) in self.drawings().into_iter().filter(|(name, _)| names.contains(name)) {
                 @if let Some((wide, narrow)) = drawn(WIDE).zip(drawn(NARROW)) {
-                    figure { div.wide { (wide.inline()) } div.narrow { (narrow.inline()) } }
+                    figure { div.wide { (wide.to_markup()) } div.narrow { (narrow.to_markup()) } }
                 }
             }
         }

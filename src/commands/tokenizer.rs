@@ -15,7 +15,7 @@ pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let mut bar = None;
     let mut hears = |now: &PrepareProgress| {
         let beside = beside(now);
-        let line = format!("counting words: {:.0} %  {next to}{}", 100.0 * now.share(), eta(now.eta_s));
+        let line = format!("counting words: {:.0} %  {beside}{}", 100.0 * now.share(), eta(now.eta_s));
         bar.get_or_insert_with(|| Progress::new("counting words", now)).set_beside(now, beside, line);
     };
     let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut hears);

@@ -1,10 +1,10 @@
 //! A prepared corpus on a page: what is in it, how it is tokenized, what was lost.
 
+use ::report::html::Cell::{Bars, Code, Number, Text};
+use ::report::html::{bars_legend, figures, static_page, table, text};
 use maud::{Markup, html};
 use pipeline::corpus_stats::{CorpusStats, Lengths, SourceStats, SplitStats};
 use schemas::manifest::Frame;
-use server::html::Cell::{Bars, Code, Number, Text};
-use server::html::{bars_legend, figures, static_page, table, text};
 use telemetry::quantities::{bytes, count};
 
 use crate::run::monitoring::PROGRAM;

@@ -11,10 +11,9 @@
 
 use std::collections::BTreeMap;
 
+use report::line_chart::Curve;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
-
-use crate::plot::Curve;
 
 /// Rows that are kept: enough for the widest screen, and little to send.
 pub(crate) const POINTS_MAX: usize = 2048;
@@ -113,9 +112,11 @@ impl Columns {
     /// Every figure as a curve over steps.
     pub(crate) fn curves(&self) -> impl Iterator<Item = (&str, Curve)> {
         self.series.iter().map(|(name, series)| {
-            let points = self.places.iter().zip(series).filter_map(|(place, spread)| {
-                spread.map(|spread| (place.step as f64, spread.mean(), spread.min, spread.max))
-            });
+            let points = self
+                .places
+                .iter()
+                .zip(series)
+                .filter_map(|(place, spread)| spread.map(|spread| (place.step as f64, spread.mean())));
             (name.as_str(), Curve { name: String::new(), points: points.collect() })
         })
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use report::line_chart::Curve;
 use serde::Serialize;
 use serde_json::Value;
 use telemetry::preparation::PrepareProgress;
@@ -10,7 +11,6 @@ use telemetry::training::{PhaseSeconds, StepReport, ValidReport};
 use telemetry::{Event, EventKind, event_text};
 
 use crate::columns::{Columns, Place, Spread};
-use crate::plot::Curve;
 
 /// Events of one kind that are kept: the newest.
 const EVENTS_MAX: usize = 256;

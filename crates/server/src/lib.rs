@@ -3,7 +3,7 @@
 //! In the order of reading: `history` keeps what a run said, in bounded memory; `live` hands on what it says now;
 //! [`RunState`] is both, fed by events. A [`Backend`] answers for what is not in events: what all actors do now, the
 //! configuration, sample rows, and what may be asked of it. [`Server`] puts these on an address; [`report`] puts the
-//! first into a file. [`html`] has the parts that all pages of the program share.
+//! first into a file.
 //!
 //! Nothing here waits for a run, and no run waits for anything here: events come through a bounded queue of its owner,
 //! clients read a ring and are told to start over where they are too slow for it.
@@ -14,11 +14,9 @@ mod broadcast;
 mod columns;
 mod config;
 mod history;
-pub mod html;
 mod limits;
 mod metrics;
 mod page;
-mod plot;
 pub mod report;
 mod routes;
 mod run_state;

@@ -6,9 +6,8 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, PreEscaped, html};
+use report::html::frame;
 use sha2::{Digest, Sha256};
-
-use crate::html::frame;
 
 const BODY: &str = include_str!("../page/body.html");
 const STYLE: &str = include_str!("../page/page.css");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use report::line_chart::{self, Curve};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -9,7 +10,6 @@ use store::Store;
 
 use crate::history::History;
 use crate::page;
-use crate::plot::{self, Curve};
 use crate::run_state::{About, of_folder, page_history};
 
 /// What a report shows.
@@ -55,7 +55,7 @@ impl Report {
 
     /// Each figure with its plot, in SVG.
     pub fn plots(&self) -> impl Iterator<Item = (&str, String)> {
-        self.curves.iter().map(|(figure, curves)| (figure.as_str(), plot::svg(figure, curves)))
+        self.curves.iter().map(|(figure, curves)| (figure.as_str(), line_chart::svg(figure, curves)))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use telemetry::quantities::{bytes, short};
 
-use super::canvas::{Canvas, LINE, NARROW, Side, cut, marks};
 use super::read::{List, Memory, Number, Read, Share, Timeline, Training};
 use crate::statistics::percent;
+use report::chart::{AreaStep, LINE, NARROW, SvgChart, TextAnchor, ticks, truncate};
 
 /// Actors that are drawn: the first workers, and the reader.
 const ACTORS: usize = 17;
@@ -27,9 +27,9 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    fn over(canvas: &Canvas, left: f64, timeline: &Timeline) -> Self {
+    fn over(chart: &SvgChart, left: f64, timeline: &Timeline) -> Self {
         let seconds = timeline.at_s.0.last().map_or(0.0, |at| at.0);
-        Self { left, right: canvas.width, seconds: seconds.max(1e-9) }
+        Self { left, right: chart.width, seconds: seconds.max(1e-9) }
     }
 
     pub(super) fn x(&self, at: f64) -> f64 {
@@ -37,31 +37,31 @@ impl Clock {
     }
 
     /// Marks below what was drawn.
-    fn axis(&self, canvas: &mut Canvas) {
-        let y = canvas.y;
-        canvas.line((self.left, y), (self.right, y), "axis");
-        for mark in marks(self.seconds, if canvas.is_narrow() { 4 } else { 9 }) {
+    fn axis(&self, chart: &mut SvgChart) {
+        let y = chart.y;
+        chart.line((self.left, y), (self.right, y), "axis");
+        for mark in ticks(self.seconds, if chart.is_narrow() { 4 } else { 9 }) {
             let x = self.x(mark);
             // The last one has no room behind it.
-            let side = if x > self.right - 16.0 { Side::Left } else { Side::Middle };
-            canvas.line((x, y), (x, y + 4.0), "axis");
-            canvas.text((x, y + LINE), side, "soft", &time(mark));
+            let side = if x > self.right - 16.0 { TextAnchor::End } else { TextAnchor::Middle };
+            chart.line((x, y), (x, y + 4.0), "axis");
+            chart.text((x, y + LINE), side, "soft", &time(mark));
         }
-        canvas.y += LINE;
+        chart.y += LINE;
     }
 
     /// What does not count, paler.
-    fn warm_up(&self, canvas: &mut Canvas, until: f64, height: f64) {
-        let (x, top) = (self.x(until), canvas.y);
+    fn warm_up(&self, chart: &mut SvgChart, until: f64, height: f64) {
+        let (x, top) = (self.x(until), chart.y);
         if x - self.left < 8.0 {
             return;
         }
         // Over what was drawn: it pales.
-        canvas.rect((self.left, top), (x - self.left, height), "warm", &format!("warm-up: {}", time(until)));
-        canvas.line((x, top - 14.0), (x, top + height), "axis");
-        let side = if x - self.left > 56.0 { Side::Left } else { Side::Right };
+        chart.rect((self.left, top), (x - self.left, height), "warm", &format!("warm-up: {}", time(until)));
+        chart.line((x, top - 14.0), (x, top + height), "axis");
+        let side = if x - self.left > 56.0 { TextAnchor::End } else { TextAnchor::Start };
         let gap = if x - self.left > 56.0 { -6.0 } else { 6.0 };
-        canvas.text((x + gap, top - 4.0), side, "soft", "warm-up");
+        chart.text((x + gap, top - 4.0), side, "soft", "warm-up");
     }
 }
 
@@ -79,59 +79,59 @@ pub(super) fn round(value: f64) -> String {
 }
 
 /// What each actor did in each window, as bands above one another.
-pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<Canvas> {
+pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
     let courses = &timeline.actors.0;
     if courses.is_empty() || timeline.at_s.0.is_empty() {
         return None;
     }
     let about = "A band for each actor: from its foot to its top the shares of each window in which it was busy, starved, \
                  blocked and idle. The table of actors has their means.";
-    let mut canvas = Canvas::new(width, "What each actor did", about.to_owned());
-    canvas.legend(&ACTIVITIES);
-    let clock = Clock::over(&canvas, LEFT, timeline);
-    let first = canvas.y + LINE;
+    let mut chart = SvgChart::new(width, "What each actor did", about.to_owned());
+    chart.legend(&ACTIVITIES);
+    let clock = Clock::over(&chart, LEFT, timeline);
+    let first = chart.y + LINE;
     // The reader is the last of them.
     let (shown, left_out) =
         if courses.len() > ACTORS { (ACTORS - 1, courses.len() - ACTORS) } else { (courses.len(), 0) };
     for course in courses.iter().take(shown).chain(courses.last().filter(|_| left_out > 0)) {
         let means = [("busy", &course.busy.0), ("starved", &course.starved.0), ("blocked", &course.blocked.0)];
-        canvas.y += LINE;
-        canvas.text(
-            (LEFT, canvas.y),
-            Side::Right,
+        chart.y += LINE;
+        chart.text(
+            (LEFT, chart.y),
+            TextAnchor::Start,
             "name",
-            &cut(&course.name, if canvas.is_narrow() { 11 } else { 24 }),
+            &truncate(&course.name, if chart.is_narrow() { 11 } else { 24 }),
         );
         if let Some(actor) = read.actors.0.iter().find(|actor| actor.name == course.name) {
             let words = [("busy", actor.busy), ("starved", actor.starved), ("blocked", actor.blocked)];
             let words: Vec<String> = words.iter().map(|(word, share)| format!("{word} {}", percent(share.0))).collect();
-            let said = if canvas.is_narrow() { &words[..1] } else { &words };
-            canvas.text((canvas.width, canvas.y), Side::Left, "soft", &said.join(" · "));
+            let said = if chart.is_narrow() { &words[..1] } else { &words };
+            chart.text((chart.width, chart.y), TextAnchor::End, "soft", &said.join(" · "));
         }
-        canvas.y += 6.0;
-        band(&mut canvas, &clock, timeline, means);
-        canvas.y += BAND + 2.0;
+        chart.y += 6.0;
+        band(&mut chart, &clock, timeline, means);
+        chart.y += BAND + 2.0;
     }
     if left_out > 0 {
-        canvas.y += LINE;
-        canvas.text((LEFT, canvas.y), Side::Right, "soft", &format!("and {left_out} more workers, in the table"));
-        canvas.y += 4.0;
+        chart.y += LINE;
+        chart.text((LEFT, chart.y), TextAnchor::Start, "soft", &format!("and {left_out} more workers, in the table"));
+        chart.y += 4.0;
     }
     let warm = clock.x(read.warm_up_s.map_or(0.0, |at| at.0));
     if warm > LEFT + 8.0 {
-        let foot = canvas.y;
-        canvas.line((warm, first), (warm, foot), "mark");
+        let foot = chart.y;
+        chart.line((warm, first), (warm, foot), "mark");
     }
-    clock.axis(&mut canvas);
-    Some(canvas)
+    clock.axis(&mut chart);
+    Some(chart)
 }
 
-fn band(canvas: &mut Canvas, clock: &Clock, timeline: &Timeline, parts: [(&str, &Vec<Share>); 3]) {
-    let (top, begin) = (canvas.y, clock.x(timeline.from_s.0));
-    canvas.rect((clock.left, top), (clock.right - clock.left, BAND), "idle", "");
+fn band(chart: &mut SvgChart, clock: &Clock, timeline: &Timeline, parts: [(&str, &Vec<Share>); 3]) {
+    let (top, begin) = (chart.y, clock.x(timeline.from_s.0));
+    chart.rect((clock.left, top), (clock.right - clock.left, BAND), "idle", "");
     let mut feet = vec![0.0; timeline.at_s.0.len()];
     for (class, shares) in parts {
-        let steps: Vec<(f64, f64, f64)> = timeline
+        let steps: Vec<AreaStep> = timeline
             .at_s
             .0
             .iter()
@@ -139,12 +139,12 @@ fn band(canvas: &mut Canvas, clock: &Clock, timeline: &Timeline, parts: [(&str, 
             .map(|(at, (foot, share))| {
                 let low = *foot;
                 *foot = (*foot + share.0).min(1.0);
-                (clock.x(at.0), top + BAND * (1.0 - low), top + BAND * (1.0 - *foot))
+                AreaStep { end_x: clock.x(at.0), low_y: top + BAND * (1.0 - low), high_y: top + BAND * (1.0 - *foot) }
             })
             .collect();
         // What nobody would see needs no shape.
         if shares.iter().any(|share| share.0 > 0.0) {
-            canvas.stairs(begin, &steps, class);
+            chart.step_area(begin, &steps, class);
         }
     }
 }
@@ -164,37 +164,42 @@ struct Curve<'a> {
 }
 
 impl Curve<'_> {
-    fn draw(&self, read: Option<&Read>, timeline: &Timeline, width: f64) -> Canvas {
-        let mut canvas = Canvas::new(width, self.title, self.about.clone());
-        canvas.legend(&self.legend);
-        canvas.y += LINE;
-        let clock = Clock::over(&canvas, LEFT, timeline);
+    fn draw(&self, read: Option<&Read>, timeline: &Timeline, width: f64) -> SvgChart {
+        let mut chart = SvgChart::new(width, self.title, self.about.clone());
+        chart.legend(&self.legend);
+        chart.y += LINE;
+        let clock = Clock::over(&chart, LEFT, timeline);
         let warm_up = read.and_then(|read| read.warm_up_s).map_or(0.0, |at| at.0);
-        let top = canvas.y;
+        let top = chart.y;
         let most = if self.most > 0.0 { self.most } else { 1.0 };
         let y = |value: f64| top + CURVE * (1.0 - (value / most).clamp(0.0, 1.0));
-        for mark in marks(most / self.unit, 4).into_iter().map(|mark| mark * self.unit) {
-            canvas.line((clock.left, y(mark)), (clock.right, y(mark)), "grid");
-            canvas.text((clock.left - 8.0, y(mark) + 4.0), Side::Left, "soft", &(self.words)(mark));
+        for mark in ticks(most / self.unit, 4).into_iter().map(|mark| mark * self.unit) {
+            chart.line((clock.left, y(mark)), (clock.right, y(mark)), "grid");
+            chart.text((clock.left - 8.0, y(mark) + 4.0), TextAnchor::End, "soft", &(self.words)(mark));
         }
         for (class, values) in &self.areas {
-            let steps: Vec<(f64, f64, f64)> =
-                timeline.at_s.0.iter().zip(values).map(|(at, value)| (clock.x(at.0), top + CURVE, y(*value))).collect();
+            let steps: Vec<AreaStep> = timeline
+                .at_s
+                .0
+                .iter()
+                .zip(values)
+                .map(|(at, value)| AreaStep { end_x: clock.x(at.0), low_y: top + CURVE, high_y: y(*value) })
+                .collect();
             let begin = clock.x(timeline.from_s.0);
-            canvas.stairs(begin, &steps, class);
-            canvas.edge(begin, &steps, &format!("{class}-edge"));
+            chart.step_area(begin, &steps, class);
+            chart.step_line(begin, &steps, &format!("{class}-edge"));
         }
         if let Some((mean, interval)) = self.mean {
             let begin = clock.x(warm_up);
             if let Some((low, high)) = interval {
-                canvas.rect((begin, y(high)), (clock.right - begin, y(low) - y(high)), "sure", "95 of 100");
+                chart.rect((begin, y(high)), (clock.right - begin, y(low) - y(high)), "sure", "95 of 100");
             }
-            canvas.line((begin, y(mean)), (clock.right, y(mean)), "mark");
+            chart.line((begin, y(mean)), (clock.right, y(mean)), "mark");
         }
-        clock.warm_up(&mut canvas, warm_up, CURVE);
-        canvas.y += CURVE;
-        clock.axis(&mut canvas);
-        canvas
+        clock.warm_up(&mut chart, warm_up, CURVE);
+        chart.y += CURVE;
+        clock.axis(&mut chart);
+        chart
     }
 }
 
@@ -207,7 +212,7 @@ fn numbers(of: &[Number]) -> Vec<f64> {
 }
 
 /// Items a second, with their mean after the warm-up.
-pub(super) fn rate(read: &Read, timeline: &Timeline, width: f64) -> Option<Canvas> {
+pub(super) fn rate(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
     let rates = numbers(&timeline.items_per_s.0);
     let (first, last) = (rates.first()?, rates.last()?);
     let mean = read.items_per_s;
@@ -239,7 +244,7 @@ fn figure(value: f64) -> String {
 }
 
 /// How full queues were.
-pub(super) fn queues(read: &Read, timeline: &Timeline, width: f64) -> Option<Canvas> {
+pub(super) fn queues(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
     let shares: Vec<f64> = timeline.queue.0.iter().map(|share| share.0).collect();
     let queues = read.queues.as_ref().filter(|queues| !shares.is_empty() && queues.capacity.0 > 0.0)?;
     let about = format!(
@@ -267,7 +272,7 @@ fn whole(share: f64) -> String {
 }
 
 /// What the process has of the machine, and what of it waits in queues.
-pub(super) fn memory(read: &Read, timeline: &Timeline, width: f64) -> Option<Canvas> {
+pub(super) fn memory(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
     let mut last = None;
     // What is not known is as it was.
     let resident: Vec<f64> = timeline
@@ -319,7 +324,7 @@ pub(super) fn size(value: f64) -> String {
 }
 
 /// Memory of training over time: of the host, and of the device where it has its own.
-pub(super) fn training_memory(training: &Training, width: f64) -> Option<Canvas> {
+pub(super) fn training_memory(training: &Training, width: f64) -> Option<SvgChart> {
     let moments = &training.memory_over_time.0;
     let known = |of: fn(&Memory) -> Option<Number>| -> Option<Vec<f64>> {
         let values: Vec<f64> = moments.iter().map(|it| of(it).map_or(0.0, |bytes| bytes.0.max(0.0))).collect();

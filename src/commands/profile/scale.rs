@@ -157,7 +157,7 @@ fn row(run: &Run, law: Option<&ScalingLaw>) -> String {
     };
     let foretold = law.map_or("–".to_owned(), |law| short(law.at(point.workers)));
     let why = held_back.map(|why| format!("  not fitted: {why}")).unwrap_or_default();
-    format!("{:>5} {speed:>22} {:>10} {predicted:>10}{why}", point.workers, short(point.rate / point.workers as f64))
+    format!("{:>5} {speed:>22} {:>10} {foretold:>10}{why}", point.workers, short(point.rate / point.workers as f64))
 }
 
 fn object(target: ProfileTarget, runs: &[Run], law: &Result<ScalingLaw, String>) -> String {

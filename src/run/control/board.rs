@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use profiler::worker_status;
 use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;
 
 use super::signal::Phase;
+use crate::run::worker_status;
 
 /// Where everybody says what they do.
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use pipeline::prepare::Hears;
-use profiler::worker_status;
 use runtime::PoolStats;
 use serde_json::{Value, json};
 use server::{
@@ -17,6 +16,7 @@ use telemetry::{EventKind, Observer};
 use super::{about, settings};
 use crate::config::Config;
 use crate::exit::Usage;
+use crate::run::worker_status;
 
 /// Where a preparation is seen, until this is dropped.
 pub(crate) struct PrepareBackend {

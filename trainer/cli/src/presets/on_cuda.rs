@@ -140,7 +140,7 @@ fn a_run_takes_the_memory_that_its_plan_says() {
             let ratio = plan["memory_bytes"].as_f64().expect("a number") / counts.peak_bytes as f64;
             if (ratio - 1.0).abs() > APART {
                 wrong.push(format!(
-                    "{name} in {precision}, rebuilt: {again}: {ratio:.2} of {}: {}",
+                    "{name} in {precision}, rebuilt: {anew}: {ratio:.2} of {}: {}",
                     counts.peak_bytes, plan["memory"]
                 ));
             }

@@ -4,7 +4,7 @@ use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;
 
 /// What workers do now, and whoever reads what they make.
-pub fn actors(gauges: &PoolStats) -> Vec<ActorStatus> {
+pub(crate) fn actors(gauges: &PoolStats) -> Vec<ActorStatus> {
     let workers = gauges.workers();
     let reader = gauges.reader();
     workers.iter().map(|worker| actor(worker, false)).chain([actor(&reader, true)]).collect()

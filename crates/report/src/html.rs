@@ -31,11 +31,11 @@ pub fn text(text: &str) -> Cow<'_, str> {
 /// Returns a whole page that runs no script and loads nothing. `style` follows the style that such pages share.
 pub fn static_page(title: &str, style: &str, body: &Markup) -> String {
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
-    frame(title, &[include_str!("../page/html.css"), style].concat(), Some(policy), body).into_string()
+    frame(title, &[include_str!("html.css"), style].concat(), Some(policy), body).into_string()
 }
 
-/// Frames a page. `policy` is for pages that no server sends a content security policy with.
-pub(crate) fn frame(title: &str, style: &str, policy: Option<&str>, body: &Markup) -> Markup {
+/// Returns a whole page. `policy` is its content security policy, for pages that no server sends one with.
+pub fn frame(title: &str, style: &str, policy: Option<&str>, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
