@@ -77,11 +77,11 @@ pub struct Preparation {
     /// Whether what stands before the parts had to be written.
     announced: bool,
     /// Who is told which workers make parts.
-    hears: Option<Hears>,
+    hears: Option<PoolStatsCallback>,
 }
 
 /// Who is told which workers make parts, when they do.
-pub type Hears = Box<dyn FnOnce(PoolStats) + Send>;
+pub type PoolStatsCallback = Box<dyn FnOnce(PoolStats) + Send>;
 
 impl std::fmt::Debug for Preparation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -118,7 +118,7 @@ impl Preparation {
 
     /// The same, telling somebody which workers make parts.
     #[must_use]
-    pub fn telling(mut self, hears: Hears) -> Self {
+    pub fn telling(mut self, hears: PoolStatsCallback) -> Self {
         self.hears = Some(hears);
         self
     }

@@ -25,7 +25,7 @@ use store::{Created, Store};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 pub use self::config::{Family, TokenizerConfig};
-pub use self::count::Hears;
+pub use self::count::ProgressCallback;
 use self::count::{Budget, Counted, count_words};
 use self::merge::{Merged, merge_pairs};
 use self::word_counts::WordCounts;
@@ -48,7 +48,7 @@ pub struct Trained {
 
 /// Trains on the training split of `prepare.inputs` and writes `prepare.tokenizer`, a `tokenizer.json`. One that is there
 /// and is another stays as it is, and is an error: folders may be made with it. Tells how far the counting of words is.
-pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig, hears: Hears<'_>) -> Result<Trained> {
+pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig, hears: ProgressCallback<'_>) -> Result<Trained> {
     let refuse = |message: String| Error::Tokenizer { path: prepare.tokenizer.clone(), message };
     let name = prepare.tokenizer.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if prepare.tokenizer.extension().is_none_or(|extension| extension != "json") {

@@ -50,7 +50,7 @@ pub struct ReportMetric {
     /// Name of the series in the page's history; none where the page has the value from elsewhere.
     pub series: Option<&'static str>,
     /// Chart and label of the curve; none where the page draws it together with other series.
-    pub curve: Option<Curve>,
+    pub curve: Option<MetricCurve>,
     /// Tag of the TensorBoard scalar.
     pub tensorboard: &'static str,
     /// Name of the Prometheus gauge; none where the page of metrics has the value of this moment instead of the last report's.
@@ -67,7 +67,7 @@ pub struct ReportMetric {
 
 /// Place of a series on the page.
 #[derive(Clone, Copy, Debug)]
-pub struct Curve {
+pub struct MetricCurve {
     /// Chart on which it is drawn.
     pub chart: &'static Chart,
     /// Name of the curve in the legend.
@@ -109,8 +109,8 @@ const fn row(
     }
 }
 
-const fn curve(chart: &'static Chart, label: &'static str) -> Curve {
-    Curve { chart, label }
+const fn curve(chart: &'static Chart, label: &'static str) -> MetricCurve {
+    MetricCurve { chart, label }
 }
 
 const fn gauge(name: &'static str, unit: &'static str) -> OtlpGauge {
@@ -234,7 +234,7 @@ pub fn charts_json() -> String {
     }
     let mut charts: Vec<Drawn> = Vec::new();
     for metric in REPORT_METRICS {
-        let (Some(name), Some(Curve { chart, label })) = (metric.series, metric.curve) else { continue };
+        let (Some(name), Some(MetricCurve { chart, label })) = (metric.series, metric.curve) else { continue };
         let part = Part { name, label };
         match charts.iter_mut().find(|drawn| drawn.chart == chart) {
             Some(drawn) => drawn.parts.push(part),

@@ -42,7 +42,7 @@ const PAIRS_BYTES_LEAST: u64 = 4 << 20;
 const PULSE: Duration = Duration::from_millis(500);
 
 /// Who is told how far the counting is.
-pub type Hears<'a> = &'a mut dyn FnMut(&PrepareProgress);
+pub type ProgressCallback<'a> = &'a mut dyn FnMut(&PrepareProgress);
 
 /// The words of a corpus.
 pub(super) struct Counted {
@@ -56,7 +56,7 @@ pub(super) fn count_words(
     config: &TokenizerConfig,
     prepare: &PrepareConfig,
     split: Arc<dyn Split>,
-    hears: Hears<'_>,
+    hears: ProgressCallback<'_>,
 ) -> Result<Counted> {
     let corpus = Corpus::open(&prepare.corpus())?;
     let parts = corpus.parts()?;
@@ -154,7 +154,7 @@ impl Work {
     }
 
     /// Counts all parts by so many workers. Returns how many documents, and what was wrong with lines.
-    fn count(self: &Arc<Self>, workers: usize, hears: Hears<'_>) -> Result<(u64, RejectStats)> {
+    fn count(self: &Arc<Self>, workers: usize, hears: ProgressCallback<'_>) -> Result<(u64, RejectStats)> {
         let began = Instant::now();
         let mut results = {
             let work = Arc::clone(self);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use pipeline::prepare::Hears;
+use pipeline::prepare::PoolStatsCallback;
 use runtime::PoolStats;
 use serde_json::{Value, json};
 use server::{
@@ -46,7 +46,7 @@ impl PrepareBackend {
     }
 
     /// Who is told which workers make parts.
-    pub(crate) fn hears(&self) -> Hears {
+    pub(crate) fn hears(&self) -> PoolStatsCallback {
         let preparing = Arc::clone(&self.preparing);
         Box::new(move |gauges| preparing.workers(gauges))
     }
