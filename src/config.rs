@@ -41,11 +41,11 @@ use self::sources::SourceConfig;
 pub struct RunConfig {
     /// The run folder: log, checkpoints, the resolved configuration. No default: a run must not land by accident.
     pub folder: PathBuf,
-    /// Seconds that a stop may take, from the signal on. What is not saved by then is lost: the process leaves with what
-    /// was saved before. 0: as long as it takes.
+    /// Seconds that a stop may take from the signal on. What is not saved by then is lost; the process exits with the
+    /// last checkpoint as it is. 0: no limit.
     pub shutdown_timeout_seconds: u64,
-    /// Seconds in which nothing happens before a line says who stands still; again when it has lasted twice as long. 0:
-    /// nobody looks.
+    /// Seconds without progress before a warning names the stalled worker. The interval doubles after each warning. 0
+    /// disables the check.
     pub stall_timeout_seconds: u64,
     /// Write curves for TensorBoard into the run's folder, `tensorboard/`: losses, metrics, learning rate, validations and
     /// where the time goes, over steps. The log has all of it in any case.

@@ -53,11 +53,12 @@ use crate::shard::reader::Promise;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RowOrder {
-    /// Shuffled over all of the data, which is prepared before the first step.
+    /// All epochs are shuffled over all data, which is prepared before the first step.
     #[default]
     Shuffled,
-    /// The first epoch in the order of the part list, which is drawn with `prepare.seed`: a run may begin with the first
-    /// parts, and has the same batches whenever the others come. Later epochs are shuffled over all of it.
+    /// The first epoch follows the part list, whose order depends on `prepare.seed`. A run can start with the first
+    /// parts, and its batches do not depend on when the other parts are ready. Later epochs are shuffled over all
+    /// data.
     Streamed,
 }
 
@@ -65,29 +66,29 @@ pub enum RowOrder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// The prepared folder; `prepare.folder` if not given.
+    /// Prepared folder. Default: `prepare.folder`.
     pub folder: PathBuf,
-    /// Tokens of a row, frame included; the manifest's `max_seq_len` if not given. A narrower row is a piece of a sample.
+    /// Tokens of a row, frame included. Default: `max_seq_len` of the manifest. A shorter row is a piece of a sample.
     pub seq_len: Option<u32>,
-    /// Adjacent rows made of every sample (or piece).
+    /// Number of adjacent rows that are made of each sample (or piece).
     pub copies_per_sample: u32,
-    /// The share of the training split that is used: the first samples of every row group. Above 0, at most 1.
+    /// Share of the training split that is used: the first samples of each row group. Above 0, at most 1.
     pub fraction: f64,
-    /// What a run reads of a folder that grows: the dataset version that it began with, or in each epoch the newest.
+    /// Dataset version that the run reads when the prepared folder changes.
     pub version: VersionChoice,
-    /// Whether all epochs are shuffled over all of the data, or the first one reads it in the order in which it is prepared.
+    /// Order of the rows.
     pub order: RowOrder,
-    /// Row groups whose rows are shuffled together; in a streamed epoch, at least.
+    /// Number of row groups whose rows are shuffled together; a minimum in a streamed epoch.
     pub shuffle_window_groups: usize,
-    /// Threads that make batches: as many as there are cores, at most 4, if not given. They change no number.
+    /// Number of threads that make batches. Default: the number of cores, at most 4. The batches do not depend on it.
     pub workers: Option<usize>,
-    /// Finished batches that wait in each worker's queue.
+    /// Number of finished batches in the queue of each worker.
     pub prefetch_batches: usize,
-    /// Bound of what decoded row groups and batches of a split take in the memory of a process, in bytes. Workers yield to it,
-    /// shallower first, then fewer; a run that takes more with one worker of depth 1 is refused.
+    /// Maximum memory of decoded row groups and batches of a split per process, in bytes. `prefetch_batches` is
+    /// reduced to fit, then the number of workers. A run that does not fit with one worker and one batch is refused.
     pub max_memory_bytes: u64,
-    /// Rows that a run may leave out, of those that panic twice while they are made: each is named, written down with the
-    /// run, and counts nothing. Beyond that many, the run stops.
+    /// Number of rows that a run may replace by padding because making them panics twice. Each is logged and recorded
+    /// in `bad_rows.json`. With one more, the run stops.
     pub max_bad_rows: u64,
 }
 

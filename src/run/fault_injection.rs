@@ -60,11 +60,11 @@ impl fmt::Display for Kill {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultPlan {
     seed: u64,
-    /// RankShard of rows at which a worker panics, once each.
+    /// Share of rows at which a worker panics, once each.
     panics: f64,
     /// Rows at which every worker panics.
     bad_rows: BTreeSet<u64>,
-    /// RankShard of rows that take longer, and how much.
+    /// Share of rows that take longer, and how much.
     slow: (f64, Duration),
     /// Shares of the store's calls.
     eio: f64,

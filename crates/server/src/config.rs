@@ -19,8 +19,8 @@ pub struct ServeConfig {
     /// at rows of the corpus; `CLOZE_TOKEN` in the environment is one too. Without a token neither can be done. A socket
     /// needs none: its file is its owner's alone.
     pub token_file: PathBuf,
-    /// Names under which browsers may reach it, next to `localhost` and numbers: `["train1.lan"]`. Others are refused, since
-    /// a page of anybody could otherwise ask in its reader's name.
+    /// Host names under which browsers may reach the server, in addition to `localhost` and IP addresses:
+    /// `["train1.lan"]`. Requests with another name are refused, which prevents DNS rebinding.
     pub allowed_hosts: Vec<String>,
 }
 

@@ -414,7 +414,7 @@ pub enum Why {
     Hangup,
     /// A scheduler wants to start it again elsewhere: SIGUSR1.
     Requeue,
-    /// A step spike_step, and `spike_guard.action` is `pause`.
+    /// A step has a loss spike, and `spike_guard.action` is `pause`.
     Guard,
     /// An error.
     Failed,

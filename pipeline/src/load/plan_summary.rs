@@ -18,7 +18,7 @@ pub struct LoadFacts {
     pub samples: u64,
     /// Rows that are made of one sample.
     pub pieces_per_sample: u32,
-    /// RankShard of a full sample's content that its pieces leave out.
+    /// Share of a full sample's content that its pieces leave out.
     pub content_lost: f64,
     /// Copies of each row.
     pub copies: u64,

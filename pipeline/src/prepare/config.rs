@@ -22,59 +22,60 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrepareConfig {
-    /// Files, folders and globs. Folders are walked; hidden files and other extensions in them are skipped.
+    /// Files, folders and globs. Folders are walked; hidden files and files with other extensions in them are
+    /// skipped.
     pub inputs: Vec<String>,
-    /// How documents lie in the files; if not given, as the endings of most of their bytes say.
+    /// Format of the files. Default: the format that the file extensions of most bytes indicate.
     pub format: AnyFormat,
-    /// JSONL and Parquet: the field or column with the text.
+    /// JSONL and Parquet: field or column with the text.
     pub text_field: String,
-    /// JSONL and Parquet: the field or column with the document's name; default: the BLAKE3 of its text.
+    /// JSONL and Parquet: field or column with the document id. Default: the BLAKE3 of the text.
     pub id_field: Option<String>,
-    /// Text and JSONL: what the bytes are, by a name that pages of the Web have for it (`utf-16le`, `windows-1252`, `gbk`,
-    /// `shift_jis`, …); default: UTF-8. Where it is set, a file that begins with a byte-order mark is what that says. Files
-    /// of another encoding than UTF-8 are read from end to end by one worker each.
+    /// Text and JSONL: encoding of the files, by its WHATWG name (`utf-16le`, `windows-1252`, `gbk`, `shift_jis`, …).
+    /// Default: UTF-8. A byte-order mark overrides it. Files in another encoding than UTF-8 are read by one worker
+    /// each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
-    /// Files that cannot be used (binary, of another encoding or format): `refuse` names them all, `skip` leaves them out
-    /// and counts them.
+    /// Reaction to files that cannot be read: binary files, or files of another encoding or format.
     pub on_invalid_file: InvalidFilePolicy,
-    /// `tokenizer.json`, `vocab.txt`, or a folder with one of them or with `vocab.json` and `merges.txt`.
+    /// Tokenizer: `tokenizer.json`, `vocab.txt`, or a folder with one of them or with `vocab.json` and `merges.txt`.
     pub tokenizer: PathBuf,
-    /// Whether text is lowercased; required with `vocab.txt`, which cannot tell, and checked against the others.
+    /// Whether text is lowercased. Required with `vocab.txt`, which does not tell; compared with other tokenizers.
     pub lowercase: Option<bool>,
-    /// What makes ids of text. The ids are the same: a run begins by comparing them on a sample of its corpus, and stops
-    /// where they differ.
+    /// Implementation of the tokenizer. The ids are the same. A run compares both on a sample of its corpus, and
+    /// stops if they differ.
     pub tokenizer_backend: TokenizerBackend,
-    /// Bytes of text above which a document is skipped and counted; if not given, none is, and one for which
-    /// `max_memory_bytes` has no room ends the run.
+    /// Bytes of text above which a document is skipped and counted. Default: no limit; a document that does not fit
+    /// into `max_memory_bytes` is an error.
     pub max_document_bytes: Option<u64>,
-    /// The prepared folder.
+    /// Prepared folder.
     pub folder: PathBuf,
-    /// Longest row that training can ask for, frame tokens included; 4 to 32,767.
+    /// Longest row that training can request, frame tokens included; 4 to 32,767.
     pub max_seq_len: u32,
-    /// How documents become samples.
+    /// Rule that turns documents into samples.
     pub packing: AnyPacking,
-    /// RankShard of documents that go to the validation split, chosen by their hash; 0 to 0.5.
+    /// Share of documents in the validation split, chosen by their hash; 0 to 0.5.
     pub valid_fraction: f64,
-    /// Parts, from the list's first on, whose validation rows a streamed run (`data.order`) is measured on: they are fixed
-    /// before its first step, which waits for these parts.
+    /// Number of parts, from the first of the part list on, with whose validation rows a streamed run (`data.order`)
+    /// is validated. They are fixed before the first step, which waits for these parts.
     pub valid_parts: usize,
-    /// Size of a part on disk; default: 1/256 of the corpus, at least 8 MiB, at most 64 MiB, as it was when the folder was
-    /// begun.
+    /// Bytes of a part on disk. Default: 1/256 of the corpus, at least 8 MiB, at most 64 MiB; a folder keeps its
+    /// first value.
     pub part_bytes: Option<u64>,
-    /// Text of a part after which what was made of it is committed: what a kill costs of a file that cannot be entered.
+    /// Bytes of text after which the output of a part is committed. A kill loses at most this much work on a file
+    /// that cannot be split.
     pub segment_bytes: u64,
-    /// Draws the order of the parts.
+    /// Seed of the order of the parts.
     pub seed: u64,
-    /// Compression of the shards, 1 to 22.
+    /// Compression level of the shards, 1 to 22.
     pub zstd_level: i32,
-    /// Rejected or repaired lines after which the corpus is refused; default: 0.1 % of them, at least 10.
+    /// Number of rejected or repaired lines after which the corpus is refused. Default: 0.1 % of the lines, at least
+    /// 10.
     pub max_bad_lines: Option<u64>,
-    /// Threads; default: the number of cores.
+    /// Number of worker threads. Default: the number of cores.
     pub workers: Option<usize>,
-    /// Bound of all that text takes in memory on its way, in bytes, at least 32 MiB. A document may have 1/64 of it, a
-    /// text that the tokenizer does not take in pieces about 1/2000, a zstd window half. To `cloze tokenizer train` it bounds
-    /// what different words take, too.
+    /// Maximum memory for text in bytes, at least 32 MiB. A document may use 1/64 of it, a text that the tokenizer
+    /// cannot split about 1/2000, a zstd window half. For `cloze tokenizer train` it includes the distinct words.
     pub max_memory_bytes: u64,
 }
 

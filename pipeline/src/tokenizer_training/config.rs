@@ -22,7 +22,7 @@ pub struct TokenizerConfig {
     pub min_frequency: u64,
     /// Characters that get an id of their own, the most frequent ones (WordPiece only).
     pub limit_alphabet: usize,
-    /// RankShard of documents that it learns from, chosen by their hash; above 0, at most 1. A document of the training split is
+    /// Share of documents that it learns from, chosen by their hash; above 0, at most 1. A document of the training split is
     /// among them if the second 8 bytes of the BLAKE3 of its id, little endian, are less than this share of 2^64: the same
     /// ones whatever the order of files and the number of workers, and those of a smaller share among those of a larger one.
     pub sample: f64,

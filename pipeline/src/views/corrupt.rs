@@ -35,17 +35,17 @@ use crate::row::RowMut;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Corrupt {
-    /// The view whose rows are corrupted.
+    /// View whose rows are corrupted.
     pub of: ViewName,
-    /// RankShard of `rate_base` that is replaced, in `0..=1`.
+    /// Share of `rate_base` that is replaced, in `0..=1`.
     pub rate: f64,
     /// How the number of replaced tokens comes about.
     pub count: Count,
-    /// What `rate` is a share of.
+    /// Number of tokens that `rate` is a share of.
     pub rate_base: Base,
     /// Whether special tokens may be replaced.
     pub mask_special_tokens: bool,
-    /// Whether, of these, `[CLS]` may be replaced too.
+    /// Whether `[CLS]` may be replaced too.
     pub mask_cls: bool,
 }
 

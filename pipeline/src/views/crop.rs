@@ -36,11 +36,11 @@ use crate::row::RowMut;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Crop {
-    /// RankShard that is kept, or above 1 the number of tokens.
+    /// Share of the content that is kept; above 1, the number of tokens.
     pub keep_fraction: f64,
-    /// What is cropped.
+    /// Range of the crop.
     pub style: Style,
-    /// Whether a raw crop gets a `[CLS]` in front.
+    /// Whether a raw crop begins with `[CLS]`.
     pub keep_cls: bool,
 }
 

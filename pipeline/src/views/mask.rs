@@ -77,29 +77,29 @@ use promise::Promise;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mask {
-    /// The view whose rows are masked.
+    /// View whose rows are masked.
     pub of: ViewName,
-    /// RankShard of `rate_base` that is masked, in `0..=1`.
+    /// Share of `rate_base` that is masked, in `0..=1`.
     pub rate: f64,
     /// How the number of masked tokens comes about.
     pub count: Count,
-    /// What `rate` is a share of.
+    /// Number of tokens that `rate` is a share of.
     pub rate_base: Base,
-    /// Percentages of `[MASK]`, random and unchanged; they add up to 100.
+    /// Percentages of `[MASK]`, random and unchanged tokens; their sum is 100.
     pub replacement: [u32; 3],
-    /// Where random tokens come from.
+    /// Distribution of random tokens.
     pub random_words: RandomWords,
     /// Whether special tokens (frame, separators, `[UNK]`) may be masked.
     pub mask_special_tokens: bool,
-    /// Whether, of these, `[CLS]` may be masked too.
+    /// Whether `[CLS]` may be masked too.
     pub mask_cls: bool,
-    /// What is masked as a whole.
+    /// Unit of masking.
     pub unit: Unit,
     /// How many words are masked, where `unit` is `"word"`.
     pub word_budget: WordBudget,
     /// How spans are drawn, where `unit` is `"span"`.
     pub span: SpanSampler,
-    /// Whether the masks of a row's copies are disjoint.
+    /// Whether the masks of the copies of a row are disjoint.
     pub disjoint: bool,
 }
 

@@ -60,9 +60,9 @@ use crate::row::RowMut;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pair {
-    /// RankShard of rows with a shorter target.
+    /// Share of rows with a shorter target length.
     pub short_rate: f64,
-    /// RankShard of random second segments, where there is a choice.
+    /// Share of random second segments, if there is a choice.
     pub random_rate: f64,
 }
 

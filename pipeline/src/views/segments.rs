@@ -38,9 +38,9 @@ use crate::row::RowMut;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Segments {
-    /// RankShard of rows with a shorter target.
+    /// Share of rows with a shorter target length.
     pub short_rate: f64,
-    /// RankShard of rows of one segment, whatever their length.
+    /// Share of rows with one segment, of any length.
     pub single_rate: f64,
 }
 

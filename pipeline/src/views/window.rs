@@ -33,9 +33,9 @@ use crate::row::RowMut;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Window {
-    /// The view whose tokens are paired.
+    /// View whose tokens are paired.
     pub of: ViewName,
-    /// The largest distance.
+    /// Maximum distance.
     pub max_offset: u16,
     /// What happens where the window leaves the row.
     pub edge: Edge,

@@ -13,37 +13,38 @@ use crate::precision::Precision;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Optimizer steps of the whole run, unless `max_tokens` or `max_hours` ends it earlier. Where one of those is written and this
-    /// is not, steps end no run.
+    /// Optimizer steps of the whole run, unless `max_tokens` or `max_hours` ends it earlier. If one of those is set
+    /// and this is not, the number of steps is not limited.
     pub steps: u64,
-    /// Real tokens (no padding) that the whole run learns from. Of all budgets that are written, the first that is reached
-    /// ends the run, and the one that is furthest says where the learning rate stands.
+    /// Real tokens (no padding) of the whole run. The first budget that is reached ends the run; the learning rate
+    /// follows the budget with the most progress.
     pub max_tokens: Option<u64>,
-    /// Hours that the whole run trains, in all its processes, validations and checkpoints among them; what a kill loses does
-    /// not count. Looked at when a report is made, and written down before it has an effect.
+    /// Hours of training of the whole run, over all its processes, validations and checkpoints included. Work that a
+    /// kill loses does not count. Checked with each report.
     pub max_hours: Option<f64>,
-    /// Rows that one step learns from.
+    /// Rows of an optimizer step.
     pub global_batch_size: u64,
-    /// Rows that are on the device at once; divides `global_batch_size`.
+    /// Rows on the device at once; divides `global_batch_size`.
     pub micro_batch_size: u64,
-    /// What a sum over positions is divided by.
+    /// Divisor of a sum over positions.
     pub normalize: Normalize,
-    /// The type of matrix products.
+    /// Type of matrix products.
     pub precision: Precision,
-    /// Whether products of float32 may round their factors to TensorFloat-32 (10 bits of 23): several times as fast on CUDA.
+    /// Whether float32 products may use TensorFloat-32 (10 instead of 23 bits): several times as fast on CUDA.
     pub tf32: bool,
-    /// Where to compute: `auto` (the first CUDA device where there is one), `cpu`, `cuda` (the first; an error without one)
-    /// or `cuda:1` (that one, counted from 0).
+    /// Device: `auto` (the first CUDA device if there is one, else the CPU), `cpu`, `cuda` (the first; an error
+    /// without one) or `cuda:1` (counted from 0).
     pub device: DeviceChoice,
-    /// Whether activations are rebuilt in the backward pass: far less memory, a third more operations, the same bits.
+    /// Whether activations are recomputed in the backward pass: far less memory, a third more operations, the same
+    /// bits.
     pub activation_checkpointing: bool,
-    /// Threads of libtorch on the CPU; 0 for one per core. Equal numbers give equal bits.
+    /// Threads of libtorch on the CPU; 0 for one per core. Results are equal for equal numbers of threads.
     pub threads: usize,
-    /// Reproducible kernels on CUDA, at a price; the CPU's always are.
+    /// Whether CUDA uses reproducible kernels, which are slower. The CPU always does.
     pub deterministic: bool,
-    /// A folder to take the first weights from: a checkpoint of another run, or a model that `transformers` saved.
+    /// Folder with the first weights: a checkpoint of another run, or a model that `transformers` saved.
     pub init_from: Option<PathBuf>,
-    /// Steps with a non-finite gradient that a run may skip before it fails.
+    /// Number of steps with a non-finite gradient that a run may skip before it fails.
     pub max_skipped_steps: u64,
 }
 
@@ -166,16 +167,16 @@ impl Default for ReportConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpikeGuardConfig {
-    /// What to do about such a step.
+    /// Reaction to a loss spike.
     pub action: SpikeAction,
-    /// How many robust standard deviations (1.4826 times the median distance from the median) above the median of the steps
-    /// before it a loss may lie; 0 for any.
+    /// Number of robust standard deviations (1.4826 times the median distance from the median) above the median of
+    /// the steps before, from which a loss is a spike. 0 disables it.
     pub loss_sigmas: f64,
-    /// The same for the norm of the gradient before clipping, which scatters more.
+    /// The same for the gradient norm before clipping, which varies more.
     pub norm_sigmas: f64,
-    /// Steps that a step is compared with. Nothing is judged before there are 32.
+    /// Number of steps that a step is compared with. With fewer than 32, no step is judged.
     pub window: usize,
-    /// Steps that a run may skip for it before it fails.
+    /// Number of steps that a run may skip because of spikes before it fails.
     pub max_skips: usize,
 }
 
@@ -189,13 +190,13 @@ impl Default for SpikeGuardConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpikeAction {
-    /// Nothing is looked at.
+    /// No check.
     Off,
-    /// It is said, and the run continues.
+    /// A warning; the run continues.
     #[default]
     Warn,
-    /// It is said, and the run saves and stops: exit code 45. The same command continues.
+    /// A warning; the run saves and stops with exit code 45. The same command continues.
     Pause,
-    /// The run goes back to the newest checkpoint before it, and does not learn from that step's rows.
+    /// The run goes back to the newest checkpoint before the step and skips its rows.
     Skip,
 }

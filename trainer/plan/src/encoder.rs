@@ -22,23 +22,24 @@ pub struct EncoderConfig {
     pub feed_forward: u32,
     /// Probability of dropout, everywhere.
     pub dropout: f64,
-    /// Which approximation of gelu; checkpoints differ.
+    /// Approximation of gelu; checkpoints differ.
     pub gelu: Gelu,
     /// Added to variances: 1e-12 in BERT, 1e-5 in RoBERTa.
     pub layer_norm_eps: f64,
-    /// Longest row.
+    /// Maximum number of tokens of a row.
     pub max_positions: u32,
-    /// Width of the embedding tables where it is not that of the hidden states: a matrix leads from one to the other.
+    /// Width of the embedding tables if it differs from `hidden`; a matrix projects one to the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<u32>,
     /// What attention is told about distances, next to the position table.
     pub relative_positions: RelativePositions,
-    /// Which tokens of a row see each other.
+    /// Tokens of a row that attend to each other.
     #[serde(skip_serializing_if = "Attend::is_row")]
     pub attention_scope: Attend,
-    /// Weights that do not learn.
+    /// Weights that are not trained.
     pub frozen: Vec<Frozen>,
-    /// A run, checkpoint or Hugging Face folder whose word table this run starts from, whatever `train.init_from` says.
+    /// Run, checkpoint or Hugging Face folder whose word embeddings initialize those of this run. It takes precedence
+    /// over `train.init_from`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word_init: Option<PathBuf>,
 }
@@ -47,11 +48,11 @@ pub struct EncoderConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RelativePositions {
-    /// Whose function of distance, if any.
+    /// Function from distance to bucket.
     pub kind: RelativeForm,
-    /// Buckets, both directions together.
+    /// Number of buckets, for both directions together.
     pub num_buckets: u16,
-    /// From where on all distances are alike.
+    /// Distance from which all distances share a bucket.
     pub max_distance: u16,
 }
 

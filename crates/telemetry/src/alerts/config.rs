@@ -23,14 +23,16 @@ pub struct AlertsConfig {
     /// The same, but the address is in the environment variable of this name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) webhook_env: String,
-    /// What is told.
+    /// Events that raise an alert.
     pub(crate) events: Vec<Topic>,
-    /// Seconds that the command, or the answer to a post, may take. Who takes longer is given up, a command killed with all
-    /// that it started. The process waits so long at its very end, when all is saved, for the last alert.
+    /// Timeout of the command and of a POST request, in seconds. After it, the command is killed with its child
+    /// processes. The process waits this long for the last alert before it exits.
     pub(crate) timeout_seconds: u64,
-    /// Seconds between two alerts of one topic; those between are counted (`held_back`). That a run ends is always told.
+    /// Seconds between two alerts of one kind. Alerts in between are counted (`held_back`). The end of a run always
+    /// raises an alert.
     pub(crate) min_interval_seconds: u64,
-    /// Bytes that should be free where the run, or the prepared folder, lies; 0: nobody looks.
+    /// Bytes of free disk space below which an alert is raised, in the run folder or the prepared folder. 0 disables
+    /// the check.
     pub(crate) min_free_disk_bytes: u64,
 }
 
@@ -57,7 +59,7 @@ pub(crate) enum Topic {
     Stop,
     /// A run began, or continues.
     Start,
-    /// A step spike_step, or was skipped.
+    /// A step has a loss spike, or is skipped for one.
     LossSpike,
     /// A step waited for data that are still being prepared.
     Starved,

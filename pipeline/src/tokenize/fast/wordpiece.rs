@@ -145,7 +145,7 @@ struct Splitter {
     /// The keys of the next chunks, and their places in the cache.
     keys: Box<[Key; AHEAD]>,
     places: Box<[usize; AHEAD]>,
-    /// MemoryBudget to write a word into.
+    /// Room to write a word into.
     word: Vec<u8>,
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-/// RankShard of predictions that are right.
+/// Share of predictions that are right.
 #[must_use]
 pub(super) fn accuracy(predicted: &[i64], truth: &[i64]) -> f64 {
     let right = pairs(predicted, truth).filter(|(predicted, truth)| predicted == truth).count();

@@ -16,9 +16,9 @@ use crate::weights::{self, SharedTables, WeightPath};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Generator {
-    /// The masked view that it reads.
+    /// Masked view that the generator reads.
     pub input_view: String,
-    /// The name of the view that it makes.
+    /// Name of the view that the generator makes.
     pub output_view: String,
     /// Transformer layers.
     pub layers: u32,
@@ -31,17 +31,18 @@ pub struct Generator {
     /// Width of the feed-forward layer; the main network's unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed_forward: Option<u32>,
-    /// Tables that are the main network's.
+    /// Tables that the generator shares with the main network.
     pub share: Vec<SharedTable>,
-    /// Dropout while it samples.
+    /// Dropout while sampling.
     pub sampling: Sampling,
-    /// How a sample comes about.
+    /// Sampling method.
     pub sampling_method: Draw,
     /// Whether special ids are never sampled.
     pub exclude_special_tokens: bool,
-    /// Whether it does not learn.
+    /// Whether the generator is not trained.
     pub frozen: bool,
-    /// A run whose generator of the same name this one starts from, or a Hugging Face folder of an ELECTRA's or BERT's.
+    /// Run whose generator of the same name initializes this one, or a Hugging Face folder of an ELECTRA or BERT
+    /// model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init_from: Option<PathBuf>,
 }

@@ -33,13 +33,13 @@ pub struct CorrectiveLm {
     pub view: String,
     /// `λ` of the copy term; 0 leaves the gate to the mixture.
     pub copy_weight: f64,
-    /// The language model's loss.
+    /// Form of the language model's loss.
     pub lm_form: LmForm,
-    /// Which positions are predicted.
+    /// Positions that are predicted.
     pub lm_scope: Scope,
     /// Whether the gates of the language model's loss are constants.
     pub stop_grad: bool,
-    /// What the two sums are divided by.
+    /// Divisor of the two sums.
     pub reduction: CorrectiveReduction,
 }
 

@@ -21,9 +21,9 @@ pub(super) const GUESSING: &str = "all ids score alike at first, which costs ln 
 pub struct MaskedLm {
     /// The masked view.
     pub view: String,
-    /// Whose loss: the main network's, or a generator's, which has its own head.
+    /// Network whose loss is computed: `main`, or a generator, which has its own head.
     pub network: String,
-    /// Whether the decoder is the word table. Otherwise it is its own matrix (TACO, table 10).
+    /// Whether the decoder is the word table. Otherwise the decoder is a separate matrix (TACO, table 10).
     pub tied: bool,
     /// Reduction of the loss. For fully-explored masks, `"tokens"` is equation 4 of the paper up to a constant of the batch.
     pub reduction: Reduction,

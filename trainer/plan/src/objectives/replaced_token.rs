@@ -33,9 +33,9 @@ pub(super) const NEUTRAL: &str = "a head that knows nothing says 1/2, which cost
 pub struct ReplacedToken {
     /// The view with replacements.
     pub view: String,
-    /// What is between hidden states and `z`.
+    /// Layers between hidden states and `z`.
     pub head: DetectionForm,
-    /// What a label of 1 means.
+    /// Meaning of label 1.
     pub label_one: LabelOne,
 }
 

@@ -30,9 +30,9 @@ pub struct SequenceContrastive {
     pub view: String,
     /// Another view of the same row.
     pub positive: String,
-    /// What is between hidden states and the contrast.
+    /// Layers between hidden states and the contrast.
     pub head: VectorForm,
-    /// Which vectors an anchor is told apart from.
+    /// Negatives of an anchor.
     pub negatives: Negatives,
     /// `τ`.
     pub temperature: f64,

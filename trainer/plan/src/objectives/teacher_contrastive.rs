@@ -36,7 +36,7 @@ pub struct TeacherContrastive {
     pub temperature: f64,
     /// Whether padding is among the keys.
     pub pad_keys: PadKeys,
-    /// What is averaged.
+    /// Reduction of the loss.
     pub reduction: Reduction,
 }
 

@@ -20,17 +20,17 @@ pub struct TokenContrastive {
     pub view: String,
     /// The window view that names each anchor's positive.
     pub positives: String,
-    /// What is subtracted from the last layer.
+    /// Embedding that is subtracted from the last layer.
     pub subtracted_embedding: Static,
     /// Whether candidates are constants (the released code; better on masked language modelling than live ones).
     pub detach: bool,
-    /// Which positions are anchors.
+    /// Positions that are anchors.
     pub anchors: Anchors,
     /// Whether frame and separator tokens are anchors too.
     pub specials: bool,
     /// Whether a negative may not come from the anchor's document.
     pub exclude_same_document: bool,
-    /// Where in the other rows negatives lie.
+    /// Columns of the negatives in other rows.
     pub negative_columns: NegativeColumns,
     /// For `negative_columns = "matched"`: the window's `max_offset`.
     pub max_offset: u16,

@@ -28,7 +28,7 @@ pub enum PredictionReduction {
 pub struct TokenPrediction {
     /// The masked view.
     pub view: String,
-    /// How the two parts are averaged.
+    /// Reduction over masked and other positions.
     pub reduction: PredictionReduction,
 }
 

@@ -17,7 +17,7 @@ use super::super::kernels::WINDOW;
 use super::merges::{MemoryBudget, Merges};
 use super::word_cache::{AHEAD, Asked, Known, Place, put};
 
-/// MemoryBudget for the ids of a window, of which there are no more than bytes, and for an entry that ends with them.
+/// Room for the ids of a window, of which there are no more than bytes, and for an entry that ends with them.
 pub(in super::super) type Ids = [u32; WINDOW + 16];
 
 /// What the words of a thread are looked up in.

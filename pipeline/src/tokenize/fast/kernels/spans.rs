@@ -63,7 +63,7 @@ unsafe fn dashes<B: Block>(block: &[u8; BLOCK], follow: &[u8]) -> u64 {
     first & second & third
 }
 
-/// MemoryBudget for the offsets of a block behind the first ones of a list.
+/// Room for the offsets of a block behind the first ones of a list.
 #[inline(always)]
 fn room(list: &mut [u16; ROOM], length: usize) -> &mut [u16; BLOCK] {
     (&mut list[length..length + BLOCK]).try_into().expect("a block")
