@@ -22,7 +22,7 @@ pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
 pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
 
-/// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
+/// Pretrains BERT-style encoders: data preparation, training, profiling.
 #[derive(Debug, Parser)]
 #[command(name = "cloze", version, about, propagate_version = true, max_term_width = 100, after_help = AFTER)]
 pub(crate) struct Cli {
@@ -75,10 +75,10 @@ From text to a model:
   cloze prepare -c run.toml                tokenize it into shards
   cloze plan -c run.toml                   check the run and its cost
   cloze train -c run.toml                  train; the same command resumes
-  cloze export --run runs/run --out model  write a folder that `transformers` loads
+  cloze export --run runs/run --out model  write a Hugging Face folder
 
 Environment:
-  RUST_LOG           levels of the log on stderr: `warn`, `debug`, `pipeline=debug,warn`;
+  RUST_LOG           log levels: `warn`, `debug`, `pipeline=debug,warn`;
                      overrides -v and -q
   CLOZE_LOG_FORMAT   `json`: as `--log json`
   NO_COLOR, CLICOLOR_FORCE
@@ -117,7 +117,7 @@ pub enum Verb {
     /// Train a tokenizer on the corpus of `[prepare]`.
     #[command(subcommand)]
     Tokenizer(TokenizerVerb),
-    /// Tokenize the corpus into shards; run it again to continue or update.
+    /// Tokenize the corpus into shards; rerun to continue or update.
     ///
     /// Reads the corpus of `[prepare]` and writes shards and a manifest. After an interruption, or when input files have
     /// changed, the same command continues.
@@ -188,7 +188,7 @@ pub enum Verb {
     /// Measure where the time goes and name the bottleneck.
     #[command(subcommand, after_help = "Example: cloze profile loader -c run.toml --step-ms 60 --check")]
     Profile(ProfileVerb),
-    /// Find the fastest micro-batch size, workers and prefetch by measuring.
+    /// Find the fastest micro-batch size, workers and prefetch.
     ///
     /// Writes the keys that gain into the configuration file.
     #[command(after_help = "Example: cloze tune -c run.toml --memory 8GiB --dry-run")]
@@ -270,7 +270,7 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Compare two runs: configuration, data, program, first different step.
+    /// Compare two runs: keys, data, program, first different step.
     #[command(after_help = "Example: cloze diff runs/a runs/b")]
     Diff {
         /// First run folder.
@@ -333,7 +333,7 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Repeat a step from the checkpoint before it and compare with the log.
+    /// Repeat a step from its checkpoint and compare with the log.
     ///
     /// Nothing is saved.
     #[command(after_help = "Example: cloze replay runs/a --step 412337 --without 3298690")]

@@ -175,7 +175,7 @@ fn a_run_on_a_device_says_how_it_uses_it() {
     }
     assert!(begun.stdout.contains("  memory ") && begun.stderr.contains("of the device at once, "), "{begun}");
 
-    // Whoever has said how memory is borrowed is not overruled, and products are rounded where that is asked for.
+    // Whoever has said how memory is allocated is not overruled, and products are rounded where that is asked for.
     let rounded = [train("run.folder=rounded").as_slice(), &["--set", "train.tf32=true"]].concat();
     let own = begin(&rounded).env("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False").output();
     let own = Outcome::of(own.expect("the program starts"));

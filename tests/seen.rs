@@ -175,7 +175,7 @@ fn runs_are_put_into_one_file_and_their_figures_into_plots() {
     assert_eq!(names, ["a", "b"]);
     assert_eq!(shown["runs"][1]["reports"]["step"], serde_json::json!([5, 10, 15, 20]));
     let plot = std::fs::read_to_string(home.join("plots/loss.svg")).expect("a plot");
-    assert_eq!(plot.matches("<path").count(), 2, "a curve for each run");
+    assert_eq!(plot.matches("<path class=\"c").count(), 2, "a curve for each run");
     home.run(&["report", "nowhere", "--out", "x.html"]).assert_fails(2, &["nowhere", "no run is here"]);
     assert!(!home.join("x.html").exists());
     home.run(&["top", "a"]).assert_fails(2, &["no terminal", "cloze runs"]);

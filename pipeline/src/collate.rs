@@ -66,7 +66,7 @@ pub struct Item<'a> {
     pub index: SampleAddress,
     /// The seed of all that is drawn for it: the run's, or that of its source.
     pub seed: u64,
-    /// The skip the data.
+    /// Pass over the data.
     pub epoch: Epoch,
     /// Copy and piece, as one number: `copy · pieces + piece`.
     pub copy: u32,

@@ -194,7 +194,7 @@ impl EpochPlan {
         stretch.rows(epoch, start..start + 1).next().map(|row| row.window)
     }
 
-    /// How many skips the data the first `rows` rows are, which somebody has seen already.
+    /// Number of passes over the data in the first `rows` rows, which somebody has seen already.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).

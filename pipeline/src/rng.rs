@@ -23,7 +23,7 @@ pub(crate) const DOMAIN: &[u8] = b"cloze rng 1";
 pub struct Address<'a> {
     /// The run's seed.
     pub seed: u64,
-    /// The skip the data.
+    /// Pass over the data.
     pub epoch: Epoch,
     /// The stored sample, or whatever is numbered instead of samples.
     pub sample: SampleAddress,

@@ -39,7 +39,7 @@ ordinal! {
     BatchIndex(u64);
     /// An optimizer step, counted from 0. After `n` steps the model has seen steps `0..n`.
     Step(u64);
-    /// A skip the (permuted) samples, counted from 0.
+    /// Pass over the (permuted) samples, counted from 0.
     Epoch(u64);
 }
 

@@ -6,13 +6,13 @@ use telemetry::terminal::{OutputFormat, OutputMode, Verbosity};
 /// How much is said on stderr, and to whom.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Said {
-    /// For whom it is: lines for people, or one JSON object a line, on stderr and for each event on stdout.
+    /// Format of messages on stderr and of events on stdout.
     #[arg(long, value_name = "FORM", global = true, help_heading = "Output")]
     log: Option<LogForm>,
-    /// Say more; twice, all there is to say.
+    /// Print more; twice: everything.
     #[arg(short, long, action = ArgAction::Count, global = true, help_heading = "Output")]
     verbose: u8,
-    /// Print results and errors, and nothing else.
+    /// Print only results and errors.
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Output")]
     quiet: bool,
 }

@@ -97,7 +97,7 @@ fn halves_line(plan: &Plan, facts: &LoadFacts) -> String {
     let Halves { prepare, load, cores } = Halves::of(&plan.config);
     format!(
         "halves     next to each other (`cloze train --prepare`): {prepare} workers prepare (`prepare.workers`), {load} make batches \
-         (`data.workers`), of {cores} cores; at most {} of text (`prepare.max_memory_bytes`) beside {} of windows",
+         (`data.workers`), of {cores} cores; at most {} of text (`prepare.max_memory_bytes`) next to {} of windows",
         bytes(plan.config.prepare.max_memory_bytes),
         bytes(facts.groups_bytes),
     )

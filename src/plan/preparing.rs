@@ -68,7 +68,7 @@ fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
     let PrepareMemory { text, worker } = plan.memory;
     lines.push(format!(
         "           memory: {} for short texts and files, {} for longer files, {} for eight long documents, {} for a very long one; \
-         beside it {} a worker for rows, the table of documents and words",
+         next to it {} a worker for rows, the table of documents and words",
         bytes(text.short),
         bytes(text.files),
         bytes(text.long),

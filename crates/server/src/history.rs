@@ -52,7 +52,7 @@ impl History {
     pub(crate) fn push(&mut self, event: &Event, beside: Vec<(String, Spread)>) -> Option<String> {
         let place = self.place(event);
         let (of, columns, mut figures) = match &event.what {
-            EventKind::Report(report) => ("reports", &mut self.reports, learnt(report)),
+            EventKind::Report(report) => ("reports", &mut self.reports, report_values(report)),
             EventKind::Validation(report) => ("validations", &mut self.validations, validated(report)),
             EventKind::PrepareProgress(progress) => ("preparation", &mut self.preparation, prepared(progress)),
             // One for each part: progress says how many.
@@ -146,7 +146,7 @@ fn named<'a>(family: &'a str, of: &'a BTreeMap<String, f64>) -> impl Iterator<It
     of.iter().map(move |(name, value)| one(&format!("{family}/{name}"), *value))
 }
 
-fn learnt(report: &StepReport) -> Vec<(String, Spread)> {
+fn report_values(report: &StepReport) -> Vec<(String, Spread)> {
     let series = |metric: &ReportMetric| {
         let value = (metric.value)(report)?;
         Some((metric.series?.to_owned(), Spread::among(value, (metric.steps)(report))))

@@ -35,7 +35,7 @@ pub trait StoreBackend: Debug + Send + Sync {
     /// Replaces the object if it still has that version.
     ///
     /// On a folder, a lock would not do: it is not held between machines, and a process that is stopped in it stops
-    /// all. So the new content is written next to, and a symbolic link to it made whose name is that of the *version*:
+    /// all. So the new content is written to a file next to it, and a symbolic link to it made whose name is that of the *version*:
     /// the first to make it has decided what follows, and everybody who finds it may publish it. Nothing waits.
     /// `crates/store/src/folder/replace.rs` has the proof.
     fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced>;

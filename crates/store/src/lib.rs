@@ -13,7 +13,7 @@
 //! # Definition
 //! | promise | folder | memory |
 //! |---|---|---|
-//! | an object is whole or absent | written next to, flushed, renamed, its folder flushed | swapped under a mutex |
+//! | an object is whole or absent | written to a temporary file, flushed, renamed, its folder flushed | swapped under a mutex |
 //! | create excludes | a hard link, which never overwrites | under a mutex |
 //! | replace excludes | the first symbolic link of a version's name decides who follows it ([`StoreBackend::replace`]) | under a mutex |
 //! | what did not answer is asked again | both: the handle asks a bounded number of times, with growing pauses ([`Retries`]) | |

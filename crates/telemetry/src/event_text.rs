@@ -239,7 +239,7 @@ fn stop(at: &Position, report: &StopReport) -> Option<String> {
         Why::Failed if report.saved || done == Step::default() => None,
         Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
         Why::Guard if report.saved => {
-            Some(format!("paused and saved after step {done}, since a step spiked; the same command continues"))
+            Some(format!("paused and saved after step {done}, after a loss spike; the same command continues"))
         }
         Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other if report.saved => {
             Some(format!("stopped and saved after step {done}; the same command continues"))

@@ -25,7 +25,7 @@ const LONG_AT_A_TIME: u64 = 8;
 /// is not UTF-8), the text that was in it with its escapes and without, the text with other line ends.
 pub(crate) const COPIES: u64 = 8;
 
-/// Bytes that are borrowed and come back.
+/// Bytes that are reserved and given back.
 #[derive(Debug)]
 struct Budget {
     total: u64,

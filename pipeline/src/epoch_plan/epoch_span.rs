@@ -17,7 +17,7 @@ pub(crate) struct EpochSpan {
     /// Row of the stream and window of the course before which it begins.
     pub(super) first_row: u64,
     first_window: u64,
-    /// Of a streamed epoch: skips the data before it, and behind it.
+    /// Of a streamed epoch: passes over the data before it, and behind it.
     part_of_epoch: Option<Range<f64>>,
 }
 
@@ -50,7 +50,7 @@ impl EpochSpan {
         (Epoch(self.first_epoch.0 + since / per_epoch), since % per_epoch)
     }
 
-    /// How many skips the data the first `rows` rows of the stream are, the last of which it has.
+    /// Number of passes over the data in the first `rows` rows of the stream, the last of which it has.
     pub(super) fn passes(&self, rows: u64) -> f64 {
         let since = (rows - self.first_row) as f64 / self.sampler.rows_per_epoch() as f64;
         match &self.part_of_epoch {
@@ -91,7 +91,7 @@ impl EpochSpan {
         }
     }
 
-    /// A window of the streamed epoch 0, behind `before`, and so many skips the data behind it.
+    /// A window of the streamed epoch 0, behind `before`, and as many passes over the data after it.
     pub(super) fn part(before: Option<&Self>, passes: f64, edition: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
         let begins = before.and_then(|before| before.part_of_epoch.as_ref()).map_or(0.0, |part| part.end);
         Self {

@@ -14,7 +14,7 @@ pub struct RowFacts {
     /// The source of the mixture that it is of; none where one folder is all there is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// The skip the data, of that source.
+    /// Pass over the data of that source.
     pub epoch: Epoch,
     /// The dataset version of its folder that the epoch is over.
     pub dataset_version: DatasetVersion,

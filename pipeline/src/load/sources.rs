@@ -74,7 +74,7 @@ impl LoadPlan {
         self.assignment.assign(rows).sources.into_iter().map(usize::from).collect()
     }
 
-    /// How many skips the data the first `rows` rows of the stream are; of a mixture, over all its sources together.
+    /// Number of passes over the data in the first `rows` rows of the stream; of a mixture, over all its sources together.
     ///
     /// # Errors
     /// If the dataset version of an epoch is not told, or can no longer be read.
@@ -92,7 +92,7 @@ impl LoadPlan {
         Ok(seen / all)
     }
 
-    /// How many skips each source of a mixture the first `rows` rows of the stream are; nothing where one folder is
+    /// Number of passes over each source of a mixture in the first `rows` rows of the stream; nothing where one folder is
     /// all there is.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ pub struct PrepareConfig {
     /// Number of rejected or repaired lines after which the corpus is refused. Default: 0.1 % of the lines, at least
     /// 10.
     pub max_bad_lines: Option<u64>,
-    /// Number of worker threads. Default: the number of cores.
+    /// Number of workers. Default: the number of cores.
     pub workers: Option<usize>,
     /// Maximum memory for text in bytes, at least 32 MiB. A document may use 1/64 of it, a text that the tokenizer
     /// cannot split about 1/2000, a zstd window half. For `cloze tokenizer train` it includes the distinct words.

@@ -1,6 +1,6 @@
 //! Short documents that are tokenized together.
 //!
-//! A document of a few hundred bytes costs as much for what is done once for each (a worker that is borrowed, clocks, counters
+//! A document of a few hundred bytes costs as much for what is done once for each (taking a worker, clocks, counters
 //! that workers share) as for some of its tokens. Here that is done once for a hundred of them.
 
 use std::ops::Range;

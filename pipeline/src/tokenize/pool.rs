@@ -14,7 +14,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Lends one that nobody else has at the moment. One that was borrowed when a thread panicked is gone with it.
+    /// Lends one that nobody else has at the moment. One in use when a thread panicked is gone with it.
     pub(crate) fn lend<R>(&self, make: impl FnOnce() -> T, work: impl FnOnce(&mut T) -> R) -> R {
         let free = self.free().pop();
         let mut lent = free.unwrap_or_else(make);

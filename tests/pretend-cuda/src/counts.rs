@@ -21,7 +21,7 @@ pub struct Counts {
     pub bytes: u64,
     /// The most that there were at once.
     pub peak_bytes: u64,
-    /// Bytes of pinned memory that are borrowed out.
+    /// Bytes of pinned memory that are in use.
     pub pinned_bytes: u64,
     /// Uses that a real device would answer with garbage, where nothing could be thrown.
     pub defects: u64,

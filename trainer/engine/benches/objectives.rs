@@ -48,7 +48,7 @@ fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
     TrainPlan::new(request).expect("a good plan")
 }
 
-/// Full rows; every seventh token is to be predicted; the positive is the token next to.
+/// Full rows; every seventh token is to be predicted; the positive is the next token.
 fn batch() -> Batch {
     let ids: Vec<i32> = (0..ROWS * WIDTH).map(|at| 1000 + i32::try_from(at * 7919 % 29_000).expect("small")).collect();
     let labels = ids.iter().enumerate().map(|(at, &id)| if at % 7 == 0 { id } else { IGNORE });

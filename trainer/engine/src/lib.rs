@@ -12,7 +12,7 @@
 #![allow(clippy::struct_field_names, reason = "the end of a tensor's name is its axes")]
 #![expect(
     private_interfaces,
-    reason = "objectives and networks are written here and only asked outside: what they are built from and borrowed stays in"
+    reason = "objectives and networks are written here and only asked outside: what they are built from and use stays in"
 )]
 
 #[macro_use]

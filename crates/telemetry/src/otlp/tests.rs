@@ -156,7 +156,7 @@ fn events_of_a_run_reach_the_collector_by_name_and_attribute() {
         "INFO checkpoint 20 160: saved checkpoint runs/a/checkpoints/20",
         "WARN warning 20 160: warning: another device; `cpu` then",
         "WARN loss_spike 20 144: warning: loss spike at step 18: loss 9.5000 (median 2.2500, 57 sigma); rows 144 to 151",
-        "WARN left_out 20 150: warning: step 20  row 150 is left out, it cannot be made (sample 6:1424 = a, row group 2, row 4): no",
+        "WARN bad_row 20 150: warning: step 20  row 150 is left out, it cannot be made (sample 6:1424 = a, row group 2, row 4): no",
         "WARN starved 20 160: step 20  starved by prepare: 4.2 s until part 12 of 256 was there",
         "ERROR stop 20 160: failed: the disk is gone",
     ];

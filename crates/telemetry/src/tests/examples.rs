@@ -31,7 +31,7 @@ fn at(what: &EventKind) -> Position {
 }
 
 pub(super) fn event(what: &EventKind) -> Event {
-    Event { version: 1, time: 1_700_000_000_123, elapsed_s: 12.5, at: at(what), what: what.clone() }
+    Event { version: 2, time: 1_700_000_000_123, elapsed_s: 12.5, at: at(what), what: what.clone() }
 }
 
 pub(super) fn golden_line(what: &EventKind, rest: &str) -> String {
@@ -272,7 +272,7 @@ fn left_out_report(source: Option<&str>) -> BadRowReport {
     }
 }
 
-/// What a run of several sources says next to: more examples of kinds that have one.
+/// What a run of several sources reports in addition: more examples of kinds that have one.
 pub(super) fn mixing() -> Vec<Golden> {
     vec![
         (

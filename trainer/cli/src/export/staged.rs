@@ -53,7 +53,7 @@ impl Staged {
                 Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {}
                 Err(error) => {
                     if let Some(old) = replaced.last() {
-                        // The one before is better than none; where it cannot be moved back, it is next to.
+                        // The one before is better than none; if it cannot be moved back, it stays next to the folder.
                         let _ = fs::rename(old, &self.target);
                     }
                     return Err(misplaced(&self.target, error));

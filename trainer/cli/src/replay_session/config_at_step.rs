@@ -26,7 +26,7 @@ impl ConfigAtStep {
         Ok(plan)
     }
 
-    /// That nothing was changed between the checkpoint that is gone on from and the step: those in between were done with
+    /// That nothing was changed between the checkpoint that the run continued from and the step: those in between were done with
     /// other keys than the step.
     pub(crate) fn check_between(&self, from: Step) -> anyhow::Result<()> {
         match self.changes().find(|change| change.step > from && change.step < Step(self.step)) {

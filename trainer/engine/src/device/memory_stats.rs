@@ -31,7 +31,7 @@ impl Gauge {
         }))
     }
 
-    /// The most that there was at once, next to what the plan had said; nothing where a device no longer answers.
+    /// The most that there was at once, and the prediction of the plan; nothing where a device no longer answers.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate in bytes, positive")]
     pub(crate) fn peak(&mut self) -> Option<DevicePeak> {
         let planned_bytes = self.planned_bytes as u64;

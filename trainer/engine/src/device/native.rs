@@ -1,4 +1,4 @@
-//! The safe face of `native/`; next to the kernels of `pipeline/src/tokenize/fast/`, the only `unsafe` of the project.
+//! The safe face of `native/`; with the kernels of `pipeline/src/tokenize/fast/`, the only `unsafe` of the project.
 #![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
 
 pub(crate) mod copies;

@@ -36,7 +36,7 @@ use crate::model::parameters::Path;
 use crate::model::relative_positions::PositionBias;
 use crate::model::weight::Weight;
 
-/// What one skip one view gives.
+/// Output of one pass over one view.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     /// Output of the last layer, float32.
@@ -130,7 +130,7 @@ impl Encoder {
         &self.word
     }
 
-    /// The parts of the embedding block, to be borrowed to another network.
+    /// The parts of the embedding block, to be shared with another network.
     #[must_use]
     pub(crate) fn embedding_block(&self) -> Shared<'_> {
         Shared {

@@ -47,7 +47,7 @@ impl StepContext {
     }
 }
 
-/// One micro-batch, uploaded and encoded, borrowed to every objective.
+/// One micro-batch, uploaded and encoded, shared with every objective.
 #[derive(Debug)]
 pub(crate) struct Forward<'a> {
     batch: &'a HostBatch<'a>,
@@ -203,7 +203,7 @@ impl<'a> Forward<'a> {
         self.networks
     }
 
-    /// One skip one view; the objective that asks has declared it in [`Reads`](trainer_plan::objectives::Reads).
+    /// One pass over one view; the objective that asks has declared it in [`Reads`](trainer_plan::objectives::Reads).
     #[must_use]
     pub(crate) fn encoded(&self, network: &str, view: &str) -> &Encoded {
         let pass = Pass::new(network, view);

@@ -1,4 +1,4 @@
-//! The weights of prediction heads, owned; borrowed in the forms of [`heads`](super::heads).
+//! Weights of prediction heads, owned; handed out in the forms of [`heads`](super::heads).
 //!
 //! Axes: `i` inputs, `o` outputs, `d` hidden, `e` embedding, `v` ids.
 

@@ -1,4 +1,4 @@
-//! The parts that prediction heads are made of, with handles on the weights that are borrowed to them: who owns these is the
+//! The parts that prediction heads are made of, with handles on the weights that they use: who owns these is the
 //! objective's business.
 //!
 //! Axes: `n` positions, `i` inputs, `o` outputs, `d` hidden, `v` ids.

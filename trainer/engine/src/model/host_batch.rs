@@ -16,7 +16,7 @@ use schemas::{Batch, BatchError, Column, Element, Grid};
 use crate::device::tensors::as_i64;
 use crate::model::networks::built::Networks;
 
-/// A micro-batch as objectives are borrowed it.
+/// Micro-batch as objectives read it.
 #[derive(Debug)]
 pub(crate) struct HostBatch<'a> {
     batch: &'a Batch,

@@ -102,7 +102,7 @@ fn initial_values(spec: &WeightSpec, seed: u64, name: &str) -> Tensor {
     }
 }
 
-/// A prefix of names, borrowed to a component while it is built.
+/// Prefix of names, for a component while it is built.
 #[derive(Debug)]
 pub(crate) struct Path<'a> {
     parameters: &'a Parameters,

@@ -1,6 +1,6 @@
 //! A weight, as it learns and as it is used.
 //!
-//! Every use of a weight that learns is borrowed its own leaf over the weight's memory; with bfloat16 products, over that
+//! Every use of a trained weight has its own leaf over the weight's memory; with bfloat16 products, over that
 //! of a copy in this type, which is rebuilt once a step, all copies in one kernel. When a micro-batch is done, the
 //! gradients of all uses are added to the weights', float32: those of heads first, then those of passes, the last first.
 //! So no use is rounded together with another, and the order of the sum is this one, however backward passes were cut
@@ -59,7 +59,7 @@ impl Weight {
     }
 }
 
-/// What was borrowed of a weight, and its copy, if a product has asked for one.
+/// Leaves that use a weight, and its copy, if a product has asked for one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses(Arc<Mutex<Inner>>);
 
@@ -125,7 +125,7 @@ pub(super) fn gather<'a>(weights: impl Iterator<Item = (&'a Tensor, &'a Uses)>) 
     native::add_gradients(&masters, &gradients.iter().collect::<Vec<_>>())
 }
 
-/// Forgets what was borrowed and has no gradient: a micro-batch is done.
+/// Forgets the leaves without a gradient: a micro-batch is done.
 pub(super) fn forget<'a>(uses: impl Iterator<Item = &'a Uses>) {
     for uses in uses {
         let mut inner = uses.inner();

@@ -52,7 +52,7 @@ use crate::model::staging_buffer::Staging;
 /// The name of what is sent of real tokens.
 const VALID_POSITIONS: &str = "valid_positions";
 
-/// Both heads' weights, borrowed.
+/// Both heads' weights, as handles.
 #[derive(Debug)]
 pub(crate) struct CorrectionHead {
     /// `w` and `b`.

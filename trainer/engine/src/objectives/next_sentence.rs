@@ -34,7 +34,7 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::staging_buffer::Staging;
 
-/// The pooler's and the classifier's weights, borrowed.
+/// The pooler's and the classifier's weights, as handles.
 #[derive(Debug)]
 pub(crate) struct PairHead {
     /// `W` and `b`, `[d, d]` and `[d]`.

@@ -42,7 +42,7 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::weight::Weight;
 
-/// The detection head's weights, borrowed.
+/// The detection head's weights, as handles.
 #[derive(Debug)]
 pub(crate) struct DetectionHead {
     /// `W` and `b_W` with their gelu; `None` for the linear head.

@@ -24,10 +24,10 @@ pub trait Data {
     /// The batches of the valid split, with the view [`VALID_MLM`](trainer_plan::requirements::VALID_MLM) next to the run's own, from the first.
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError>;
 
-    /// How many skips the training split the first `rows` rows of the stream are.
+    /// Number of passes over the training split in the first `rows` rows of the stream.
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
 
-    /// How many skips each source of a mixture the first `rows` rows of the stream are, by its name; nothing where
+    /// Number of passes over each source of a mixture in the first `rows` rows of the stream, by its name; nothing where
     /// there is one source.
     fn source_epochs(&self, _rows: RowIndex) -> Result<BTreeMap<String, f64>, ForeignError> {
         Ok(BTreeMap::new())

@@ -20,7 +20,7 @@ pub(super) fn beside<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error
     let held = estimate(memory.weights + memory.optimizer);
     caught(work, |shortage| Error::Memory {
         shortage,
-        owners: format!("of about {held} for the weights and what belongs to them, next to whatever else is there"),
+        owners: format!("of about {held} for the weights and what belongs to them, in addition to other allocations"),
         way: "wait until the device is free (does `nvidia-smi` show a run on it?), or do without it: \
               `CUDA_VISIBLE_DEVICES=\"\"` before the command"
             .to_owned(),

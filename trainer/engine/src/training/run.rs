@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
         clock: &'a Clock,
     ) -> Result<Self, Error> {
         let skips = SkipList::read(store)?;
-        // Of a course that learned from what is to be skipped, nothing is gone on from.
+        // Of a course that learned from what is to be skipped, the run never continues.
         if !skips.skips.is_empty() {
             trainer_plan::checkpoint::invalidate(store, |state| skips.learnt_by(state).is_some())?;
         }

@@ -164,7 +164,7 @@ pub(crate) mod tests {
         let shares = |hours: &Hours| (0..8).map(|done| hours.share(Step(done))).collect::<Vec<_>>();
         let expected = [0.0, 0.0, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5];
         assert_eq!(shares(&hours), expected, "a part of 4096 has not passed at step 4");
-        // Killed, and gone on from step 2, on a slower machine.
+        // Killed, and continued from step 2, on a slower machine.
         let mut again = Hours::open(&run, 1.0, 900.0, 0.0).expect("as written");
         again.look(&run, Step(4), 500.0).expect("nothing to keep");
         again.look(&run, Step(6), 1000.0).expect("nothing to keep");

@@ -44,7 +44,7 @@ pub struct CheckpointPolicy {
 pub type Export = Box<dyn Fn(&HostTensors, &Store) -> Result<(), Error> + Send + Sync>;
 
 impl CheckpointPolicy {
-    /// By these rules, and nothing next to.
+    /// By these rules, and nothing else.
     #[must_use]
     pub fn by(rules: CheckpointConfig) -> Self {
         Self { rules, export: None, goes_back: false }
