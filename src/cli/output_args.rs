@@ -6,7 +6,7 @@ use telemetry::terminal::{OutputFormat, OutputMode, Verbosity};
 /// How much is said on stderr, and to whom.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Said {
-    /// Format of messages on stderr and of events on stdout.
+    /// Format of messages and events.
     #[arg(long, value_name = "FORM", global = true, help_heading = "Output")]
     log: Option<LogForm>,
     /// Print more; twice: everything.
