@@ -77,7 +77,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
 fn profile(verb: ProfileVerb) -> anyhow::Result<ExitCode> {
     match verb.measurement() {
         Ok((config, options)) => profile::run(&config, &options)?,
-        Err(verb) => return of_profiles(verb),
+        Err(verb) => return of_profiles(*verb),
     }
     Ok(ExitCode::SUCCESS)
 }

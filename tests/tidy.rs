@@ -138,7 +138,8 @@ fn public_items_are_used_outside_their_package() {
     for folder in tree::packages(&files) {
         let found = public::Public::of_package(&folder, &tree::library(root(), &folder), &sources, &words);
         if !found.unused.is_empty() {
-            let names = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}")).collect::<String>();
+            let names: Vec<_> = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}")).collect();
+            let names = names.concat();
             let (unused, unnamed, all) = (found.unused.len(), found.unnamed.len(), found.all.len());
             offences.push(format!("{folder}: {unused} of {all} ({unnamed} are not named outside){names}"));
         }

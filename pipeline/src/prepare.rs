@@ -230,7 +230,7 @@ impl Preparation {
         let workers = work.config.workers();
         let mut results = {
             let (work, progress) = (Arc::clone(&work), Arc::clone(&progress));
-            let workers = PoolOptions { name: "prepare", item: "part", workers: workers, queue_depth: DEPTH * workers };
+            let workers = PoolOptions { name: "prepare", item: "part", workers, queue_depth: DEPTH * workers };
             WorkPool::new(work.tasks.len() as u64, workers, move |index, stop| {
                 let task = &work.tasks[usize::try_from(index).expect("parts are in memory")];
                 part::make(&work, task, &progress, stop)

@@ -123,14 +123,14 @@ impl ProfileVerb {
     ///
     /// # Errors
     /// The verb.
-    pub fn measurement(self) -> Result<(ConfigArgs, ProfileArgs), Self> {
+    pub fn measurement(self) -> Result<(ConfigArgs, ProfileArgs), Box<Self>> {
         let (args, target) = match self {
             Self::Loader(args) => (args, ProfileTarget::Loader),
             Self::Prepare(args) => (args, ProfileTarget::Prepare),
             Self::Train(args) => (args, ProfileTarget::Train),
             Self::Step(args) => (args, ProfileTarget::Step),
             Self::All(args) => (args, ProfileTarget::All),
-            Self::Compare { .. } | Self::Live { .. } | Self::Report { .. } => return Err(self),
+            Self::Compare { .. } | Self::Live { .. } | Self::Report { .. } => return Err(Box::new(self)),
         };
         Ok((args.config, ProfileArgs { target, ..args.options }))
     }

@@ -61,7 +61,7 @@ fn of_status(status: &Status) -> Vec<MetricFamily> {
             "Time since the checkpoint that is being written was begun; 0 if none is.",
             status.checkpoint.writing_s.unwrap_or(0.0),
         ),
-        family("cloze_phase", "1 for the present phase.", Gauge, &["phase"], [(vec![status.phase.to_string()], 1.0)]),
+        family("cloze_phase", "1 for the present phase.", Gauge, &["phase"], [(vec![status.phase.clone()], 1.0)]),
     ];
     let known = known.into_iter().filter_map(|(name, help, value)| Some(MetricFamily::gauge(name, help, value?)));
     known.chain(always).collect()

@@ -413,7 +413,7 @@ fn a_manifest_that_promises_something_else_is_refused() {
     check(&|manifest| manifest.pack.content = 30, "tokens, the manifest allows 30");
     check(
         &|manifest| {
-            manifest.dataset_versions[0].parts[0].train.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20])
+            manifest.dataset_versions[0].parts[0].train.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20]);
         },
         "row groups of",
     );

@@ -158,7 +158,7 @@ impl Work {
         let began = Instant::now();
         let mut results = {
             let work = Arc::clone(self);
-            let options = PoolOptions { name: "count", item: "part", workers: workers, queue_depth: DEPTH * workers };
+            let options = PoolOptions { name: "count", item: "part", workers, queue_depth: DEPTH * workers };
             WorkPool::new(self.parts.len() as u64, options, move |index, stop| {
                 Ok::<_, Error>(Some((index, work.read(index, stop))))
             })

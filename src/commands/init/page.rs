@@ -10,7 +10,7 @@ use super::survey::Survey;
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// How large everything is, for a corpus of so many tokens.
-struct Size {
+struct RunSize {
     /// Corpora below this, in tokens.
     below: u64,
     ids: u32,
@@ -25,8 +25,8 @@ struct Size {
     like: &'static str,
 }
 
-const SIZES: [Size; 4] = [
-    Size {
+const SIZES: [RunSize; 4] = [
+    RunSize {
         below: 2_000_000,
         ids: 4096,
         valid_fraction: "0.05",
@@ -39,7 +39,7 @@ const SIZES: [Size; 4] = [
         epochs: 40,
         like: "minutes on a laptop",
     },
-    Size {
+    RunSize {
         below: 50_000_000,
         ids: 8192,
         valid_fraction: "0.02",
@@ -52,7 +52,7 @@ const SIZES: [Size; 4] = [
         epochs: 20,
         like: "hours on a laptop",
     },
-    Size {
+    RunSize {
         below: 2_000_000_000,
         ids: 30_522,
         valid_fraction: "0.005",
@@ -65,7 +65,7 @@ const SIZES: [Size; 4] = [
         epochs: 10,
         like: "ELECTRA-small's encoder: a GPU",
     },
-    Size {
+    RunSize {
         below: u64::MAX,
         ids: 30_522,
         valid_fraction: "0.001",
@@ -88,7 +88,7 @@ pub(super) fn page(survey: &Survey, name: &str) -> String {
     // A small corpus has at least eight steps an epoch.
     let global_batch_size = (rows / 8).max(1).next_power_of_two().min(size.global_batch_size);
     let steps = round((rows * size.epochs / global_batch_size).clamp(20, 1_000_000));
-    let Size { ids, valid_fraction, max_seq_len, layers, hidden, heads, lr, epochs, like, .. } = size;
+    let RunSize { ids, valid_fraction, max_seq_len, layers, hidden, heads, lr, epochs, like, .. } = size;
     let (feed_forward, warmup, micro) = (4 * hidden, (steps / 20).max(1), global_batch_size.min(64));
     let (every, report) = ((steps / 10).max(1), (steps / 100).max(1));
     let (kind, lowercase) = if survey.is_latin {

@@ -25,7 +25,7 @@ impl Observer for Watcher {
             // What was kept from before is no progress, and has no rate.
             EventKind::PrepareProgress(now) if now.bytes == now.bytes_kept => {}
             EventKind::PrepareProgress(now) => {
-                self.bar.get_or_insert_with(|| Progress::new("prepare", now)).set(now, text)
+                self.bar.get_or_insert_with(|| Progress::new("prepare", now)).set(now, text);
             }
             EventKind::PrepareEnd(_) => self.end = Some(text),
             _ => note(text),

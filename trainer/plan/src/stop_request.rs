@@ -11,6 +11,6 @@ pub enum StopRequest {
     Hangup,
     /// SIGUSR1, a scheduler will start the run again: 138.
     Requeue,
-    /// The guard: a step spike_step, and `spike_guard.action` is `pause`: 45.
+    /// The guard: a step `spike_step`, and `spike_guard.action` is `pause`: 45.
     Guard,
 }

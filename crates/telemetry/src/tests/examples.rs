@@ -129,6 +129,7 @@ fn change() -> ChangeReport {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one example of each kind")]
 fn training() -> Vec<Golden> {
     let expected = Bounds { low: 9.8, high: 10.8 };
     let start = StartReport {

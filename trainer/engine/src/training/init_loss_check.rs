@@ -43,7 +43,7 @@ pub(crate) fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<MetricNa
     plan.active().flat_map(of).collect()
 }
 
-/// The terms that are not as expected; one that counted nothing unexpected_losses nobody.
+/// The terms that are not as expected; one that counted nothing `unexpected_losses` nobody.
 fn unexpected_losses(
     terms: &BTreeMap<MetricName, f64>,
     expected: &BTreeMap<MetricName, Expectation>,

@@ -57,7 +57,7 @@ impl Run<'_> {
         Ok(can)
     }
 
-    /// The step after `done` steps spike_step.
+    /// The step after `done` steps `spike_step`.
     fn leap(&self, done: Step, Spike { figure, value, median, sigmas }: Spike) -> LossSpikeReport {
         let rows = self.plan().train.global_batch_size;
         LossSpikeReport {
