@@ -5,11 +5,11 @@
 //! one screen.
 //!
 //! The online half, in the order in which a batch is asked for: a [`mixture`] says which source each row is of, the
-//! [`course`] of a source and its [`sampler`]s name its rows,
+//! [`epoch_plan`] of a source and its [`sampler`]s name its rows,
 //! [`shard`] decodes them, [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all
 //! of it on one screen.
-//! [`audit`] judges whether views do as they say, by a [`tally`] of each.
-//! A [`portrait`] says what a prepared folder holds.
+//! [`audit`] judges whether views do as they say, by a [`audit_counters`] of each.
+//! A [`corpus_stats`] says what a prepared folder holds.
 //! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`runtime`].
 
 pub mod corpus;

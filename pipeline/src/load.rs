@@ -1,7 +1,7 @@
 //! Index ↦ batch: the online half on one screen.
 //!
 //! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is the whole online half as a pure
-//! function of rows: which they are by arithmetic ([`course`](crate::course), [`sampler`](crate::sampler)), samples from decoded row groups
+//! function of rows: which they are by arithmetic ([`epoch_plan`](crate::epoch_plan), [`sampler`](crate::sampler)), samples from decoded row groups
 //! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the
 //! same function, run ahead by workers from any row, for any [`RankShard`] of the rows: the same batches for any number of workers.
 

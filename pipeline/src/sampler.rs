@@ -6,7 +6,7 @@
 //!
 //! A position is found by a binary search and a permutation of a few steps, whatever its number: resuming at step a
 //! million costs what starting costs. Which epoch a row of the stream is in, and over which data, is said by the
-//! [`course`](crate::course).
+//! [`epoch_plan`](crate::epoch_plan).
 
 mod blocks;
 

@@ -37,7 +37,7 @@ impl Report {
         Self { made: Made { program, time }, ..Self::default() }
     }
 
-    /// One more run: what its log says, and its configuration as [`Backend::config`](crate::Subject::config) has it.
+    /// One more run: what its log says, and its configuration as [`Backend::config`](crate::Backend::config) has it.
     pub fn add(&mut self, about: &About, run: &Store, config: Value) {
         let history = of_folder(run);
         self.runs.push(RawValue::from_string(ended(about, &history)).expect("it was written as JSON"));

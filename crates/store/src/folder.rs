@@ -5,7 +5,7 @@
 //!
 //! # Why
 //! A kill or a power cut at any instant leaves the old file, the new one or none; next to it at most a temporary one,
-//! which nobody lists and [`sweep`](Kind::sweep) removes.
+//! which nobody lists and [`sweep`](StoreBackend::sweep) removes.
 //!
 //! # Definition
 //! *Put*: write a temporary file, flush it, rename it, flush its folder. *Create*: the same with a hard link, which

@@ -9,7 +9,7 @@
 //! a seed can be met again.
 //!
 //! # Definition
-//! What the [weather](crate::Weather) strikes ends with `TimedOut`, without its effect or with it.
+//! What the [weather](crate::FaultConfig) strikes ends with `TimedOut`, without its effect or with it.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

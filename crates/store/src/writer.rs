@@ -9,7 +9,7 @@ use crate::retry::{After, Retries};
 /// Bytes that are gathered before they are handed on: one system call per quarter of a megabyte.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// A streamed put: visible under its name only after [`commit`](Put::commit).
+/// A streamed put: visible under its name only after [`commit`](ObjectWriter::commit).
 ///
 /// Dropped without commit, it leaves nothing. `flush` promises nothing: only a commit does.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What people see: results on stdout, progress on stderr, colour only where someone looks.
 //!
-//! [`manner`](Manner) is how a process speaks on stderr: with `--log json` each line of it is one object for programs, with
+//! [`manner`](OutputMode) is how a process speaks on stderr: with `--log json` each line of it is one object for programs, with
 //! `-q` only errors are left of it.
 
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! What a run says. Where it stands, its step among it, is the event's [`Position`](crate::At).
+//! What a run says. Where it stands, its step among it, is the event's [`Position`](crate::Position).
 
 use std::collections::BTreeMap;
 

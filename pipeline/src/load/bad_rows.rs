@@ -88,7 +88,7 @@ pub struct RowPolicy {
     pub left_out: LeftOut,
     /// Who keeps which cannot be made; without, such a row ends the stream.
     pub bad_rows: Option<Arc<dyn BadRows>>,
-    /// Whether somebody counts what documents rows are made of: see [`ledger`](crate::ledger).
+    /// Whether somebody counts what documents rows are made of: see [`exposure`](crate::exposure).
     pub counts_documents: bool,
     /// Who strikes, to see all this at work.
     pub faults: Option<Arc<dyn RowFaults>>,

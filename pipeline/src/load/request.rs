@@ -30,7 +30,7 @@ pub enum MissingParts {
     Refused,
     /// What is left of it.
     LeftOut,
-    /// All of it: nobody will read a row, or the [`EpochPlan`](crate::course) refuses whoever does.
+    /// All of it: nobody will read a row, or the [`EpochPlan`](crate::epoch_plan) refuses whoever does.
     Unread,
 }
 

@@ -73,7 +73,7 @@ pub trait Host: Observer {
     }
 
     /// A step begins behind so many. Who wants to know where its time goes begins to measure it now, or ends: on this thread,
-    /// by [`stopwatch`](crate::device::stopwatch).
+    /// by [`step_timer`](crate::device::step_timer).
     fn next_step(&mut self, _done: Step) {}
 
     /// What somebody wants to be said in the run's name since this was last asked.

@@ -41,7 +41,7 @@ pub struct State {
     pub device: String,
     /// The means of the report under way, in order; their sums are in `optimizer.safetensors`.
     pub report: Vec<SavedMean>,
-    /// The steps that were skipped, of those done: see [`skips`](crate::run::skips).
+    /// The steps that were skipped, of those done: see [`skips`](crate::run::skipped_steps).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skips: Vec<Step>,
     /// What the guard compares the next steps with; the loss and norm of those that it has still to look at are

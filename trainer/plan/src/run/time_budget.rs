@@ -108,7 +108,7 @@ impl Hours {
 }
 
 /// The share of a run that is done before the step after `done`, where another budget than steps has a say: the largest of all
-/// shares. The learning rate goes by it ([`LrSchedule::set_share`](crate::schedule::Course::set_share)), whenever that
+/// shares. The learning rate goes by it ([`LrSchedule::set_share`](crate::schedule::LrSchedule::set_share)), whenever that
 /// step is done, or done again.
 pub fn share_done(train: &TrainConfig, done: Step, tokens: u64, hours: Option<&Hours>) -> Option<f64> {
     let of_tokens = train.max_tokens.map(|budget| tokens as f64 / budget as f64);
