@@ -1,10 +1,10 @@
-"""One rival's tokenization of one text file: called by scripts/bench-tokenize, which explains.
+"""Times the tokenization of one text file by a competitor; see scripts/bench-tokenize.
 
 usage: rivals_tokenize.py NAME FILE TOKENIZER_JSON THREADS PASSES [IDS]
 
-Prints a line `pass SECONDS` for each pass, then `tokens N`. Documents of a file end at blank lines; of a folder each file
-is one. With IDS, a file, the ids go there, 4 bytes each, and nothing is timed. The environment has said how many threads
-the rival may use.
+Prints a line `pass SECONDS` for each pass, then `tokens N`. Documents in a file are separated by blank lines; in a
+folder, each file is a document. With IDS, the ids are written to this file, 4 bytes each, and nothing is timed. Environment
+variables limit the threads of the competitor.
 """
 
 import os
@@ -30,7 +30,7 @@ def documents():
 
 
 def source_of(module):
-    """The documents, as a module that reads files itself is told of them."""
+    """Returns the documents as a source for modules that read files themselves."""
     return module.TextFileSource(files) if is_folder else module.TextFileSource(files, separator=b"\n\n")
 
 
@@ -65,7 +65,7 @@ def gigatoken():
 
 
 def datasets():
-    """`map` to Parquet, as a corpus is prepared with it: the ids are those of `tokenizers`."""
+    """Uses `map` to Parquet, the usual preparation of a corpus; the ids are those of `tokenizers`."""
     import tempfile
 
     import datasets as module
@@ -89,7 +89,7 @@ def datasets():
 
 
 def rows(output):
-    """Of an array of rows, or of whatever can be gone through."""
+    """Converts an array of rows to a list; returns other iterables unchanged."""
     return output.to_list() if hasattr(output, "to_list") else output
 
 

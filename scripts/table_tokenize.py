@@ -1,9 +1,9 @@
-"""The table of scripts/bench-tokenize and scripts/bench-prepare.
+"""Prints the table of scripts/bench-tokenize and scripts/bench-prepare.
 
 usage: table_tokenize.py FOLDER PASSES NAME...
 
-FOLDER has, for each contender, `NAME.times`, lines of `pass SECONDS` and `tokens N ...`, and perhaps `NAME.equal`; the
-first is what the others are compared with. With one pass in a process all are cold, and told as such and as warm.
+FOLDER has, for each contender, `NAME.times` with lines `pass SECONDS` and `tokens N ...`, and optionally `NAME.equal`.
+The first contender is the baseline. With one pass per process, all passes are cold and are used for both columns.
 """
 
 import pathlib

@@ -17,7 +17,7 @@ use clap_complete::Shell;
 use telemetry::terminal::{OutputFormat, OutputMode, note};
 
 pub use self::choice::{ExportFamily, ParityDtype, ProfileTarget};
-use self::output_args::Said;
+use self::output_args::OutputArgs;
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
 pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
@@ -30,7 +30,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
     #[command(flatten)]
-    pub(crate) said: Said,
+    pub(crate) said: OutputArgs,
 }
 
 impl Cli {

@@ -1,4 +1,4 @@
-//! One file per verb. Verbs that compute tensors are those of the second program.
+//! One module per verb. `cloze-train` runs the verbs that compute tensors.
 
 mod branch;
 pub mod checkpoints;
@@ -25,7 +25,8 @@ use std::process::ExitCode;
 use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TuneArgs, Verb};
 use crate::exit::Usage;
 
-/// Runs a verb that computes no tensors. The others are those of [`second_program::is_needed`](crate::second_program::is_needed).
+/// Runs a verb that computes no tensors. [`train_program::is_needed`](crate::train_program::is_needed) selects the
+/// others.
 pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Init { inputs, out } => init::run(&inputs, &out)?,
@@ -33,7 +34,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
         Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document, source }), .. } => {
-            prepare::forget(&config, &document, source.as_deref())?;
+            prepare::forget_document(&config, &document, source.as_deref())?;
         }
         Verb::Prepare { config, source, watch, report, slow, inject_faults, verb: None } => {
             let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
@@ -89,7 +90,7 @@ fn of_profiles(verb: ProfileVerb) -> anyhow::Result<ExitCode> {
         | ProfileVerb::Prepare(_)
         | ProfileVerb::Train(_)
         | ProfileVerb::Step(_)
-        | ProfileVerb::All(_) => anyhow::bail!("internal error: a measurement is no verb about profiles"),
+        | ProfileVerb::All(_) => anyhow::bail!("internal error: a measurement reached the verbs about profiles"),
         ProfileVerb::Compare { before, after, limit, json } => {
             return profile::compared((&before, &after), limit, json);
         }

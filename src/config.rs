@@ -1,8 +1,8 @@
-//! The configuration as one typed value.
+//! Configuration of a run as one typed value.
 //!
 //! TOML → [`Config`] (typed, defaults filled, unknown keys refused) → [`Plan`](crate::plan::Plan) (checked against the
-//! data). Parsing goes in two steps, so that one report lists every mistake: the file as a table, then each section,
-//! view and objective into its own type, which its owner defines in the crate that uses it.
+//! data). Parsing has two steps, so that one report lists every mistake. First the file is parsed to a table. Then each
+//! section, view and objective is parsed to its own type, which the crate that uses it defines.
 
 pub mod corpora;
 pub(crate) mod corpus;
@@ -18,6 +18,7 @@ pub(crate) mod sources;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub(crate) use corpus::output_folder_problem;
 pub(crate) use mistake::did_you_mean;
 pub(crate) use mistake::{Mistake, Mistakes};
 use pipeline::load::DataConfig;
@@ -35,23 +36,24 @@ use toml::{Table, Value};
 
 use self::sources::SourceConfig;
 
-/// Where a run lives, and how patient it is.
+/// Run folder, timeouts and exporters of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
-    /// The run folder: log, checkpoints, the resolved configuration. No default: a run must not land by accident.
+    /// The run folder: log, checkpoints, the resolved configuration. No default, so that no run writes to a folder by
+    /// accident.
     pub folder: PathBuf,
-    /// Seconds that a stop may take from the signal on. What is not saved by then is lost; the process exits with the
-    /// last checkpoint as it is. 0: no limit.
+    /// Maximum seconds of a stop, from the signal on. After them, the process exits with the last complete checkpoint,
+    /// and later steps are lost. 0: no limit.
     pub shutdown_timeout_seconds: u64,
     /// Seconds without progress before a warning names the stalled worker. The interval doubles after each warning. 0
     /// disables the check.
     pub stall_timeout_seconds: u64,
-    /// Write curves for TensorBoard into the run's folder, `tensorboard/`: losses, metrics, learning rate, validations and
-    /// where the time goes, over steps. The log has all of it in any case.
+    /// Write curves for TensorBoard into `tensorboard/` of the run folder: losses, metrics, learning rate, validations
+    /// and time shares, over steps. The log has the same values in any case.
     pub tensorboard: bool,
-    /// Send metrics and log records to an OpenTelemetry collector (OTLP over HTTP, in protobuf), which the environment names
-    /// (`OTEL_EXPORTER_OTLP_ENDPOINT`); `cloze prepare` does too. Needs a program that was built with the feature `otlp`.
+    /// Send metrics and log records to an OpenTelemetry collector (OTLP over HTTP, protobuf). The environment variable
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT` names the collector. Applies to `cloze prepare` too. Requires the feature `otlp`.
     pub otlp: bool,
 }
 
@@ -67,11 +69,11 @@ impl Default for RunConfig {
     }
 }
 
-/// What a preset takes for granted about the data; `plan` warns where it does not hold.
+/// Assumptions of a recipe about the data. `cloze plan` warns if they do not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Expects {
-    /// Number of ids.
+pub(crate) struct ExpectedKeys {
+    /// Number of ids in the vocabulary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vocab_size: Option<u32>,
     /// Whether the tokenizer keeps capitals.
@@ -82,76 +84,77 @@ pub(crate) struct Expects {
 /// All sections of a configuration file, defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Config {
-    /// Draws weights, masks and the order of rows. Another seed, another run.
+    /// Seed of weights, masks and the order of rows. Another seed is another run.
     pub(crate) seed: u64,
-    /// What a recipe takes for granted about the data. `cloze plan` goes by it before there is any, and warns where the
-    /// data is otherwise.
-    pub(crate) expects: Expects,
-    /// `cloze tokenizer train`: the tokenizer that it makes.
+    /// Assumptions of a recipe about the data. `cloze plan` uses them if no data is prepared yet, and warns if the data
+    /// differs.
+    pub(crate) expects: ExpectedKeys,
+    /// `cloze tokenizer train`: the tokenizer to train.
     pub(crate) tokenizer: TokenizerConfig,
-    /// `cloze prepare`: from a corpus to a prepared folder.
+    /// `cloze prepare`: conversion of a corpus to a prepared folder.
     pub(crate) prepare: PrepareConfig,
-    /// Which rows a run reads of a prepared folder, and in which order.
+    /// Rows that a run reads from a prepared folder, and their order.
     pub data: DataConfig,
-    /// Several prepared folders in one stream, by names of your own; `data.folder` is then not read.
+    /// Mixture of several prepared folders, by user-defined names. If set, `data.folder` is ignored.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) sources: BTreeMap<String, SourceConfig>,
-    /// How rows are seen, by names of your own. A plain `original` is there without being written.
+    /// Views of the rows, by user-defined names. The view `original`, an unchanged row, always exists.
     pub(crate) views: BTreeMap<String, AnyView>,
     #[serde(flatten)]
     pub(crate) training: Training,
-    /// Where a run lives.
+    /// Run folder, timeouts and exporters.
     pub run: RunConfig,
-    /// Where a run, or a preparation, can be seen while it is under way.
+    /// HTTP server with the status of a run or a preparation under way.
     pub serve: ServeConfig,
-    /// Who is alerted, and to which events.
+    /// Recipients of alerts, and the events that raise them.
     pub alerts: AlertsConfig,
 }
 
-/// The sections that only the trainer reads.
+/// Sections that only the trainer reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Training {
     /// The shape of the main network. The default is BERT-base.
     pub(crate) encoder: trainer_plan::encoder::EncoderConfig,
-    /// Networks next to the main one, by names of your own; one that no objective of the loss reads is not built.
+    /// Further networks, by user-defined names. A network that no objective of the loss reads is not built.
     pub(crate) networks: BTreeMap<String, trainer_plan::networks::AnyNetwork>,
-    /// What can be learned, by names of your own; one that `[loss]` does not name is not built.
+    /// Training objectives, by user-defined names. An objective that `[loss]` does not name is not built.
     pub(crate) objectives: BTreeMap<String, trainer_plan::objectives::AnyObjective>,
-    /// The weight of each objective, by its name: `L = mlm + tc` is `mlm = 1.0` and `tc = 1.0`. With 0 one is reported and
-    /// teaches nothing. A file that extends another replaces this section whole.
+    /// Weight of each objective, by its name: `L = mlm + tc` is `mlm = 1.0` and `tc = 1.0`. An objective with weight 0
+    /// is reported and has no effect on the weights. If a file extends another, its `[loss]` replaces the whole
+    /// section.
     pub(crate) loss: BTreeMap<String, f64>,
-    /// How long to train, with how many rows at a time, and where.
+    /// Length of the training, batch size and device.
     pub(crate) train: trainer_plan::config::TrainConfig,
-    /// AdamW.
+    /// Parameters of AdamW.
     pub(crate) optimizer: trainer_plan::optimizer::OptimizerConfig,
-    /// The course of the learning rate.
+    /// Schedule of the learning rate.
     pub(crate) schedule: trainer_plan::schedule::ScheduleConfig,
-    /// When a run is looked at on rows that it does not learn from.
+    /// Validation on rows that are not trained on.
     pub(crate) validation: trainer_plan::config::ValidationConfig,
-    /// When a run is kept, and for how long.
+    /// Interval and retention of checkpoints.
     pub(crate) checkpoints: trainer_plan::config::CheckpointConfig,
-    /// When a run says how it is.
+    /// Interval of reports.
     pub(crate) report: trainer_plan::config::ReportConfig,
-    /// What becomes of a step whose loss or gradient leaps out of those before it.
+    /// Reaction to loss or gradient spikes.
     pub(crate) spike_guard: trainer_plan::config::SpikeGuardConfig,
 }
 
-/// A configuration and what was found wrong with it so far.
+/// Configuration and the mistakes found in it so far.
 pub struct Parsed {
-    /// The configuration, valid or not.
+    /// The configuration, which may be invalid.
     pub config: Config,
     pub(crate) source: ConfigSource,
     pub(crate) problems: Mistakes,
-    /// Component names as written, broken components included.
+    /// Component names as written, including those of invalid components.
     names: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl Parsed {
-    /// Reads a file. Fails at once only where no table can be had: a missing file, a syntax error.
+    /// Reads a file. Fails at once only if no table can be parsed: the file is missing or has a syntax error.
     pub fn read(file: &Path, overrides: &[String]) -> Result<Self, Mistakes> {
         let (mut source, mistakes) = ConfigSource::read(file, overrides).map_err(|mistake| Mistakes(vec![mistake]))?;
         let mut sections = section::Sections::new(std::mem::take(&mut source.table), &source, mistakes);
-        let mut config = take(&mut sections);
+        let mut config = read(&mut sections);
         let names = sections.names();
         let problems = sections.finish();
         corpus::follow(&mut config.prepare, &mut config.data, &source);
@@ -160,7 +163,8 @@ impl Parsed {
         Ok(Self { config, source, problems, names })
     }
 
-    /// A configuration whose corpus is to be read, for whatever it is read: that of `[prepare]`, or of all sources together.
+    /// Returns the configuration for a command that reads a corpus: that of `[prepare]`, or those of all sources
+    /// combined.
     pub(crate) fn into_corpus(mut self) -> Result<Config, Mistakes> {
         self.read_sources_together();
         let prepare = &self.config.prepare;
@@ -170,7 +174,7 @@ impl Parsed {
         self.into_config()
     }
 
-    /// Whether a component is there but could not be parsed: a reference to it is no second mistake.
+    /// Whether a component exists but could not be parsed. A reference to it is then no further mistake.
     pub(crate) fn is_broken(&self, table: &str, name: &str) -> bool {
         let parsed = match table {
             "views" => self.config.views.contains_key(name),
@@ -181,8 +185,8 @@ impl Parsed {
         !parsed && self.names.get(table).into_iter().flatten().any(|known| known == name)
     }
 
-    /// Adds what planning found, but for what only follows from a component that could not be read: it is not missing,
-    /// and its mistake is in the list already.
+    /// Adds problems found in planning. Skips problems that only follow from a component that could not be parsed,
+    /// since its own mistake is in the list already.
     pub(crate) fn report(&mut self, found: Vec<Problem>) {
         for problem in found {
             let follows = problem.about.iter().any(|it| self.is_broken(it.section, &it.name));
@@ -193,34 +197,34 @@ impl Parsed {
         }
     }
 
-    /// Adds a mistake once; of two hints the first stays.
+    /// Adds a mistake, unless the same mistake is listed already. The hint of the first one is kept.
     pub(crate) fn add(&mut self, problem: Mistake) {
-        let is_said = |known: &Mistake| (&known.place, &known.message) == (&problem.place, &problem.message);
-        if !self.problems.0.iter().any(is_said) {
+        let is_listed = |known: &Mistake| (&known.place, &known.message) == (&problem.place, &problem.message);
+        if !self.problems.0.iter().any(is_listed) {
             self.problems.push(problem);
         }
     }
 
-    /// The names in a table of components.
+    /// Returns the names in a table of components.
     pub(crate) fn names(&self, table: &str) -> Vec<&str> {
         self.names.get(table).into_iter().flatten().map(String::as_str).collect()
     }
 
-    /// The configuration, if nothing is wrong with it.
+    /// Returns the configuration, if it has no mistakes.
     pub(crate) fn into_config(self) -> Result<Config, Mistakes> {
         self.problems.into_result().map(|()| self.config)
     }
 }
 
-/// Where tokens or hours end a run, steps do only if they are written.
+/// Removes the default limit of steps if tokens or hours end the run and `train.steps` is not written.
 fn follow_budget(train: &mut trainer_plan::config::TrainConfig, source: &ConfigSource) {
     if (train.max_tokens.is_some() || train.max_hours.is_some()) && !source.says("train.steps") {
         train.steps = trainer_plan::config::TrainConfig::STEPS_ENDLESS;
     }
 }
 
-/// Every section into its own type.
-fn take(sections: &mut section::Sections<'_>) -> Config {
+/// Parses every section to its own type.
+fn read(sections: &mut section::Sections<'_>) -> Config {
     Config {
         seed: sections.value("seed", 1),
         expects: sections.section("expects"),
@@ -249,23 +253,23 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
 }
 
 impl Config {
-    /// The configuration of an empty file: what every key is if nobody writes it.
+    /// Configuration of an empty file: the defaults of all keys.
     pub(crate) fn unwritten() -> Self {
-        take(&mut section::Sections::new(toml::Table::new(), &ConfigSource::default(), Vec::new()))
+        read(&mut section::Sections::new(toml::Table::new(), &ConfigSource::default(), Vec::new()))
     }
 
-    /// Rows of a batch of the stream.
+    /// Number of rows of a batch of the stream.
     pub(crate) fn micro_batch_size(&self) -> u64 {
         self.training.train.micro_batch_size
     }
 
-    /// Micro-batches of the stream that a step takes.
+    /// Number of micro-batches of the stream in a step.
     pub(crate) fn micro_batches_per_step(&self) -> u32 {
         let rows = self.training.train.global_batch_size;
         u32::try_from((rows / self.micro_batch_size().max(1)).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// The same configuration with every default written out: what is saved with a run.
+    /// Returns the configuration with all defaults written out, as it is saved with a run.
     pub(crate) fn resolved(&self) -> Table {
         match Value::try_from(self) {
             Ok(Value::Table(table)) => table,

@@ -1,17 +1,17 @@
-//! Exit codes: what a supervisor (a person, Slurm, Kubernetes) may conclude.
+//! Exit codes, for supervisors such as users, Slurm and Kubernetes.
 //!
 //! | code | meaning |
 //! |---|---|
 //! | 0 | the run reached its end |
-//! | 1 | it failed; what is finished is kept, the same command continues |
-//! | 2 | configuration or usage: change it, trying again will not help |
-//! | 3 | `cloze profile compare`: the second is surely slower by more than the limit |
-//! | 42 | the corpus is not fit to be used: do not try again |
-//! | 43 | a training diverged, and would again, to the bit: do not try again as it is |
-//! | 44 | the device's memory does not suffice: change what the error says first |
-//! | 45 | a step spike_step, and `spike_guard.action` is `pause`; the run is saved, somebody should look |
+//! | 1 | it failed; finished work is kept, and the same command continues |
+//! | 2 | configuration or usage error: change it; a retry does not help |
+//! | 3 | `cloze profile compare`: the second is slower by more than the limit with certainty |
+//! | 42 | the corpus is unusable: do not retry |
+//! | 43 | the training diverged, and a retry diverges in the same way: change the run |
+//! | 44 | insufficient device memory: change the setting that the error names |
+//! | 45 | a loss spike, and `spike_guard.action` is `pause`; the run is saved and needs a decision |
 //! | 127 | libtorch is missing: the system cannot load `cloze-train`; install it again |
-//! | 129 | SIGHUP, the terminal went away; the run is saved |
+//! | 129 | SIGHUP, the terminal was closed; the run is saved |
 //! | 130 | SIGINT; the run is saved, unless a second one came |
 //! | 138 | SIGUSR1; the run is saved, start it again |
 //! | 143 | SIGTERM; the run is saved, start it again |
@@ -24,22 +24,22 @@ use crate::config::Mistakes;
 
 const FAILED: u8 = 1;
 const CONFIGURATION: u8 = 2;
-/// What a comparison ends with whose second half is surely worse.
+/// Exit code of a comparison whose second profile is slower with certainty.
 pub(crate) const WORSE: u8 = 3;
 const POISON: u8 = 42;
 const DIVERGED: u8 = 43;
 const FULL: u8 = 44;
-/// What a guard that pauses ends a training with.
+/// Exit code of a training that the spike guard paused.
 pub const PAUSED: u8 = 45;
 
-/// A request that makes no sense as it stands (code 2).
+/// Invalid request (code 2).
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// The code that belongs to an error.
+/// Returns the exit code of an error.
 pub fn code(error: &anyhow::Error) -> ExitCode {
-    // As the context of another error, a request is not in its chain.
+    // An error that is the context of another error is not in its chain.
     let is_request = error.is::<Usage>() || error.is::<profiler::InvalidProfile>();
     let asked = is_request.then_some(CONFIGURATION);
     ExitCode::from(asked.or_else(|| error.chain().find_map(code_of)).unwrap_or(FAILED))
@@ -51,9 +51,9 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if let Some(error) = cause.downcast_ref::<trainer_plan::Error>() {
         return Some(match error {
-            // It came through the trainer from where batches are made.
+            // An error of the loader, passed on by the trainer.
             trainer_plan::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
-            trainer_plan::Error::NonFinite { .. } | trainer_plan::Error::Leaps { .. } => DIVERGED,
+            trainer_plan::Error::NonFinite { .. } | trainer_plan::Error::LossSpikes { .. } => DIVERGED,
             trainer_plan::Error::Memory { .. } => FULL,
             error if error.is_usage() => CONFIGURATION,
             _ => FAILED,
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_makes_no_sense_is_one_wherever_it_stands_in_an_error() {
+    fn a_usage_error_is_found_anywhere_in_the_chain() {
         let usage = || Usage("no such thing".to_owned());
         check(&anyhow::Error::from(usage()), CONFIGURATION);
         check(&anyhow::Error::from(usage()).context("while it was read"), CONFIGURATION);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_training_that_diverged_has_a_code_of_its_own() {
+    fn a_diverged_training_has_its_own_code() {
         let (step, batch) = (schemas::Step(2), schemas::BatchIndex(2));
         let error = trainer_plan::Error::NonFinite { step, objective: String::new(), skipped: 1, allowed: 0, batch };
         check(&anyhow::Error::from(error), DIVERGED);

@@ -1,7 +1,7 @@
-//! A configuration checked against its data: the only thing that can start a run.
+//! Plan of a run: a configuration that was checked against its data. Each run starts from a plan.
 //!
-//! A [`Plan`] has a private constructor and every derived number. What is wrong with a configuration is found here, all
-//! of it at once, before anything is written or computed.
+//! A [`Plan`] has a private constructor and all derived numbers. The checks report all problems of a configuration at
+//! once, before anything is written or computed.
 
 mod assumed_data;
 mod check;
@@ -25,15 +25,17 @@ use schemas::columns::INPUT_IDS;
 use schemas::{Problem, Vocab};
 use store::Store;
 use telemetry::otlp;
+use trainer_plan::checkpoint;
+use trainer_plan::init_weights::{self, Known};
 
-pub use self::core_split::Halves;
-use self::stream::{Wanted, checked, columns, request, wanted};
+pub use self::core_split::CoreSplit;
+use self::stream::{WantedColumns, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Parsed};
-use crate::run::bad_rows::RunLeftOut;
-use crate::run::data::{PreparedData, Purpose, Troubles};
+use crate::config::{Config, Parsed, output_folder_problem};
+use crate::run::bad_rows::RunBadRows;
+use crate::run::data::{PreparedData, Purpose, SourceProblems};
 
-/// A run that can start.
+/// Checked configuration of a run that can start.
 pub struct Plan {
     config: Config,
     data: Arc<PreparedData>,
@@ -43,38 +45,38 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Parses and checks a configuration of a run that is to start.
+    /// Parses and checks the configuration of a run that is to start.
     ///
     /// # Errors
-    /// All that is wrong with it, as [`Mistakes`](crate::config::Mistakes).
-    pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::over(args, load::find, Purpose::Run)
+    /// All problems of the configuration, as [`Mistakes`](crate::config::Mistakes).
+    pub(crate) fn from_args(args: &ConfigArgs) -> anyhow::Result<Self> {
+        Self::new(args, load::find, Purpose::Run)
     }
 
-    /// Checks what can be checked before the data are there.
+    /// Performs the checks that need no data.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems of the configuration.
     pub fn before_its_data(args: &ConfigArgs) -> anyhow::Result<()> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let data = assumed_data::data(&parsed.config)?;
-        Self::checked(parsed, data, Purpose::Run, Troubles::new()).map(drop)
+        Self::checked(parsed, data, Purpose::Run, SourceProblems::new()).map(drop)
     }
 
-    /// The same, of a run in whose middle these keys may change.
+    /// Returns the plan of a run that may resume with changes of these keys.
     #[must_use]
     pub fn allowing(mut self, keys: &[String]) -> Self {
         self.train = self.train.allowing(keys);
         self
     }
 
-    /// The same to look at its rows: it needs no folder to run in.
-    pub(crate) fn to_look_at(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::over(args, load::find, Purpose::Look)
+    /// Plans a configuration for a view of its rows, which needs no run folder.
+    pub(crate) fn load_read_only(args: &ConfigArgs) -> anyhow::Result<Self> {
+        Self::new(args, load::find, Purpose::Look)
     }
 
-    /// The same over data that `find` finds for `data.folder`.
-    pub fn over(
+    /// Plans a configuration over the data that `find` returns for `data.folder`.
+    pub fn new(
         args: &ConfigArgs,
         find: impl Fn(&Path) -> pipeline::Result<Store>,
         purpose: Purpose,
@@ -82,19 +84,19 @@ impl Plan {
         Self::opened(Parsed::read(&args.config, &args.set)?, find, purpose)
     }
 
-    /// The same of a configuration that is parsed already.
+    /// Plans a parsed configuration.
     fn opened(
         parsed: Parsed,
         find: impl Fn(&Path) -> pipeline::Result<Store>,
         purpose: Purpose,
     ) -> anyhow::Result<Self> {
         let config = &parsed.config;
-        // A source without a proper name is a file nowhere.
+        // A source with an invalid name has no list in the run folder.
         let are_named = config.source_problems().is_empty();
-        let found = if are_named { PreparedData::open(config, find, purpose) } else { Err(Troubles::new()) };
+        let found = if are_named { PreparedData::open(config, find, purpose) } else { Err(SourceProblems::new()) };
         match found {
-            Ok(data) => Self::checked(parsed, data, purpose, Troubles::new()),
-            // What can be said without the data is said next to what is wrong with them.
+            Ok(data) => Self::checked(parsed, data, purpose, SourceProblems::new()),
+            // Problems of the configuration are reported together with the errors of the data.
             Err(troubles) => {
                 let data = assumed_data::data(config)?;
                 Self::checked(parsed, data, purpose, troubles)
@@ -102,9 +104,14 @@ impl Plan {
         }
     }
 
-    /// Checks what was parsed against data; `troubles` are why they are not the run's own.
-    fn checked(mut parsed: Parsed, data: PreparedData, purpose: Purpose, troubles: Troubles) -> anyhow::Result<Self> {
-        if matches!(purpose, Purpose::Run | Purpose::Look) {
+    /// Checks a parsed configuration against data. `troubles` are the errors of the real data; `data` is then assumed.
+    fn checked(
+        mut parsed: Parsed,
+        data: PreparedData,
+        purpose: Purpose,
+        troubles: SourceProblems,
+    ) -> anyhow::Result<Self> {
+        if purpose != Purpose::Model {
             parsed.report(parsed.config.prepare.problems());
         }
         parsed.report(parsed.config.source_problems());
@@ -116,20 +123,16 @@ impl Plan {
         let load = checked(&mut parsed, &data, Rows::Train, &views, &wanted);
         let valid = training::validation(&mut parsed, &data, &wanted);
         let train = training::plan(&mut parsed, &data, load.as_ref());
-        if purpose == Purpose::Run {
-            // A run that exists can be looked at by any program.
-            parsed.report(otlp::problem(parsed.config.run.otlp).into_iter().collect());
-        }
-        if purpose == Purpose::Run && parsed.config.run.folder.is_file() {
-            let message = format!("{}: a file is here", parsed.config.run.folder.display());
-            parsed.report(vec![Problem::new("run.folder", message).hint("name a folder, or a path that is free")]);
-        }
-        if purpose == Purpose::Run && parsed.config.run.folder.as_os_str().is_empty() {
-            let hint = "set `run.folder`, or give `--set run.folder=runs/a`";
-            parsed.report(vec![Problem::new("run.folder", "a run needs a folder").hint(hint)]);
+        if purpose.is_of_run() {
+            parsed.report(run_problems(&parsed.config, purpose));
+            if let Some(train) = train.as_ref().filter(|_| !has_saved(&parsed.config.run.folder)) {
+                let (has_data, is_begun) = (!data.is_expected(), purpose == Purpose::Run);
+                parsed.report(init_weights::problems(train, Known { vocab: has_data, folders: has_data || is_begun }));
+            }
         }
         for (key, error) in troubles {
-            // A folder that is damaged may be whole at the next try: no mistake of the configuration, if there is no other.
+            // An error of a damaged folder may be transient. If it is the only problem, it is no mistake of the
+            // configuration.
             if !matches!(error, pipeline::Error::Config(_)) && parsed.problems.0.is_empty() {
                 return Err(error.into());
             }
@@ -147,12 +150,12 @@ impl Plan {
         })
     }
 
-    /// The plan of a run that exists, from the configuration that was saved with it: for its model, not to go on.
+    /// Plans an existing run from the configuration that was saved with it, to load its model.
     pub fn of_run(run: &Path) -> anyhow::Result<Self> {
         Self::saved_with(run, &[], Purpose::Model)
     }
 
-    /// The same to look at its rows and to do its steps once more.
+    /// Plans an existing run for a view of its rows and a replay of its steps.
     pub fn of_run_to_look_at(run: &Path, set: &[String]) -> anyhow::Result<Self> {
         Self::saved_with(run, set, Purpose::Look)
     }
@@ -164,16 +167,16 @@ impl Plan {
                 format!("{}: no run is here (no `config.toml`); name the folder of `run.folder`", run.display());
             return Err(crate::exit::Usage(message).into());
         }
-        // The folder may have been moved or named another way since.
+        // The folder may have been moved, or the path may be written differently.
         let folder = format!("run.folder={}", toml::Value::String(run.display().to_string()));
         let args = ConfigArgs { config, set: set.iter().cloned().chain([folder]).collect() };
-        Self::over(&args, load::find, purpose)
+        Self::new(&args, load::find, purpose)
     }
 
-    /// The same data with every column of every view, for looking at.
+    /// Returns a load plan over the same data with every column of every view.
     pub fn everything(&self) -> Arc<LoadPlan> {
         let names = self.config.views.iter();
-        let mut wanted: Wanted = names.flat_map(|(name, view)| columns(name, view)).collect();
+        let mut wanted: WantedColumns = names.flat_map(|(name, view)| columns(name, view)).collect();
         if self.config.views.is_empty() {
             wanted.insert((ORIGINAL.to_owned(), INPUT_IDS.spec()));
         }
@@ -182,47 +185,65 @@ impl Plan {
         Arc::new(LoadPlan::new(&request).expect("more columns of a good plan are a good plan"))
     }
 
-    /// Which rows the run leaves out, if there is one already.
-    pub fn left_out(&self) -> pipeline::Result<RunLeftOut> {
+    /// Rows that the run skips; empty if the run does not exist yet.
+    pub fn left_out(&self) -> pipeline::Result<RunBadRows> {
         let folder = &self.config.run.folder;
         if folder.as_os_str().is_empty() || !folder.is_dir() {
-            return Ok(RunLeftOut::default());
+            return Ok(RunBadRows::default());
         }
-        RunLeftOut::of(&Store::existing(folder)?)
+        RunBadRows::open(&Store::existing(folder)?)
     }
 
-    /// The training stream.
+    /// Training stream.
     pub fn load(&self) -> &Arc<LoadPlan> {
         &self.load
     }
 
-    /// The validation stream, where there is one.
+    /// Validation stream, if configured.
     pub fn valid(&self) -> Option<&Arc<LoadPlan>> {
         self.valid.as_ref()
     }
 
-    /// What the trainer does.
+    /// Plan of the trainer.
     pub fn train(&self) -> &trainer_plan::TrainPlan {
         &self.train
     }
 
-    /// The configuration that was checked.
+    /// Configuration that was checked.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it reads.
+    /// Prepared data of the run.
     pub fn data(&self) -> &Arc<PreparedData> {
         &self.data
     }
 
-    /// The vocabulary of the data.
+    /// Vocabulary of the data.
     pub fn vocab(&self) -> &Arc<Vocab> {
         &self.data.vocab
     }
 
-    /// Every key with its value, defaults included.
+    /// Returns every key with its value as TOML, including defaults.
     pub fn resolved_toml(&self) -> String {
         toml::to_string(&self.config.resolved()).expect("a configuration is plain values")
     }
+}
+
+/// Returns the problems of `run` that matter only to a run: an existing run can be viewed by any build of the program.
+/// The plan of a template names no folder.
+fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
+    let folder = &config.run.folder;
+    let mut problems: Vec<Problem> = otlp::problem(config.run.otlp).into_iter().collect();
+    problems.extend(output_folder_problem("run.folder", folder));
+    if purpose == Purpose::Run && folder.as_os_str().is_empty() {
+        let hint = "set `run.folder`, or give `--set run.folder=runs/a`";
+        problems.push(Problem::new("run.folder", "a run needs a folder").hint(hint));
+    }
+    problems
+}
+
+/// Whether a run folder has a complete checkpoint. A folder that cannot be read is reported when the run starts.
+fn has_saved(run: &Path) -> bool {
+    Store::existing(run).and_then(|run| checkpoint::steps(&run)).is_ok_and(|steps| !steps.is_empty())
 }

@@ -8,8 +8,8 @@ use telemetry::{log, terminal};
 use crate::cli::{Cli, Verb};
 use crate::exit;
 
-/// Parses the arguments of this process and runs `dispatch` on its verb. Panics for which `becomes_error` is true are not
-/// logged: their thread turns them into an error.
+/// Parses the arguments of this process and runs `dispatch` on its verb. Panics for which `becomes_error` is true are
+/// not logged: their thread turns them into an error.
 pub fn run(
     becomes_error: fn(&(dyn Any + Send)) -> bool,
     dispatch: impl FnOnce(Verb) -> anyhow::Result<ExitCode>,
@@ -34,11 +34,12 @@ pub fn run(
     }
 }
 
-/// Raises the limit of open files to its maximum: shards, sockets and logs together need more than the 1,024 of a shell.
+/// Raises the limit of open files to its maximum: shards, sockets and logs together need more than the 1,024 of a
+/// shell.
 fn use_all_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where the limit may not be raised, it stays as it is.
+    // If the limit cannot be raised, it stays unchanged.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

@@ -1,4 +1,4 @@
-//! Reports that several verbs print: a row as its views made it, a run at a glance, a page about a corpus.
+//! Reports that several verbs print: rows with their views, summaries of runs, the page about a corpus.
 
 pub(crate) mod corpus_page;
 pub mod row_view;

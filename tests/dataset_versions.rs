@@ -5,7 +5,7 @@ use serde_json::Value;
 use store::Store;
 use testkit::Home;
 
-/// 230 samples, an epoch of 14 steps and a few rows.
+/// 230 samples: an epoch of 14 steps and a few rows.
 fn home() -> Home {
     let home = Home::with_corpus(4);
     Synthetic::default().write(&data(&home)).expect("written");
@@ -16,7 +16,7 @@ fn data(home: &Home) -> Store {
     Store::folder(home.join("data")).expect("there")
 }
 
-/// At a constant rate a run that stopped after fewer steps continues to more.
+/// Constant learning rate, so that a stopped run can continue to more steps.
 fn train<'a>(run: &'a str, rule: &'a str, steps: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", rule, "--set", steps, "--set", "schedule.kind=constant"];
     args.extend(["--set", "report.every_steps=1", "--set", "data.workers=2", "--set", "checkpoints.keep=9"]);
@@ -24,52 +24,54 @@ fn train<'a>(run: &'a str, rule: &'a str, steps: &'a str, more: &[&'a str]) -> V
     args
 }
 
-/// The hash of the batches after each step.
+/// Returns the hash of the batches after each step.
 fn hashes(home: &Home, run: &str) -> Vec<String> {
     let entries = home.log(run).into_iter();
     entries.filter_map(|entry| entry["batch_hash"].as_str().map(str::to_owned)).collect()
 }
 
-/// (epoch, dataset version) of each stretch in a run's list.
-pub(crate) fn stretches(home: &Home, run: &str) -> Vec<(u64, u64)> {
+/// Returns (epoch, dataset version) of each span in a run's list.
+pub(crate) fn version_spans(home: &Home, run: &str) -> Vec<(u64, u64)> {
     let list = std::fs::read(home.join(run).join("dataset_versions.json")).expect("a list");
     let list: Value = serde_json::from_slice(&list).expect("JSON");
-    let stretches = list["content"]["stretches"].as_array().expect("stretches").iter();
-    let number = |stretch: &Value, key: &str| stretch[key].as_u64().expect("a number");
-    stretches.map(|stretch| (number(stretch, "epoch"), number(stretch, "dataset_version"))).collect()
+    let spans = list["content"]["spans"].as_array().expect("spans").iter();
+    let number = |span: &Value, key: &str| span[key].as_u64().expect("a number");
+    spans.map(|span| (number(span, "epoch"), number(span, "dataset_version"))).collect()
 }
 
 #[test]
-fn a_run_goes_on_over_an_added_dataset_version_by_either_rule() {
+fn run_continues_with_an_added_version_under_both_rules() {
     let home = home();
     home.run_ok(&train("run.folder=alone", "data.version=pinned", "train.steps=60", &[]));
     let alone = hashes(&home, "alone");
     for rule in ["pinned", "latest"] {
-        let (run, rule) = (format!("run.folder={rule}"), format!("data.version={rule}"));
+        let run = format!("run.folder={rule}");
+        let rule = format!("data.version={rule}");
         home.run_ok(&train(&run, &rule, "train.steps=20", &[]));
     }
     Synthetic::default().add(&data(&home), &[1], &[]).expect("added");
     let plan = home.run_ok(&["plan", "--set", "run.folder=pinned"]);
     assert!(plan.stdout.contains("dataset version 0 of the folder; 1 is there, the run stays with it"), "{plan}");
     for rule in ["pinned", "latest"] {
-        let (run, rule) = (format!("run.folder={rule}"), format!("data.version={rule}"));
+        let run = format!("run.folder={rule}");
+        let rule = format!("data.version={rule}");
         let outcome = home.run_ok(&train(&run, &rule, "train.steps=60", &[]));
-        let said = outcome.stderr.contains("rows from 460 on are of dataset version 1 of the data, 0 before");
-        assert_eq!(said, rule.ends_with("latest"), "{outcome}");
+        let is_announced = outcome.stderr.contains("rows from 460 on are of dataset version 1 of the data (before: 0)");
+        assert_eq!(is_announced, rule.ends_with("latest"), "{outcome}");
     }
-    assert_eq!((hashes(&home, "pinned"), stretches(&home, "pinned")), (alone.clone(), vec![(0, 0)]));
-    // Epoch 1 was begun when the addition came; it ends with row 460, in step 28.
+    assert_eq!((hashes(&home, "pinned"), version_spans(&home, "pinned")), (alone.clone(), vec![(0, 0)]));
+    // Epoch 1 had started when the version was added. It ends with row 460, in step 28.
     let newest = hashes(&home, "latest");
     let equal = newest.iter().zip(&alone).take_while(|(a, b)| a == b).count();
-    assert_eq!((equal, newest.len(), stretches(&home, "latest")), (28, 60, vec![(0, 0), (2, 1)]));
+    assert_eq!((equal, newest.len(), version_spans(&home, "latest")), (28, 60, vec![(0, 0), (2, 1)]));
 
-    // Killed after step 40, with one more addition since: what was decided stays so.
+    // The run is killed after step 40, with another version added since. Earlier decisions stay.
     Synthetic::default().add(&data(&home), &[2], &[]).expect("added");
     for step in ["step-00000050", "step-00000060"] {
         std::fs::remove_dir_all(home.join("latest/checkpoints").join(step)).expect("a checkpoint");
     }
     home.run_ok(&train("run.folder=latest", "data.version=latest", "train.steps=60", &[]));
-    assert_eq!((hashes(&home, "latest"), stretches(&home, "latest")), (newest, vec![(0, 0), (2, 1)]));
+    assert_eq!((hashes(&home, "latest"), version_spans(&home, "latest")), (newest, vec![(0, 0), (2, 1)]));
 }
 
 #[test]
@@ -87,15 +89,15 @@ fn a_run_on_dropped_parts_is_refused_by_name() {
     home.run(&train("run.folder=first", "data.version=pinned", "train.steps=20", &[])).assert_fails(2, &words);
     home.run(&train("run.folder=newest", "data.version=latest", "train.steps=20", &unvalidated))
         .assert_fails(2, &words);
-    // A run that is at its end reads nothing.
+    // A finished run reads no data.
     let done = home.run_ok(&train("run.folder=first", "data.version=pinned", "train.steps=10", &[]));
     assert!(done.stderr.contains("done: 10 steps"), "{done}");
-    // A new run reads what is there.
+    // A new run reads the current version.
     home.run_ok(&train("run.folder=other", "data.version=pinned", "train.steps=10", &[]));
-    assert_eq!(stretches(&home, "other"), [(0, 1)]);
+    assert_eq!(version_spans(&home, "other"), [(0, 1)]);
 }
 
-/// What was trained on is of no matter to who only wants the model.
+/// Exporting a model does not depend on its training data.
 #[test]
 fn a_model_outlives_the_parts_that_it_was_trained_on() {
     let home = home();
@@ -104,15 +106,15 @@ fn a_model_outlives_the_parts_that_it_was_trained_on() {
     Synthetic::default().add(&data(&home), &[1], &[0]).expect("replaced");
     let exported = export("model");
     assert!(exported.stdout.contains("step 10"), "{exported}");
-    export("run").assert_fails(2, &["a run or a prepared folder is here", "--out"]);
-    // A tokenizer that was changed since is not the model's.
+    export("run").assert_fails(2, &["this is a run or a prepared folder", "--out"]);
+    // A tokenizer that changed later is not that of the model.
     data(&home).put("tokenizer.json", b"{}").expect("written");
     export("other").assert_fails(1, &["tokenizer.json", "damaged"]);
     assert!(!home.join("other").exists());
 }
 
 #[test]
-fn a_run_whose_list_was_lost_or_changed_is_refused() {
+fn run_with_a_lost_or_changed_list_is_refused() {
     let home = home();
     let args = train("run.folder=run", "data.version=latest", "train.steps=10", &[]);
     home.run_ok(&args);
@@ -121,7 +123,7 @@ fn a_run_whose_list_was_lost_or_changed_is_refused() {
     let changed = String::from_utf8(list.clone()).expect("JSON").replace("\"epochs\": ", "\"epochs\": 1");
     folder.put("dataset_versions.json", changed.as_bytes()).expect("written");
     home.run(&args).assert_fails(2, &["dataset_versions.json", "damaged", "restore it"]);
-    // Without it the run would begin with another dataset version than it did.
+    // Without the list, the run would start with another dataset version.
     Synthetic::default().add(&data(&home), &[1], &[]).expect("added");
     std::fs::remove_file(home.join("run/dataset_versions.json")).expect("a list");
     home.run(&args).assert_fails(2, &["data.content"]);

@@ -1,5 +1,5 @@
-//! `deploy/` next to the program that it starts: files, keys, exit codes, and the script of Slurm against a Slurm of two
-//! lines. `scripts/test-deploy` tries the same files with the real thing.
+//! Files in `deploy/` match the program: files, keys, exit codes, and the Slurm script with a two-line substitute for
+//! Slurm. `scripts/test-deploy` tests the same files with the real software.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use testkit::tree::{files, read};
 use testkit::{Home, Outcome, root, send};
 
-/// Codes after which nobody tries again, and those of a run that was stopped and saved; src/exit.rs has the table.
+/// Exit codes after which no restart happens, and those of a run that was stopped and saved. The table is in
+/// src/exit.rs.
 const FINAL: [u8; 6] = [2, 42, 43, 44, 45, 127];
 const STOPPED: [u8; 4] = [129, 130, 138, 143];
 
@@ -17,7 +18,7 @@ fn deployed() -> Vec<(String, String)> {
     all.map(|path| (path.clone(), read(root(), &path))).collect()
 }
 
-/// The instructions of the Dockerfile, lines that go on joined.
+/// Instructions of the Dockerfile, with continued lines joined.
 fn instructions() -> Vec<Vec<String>> {
     let text = read(root(), "deploy/Dockerfile");
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
@@ -29,9 +30,10 @@ fn instructions() -> Vec<Vec<String>> {
 #[test]
 fn an_image_is_made_of_what_is_there() {
     let makefile = read(root(), "Makefile");
-    let (mut stages, mut offences) = (BTreeSet::new(), Vec::new());
+    let mut stages = BTreeSet::new();
+    let mut offences = Vec::new();
     for words in instructions() {
-        let said = words.join(" ");
+        let line = words.join(" ");
         match words[0].as_str() {
             "FROM" => {
                 stages.insert(words[3].clone());
@@ -42,26 +44,26 @@ fn an_image_is_made_of_what_is_there() {
                 let from = flags.iter().find_map(|flag| flag.strip_prefix("--from="));
                 let is_there = |path: &&String| from.is_some() || root().join(path.as_str()).exists();
                 if paths.len() < 2 || !paths[..paths.len() - 1].iter().all(is_there) {
-                    offences.push(format!("{said}: no such file"));
+                    offences.push(format!("{line}: no such file"));
                 }
                 if from.is_some_and(|stage| !stages.contains(stage)) {
-                    offences.push(format!("{said}: no such stage"));
+                    offences.push(format!("{line}: no such stage"));
                 }
             }
             "RUN" => {
                 let verbs = words.windows(2).filter(|pair| pair[0] == "make" && !pair[1].starts_with('g'));
                 let missing = verbs.filter(|pair| !makefile.contains(&format!("\n{}:", pair[1])));
-                offences.extend(missing.map(|pair| format!("{said}: the Makefile has no `{}`", pair[1])));
+                offences.extend(missing.map(|pair| format!("{line}: the Makefile has no `{}`", pair[1])));
             }
             "WORKDIR" | "ENV" | "USER" | "STOPSIGNAL" | "ENTRYPOINT" | "CMD" => {}
-            _ => offences.push(format!("{said}: scripts/test-deploy does not know it")),
+            _ => offences.push(format!("{line}: scripts/test-deploy does not know it")),
         }
     }
     assert!(["cpu", "cuda"].iter().all(|stage| stages.contains(*stage)), "{stages:?}");
-    // What git leaves out, an image does not need either.
-    let left_out = read(root(), "deploy/Dockerfile.dockerignore");
+    // The image needs none of the files that git ignores.
+    let ignored = read(root(), "deploy/Dockerfile.dockerignore");
     for line in read(root(), ".gitignore").lines().map(|line| line.trim_start_matches('/')) {
-        if !left_out.lines().any(|known| known.trim_start_matches("**/") == line) {
+        if !ignored.lines().any(|known| known.trim_start_matches("**/") == line) {
             offences.push(format!("deploy/Dockerfile.dockerignore lacks `{line}` of .gitignore"));
         }
     }
@@ -71,7 +73,8 @@ fn an_image_is_made_of_what_is_there() {
 #[test]
 fn every_key_that_is_deployed_is_one() {
     let home = Home::with_corpus(4);
-    let (mut tried, mut offences) = (BTreeSet::new(), Vec::new());
+    let mut tried = BTreeSet::new();
+    let mut offences = Vec::new();
     for (path, text) in deployed() {
         for set in text.split("--set").skip(1) {
             let Some((key, _)) = set.trim_start_matches(['=', ' ']).split_once('=') else { continue };
@@ -88,7 +91,7 @@ fn every_key_that_is_deployed_is_one() {
     assert!(offences.is_empty() && tried.len() > 3, "{tried:?}\n{}", offences.join("\n"));
 }
 
-/// The numbers of a line that begins so, after blanks.
+/// Numbers of a line with this prefix, after blanks.
 fn numbers(text: &str, begin: &str) -> Vec<u64> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(begin));
     let line = line.unwrap_or_else(|| panic!("no line `{begin}…`"));
@@ -101,12 +104,12 @@ fn supervisors_agree_on_what_is_tried_again() {
     let service = read(root(), "deploy/systemd/cloze@.service");
     assert_eq!(numbers(&service, "RestartPreventExitStatus="), widened(&FINAL));
     assert!(numbers(&service, "SuccessExitStatus=").iter().all(|code| widened(&STOPPED).contains(code)));
-    assert!(!numbers(&service, "SuccessExitStatus=").contains(&138), "138 is a wish to go on");
+    assert!(!numbers(&service, "SuccessExitStatus=").contains(&138), "138 asks for a requeue");
     let job = read(root(), "deploy/kubernetes/job.yaml");
     let (fails, rest) = job.split_once("action: Ignore").expect("a rule that ignores");
     assert_eq!(numbers(fails, "values: "), widened(&FINAL));
     assert_eq!(numbers(rest, "values: "), widened(&STOPPED));
-    // Who leaves by itself is not killed.
+    // The run's own shutdown timeout is shorter than that of the supervisor.
     let grace = numbers(&job, "- --set=run.shutdown_timeout_seconds=")[0];
     assert!(grace < numbers(&job, "terminationGracePeriodSeconds: ")[0]);
     for (path, text) in deployed().iter().filter(|(path, _)| path.ends_with(".service")) {
@@ -115,7 +118,7 @@ fn supervisors_agree_on_what_is_tried_again() {
     }
 }
 
-/// Runs the script of Slurm next to a `cloze` of these lines and a `scontrol` that writes down what it is asked.
+/// Runs the Slurm script with a `cloze` of these lines and a `scontrol` that records its arguments.
 fn batch(home: &Home, cloze: &str) -> Command {
     let programs = [("bin/cloze", cloze), ("bin/scontrol", "echo \"$*\" >>asked")];
     for (name, lines) in programs {
@@ -140,7 +143,7 @@ fn asked(home: &Home) -> String {
 fn a_job_of_slurm_is_queued_again_where_that_helps() {
     let home = Home::with_corpus(4);
     let ends = |code: u8| {
-        let outcome = Outcome::of(batch(&home, &format!("echo \"$*\"; exit {code}")).output().expect("bash"));
+        let outcome = Outcome::new(batch(&home, &format!("echo \"$*\"; exit {code}")).output().expect("bash"));
         assert_eq!(outcome.code, Some(i32::from(code)), "{outcome}");
         assert!(outcome.stdout.starts_with("train --config run.toml --set seed=2\n"), "{outcome}");
         asked(&home)
@@ -149,16 +152,16 @@ fn a_job_of_slurm_is_queued_again_where_that_helps() {
         assert_eq!(ends(code), "", "{code} is not queued again");
     }
     assert_eq!(ends(138), "requeue 7\n");
-    // A failure is tried again, but not forever; what reaches its end begins to count again.
+    // A failure is retried, but not forever. A finished job resets the count.
     assert_eq!([1, 137, 1].map(ends), ["requeue 7\n", "requeue 7\n", ""]);
     assert_eq!([0, 1].map(ends), ["", "requeue 7\n"]);
 }
 
 #[test]
-fn a_job_of_slurm_hands_its_signals_on_and_waits_for_the_run() {
+fn slurm_job_forwards_signals_and_waits_for_the_run() {
     let home = Home::with_corpus(4);
     for (signal, name, code, again) in [(libc::SIGUSR1, "USR1", 138, "requeue 7\n"), (libc::SIGTERM, "TERM", 143, "")] {
-        // It saves until it is asked once more, or for ten seconds.
+        // The command saves until a second signal, or for ten seconds.
         let saves = "touch saves; for i in $(seq 100); do [ -e twice ] && break; sleep 0.1; done";
         let cloze = format!("trap '{saves}; exit {code}' {name}\ntouch hears\nwhile :; do sleep 0.1; done");
         let child = batch(&home, &cloze).spawn().expect("bash");
@@ -171,7 +174,7 @@ fn a_job_of_slurm_hands_its_signals_on_and_waits_for_the_run() {
         }
         send(&child, signal);
         home.write("twice", "");
-        let outcome = Outcome::of(child.wait_with_output().expect("it ends"));
+        let outcome = Outcome::new(child.wait_with_output().expect("it ends"));
         assert_eq!(outcome.code, Some(code), "{outcome}");
         assert_eq!(asked(&home), again);
         for file in ["hears", "saves", "twice"] {

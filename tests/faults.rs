@@ -1,5 +1,5 @@
-//! Hostile inputs, one test per row of the table in `ARCHITECTURE.md`: one error with its place and a way out, the
-//! right exit code, nothing half-written.
+//! Hostile inputs, one test per row of the table in `ARCHITECTURE.md`. Each gives one error with its place and a fix,
+//! the documented exit code, and no partial files.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,7 @@ use std::process::Command;
 use store::Store;
 use testkit::{Home, Outcome, files, folder_hash, is_temporary, skip};
 
-/// A home with a tokenizer, whose corpus each case replaces.
+/// Home with a tokenizer, whose corpus each case replaces.
 pub(crate) fn home() -> Home {
     let home = Home::with_corpus(80);
     home.run_ok(&["tokenizer", "train"]);
@@ -30,7 +30,7 @@ pub(crate) fn prepare(home: &Home, input: &str, format: &str, more: &[&str]) -> 
     home.run(&args)
 }
 
-/// Fatal at once: nothing is written.
+/// Checks that an input is fatal before any file is written.
 #[track_caller]
 fn check_fatal(input: &str, format: &str, bytes: &[u8], code: i32, words: &[&str]) {
     let home = home();
@@ -60,13 +60,13 @@ fn parquet_without_the_column_names_those_it_has() {
     let outcome = prepare(&home, "data/vocab/00000.parquet", "parquet", &["prepare.folder=other"]);
     outcome.assert_fails(42, &["00000.parquet", "`text`", "token"]);
     assert!(!home.join("other").exists() || files(&home.join("other")).is_empty());
-    // The way out that the error names.
+    // The fix that the error names works.
     let sets = ["prepare.folder=other", "prepare.text_field=token"];
     let outcome = prepare(&home, "data/vocab/00000.parquet", "parquet", &sets);
     assert_eq!(outcome.code, Some(0), "{outcome}");
 }
 
-/// Dirty text is data: prepared, counted by reason, logged with file and line.
+/// Checks that dirty text is accepted, counted by reason, and logged with file and line.
 #[track_caller]
 fn check_counted(name: &str, format: &str, bytes: &[u8], reason: &str, place: &str) {
     let home = home();
@@ -83,7 +83,7 @@ fn check_counted(name: &str, format: &str, bytes: &[u8], reason: &str, place: &s
 }
 
 #[test]
-fn dirty_text_is_counted_by_reason() {
+fn invalid_text_is_counted_by_reason() {
     let good = "{\"text\": \"Anna read the timetable aloud.\"}\n".repeat(20);
     let jsonl = |bad: &str| format!("{good}{bad}\n{good}").into_bytes();
     check_counted("a.jsonl", "jsonl", &jsonl("{\"text\": \"cut"), "json", "a.jsonl:21");
@@ -93,14 +93,14 @@ fn dirty_text_is_counted_by_reason() {
     let mut latin1 = b"Anna read.\n".repeat(30);
     latin1.extend(b"caf\xe9 noir\n");
     check_counted("e.txt", "text_lines", &latin1, "utf", "e.txt:31");
-    // Beyond the first 8 KiB a NUL no longer says that the file is binary.
+    // After the first 8 KiB a NUL does not mark the file as binary.
     let mut nul = b"Anna read the newspaper.\n".repeat(400);
     nul.extend(b"a\0b\n");
     check_counted("f.txt", "text_lines", &nul, "nul", "f.txt:401");
 }
 
 #[test]
-fn too_many_bad_lines_are_poison() {
+fn too_many_bad_lines_are_refused() {
     let home = home();
     put(&home, "bad.jsonl", &[b"{\"text\": \"Anna read.\"}\n".repeat(30), b"{broken\n".repeat(11)].concat());
     prepare(&home, "bad.jsonl", "jsonl", &[]).assert_fails(42, &["max_bad_lines", "bad.jsonl"]);
@@ -144,7 +144,7 @@ fn a_truncated_archive_is_named_and_earlier_parts_stay() {
         prepare(&home, "in", "text_lines", &part).assert_fails(42, &[name, "replace the file", "run the same command"]);
         assert!(!home.join("data/manifest.json").exists());
         let kept = files(&home.join("data"));
-        // The way out that the error names.
+        // The fix that the error names works.
         put(&home, &format!("in/{name}"), &whole);
         let outcome = prepare(&home, "in", "text_lines", &part);
         assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -183,14 +183,14 @@ fn another_corpus_or_setting_is_refused_with_what_differs() {
 fn a_held_folder_is_refused_by_a_second_prepare() {
     let home = home();
     let folder = store::Store::folder(home.join("data")).expect("made");
-    let held = store::Lock::take(&folder, "lock", store::Holder::this_process(), store::LeaseConfig::default());
+    let held = store::Lock::acquire(&folder, "lock", store::Holder::this_process(), store::LeaseConfig::default());
     let held = held.expect("free");
     home.run(&["prepare"]).assert_fails(1, &["data/lock", "locked by pid"]);
     drop(held);
     home.run_ok(&["prepare"]);
 }
 
-/// A flipped byte and a cut tail in a file of a prepared folder; `words` must be in the error of `verb`.
+/// Checks a flipped byte and a truncated tail in a file of a prepared folder. `words` must be in the error of `verb`.
 #[track_caller]
 fn check_damage(home: &Home, file: &Path, verb: &[&str], code: i32, words: &[&str]) {
     let whole = std::fs::read(file).expect("there");
@@ -224,7 +224,7 @@ fn check_repair(home: &Home, data: &Path, shard: &str) {
     home.run_ok(&["prepare"]);
 }
 
-/// Runs `args` with no file growing beyond `bytes`: what a full disk does to a program, without a disk.
+/// Runs `args` with a file size limit of `bytes`, which simulates a full disk.
 fn run_on_a_small_disk(home: &Home, args: &[&str], bytes: u64) -> Outcome {
     let mut command = home.command(args);
     // SAFETY: setrlimit and signal are async-signal-safe and touch only the child.
@@ -240,7 +240,7 @@ fn run_on_a_small_disk(home: &Home, args: &[&str], bytes: u64) -> Outcome {
             }
         });
     }
-    Outcome::of(command.output().expect("the program starts"))
+    Outcome::new(command.output().expect("the program starts"))
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_full_disk_during_prepare_leaves_nothing_half_written() {
     home.run_ok(&["prepare"]);
 }
 
-/// The same on a real file system of half a MiB, where the machine lets a user mount one.
+/// The same on a real file system of half a MiB, if the machine allows a user to mount one.
 #[test]
 fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
     let home = Home::with_corpus(12_000);
@@ -271,7 +271,7 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
         words.join(" ")
     );
     let output = Command::new("unshare").args(["-Urm", "sh", "-c", &script]).current_dir(home.path()).output();
-    let outcome = Outcome::of(output.expect("unshare starts"));
+    let outcome = Outcome::new(output.expect("unshare starts"));
     if outcome.code == Some(99) {
         return skip("a full file system: no tmpfs can be mounted here; other tests use RLIMIT_FSIZE");
     }
@@ -298,7 +298,7 @@ mod runs {
     }
 
     #[test]
-    fn a_damaged_checkpoint_is_set_aside_loudly_and_the_one_before_is_used() {
+    fn damaged_checkpoint_is_set_aside_with_a_warning_and_the_previous_is_used() {
         let home = Home::prepared(60);
         home.run_ok(&SHORT);
         let newest = home.join("run/checkpoints/step-00000020");
@@ -321,7 +321,7 @@ mod runs {
     }
 
     #[test]
-    fn a_run_without_a_whole_checkpoint_does_not_begin_anew() {
+    fn run_without_a_valid_checkpoint_does_not_restart() {
         let home = Home::prepared(60);
         home.run_ok(&SHORT);
         for step in ["10", "20"] {
@@ -329,7 +329,7 @@ mod runs {
         }
         let before = files(&home.join("run"));
         home.run(&SHORT).assert_fails(1, &["no checkpoint of it is whole", "step-00000010/main", "run.folder"]);
-        assert!(files(&home.join("run")) == before, "the log and the checkpoints are what they were");
+        assert!(files(&home.join("run")) == before, "the log and the checkpoints are unchanged");
     }
 }
 
@@ -341,7 +341,7 @@ fn a_folder_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_document_that_is_too_long_is_passed_over_where_that_is_asked_for() {
+fn too_long_document_is_skipped_if_configured() {
     let home = home();
     let long = "Anna read the newspaper. ".repeat(100);
     put(&home, "a.txt", format!("{}{long}\n", "Anna read the newspaper.\n".repeat(30)).as_bytes());

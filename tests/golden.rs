@@ -1,20 +1,21 @@
-//! What a rearrangement of the pipeline must not change: the prepared bytes, the batches, and what a model makes of them.
+//! Reference results that a refactoring of the pipeline must not change: prepared bytes, batches, and losses of a
+//! model.
 //!
-//! `UPDATE_GOLDEN=1` writes `tests/golden/pipeline.json` anew; a commit that does so says what it changed by design.
+//! `UPDATE_GOLDEN=1` rewrites `tests/golden/pipeline.json`. A commit that does so explains the intended change.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use testkit::{Home, folder_hash, root};
 
-/// Of the larger of the two numbers: what other vector instructions may change in twenty steps.
+/// Relative tolerance: other vector instructions change the results of twenty steps by less.
 const TOLERANCE: f64 = 1e-4;
 
-/// `configs/tiny.toml` with more decay on the corpus of `support`, one thread.
+/// Results of `configs/tiny.toml` with more weight decay on the corpus of `support`, with one thread.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Golden {
-    /// Over names and bytes of all files of the prepared folder.
+    /// Hash over names and bytes of all files of the prepared folder.
     folder: String,
-    /// The running hash after each of twenty steps.
+    /// Running hash after each of twenty steps.
     batches: Vec<String>,
     losses: Vec<f64>,
     norms: Vec<f64>,
@@ -25,7 +26,7 @@ fn run() -> Golden {
     let folder = folder_hash(&home.join("data"));
     let set = |pair: &'static str| ["--set", pair];
     let mut args = vec!["train"];
-    // Twenty steps of the usual decay would be seen in the fifth digit.
+    // With the usual decay, a change would be visible only in the fifth digit of twenty steps.
     let decay = "optimizer.weight_decay=1.0";
     for pair in ["run.folder=run", "train.steps=20", "report.every_steps=1", "data.workers=1", decay] {
         args.extend(set(pair));
@@ -39,7 +40,7 @@ fn run() -> Golden {
 }
 
 #[test]
-fn a_prepared_folder_its_batches_and_their_losses_are_what_they_were() {
+fn prepared_folder_batches_and_losses_match_the_golden_file() {
     let found = run();
     let path = root().join("tests/golden");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

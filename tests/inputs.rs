@@ -1,4 +1,4 @@
-//! Inputs that are not what they should be: each is named, and the way out that the error names leads out.
+//! Invalid inputs: each is named, and the fix in the error works.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -7,9 +7,9 @@ use testkit::Home;
 
 use crate::faults::{home, prepare, put};
 
-/// Opened, a pipe waits forever and a device never ends.
+/// Opening a pipe would block, and a device never ends.
 #[test]
-fn what_is_no_file_is_refused_as_an_input_and_passed_over_in_a_folder() {
+fn special_files_are_refused_as_inputs_and_skipped_in_folders() {
     use std::os::unix::ffi::OsStrExt as _;
     let home = home();
     put(&home, "in/a.txt", "Anna read the newspaper.\n".repeat(30).as_bytes());
@@ -68,8 +68,8 @@ fn unfit_files_are_named_at_once_or_skipped_as_the_error_says() {
     assert!(!home.join("data").exists(), "nothing was written");
     let outcome = prepare(&home, "in", "text_lines", &["prepare.on_invalid_file=skip"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    assert!(outcome.stderr.contains("warning: 2 files cannot be used and are left out: "), "{outcome}");
-    // The other way out: what is UTF-16 by its mark is read as that, whatever the others are.
+    assert!(outcome.stderr.contains("warning: 2 files cannot be used and are skipped: "), "{outcome}");
+    // The other fix: files with a UTF-16 mark are decoded as such, regardless of other files.
     std::fs::remove_file(home.join("in/c.txt")).expect("there");
     let sets = ["prepare.encoding=latin1", "prepare.folder=decoded"];
     let outcome = prepare(&home, "in", "text_lines", &sets);

@@ -1,4 +1,4 @@
-//! Two processes that want one run.
+//! Two processes that compete for one run.
 
 use testkit::{Home, files};
 
@@ -12,25 +12,25 @@ fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 fn a_held_run_names_its_holder_and_is_left_alone() {
     let home = Home::prepared(60);
     let mut first = home.watch(&train("run.folder=run", &["--slow", "data=100"]));
-    first.reach(1);
+    first.wait_for_step(1);
     let pid = format!("pid {} on", first.pid());
     home.run(&train("run.folder=run", &[])).assert_fails(1, &["run/lock", &pid, "run.folder"]);
-    first.reach(3);
+    first.wait_for_step(3);
     first.kill();
 }
 
-/// The first is stopped in the middle of its work, as by a machine that sleeps, for longer than anybody waits.
+/// The first process is suspended at work, like on a sleeping machine, for longer than the lock timeout.
 #[test]
-fn a_process_that_wakes_too_late_writes_nothing_and_names_who_has_its_run() {
+fn process_that_lost_its_lock_writes_nothing_and_names_the_holder() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=whole", &[]));
     let mut first = home.watch(&train("run.folder=run", &["--slow", "data=20"]));
-    first.reach(13);
+    first.wait_for_step(13);
     first.freeze();
 
     let mut second = home.watch(&train("run.folder=run", &[]));
-    second.reach(34);
-    // Both stand still: whatever changes is the work of the one that is woken.
+    second.wait_for_step(34);
+    // Both are suspended, so that later changes come from the first process.
     second.freeze();
     let lock = || std::fs::read(home.join("run/lock")).expect("a lock");
     let before = (files(&home.join("run")), lock());

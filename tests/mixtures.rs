@@ -1,4 +1,4 @@
-//! Several prepared folders in one run.
+//! Training on several prepared folders.
 
 use pipeline::shard::synthetic::Synthetic;
 use schemas::Document;
@@ -26,7 +26,8 @@ fn folder(home: &Home, name: &str) -> Store {
 const BOOKS: &str = "sources.books.weight=[{ rows = 0, weight = 7 }, { rows = 900, weight = 1 }]";
 const NEWS: &str = "sources.news.weight=[{ rows = 0, weight = 3 }, { rows = 900, weight = 4 }]";
 
-/// 20 rows a step: periods of 1000 rows end with steps 50 and 100, and weights change at the first of these.
+/// Arguments with 20 rows per step: periods of 1000 rows end with steps 50 and 100, and weights change at the first
+/// of these.
 fn of_sources<'a>(verb: &[&'a str], run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = verb.to_vec();
     args.extend(["--set", run, "--set", "sources.books.folder=books", "--set", "sources.news.folder=news"]);
@@ -52,7 +53,7 @@ fn rows_of(home: &Home, run: &str, source: &str, samples: u32) -> Vec<u64> {
     reports.map(rows).collect()
 }
 
-/// Forgets the checkpoints behind a step, as a kill would.
+/// Removes the checkpoints after a step, like a kill would.
 fn cut(home: &Home, run: &str, step: u64) {
     let checkpoints = home.join(run).join("checkpoints");
     for at in (step + 1..=100).map(|step| checkpoints.join(format!("step-{step:08}"))).filter(|at| at.exists()) {
@@ -61,15 +62,16 @@ fn cut(home: &Home, run: &str, step: u64) {
 }
 
 #[test]
-fn a_mixture_goes_on_bit_for_bit_also_where_weights_change() {
+fn mixture_resumes_bit_for_bit_across_a_weight_change() {
     let home = home();
     let whole = home.run_ok(&train("run.folder=whole", &["--set", "data.workers=1"]));
     assert!(whole.stdout.contains("  epochs books ") && whole.stdout.contains(", news "), "{whole}");
-    // Exact in each period: 700 and 300 of the first thousand rows, 200 and 800 of the second.
-    let (books, news) = (rows_of(&home, "whole", "books", 230), rows_of(&home, "whole", "news", 90));
+    // Counts are exact in each period: 700 and 300 of the first thousand rows, 200 and 800 of the second.
+    let books = rows_of(&home, "whole", "books", 230);
+    let news = rows_of(&home, "whole", "news", 90);
     assert_eq!((books[49], news[49], books[99], news[99]), (700, 300, 900, 1100));
     assert!(books.iter().zip(&news).zip(1..).all(|((books, news), step)| books + news == 20 * step));
-    // The table counts: with the first weights forever, the second period would have 700 books again.
+    // With constant weights, the second period would have 700 books again.
     assert!(books[74] < 850, "{books:?}");
 
     home.run_ok(&train("run.folder=parts", &["--set", "data.workers=3"]));
@@ -81,14 +83,14 @@ fn a_mixture_goes_on_bit_for_bit_also_where_weights_change() {
     }
     let killed = train("run.folder=killed", &["--set", "data.workers=4"]);
     let mut running = home.watch(&killed);
-    running.reach(47);
+    running.wait_for_step(47);
     assert!(running.kill() < 100, "the kill came too late to prove anything");
     home.run_ok(&killed);
     assert_equal_runs(&home, "whole", "killed");
 }
 
 #[test]
-fn what_a_mixture_is_belongs_to_the_run() {
+fn mixture_is_part_of_the_run_identity() {
     let home = home();
     let short = ["--set", "schedule.kind=constant", "--set", "train.steps=20"];
     home.run_ok(&train("run.folder=run", &short));
@@ -106,7 +108,7 @@ fn what_a_mixture_is_belongs_to_the_run() {
         ],
     );
     again(&["--set", "sources.more.folder=books"]).assert_fails(2, &["sources.more.content"]);
-    // As it works out: a folder is known by what it holds, a weight by what it comes to.
+    // The identity of a folder is its content, and that of a weight is its effect.
     std::fs::rename(home.join("books"), home.join("moved")).expect("free");
     let moved =
         ["--set", "sources.books.folder=moved", "--set", "sources.off.weight=0", "--set", "sources.off.folder=x"];
@@ -115,7 +117,7 @@ fn what_a_mixture_is_belongs_to_the_run() {
     let gone_on = again(&[&moved[..], &["--set", scaled, "--set", news]].concat());
     assert_eq!(gone_on.code, Some(0), "{gone_on}");
     home.run_ok(&["export", "--run", "run", "--out", "model"]);
-    // The sources' other way round: the same rows under other names are another stream.
+    // With swapped source names, the same rows are another stream.
     std::fs::rename(home.join("moved"), home.join("books")).expect("free");
     let swapped = ["--set", "sources.books.folder=news", "--set", "sources.news.folder=books"];
     again(&swapped)
@@ -133,19 +135,21 @@ fn each_source_of_a_run_follows_its_own_folder() {
     follow("run.folder=run", "train.steps=20");
     shape("news").add(&folder(&home, "news"), &[1], &[]).expect("added");
     let went_on = follow("run.folder=run", "train.steps=100");
-    // The news' epoch 1 ends with their row 180, beyond the 120 of the first 20 steps.
-    assert!(went_on.stderr.contains("are of dataset version 1 of source `news`, 0 before"), "{went_on}");
+    // Epoch 1 of `news` ends with its row 180, beyond the 120 of the first 20 steps.
+    assert!(went_on.stderr.contains("are of dataset version 1 of source `news` (before: 0)"), "{went_on}");
     assert!(!went_on.stderr.contains("source `books`"), "{went_on}");
-    let stretches = |source: &str| -> Vec<(u64, u64)> {
+    let version_spans = |source: &str| -> Vec<(u64, u64)> {
         let list = std::fs::read(home.join("run/dataset_versions").join(format!("{source}.json"))).expect("a list");
         let list: Value = serde_json::from_slice(&list).expect("JSON");
-        let stretches = list["content"]["stretches"].as_array().expect("stretches").iter();
-        stretches.map(|it| (it["epoch"].as_u64().expect("one"), it["dataset_version"].as_u64().expect("one"))).collect()
+        let version_spans = list["content"]["spans"].as_array().expect("spans").iter();
+        version_spans
+            .map(|it| (it["epoch"].as_u64().expect("one"), it["dataset_version"].as_u64().expect("one")))
+            .collect()
     };
-    assert_eq!(stretches("books"), [(0, 0)]);
-    let news = stretches("news");
+    assert_eq!(version_spans("books"), [(0, 0)]);
+    let news = version_spans("news");
     assert_eq!((news[0], news[1].1, news.len()), ((0, 0), 1, 2));
-    // Killed after step 60, with one more addition since: what was decided stays so.
+    // The run is killed after step 60 and another version is added. Earlier decisions stay.
     let hashes = |run: &str| -> Vec<String> {
         home.log(run).iter().filter_map(|entry| entry["batch_hash"].as_str().map(str::to_owned)).collect()
     };
@@ -154,11 +158,11 @@ fn each_source_of_a_run_follows_its_own_folder() {
     cut(&home, "run", 60);
     follow("run.folder=run", "train.steps=100");
     assert_eq!((hashes("run").len(), hashes("run")), (100, before.clone()));
-    // A branch has it from its run, source by source, and reads what the run read.
+    // A branch takes the decisions from its run, for each source, and reads the same versions.
     home.run_ok(&["branch", "run", "--step", "40", "--out", "aside"]);
     home.run_ok(&["train", "--config", "aside/config.toml"]);
     assert_eq!(hashes("aside"), before);
-    // And a step is done once more over what it was over.
+    // A replayed step reads the original version.
     let again = json(&home.run_ok(&["replay", "run", "--step", "63", "--json"]));
     assert_eq!((&again["figures"], &again["hashes"]), (&"equal".into(), &"equal".into()), "{again}");
     home.run(&[
@@ -189,7 +193,7 @@ fn home_of_texts() -> Home {
     home
 }
 
-/// 8 rows a step, three of four of `others`.
+/// Arguments with 8 rows per step, three of four from `others`.
 fn of_texts<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let sets = ["sources.corpus.folder=data", "sources.others.folder=others", "sources.others.weight=3"];
     let steps = ["train.global_batch_size=8", "train.micro_batch_size=4", "report.every_steps=1", "loss={mlm=1.0}"];
@@ -198,10 +202,10 @@ fn of_texts<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_document_of_one_source_is_none_of_another() {
+fn documents_are_counted_per_source() {
     let home = home_of_texts();
     home.run_ok(&of_texts("run.folder=run", &["train.steps=8"]));
-    // What each row was made of, step by step.
+    // Documents of each row, step by step.
     let mut trained = std::collections::BTreeMap::<(String, String), u64>::new();
     for step in 1..=8 {
         let explained = json(&home.run_ok(&["explain", "run", "--step", &step.to_string(), "--rows", "8", "--json"]));
@@ -216,26 +220,27 @@ fn a_document_of_one_source_is_none_of_another() {
             }
         }
     }
-    // One that is in both folders, and one that only one has.
+    // A document in both folders, and a document in one of them.
     let texts = corpus::documents(120);
     let shared = texts[60..80].iter().map(|text| Document::digest(text));
     let counts = |id: &str| ["corpus", "others"].map(|of| trained.get(&(of.to_owned(), id.to_owned())).copied());
     let shared = shared.max_by_key(|id| counts(id).iter().flatten().count()).expect("twenty");
     assert!(counts(&shared).iter().all(Option::is_some), "{trained:?}");
     for id in [&shared, &Document::digest(&texts[100])] {
-        let told = json(&home.run_ok(&["exposure", "run", "--document", id, "--json"]));
+        let exposure = json(&home.run_ok(&["exposure", "run", "--document", id, "--json"]));
         let of = |name: &str| {
-            let mut found = told["dataset_versions"].as_array().expect("a list").iter().filter(|it| it["of"] == name);
+            let mut found =
+                exposure["dataset_versions"].as_array().expect("a list").iter().filter(|it| it["of"] == name);
             found.next().map(|it| it["rows"]["trained"].as_u64().expect("a count"))
         };
-        assert_eq!(["corpus", "others"].map(of), counts(id), "{told}");
+        assert_eq!(["corpus", "others"].map(of), counts(id), "{exposure}");
     }
-    // By what its id begins with, by its name in shards; and what nobody has is a mistake.
-    let told = json(&home.run_ok(&["exposure", "run", "--document", &shared[..12], "--json"]));
-    assert_eq!(told["document"], shared.as_str());
+    // Documents can be named by a prefix of the id or by their name in shards. An unknown document is an error.
+    let exposure = json(&home.run_ok(&["exposure", "run", "--document", &shared[..12], "--json"]));
+    assert_eq!(exposure["document"], shared.as_str());
     let name = format!("{:016x}", Document::hash(&shared));
     let by_name = json(&home.run_ok(&["exposure", "run", "--document", &name, "--json"]));
-    assert_eq!(by_name["dataset_versions"], told["dataset_versions"]);
+    assert_eq!(by_name["dataset_versions"], exposure["dataset_versions"]);
     for asked in [&shared[..5], "no such id", &name.replace(|_: char| true, "0")] {
         home.run(&["exposure", "run", "--document", asked]).assert_fails(2, &["no document", asked]);
     }
@@ -248,11 +253,11 @@ fn a_document_of_one_source_is_none_of_another() {
         let expected: u64 = trained.iter().filter(|((source, _), _)| source == of).map(|(_, rows)| rows).sum();
         assert_eq!(counted, expected, "{all}");
     }
-    let told = home.run_ok(&["exposure", "run"]).stdout;
-    assert!(told.contains("  others.txt (dataset version 0 of others): "), "{told}");
+    let exposure = home.run_ok(&["exposure", "run"]).stdout;
+    assert!(exposure.contains("  others.txt (dataset version 0 of others): "), "{exposure}");
 }
 
-/// Sources that say what they are made of, each in its own format.
+/// Sources with inputs, each in its own format.
 fn with_inputs<'a>(verb: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     let sets = [
         "prepare.inputs=[]",
@@ -284,7 +289,7 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
     let run = ["run.folder=run", "train.steps=8", "train.global_batch_size=8", "train.micro_batch_size=4"];
     let run = [&run[..], &["report.every_steps=1", "loss={mlm=1.0}"]].concat();
     home.run_ok(&with_inputs(&["train", "--prepare"], &run));
-    // The text that is shown is that of the source itself, though both have documents of equal text.
+    // The displayed text comes from the source itself, though both sources have documents of equal text.
     let explained = json(&home.run_ok(&["explain", "run", "--step", "8", "--rows", "8", "--json"]));
     let rows = explained["rows"].as_array().expect("rows");
     let mut seen = std::collections::BTreeSet::new();
@@ -298,7 +303,7 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
         }
     }
     assert_eq!(seen.len(), 2, "rows of both: {explained}");
-    // What is prepared stays prepared, all of it or one.
+    // Prepared sources stay prepared, all of them or one.
     let again = home.run_ok(&with_inputs(&["prepare"], &[])).stdout;
     assert!(again.contains("source corpus\n") && again.contains("source others\n"), "{again}");
     let one = home.run_ok(&with_inputs(&["prepare", "--source", "others"], &[])).stdout;
@@ -309,15 +314,16 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
     home.run_ok(&with_inputs(&[&forget[..], &["--source", "others"]].concat(), &[]));
     home.run(&with_inputs(&["prepare", "--watch"], &[])).assert_fails(2, &["--watch: name the source"]);
     home.run(&with_inputs(&["prepare", "--source", "none"], &[]))
-        .assert_fails(2, &["it names no corpus", "another source"]);
+        .assert_fails(2, &["the source has no corpus", "another source"]);
     let gone = ["sources.others.inputs=[\"gone\"]", "sources.corpus.folder="];
-    home.run(&with_inputs(&["prepare"], &gone)).assert_fails(2, &["[sources.others]", "gone", "it names no folder"]);
+    home.run(&with_inputs(&["prepare"], &gone))
+        .assert_fails(2, &["[sources.others]", "gone", "the source has no folder"]);
 }
 
 #[test]
-fn a_step_that_is_passed_over_names_the_documents_of_its_sources() {
+fn skipped_step_names_the_documents_of_its_sources() {
     let home = home_of_texts();
-    // Nothing is learned, and whatever is above the median leaps.
+    // With a learning rate of 0, any loss above the median counts as a spike.
     let guard = [
         "spike_guard.action=skip",
         "spike_guard.loss_sigmas=0.0001",
@@ -348,7 +354,7 @@ fn rows_and_plans_name_their_source() {
     for words in [
         "data       a mixture of 2 sources: 320 samples",
         "53 samples to validate on",
-        "dealt in periods of 1,000 rows, exact in each",
+        "assigned in periods of 1,000 rows, exact in each",
         "source     books: 70.0 % of the rows, from row 1,000 on 20.0 %; books, 230 samples",
         "source     news: 30.0 % of the rows, from row 1,000 on 80.0 %; news, 90 samples",
         "order      books: all rows of an epoch are shuffled together; at most 12 row groups",
@@ -364,7 +370,7 @@ fn rows_and_plans_name_their_source() {
     let shown = home.run_ok(&of_sources(&["inspect", "batch", "3"], "run.folder=run", &["--rows", "10"])).stdout;
     assert!(shown.contains(" of books, sample ") && shown.contains(" of news, sample "), "{shown}");
     home.run_ok(&of_sources(&["profile", "loader", "--batches", "20"], "run.folder=run", &[]));
-    // Before anything is prepared.
+    // Plan before the preparation.
     let unprepared = ["--set", "sources.books.folder=nowhere"];
     let planned = home.run_ok(&of_sources(&["plan"], "run.folder=run", &unprepared)).stdout;
     assert!(
@@ -374,7 +380,7 @@ fn rows_and_plans_name_their_source() {
 }
 
 #[test]
-fn sources_that_cannot_be_read_are_told_together_and_by_name() {
+fn unreadable_sources_are_reported_together_by_name() {
     let home = home();
     Synthetic { max_seq_len: 32, lengths: 30..31, ..shape("news") }.write(&folder(&home, "short")).expect("written");
     let nowhere = ["--set", "sources.books.folder=nowhere", "--set", "sources.news.folder=gone"];
@@ -395,9 +401,9 @@ fn sources_that_cannot_be_read_are_told_together_and_by_name() {
     home.run(&train("run.folder=run", &odd)).assert_fails(
         2,
         &[
-            "`a/b` is no name of a source",
+            "`a/b` is not a valid source name",
             "[sources.c]",
-            "it names no folder",
+            "the source has no folder",
             "unknown key `weigth`",
             "did you mean `weight`",
         ],
@@ -406,7 +412,7 @@ fn sources_that_cannot_be_read_are_told_together_and_by_name() {
         .assert_fails(2, &["a weight is a number, or a list like"]);
     let off = ["--set", "sources.books.weight=0", "--set", "sources.news.weight=0"];
     home.run(&train("run.folder=run", &off)).assert_fails(2, &["no source has a share"]);
-    // Said of every command, also before a folder is there.
+    // Every command reports this, also before a folder exists.
     for (verb, folder) in [("train", "books"), ("plan", "nowhere")] {
         let folder = format!("sources.books.folder={folder}");
         let streamed = ["--set", "data.order=streamed", "--set", &folder];

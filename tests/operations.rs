@@ -1,11 +1,11 @@
-//! `docs/operations.md` as it would be followed: each of its commands, in its order, on a run that is there.
+//! Every command of `docs/operations.md`, in order, on an existing run.
 
 use serde_json::Value;
 use testkit::{Home, Outcome, program, root};
 
-use crate::typed::{commands, spans, typed};
+use crate::documented_commands::{commands, spans, typed};
 
-/// What the page says of a run of weeks, and what stands for it here.
+/// Numbers of the page, from a run of several weeks, and their replacements here.
 const NUMBERS: [(&str, &str); 6] = [
     ("412337", "37"),
     ("410000", "30"),
@@ -16,10 +16,12 @@ const NUMBERS: [(&str, &str); 6] = [
 ];
 
 fn run(home: &Home, words: &[String]) -> Outcome {
-    Outcome::of(std::process::Command::new(program()).args(words).current_dir(home.path()).output().expect("it starts"))
+    Outcome::new(
+        std::process::Command::new(program()).args(words).current_dir(home.path()).output().expect("it starts"),
+    )
 }
 
-/// A run of 60 steps in `runs/a`, started by `run.toml`.
+/// Home with a run of 60 steps in `runs/a`, started by `run.toml`.
 fn home() -> Home {
     let home = Home::prepared(200);
     std::os::unix::fs::symlink(root().join("configs"), home.join("configs")).expect("linked");
@@ -30,7 +32,7 @@ fn home() -> Home {
     home
 }
 
-/// What must be so before a command of the page is given, as the page says.
+/// Creates the preconditions of a command as the page describes them.
 fn before(home: &Home, words: &[String]) {
     if words.iter().any(|word| word.starts_with("run.folder=elsewhere/")) {
         std::fs::create_dir_all(home.join("elsewhere")).expect("made");

@@ -1,4 +1,4 @@
-//! `run.otlp`, as a user asks for it: by a program that has the feature, and by one that has not.
+//! `run.otlp` with a program that has the feature, and with one that lacks it.
 
 use testkit::Home;
 
@@ -30,7 +30,7 @@ mod with_the_feature {
 
     const SECRET: &str = "s3cr3t-t0ken";
 
-    /// Takes everything; each connection is one post.
+    /// Collector that accepts everything. Each connection is one request.
     fn collector() -> (String, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -39,7 +39,8 @@ mod with_the_feature {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a connection");
                 let wait = stream.set_read_timeout(Some(Duration::from_millis(300)));
-                let (mut text, mut buffer) = (String::new(), [0; 4096]);
+                let mut text = String::new();
+                let mut buffer = [0; 4096];
                 while let Ok(length @ 1..) = stream.read(&mut buffer) {
                     text.push_str(&String::from_utf8_lossy(&buffer[..length]));
                 }
@@ -54,13 +55,13 @@ mod with_the_feature {
 
     fn prepare(home: &Home, variables: &[(&str, &str)]) -> Outcome {
         let mut command = home.command(&["prepare", "--set", "run.otlp=true"]);
-        let outcome = Outcome::of(command.envs(variables.iter().copied()).output().expect("it starts"));
+        let outcome = Outcome::new(command.envs(variables.iter().copied()).output().expect("it starts"));
         assert_eq!(outcome.code, Some(0), "{outcome}");
         outcome
     }
 
     #[test]
-    fn a_preparation_is_told_to_a_collector_and_its_secret_to_nobody_else() {
+    fn collector_receives_a_preparation_and_only_it_the_secret() {
         let home = Home::with_corpus(20);
         home.run_ok(&["tokenizer", "train"]);
         let (address, heard) = collector();
@@ -76,15 +77,15 @@ mod with_the_feature {
     }
 
     #[test]
-    fn a_collector_that_is_not_there_is_said_once_and_ends_nothing() {
+    fn missing_collector_is_reported_once_and_does_not_stop_the_run() {
         let home = Home::with_corpus(20);
         home.run_ok(&["tokenizer", "train"]);
         let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
         let address = format!("http://user:{SECRET}@{free}");
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str())];
         let outcome = prepare(&home, &variables);
-        let said = |what: &str| outcome.stderr.matches(&format!("{what} do not reach the OpenTelemetry")).count();
-        assert_eq!((said("metrics"), said("log records")), (1, 1), "{outcome}");
+        let reports = |what: &str| outcome.stderr.matches(&format!("{what} do not reach the OpenTelemetry")).count();
+        assert_eq!((reports("metrics"), reports("log records")), (1, 1), "{outcome}");
         assert!(!outcome.stderr.contains(SECRET) && outcome.stderr.contains("connection refused"), "{outcome}");
         let off = prepare(&home, &[variables[0], ("OTEL_SDK_DISABLED", "true")]);
         assert!(!off.stderr.contains("OpenTelemetry collector:"), "{off}");

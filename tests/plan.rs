@@ -1,4 +1,7 @@
-//! What stands between a file and a run: every mistake at once, and no start with any of them.
+//! Checks between a configuration and a run: all mistakes are reported at once, and none of them starts a run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use testkit::Home;
 
@@ -77,9 +80,9 @@ fn a_plan_prints_the_run_before_it_costs_anything() {
     assert_eq!(plan["global_batch_size"], 16);
 }
 
-/// Settings that would run and mean something else than they say.
+/// Settings that would run, but with another meaning than written.
 #[test]
-fn what_would_go_wrong_in_silence_is_refused() {
+fn settings_that_fail_silently_are_refused() {
     let home = Home::prepared(40);
     let generator = "networks.generator={kind=\"generator\", layers=1, output_view=\"MADE\"}";
     let check = |settings: &[&str], words: &[&str]| {
@@ -90,27 +93,30 @@ fn what_would_go_wrong_in_silence_is_refused() {
     let rtd = "objectives.rtd={kind=\"replaced_token\", view=\"masked\"}";
     check(&[rtd, &generator.replace("MADE", "masked")], &["networks.generator", "`masked` is a view of the data"]);
     check(&["data.copies_per_sample=2"], &["data.copies_per_sample", "`tc` would contrast a row with its own copies"]);
-    check(&["objectives.tc.negative_columns=matched", "views.neighbors.max_offset=5"], &["max_offset", "up to 5 away"]);
+    check(
+        &["objectives.tc.negative_columns=matched", "views.neighbors.max_offset=5"],
+        &["max_offset", "up to 5 tokens away"],
+    );
     let tacl = "objectives.tacl={kind=\"teacher_contrastive\", clean=\"cropped\"}";
     let others = ["networks.teacher={kind=\"teacher\"}", "views.cropped={kind=\"crop\"}"];
     check(&[tacl, others[0], others[1]], &["objectives.tacl", "`masked` and `cropped` for the same tokens"]);
     check(&["networks.tutor={kind=\"teacher\"}", "objectives.mlm.network=tutor"], &["`tutor` has no head"]);
     let clm = "objectives.clm={kind=\"corrective_lm\", view=\"masked\"}";
     let loss = "loss={clm=1.0}";
-    check(&[clm, loss, "encoder.embedding=16"], &["encoder.embedding", "against the word table"]);
+    check(&[clm, loss, "encoder.embedding=16"], &["encoder.embedding", "with the word table"]);
     check(&["views.masked.span=spanbert"], &["views.masked", "only with `unit = \"span\"`"]);
     let warned = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "views.masked.disjoint=true"]);
     assert!(warned.stdout.contains("`data.copies_per_sample` is 1"), "{warned}");
 }
 
-/// The newcomer's first command, and the second.
+/// First and second command of a new user.
 #[test]
 fn a_run_is_planned_before_its_corpus_is_prepared() {
     let home = Home::with_corpus(40);
     let plan = || home.run_ok(&["plan"]);
     let before = plan();
     for word in [
-        "tokenizer train` makes it",
+        "tokenizer train` creates it",
         "not prepared yet",
         "400 lowercased ids (`tokenizer.vocab_size`)",
         "waits for the data",
@@ -132,7 +138,7 @@ fn a_run_is_planned_before_its_corpus_is_prepared() {
     home.run_ok(&["prepare"]);
     let after = plan();
     assert!(after.stdout.contains("steps per epoch") && !after.stdout.contains("not prepared"), "{after}");
-    // A run needs what a plan does not.
+    // A run needs more than a plan.
     home.run(&["train"]).assert_fails(2, &["a run needs a folder", "set `run.folder`"]);
     let shard =
         testkit::files(&home.join("data")).into_keys().find(|name| name.starts_with("train/")).expect("a shard");
@@ -140,9 +146,9 @@ fn a_run_is_planned_before_its_corpus_is_prepared() {
     assert!(plan().stdout.contains("training shards are gone"), "{}", plan());
 }
 
-/// One report has everything, whatever else is wrong.
+/// One report contains all mistakes.
 #[test]
-fn mistakes_of_the_data_stand_beside_all_others() {
+fn data_mistakes_are_reported_with_all_others() {
     let home = Home::with_corpus(4);
     let mistakes =
         ["train.stesp=5", "prepare.zstd_level=99", "encoder.heads=5", "views.masked.of=nowhere", "data.seq_len=2"];
@@ -153,7 +159,7 @@ fn mistakes_of_the_data_stand_beside_all_others() {
         2,
         &[
             "did you mean `steps`?",
-            "99 is no level of zstd\n   in: --set prepare.zstd_level=99, [prepare], `zstd_level`",
+            "99 is not a zstd level\n   in: --set prepare.zstd_level=99, [prepare], `zstd_level`",
             "32 is not a multiple of `encoder.heads` = 5",
             "there is no view `nowhere`",
             "2 does not fit samples prepared for rows of 64",
@@ -182,34 +188,76 @@ fn one_mistake_is_one_problem() {
 }
 
 #[test]
-fn what_is_allowed_and_hardly_meant_is_said() {
+fn suspicious_settings_give_warnings() {
     let home = Home::with_corpus(4);
     for (set, expected) in [
-        ("encoder.feed_forward=3072", "`encoder.feed_forward` is 3072 next to `encoder.hidden` = 32"),
-        ("encoder.max_positions=512", "`encoder.max_positions` is 512, rows have 64 tokens"),
+        ("encoder.feed_forward=3072", "`encoder.feed_forward` is 3072 with `encoder.hidden` = 32"),
+        ("encoder.max_positions=512", "`encoder.max_positions` is 512, but rows have 64 tokens"),
         ("views.masked.rate=0", "`views.masked.rate`: 0 leaves nothing to predict"),
         ("views.masked.rate=0.9", "`views.masked.rate`: 0.9 leaves less than half"),
         ("encoder.dropout=0.9", "most of each layer is dropped"),
         ("optimizer.lr=1", "AdamW diverges well below"),
         ("optimizer.weight_decay=10", "0.01 to 0.1 is usual"),
         ("report.every_steps=100", "it reports nothing"),
-        ("loss.mlm=-1", "the run unlearns it"),
-        ("schedule.warmup_steps=100", "never reaches its height"),
-        ("train.init_from=absent", "`train.init_from`: absent is not here"),
+        ("loss.mlm=-1", "the run maximizes this loss"),
+        ("schedule.warmup_steps=100", "never reaches its maximum"),
+        ("train.init_from=absent", "`train.init_from`: absent does not exist"),
     ] {
         let outcome = home.run_ok(&["plan", "--set", set]);
         assert!(outcome.stdout.contains(expected), "`{expected}` is missing in\n{outcome}");
-        let said = outcome.stdout.matches("warning ").count();
-        assert_eq!(said, 1, "{set}\n{outcome}");
+        let warnings = outcome.stdout.matches("warning ").count();
+        assert_eq!(warnings, 1, "{set}\n{outcome}");
     }
     let home = Home::prepared(40);
     let outcome = home.run_ok(&["plan", "--set", "train.steps=500000"]);
-    assert!(outcome.stdout.contains("epochs: each row is learned so often"), "{outcome}");
+    assert!(outcome.stdout.contains("epochs are unusually many"), "{outcome}");
 }
 
-/// What a supervisor is told of mistakes that no second try mends.
+/// `plan` finds folders of start weights that `train` would refuse.
 #[test]
-fn mistakes_of_whoever_types_are_code_2() {
+fn unusable_start_weights_are_refused_by_plan_and_train() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=other", "--set", "train.steps=2", "--set", "encoder.feed_forward=16"]);
+    std::fs::create_dir(home.join("empty")).expect("created");
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/hf_bert");
+    for (folder, words) in [
+        ("absent", vec!["[train], `init_from`", "folder not found"]),
+        ("empty", vec!["[train], `init_from`", "neither `config.json`, `main.safetensors` nor a complete checkpoint"]),
+        ("other", vec!["has another shape", "encoder.layers.0", "[16, 32]", "[64, 32]"]),
+        (golden, vec!["`encoder.hidden` is 32, the model has 64", "vocabulary of 301 ids, the model of 300"]),
+    ] {
+        for command in ["plan", "train"] {
+            let init = format!("train.init_from={folder}");
+            home.run(&[command, "--set", "run.folder=run", "--set", &init]).assert_fails(2, &words);
+        }
+    }
+    let absent = ["plan", "--set", "run.folder=run", "--set", "encoder.word_init=absent"];
+    home.run(&absent).assert_fails(2, &["`word_init`", "folder not found"]);
+    // A run that has saved continues without the folder.
+    let args = ["--set", "run.folder=run", "--set", "train.init_from=copy", "--set", "encoder.feed_forward=16"];
+    std::fs::rename(home.join("other"), home.join("copy")).expect("renamed");
+    home.run_ok(&[&["train", "--set", "train.steps=2"], &args[..]].concat());
+    std::fs::rename(home.join("copy"), home.join("gone")).expect("renamed");
+    home.run_ok(&[&["plan", "--set", "train.steps=2"], &args[..]].concat());
+}
+
+/// Start weights are read from the newest checkpoint that is not damaged, by `plan` as by `train`.
+#[test]
+fn damaged_checkpoints_of_start_weights_are_skipped() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=other", "--set", "train.steps=8"]);
+    let newest = "other/checkpoints/step-00000008/main.safetensors";
+    assert!(home.join(newest).is_file() && home.join("other/checkpoints/step-00000004").is_dir());
+    home.write(newest, "damaged");
+    for command in ["plan", "train"] {
+        let init = ["--set", "train.init_from=other", "--set", "train.steps=2"];
+        home.run_ok(&[&[command, "--set", "run.folder=run"], &init[..]].concat());
+    }
+}
+
+/// Exit code for mistakes that a restart cannot fix.
+#[test]
+fn usage_errors_have_exit_code_2() {
     let home = Home::with_corpus(4);
     home.write("broken.toml", "[train\nsteps = 5\n");
     home.write("jsonl/a.jsonl.zst", "no matter");
@@ -233,5 +281,51 @@ fn mistakes_of_whoever_types_are_code_2() {
     );
     check(&["prepare", "--set", "prepare.folder=broken.toml"], &["broken.toml: a file is here", "name a folder"]);
     check(&["train", "--set", "run.folder=broken.toml"], &["broken.toml: a file is here", "name a folder"]);
-    check(&["profile", "prepare", "--slow", "nobody=5"], &["no such file or folder"]);
+    check(&["profile", "prepare", "--slow", "unknown=5"], &["no such file or folder"]);
+}
+
+/// Every renamed key of the change log is refused with its new name as the hint.
+#[test]
+fn renamed_keys_are_refused_with_their_new_names() {
+    let renamed = renamed_keys();
+    assert!(renamed.len() > 50, "{renamed:?}");
+    let mut sections: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (path, _) in &renamed {
+        let (section, key) = path.rsplit_once('.').expect("a section and a key");
+        sections.entry(section.replace("NAME", "one")).or_default().push(key);
+    }
+    let mut text = String::new();
+    for (section, keys) in sections {
+        let kind = match section.split('.').next() {
+            Some("views") => "kind = \"mask\"\n",
+            Some("networks") => "kind = \"generator\"\n",
+            Some("objectives") => "kind = \"masked_lm\"\n",
+            _ => "",
+        };
+        writeln!(text, "[{section}]\n{kind}{} = 1", keys.join(" = 1\n")).expect("a string");
+    }
+    let home = Home::with_corpus(1);
+    home.write("old.toml", &text);
+    let outcome = home.run(&["plan", "-c", "old.toml"]);
+    assert_eq!(outcome.code, Some(2), "{outcome}");
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    for (path, new) in renamed {
+        let key = path.rsplit_once('.').expect("a key").1;
+        let section = path.split('.').next().expect("a section");
+        let is_hinted = lines.windows(3).any(|report| {
+            report[0].contains(&format!("unknown key `{key}`"))
+                && report[1].contains(&format!("[{section}"))
+                && report[2].contains(&format!("renamed to `{new}` in version 0.2"))
+        });
+        assert!(is_hinted, "{path} → {new}\n{outcome}");
+    }
+}
+
+/// Reads the renamed keys of configurations, `(section.key, new key)`, from the table in the change log.
+fn renamed_keys() -> Vec<(String, String)> {
+    let log = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/CHANGELOG.md")).expect("a change log");
+    let rows = log.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix("` |")?.split_once("` | `"));
+    let is_key = |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || "._".contains(it));
+    let keys = rows.filter(|(old, new)| is_key(old) && old.contains('.') && is_key(new) && !new.contains('.'));
+    keys.map(|(old, new)| (old.to_owned(), new.to_owned())).collect()
 }

@@ -1,12 +1,12 @@
-//! Preparing ends with the same bytes, for any number of actors and whatever stops it on the way.
+//! Preparation gives the same bytes for any number of workers, and after any interruption.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use testkit::{Home, files, folder_hash, is_temporary, say, send};
+use testkit::{Home, files, folder_hash, is_temporary, print_uncaptured, send};
 
-/// Small parts, so that there are many commits to be killed between.
+/// Small parts give many commits, and therefore many points for a kill.
 const SMALL_PARTS: [&str; 2] = ["--set", "prepare.part_bytes=6000"];
 
 fn prepare<'a>(folder: &'a str, workers: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -27,7 +27,7 @@ fn committed(folder: &Path) -> usize {
     entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
 }
 
-/// Names only: the program is at work, and a file may go while it is looked at.
+/// Names only: the program is running, and a file may disappear while it is read.
 fn temporary_files(folder: &Path) -> Vec<String> {
     let below = ["", "parts", "train", "valid"].map(|name| folder.join(name));
     let entries = below.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
@@ -44,8 +44,8 @@ fn one_and_four_actors_write_the_same_bytes() {
     assert_eq!(folder_hash(&home.join("one")), folder_hash(&home.join("four")));
 }
 
-/// Kills at chosen numbers of commits and once while a shard's temporary file is there; each time the commits that
-/// were reported stay as they are.
+/// Kills at chosen numbers of commits, and once while a shard's temporary file exists. The commits that were reported
+/// stay unchanged.
 #[test]
 fn kills_change_nothing_and_no_finished_part_is_made_twice() {
     let home = corpus();
@@ -71,12 +71,13 @@ fn kills_change_nothing_and_no_finished_part_is_made_twice() {
             if enough {
                 break false;
             }
-            assert!(began.elapsed() < Duration::from_secs(120), "nothing happens");
+            assert!(began.elapsed() < Duration::from_secs(120), "no progress");
         };
         child.kill().expect("SIGKILL, or gone already");
         child.wait().expect("it ended");
-        let (now, temporary) = (committed(&folder), temporary_files(&folder));
-        say(&format!("kill {kill}: {now} of {parts} parts committed, temporary files {temporary:?}"));
+        let now = committed(&folder);
+        let temporary = temporary_files(&folder);
+        print_uncaptured(&format!("kill {kill}: {now} of {parts} parts committed, temporary files {temporary:?}"));
         for (name, bytes) in before {
             assert!(std::fs::read(folder.join(&name)).expect("still there") == bytes, "{name} was made twice");
         }
@@ -93,7 +94,7 @@ fn kills_change_nothing_and_no_finished_part_is_made_twice() {
 }
 
 #[test]
-fn who_stops_it_reads_what_is_kept() {
+fn stop_message_names_the_finished_parts() {
     let home = corpus();
     let folder = home.join("stopped");
     let args = prepare("prepare.folder=stopped", "prepare.workers=1", &[]);
@@ -102,20 +103,20 @@ fn who_stops_it_reads_what_is_kept() {
         let child = home.spawn(&args);
         let began = Instant::now();
         while committed(&folder) <= kept {
-            assert!(began.elapsed() < Duration::from_secs(120), "nothing happens");
+            assert!(began.elapsed() < Duration::from_secs(120), "no progress");
         }
         send(&child, signal);
         let outcome = child.wait_with_output().expect("it ended");
-        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
-        assert_eq!(outcome.status.code(), Some(code), "{said}");
-        assert!(said.contains("parts, which are kept; the same command continues"), "{said}");
+        let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert_eq!(outcome.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains("parts, which are kept; the same command continues"), "{stderr}");
     }
     home.run_ok(&args);
     home.run_ok(&prepare("prepare.folder=whole", "prepare.workers=1", &[]));
     assert_eq!(folder_hash(&folder), folder_hash(&home.join("whole")));
 }
 
-/// The commit records and the shards that they vouch for.
+/// Returns the commit records and their shards.
 fn files_of_commits(folder: &Path) -> Vec<(String, Vec<u8>)> {
     if !folder.exists() {
         return Vec::new();
@@ -129,7 +130,7 @@ fn files_of_commits(folder: &Path) -> Vec<(String, Vec<u8>)> {
     all.iter().filter(|(name, _)| vouched(name)).map(|(name, bytes)| (name.clone(), bytes.clone())).collect()
 }
 
-/// Kills `args` at ever later counts of commits, until it ends by itself. Returns how often it was killed at work.
+/// Kills `args` at increasing numbers of commits until it ends on its own. Returns the number of kills.
 fn kill_at_every_commit(home: &Home, folder: &str, args: &[&str]) -> usize {
     let folder = home.join(folder);
     let mut kills = 0;
@@ -144,7 +145,7 @@ fn kill_at_every_commit(home: &Home, folder: &str, args: &[&str]) -> usize {
             if committed(&folder) != before {
                 break false;
             }
-            assert!(began.elapsed() < Duration::from_secs(120), "nothing happens");
+            assert!(began.elapsed() < Duration::from_secs(120), "no progress");
         };
         child.kill().expect("SIGKILL, or gone already");
         child.wait().expect("it ended");
@@ -156,7 +157,7 @@ fn kill_at_every_commit(home: &Home, folder: &str, args: &[&str]) -> usize {
     kills
 }
 
-/// Two hundred files, and one compressed, of which the text is committed every few kilobytes.
+/// Two hundred files, and a compressed one whose text is committed every few kilobytes.
 fn many() -> Home {
     let home = Home::with_corpus(10);
     for (file, text) in testkit::corpus::documents(800).chunks(4).enumerate() {
@@ -172,9 +173,9 @@ fn many() -> Home {
 const MANY: [&str; 6] =
     ["--set", "prepare.inputs=[\"many\"]", "--set", "prepare.part_bytes=10000", "--set", "prepare.segment_bytes=20000"];
 
-/// What a change of one file among two hundred costs: the counts are the program's own.
+/// A change of one file among two hundred remakes its part only. The program's own counts are checked.
 #[test]
-fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
+fn change_of_one_file_remakes_its_part_only() {
     let home = many();
     let prepare = || home.run_ok(&[&["prepare"][..], &MANY].concat());
     prepare();
@@ -183,7 +184,7 @@ fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
             |name: &String| ["train/", "valid/", "documents/", "parts/"].iter().any(|at| name.starts_with(at));
         files(&home.join("data")).into_iter().filter(|(name, _)| is_part(name)).collect()
     };
-    let said = |outcome: &testkit::Outcome| -> (u64, String) {
+    let reported = |outcome: &testkit::Outcome| -> (u64, String) {
         let line = outcome.stdout.lines().find(|line| line.contains("parts made")).expect("a report").to_owned();
         let made = line.split_once(": ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
         let read = line.split(", ").find(|part| part.contains("of input read")).expect("bytes").to_owned();
@@ -194,11 +195,11 @@ fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
         for word in words {
             assert!(outcome.stderr.contains(word), "`{word}` is missing in\n{outcome}");
         }
-        let (made, read) = said(outcome);
+        let (made, read) = reported(outcome);
         let after = objects();
         let kept = before.iter().filter(|(name, bytes)| after.get(*name) == Some(bytes)).count();
         let gone = before.len() - kept;
-        say(&format!("{name}: {made} parts made, {read}, {kept} objects of parts kept, {gone} gone"));
+        print_uncaptured(&format!("{name}: {made} parts made, {read}, {kept} objects of parts kept, {gone} gone"));
         assert!((1..=2).contains(&made) && gone <= 4, "{name}: {gone} objects changed");
         assert!(home.join(&format!("data/versions/{dataset_version:05}.json")).exists());
         before = after;
@@ -220,15 +221,15 @@ fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
         again.stdout.contains("forgotten already, in dataset version 4") && again.stdout.contains("nothing to do"),
         "{again}"
     );
-    let nobody = [&["prepare", "forget", "--document", "nobody"][..], &MANY].concat();
-    home.run(&nobody).assert_fails(2, &["no document `nobody`"]);
+    let unknown = [&["prepare", "forget", "--document", "unknown"][..], &MANY].concat();
+    home.run(&unknown).assert_fails(2, &["no document `unknown`"]);
     home.run(&["prepare", "forget", "--document", "x", "--set", "prepare.folder=elsewhere"])
         .assert_fails(2, &["no prepared corpus"]);
 }
 
-/// Kills at every commit, of the first preparation and of a change of each kind: in the end no byte tells.
+/// Kills at every commit of the first preparation and of each kind of change. The result is byte-identical.
 #[test]
-fn kills_during_a_change_end_as_a_calm_change() {
+fn killed_change_equals_an_uninterrupted_change() {
     let home = many();
     let documents = testkit::corpus::documents(1100);
     let id = blake3::hash(documents[4 * 120].as_bytes()).to_hex().to_string();
@@ -245,14 +246,14 @@ fn kills_during_a_change_end_as_a_calm_change() {
         let args = |folder: &'static str| [verb, &MANY, &["--set", folder]].concat();
         home.run_ok(&args("prepare.folder=calm"));
         let kills = kill_at_every_commit(&home, "killed", &args("prepare.folder=killed"));
-        say(&format!("{name}: killed {kills} times"));
+        print_uncaptured(&format!("{name}: killed {kills} times"));
         home.run_ok(&args("prepare.folder=killed"));
         assert!(kills >= if name == "begin" { 8 } else { 1 }, "{name}: {kills} kills");
         assert_eq!(folder_hash(&home.join("killed")), folder_hash(&home.join("calm")), "{name}");
     }
 }
 
-/// While one compressed file is far from done, every other part is.
+/// All other parts finish while one large compressed file is still in progress.
 #[test]
 fn one_large_compressed_file_holds_up_no_other_part() {
     let home = many();
@@ -277,16 +278,16 @@ fn one_large_compressed_file_holds_up_no_other_part() {
             break;
         }
         assert!(child.try_wait().expect("a child").is_none(), "{done} of {parts:?} parts, and it has ended");
-        assert!(began.elapsed() < Duration::from_secs(240), "nothing happens");
+        assert!(began.elapsed() < Duration::from_secs(240), "no progress");
     }
     let large = records().iter().filter(|record| record["content"]["part"]["pieces"][0]["name"] == "z.txt.zst").count();
-    say(&format!("every other part is done while the compressed file has {large} segments"));
+    print_uncaptured(&format!("every other part is done while the compressed file has {large} segments"));
     child.kill().expect("SIGKILL");
     child.wait().expect("it ended");
 }
 
 #[test]
-fn a_second_run_has_nothing_to_do_and_says_so() {
+fn second_preparation_reports_that_nothing_is_to_do() {
     let home = corpus();
     let args = prepare("prepare.folder=data", "prepare.workers=2", &[]);
     let first = home.run_ok(&args);
@@ -313,9 +314,9 @@ fn tokenizer_training_gives_the_same_bytes_in_every_process() {
     }
 }
 
-/// What is shown of a row is what one needs to leave its document out.
+/// The printed document id is sufficient to remove the document.
 #[test]
-fn what_inspect_prints_can_be_forgotten() {
+fn printed_document_can_be_removed() {
     let home = Home::prepared(60);
     let inspect = ["inspect", "batch", "0", "--rows", "1", "--set", "run.folder=run"];
     let shown = home.run_ok(&inspect);
@@ -329,7 +330,7 @@ fn what_inspect_prints_can_be_forgotten() {
 }
 
 #[test]
-fn a_batch_that_there_cannot_be_or_that_is_not_decided_is_refused() {
+fn invalid_or_undecided_batches_are_refused() {
     let home = Home::prepared(60);
     let run = |index: &str, rule: &str| {
         home.run(&["inspect", "batch", index, "--rows", "1", "--set", "run.folder=run", "--set", rule])
@@ -343,7 +344,7 @@ fn a_batch_that_there_cannot_be_or_that_is_not_decided_is_refused() {
 }
 
 #[test]
-fn no_name_is_obeyed_by_a_terminal() {
+fn file_names_are_escaped_for_terminals() {
     let home = Home::prepared(4);
     let key = home.run(&["plan", "--set", "views.\"a\u{1b}]0;b\u{7}\".kind=musk"]);
     key.assert_fails(2, &[]);

@@ -19,7 +19,7 @@ fn three_times_slower(mut profile: Value) -> Value {
 }
 
 #[test]
-fn two_profiles_are_told_apart_by_their_code() {
+fn comparison_of_profiles_sets_the_exit_code() {
     let home = Home::prepared(200);
     let fast = profiled(&home, &["--seconds", "4", "--step-ms", "5"]);
     home.write("fast.json", &fast.to_string());
@@ -31,7 +31,7 @@ fn two_profiles_are_told_apart_by_their_code() {
     let better = compare("slow.json", "fast.json");
     assert!(better.code == Some(0) && better.stdout.contains("faster"), "{better}");
     let same = compare("slow.json", "slow.json");
-    assert!(same.code == Some(0) && same.stdout.contains("no difference"), "{same}");
+    assert!(same.code == Some(0) && same.stdout.contains("no significant difference"), "{same}");
     let told = home.run(&["profile", "compare", "fast.json", "slow.json", "--json"]);
     let object: Value = serde_json::from_str(&told.stdout).expect("JSON");
     let times = object["times_as_fast"]["mean"].as_f64().expect("a ratio");
@@ -50,9 +50,9 @@ fn a_profile_of_too_few_batches_names_no_bottleneck() {
 }
 
 #[test]
-fn what_cannot_be_slowed_is_refused() {
+fn unknown_slow_stages_are_refused() {
     let home = Home::prepared(20);
-    for slow in ["nobody=5", "worker", "worker=x", "writer=5", "workers=-1"] {
+    for slow in ["unknown=5", "worker", "worker=x", "writer=5", "workers=-1"] {
         let outcome = home.run(&["profile", "loader", "--slow", slow].iter().chain(&SETS).copied().collect::<Vec<_>>());
         assert!(outcome.code == Some(2) && outcome.stderr.contains("`burst=MS`"), "{slow}: {outcome}");
     }

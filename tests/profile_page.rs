@@ -1,4 +1,4 @@
-//! What `cloze profile` measures in addition the verdict, and the page that it makes of it.
+//! Measurements of `cloze profile` in addition to the verdict, and its HTML report.
 
 use serde_json::Value;
 use testkit::{Home, profile_args};
@@ -14,13 +14,13 @@ fn list<'a>(of: &'a Value, key: &str) -> &'a Vec<Value> {
     of[key].as_array().unwrap_or_else(|| panic!("`{key}` of {of:#}"))
 }
 
-/// Busy, starved, blocked and idle are all there is.
+/// Sum of the shares busy, starved, blocked and idle.
 fn adds_up(actor: &Value) -> f64 {
     ["busy", "starved", "blocked", "idle"].iter().map(|key| actor[*key].as_f64().expect("a share")).sum()
 }
 
 #[test]
-fn every_window_of_every_actor_is_told_and_adds_up() {
+fn every_window_of_every_actor_adds_up() {
     let home = Home::prepared(200);
     let profile = profiled(&home, &["--seconds", "3", "--step-ms", "4"]);
     let timeline = &profile["timeline"];
@@ -42,7 +42,8 @@ fn every_window_of_every_actor_is_told_and_adds_up() {
             let sum = share("busy") + share("starved") + share("blocked");
             assert!((-1e-3..=1.001).contains(&sum), "window {at}: {course}");
         }
-        let (low, high) = (&actor["intervals"]["busy"]["low"], &actor["intervals"]["busy"]["high"]);
+        let low = &actor["intervals"]["busy"]["low"];
+        let high = &actor["intervals"]["busy"]["high"];
         assert!(low.as_f64() <= high.as_f64() && low.is_f64(), "{actor}");
         assert!(actor["ns_per_token"].as_f64() > Some(0.0), "{actor}");
         assert!(actor["faults"]["minor"].is_u64(), "{actor}");
@@ -57,7 +58,7 @@ fn every_window_of_every_actor_is_told_and_adds_up() {
 fn a_worker_without_an_item_is_idle_and_not_busy() {
     let home = Home::prepared(200);
     let sets = ["--set", "prepare.workers=4", "--set", "prepare.part_bytes=99999999", "--set", "prepare.folder=none"];
-    // A writer that takes its time: those who find nothing to do have ended before the others are done.
+    // A slow writer: workers without parts end before the others are done.
     let profile = profiled(&home, &[&["prepare", "--slow", "writer=200"], &sets[..]].concat());
     let workers: Vec<&Value> = list(&profile, "actors").iter().filter(|actor| actor["name"] != "fold").collect();
     let made: u64 = workers.iter().filter_map(|worker| worker["items"].as_u64()).sum();
@@ -98,10 +99,10 @@ fn a_page_is_a_function_of_the_profile() {
 }
 
 #[test]
-fn what_is_no_profile_is_refused_with_its_key() {
+fn invalid_profiles_are_refused_with_their_key() {
     let home = Home::prepared(20);
     for (text, words) in [
-        ("{", "not what `cloze profile --json` writes"),
+        ("{", "not the output of `cloze profile --json`"),
         ("{\"version\": 0}", "another version"),
         ("{\"version\": 1}", "`target`"),
         ("{\"version\": 1, \"half\": \"online\", \"verdict\": {\"sentence\": 5}}", "`verdict.sentence`"),
@@ -111,7 +112,7 @@ fn what_is_no_profile_is_refused_with_its_key() {
     }
     home.run(&["profile", "report", "none.json", "--out", "x.html"]).assert_fails(2, &["none.json"]);
     assert!(!home.join("x.html").exists());
-    // Said before anything is measured.
+    // This error occurs before the measurement.
     home.run(&["profile", "loader", "--report", "."].iter().chain(&SETS).copied().collect::<Vec<_>>())
-        .assert_fails(2, &["no plain file"]);
+        .assert_fails(2, &["not a regular file"]);
 }

@@ -1,5 +1,5 @@
-//! The files of `configs/` against the tables of `configs/README.md`: each hyperparameter has a row that says what the
-//! paper and the code do, and the value that stands in the row.
+//! The files of `configs/` match the tables of `configs/README.md`: each hyperparameter has a row with its value, and
+//! with its value in the paper and in the original code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use testkit::root;
 use toml::{Table, Value};
 
-/// Runs of this project's own: nobody published them.
+/// Unpublished runs of this project.
 const OWN: [&str; 5] = ["demo.toml", "tiny.toml", "eltec-mlm.toml", "eltec-taco.toml", "eltec-taco-matched.toml"];
-/// Where a run finds and keeps things, and how often it says so.
+/// Keys of paths and of reporting.
 const ELSEWHERE: [&str; 10] = [
     "seed",
     "extends",
@@ -22,7 +22,7 @@ const ELSEWHERE: [&str; 10] = [
     "checkpoints",
     "report",
 ];
-/// Keys of components that say what is connected with what.
+/// Keys that connect components.
 const WIRES: [&str; 10] =
     ["kind", "of", "view", "network", "input_view", "output_view", "positives", "positive", "clean", "teacher"];
 
@@ -30,7 +30,7 @@ fn configs() -> PathBuf {
     root().join("configs")
 }
 
-/// Every number, text and list of a table by its dotted key.
+/// Collects every number, text and list of a table by its dotted key.
 fn leaves(table: &Table, above: &str, found: &mut BTreeMap<String, Value>) {
     for (key, value) in table {
         let key = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
@@ -41,7 +41,7 @@ fn leaves(table: &Table, above: &str, found: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// The hyperparameters that a file of `configs/` states itself.
+/// Returns the hyperparameters that a file of `configs/` sets itself.
 fn stated(file: &str) -> BTreeMap<String, Value> {
     let text = std::fs::read_to_string(configs().join(file)).expect("a preset");
     let mut found = BTreeMap::new();
@@ -56,7 +56,7 @@ fn stated(file: &str) -> BTreeMap<String, Value> {
     found
 }
 
-/// What the rows below a heading promise, by dotted key.
+/// Returns the values in the rows of a table, by dotted key.
 fn promised(rows: &[&str]) -> Result<BTreeMap<String, Value>, String> {
     let mut found = BTreeMap::new();
     for row in rows {
@@ -85,18 +85,18 @@ fn promised(rows: &[&str]) -> Result<BTreeMap<String, Value>, String> {
     Ok(found)
 }
 
-/// The rows of each table, by the file in its heading.
+/// Returns the rows of each table, by the file in its heading.
 fn tables(text: &str) -> BTreeMap<String, Vec<&str>> {
     let mut found = BTreeMap::new();
     for section in text.split("\n### `").skip(1) {
         let (file, rest) = section.split_once('`').expect("a heading ends");
-        // Two lines of head.
+        // Skip the two header lines.
         found.insert(file.to_owned(), rest.lines().filter(|line| line.starts_with('|')).skip(2).collect());
     }
     found
 }
 
-/// What is wrong with a table, if anything is.
+/// Returns the differences between a table and its file.
 fn differences(file: &str, rows: &[&str]) -> Vec<String> {
     let (stated, promised) = match promised(rows) {
         Ok(promised) => (stated(file), promised),
@@ -110,7 +110,7 @@ fn differences(file: &str, rows: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_hyperparameter_has_a_row_with_what_it_is() {
+fn every_hyperparameter_has_a_row_with_its_value() {
     let text = std::fs::read_to_string(configs().join("README.md")).expect("the tables");
     let tables = tables(&text);
     let entries = std::fs::read_dir(configs()).expect("a folder").map(|entry| entry.expect("readable").file_name());
@@ -124,7 +124,7 @@ fn every_hyperparameter_has_a_row_with_what_it_is() {
 }
 
 #[test]
-fn a_value_that_is_another_or_without_a_row_is_noticed() {
+fn wrong_and_missing_rows_are_detected() {
     let text = std::fs::read_to_string(configs().join("README.md")).expect("the tables");
     let rows = &tables(&text)["coco-lm-large++.toml"];
     assert_eq!(differences("coco-lm-large++.toml", rows), [""; 0]);

@@ -1,9 +1,9 @@
-//! A run that was stopped, by whatever means, ends as if it had not been.
+//! A resumed run equals an uninterrupted run, after any kind of stop.
 
 use testkit::{Home, assert_equal_runs, every_objective, files, values, with_every_objective};
 
-/// Dropout 0.1, two terms, two micro-batches a step, a validation at 20, 40 and 60, checkpoints every 10 steps, and
-/// few enough rows that several epochs go by (`tiny.toml` and these overrides).
+/// Dropout 0.1, two terms, two micro-batches per step, validations at 20, 40 and 60, checkpoints every 10 steps. The
+/// corpus is so small that the run has several epochs (`tiny.toml` and these overrides).
 fn train<'a>(run: &'a str, workers: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args =
         vec!["train", "--set", run, "--set", workers, "--set", "report.every_steps=1", "--set", "train.threads=1"];
@@ -18,21 +18,22 @@ fn resume_is_bit_exact_after_sigkill_for_any_number_of_workers() {
     for (run, workers) in [("one", "data.workers=1"), ("four", "data.workers=4")] {
         let folder = format!("run.folder={run}");
         let mut running = home.watch(&train(&folder, workers, &[]));
-        running.reach(37);
+        running.wait_for_step(37);
         assert!(running.kill() < 60, "the kill came too late to prove anything");
         home.run_ok(&train(&folder, workers, &[]));
         assert_equal_runs(&home, "whole", run);
     }
 }
 
-/// The same, for the run of `fixtures/every-objective.toml`: dropout, a generator that samples, a teacher, pairs and crops.
+/// The same for the run of `fixtures/every-objective.toml`: dropout, a sampling generator, a teacher, pairs and
+/// crops.
 #[test]
 fn resume_is_bit_exact_for_every_objective() {
     let home = with_every_objective();
     home.run_ok(&every_objective(&["train"], &["--set", "run.folder=whole", "--set", "data.workers=1"]));
     let again = every_objective(&["train"], &["--set", "run.folder=killed", "--set", "data.workers=3"]);
     let mut running = home.watch(&again);
-    running.reach(37);
+    running.wait_for_step(37);
     assert!(running.kill() < 60, "the kill came too late to prove anything");
     home.run_ok(&again);
     assert_equal_runs(&home, "whole", "killed");
@@ -50,9 +51,9 @@ fn another_identity_is_refused_with_the_keys_that_differ() {
     assert_eq!(files(&home.join("run")), before, "a run that is refused changes nothing, its `config.toml` neither");
 }
 
-/// Who is short of memory, or has an older run, continues.
+/// Settings that do not affect the result may change when a run is resumed.
 #[test]
-fn what_changes_no_bit_may_change_between_two_parts_of_a_run() {
+fn neutral_settings_may_change_on_resume() {
     let home = Home::prepared(60);
     let size = ["--set", "train.steps=12", "--set", "checkpoints.every_steps=6"];
     let run = |folder: &'static str, more: &[&'static str]| {
@@ -66,7 +67,7 @@ fn what_changes_no_bit_may_change_between_two_parts_of_a_run() {
 }
 
 #[test]
-fn a_finished_run_says_so_and_ends_well() {
+fn finished_run_reports_it_and_exits_with_0() {
     let home = Home::prepared(60);
     let args = train("run.folder=run", "data.workers=1", &["--set", "train.steps=10"]);
     home.run_ok(&args);

@@ -1,4 +1,5 @@
-//! `cloze profile --scale`: every number of workers is measured, and wrong numbers are refused. `tests/timing` checks the law.
+//! `cloze profile --scale`: every number of workers is measured, and invalid numbers are refused. `tests/timing`
+//! checks the law.
 
 use serde_json::Value;
 use testkit::{Home, profile_args};

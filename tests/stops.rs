@@ -1,13 +1,13 @@
-//! A stop that is requested in any phase is obeyed, and the run that is resumed ends as if it had not been requested.
+//! Stop requests in every phase: the run stops, and the resumed run equals an uninterrupted one.
 //!
-//! No test guesses how long a phase lasts: `--slow PHASE@N` holds it, and stderr says that it has begun.
+//! `--slow PHASE@N` holds a phase, and stderr reports its start, so that no test depends on timing.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use testkit::{Home, Outcome, Running, assert_equal_runs};
 
-/// How a run is asked to stop, and what comes of it.
+/// Way to request a stop, with its exit code and reason.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
     Signal(libc::c_int, i32, &'static str),
@@ -37,7 +37,7 @@ impl Ask {
     }
 }
 
-/// Phases with the time of each that is held. There are two micro-batches a step: some steps are done before.
+/// Phases with the occurrence that is held. A step has two micro-batches, so some steps are done before.
 const PHASES: [(&str, u64); 5] = [("start", 1), ("data", 5), ("step", 5), ("validation", 1), ("checkpoint", 1)];
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -50,12 +50,13 @@ fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn end(home: &Home, run: &str) -> serde_json::Value {
-    home.log(run).pop().expect("it has said something")
+    home.log(run).pop().expect("the log has an event")
 }
 
-/// Requests a stop in a phase that is held until then; returns the output of the run.
+/// Requests a stop in a held phase, and returns the output of the run.
 fn ask(home: &Home, run: &str, by: Ask, phase: &str, number: u64) -> Outcome {
-    let (folder, slow) = (format!("run.folder={run}"), format!("{phase}@{number}"));
+    let folder = format!("run.folder={run}");
+    let slow = format!("{phase}@{number}");
     let args = train(&folder, &["--slow", &slow]);
     let stop = format!("{run}/stop");
     let mut running = home.watch(&args);
@@ -68,7 +69,7 @@ fn ask(home: &Home, run: &str, by: Ask, phase: &str, number: u64) -> Outcome {
 }
 
 #[test]
-fn every_way_of_asking_is_heard_in_every_phase() {
+fn every_stop_request_works_in_every_phase() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=whole", &[]));
     for (phase, number) in PHASES {
@@ -79,20 +80,20 @@ fn every_way_of_asking_is_heard_in_every_phase() {
             assert!(outcome.stderr.contains(&format!("during={phase}")), "{by:?} in `{phase}`: {outcome}");
             let log = home.join(&run).join("log");
             if phase == "start" {
-                assert!(!log.exists() && outcome.stderr.contains("nothing has happened"), "{by:?}: {outcome}");
+                assert!(!log.exists() && outcome.stderr.contains("there is nothing to save"), "{by:?}: {outcome}");
             } else {
                 let stop = end(&home, &run);
                 let saved = stop["saved"] == true && stop["kept"] == stop["step"];
                 assert!(stop["kind"] == "stop" && stop["why"] == by.why() && saved, "{by:?} in `{phase}`: {stop}");
             }
-            assert!(!home.join(&run).join("stop").exists(), "a file that was obeyed is gone");
+            assert!(!home.join(&run).join("stop").exists(), "a handled stop file is removed");
             home.run_ok(&train(&format!("run.folder={run}"), &[]));
             assert_equal_runs(&home, "whole", &run);
         }
     }
 }
 
-/// A run whose data does not exist yet.
+/// Starts a run whose data does not exist yet.
 fn without_data(home: &Home, run: &str) -> Running {
     let folder = format!("run.folder={run}");
     let args = train(&folder, &["--set", "data.order=streamed", "--set", "data.folder=later"]);
@@ -100,15 +101,15 @@ fn without_data(home: &Home, run: &str) -> Running {
 }
 
 #[test]
-fn a_file_is_heard_while_a_run_waits_for_its_data() {
+fn stop_file_works_while_a_run_waits_for_its_data() {
     let home = Home::with_corpus(4);
     let mut running = without_data(&home, "asked");
-    running.wait_for_line("waiting for what the run begins with");
+    running.wait_for_line("waiting for the first data of the run");
     home.write("asked/stop", "");
     let outcome = running.end();
     assert_eq!(outcome.code, Some(143), "{outcome}");
     assert!(!home.join("asked/stop").exists() && outcome.stderr.contains("no such folder yet"), "{outcome}");
-    // What is no file asks for nothing, and somebody hears so; a signal takes what does ask with it.
+    // A folder named `stop` is no request, and a warning says so. A signal also consumes a pending stop file.
     std::fs::create_dir_all(home.join("told/stop")).expect("made");
     let mut running = without_data(&home, "told");
     running.wait_for_line("it is a folder");
@@ -121,20 +122,20 @@ fn a_file_is_heard_while_a_run_waits_for_its_data() {
     assert!([Some(130), Some(143)].contains(&outcome.code), "{outcome}");
     assert!(!home.join("told/stop").exists(), "{outcome}");
     assert_eq!(outcome.stderr.matches("it is a folder").count(), 1, "{outcome}");
-    // Nobody comes.
+    // No process prepares the data.
     let outcome = without_data(&home, "deserted").end();
-    outcome.assert_fails(1, &["nobody prepares the data", "later"]);
+    outcome.assert_fails(1, &["no process prepares the data", "later"]);
 }
 
 #[test]
-fn a_grace_that_is_over_leaves_with_what_is_saved() {
+fn shutdown_timeout_ends_a_run_at_the_last_checkpoint() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=whole", &[]));
     let slow = ["--slow", "step=60000", "--set", "run.shutdown_timeout_seconds=1"];
     let mut running = home.watch(&train("run.folder=run", &["--slow", "step=100"]));
-    running.reach(7);
+    running.wait_for_step(7);
     running.kill();
-    // It continues from step 4, and stays in its first step for a minute.
+    // The run continues from step 4, and its first step takes a minute.
     let mut running = home.watch(&train("run.folder=run", &slow));
     let began = Instant::now();
     running.wait_for_handler(libc::SIGUSR2);
@@ -142,27 +143,27 @@ fn a_grace_that_is_over_leaves_with_what_is_saved() {
     running.signal(libc::SIGTERM);
     let outcome = running.end();
     assert_eq!(outcome.code, Some(143), "{outcome}");
-    assert!(outcome.stderr.contains("`run.shutdown_timeout_seconds` are over"), "{outcome}");
+    assert!(outcome.stderr.contains("`run.shutdown_timeout_seconds` have elapsed"), "{outcome}");
     assert!(began.elapsed() < Duration::from_secs(50), "it did not wait for its step");
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "whole", "run");
 }
 
-/// A run without a controlling terminal.
+/// Starts a run without a controlling terminal.
 fn service(home: &Home, args: &[&str]) -> Running {
     let plain = home.command(args);
     let mut command = std::process::Command::new("setsid");
     command.arg("-w").current_dir(home.path()).env("NO_COLOR", "1").env_remove("RUST_LOG");
     command.arg(plain.get_program()).args(plain.get_args());
-    Running::of(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setsid"))
+    Running::new(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setsid"))
 }
 
 #[test]
-fn a_service_reads_its_log_level_anew_and_reports_and_goes_on() {
+fn service_reloads_its_log_level_and_continues() {
     let home = Home::prepared(60);
     let mut running = service(&home, &train("run.folder=run", &["--slow", "step=300"]));
-    running.reach(2);
-    running.signal(libc::SIGUSR2);
+    running.wait_for_step(2);
+    running.wait_for_phase("step");
     running.wait_for_line("checkpoint: ");
     home.write("run/log-level", "debug\n");
     running.signal(libc::SIGHUP);
@@ -174,7 +175,7 @@ fn a_service_reads_its_log_level_anew_and_reports_and_goes_on() {
     running.signal(libc::SIGHUP);
     running.wait_for_line("the log level was read again");
     let outcome = running.end();
-    assert_eq!(outcome.code, Some(0), "nobody asked it to stop\n{outcome}");
+    assert_eq!(outcome.code, Some(0), "there was no stop request\n{outcome}");
     let words = ["the log level was read again level=debug", "stays as it is", "level=pipeline=info,trainer=info"];
     for word in words.iter().chain(&["trainer: step for", "batch-0: ", "items; busy", "queue ", "checkpoint: "]) {
         assert!(outcome.stderr.contains(word), "`{word}`\n{outcome}");
@@ -182,14 +183,14 @@ fn a_service_reads_its_log_level_anew_and_reports_and_goes_on() {
 }
 
 #[test]
-fn who_stands_still_is_named_and_not_killed() {
+fn stalled_worker_is_named_and_not_killed() {
     let home = Home::prepared(60);
     let slow = ["--slow", "validation=2600", "--set", "run.stall_timeout_seconds=1", "--set", "validation.rows=8"];
     let outcome = home.run_ok(&train("run.folder=run", &slow));
-    let barks: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains("nothing happens")).collect();
-    assert!(barks.iter().any(|bark| bark.contains("phase `validation`")), "{outcome}");
+    let warnings: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains("no progress")).collect();
+    assert!(warnings.iter().any(|warning| warning.contains("phase `validation`")), "{outcome}");
     let calm = home.run_ok(&train("run.folder=calm", &[]));
-    assert!(!calm.stderr.contains("nothing happens"), "{calm}");
-    // Something has happened between any two phases that are slow.
-    assert!(barks.len() <= 6, "{barks:?}");
+    assert!(!calm.stderr.contains("no progress"), "{calm}");
+    // Progress between slow phases resets the warnings.
+    assert!(warnings.len() <= 6, "{warnings:?}");
 }

@@ -1,5 +1,5 @@
-//! Runs that begin while their corpus is prepared: the same weights, whoever fills the folder, however slowly, and whatever
-//! is killed.
+//! Runs that start while their corpus is prepared. They produce the same weights for every writer of the folder, at
+//! any speed, and after kills.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
@@ -7,9 +7,10 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 use testkit::{CLOCKS, Home, Outcome, Running, corpus, files, send};
 
-use crate::dataset_versions::stretches;
+use crate::dataset_versions::version_spans;
 
-/// More than twenty parts, of one row group each; a window has three or more, and 60 steps are about two epochs.
+/// The corpus has more than twenty parts of one row group each. A window has three or more, and 60 steps are about
+/// two epochs.
 const PARTS: [&str; 8] = [
     "--set",
     "prepare.part_bytes=4000",
@@ -27,7 +28,7 @@ fn home() -> Home {
     home
 }
 
-/// A run over the folder `data`, which is begun or not, by a command line with more in it.
+/// Arguments of a run over the folder `data`, with additional arguments.
 fn train<'a>(run: &'a str, data: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train"];
     args.extend_from_slice(more);
@@ -43,15 +44,15 @@ fn prepare<'a>(folder: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-/// Every file of the last checkpoint, the state among them; it says nothing of when or where.
+/// Returns every file of the last checkpoint with its state, which contains no times or places.
 fn checkpoint(home: &Home, run: &str) -> BTreeMap<String, Vec<u8>> {
     let found = files(&home.join(run).join("checkpoints/step-00000060"));
     assert!(found.len() >= 3 && found.contains_key("state.json"), "{:?}", found.keys());
     found
 }
 
-/// What reports and validations say, but for clocks.
-fn said(home: &Home, run: &str) -> Vec<Value> {
+/// Returns the reports and validations without clock values.
+fn events(home: &Home, run: &str) -> Vec<Value> {
     let mut entries = home.log(run);
     entries.retain(|entry| ["start", "report", "validation"].iter().any(|kind| entry["kind"] == *kind));
     for entry in &mut entries {
@@ -63,7 +64,7 @@ fn said(home: &Home, run: &str) -> Vec<Value> {
 #[track_caller]
 fn assert_like(home: &Home, whole: &str, run: &str) {
     assert!(checkpoint(home, run) == checkpoint(home, whole), "{run}: another checkpoint than {whole}");
-    assert_eq!(said(home, run), said(home, whole), "{run}");
+    assert_eq!(events(home, run), events(home, whole), "{run}");
 }
 
 fn commits(home: &Home, folder: &str) -> usize {
@@ -71,7 +72,7 @@ fn commits(home: &Home, folder: &str) -> usize {
     entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
 }
 
-/// Waits until so many segments are there, or fails if the child ends before.
+/// Waits for a number of segments. Fails if the child ends before.
 fn wait_for(home: &Home, folder: &str, count: usize, child: &mut Child) {
     while commits(home, folder) < count {
         assert!(child.try_wait().expect("a child").is_none(), "it ended before {count} segments were there");
@@ -79,7 +80,7 @@ fn wait_for(home: &Home, folder: &str, count: usize, child: &mut Child) {
     }
 }
 
-/// The finished folder and the run over it that all others are compared with.
+/// Home with the finished folder and the reference run over it.
 fn finished() -> Home {
     let home = home();
     home.run_ok(&prepare("prepare.folder=data", &[]));
@@ -89,19 +90,19 @@ fn finished() -> Home {
 }
 
 #[test]
-fn one_process_learns_what_a_finished_folder_teaches() {
+fn one_process_equals_a_run_over_a_finished_folder() {
     let home = finished();
     let args = train("run.folder=one", "data.folder=one-data", &["--prepare", "--set", "prepare.folder=one-data"]);
     let outcome = home.run_ok(&args);
     assert_like(&home, "whole", "one");
     assert!(outcome.stderr.contains("prepar"), "{outcome}");
-    // Again: there is nothing to do.
+    // A second run has nothing to do.
     home.run_ok(&args);
     assert_like(&home, "whole", "one");
 }
 
 #[test]
-fn a_folder_that_another_process_fills_slowly_is_followed_to_the_same_end() {
+fn slowly_filled_folder_gives_the_same_run() {
     let home = finished();
     let slow = prepare("prepare.folder=slow", &["--slow", "writer=150"]);
     let mut child = home.command(&slow).stderr(Stdio::null()).spawn().expect("it starts");
@@ -114,21 +115,21 @@ fn a_folder_that_another_process_fills_slowly_is_followed_to_the_same_end() {
 }
 
 #[test]
-fn a_folder_that_nobody_has_made_yet_is_waited_for() {
+fn missing_folder_is_waited_for() {
     let home = home();
     let early = home.spawn(&train("run.folder=run", "data.folder=data", &["--set", "train.steps=4"]));
     while !home.join("run").exists() {
         std::thread::yield_now();
     }
-    // As it was half way: what is read in another order needs all of it.
+    // The folder as it was half-way. Shuffled data needs all of it.
     let mut child = home.spawn(&prepare("prepare.folder=data", &["--slow", "writer=100"]));
     wait_for(&home, "data", 3, &mut child);
     let shuffled = train("run.folder=shuffled", "data.folder=data", &["--set", "train.steps=4"]);
     let shuffled = [shuffled, vec!["--set", "data.order=shuffled"]].concat();
     home.run(&shuffled).assert_fails(2, &["prepared to ", " parts; run `cloze prepare`"]);
-    let outcome = Outcome::of(early.wait_with_output().expect("it ends"));
+    let outcome = Outcome::new(early.wait_with_output().expect("it ends"));
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    assert!(outcome.stderr.contains("which nobody prepares yet"), "{outcome}");
+    assert!(outcome.stderr.contains("no process prepares it yet"), "{outcome}");
     assert!(child.wait().expect("it ends").success());
 }
 
@@ -139,21 +140,21 @@ fn kills_of_either_side_change_nothing() {
     let run = train("run.folder=killed-run", "data.folder=killed", &[]);
     let mut child = home.spawn(&slow);
     wait_for(&home, "killed", 1, &mut child);
-    // The run is killed, then the preparation below it, then both.
+    // Kills the run, then the preparation, then both.
     let mut running = home.watch(&run);
-    running.reach(3);
+    running.wait_for_step(3);
     running.kill();
     let mut running = home.watch(&run);
-    running.reach(6);
+    running.wait_for_step(6);
     child.kill().expect("SIGKILL");
     child.wait().expect("it ended");
     let mut child = home.spawn(&slow);
-    running.reach(12);
-    assert!(commits(&home, "killed") < commits(&home, "data"), "nothing is proved of a folder that is whole");
+    running.wait_for_step(12);
+    assert!(commits(&home, "killed") < commits(&home, "data"), "the folder must be incomplete for this test");
     running.kill();
     child.kill().expect("SIGKILL");
     child.wait().expect("it ended");
-    // What nobody continues with is waited for no longer than a lock's patience.
+    // If no process continues the preparation, the run waits no longer than the lock timeout.
     let alone = home.run(&run);
     alone.assert_fails(1, &["parts of dataset version 0 are there", "cloze prepare"]);
     home.run_ok(&prepare("prepare.folder=killed", &[]));
@@ -161,14 +162,14 @@ fn kills_of_either_side_change_nothing() {
     assert_like(&home, "whole", "killed-run");
 }
 
-/// Stops a run of one process in its middle by a signal, and continues with the same command.
+/// Stops a single-process run half-way with a signal, and continues it with the same command.
 fn stopped(home: &Home, name: &str, signal: libc::c_int, code: i32, step: u64) {
     let (folder, data, prepared) =
         (format!("run.folder={name}"), format!("data.folder={name}-data"), format!("prepare.folder={name}-data"));
     let args = train(&folder, &data, &["--prepare", "--slow", "step=30", "--set", &prepared]);
     let child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut running = Running::of(child.expect("it starts"));
-    running.reach(step);
+    let mut running = Running::new(child.expect("it starts"));
+    running.wait_for_step(step);
     running.signal(signal);
     let outcome = running.end();
     assert_eq!(outcome.code, Some(code), "{outcome}");
@@ -177,7 +178,7 @@ fn stopped(home: &Home, name: &str, signal: libc::c_int, code: i32, step: u64) {
 }
 
 #[test]
-fn a_stop_reaches_both_halves_and_both_go_on() {
+fn stop_reaches_trainer_and_preparation_and_both_resume() {
     let home = finished();
     stopped(&home, "terminated", libc::SIGTERM, 143, 2);
     stopped(&home, "requeued", libc::SIGUSR1, 138, 5);
@@ -188,10 +189,10 @@ fn a_stop_ends_a_wait_for_the_preparation_at_once() {
     let home = home();
     let mut child = home.spawn(&prepare("prepare.folder=data", &[]));
     wait_for(&home, "data", 5, &mut child);
-    // It stands still, and its lock with it, but only for a short time.
+    // The preparation and its lock are suspended, but only briefly.
     send(&child, libc::SIGSTOP);
     let mut running = home.watch(&train("run.folder=run", "data.folder=data", &[]));
-    running.reach(1);
+    running.wait_for_step(1);
     running.signal(libc::SIGTERM);
     let outcome = running.end();
     assert_eq!(outcome.code, Some(143), "{outcome}");
@@ -201,9 +202,9 @@ fn a_stop_ends_a_wait_for_the_preparation_at_once() {
 }
 
 #[test]
-fn a_preparation_that_fails_ends_the_run_with_what_was_learnt() {
+fn failed_preparation_ends_the_run_and_keeps_its_progress() {
     let home = home();
-    // The last part that is read is dirt, and the corpus with it.
+    // The last part that is read is invalid, and therefore the corpus.
     let dirty: String = (0..3000).map(|_| "\u{fffd}\n").collect();
     home.write("corpus/9.jsonl", &dirty);
     for part in 0..4 {
@@ -231,36 +232,37 @@ fn shuffled_runs_are_prepared_first_by_the_same_command() {
 }
 
 #[test]
-fn what_a_watching_preparation_takes_in_is_learnt_from_the_next_epoch_on() {
+fn added_documents_are_used_from_the_next_epoch() {
     let home = home();
     let mut watching = home.command(&prepare("prepare.folder=data", &["--watch=0.1"]));
     let mut child = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     wait_for(&home, "data", 1, &mut child);
     let newest = ["--set", "data.version=latest", "--slow", "step=60"];
     let mut running = home.watch(&train("run.folder=run", "data.folder=data", &newest));
-    running.reach(2);
+    running.wait_for_step(2);
     home.write("corpus/more.txt", &(corpus::documents(260)[200..].join("\n") + "\n"));
     let outcome = running.end();
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    assert_eq!(stretches(&home, "run"), [(0, 0), (1, 1)], "{outcome}");
+    assert_eq!(version_spans(&home, "run"), [(0, 0), (1, 1)], "{outcome}");
     send(&child, libc::SIGTERM);
-    let ended = Outcome::of(child.wait_with_output().expect("it ends"));
+    let ended = Outcome::new(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(143), "{ended}");
-    let told = (ended.stdout.matches(" parts made").count(), ended.stderr.contains("dataset version 1 drops 0 parts"));
-    assert_eq!(told, (2, true), "each dataset version is told\n{ended}");
-    // A shorter folder is no end of a run that has begun: whoever comes late learns the same.
+    let reported =
+        (ended.stdout.matches(" parts made").count(), ended.stderr.contains("dataset version 1 drops 0 parts"));
+    assert_eq!(reported, (2, true), "each dataset version is reported\n{ended}");
+    // A shorter folder does not end a started run: a late run trains on the same data.
     home.run_ok(&train("run.folder=late", "data.folder=data", &["--set", "data.version=latest"]));
-    assert_eq!(stretches(&home, "late"), [(0, 1)]);
+    assert_eq!(version_spans(&home, "late"), [(0, 1)]);
 }
 
-/// The part list says names and lengths; that the text is another is seen by what was read of it.
+/// The part list contains names and lengths. A change of text is detected from the data that was read.
 #[test]
-fn a_folder_made_anew_of_other_text_under_the_same_names_is_refused() {
+fn recreated_folder_with_other_text_is_refused() {
     let home = home();
     home.run_ok(&prepare("prepare.folder=data", &[]));
     let args = train("run.folder=run", "data.folder=data", &["--set", "checkpoints.every_steps=5"]);
     let mut running = home.watch(&args);
-    running.reach(10);
+    running.wait_for_step(10);
     running.kill();
     std::fs::remove_dir_all(home.join("data")).expect("there");
     for part in 0..4 {
@@ -275,7 +277,7 @@ fn a_folder_made_anew_of_other_text_under_the_same_names_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_told_before_anything_is_prepared() {
+fn errors_are_reported_before_the_preparation() {
     let home = home();
     let args = train("run.folder=run", "data.folder=data", &["--prepare", "--set", "loss.nothing=1.0"]);
     home.run(&args).assert_fails(2, &["nothing"]);

@@ -1,8 +1,8 @@
-//! What reviewers would otherwise have to remember: directions between crates, the shape of component files, that the
-//! documents say what is there. Each failure lists every offender with its place and the way out.
+//! Repository checks that replace reviewer memory: dependency directions, the shape of component files, and documents
+//! that match the tree. Each failure lists every offender with its place and a fix.
 
-#[path = "tidy/circles.rs"]
-mod circles;
+#[path = "tidy/import_cycles.rs"]
+mod import_cycles;
 #[path = "tidy/imports.rs"]
 mod imports;
 #[path = "tidy/pages.rs"]
@@ -18,13 +18,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use testkit::root;
-use testkit::tree::{self, is, is_test};
+use testkit::tree::{self, has_extension, is_test};
 
-use self::circles::circles;
+use self::import_cycles::import_cycles;
 
-/// Direct dependencies that a package may have, for itself and for its build script. The arrows of ARCHITECTURE.md:
-/// nothing knows `cloze`; pipeline and trainer are strangers; tokenizers live in the one, libtorch in the other, channels
-/// and threads in runtime, tokio and anyhow at the top; schemas stays plain data.
+/// Direct dependencies that a package may have, for itself and for its build script. They are the arrows of
+/// ARCHITECTURE.md. No package depends on `cloze`, and pipeline and trainer do not depend on each other. Tokenizers
+/// belong to the pipeline, libtorch to the trainer, channels and threads to runtime, tokio and anyhow to the top.
+/// schemas contains only plain data.
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
@@ -74,11 +75,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
 ];
 
-/// What tests and benchmarks may use on top.
+/// Additional packages that tests and benchmarks may use.
 const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz cloze-pretend-cuda cloze-store cloze-testkit crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
                              prost syn tempfile toml tracing-subscriber zstd zstd-sys";
 
-/// The families of components: the crate folder of each registry and the word for a member.
+/// Component families: the folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[
     ("pipeline/src/corpus", "corpus format"),
     ("pipeline/src/pack", "way of packing"),
@@ -87,7 +88,7 @@ const REGISTRIES: &[(&str, &str)] = &[
     ("trainer/plan/src/networks", "network"),
 ];
 
-/// Families whose members are configured in one package and built in another: both folders.
+/// Families whose members are configured in one package and built in another, with both folders.
 const BUILT: &[(&str, &str)] = &[
     ("trainer/plan/src/objectives", "trainer/engine/src/objectives"),
     ("trainer/plan/src/networks", "trainer/engine/src/model/networks"),
@@ -103,35 +104,36 @@ fn packages_use_only_what_the_architecture_allows() {
             continue;
         };
         for dependency in package["dependencies"].as_array().expect("cargo metadata lists dependencies") {
-            let (used, for_tests) = (text(dependency, "name"), dependency["kind"] == "dev");
+            let used = text(dependency, "name");
+            let for_tests = dependency["kind"] == "dev";
             let mut allowed = allowed.split_whitespace().chain(TESTS_MAY_USE.split_whitespace().filter(|_| for_tests));
             if !allowed.any(|allowed| allowed == used) {
                 offences.push(format!("`{name}` must not depend on `{used}`"));
             }
         }
     }
-    report("dependencies against the direction of the architecture", "MAY_USE in tests/tidy.rs says why", &offences);
+    report("dependencies against the direction of the architecture", "see MAY_USE in tests/tidy.rs", &offences);
 }
 
-/// The files of a package can be read from the bottom up, and taken out one by one. `tests/tidy/imports.rs` says what an
-/// import is.
+/// Packages have no import cycles, so that files can be read bottom-up and removed one by one.
+/// `tests/tidy/imports.rs` defines an import.
 #[test]
-fn no_package_has_an_import_circle() {
+fn no_package_has_an_import_cycle() {
     let mut offences = Vec::new();
     for folder in tree::packages(&files()) {
-        for circle in circles(&imports::of_package(root(), &folder)) {
-            let lines = circle.iter().map(|import| format!("{}:{} imports {}", import.from, import.line, import.to));
-            offences.push(format!("circle:\n    {}", lines.collect::<Vec<_>>().join("\n    ")));
+        for cycle in import_cycles(&imports::of_package(root(), &folder)) {
+            let lines = cycle.iter().map(|import| format!("{}:{} imports {}", import.from, import.line, import.to));
+            offences.push(format!("cycle:\n    {}", lines.collect::<Vec<_>>().join("\n    ")));
         }
     }
-    let hint = "move what several need into a file below all of them";
-    report("import circles", hint, &offences);
+    let hint = "move shared items into a file that all of them import";
+    report("import cycles", hint, &offences);
 }
 
-/// A public item has a user outside its package. `tests/tidy/public.rs` defines use.
+/// Every public item has a user outside its package. `tests/tidy/public.rs` defines use.
 #[test]
 fn public_items_are_used_outside_their_package() {
-    let files: Vec<_> = files().into_iter().filter(|path| is(path, "rs")).collect();
+    let files: Vec<_> = files().into_iter().filter(|path| has_extension(path, "rs")).collect();
     let sources: public::Sources = files.iter().map(|path| (path.clone(), read(path))).collect();
     let words = public::words(&sources);
     let mut offences = Vec::new();
@@ -140,7 +142,9 @@ fn public_items_are_used_outside_their_package() {
         if !found.unused.is_empty() {
             let names: Vec<_> = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}")).collect();
             let names = names.concat();
-            let (unused, unnamed, all) = (found.unused.len(), found.unnamed.len(), found.all.len());
+            let unused = found.unused.len();
+            let unnamed = found.unnamed.len();
+            let all = found.all.len();
             offences.push(format!("{folder}: {unused} of {all} ({unnamed} are not named outside){names}"));
         }
     }
@@ -156,7 +160,7 @@ fn packages_carry_both_licences() {
         }
     }
     for package in workspace_packages().iter().filter(|package| package["license"] != "MIT OR Apache-2.0") {
-        offences.push(format!("package `{}` does not say `license.workspace = true`", text(package, "name")));
+        offences.push(format!("package `{}` lacks `license.workspace = true`", text(package, "name")));
     }
     report("licences", "both texts at the root, `MIT OR Apache-2.0` in each package", &offences);
 }
@@ -172,7 +176,8 @@ fn bans_have_reasons() {
 
 #[test]
 fn configs_are_toml() {
-    let configs: Vec<_> = files().into_iter().filter(|path| path.starts_with("configs/") && is(path, "toml")).collect();
+    let configs: Vec<_> =
+        files().into_iter().filter(|path| path.starts_with("configs/") && has_extension(path, "toml")).collect();
     assert!(!configs.is_empty(), "configs/ has no presets");
     let broken = configs.iter().filter_map(|path| {
         let error = read(path).parse::<toml::Table>().err()?;
@@ -199,21 +204,24 @@ fn components_explain_themselves() {
 
 #[test]
 fn modules_begin_with_what_they_are_for() {
-    let sources = files().into_iter().filter(|path| is(path, "rs") && !is_test(path));
+    let sources = files().into_iter().filter(|path| has_extension(path, "rs") && !is_test(path));
     let silent: Vec<_> = sources.filter(|path| !read(path).starts_with("//! ")).collect();
-    report("modules without a word", "begin with `//!` and a sentence", &silent);
+    report("modules without a module doc", "begin with `//!` and a sentence", &silent);
 }
 
-/// One file and one line add a component: so no other file may know its name.
+/// A component is added with one file and one registry line, so no other file may contain its name.
 #[test]
 fn components_are_named_only_at_home() {
-    let sources: BTreeMap<_, _> =
-        files().into_iter().filter(|path| is(path, "rs")).map(|path| (path.clone(), code(&read(&path)))).collect();
+    let sources: BTreeMap<_, _> = files()
+        .into_iter()
+        .filter(|path| has_extension(path, "rs"))
+        .map(|path| (path.clone(), code(&read(&path))))
+        .collect();
     let mut offences = Vec::new();
     for component in components() {
         let strangers = sources.iter().filter(|(path, _)| !component.is_home(path) && !is_test(path));
         for (path, lines) in strangers {
-            // Of another library, and of that name.
+            // A name of another library that contains the word.
             let ours = |line: &str| line.replace("OffsetReferential::Original", "");
             let is_named = |line: &str| words(&ours(line)).any(|word| word == component.name);
             for (number, line) in lines.iter().filter(|(_, line)| is_named(line)) {
@@ -226,7 +234,7 @@ fn components_are_named_only_at_home() {
             }
         }
     }
-    report("components known by name outside their file, registry and tests", "ask through the trait", &offences);
+    report("component names outside their file, registry and tests", "use the trait", &offences);
 }
 
 #[test]
@@ -234,12 +242,12 @@ fn source_is_free_of_forbidden_words() {
     let forbidden = [
         ("TODO", "do it, or describe it in an issue"),
         ("FIXME", "do it, or describe it in an issue"),
-        ("todo!(", "a stub is worse than nothing"),
-        ("unimplemented!(", "a stub is worse than nothing"),
+        ("todo!(", "implement it or remove it"),
+        ("unimplemented!(", "implement it or remove it"),
         ("//! **", "sections of a module's doc are headings: `//! # What`"),
-        ("#[ignore", "a test that does not run is no test"),
+        ("#[ignore", "run the test or remove it"),
     ];
-    let found = lines_of(|path| is(path, "rs")).flat_map(|(place, line)| {
+    let found = lines_of(|path| has_extension(path, "rs")).flat_map(|(place, line)| {
         let words = forbidden.iter().filter(move |(word, _)| line.contains(word));
         words.map(move |(word, reason)| format!("{place}: `{word}`: {reason}"))
     });
@@ -254,10 +262,10 @@ fn unsafe_code_stays_in_its_places() {
         "pipeline/src/tokenize/fast/kernels.rs",
         "pipeline/src/philox.rs",
     ];
-    let elsewhere = |path: &str| is(path, "rs") && !places.contains(&path) && !is_test(path);
+    let elsewhere = |path: &str| has_extension(path, "rs") && !places.contains(&path) && !is_test(path);
     let found = lines_of(elsewhere).filter(|(_, line)| words(line).any(|word| word == "unsafe_code"));
     let found: Vec<_> = found.map(|(place, line)| format!("{place}: {}", line.trim())).collect();
-    report("the ban on unsafe code lifted", &format!("{} are the places for it", places.join(", ")), &found);
+    report("unsafe code outside its files", &format!("{} are the places for it", places.join(", ")), &found);
 }
 
 #[test]
@@ -272,7 +280,9 @@ fn nothing_names_a_folder_of_one_machine() {
 #[test]
 fn golden_files_are_used() {
     let all = files();
-    let readers = all.iter().filter(|path| !path.starts_with("tests/golden/") && (is(path, "rs") || is(path, "py")));
+    let readers = all
+        .iter()
+        .filter(|path| !path.starts_with("tests/golden/") && (has_extension(path, "rs") || has_extension(path, "py")));
     let readers: String = readers.map(|path| read(path)).collect();
     let unused = all.iter().filter(|path| path.starts_with("tests/golden/")).filter(|path| {
         let name = Path::new(path).file_name().expect("a file has a name").to_string_lossy();
@@ -285,18 +295,18 @@ fn golden_files_are_used() {
     );
 }
 
-/// A line of a registry.
+/// Line of a registry.
 struct Component {
     what: &'static str,
     name: String,
     file: String,
     registry: String,
-    /// The file that builds it, where that is another.
+    /// File that builds the component, if it is a different one.
     built: Option<String>,
 }
 
 impl Component {
-    /// Its files, its folders if it has them, and the tables that list it.
+    /// Returns whether a path belongs to the component: its files, its folders, and the tables that list it.
     fn is_home(&self, path: &str) -> bool {
         let is_of = |file: &str| {
             let folder = file.trim_end_matches(".rs").trim_end_matches("/mod");
@@ -307,7 +317,7 @@ impl Component {
     }
 }
 
-/// Every member of every registry, read from the tables themselves.
+/// Returns every member of every registry, read from the tables.
 fn components() -> Vec<Component> {
     let mut members = Vec::new();
     for (folder, what) in REGISTRIES {
@@ -327,7 +337,7 @@ fn components() -> Vec<Component> {
     members
 }
 
-/// Lines with their numbers, up to the tests at the foot, without comments: prose may call a thing by its name.
+/// Returns the numbered lines above the tests, without comments: prose may contain the name of a component.
 fn code(source: &str) -> Vec<(usize, String)> {
     let lines = source.lines().enumerate().take_while(|(_, line)| line.trim() != "#[cfg(test)]");
     lines.map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default().to_owned())).collect()
@@ -337,18 +347,19 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
 }
 
-/// Every line, with its `path:number`, of the text files that are wanted. This file is not: it names what it forbids.
+/// Returns every line, with its `path:number`, of the selected text files. This file is excluded, since it contains
+/// the forbidden words.
 fn lines_of(wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = (String, String)> {
     let paths = files().into_iter().filter(move |path| wanted(path) && path != "tests/tidy.rs");
     paths.flat_map(|path| {
-        // What is not text has no lines to read.
+        // Binary files have no lines.
         let content = fs::read_to_string(root().join(&path)).unwrap_or_default();
         let lines = content.lines().enumerate().map(|(index, line)| (format!("{path}:{}", index + 1), line.to_owned()));
         lines.collect::<Vec<_>>()
     })
 }
 
-/// The packages, as cargo sees them. `--no-deps` needs no network.
+/// Returns the packages from `cargo metadata`. `--no-deps` needs no network.
 fn workspace_packages() -> Vec<serde_json::Value> {
     let command = ["metadata", "--offline", "--no-deps", "--format-version", "1"];
     let output = Command::new(env!("CARGO")).args(command).current_dir(root()).stderr(Stdio::inherit()).output();

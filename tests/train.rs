@@ -1,4 +1,4 @@
-//! From text files to a folder that others load, and what the tools say on the way.
+//! Training from text files to an exported folder, and the output of the tools.
 
 use std::process::Command;
 
@@ -23,7 +23,7 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let start = &log[0];
     assert_eq!((&start["kind"], &start["random"], &start["step"]), (&"start".into(), &true.into(), &1.into()));
     assert_eq!(
-        (&start["unexpected_losses"], outcome.stdout.matches("began at random").count()),
+        (&start["unexpected_losses"], outcome.stdout.matches("started from random weights").count()),
         (&Value::Array(Vec::new()), 1)
     );
     let [low, high] = ["low", "high"].map(|bound| start["expected"]["mlm"][bound].as_f64().expect("a bound"));
@@ -33,7 +33,8 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let kinds = |kind: &str| log.iter().filter(|entry| entry["kind"] == kind).count();
     assert!(kinds("audit") > 2 && kinds("checkpoint") == 6, "every 10 steps");
     let end = log.last().expect("it ended");
-    let (rows, epoch) = (end["rows_seen"].as_u64(), end["epoch"].as_f64());
+    let rows = end["rows_seen"].as_u64();
+    let epoch = end["epoch"].as_f64();
     assert_eq!((&end["kind"], &end["why"], &end["saved"]), (&"stop".into(), &"finished".into(), &true.into()));
     assert!(rows == Some(60 * 16) && epoch.is_some_and(|epoch| epoch > 1.0), "{end}");
 
@@ -48,25 +49,27 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     home.run(&["fill", "--run", "run", "no blank here"]).assert_fails(2, &["[MASK]"]);
 }
 
-/// Rows are blocks of several documents here: who sees whom changes what is learned.
+/// Rows contain several documents here, so attention across documents changes the result.
 #[test]
-fn documents_that_share_a_row_can_be_kept_apart() {
+fn documents_in_one_row_can_be_separated() {
     let home = Home::prepared(60);
     let train = |attend: &str, activation_checkpointing: bool| {
         let folder = format!("{attend}-{activation_checkpointing}");
-        let (attend, run) = (format!("encoder.attention_scope={attend}"), format!("run.folder={folder}"));
-        let anew = format!("train.activation_checkpointing={activation_checkpointing}");
-        let sets = [attend.as_str(), &run, &anew, "train.steps=6", "validation.every_steps=3", "report.every_steps=1"];
+        let attend = format!("encoder.attention_scope={attend}");
+        let run = format!("run.folder={folder}");
+        let recomputed = format!("train.activation_checkpointing={activation_checkpointing}");
+        let sets =
+            [attend.as_str(), &run, &recomputed, "train.steps=6", "validation.every_steps=3", "report.every_steps=1"];
         let sets = sets.iter().flat_map(|set| ["--set", set]).collect::<Vec<_>>();
         home.run_ok(&[["train"].as_slice(), &sets].concat());
         let log = home.log(&folder).into_iter();
-        let told = log.filter(|event| event["kind"] == "report" || event["kind"] == "validation");
-        told.map(|event| event["loss"].clone()).collect::<Vec<_>>()
+        let reported = log.filter(|event| event["kind"] == "report" || event["kind"] == "validation");
+        reported.map(|event| event["loss"].clone()).collect::<Vec<_>>()
     };
-    let (row, document, anew) = (train("row", false), train("document", false), train("document", true));
+    let (row, document, recomputed) = (train("row", false), train("document", false), train("document", true));
     assert_eq!((row.len(), document.len()), (8, 8));
     assert!(row.iter().zip(&document).all(|(row, document)| row != document), "{row:?}, {document:?}");
-    assert_eq!(document, anew, "rebuilt to the bit");
+    assert_eq!(document, recomputed, "equal to the bit");
 }
 
 #[test]
@@ -77,14 +80,16 @@ fn a_run_starts_from_an_exported_folder() {
     for family in ["bert", "roberta", "electra"] {
         let wrote = home.run_ok(&["export", "--run", "run", "--out", family, "--as", family]);
         assert!(wrote.stdout.to_lowercase().contains(&format!("{family}formaskedlm.from_pretrained")), "{wrote}");
-        let (folder, init) = (format!("run.folder=on-{family}"), format!("train.init_from={family}"));
+        let folder = format!("run.folder=on-{family}");
+        let init = format!("train.init_from={family}");
         let outcome = home.run_ok(&["train", "--set", &folder, "--set", &init, "--set", "train.steps=10"]);
         assert!(!outcome.stdout.contains("other tokens"), "{outcome}");
         let first = home.log(&format!("on-{family}")).remove(0);
         let expects_nothing = first["expected"].as_object().is_some_and(serde_json::Map::is_empty);
         assert!(first["kind"] == "start" && first["random"] == false && expects_nothing, "{first}");
         let loss = |entry: &Value| entry["terms"]["mlm"].as_f64().expect("mlm");
-        let (before, after) = (loss(&last), loss(&first));
+        let before = loss(&last);
+        let after = loss(&first);
         assert!((before - after).abs() < 0.5, "{family}: it continues from {before}, not from {after}");
     }
     let tokenizer = std::fs::read_to_string(home.join("roberta/tokenizer_config.json")).expect("written");
@@ -92,9 +97,9 @@ fn a_run_starts_from_an_exported_folder() {
 }
 
 #[test]
-fn another_vocabulary_of_the_same_size_is_noticed() {
+fn other_vocabulary_of_the_same_size_is_detected() {
     let home = Home::prepared(60);
-    std::fs::create_dir(home.join("model")).expect("made");
+    home.run_ok(&["train", "--set", "run.folder=model", "--set", "train.steps=1"]);
     home.write("model/vocab.txt", "[PAD]\n[unused0]\n");
     let outcome = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "train.init_from=model"]);
     assert!(outcome.stdout.contains("has other tokens for 1 of the data"), "{outcome}");
@@ -103,10 +108,13 @@ fn another_vocabulary_of_the_same_size_is_noticed() {
 #[test]
 fn a_first_value_that_is_not_a_guess_is_warned_of() {
     let home = Home::prepared(60);
-    // As wide as the contrast must be to have a law.
+    // Width that the contrastive loss needs for an expected first value.
     let set = ["--set", "encoder.hidden=128", "--set", "objectives.tc.temperature=0.001", "--set", "train.steps=2"];
     let outcome = home.run_ok(&[&RUN[..], &set].concat());
-    assert!(outcome.stderr.contains("warning: `tc` begins at") && outcome.stderr.contains("temperature"), "{outcome}");
+    assert!(
+        outcome.stderr.contains("warning: first value of `tc` is") && outcome.stderr.contains("temperature"),
+        "{outcome}"
+    );
     let log = home.log("run");
     let surprise = &log[0]["unexpected_losses"][0];
     assert!(surprise["term"] == "tc" && surprise["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{surprise}");
@@ -137,7 +145,7 @@ fn a_step_is_timed_before_there_is_a_corpus() {
     assert_eq!(outcome.code, Some(0), "{outcome}");
     let timed: Value = serde_json::from_str(&outcome.stdout).expect("one JSON object");
     let number = |key: &str| timed[key].as_f64().unwrap_or_else(|| panic!("`{key}` in {timed}"));
-    // Rows that are packed by sentences end in some padding.
+    // Rows that are packed by sentences end with padding.
     assert_eq!((number("tokens"), number("steps")), (8.0 * 29.0, 3.0));
     let quartiles = &timed["step_ms_quartiles"];
     assert!(quartiles[0].as_f64() <= timed["step_ms"].as_f64() && timed["step_ms"].as_f64() <= quartiles[1].as_f64());
@@ -165,7 +173,10 @@ fn parity_reproduces_the_worked_example() {
     let unknown = r#"{"id":"x","objective":"nothing","variant":{},"inputs":{}}"#;
     home.write("in.json", &format!("{{\"cases\":[{},{unknown}]}}", cases.join(",")));
     let outcome = home.run_ok(&["parity", "--in", "in.json", "--out", "out.json"]);
-    assert!(outcome.stdout.contains("nothing") || outcome.stderr.contains("nothing"), "skipped aloud\n{outcome}");
+    assert!(
+        outcome.stdout.contains("nothing") || outcome.stderr.contains("nothing"),
+        "the skip is reported\n{outcome}"
+    );
     let results: Value = serde_json::from_slice(&std::fs::read(home.join("out.json")).expect("written")).expect("JSON");
     for (tau, mean) in [("1", 0.677_863_918_354), ("0.5", 0.489_617_043_869), ("0.07", 0.301_153_725_070)] {
         let loss = results["results"][format!("tc-{tau}")]["loss"].as_f64().expect("a loss");
@@ -173,7 +184,7 @@ fn parity_reproduces_the_worked_example() {
     }
 }
 
-/// The demo's own configuration on the demo's own corpus, a few steps of it.
+/// A few steps of the demo's configuration on the demo's corpus.
 #[test]
 fn the_demo_runs_as_configured() {
     let home = Home::with_corpus(1);

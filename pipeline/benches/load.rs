@@ -1,12 +1,12 @@
-//! What the rest of the online half costs: `cargo bench -p cloze-pipeline --bench load`.
+//! Cost of the online stages other than views: `cargo bench -p cloze-pipeline --bench load`.
 //!
-//! Decoding a row group of 2048 × 510 tokens, the permutation, and the words of the generator, one thread.
+//! Decoding a row group of 2048 × 510 tokens, the permutation, and the generator's random words, one thread.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pipeline::mixture::{Mixture, Weight};
 use pipeline::permutation::Permutation;
 use pipeline::rng::Key;
-use pipeline::shard::reader::{Promise, ShardReader};
+use pipeline::shard::reader::{ShardExpectation, ShardReader};
 use pipeline::shard::synthetic::Synthetic;
 use schemas::{Epoch, SampleAddress};
 use store::Store;
@@ -25,7 +25,7 @@ fn decode(criterion: &mut Criterion) {
     };
     let manifest = shape.write(&folder).expect("written");
     let shard = &manifest.now().train.shards[0];
-    let promise = Promise::of(&manifest);
+    let promise = ShardExpectation::from_manifest(&manifest);
     let mut group = criterion.benchmark_group("shards, per token");
     group.throughput(Throughput::Elements(shard.tokens));
     let reader = ShardReader::open(&folder, shard, promise).expect("as written");
@@ -50,7 +50,7 @@ fn arithmetic(criterion: &mut Criterion) {
     group.bench_function("rows dealt to three sources", |bencher| {
         bencher.iter(|| {
             row += 1024;
-            mixture.before(row)
+            mixture.rows_before(row)
         });
     });
     let mut words = vec![0; 1024];

@@ -1,9 +1,9 @@
-//! What the offline half costs, stage by stage, one thread: `cargo bench -p cloze-pipeline --bench tokenize`.
+//! Cost of preparation per stage, one thread: `cargo bench -p cloze-pipeline --bench tokenize`.
 //!
 //! All figures are per token, so that they add up. `CORPUS` names files, a folder or a glob of text, `TOKENIZER` a
-//! tokenizer (lowercase, where it is a `vocab.txt`). Without them the text is this project's own documentation, again
-//! and again up to 4 MB, with tokenizers of 4 k ids trained on it: enough to compare two versions of the code, but
-//! flattering to `tokenize`, which meets no new word after the first 50 kB.
+//! tokenizer (lowercase, if it is a `vocab.txt`). The default text is this project's own documentation, repeated up to
+//! 4 MB, with tokenizers of 4 k ids trained on it. That is enough to compare two versions of the code, but it favours
+//! `tokenize`, since it has no new word after the first 50 kB.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ impl Text {
         Self { config, corpus, parts, documents }
     }
 
-    /// The tokenizer that the environment names, or one of each family.
+    /// Returns the tokenizer that the environment names, or one of each family.
     fn tokenizers(&self, home: &Path) -> Vec<HfTokenizer> {
         if let Ok(path) = std::env::var("TOKENIZER") {
             let path = Path::new(&path);

@@ -1,9 +1,9 @@
-//! What each view costs, in nanoseconds per token: `cargo bench -p cloze-pipeline --bench views`.
+//! Cost of each view in nanoseconds per token: `cargo bench -p cloze-pipeline --bench views`.
 //!
-//! Rows of 512 tokens, 256 to a batch, one thread. A view includes what it reads: `mask` frames its rows as well.
+//! Rows of 512 tokens, 256 to a batch, one thread. A view includes its inputs: `mask` frames its rows as well.
 //!
-//! `make bench-views` makes the table of them, with instructions: it runs this with `VIEWS=time` (medians, cases in turn)
-//! and, in callgrind, with `VIEWS=count`, where [`counted`] is all that is counted.
+//! `make bench-views` writes the table of them, with instructions. It runs this with `VIEWS=time` (medians, cases
+//! interleaved) and, in callgrind, with `VIEWS=count`, which collects [`counted`] only.
 
 #![allow(clippy::print_stdout, reason = "a table for a script")]
 
@@ -43,7 +43,7 @@ const CASES: [(&str, Wanted); 11] = [
     ("mask + window", &[("masked", INPUT_IDS.spec()), ("masked", LABELS.spec()), ("neighbors", POSITIVES.spec())]),
 ];
 
-/// A prepared folder, and views of it.
+/// Prepared folder, and views of it.
 struct Bench {
     _home: tempfile::TempDir,
     folder: Store,
@@ -90,11 +90,11 @@ impl Bench {
             store: &self.folder,
             manifest: &self.manifest,
             dataset_version: self.manifest.newest(),
-            follow: None,
-            growth: None,
+            epoch_versions: None,
+            segment_source: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
-            gone: MissingParts::Refused,
+            missing_parts: MissingParts::Refused,
             data: &data,
             views: &self.views,
             wanted: &wanted,
@@ -104,13 +104,13 @@ impl Bench {
         LoadPlan::new(&request).expect("no problem")
     }
 
-    /// A plan whose batches can be audited: the audit needs to know where padding begins.
+    /// Returns a plan whose batches can be audited: the audit needs the start of padding.
     fn audited(&self, name: &str, wanted: &[(&str, ColumnSpec)]) -> LoadPlan {
         let lengths = wanted.iter().map(|&(view, _)| (view, ATTENTION_MASK.spec()));
         self.plan(name, &wanted.iter().copied().chain(lengths).collect::<Vec<_>>())
     }
 
-    /// All that the table has, each ready to be done again and again.
+    /// Returns all cases of the table, each repeatable.
     fn works(&self) -> Vec<(String, Work)> {
         let made = CASES.iter().map(|(name, wanted)| {
             let plan = self.plan(name, wanted);
@@ -126,7 +126,7 @@ impl Bench {
     }
 }
 
-/// What is measured: something that is done to one batch.
+/// Measured operation on one batch.
 enum Work {
     Make { plan: Box<LoadPlan>, groups: Groups, index: u64 },
     Audit { batch: Batch, audit: Box<Audit> },
@@ -145,13 +145,13 @@ impl Work {
     }
 }
 
-/// All that callgrind counts; it writes down what was counted each time that this begins.
+/// Function that callgrind collects; it dumps its counts at each call.
 #[inline(never)]
 fn counted(work: &mut Work) {
     work.run();
 }
 
-/// A line for each case, in the order in which they are counted.
+/// Prints a line for each case, in the order of the counts.
 fn count() {
     let bench = Bench::new(2048);
     for (name, mut work) in bench.works() {
@@ -161,7 +161,7 @@ fn count() {
     }
 }
 
-/// Medians over batches, cases in turn, so that what else the machine does meets all of them.
+/// Prints medians over batches. Cases are interleaved, so that other load on the machine affects all of them.
 fn time() {
     const TURNS: usize = 61;
     let bench = Bench::new(2048);
@@ -190,11 +190,11 @@ fn all(criterion: &mut Criterion) {
     for (name, mut work) in bench.works() {
         group.bench_function(name, |bencher| bencher.iter(|| work.run()));
     }
-    // What a training run pays for its hash, on the workers.
+    // Cost of a training run's hash, on the workers.
     for (name, wanted) in &CASES {
         let plan = bench.plan(name, wanted);
         let batch = plan.batch(&plan.groups(), BatchIndex(1)).expect("good");
-        // A slice is a batch that was not asked yet.
+        // A slice has no cached digests.
         let rows = batch.rows();
         group.bench_function(format!("digests of {name}"), |bencher| {
             bencher.iter(|| batch.slice(0, rows).row_digests().len());

@@ -1,7 +1,7 @@
-//! What a folder of 10^10 rows in 10^5 shards costs to read, to start on, to go on at, and by the draw.
+//! Cost of a folder of 10^10 rows in 10^5 shards: reading, starting, resuming, and drawing.
 //!
-//! `cargo run --release -p cloze-pipeline --example bench_epoch_plan -- [SHARDS]`: a made-up manifest of
-//! as many shards, 100,000 if none is given, each of 49 row groups of 2,048 rows. No shard is there.
+//! `cargo run --release -p cloze-pipeline --example bench_epoch_plan -- [SHARDS]`: a synthetic manifest of that many
+//! shards (default 100,000), each of 49 row groups of 2,048 rows. The shards themselves do not exist.
 
 #![expect(clippy::print_stdout, reason = "its result")]
 

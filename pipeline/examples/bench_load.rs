@@ -1,4 +1,4 @@
-//! Tokens per second from prepared shards on disk to batches of `mask` + `window`, and where the time goes.
+//! Tokens per second from prepared shards on disk to batches of `mask` + `window`, and the time per stage.
 //!
 //! ```text
 //! bench_load make FOLDER [SAMPLES]                 random ids 1000..30000, rows of 512
@@ -8,10 +8,10 @@
 //!
 //! FOLDER may be several, joined by `+`: a mixture of equal shares of each.
 //!
-//! `run` reads the folders once beforehand, so that the page cache is warm, and keeps the clock from asking for the first
-//! batch to receiving the last. Its consumer reads every value of every batch. Next to it stands what a fill of such buffers
-//! takes: the bound that memory sets. `hash` is kept apart, outside the clock:
-//! it prints the hash of the same stream, a batch being a step, which does not depend on the number of workers.
+//! `run` reads the folders once beforehand, so that the page cache is warm. It measures from the request for the first
+//! batch to the receipt of the last. Its consumer reads every value of every batch. For comparison it prints the time
+//! to fill such buffers: the bound set by memory. `hash` runs separately, without timing. It prints the hash of the
+//! same stream, with one batch per step; the hash does not depend on the number of workers.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -34,7 +34,7 @@ use store::Store;
 
 const ROWS_PER_BATCH: u64 = 256;
 
-/// The rivals' default: (60 + 16) batches of 256 rows.
+/// Default of the compared loaders: (60 + 16) batches of 256 rows.
 const RIVALS_SAMPLES: u64 = 256 * (60 + 16);
 
 fn main() -> Result<()> {
@@ -84,7 +84,7 @@ fn make(folder: &Path, samples: u64) -> Result<()> {
 /// A prepared folder by its name.
 type Folder = (String, Store, Manifest);
 
-/// The folders that an argument names.
+/// Opens the folders that an argument names.
 fn opened(folders: &str) -> Result<Vec<Folder>> {
     let open = |folder: &str| {
         let store = find(Path::new(folder))?;
@@ -94,13 +94,14 @@ fn opened(folders: &str) -> Result<Vec<Folder>> {
     folders.split('+').map(open).collect()
 }
 
-/// One of several.
+/// Returns one source of several.
 fn source<'a>((name, store, manifest): &'a Folder, weight: &'a Weight) -> SourceRequest<'a> {
-    let (dataset_version, gone) = (manifest.newest(), MissingParts::Refused);
+    let dataset_version = manifest.newest();
+    let gone = MissingParts::Refused;
     SourceRequest { name, weight, store, manifest, dataset_version, follow: None, gone }
 }
 
-/// A plan of `mask` and `window` at the folders' width.
+/// Returns a plan of `mask` and `window` at the folders' width.
 fn plan(folders: &[Folder], workers: u64, columns: &[(&str, ColumnSpec)]) -> Result<Arc<LoadPlan>> {
     let (_, store, manifest) = &folders[0];
     let weight = Weight::default();
@@ -117,11 +118,11 @@ fn plan(folders: &[Folder], workers: u64, columns: &[(&str, ColumnSpec)]) -> Res
         store,
         manifest,
         dataset_version: manifest.newest(),
-        follow: None,
-        growth: None,
+        epoch_versions: None,
+        segment_source: None,
         vocab: Arc::new(read_vocab(store, manifest, manifest.newest())?),
         rows: Rows::Train,
-        gone: MissingParts::Refused,
+        missing_parts: MissingParts::Refused,
         data: &data,
         views: &views,
         wanted: &wanted,
@@ -142,7 +143,7 @@ const COLUMNS: [(&str, ColumnSpec); 4] = [
 fn run(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
     for (_, store, manifest) in folders {
         for shard in &manifest.now().train.shards {
-            store.read(&shard.path)?;
+            store.get(&shard.path)?;
         }
     }
     let plan = plan(folders, workers, &COLUMNS)?;
@@ -154,7 +155,9 @@ fn run(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
     let residence = if facts.resident { "everything stays decoded: not a measure of reading" } else { "not resident" };
     println!("{count} workers, depth {depth}, windows of {} blocks, {residence}", facts.window_blocks);
 
-    let (began, mut sum, mut bytes) = (Instant::now(), 0_i64, 0);
+    let began = Instant::now();
+    let mut sum = 0_i64;
+    let mut bytes = 0;
     let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     let gauges = stream.gauges();
     for batch in stream.by_ref().take(usize::try_from(batches).unwrap_or(usize::MAX)) {
@@ -162,7 +165,9 @@ fn run(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
         sum = sum.wrapping_add(touch(&batch));
         bytes = batch.bytes();
     }
-    let (wall, reader, workers) = (began.elapsed(), gauges.reader(), gauges.workers());
+    let wall = began.elapsed();
+    let reader = gauges.reader();
+    let workers = gauges.workers();
     let groups = Arc::clone(stream.groups());
     drop(stream);
     let total = |clock: fn(&runtime::WorkerStats) -> Duration| workers.iter().map(clock).sum::<Duration>();
@@ -189,8 +194,8 @@ fn run(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
     stages(folders)
 }
 
-/// What the machine's memory lets anybody do: as many threads fill buffers of a batch's size, of 64 MB each, so that no
-/// cache holds them; the best of eight times. Half of that is what batches are held against.
+/// Measures the machine's memory bandwidth: as many threads fill buffers of a batch's size, of 64 MB each, so that no
+/// cache holds them; the best of eight times. Batches are compared with half of that.
 fn fills(workers: usize, bytes: usize, tokens: u64) {
     let mut best = 0.0_f64;
     let buffers = (64_000_000 / bytes.max(1)).max(1);
@@ -212,7 +217,7 @@ fn fills(workers: usize, bytes: usize, tokens: u64) {
     );
 }
 
-/// What each stage adds, alone on one thread with everything decoded.
+/// Prints the cost that each stage adds, alone on one thread with everything decoded.
 fn stages(folders: &[Folder]) -> Result<()> {
     let stages: [(&str, &[(&str, ColumnSpec)]); 3] =
         [("frame, collate", &[("original", INPUT_IDS.spec())]), ("+ mask", &COLUMNS[..3]), ("+ window", &COLUMNS)];

@@ -1,4 +1,4 @@
-//! Text in a file to ids in a buffer: what `scripts/bench-tokenize` holds against others that do the same.
+//! Tokenization of a file into a buffer of ids: the program that `scripts/bench-tokenize` compares with others.
 //!
 //! ```text
 //! bench_tokenize json TOKENIZER                      the tokenizer as a `tokenizer.json`, on standard output
@@ -6,9 +6,9 @@
 //! bench_tokenize run FILE TOKENIZER [THREADS] [PASSES]   the seconds of each pass, the first of them cold
 //! ```
 //!
-//! TOKENIZER is as `prepare.tokenizer` has it; a `vocab.txt` is taken for one of lowercased text. `WAY=crate` has the
-//! `tokenizers` crate encode. Documents end at blank lines. In a pass, threads take a megabyte of the file in turn: they
-//! read it, check that it is UTF-8, and encode its documents. What they read into and the ids stay for the next pass.
+//! TOKENIZER is as in `prepare.tokenizer`; a `vocab.txt` is read as one of lowercased text. `WAY=crate` selects the
+//! `tokenizers` crate. Documents end at blank lines. In a pass, each thread takes the next megabyte of the file, reads
+//! it, checks that it is UTF-8, and encodes its documents. Read buffers and ids are kept for the next pass.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -34,8 +34,9 @@ fn main() -> Result<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["json", tokenizer] => put(&loaded(tokenizer)?.facts().json),
         ["ids", file, tokenizer] => {
-            let (tokenizer, mut room) = (loaded(tokenizer)?, Room::default());
-            room.pass(file, &tokenizer, 1)?;
+            let tokenizer = loaded(tokenizer)?;
+            let mut room = Room::default();
+            room.run_pass(file, &tokenizer, 1)?;
             room.turns.iter().try_for_each(|ids| put(&bytes(ids)))
         }
         ["run", file, tokenizer, rest @ ..] if rest.len() <= 2 => {
@@ -55,44 +56,44 @@ fn loaded(tokenizer: &str) -> Result<HfTokenizer> {
     let is_list = path.join("vocab.txt").is_file() || path.extension().is_some_and(|extension| extension == "txt");
     let tokenizer = tokenize::load(path, is_list.then_some(true))?;
     Ok(if env::var("WAY").is_ok_and(|way| way == "crate") {
-        tokenizer.by(TokenizerBackend::Reference)
+        tokenizer.with_backend(TokenizerBackend::Reference)
     } else {
         tokenizer
     })
 }
 
-/// Prints a line `pass SECONDS` for each pass, then what was done in each.
+/// Prints a line `pass SECONDS` for each pass, then the work of each.
 fn run(file: &str, tokenizer: &HfTokenizer, threads: usize, passes: usize) -> Result<()> {
     let mut room = Room::default();
     for _ in 0..passes {
         let clock = Instant::now();
-        room.pass(file, tokenizer, threads)?;
+        room.run_pass(file, tokenizer, threads)?;
         println!("pass {:.6}", clock.elapsed().as_secs_f64());
     }
     let tokens: usize = room.turns.iter().map(Vec::len).sum();
-    println!("tokens {tokens} bytes {} way {}", room.bytes, tokenizer.way());
+    println!("tokens {tokens} bytes {} way {}", room.bytes, tokenizer.implementation_name());
     Ok(())
 }
 
 /// Ids of turns, with their numbers.
 type Turns = Vec<(usize, Vec<u32>)>;
 
-/// What a pass leaves for the next one.
+/// Buffers kept for the next pass.
 #[derive(Default)]
 struct Room {
-    /// What each thread reads into.
+    /// Read buffer of each thread.
     texts: Vec<Vec<u8>>,
-    /// The ids of each turn.
+    /// Ids of each turn.
     turns: Vec<Vec<u32>>,
     bytes: usize,
 }
 
-/// The file, as threads come for it.
+/// Shared position in the file.
 struct Source {
     file: File,
-    /// What was read and belongs to the next turn.
+    /// Bytes already read that belong to the next turn.
     rest: Vec<u8>,
-    /// Buffers for the ids of the turns to come, the next of them last.
+    /// Buffers for the ids of the remaining turns, the next of them last.
     free: Vec<Vec<u32>>,
     turns: usize,
     bytes: usize,
@@ -100,7 +101,7 @@ struct Source {
 
 impl Source {
     /// Reads the documents of the next turn. Returns its number and a buffer for its ids.
-    fn take(&mut self, text: &mut Vec<u8>) -> std::io::Result<Option<(usize, Vec<u32>)>> {
+    fn next_document(&mut self, text: &mut Vec<u8>) -> std::io::Result<Option<(usize, Vec<u32>)>> {
         text.clear();
         text.append(&mut self.rest);
         loop {
@@ -121,7 +122,7 @@ impl Source {
 }
 
 impl Room {
-    fn pass(&mut self, path: &str, tokenizer: &HfTokenizer, threads: usize) -> Result<()> {
+    fn run_pass(&mut self, path: &str, tokenizer: &HfTokenizer, threads: usize) -> Result<()> {
         let unreadable = |error: &dyn std::fmt::Display| Error::Config(format!("{path}: {error}"));
         let file = File::open(path).map_err(|error| unreadable(&error))?;
         self.turns.reverse();
@@ -130,7 +131,7 @@ impl Room {
         let work = |mut text: Vec<u8>| -> Result<(Vec<u8>, Turns)> {
             let mut done = Vec::new();
             loop {
-                let turn = source.lock().unwrap_or_else(PoisonError::into_inner).take(&mut text);
+                let turn = source.lock().unwrap_or_else(PoisonError::into_inner).next_document(&mut text);
                 let Some((turn, mut ids)) = turn.map_err(|error| unreadable(&error))? else { return Ok((text, done)) };
                 ids.clear();
                 let text = std::str::from_utf8(&text).map_err(|error| unreadable(&error))?;

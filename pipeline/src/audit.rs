@@ -1,9 +1,10 @@
-//! What views promise, counted on the batches that a run learns from.
+//! Statistical audit of views on the batches that a run trains on.
 //!
-//! Tests show that a view draws as it says on rows that were made up for it. The audit looks at the real ones: each view
-//! adds what it finds in a batch to a [`AuditCounters`], hard rules (no special token is masked, a positive lies inside its
-//! window) and laws of chance (80 % become `[MASK]`) alike. A broken rule, or a sum six standard errors from its law, is
-//! an error that names the view. Only columns that are in the batch are looked at: a promise about others is not checked.
+//! Unit tests check views on synthetic rows. The audit checks the real batches. Each view adds its findings for a batch
+//! to an [`AuditCounters`]. Findings are hard rules (no special token is masked, a positive lies inside its window) and
+//! statistical laws (80 % become `[MASK]`). A broken rule is an error that names the view, and so is a sum more than
+//! six standard errors from its law. The audit reads only columns that are in the batch and does not check rules of
+//! other columns.
 
 mod watch;
 
@@ -14,7 +15,7 @@ use schemas::manifest::Frame;
 use schemas::{Batch, Vocab};
 
 pub use self::watch::AuditWatch;
-use crate::audit_counters::{AuditCounters, NamedLaw, Seen};
+use crate::audit_counters::{AuditCounters, AuditedView, NamedLaw};
 use crate::collate::PlannedView;
 use crate::error::{Error, Result};
 use crate::views::{ORIGINAL, ViewName};
@@ -30,17 +31,17 @@ pub struct Audit {
     batches: u64,
 }
 
-/// What an audit has to know of a plan next to its views.
+/// Facts about a plan that an audit needs in addition to its views.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditFacts {
     /// Adjacent rows made of every sample or piece.
     pub copies: u32,
-    /// What stands around the content of a plain row.
+    /// Special tokens around the content of a plain row.
     pub frame: Frame,
 }
 
 impl Audit {
-    /// An audit that has seen nothing. `views` are those that the batches are rendered by.
+    /// Creates an audit without counts. `views` are the views that render the batches.
     #[must_use]
     pub fn new(views: &[PlannedView], vocab: &Arc<Vocab>, facts: AuditFacts) -> Self {
         Self {
@@ -53,15 +54,15 @@ impl Audit {
         }
     }
 
-    /// Counts one batch of the plan's.
+    /// Counts one batch of the plan.
     pub fn add(&mut self, batch: &Batch) {
         self.batches += 1;
         let tokens: Vec<Option<Vec<usize>>> = (0..self.views.len()).map(|place| self.tokens(batch, place)).collect();
         let plain = self.views.iter().position(|view| view.view.kind() == ORIGINAL);
         let framed = (self.facts.frame == Frame::ClsSep).then_some(plain).flatten();
         for (view, tally) in self.views.iter().zip(&mut self.tallies) {
-            tally.enter(batch.index());
-            let seen = Seen {
+            tally.begin_batch(batch.index());
+            let seen = AuditedView {
                 batch,
                 view: &view.name,
                 vocab: &self.vocab,
@@ -75,7 +76,7 @@ impl Audit {
         }
     }
 
-    /// Real tokens of each row of a frame, if somebody reads an attention mask of it.
+    /// Returns the number of real tokens of each row of a frame, if its attention mask is read.
     fn tokens(&self, batch: &Batch, frame: usize) -> Option<Vec<usize>> {
         let is_known = |view: &&PlannedView| view.frame == frame && view.wants(ATTENTION_MASK.spec());
         let view = self.views.iter().find(is_known)?;
@@ -91,19 +92,19 @@ impl Audit {
         self.batches
     }
 
-    /// Every law with what was counted, by view.
+    /// Returns every law with its counts, by view.
     pub fn counts(&self) -> impl Iterator<Item = (&ViewName, NamedLaw)> {
         let views = self.views.iter().map(|view| &view.name).zip(&self.tallies);
         views.flat_map(|(view, tally)| tally.counts().map(move |count| (view, count)))
     }
 
-    /// Whether everything counted is as promised.
+    /// Checks all counts against the rules and laws.
     ///
     /// # Errors
     /// [`Error::Drift`] for the first view that broke a rule or is off its law.
     pub fn check(&self) -> Result<()> {
         for (view, tally) in self.views.iter().zip(&self.tallies) {
-            let drifts: Vec<String> = tally.drifts().collect();
+            let drifts: Vec<String> = tally.deviations().collect();
             if !drifts.is_empty() {
                 let (view, batch, batches) = (view.name.clone(), tally.suspect(), self.batches);
                 return Err(Error::Drift { view, drifts: drifts.join("; "), batch, batches });

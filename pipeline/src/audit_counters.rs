@@ -1,7 +1,7 @@
-//! What is counted of a view, batch by batch: rules that must hold and laws of chance.
+//! Counts of one view over batches: hard rules and statistical laws.
 //!
-//! A view fills a [`AuditCounters`] with what it finds of itself in a batch ([`Seen`]); [`audit`](crate::audit) asks all of them
-//! and judges.
+//! A view adds its findings in a batch ([`AuditedView`]) to an [`AuditCounters`]. [`audit`](crate::audit) evaluates the
+//! counters of all views.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,24 +10,24 @@ use schemas::{Batch, BatchIndex, Column, Element, Grid, Vocab};
 
 /// One view of one batch.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct AuditedView<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) view: &'a str,
     pub(crate) vocab: &'a Vocab,
     /// Occurrences of all ordinary ids in the training split.
     pub(crate) occurrences: u64,
-    /// Real tokens of each row, if known.
+    /// Number of real tokens of each row, if known.
     pub(crate) tokens: Option<&'a [usize]>,
-    /// Tokens of each row's sample in its plain frame, if that is in the batch.
+    /// Number of tokens of each row's sample in its plain frame, if that frame is in the batch.
     pub(crate) framed: Option<&'a [usize]>,
-    /// How many copies there are of a row.
+    /// Number of copies of a row.
     pub(crate) copies: u32,
-    /// The number of the batch's first row in the stream.
+    /// Number of the batch's first row in the stream.
     pub(crate) first_row: u64,
 }
 
-impl<'a> Seen<'a> {
-    /// A column of the view, if it is in the batch.
+impl<'a> AuditedView<'a> {
+    /// Returns a column of the view, if it is in the batch.
     #[must_use]
     pub fn column<T: Element>(&self, column: Column<T>) -> Option<Grid<'a, T>> {
         self.batch.find(self.view, column).ok().flatten()
@@ -45,119 +45,119 @@ impl<'a> Seen<'a> {
         self.occurrences
     }
 
-    /// Real tokens of each row, if known.
+    /// Number of real tokens of each row, if known.
     #[must_use]
     pub fn tokens(&self) -> Option<&'a [usize]> {
         self.tokens
     }
 
-    /// Tokens of each row's sample in its plain frame of `[CLS]` and `[SEP]`, if that is in the batch.
+    /// Number of tokens of each row's sample in its plain frame of `[CLS]` and `[SEP]`, if that frame is in the batch.
     #[must_use]
     pub fn framed(&self) -> Option<&'a [usize]> {
         self.framed
     }
 
-    /// How many copies there are of a row.
+    /// Number of copies of a row.
     #[must_use]
     pub fn copies(&self) -> u32 {
         self.copies
     }
 
-    /// Whether `row` and the row before it in the batch are copies of one.
+    /// Whether `row` and the row before it in the batch are copies of the same row.
     #[must_use]
     pub fn is_next_copy(&self, row: usize) -> bool {
         row > 0 && !(self.first_row + row as u64).is_multiple_of(u64::from(self.copies))
     }
 }
 
-/// What one view was found to do.
+/// Findings of one view.
 #[derive(Debug, Default)]
 pub struct AuditCounters {
     batch: BatchIndex,
-    rules: BTreeMap<&'static str, Broken>,
+    rules: BTreeMap<&'static str, BrokenRule>,
     laws: BTreeMap<&'static str, ViewLaw>,
 }
 
 impl AuditCounters {
-    /// What follows is found in `batch`.
-    pub(crate) fn enter(&mut self, batch: BatchIndex) {
+    /// Sets the batch of the findings that follow.
+    pub(crate) fn begin_batch(&mut self, batch: BatchIndex) {
         self.batch = batch;
     }
 
-    /// A hard rule is broken at a place.
+    /// Records a broken hard rule and its place.
     pub fn forbid(&mut self, rule: &'static str, row: usize, column: usize) {
         let batch = self.batch;
-        self.rules.entry(rule).or_insert(Broken { times: 0, batch, row, column }).times += 1;
+        self.rules.entry(rule).or_insert(BrokenRule { times: 0, batch, row, column }).times += 1;
     }
 
-    /// Adds to a law of chance.
+    /// Adds to a statistical law.
     pub fn count(&mut self, what: &'static str, more: ViewLaw) {
         self.laws.entry(what).or_default().add(more);
     }
 
-    /// Every law with what was counted.
+    /// Returns every law with its counts.
     pub(crate) fn counts(&self) -> impl Iterator<Item = NamedLaw> {
         self.laws.iter().map(|(&what, &law)| NamedLaw { what, law })
     }
 
-    /// What is not as promised: broken rules, then laws that have drifted.
-    pub(crate) fn drifts(&self) -> impl Iterator<Item = String> {
+    /// Returns the deviations: broken rules, then laws that have drifted.
+    pub(crate) fn deviations(&self) -> impl Iterator<Item = String> {
         let broken = self.rules.iter().map(|(rule, broken)| format!("{rule} ({broken})"));
-        broken.chain(self.drifted())
+        broken.chain(self.deviating())
     }
 
-    fn drifted(&self) -> impl Iterator<Item = String> {
+    fn deviating(&self) -> impl Iterator<Item = String> {
         self.laws.iter().filter(|(_, law)| law.has_drifted()).map(|(&what, &law)| NamedLaw { what, law }.to_string())
     }
 
-    /// A batch to look at: that of the first broken rule, or the last one counted.
+    /// Returns a batch to inspect: that of the first broken rule, or the last one counted.
     pub(crate) fn suspect(&self) -> BatchIndex {
         self.rules.values().map(|broken| broken.batch).min().unwrap_or(self.batch)
     }
 }
 
-/// A broken rule: how often, and where first.
+/// Broken rule: number of violations and place of the first.
 #[derive(Clone, Copy, Debug)]
-struct Broken {
+struct BrokenRule {
     times: u64,
     batch: BatchIndex,
     row: usize,
     column: usize,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { times, batch, row, column } = self;
         write!(f, "{times} times, first in batch {batch}, row {row}, column {column}")
     }
 }
 
-/// A sum of random events next to its mean and variance.
+/// Sum of random events with its mean and variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ViewLaw {
-    /// What was found.
+    /// Observed sum.
     pub found: f64,
-    /// What is found on average.
+    /// Expected sum.
     pub expected: f64,
-    /// The variance of the sum, or more than it.
+    /// Variance of the sum, or an upper bound of it.
     pub variance: f64,
-    /// What the sums are a share of.
+    /// Denominator of the share.
     pub of: f64,
-    /// What a single event adds, at most.
+    /// Maximum contribution of a single event.
     pub largest: f64,
 }
 
-/// How far a sum may be from its law: a chance of 2 in 10⁹ for each look.
+/// Maximum distance of a sum from its law in standard errors: a false alarm probability of 2 in 10⁹ per check.
 const STANDARD_ERRORS: f64 = 6.0;
 
 impl ViewLaw {
-    /// Events of the probability `chance`, each of which adds `size` to a sum of at most `of`; `found` is that sum.
+    /// Events of the probability `chance`. Each adds `size` to a sum of at most `of`; `found` is the observed sum.
     #[must_use]
     pub fn events(found: f64, chance: f64, of: f64, size: f64) -> Self {
         Self { found, expected: chance * of, variance: chance * (1.0 - chance) * of * size, of, largest: size }
     }
 
-    /// Adds what was found elsewhere.
+    /// Adds another sum of the same law.
     pub fn add(&mut self, more: Self) {
         self.found += more.found;
         self.expected += more.expected;
@@ -166,20 +166,20 @@ impl ViewLaw {
         self.largest = self.largest.max(more.largest);
     }
 
-    /// Events that are rare together keep no normal law: two times the square of 6 of them, over 6, may come by chance
-    /// too (Bernstein's inequality). What has no variance has no excuse.
+    /// Whether the sum is too far from its law. Sums of rare events are not normal. Bernstein's inequality therefore
+    /// also allows `2 · 6² / 6` times the largest event. A sum without variance has no tolerance for chance.
     fn has_drifted(&self) -> bool {
         let rare = if self.variance > 0.0 { 2.0 * STANDARD_ERRORS * self.largest } else { 0.5 };
         (self.found - self.expected).abs() > STANDARD_ERRORS * self.variance.sqrt() + rare
     }
 }
 
-/// A law by its name.
+/// Law with its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NamedLaw {
-    /// Whose share it is.
+    /// Name of the share.
     pub what: &'static str,
-    /// The sums.
+    /// Sums of the law.
     pub law: ViewLaw,
 }
 

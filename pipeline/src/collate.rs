@@ -1,4 +1,4 @@
-//! Rows into columns: allocates what is read and lends each row to each view.
+//! Conversion of rows to columns: allocates the columns that are read and passes each row to each view.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,43 +11,43 @@ use crate::rng::{Keys, RowAddress};
 use crate::row::{Cells, Row, RowMut, Values};
 use crate::views::{AnyView, ViewName, ViewSource};
 
-/// A view with its place in the plan.
+/// View with its place in the plan.
 #[derive(Clone, Debug)]
 pub struct PlannedView {
-    /// Its name.
+    /// Name of the view.
     pub name: ViewName,
-    /// What it does.
+    /// Configuration of the view.
     pub view: AnyView,
-    /// The place of the view it edits; always an earlier one.
+    /// Place of the view that it edits. Always an earlier one.
     pub of: Option<usize>,
-    /// The place of its frame: itself, for a frame.
+    /// Place of its frame. For a frame, its own place.
     pub frame: usize,
-    /// The place of the view whose ids it shows: itself, unless it only annotates.
+    /// Place of the view whose ids it shows: its own, unless it only annotates.
     pub ids: usize,
     /// Columns per row.
     pub width: usize,
-    /// The columns of this view that somebody reads, sorted.
+    /// Columns of this view that are read, sorted.
     pub wanted: Vec<ColumnSpec>,
 }
 
 impl PlannedView {
-    /// Whether somebody reads `column` of this view.
+    /// Whether `column` of this view is read.
     #[must_use]
     pub fn wants(&self, column: ColumnSpec) -> bool {
         self.wanted.contains(&column)
     }
 
-    /// Bytes of one row of what is made of it.
+    /// Bytes of one row of its columns.
     #[must_use]
     pub fn bytes_per_row(&self) -> u64 {
         self.wanted.iter().map(|spec| (spec.element.bytes() * self.width) as u64).sum()
     }
 }
 
-/// The columns that an edit has from its frame, where the frame makes them and somebody reads them.
+/// Columns that an edit inherits from its frame, if the frame makes them and they are read.
 pub(crate) const INHERITED: [ColumnSpec; 4] = [ORIGIN.spec(), DOCUMENT.spec(), TOKEN_TYPES.spec(), IS_RANDOM.spec()];
 
-/// The columns that a view has: those of every frame, what its own frame adds, and its own.
+/// Returns the columns of a view: those of every frame, those that its frame adds, and its own.
 #[must_use]
 pub fn columns(view: &AnyView, frame: &AnyView) -> BTreeSet<ColumnSpec> {
     let framed = frame.columns().iter().filter(|spec| INHERITED.contains(spec));
@@ -55,28 +55,28 @@ pub fn columns(view: &AnyView, frame: &AnyView) -> BTreeSet<ColumnSpec> {
     every.into_iter().chain(framed.copied()).chain(view.columns().iter().copied()).collect()
 }
 
-/// One row to be rendered.
+/// Input for one row.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// The stored sample or its piece.
+    /// Stored sample or piece of it.
     pub sample: Sample<'a>,
-    /// A sample of another document, for the views that are made of two; none if no view is, or none was found.
+    /// Sample of another document, for views that combine two. `None` if no view does or no partner was found.
     pub partner: Option<Sample<'a>>,
-    /// Its number.
+    /// Address of the sample.
     pub index: SampleAddress,
-    /// The seed of all that is drawn for it: the run's, or that of its source.
+    /// Seed of all random draws for the row: that of the run, or of its source.
     pub seed: u64,
     /// Pass over the data.
     pub epoch: Epoch,
     /// Copy and piece, as one number: `copy · pieces + piece`.
     pub copy: u32,
-    /// How many copies there are of the row.
+    /// Number of copies of the row.
     pub copies: u32,
-    /// How many pieces there are of the sample.
+    /// Number of pieces of the sample.
     pub pieces: u32,
 }
 
-/// Renders every item by every view. `views` are in an order in which none comes before the one it edits.
+/// Renders every item by every view. In `views`, each view comes after the one it edits.
 #[must_use]
 pub fn collate(views: &[PlannedView], vocab: &Vocab, index: BatchIndex, items: &[Item<'_>]) -> Batch {
     let mut collation = Collation::new(views, vocab, items.len());
@@ -86,18 +86,18 @@ pub fn collate(views: &[PlannedView], vocab: &Vocab, index: BatchIndex, items: &
     collation.finish(index)
 }
 
-/// A batch in the making, row by row: for whoever looks after each of them.
+/// Batch under construction, row by row, for callers that handle each row separately.
 pub(crate) struct Collation<'a> {
     views: &'a [PlannedView],
     vocab: &'a Vocab,
-    /// Of each source and epoch that rows were of: one, or a few.
+    /// Keys of each source and epoch of the rows. Usually one, at most a few.
     keys: Vec<((u64, Epoch), Vec<Keys>)>,
     drafts: Vec<Draft>,
     rows: usize,
 }
 
 impl<'a> Collation<'a> {
-    /// A batch of so many rows, none of them rendered.
+    /// Creates a batch of `rows` rows, none of them rendered.
     #[must_use]
     pub(crate) fn new(views: &'a [PlannedView], vocab: &'a Vocab, rows: usize) -> Self {
         let drafts = (0..views.len()).map(|place| Draft::new(views, place, rows)).collect();
@@ -109,7 +109,7 @@ impl<'a> Collation<'a> {
         self.render_with(row, item, |_, _| {});
     }
 
-    /// The same; `frame` hears of each frame before edits see it.
+    /// Renders the next row and calls `frame` with each frame before edits read it.
     fn render_with(&mut self, row: usize, item: &Item<'_>, frame: impl Fn(&PlannedView, &mut Draft)) {
         let (views, of) = (self.views, (item.seed, item.epoch));
         let known = self.keys.iter().rposition(|(known, _)| *known == of).unwrap_or_else(|| {
@@ -119,24 +119,24 @@ impl<'a> Collation<'a> {
         for (place, keys) in self.keys[known].1.iter().enumerate() {
             let Item { index: sample, copy, copies, pieces, .. } = *item;
             let at = RowAddress { keys, sample, copy, copies, pieces };
-            // Copies are copies of one row: what its frame draws, they share.
+            // Copies are made of one row, so they share the random draws of its frame.
             let is_frame = views[place].of.is_none();
             let at = if is_frame { at.shared() } else { at };
-            render(views, place, &mut self.drafts, self.vocab, (row, item), &at);
+            render(views, place, &mut self.drafts, self.vocab, row, item, &at);
             if is_frame {
                 frame(&views[place], &mut self.drafts[place]);
             }
         }
     }
 
-    /// Takes back what was written of the newest row, all of it or a part, so that it can be rendered again.
-    pub(crate) fn forget(&mut self, row: usize) {
+    /// Discards all columns of the newest row, complete or partial, so that it can be rendered again.
+    pub(crate) fn discard_row(&mut self, row: usize) {
         for (view, draft) in self.views.iter().zip(&mut self.drafts) {
-            draft.forget(row, view.width);
+            draft.discard_row(row, view.width);
         }
     }
 
-    /// Makes padding of the next row: frames are those of a sample without tokens, without what stands around it.
+    /// Fills the next row with padding: frames of a sample without tokens, without special tokens.
     pub(crate) fn leave_out(&mut self, row: usize, item: &Item<'_>) {
         let nothing = Sample { sentence_starts: &[], frame: Frame::ClsSep, ..item.sample.slice(0..0) };
         let pad = self.vocab.special().pad.cast_signed();
@@ -147,7 +147,7 @@ impl<'a> Collation<'a> {
         });
     }
 
-    /// The batch.
+    /// Returns the finished batch.
     ///
     /// # Panics
     /// If a row is missing.
@@ -160,13 +160,13 @@ impl<'a> Collation<'a> {
     }
 }
 
-/// The columns of one view in the making.
+/// Columns of one view under construction.
 struct Draft {
-    /// Ids of all rows, or of the current row only where nobody reads them; empty for a view that only annotates.
+    /// Ids of all rows. Only of the current row if ids are not read. Empty for a view that only annotates.
     ids: Vec<i32>,
     has_ids: bool,
     keeps_ids: bool,
-    /// Real tokens of each row.
+    /// Number of real tokens of each row.
     tokens: Vec<usize>,
     columns: Vec<Values>,
 }
@@ -190,7 +190,7 @@ impl Draft {
         Self { ids, has_ids: view.ids == place, keeps_ids, tokens: Vec::with_capacity(rows), columns }
     }
 
-    /// Makes room for a row that is about to be written. Zeroed row by row, it is still in the cache when it is.
+    /// Allocates zeroed cells for the next row. Zeroing row by row keeps the row in the cache until it is written.
     fn begin(&mut self, row: usize, width: usize) {
         if self.has_ids {
             let end = self.cells_of(row, width).end;
@@ -199,8 +199,8 @@ impl Draft {
         self.columns.iter_mut().for_each(|values| values.grow((row + 1) * width));
     }
 
-    /// As if the row had never been rendered.
-    fn forget(&mut self, row: usize, width: usize) {
+    /// Restores the state before the row was rendered.
+    fn discard_row(&mut self, row: usize, width: usize) {
         self.tokens.truncate(row);
         self.begin(row, width);
         let cells = self.cells_of(row, width);
@@ -220,7 +220,8 @@ fn render(
     place: usize,
     drafts: &mut [Draft],
     vocab: &Vocab,
-    (row, item): (usize, &Item<'_>),
+    row: usize,
+    item: &Item<'_>,
     at: &RowAddress<'_>,
 ) {
     let view = &views[place];

@@ -1,8 +1,8 @@
-//! What a prepared folder holds, counted for people to look at.
+//! Statistics of a prepared folder, for reports.
 //!
-//! Documents, sources, the vocabulary and what was rejected are counted over all of it, from the tables and records that
-//! lie next to the shards. How rows are filled and into how many tokens words fall is counted over row groups that are
-//! spread evenly over the training split, as many as are read in a moment.
+//! Documents, sources, the vocabulary and rejects are counted over the whole folder, from the tables and records in it.
+//! Row fill and tokens per word are counted over row groups that are spread evenly over the training split: as many as
+//! can be read in about a second.
 
 mod lengths;
 
@@ -12,57 +12,68 @@ use schemas::manifest::{self, CorpusReport, Pack};
 use schemas::{DatasetVersion, Manifest, PartId, Split, Vocab};
 use store::Store;
 
-pub use self::lengths::Lengths;
+pub use self::lengths::{Lengths, Octave};
 use crate::corpus::Corpus;
-use crate::prepare::{self, Complained, PrepareConfig};
-use crate::shard::reader::{Promise, ShardReader};
+use crate::prepare::{self, PrepareConfig, RejectsOfReason};
+use crate::shard::reader::{ShardExpectation, ShardReader};
 use crate::{Result, load};
 
-/// Row groups that are read: some 60 million tokens.
+/// Maximum number of row groups that are read: some 60 million tokens.
 const GROUPS_READ: usize = 64;
 
-/// Long documents, and unknown words and rejects, that are told of.
+/// Maximum number of long documents, unknown words and rejects in a report.
 const LONGEST: usize = 10;
 const NOTED: usize = 40;
 
-/// Bytes that are shown of a reject.
+/// Maximum bytes of a reject in a report.
 const REJECT_BYTES: usize = 200;
 
-/// Tokens of a word that are told apart.
+/// Number of classes of tokens per word.
 const PIECES: usize = 8;
 
-/// What a prepared folder holds, in its newest dataset version.
+/// Document with many tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongDocument {
+    /// Number of tokens.
+    pub tokens: u64,
+    /// Document id.
+    pub id: String,
+    /// Name of the file in the corpus.
+    pub file: String,
+}
+
+/// Statistics of a prepared folder, in its newest dataset version.
 #[derive(Clone, Debug)]
 pub struct CorpusStats {
-    /// The folder.
+    /// Location of the folder.
     pub place: String,
-    /// Its newest dataset version.
+    /// Newest dataset version.
     pub dataset_version: DatasetVersion,
-    /// What it was tokenized by.
+    /// Tokenizer of the folder.
     pub tokenizer: manifest::TokenizerInfo,
-    /// How documents became rows.
+    /// Packing of the documents.
     pub pack: Pack,
     /// Documents, words, tokens, what packing cut, and what was rejected by reason.
     pub corpus: CorpusReport,
-    /// The training and the validation split.
+    /// Training and validation split.
     pub splits: [SplitStats; 2],
-    /// Documents by their tokens.
+    /// Distribution of documents by tokens.
     pub documents: Lengths,
-    /// The longest documents, the longest first: tokens, id, file.
-    pub longest: Vec<(u64, String, String)>,
+    /// Longest documents, the longest first.
+    pub longest: Vec<LongDocument>,
     /// Files of the corpus, by name.
     pub sources: Vec<SourceStats>,
-    /// What became the unknown token most often, as far as that was looked at.
+    /// Most frequent words that became the unknown token, among those that were checked.
     pub unknown_words: Vec<(String, u64)>,
-    /// Places where something was rejected or repaired.
+    /// Rejections and repairs.
     pub rejects: Vec<Reject>,
-    /// How rows are filled.
+    /// Statistics of stored rows.
     pub rows: StoredRows,
     /// Ids with the number of their occurrences in training documents.
     pub vocab: Vocab,
 }
 
-/// One side of the split.
+/// Training or validation split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitStats {
     /// Documents.
@@ -71,51 +82,51 @@ pub struct SplitStats {
     pub samples: u64,
     /// Content tokens.
     pub tokens: u64,
-    /// Shards, and their bytes.
+    /// Number of shards.
     pub shards: u64,
-    /// Bytes of them.
+    /// Bytes of the shards.
     pub bytes: u64,
 }
 
-/// One file of the corpus.
+/// File of the corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// Its documents by their tokens.
+    /// Distribution of its documents by tokens.
     pub documents: Lengths,
 }
 
-/// A place where something was rejected or repaired.
+/// Position of a rejection or repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// What is wrong there.
+    /// Reason.
     pub reason: String,
     /// File and line.
     pub place: String,
-    /// How the line begins; none where it cannot be looked at any more, or is no text.
+    /// Beginning of the line; `None` if it is no longer readable, or is not text.
     pub text: Option<String>,
 }
 
-/// Rows that were looked at.
+/// Statistics of the rows that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRows {
-    /// Row groups that were read, and how many there are.
+    /// Number of row groups that were read, and total number.
     pub groups: (usize, usize),
-    /// Rows by their content tokens.
+    /// Distribution of rows by content tokens.
     pub lengths: Lengths,
-    /// Documents, or parts of them, in a row.
+    /// Distribution of rows by documents, or parts of them.
     pub documents: Lengths,
-    /// Words by their tokens: of one, of two, …; the last of so many or more.
+    /// Words by number of tokens: 1, 2, …; the last class includes longer ones.
     pub pieces: [u64; PIECES],
 }
 
 impl CorpusStats {
-    /// Looks at a folder that is prepared.
+    /// Reads the statistics of a prepared folder.
     ///
     /// # Errors
-    /// If it is not, or something in it cannot be read.
-    pub fn of(config: &PrepareConfig) -> Result<Self> {
+    /// If the folder is not prepared, or a file in it cannot be read.
+    pub fn open(config: &PrepareConfig) -> Result<Self> {
         let store = load::find(&config.folder)?;
         let manifest = load::open(&store)?;
         let dataset_version = manifest.newest();
@@ -131,14 +142,14 @@ impl CorpusStats {
             sources: Vec::new(),
             unknown_words: Vec::new(),
             rejects: Vec::new(),
-            rows: StoredRows::of(&store, &manifest, &now.train, &vocab)?,
+            rows: StoredRows::sample(&store, &manifest, &now.train, &vocab)?,
             vocab,
             tokenizer: manifest.tokenizer.clone(),
             pack: manifest.pack.clone(),
         };
         let parts = manifest.parts(dataset_version).map(|part| part.id).collect();
         portrait.add_documents(&store, &parts)?;
-        // A corpus that is passed now says nothing of its lines.
+        // A corpus that cannot be opened now gives no text of rejects.
         portrait.add_noted(&store, &parts, Corpus::open(&config.corpus()).ok().as_ref())?;
         Ok(portrait)
     }
@@ -154,9 +165,10 @@ impl CorpusStats {
                 Some(of_source) => of_source.add(tokens),
                 None => sources.entry(document.source.to_owned()).or_default().add(tokens),
             }
-            if longest.len() < LONGEST || longest.last().is_some_and(|least| least.0 < tokens) {
-                let at = longest.partition_point(|other| other.0 >= tokens);
-                longest.insert(at, (tokens, document.id.to_owned(), document.source.to_owned()));
+            if longest.len() < LONGEST || longest.last().is_some_and(|least| least.tokens < tokens) {
+                let at = longest.partition_point(|other| other.tokens >= tokens);
+                let (id, file) = (document.id.to_owned(), document.source.to_owned());
+                longest.insert(at, LongDocument { tokens, id, file });
                 longest.truncate(LONGEST);
             }
         })?;
@@ -171,14 +183,14 @@ impl CorpusStats {
         Ok(())
     }
 
-    /// The share of all tokens that rows of full length could hold and that is padding.
+    /// Returns the share of padding if all rows had full length.
     #[must_use]
     pub fn padding(&self) -> f64 {
         let (samples, tokens) = (self.splits[0].samples, self.splits[0].tokens);
         1.0 - tokens as f64 / (samples * u64::from(self.pack.content)).max(1) as f64
     }
 
-    /// Ids that occur in training documents, of those that are no special ones, and how many those are.
+    /// Returns the number of non-special ids that occur in training documents, and the number of non-special ids.
     #[must_use]
     pub fn ids_used(&self) -> (usize, usize) {
         let ordinary = self.vocab.ordinary();
@@ -186,7 +198,7 @@ impl CorpusStats {
         (used, ordinary.len())
     }
 
-    /// The most frequent ids with their occurrences, the most frequent first.
+    /// Returns the most frequent ids with their occurrences, the most frequent first.
     #[must_use]
     pub fn frequent_ids(&self) -> Vec<(u32, u64)> {
         let ids = self.vocab.ordinary().iter().map(|&id| (id, self.vocab.counts()[id as usize]));
@@ -197,14 +209,15 @@ impl CorpusStats {
 }
 
 impl StoredRows {
-    fn of(store: &Store, manifest: &Manifest, split: &Split, vocab: &Vocab) -> Result<Self> {
+    fn sample(store: &Store, manifest: &Manifest, split: &Split, vocab: &Vocab) -> Result<Self> {
         let all: Vec<_> =
             split.shards.iter().flat_map(|shard| (0..shard.groups.len()).map(move |at| (shard, at))).collect();
         let count = all.len().min(GROUPS_READ);
         let mut rows = Self { groups: (count, all.len()), ..Self::default() };
         for number in 0..count {
             let (shard, group) = all[number * all.len() / count];
-            let group = ShardReader::open(store, shard, Promise::of(manifest)).and_then(|reader| reader.read(group))?;
+            let group = ShardReader::open(store, shard, ShardExpectation::from_manifest(manifest))
+                .and_then(|reader| reader.read(group))?;
             for sample in (0..group.rows()).map(|row| group.sample(row)) {
                 rows.lengths.add(sample.input_ids.len() as u64);
                 rows.documents.add(sample.documents.len() as u64);
@@ -214,7 +227,7 @@ impl StoredRows {
         Ok(rows)
     }
 
-    /// Counts the words of a row. What stands before the first is the end of one that began in another row.
+    /// Counts the words of a row. Tokens before the first word start belong to a word of another row.
     fn add_words(&mut self, ids: impl Iterator<Item = u32>, vocab: &Vocab) {
         let mut pieces = 0;
         for id in ids {
@@ -245,9 +258,9 @@ fn split(split: &Split) -> SplitStats {
     }
 }
 
-fn reject(complained: Complained, corpus: Option<&Corpus>) -> Reject {
-    let Complained { reason, piece, line } = complained;
+fn reject(complained: RejectsOfReason, corpus: Option<&Corpus>) -> Reject {
+    let RejectsOfReason { reason, piece, line } = complained;
     let text = corpus.and_then(|corpus| corpus.line(&piece, line, REJECT_BYTES).ok().flatten());
-    let place = piece.words(&piece.name, line);
+    let place = piece.describe(&piece.name, line);
     Reject { reason, place, text }
 }

@@ -1,10 +1,11 @@
-//! Which data each epoch of a stream is over.
+//! Assignment of data to the epochs of a stream.
 //!
-//! A prepared folder is a list of dataset versions, and a *course* goes through epochs, each over one of them: all over the one
-//! that the run began with, or each over the newest at the time ([`EpochVersions`]). Epochs over one dataset version that follow
-//! one another are a [`EpochSpan`]; where the first epoch is read while it is prepared ([`SegmentSource`]), each of its windows is one.
-//! Rows, epochs and windows count on from stretch to stretch, so that a position is still one number: its stretch is found
-//! by binary search, the rest by the stretch's [`Sampler`].
+//! A prepared folder is a list of dataset versions. An [`EpochPlan`] assigns one dataset version to each epoch. All
+//! epochs read the version that the run began with, or each reads the newest at its start ([`EpochVersions`]).
+//! Consecutive epochs over one dataset version form an [`EpochSpan`]. If the first epoch is read while it is prepared
+//! ([`SegmentSource`]), each of its windows is an epoch span. Numbers of rows, epochs and windows continue across
+//! spans, so one number identifies a position. A binary search finds the span of a row, and the [`Sampler`] of the span
+//! finds the rest.
 
 mod epoch_span;
 mod segment_source;
@@ -24,50 +25,50 @@ pub use self::split_snapshot::SplitSnapshot;
 use crate::error::{Error, Result};
 use crate::sampler::{RowRef, Sampler};
 
-/// The dataset version that each epoch of a run reads, and whether all of it is still there.
+/// Source of the dataset version that each epoch of a run reads, and of its missing parts.
 pub trait EpochVersions: Debug + Send + Sync {
-    /// The data of `epoch`. It is asked for before any row of the epoch is rendered, epoch by epoch from the second on, by
-    /// one worker while others that need it wait. The answer for an epoch must never change, also not after a kill: whoever
-    /// answers writes it down first.
+    /// Returns the data of `epoch`. Called before any row of the epoch is rendered, in order from the second epoch on.
+    /// One worker calls it while others that need the answer wait. The answer for an epoch must never change, even
+    /// after a kill. Implementations persist the answer before they return it.
     ///
     /// # Errors
-    /// Whatever keeps it from answering; the stream ends with it.
-    fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>>;
+    /// Any failure to determine the answer. The stream ends with it.
+    fn snapshot(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>>;
 
-    /// How many epochs are decided, so that nothing is decided by looking at them. `u64::MAX` where all have one answer:
-    /// then it is not asked for those that are skipped.
+    /// Number of decided epochs, so that readers do not cause a decision. `u64::MAX` if all epochs have one answer.
+    /// Skipped epochs are then not asked for.
     fn decided(&self) -> u64;
 }
 
-/// Makes the sampler of a split: of all epochs over it, or of it as that window of a streamed epoch.
+/// Creates the sampler of a split: for all epochs over it, or for one window of a streamed epoch.
 type Arrange = dyn Fn(&Split, Option<u64>) -> Sampler + Send + Sync;
 
-/// The epochs of a stream.
+/// Epochs of a stream.
 pub(crate) struct EpochPlan {
     first: Arc<EpochSpan>,
-    known: RwLock<Known>,
-    /// Held while the next window of a streamed epoch, or the next epoch's dataset version, is asked for.
-    asking: Mutex<Option<WindowBuilder>>,
+    known: RwLock<DecidedSpans>,
+    /// Lock held while the next window of a streamed epoch, or the next epoch's dataset version, is determined.
+    window_builder: Mutex<Option<WindowBuilder>>,
     dataset_versions: Option<Arc<dyn EpochVersions>>,
     arrange: Box<Arrange>,
 }
 
-/// What was decided so far.
+/// Decisions so far.
 #[derive(Debug)]
-struct Known {
-    stretches: Vec<Arc<EpochSpan>>,
-    /// Epochs of the last stretch that are decided; none if it has no end.
+struct DecidedSpans {
+    spans: Vec<Arc<EpochSpan>>,
+    /// Number of decided epochs of the last span. `None` if it has no end.
     epochs: Option<u64>,
     /// Whether a streamed epoch is not cut to its end.
     grows: bool,
 }
 
-impl Known {
+impl DecidedSpans {
     fn last(&self) -> &Arc<EpochSpan> {
-        self.stretches.last().expect("a course begins with a stretch")
+        self.spans.last().expect("an epoch plan begins with a span")
     }
 
-    /// The stretch of a row, if its epoch is decided.
+    /// Returns the epoch span of a row, if its epoch is decided.
     fn find(&self, row: u64) -> Option<&Arc<EpochSpan>> {
         let last = self.last();
         if let Some(epochs) = self.epochs
@@ -75,8 +76,8 @@ impl Known {
         {
             return None;
         }
-        let behind = self.stretches.partition_point(|stretch| stretch.first_row <= row);
-        Some(&self.stretches[behind - 1])
+        let behind = self.spans.partition_point(|stretch| stretch.first_row <= row);
+        Some(&self.spans[behind - 1])
     }
 }
 
@@ -90,7 +91,7 @@ impl Debug for EpochPlan {
 }
 
 impl EpochPlan {
-    /// The epochs over `first`; without `dataset_versions`, forever.
+    /// Creates the epochs over `first`. Without `dataset_versions`, they never end.
     pub(crate) fn new(
         first: Arc<SplitSnapshot>,
         dataset_versions: Option<Arc<dyn EpochVersions>>,
@@ -99,44 +100,50 @@ impl EpochPlan {
         let sampler = arrange(&first.split, None);
         let first = Arc::new(EpochSpan::first(first, sampler));
         let epochs = dataset_versions.is_some().then_some(1);
-        let known = Known { stretches: vec![Arc::clone(&first)], epochs, grows: false };
+        let known = DecidedSpans { spans: vec![Arc::clone(&first)], epochs, grows: false };
         Self {
             first,
             known: RwLock::new(known),
-            asking: Mutex::default(),
+            window_builder: Mutex::default(),
             dataset_versions,
             arrange: Box::new(arrange),
         }
     }
 
-    /// The same with a first epoch that is read as it is prepared, in windows of `window_blocks` or more, as far as they are
-    /// there.
+    /// Creates an epoch plan whose first epoch is read while it is prepared. The epoch is cut into windows of at least
+    /// `window_blocks` row groups, as far as segments are available.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] if no window is there yet, [`Error::Config`] if there will be none; what keeps the segments from
-    /// being told.
+    /// [`Error::Unfinished`] if no window is ready yet, [`Error::Config`] if there will be none. Any failure of the
+    /// segment source.
     pub(crate) fn streamed(
         edition: &Arc<SplitSnapshot>,
-        (growth, window_blocks): (Arc<dyn SegmentSource>, usize),
+        segments: Arc<dyn SegmentSource>,
+        window_blocks: usize,
         dataset_versions: Arc<dyn EpochVersions>,
         arrange: impl Fn(&Split, Option<u64>) -> Sampler + Send + Sync + 'static,
     ) -> Result<Self> {
-        let mut cutter = WindowBuilder::new(growth, window_blocks);
+        let mut cutter = WindowBuilder::new(segments, window_blocks);
         let window = cutter.next(None)?;
         let window = window.ok_or_else(|| Error::Config("its training split is empty".to_owned()))?;
         let (of, sampler) = (window_of(edition, window.split.clone()), arrange(&window.split, Some(0)));
         let first = Arc::new(EpochSpan::part(None, window.passes, of, sampler));
-        let known = Known { stretches: vec![Arc::clone(&first)], epochs: Some(1), grows: true };
+        let known = DecidedSpans { spans: vec![Arc::clone(&first)], epochs: Some(1), grows: true };
         let (dataset_versions, arrange) = (Some(dataset_versions), Box::new(arrange));
-        let course =
-            Self { first, known: RwLock::new(known), asking: Mutex::new(Some(cutter)), dataset_versions, arrange };
+        let course = Self {
+            first,
+            known: RwLock::new(known),
+            window_builder: Mutex::new(Some(cutter)),
+            dataset_versions,
+            arrange,
+        };
         match course.cut_all() {
             Ok(()) | Err(Error::Unfinished { .. }) => Ok(course),
             Err(error) => Err(error),
         }
     }
 
-    /// Cuts what is there of a streamed epoch.
+    /// Cuts the available segments of a streamed epoch.
     fn cut_all(&self) -> Result<()> {
         let mut cutter = self.asking();
         while self.known().grows {
@@ -145,27 +152,27 @@ impl EpochPlan {
         Ok(())
     }
 
-    /// The stretch that it begins with.
+    /// Returns the first epoch span.
     #[must_use]
     pub(crate) fn first(&self) -> &EpochSpan {
         &self.first
     }
 
-    /// The windows of a streamed epoch that are known by now; none of others.
+    /// Returns the known windows of a streamed epoch. Empty for other plans.
     pub(crate) fn parts(&self) -> Vec<Arc<EpochSpan>> {
-        self.known().stretches.iter().filter(|stretch| stretch.is_part()).cloned().collect()
+        self.known().spans.iter().filter(|stretch| stretch.is_part()).cloned().collect()
     }
 
-    /// Whether a streamed epoch is not known to its end.
+    /// Whether the end of a streamed epoch is not known yet.
     pub(crate) fn grows(&self) -> bool {
         self.known().grows
     }
 
-    /// Returns the rows `rows`, and appends the stretches that they lie in to `stretches`. Rows that are not prepared yet
-    /// are waited for until a stop.
+    /// Returns the rows `rows` and appends their epoch spans to `stretches`. Waits for rows that are not prepared yet
+    /// until `stop` is cancelled.
     ///
     /// # Errors
-    /// If a dataset version is not told, or can no longer be read; if a row is not prepared.
+    /// If a dataset version is unknown or can no longer be read; if a row is not prepared.
     pub(crate) fn rows(
         &self,
         rows: Range<u64>,
@@ -179,33 +186,33 @@ impl EpochPlan {
             let (epoch, start) = stretch.locate(row);
             let end = stretch.sampler().rows_per_epoch().min(start + rows.end - row);
             let place = stretches.len();
-            found.extend(stretch.rows(epoch, start..end).map(|row| RowRef { stretch: place, ..row }));
+            found.extend(stretch.rows(epoch, start..end).map(|row| RowRef { span: place, ..row }));
             stretches.push(stretch);
             row += end - start;
         }
         Ok(found)
     }
 
-    /// The window of a row, counted over the course: what decoded groups are kept by. None where nobody has come to it yet,
-    /// which is neither decided nor waited for by this.
+    /// Returns the window of a row, counted over the whole plan. Decoded groups are keyed by it. Returns `None` for a
+    /// row that is not decided yet. This function neither decides nor waits.
     pub(crate) fn window(&self, row: u64) -> Option<u64> {
         let stretch = self.known().find(row).cloned()?;
         let (epoch, start) = stretch.locate(row);
         stretch.rows(epoch, start..start + 1).next().map(|row| row.window)
     }
 
-    /// Number of passes over the data in the first `rows` rows, which somebody has seen already.
+    /// Returns the number of passes over the data in the first `rows` rows.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
     pub(crate) fn epochs(&self, rows: u64) -> Result<f64> {
-        // The last of them: whether the next row begins another stretch is decided when it is needed.
+        // Only the last row counts: a new span for the next row is decided when it is needed.
         let Some(last) = rows.checked_sub(1) else { return Ok(0.0) };
-        // Nothing is read, so it does not matter whether it is still there: a run that is at its end may say so.
+        // No data is read, so missing parts do not matter: a finished run can still report its epochs.
         Ok(self.stretch_of(last, None)?.passes(rows))
     }
 
-    /// Behind the last row of which it is decided what it is made of, if there is one.
+    /// Returns the row after the last row whose data is decided. `None` if there is no such limit.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -223,7 +230,7 @@ impl EpochPlan {
             };
             let row = last.first_row + epochs * last.sampler().rows_per_epoch();
             if !grows && end == u64::MAX {
-                // What was missing came since it was first asked.
+                // The missing data arrived after the first check.
                 return Ok(None);
             }
             if !grows && last.first_epoch.0 + epochs >= end {
@@ -236,7 +243,7 @@ impl EpochPlan {
         }
     }
 
-    /// The stretch that a row is in, which can be read.
+    /// Returns the epoch span of a row. Its parts are readable.
     fn stretch(&self, row: u64, stop: Option<&CancelToken>) -> Result<Arc<EpochSpan>> {
         let stretch = self.stretch_of(row, stop)?;
         match stretch.edition().refusal() {
@@ -245,7 +252,7 @@ impl EpochPlan {
         }
     }
 
-    /// The stretch that a row is in. Whoever comes first to what is not decided asks for it.
+    /// Returns the epoch span of a row. The first caller that reaches an undecided row decides it.
     fn stretch_of(&self, row: u64, stop: Option<&CancelToken>) -> Result<Arc<EpochSpan>> {
         let mut found = self.known().find(row).cloned();
         if found.is_none() {
@@ -259,7 +266,7 @@ impl EpochPlan {
         Ok(found.expect("it was decided"))
     }
 
-    /// The dataset version that a row is of.
+    /// Returns the dataset version of a row.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -267,70 +274,70 @@ impl EpochPlan {
         Ok(self.stretch_of(row, None)?.edition().dataset_version)
     }
 
-    /// Decides one more window of a streamed epoch; or one more epoch, or up to that of `row` where all have one answer. Only
-    /// one thread at a time comes here.
+    /// Decides one more window of a streamed epoch, or one more epoch. If all epochs have one answer, decides up to the
+    /// epoch of `row`. The lock admits one thread at a time.
     fn decide(&self, row: u64, cutter: &mut Option<WindowBuilder>, stop: Option<&CancelToken>) -> Result<()> {
         if self.known().grows {
             return self.cut(cutter, stop);
         }
-        let dataset_versions = self.dataset_versions.as_ref().expect("a course that has an end asks for more");
+        let dataset_versions = self.dataset_versions.as_ref().expect("a finite plan has a version source");
         let (last, epochs) = {
             let known = self.known();
             (Arc::clone(known.last()), known.epochs.expect("its end is known"))
         };
-        let alike = dataset_versions.decided() == u64::MAX && !last.is_part();
-        let epochs = if alike { (row - last.first_row) / last.sampler().rows_per_epoch() } else { epochs };
-        let edition = dataset_versions.of(Epoch(last.first_epoch.0 + epochs))?;
+        let all_same = dataset_versions.decided() == u64::MAX && !last.is_part();
+        let epochs = if all_same { (row - last.first_row) / last.sampler().rows_per_epoch() } else { epochs };
+        let edition = dataset_versions.snapshot(Epoch(last.first_epoch.0 + epochs))?;
         if edition.split.rows() == 0 {
             let dataset_version = edition.dataset_version;
             return Err(Error::Config(format!(
                 "dataset version {dataset_version} of the folder has nothing left to train on"
             )));
         }
-        // What was dropped meanwhile makes another of a dataset version: one that is refused.
+        // Parts dropped since then change the dataset version, so it is refused.
         let before = last.edition();
         let is_other =
             last.is_part() || edition.dataset_version != before.dataset_version || edition.dropped != before.dropped;
         let next = is_other.then(|| {
             let sampler = (self.arrange)(&edition.split, None);
-            Arc::new(last.then(epochs, edition, sampler))
+            Arc::new(last.continued(epochs, edition, sampler))
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.epochs = Some(if next.is_some() { 1 } else { epochs + 1 });
-        known.stretches.extend(next);
+        known.spans.extend(next);
         Ok(())
     }
 
-    /// Cuts one more window of a streamed epoch, or notes its end.
+    /// Cuts one more window of a streamed epoch, or records its end.
     fn cut(&self, cutter: &mut Option<WindowBuilder>, stop: Option<&CancelToken>) -> Result<()> {
         let window = cutter.as_mut().expect("what grows is cut").next(stop)?;
         let last = Arc::clone(self.known().last());
         let next = window.map(|window| {
-            let number = self.known().stretches.len() as u64;
+            let number = self.known().spans.len() as u64;
             let sampler = (self.arrange)(&window.split, Some(number));
             let edition = window_of(last.edition(), window.split);
             Arc::new(EpochSpan::part(Some(&last), window.passes, edition, sampler))
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.grows = next.is_some();
-        known.stretches.extend(next);
+        known.spans.extend(next);
         Ok(())
     }
 
     fn asking(&self) -> MutexGuard<'_, Option<WindowBuilder>> {
-        starved(|| self.asking.lock().unwrap_or_else(PoisonError::into_inner))
+        starved(|| self.window_builder.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn known(&self) -> RwLockReadGuard<'_, Known> {
+    fn known(&self) -> RwLockReadGuard<'_, DecidedSpans> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A window's shards, of the dataset version that a list leads to.
+/// Returns the shards of a window, with the dataset version that the part list results in.
 fn window_of(edition: &SplitSnapshot, split: Split) -> Arc<SplitSnapshot> {
     Arc::new(SplitSnapshot { dataset_version: edition.dataset_version, split, dropped: edition.dropped.clone() })
 }
 
-/// What one can do about parts that are gone.
-pub(crate) const REFUSED_HINT: &str = "begin a new run (another `run.folder`), which reads the newest dataset_version; \
+/// Hint for missing parts.
+pub(crate) const REFUSED_HINT: &str = "begin a new run (another `run.folder`), which reads the newest dataset version; \
                                        `train.init_from` can give it this run's weights";

@@ -1,125 +1,125 @@
-//! What can go wrong between text and batches, shaped by what the operator can do about it.
+//! Errors of the pipeline from text to batches, classified by the action they require.
 
 use std::io;
 use std::path::PathBuf;
 
 use schemas::{BatchIndex, ManifestError};
 
-/// The result of everything in this crate.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every variant says where, and what to do.
+/// Error of the pipeline. Every variant states the place and the fix.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The request makes no sense as it stands; change the configuration. Exit code 2.
+    /// The request is invalid; change the configuration. Exit code 2.
     #[error("{0}")]
     Config(String),
 
-    /// The corpus cannot be read; nothing of it was written. Exit code 1.
+    /// The corpus cannot be read; no output of it was written. Exit code 1.
     #[error("{}{}: {message}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
     Corpus {
         /// The input file.
         path: PathBuf,
-        /// 1-based line, where there is one.
+        /// 1-based line, if known.
         line: Option<u64>,
-        /// What is wrong and what to do.
+        /// Problem and fix.
         message: String,
     },
 
-    /// A file of the corpus cannot be used as it is; nothing of it was written. Exit code 42.
+    /// A file of the corpus is unusable in its current form; no output of it was written. Exit code 42.
     #[error("{}{}: {message}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
     Unfit {
         /// The input file.
         path: PathBuf,
-        /// 1-based line, where there is one.
+        /// 1-based line, if known.
         line: Option<u64>,
-        /// What is wrong and what to do.
+        /// Problem and fix.
         message: String,
     },
 
-    /// The corpus can be read but is not fit to be used; trying again will not help. Exit code 42.
+    /// The corpus can be read but its content is unusable; a retry does not help. Exit code 42.
     #[error("{0}")]
     Poison(String),
 
     /// The tokenizer cannot be used. Exit code 2.
     #[error("tokenizer {}: {message}", path.display())]
     Tokenizer {
-        /// The file.
+        /// Tokenizer file.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// Problem and fix.
         message: String,
     },
 
-    /// A shard is not what the manifest promises. Exit code 1.
+    /// A shard does not match the manifest. Exit code 1.
     #[error("shard {place}{}: {message}", group.map(|group| format!(", row group {group}")).unwrap_or_default())]
     Shard {
-        /// The shard.
+        /// Path of the shard.
         place: String,
-        /// 0-based row group, where there is one.
+        /// 0-based row group, if known.
         group: Option<usize>,
-        /// What is wrong and what to do.
+        /// Problem and fix.
         message: String,
     },
 
-    /// A row cannot be made, and must not be left out. Exit code 1.
+    /// A row cannot be made and must not be replaced by padding. Exit code 1.
     #[error("{row} cannot be made: {why}; {way_on}")]
     Row {
-        /// Which, and where it comes from.
+        /// Row and its origin.
         row: String,
-        /// What went wrong, each time.
+        /// Message of each failed attempt.
         why: String,
-        /// What is allowed, and what to do.
+        /// Limit that applies, and fix.
         way_on: String,
     },
 
     /// The manifest, or a file that it names, is missing or damaged. Exit code 1.
     #[error("{place}: {why}")]
     Manifest {
-        /// The manifest, or the file.
+        /// Path of the manifest or the file.
         place: String,
-        /// Why.
+        /// Reason.
         why: ManifestError,
     },
 
-    /// A view does not do what it promises: a defect of ours, found before it is trained on for long. Exit code 1.
+    /// A view breaks its rules or laws. This is a bug in cloze that the audit detects early in a run. Exit code 1.
     #[error(
-        "view `{view}` does not do what it promises, in {batches} batches: {drifts}; look at `cloze inspect batch \
-         {batch}`, go on with the release that began the run, and report it"
+        "view `{view}` breaks its rules, counted over {batches} batches: {drifts}; run `cloze inspect batch \
+         {batch}`, continue with the release that began the run, and report the bug"
     )]
     Drift {
-        /// The view's name.
+        /// Name of the view.
         view: String,
-        /// What was counted.
+        /// Deviations of the counts.
         drifts: String,
-        /// A batch that shows it.
+        /// Number of a batch that shows the error.
         batch: BatchIndex,
-        /// Batches counted.
+        /// Number of counted batches.
         batches: u64,
     },
 
-    /// A folder is not prepared as far as was asked for. Exit code 1.
+    /// A folder is not prepared as far as requested. Exit code 1.
     #[error("{place}: {message}")]
     Unfinished {
-        /// The prepared folder.
+        /// Prepared folder.
         place: String,
-        /// What is missing, and what to do.
+        /// Missing data and fix.
         message: String,
     },
 
-    /// A stop was asked for, and came before the end. Exit code 1, where whoever asked has none of its own.
-    #[error("stopped before its end; what is finished is kept, and the same command continues")]
+    /// A stop was requested and took effect before the end. Exit code 1, unless the caller defines another.
+    #[error("stopped before the end; finished work is kept; run the same command to continue")]
     Stopped,
 
     /// Another process works on the folder. Exit code 1.
     #[error("{}: locked by {holder}; wait for it, or name another folder", path.display())]
     Locked {
-        /// The lock.
+        /// Path of the lock.
         path: PathBuf,
-        /// Who holds it.
+        /// Holder of the lock.
         holder: String,
     },
 
-    /// The operating system refused; the message names the path. Exit code 1.
+    /// The operating system returned an error; the message names the path. Exit code 1.
     #[error(transparent)]
     Io(#[from] io::Error),
 

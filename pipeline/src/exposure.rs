@@ -1,20 +1,20 @@
-//! How often each document was learned from: `ledger/` of a run's folder.
+//! Exposure counts of each document: `exposure/` of a run's folder.
 //!
 //! # What
-//! Pages, `rows-000000000000-000000004096.parquet`: what became of the rows from one number of the stream up to another. A row
-//! was *learned*, *skipped* (its step was skipped) or *left out* (it cannot be made). For each source of a
-//! mixture, dataset version of its data and document the page says in how many rows of each sort that was; the rows themselves are
-//! counted in its metadata (`cloze.rows`). A document of one source is another than that of equal text in another.
-//! Pages follow one another without a gap, from the first row to the newest checkpoint.
+//! Pages named `rows-000000000000-000000004096.parquet` describe the rows from one number of the stream to another. A
+//! row was *learned*, *skipped* (its step was skipped) or *left out* (it cannot be made). For each mixture source,
+//! dataset version and document, the page counts the rows of each kind. Its metadata (`cloze.rows`) counts the rows
+//! themselves. Documents of equal text in two sources count as two documents. Pages follow one another without a gap,
+//! from the first row to the newest checkpoint.
 //!
 //! # Why
-//! Nobody believes a mixture that cannot be counted, and who has to say whether a document was trained on needs a number. The
-//! rows are a function of their numbers, but this is no calculation: it is what the trainer was given and has consumed.
+//! A mixture must be verifiable, and the question whether a document was trained on needs a number as the answer. Rows
+//! could be computed from their numbers, but these pages record which rows the trainer received and consumed.
 //!
 //! # Definition
-//! A page is put before the checkpoint that ends with it. Whoever continues from a checkpoint moves the pages behind it to
-//! `ledger/undone/`: these rows were consumed and come again. `trained + skipped + left out = rows consumed` holds for each page
-//! when it is written, and for all of them when they are opened.
+//! A page is written before the checkpoint that ends with it. A run that continues from a checkpoint moves later pages
+//! to `exposure/rolled_back/`: their rows were consumed and will be consumed again. `trained + skipped + left out =
+//! rows consumed` holds for each page when it is written, and for all pages when they are opened.
 
 mod page;
 
@@ -27,91 +27,92 @@ use store::Store;
 pub use self::page::{Counts, ExposureEntry, ExposurePage, Fate};
 use crate::error::{Error, Result};
 
-/// Where it is in a run's folder.
+/// Subfolder of a run's folder.
 pub const FOLDER: &str = "exposure";
-/// Where pages are whose rows come again.
+/// Subfolder of the pages whose rows are consumed again.
 pub const ROLLED_BACK: &str = "rolled_back";
-/// What the page that is being moved to `rolled_back/` is called there: who was killed meanwhile continues with that name.
+/// Name in `rolled_back/` of the page that is being moved there. After a kill, the next process continues with that
+/// name.
 const UNDOING: &str = "undoing";
-/// Documents of a page that are kept in memory: some 50 MB. Beyond, a page ends between checkpoints.
+/// Maximum number of documents of a page in memory, about 50 MB. A page with more ends between checkpoints.
 const ENTRIES_MAX: usize = 1 << 20;
 
-/// What a row of a batch is made of.
+/// Documents of one row of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowDocuments {
-    /// Its number in the stream.
+    /// Number of the row in the stream.
     pub row: RowIndex,
-    /// The source of the mixture that it is of; empty where one folder is all there is.
+    /// Mixture source of the row. Empty for a single folder.
     pub of: Arc<str>,
-    /// The dataset version of its data.
+    /// Dataset version of its data.
     pub dataset_version: DatasetVersion,
-    /// The names of its documents.
+    /// Ids of its documents.
     pub documents: Vec<u64>,
-    /// Whether it is padding, since it cannot be made or is not wanted.
+    /// Whether the row is padding because it cannot be made or is excluded.
     pub left_out: bool,
 }
 
-/// A ledger that is kept.
+/// Exposure record of a running training.
 #[derive(Debug, Default)]
 pub struct Exposure {
-    /// Nowhere before the run has begun.
+    /// Folder of the pages. `None` before the run has begun.
     store: Option<Store>,
-    /// Rows that were given, and are not consumed yet.
+    /// Rows that were handed out and are not consumed yet.
     given: VecDeque<RowDocuments>,
-    /// Where the first page begins.
+    /// First row of the first page.
     first: u64,
-    /// Where the page in hand begins, and how far it goes.
+    /// First row of the current page, and the row after its last.
     from: u64,
     to: u64,
     rows: Counts,
-    /// Pages that have ended, in order, each until it is in the folder: whoever writes the next writes these before it.
+    /// Finished pages in order, each until it is written. The next writer writes these first.
     unwritten: Arc<Mutex<VecDeque<ExposurePage>>>,
-    /// By source, then by dataset version and name.
+    /// Counts by source, then by dataset version and id.
     documents: BTreeMap<Arc<str>, BTreeMap<(DatasetVersion, u64), Counts>>,
 }
 
 impl Exposure {
-    /// The run continues behind its first `rows` rows. Pages behind them are undone, and so is the one in hand.
+    /// Continues the run after its first `rows` rows. Rolls back later pages and discards the current one.
     ///
     /// # Errors
     /// If the pages cannot be moved, or do not add up.
     pub fn begin(&mut self, run: &Store, rows: RowIndex) -> Result<()> {
-        let folder = run.within(FOLDER);
+        let folder = run.prefixed(FOLDER);
         finish_undoing(&folder)?;
         write(&folder, &self.unwritten)?;
         if let Some(page) = self.page() {
-            let undone = folder.within(ROLLED_BACK);
+            let undone = folder.prefixed(ROLLED_BACK);
             page.put(&undone, &numbered(&undone, &page.name())?)?;
         }
-        let (undone, kept): (Vec<_>, Vec<_>) = pages(run)?.into_iter().partition(|(_, _, to)| *to > rows.0);
-        undone.iter().try_for_each(|(name, ..)| undo(&folder, name))?;
+        let (undone, kept): (Vec<_>, Vec<_>) = pages(run)?.into_iter().partition(|page| page.to > rows.0);
+        undone.iter().try_for_each(|page| undo(&folder, &page.name))?;
         let first = first(run, &kept)?;
-        // A run that was begun by a program without a ledger has none of its first rows.
-        if let Some((_, _, end)) = kept.last().filter(|(_, _, end)| *end != rows.0) {
-            return Err(broken(&folder, &format!("it ends with row {end}, and the checkpoint with row {rows}")));
+        // A run that began with a program version without exposure counts has no pages for its first rows.
+        if let Some(end) = kept.last().map(|page| page.to).filter(|end| *end != rows.0) {
+            return Err(broken(&folder, &format!("it ends with row {end}, but the checkpoint with row {rows}")));
         }
         let (from, to) = (rows.0, rows.0);
         *self = Self { store: Some(folder), first: first.unwrap_or(from), from, to, ..Self::default() };
         Ok(())
     }
 
-    /// These rows are in the batch that was handed on.
+    /// Adds the rows of a batch that was handed out.
     pub fn give(&mut self, rows: Vec<RowDocuments>) {
         self.given.extend(rows);
     }
 
-    /// What was given and is not consumed is given again.
-    pub fn forget(&mut self) {
+    /// Discards rows that were handed out and not consumed. They will be handed out again.
+    pub fn reset(&mut self) {
         self.given.clear();
     }
 
-    /// A step has consumed the rows up to `end`.
+    /// Records that a step consumed the rows up to `end`.
     ///
     /// # Errors
-    /// If a page that is full cannot be written.
+    /// If a full page cannot be written.
     ///
     /// # Panics
-    /// If other rows were given.
+    /// If the rows differ from those that were handed out.
     pub fn consume(&mut self, end: RowIndex, fate: Fate) -> Result<()> {
         if self.store.is_none() {
             return Ok(());
@@ -131,8 +132,8 @@ impl Exposure {
         if entries >= ENTRIES_MAX { self.end_page().map_or(Ok(()), |pages| pages.write()) } else { Ok(()) }
     }
 
-    /// The page of the rows since the one before, and those that could not be written yet: to be written before the
-    /// checkpoint that ends with it. None if the folder has all of them.
+    /// Ends the page of the rows since the previous one. Returns it with the pages that could not be written yet. The
+    /// caller writes them before the checkpoint that ends with them. Returns `None` if the folder has all pages.
     ///
     /// # Panics
     /// If its rows do not add up.
@@ -168,7 +169,7 @@ impl Exposure {
     }
 }
 
-/// Pages on their way.
+/// Pages that are ready to be written.
 #[derive(Debug)]
 pub struct PagesToWrite {
     folder: Store,
@@ -176,10 +177,10 @@ pub struct PagesToWrite {
 }
 
 impl PagesToWrite {
-    /// Puts them into the run's folder. Those that fail are kept, for whoever writes the next.
+    /// Writes the pages to the run's folder. Failed pages are kept for the next write.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// If a page cannot be written.
     pub fn write(&self) -> Result<()> {
         write(&self.folder, &self.pages)
     }
@@ -198,93 +199,104 @@ fn locked(pages: &Mutex<VecDeque<ExposurePage>>) -> MutexGuard<'_, VecDeque<Expo
     pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The pages of a run in order: the name of each in `ledger/`, and its rows.
-///
-/// # Errors
-/// If the folder cannot be listed.
-pub fn pages(run: &Store) -> Result<Vec<(String, u64, u64)>> {
-    listed(&run.within(FOLDER))
+/// Page in a folder, with the rows that its name states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPage {
+    /// File name in the folder.
+    pub name: String,
+    /// First row of the page.
+    pub from: u64,
+    /// First row after the page.
+    pub to: u64,
 }
 
-/// The pages of rows that were undone: the name of each in `ledger/undone/`, and its rows.
+/// Returns the pages of a run in `exposure/`, in order of their rows.
 ///
 /// # Errors
 /// If the folder cannot be listed.
-pub fn undone(run: &Store) -> Result<Vec<(String, u64, u64)>> {
-    let folder = run.within(FOLDER);
-    let mut undone = listed(&folder.within(ROLLED_BACK))?;
-    // What is still among the others is not undone yet.
+pub fn pages(run: &Store) -> Result<Vec<ListedPage>> {
+    listed(&run.prefixed(FOLDER))
+}
+
+/// Returns the rolled-back pages, in `exposure/rolled_back/`.
+///
+/// # Errors
+/// If the folder cannot be listed.
+pub fn undone(run: &Store) -> Result<Vec<ListedPage>> {
+    let folder = run.prefixed(FOLDER);
+    let mut undone = listed(&folder.prefixed(ROLLED_BACK))?;
+    // A page that is still among the others is not rolled back yet.
     if let Some((called, _)) = undoing(&folder)? {
-        undone.retain(|(name, ..)| *name != called);
+        undone.retain(|page| page.name != called);
     }
     Ok(undone)
 }
 
-/// The row that the first of these pages of a run has to begin with; none if there are no pages.
+/// Returns the first row that the pages of a run must begin with. `None` if there are no pages.
 ///
 /// # Errors
-/// If the pages do not follow one another from there, or the first cannot be read.
-pub fn first(run: &Store, pages: &[(String, u64, u64)]) -> Result<Option<u64>> {
-    let folder = run.within(FOLDER);
-    let Some((name, from, _)) = pages.first() else { return Ok(None) };
-    // Pages of earlier programs do not say it.
-    let first = ExposurePage::read(&folder, name)?.first.unwrap_or(*from);
+/// If the pages leave a gap after that row, or the first page cannot be read.
+pub fn first(run: &Store, pages: &[ListedPage]) -> Result<Option<u64>> {
+    let folder = run.prefixed(FOLDER);
+    let Some(page) = pages.first() else { return Ok(None) };
+    // Pages of earlier program versions do not contain the first row.
+    let first = ExposurePage::read(&folder, &page.name)?.first.unwrap_or(page.from);
     let mut end = first;
-    for (_, from, to) in pages {
-        if *from != end {
-            return Err(broken(&folder, &format!("no page tells of the rows from {end} to {from}")));
+    for &ListedPage { from, to, .. } in pages {
+        if from != end {
+            return Err(broken(&folder, &format!("there is no page for the rows from {end} to {from}")));
         }
-        end = *to;
+        end = to;
     }
     Ok(Some(first))
 }
 
-fn listed(folder: &Store) -> Result<Vec<(String, u64, u64)>> {
+fn listed(folder: &Store) -> Result<Vec<ListedPage>> {
     let mut found = Vec::new();
     for entry in folder.list("")? {
-        // What is called otherwise is not ours.
+        // Files with other names are not pages.
         let Some((from, to)) = ExposurePage::rows_of(&entry.name) else { continue };
-        found.push((entry.name, from, to));
+        found.push(ListedPage { name: entry.name, from, to });
     }
-    found.sort_by_key(|(name, from, to)| (*from, *to, name.clone()));
+    found.sort_by(|one, other| (one.from, one.to, &one.name).cmp(&(other.from, other.to, &other.name)));
     Ok(found)
 }
 
-/// Moves a page to those whose rows come again.
+/// Moves a page to the rolled-back pages.
 fn undo(folder: &Store, name: &str) -> Result<()> {
-    // One that nobody can read is named while it is still where it was.
+    // Reading first reports an unreadable page under its current name.
     ExposurePage::read(folder, name)?;
-    folder.put(UNDOING, numbered(&folder.within(ROLLED_BACK), name)?.as_bytes())?;
+    folder.put(UNDOING, numbered(&folder.prefixed(ROLLED_BACK), name)?.as_bytes())?;
     finish_undoing(folder)
 }
 
-/// Continues where somebody was killed: a page that is there twice is one page.
+/// Continues a move that was interrupted by a kill. A page that exists in both places is one page.
 fn finish_undoing(folder: &Store) -> Result<()> {
     if let Some((called, name)) = undoing(folder)? {
-        folder.within(ROLLED_BACK).put(&called, &folder.read(&name)?)?;
-        folder.remove(&name)?;
+        folder.prefixed(ROLLED_BACK).put(&called, &folder.get(&name)?)?;
+        folder.delete(&name)?;
     }
-    Ok(folder.remove(UNDOING)?)
+    Ok(folder.delete(UNDOING)?)
 }
 
-/// The page that is on its way to `rolled_back/` and still here: what it is called there, and here.
+/// Returns the names, there and here, of a page whose move to `rolled_back/` is incomplete.
 fn undoing(folder: &Store) -> Result<Option<(String, String)>> {
-    let Some((called, _)) = folder.read_with_stat(UNDOING)? else { return Ok(None) };
+    let Some((called, _)) = folder.get_with_stat(UNDOING)? else { return Ok(None) };
     let called = String::from_utf8_lossy(&called).into_owned();
     let Some((_, name)) = called.split_once('-').filter(|(_, name)| ExposurePage::rows_of(name).is_some()) else {
         return Ok(None);
     };
-    let is_here = folder.stat(name)?.is_some();
+    let is_here = folder.head(name)?.is_some();
     Ok(is_here.then(|| (called.clone(), name.to_owned())))
 }
 
-/// What a page is called among those that are undone: the same rows may be there before.
+/// Returns the name of a page among the rolled-back ones. Pages of the same rows can be there already.
 fn numbered(undone: &Store, name: &str) -> Result<String> {
     Ok(format!("{:04}-{name}", listed(undone)?.len()))
 }
 
 fn broken(folder: &Store, message: &str) -> Error {
-    let way_on = "put the page back, or move the folder away: the run then counts from here on";
+    let way_on = "restore the page, or move the folder away: counting then starts from here";
     Error::Config(format!("{}: {message}; {way_on}", folder.place("")))
 }
 

@@ -1,4 +1,4 @@
-//! Corpora, shards and tokenizers as they come: whole, broken, or made to break.
+//! Fuzz targets for corpora, shards and tokenizers: valid, damaged and adversarial.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -9,18 +9,18 @@ use schemas::Shard;
 use store::{FaultConfig, Store};
 
 use crate::corpus::tests::{Cut, parts, read};
-use crate::corpus::{self, AnyFormat, BytesRead, Corpus, Place};
+use crate::corpus::{self, AnyFormat, BytesRead, Corpus, DocumentPlace};
 use crate::sentences::Sentences;
-use crate::shard::reader::{Promise, ShardReader};
+use crate::shard::reader::{ShardExpectation, ShardReader};
 use crate::shard::synthetic::Synthetic;
 use crate::testing;
 use crate::tokenize::{self, HfTokenizer, Tokenizer as _};
 
-/// Longest document of a target: some inputs decompress to a thousand times their length.
+/// Maximum document size of a target. Some inputs decompress to a thousand times their length.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
 
-/// What the Parquet decoder may reserve, though it touches none of it: 2^31 values of 8 bytes, if a page says that it has so
-/// many.
+/// Address space that the Parquet decoder may reserve without touching it: 2^31 values of 8 bytes, if a page header
+/// claims that many.
 const DECODER_RESERVES: usize = 16 << 30;
 
 fn cut(file: &Path, format: &str, part_bytes: u64) -> Cut {
@@ -29,7 +29,7 @@ fn cut(file: &Path, format: &str, part_bytes: u64) -> Cut {
     cut
 }
 
-/// Whatever the file holds: the same documents and complaints, however small the parts.
+/// Checks for any file content that documents and errors do not depend on the size of the parts.
 fn cuts_lose_nothing(suffix: &'static str, format: &'static str) -> impl Fn(&[u8]) {
     move |bytes| {
         let file = fuzz::on_disk(suffix, bytes);
@@ -42,10 +42,10 @@ fn cuts_lose_nothing(suffix: &'static str, format: &'static str) -> impl Fn(&[u8
     }
 }
 
-/// A reader that begins where another one was, behind any document, gives the rest of them.
+/// Checks that a reader that starts after any document returns all later documents.
 fn segments_lose_nothing(cut: &Cut, whole: &[String]) {
     let corpus = Corpus::open(&cut.config).expect("it was read before");
-    let (mut place, mut texts) = (Place::default(), Vec::new());
+    let (mut place, mut texts) = (DocumentPlace::default(), Vec::new());
     for part in parts(&corpus, cut.part_bytes).expect("it was read before") {
         loop {
             let mut documents = corpus.documents(&part, place, &BytesRead::default()).expect("it was read before");
@@ -53,7 +53,7 @@ fn segments_lose_nothing(cut: &Cut, whole: &[String]) {
             texts.extend(found.expect("it was read before").document.map(|document| document.text));
             place = documents.place();
         }
-        place = Place::default();
+        place = DocumentPlace::default();
     }
     assert_eq!(texts, whole, "one document at a time");
 }
@@ -87,7 +87,7 @@ fn compressed_text_is_read_or_refused() {
     fuzz::target!("compressed", vec![gzip, zstd, both], |bytes: &[u8]| {
         for suffix in [".txt.gz", ".txt.zst"] {
             let file = fuzz::on_disk(suffix, bytes);
-            // To the end, or to the first thing that cannot be read.
+            // Reads to the end, or to the first unreadable line.
             let _ = read(&cut(file.path(), "text_lines", 64));
         }
     });
@@ -134,17 +134,17 @@ fn parquet_is_read_or_refused() {
 }
 
 #[test]
-fn a_shard_is_read_as_promised_or_refused() {
-    let folder = Store::memory(FaultConfig::calm());
+fn shard_is_read_as_declared_or_refused() {
+    let folder = Store::in_memory(FaultConfig::none());
     let few = Synthetic { train_rows: 5, valid_rows: 1, rows_per_group: 3, ..Synthetic::default() };
     let manifest = few.write(&folder).expect("room for it");
     let shard = manifest.now().train.shards[0].clone();
-    let seed = folder.read(&shard.path).expect("just written");
-    let promise = Promise::of(&manifest);
+    let seed = folder.get(&shard.path).expect("just written");
+    let promise = ShardExpectation::from_manifest(&manifest);
     fuzz::target!("shard", vec![seed], |bytes: &[u8]| {
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         store.put(&shard.path, bytes).expect("memory takes all");
-        // Somebody has sealed the manifest around it: only what the file itself says can be wrong.
+        // The manifest is sealed around the changed file, so only the content of the file can be wrong.
         let sealed =
             Shard { bytes: bytes.len() as u64, blake3: blake3::hash(bytes).to_hex().to_string(), ..shard.clone() };
         fuzz::memory::grant(DECODER_RESERVES);
@@ -172,13 +172,14 @@ fn sentences_begin_between_characters_in_order() {
     });
 }
 
-/// Whether a number in it is that of a vocabulary of more than a hundred thousand ids: memory grows with the largest id,
-/// by some 80 bytes each, however few tokens there are.
+/// Whether the text contains a number with more than five digits, which may be a token id. Memory grows with the largest
+/// id by about 80 bytes each, even if there are few tokens.
 fn has_huge_number(bytes: &[u8]) -> bool {
     bytes.split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() > 5)
 }
 
-/// A tokenizer that is taken gives ids of its own vocabulary for any text, and is the same after being written.
+/// Checks that an accepted tokenizer returns ids of its vocabulary for any text, and is unchanged after writing and
+/// reading it.
 fn is_usable(file: &Path, lowercase: Option<bool>) {
     let Ok(tokenizer) = tokenize::load(file, lowercase) else { return };
     let facts = tokenizer.facts();
@@ -194,7 +195,7 @@ fn is_usable(file: &Path, lowercase: Option<bool>) {
     assert_eq!(again.facts().manifest, facts.manifest);
 }
 
-/// Small tokenizers of both families, with tokens added and without, that keep capitals or not.
+/// Small tokenizers of both families, with and without added tokens, case-sensitive and lowercasing.
 static FAST_ONES: LazyLock<Vec<HfTokenizer>> = LazyLock::new(|| {
     let with = |name: &str, change: &dyn Fn(&mut serde_json::Value)| {
         let mut json = serde_json::from_slice(&testing::tokenizer(name).facts().json).expect("JSON");
@@ -213,7 +214,7 @@ static FAST_ONES: LazyLock<Vec<HfTokenizer>> = LazyLock::new(|| {
     let both = testing::TOKENIZERS.map(testing::tokenizer);
     let more = [with("wordpiece", &added), with("wordpiece", &cased), with("wordpiece", &raw)];
     let all: Vec<HfTokenizer> = both.into_iter().chain(more).collect();
-    // Tables are a tokenizer's, not a text's: they are there before anybody counts what a text takes.
+    // Tables belong to a tokenizer, not to a text: build them before allocations per text are counted.
     for tokenizer in &all {
         tokenizer.compare("the cat").expect("the same ids");
     }

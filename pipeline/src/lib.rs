@@ -1,15 +1,13 @@
-//! Text to batches. CPU only; no libtorch.
+//! Conversion of text to batches. CPU only; no libtorch.
 //!
-//! The offline half, in the order in which text meets it: a [`corpus`] is cut into parts and read as documents, which
-//! are [tokenized](tokenize), [packed](pack) into samples and written as [shards](shard); [`prepare`] is all of it on
-//! one screen.
+//! The offline half, in processing order: a [`corpus`] is cut into parts and read as documents. Documents are
+//! [tokenized](tokenize), [packed](pack) into samples and written as [shards](shard). [`prepare`] combines these steps.
 //!
-//! The online half, in the order in which a batch is asked for: a [`mixture`] says which source each row is of, the
-//! [`epoch_plan`] of a source and its [`sampler`]s name its rows,
-//! [`shard`] decodes them, [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all
-//! of it on one screen.
-//! [`audit`] judges whether views do as they say, by a [`audit_counters`] of each.
-//! A [`corpus_stats`] says what a prepared folder holds.
+//! The online half, in processing order: a [`mixture`] assigns a source to each row. The [`epoch_plan`] of a source and
+//! its [`sampler`]s determine the rows, and [`shard`] decodes them. [`views`] render them into [rows](row), and
+//! [`collate()`] converts rows to columns. [`load`] combines these steps.
+//! [`audit`] checks with [`audit_counters`] that views keep their rules and laws.
+//! [`corpus_stats`] describes the content of a prepared folder.
 //! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`runtime`].
 
 pub mod corpus;

@@ -1,9 +1,10 @@
-//! Index ↦ batch: the online half on one screen.
+//! Online half of the pipeline: conversion of a batch index to a batch.
 //!
-//! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is the whole online half as a pure
-//! function of rows: which they are by arithmetic ([`epoch_plan`](crate::epoch_plan), [`sampler`](crate::sampler)), samples from decoded row groups
-//! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the
-//! same function, run ahead by workers from any row, for any [`RankShard`] of the rows: the same batches for any number of workers.
+//! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is a pure function of the batch
+//! index. Arithmetic selects the rows ([`epoch_plan`](crate::epoch_plan), [`sampler`](crate::sampler)). Decoded row
+//! groups contain the samples ([`groups`](crate::shard::groups)). Views render the columns
+//! ([`collate`](crate::collate())). [`LoadPlan::stream`] is the same function, computed ahead by workers from any row,
+//! for any [`RankShard`] of the rows. The batches do not depend on the number of workers.
 
 mod bad_rows;
 mod batch_builder;
@@ -30,10 +31,10 @@ use schemars::JsonSchema;
 use schemas::{Batch, BatchIndex, RankShard, RowIndex, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
-pub use self::bad_rows::{BadRow, BadRows, LeftOut, ROW_ATTEMPTS, RowFaults, RowPolicy};
-use self::batch_ranges::Cut;
+pub use self::bad_rows::{BadRow, BadRows, ExcludedRows, ROW_ATTEMPTS, RowFaults, RowPolicy};
+use self::batch_ranges::BatchRanges;
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
-pub use self::latency_injection::{Contention, LatencyInjection, Who};
+pub use self::latency_injection::{Contention, DelayedWorkers, LatencyInjection};
 pub use self::plan_summary::{LoadFacts, SourceFacts, StreamedFacts, ViewFacts};
 pub use self::request::{LoadRequest, MissingParts, Rows, SourceRequest};
 pub use self::row_facts::RowFacts;
@@ -46,10 +47,10 @@ use crate::error::Result;
 use crate::mixture::SourceAssignment;
 use crate::rng::Key;
 use crate::sampler::RowRef;
-use crate::shard::groups::Groups;
-use crate::shard::reader::Promise;
+use crate::shard::groups::{Groups, WorkerIndex};
+use crate::shard::reader::ShardExpectation;
 
-/// In which order the rows of a run come.
+/// Order of the rows of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RowOrder {
@@ -122,29 +123,29 @@ impl Default for DataConfig {
 }
 
 impl DataConfig {
-    /// Number of workers. Four feed any accelerator several times over.
+    /// Number of workers. Four workers are several times faster than an accelerator needs.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(4))
     }
 }
 
-/// How often a partner is drawn before a row goes without.
+/// Number of draws of a partner before a row is made without one.
 const PARTNER_DRAWS: usize = 10;
 
-/// The seed of validation, whatever the run's: its masks are the same for all runs on a folder.
+/// Seed of validation, independent of the run's seed: all runs on a folder use the same masks.
 pub(crate) const VALIDATION_SEED: u64 = 0;
 
-/// A checked configuration: the only thing that can make batches.
+/// Checked configuration. Batches can only be made from it.
 #[derive(Debug)]
 pub struct LoadPlan {
-    /// At least one.
+    /// Sources of the stream, at least one.
     sources: Vec<Source>,
     assignment: SourceAssignment,
-    promise: Promise,
+    expectation: ShardExpectation,
     vocab: Arc<Vocab>,
     views: Vec<PlannedView>,
-    /// Whether a view is made of two samples.
+    /// Whether a view combines two samples.
     pairs: bool,
     copies: u32,
     pieces: u32,
@@ -158,25 +159,25 @@ pub struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// The batch at `index` of the stream from its first row: a function of the plan and of `index` alone. `groups` only
-    /// remembers what was decoded.
+    /// Returns the batch at `index` of the stream from its first row. It depends on the plan and `index` only; `groups`
+    /// is a cache of decoded row groups.
     ///
     /// # Errors
-    /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises,
+    /// [`Error::Shard`](crate::Error::Shard) if a row group does not match the manifest,
     /// [`Error::Row`](crate::Error::Row) for a row that cannot be made.
     pub fn batch(&self, groups: &Groups, index: BatchIndex) -> Result<Batch> {
         self.batch_with(groups, index, &RowPolicy::default())
     }
 
-    /// The same, where somebody looks after its rows. What is found to be bad is not written down: only a stream does that.
+    /// Returns the batch at `index` under a row policy. New bad rows are not recorded: only a stream records them.
     ///
     /// # Errors
     /// As [`batch`](Self::batch).
     pub fn batch_with(&self, groups: &Groups, index: BatchIndex, care: &RowPolicy) -> Result<Batch> {
-        Ok(self.make(groups, index, self.rows_of(index), (0, 1), (care, None))?.batch)
+        Ok(self.make(groups, index, self.rows_of(index), WorkerIndex::ALONE, care, None)?.batch)
     }
 
-    /// What each row of a batch is made of.
+    /// Returns the origin of each row of a batch.
     ///
     /// # Errors
     /// As [`batch`](Self::batch).
@@ -184,17 +185,17 @@ impl LoadPlan {
         self.explain_rows(groups, self.rows_of(index))
     }
 
-    /// The same of any rows.
+    /// Returns the origin of any rows.
     ///
     /// # Errors
     /// As [`batch`](Self::batch).
     pub fn explain_rows(&self, groups: &Groups, rows: std::ops::Range<u64>) -> Result<Vec<RowFacts>> {
         let refs = self.row_refs(rows.clone(), None)?;
-        let held = self.hold(groups, &refs, (0, 1))?;
+        let held = self.load_groups(groups, &refs, WorkerIndex::ALONE)?;
         Ok(rows.zip(&refs.rows).map(|(number, row)| self.row_facts(RowIndex(number), row, &refs, &held)).collect())
     }
 
-    /// What one row of the stream is made of.
+    /// Returns the origin of one row of the stream.
     ///
     /// # Errors
     /// As [`batch`](Self::batch).
@@ -203,37 +204,37 @@ impl LoadPlan {
         Ok(facts.pop().expect("one row was asked for"))
     }
 
-    /// An empty memory for decoded row groups.
+    /// Creates an empty cache of decoded row groups.
     #[must_use]
     pub fn groups(&self) -> Groups {
         Groups::new(self.sources.iter().map(|source| Arc::clone(&source.shards)))
     }
 
-    /// An audit of the plan's batches, which has seen none.
+    /// Creates an audit of the plan's batches, without counts.
     #[must_use]
     pub fn audit(&self) -> Audit {
-        Audit::new(&self.views, &self.vocab, AuditFacts { copies: self.copies, frame: self.promise.frame })
+        Audit::new(&self.views, &self.vocab, AuditFacts { copies: self.copies, frame: self.expectation.frame })
     }
 
-    /// Number of batches; training has no end.
+    /// Number of batches. `None` for training, which has no end.
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
         self.whole().count()
     }
 
-    /// The rows that a batch owns.
+    /// Returns the rows of a batch.
     #[must_use]
     pub fn rows_of(&self, index: BatchIndex) -> std::ops::Range<u64> {
         self.whole().rows(index.0)
     }
 
-    /// The stream from its first row, all of it.
-    fn whole(&self) -> Cut {
+    /// Returns the ranges of the whole stream from its first row.
+    fn whole(&self) -> BatchRanges {
         self.cut(RowIndex(0), RankShard::ALONE)
     }
 
-    fn cut(&self, from: RowIndex, share: RankShard) -> Cut {
-        Cut { from, end: self.end, rows_per_batch: self.rows_per_batch, share }
+    fn cut(&self, from: RowIndex, share: RankShard) -> BatchRanges {
+        BatchRanges { from, end: self.end, rows_per_batch: self.rows_per_batch, share }
     }
 
     /// Rows of a batch (the last of a validation may differ).
@@ -256,8 +257,8 @@ impl LoadPlan {
         Item { sample, partner, index, seed, epoch, copy, copies: self.copies, pieces: self.pieces }
     }
 
-    /// A sample of another document from the same window, drawn at the address that a row's copies share: the window is
-    /// decoded anyway. Preferably one that is as long, so that a segment of it can be as long as one of the sample.
+    /// Draws a sample of another document from the same window, which is decoded anyway. All copies of a row share the
+    /// draw. Prefers a partner that is at least as long, so that its segment can be as long as one of the sample.
     fn partner<'a>(
         seed: u64,
         row: &RowRef,
@@ -308,10 +309,10 @@ impl LoadPlan {
     }
 }
 
-/// The names of a sample's documents, in order.
+/// Returns the ids of a sample's documents, in order.
 fn documents_of(sample: &Sample<'_>) -> Vec<u64> {
     let mut documents = sample.own_documents().to_vec();
-    // One that comes twice in a row is one.
+    // A document that occurs twice in succession counts once.
     documents.dedup();
     documents
 }

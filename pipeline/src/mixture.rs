@@ -1,23 +1,24 @@
-//! Several sources in one stream: which of them each row is of, and which row of that source it is.
+//! Mixture of several sources in one stream: source of each row, and row number within that source.
 //!
 //! # What
-//! *Positions* (rows, or all adjacent copies of one) are dealt in *periods* of [`PERIOD`]. In a period each source has a
-//! whole number of positions, and where they lie is its own permutation. A source gives its rows in its own order,
-//! one after another, without gap or repeat, whatever lies between them.
+//! *Positions* (rows, or all adjacent copies of one) are assigned to sources in *periods* of [`PERIOD`]. In a period
+//! each source has a whole number of positions. A permutation per period determines their places. Each source
+//! contributes its rows in its order, one after another, without gap or repeat.
 //!
 //! # Why
-//! Row `r` stays a function of `r`: how many rows of a source come before it is a sum over earlier stretches of equal
-//! weights, a product over the periods of this one, and a count within its own period. So a run resumes at any row, and
-//! any batch can be made by its number. Proportions are exact in each period, not only in the long run.
+//! Row `r` stays a function of `r`. The number of a source's rows before it has three terms: a sum over earlier
+//! recipes, a product over the periods of this one, and a count within the current period. A run can therefore resume
+//! at any row, and any batch can be made from its number. Proportions are exact in each period, not only in the long
+//! run.
 //!
 //! # Definition
-//! Of weights `w`, source `s` has `⌊P w_s / Σ w⌋` positions of a period of `P`, and those that are left go to the largest
-//! remainders, to the first by name where two are equal: no share is further than `1 / P` from its weight. Weights hold
-//! from the first period that begins at the row that they are written for, or behind it.
+//! For weights `w`, source `s` has `⌊P w_s / Σ w⌋` positions of a period of `P`. The remaining positions go to the
+//! largest remainders; ties go to the first by name. No share differs from its weight by more than `1 / P`. A weight
+//! applies from the first period that begins at or after its row.
 //!
 //! # Reference
-//! Hamilton's method of largest remainders. The permutation is that of [`permutation`](crate::permutation), keyed by the
-//! run's seed and the period's number.
+//! Hamilton's method of largest remainders. The permutation is that of [`permutation`](crate::permutation), keyed by
+//! the run's seed and the period's number.
 
 mod source_assignment;
 #[cfg(test)]
@@ -37,55 +38,55 @@ pub use self::weight::{Weight, WeightFrom};
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};
 
-/// Positions of a period: shares are exact to a thousandth, and a period goes by in a few steps.
+/// Positions of a period. Shares are exact to a thousandth, and a period ends after a few steps.
 pub const PERIOD: u64 = 1000;
 
-/// Orders of periods that are remembered: more than batches in flight are of.
+/// Number of cached orders of periods, more than the batches in flight need.
 const ORDERS_MAX: usize = 16;
 
-/// How the rows of several sources follow one another.
+/// Order of the rows of several sources.
 #[derive(Debug)]
 pub struct Mixture {
     copies: u64,
     key: Key,
-    /// At least one, ascending.
+    /// Recipes, ascending, at least one.
     recipes: Vec<Recipe>,
-    /// The orders of the periods that were asked for last.
+    /// Orders of the periods that were used last.
     orders: Mutex<Vec<(u64, Arc<Vec<u16>>)>>,
 }
 
-/// Rows that follow one another, dealt.
+/// Consecutive rows with their assigned sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AssignedRows {
-    /// The source of each row.
+    /// Source of each row.
     pub(crate) sources: Vec<u16>,
-    /// The rows of each source that they are: these follow one another too.
+    /// Range of rows of each source. The rows of a source are consecutive too.
     pub(crate) rows: Vec<Range<u64>>,
 }
 
-/// What a period is made of, from one period on.
+/// Composition of periods, from one period on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// The first period of it.
+    /// First period of the recipe.
     pub period: u64,
-    /// Positions of each source in a period, [`PERIOD`] together.
+    /// Positions of each source in a period. The sum is [`PERIOD`].
     pub shares: Vec<u64>,
-    /// Positions of each source in all periods before it.
+    /// Positions of each source in all earlier periods.
     before: Vec<u64>,
 }
 
 impl Mixture {
-    /// The mixture of sources with these names and weights, of which each position is `copies` rows.
+    /// Creates the mixture of sources with these names and weights. Each position is `copies` rows.
     ///
     /// # Errors
-    /// Everything that is wrong with the weights.
+    /// All problems of the weights.
     pub fn new(sources: &[(&str, &Weight)], copies: u32, seed: u64) -> Result<Self, Vec<Problem>> {
         let copies = u64::from(copies.max(1));
         let mut problems: Vec<Problem> =
             sources.iter().flat_map(|(name, weight)| weight.problems(name, copies * PERIOD)).collect();
         if sources.is_empty() || sources.len() as u64 > PERIOD {
             let message = format!("{} sources cannot share periods of {PERIOD} rows", sources.len());
-            problems.push(Problem::new("sources", message).hint("give at least one, and no more than that"));
+            problems.push(Problem::new("sources", message).hint("give at least one, and at most that many"));
         }
         if !problems.is_empty() {
             return Err(problems);
@@ -99,35 +100,35 @@ impl Mixture {
             let row = period * copies * PERIOD;
             match shares(sources, &weights, row) {
                 Ok(shares) => {
-                    let before = recipes.last().map_or_else(|| vec![0; sources.len()], |last| last.before(period));
+                    let before = recipes.last().map_or_else(|| vec![0; sources.len()], |last| last.rows_before(period));
                     recipes.push(Recipe { period, shares, before });
                 }
                 Err(problem) => problems.push(problem),
             }
         }
-        // By a key that no view has: `views.NAME` is never empty.
+        // This key differs from that of any view: the name in `views.NAME` is never empty.
         let key = Key::new(seed, Epoch(0), "", "sources");
         if problems.is_empty() { Ok(Self { copies, key, recipes, orders: Mutex::default() }) } else { Err(problems) }
     }
 
-    /// What periods are made of: each recipe holds until the next.
+    /// Returns the recipes. Each applies until the next.
     #[must_use]
     pub fn recipes(&self) -> &[Recipe] {
         &self.recipes
     }
 
-    /// The first row of a period.
+    /// Returns the first row of a period.
     #[must_use]
     pub fn first_row(&self, period: u64) -> u64 {
         period * PERIOD * self.copies
     }
 
-    /// How many rows of each source there are before a row of the stream.
+    /// Returns the number of rows of each source before a row of the stream.
     #[must_use]
-    pub fn before(&self, row: u64) -> Vec<u64> {
+    pub fn rows_before(&self, row: u64) -> Vec<u64> {
         let (position, copy) = (row / self.copies, row % self.copies);
         let (period, slot) = (position / PERIOD, position % PERIOD);
-        let mut rows = self.recipe(period).before(period);
+        let mut rows = self.recipe(period).rows_before(period);
         if (slot, copy) == (0, 0) {
             return rows.into_iter().map(|rows| rows * self.copies).collect();
         }
@@ -141,9 +142,9 @@ impl Mixture {
         rows
     }
 
-    /// What the rows `rows` of the stream are.
+    /// Assigns the rows `rows` of the stream to sources.
     pub(crate) fn assign(&self, rows: Range<u64>) -> AssignedRows {
-        let mut ranges: Vec<Range<u64>> = self.before(rows.start).into_iter().map(|first| first..first).collect();
+        let mut ranges: Vec<Range<u64>> = self.rows_before(rows.start).into_iter().map(|first| first..first).collect();
         let mut sources = Vec::with_capacity(usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0));
         let mut known: Option<(u64, Arc<Vec<u16>>)> = None;
         for position in rows.clone().map(|row| row / self.copies) {
@@ -160,11 +161,12 @@ impl Mixture {
         AssignedRows { sources, rows: ranges }
     }
 
-    /// The row of the stream that a source's row `row` is; none if its turn never comes.
+    /// Returns the row of the stream that contains a source's row `row`. `None` if the stream never reaches it.
     #[must_use]
     pub fn row_of(&self, source: usize, row: u64) -> Option<u64> {
         let (position, copy) = (row / self.copies, row % self.copies);
-        // Where a source has no share, it has as many before the next recipe: the last of equals is the one that deals.
+        // A recipe without a share of the source has the same count as the next. The last of equal counts contains the
+        // row.
         let behind = self.recipes.partition_point(|recipe| recipe.before[source] <= position);
         let recipe = &self.recipes[behind - 1];
         let (share, since) = (recipe.shares[source], position - recipe.before[source]);
@@ -176,16 +178,16 @@ impl Mixture {
         Some((period * PERIOD + slot) * self.copies + copy)
     }
 
-    /// Rows of a source among `rows` rows of the stream that follow one another, at most.
+    /// Returns the maximum number of a source's rows among `rows` consecutive rows of the stream.
     #[must_use]
     pub fn at_most(&self, source: usize, rows: u64) -> u64 {
         let share = self.recipes.iter().map(|recipe| recipe.shares[source]).max().unwrap_or(0);
-        // They touch one period more than they would fill.
+        // The rows can touch one period more than they would fill.
         let periods = rows.div_ceil(PERIOD * self.copies) + 1;
         rows.min(periods.saturating_mul(share * self.copies))
     }
 
-    /// Positions of each source in the first period.
+    /// Returns the positions of each source in the first period.
     #[must_use]
     pub fn first_shares(&self) -> &[u64] {
         &self.recipes[0].shares
@@ -195,7 +197,7 @@ impl Mixture {
         &self.recipes[self.recipes.partition_point(|recipe| recipe.period <= period) - 1]
     }
 
-    /// The source of each position of a period.
+    /// Returns the source of each position of a period.
     fn order(&self, period: u64) -> Arc<Vec<u16>> {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, order)) = orders.iter().find(|(of, _)| *of == period) {
@@ -211,13 +213,14 @@ impl Mixture {
 }
 
 impl Recipe {
-    /// Positions of each source in all periods before one of this recipe, or before the first of the next.
-    fn before(&self, period: u64) -> Vec<u64> {
+    /// Returns the positions of each source in all periods before `period`, which is of this recipe or the first of the
+    /// next.
+    fn rows_before(&self, period: u64) -> Vec<u64> {
         let periods = period - self.period;
         self.before.iter().zip(&self.shares).map(|(before, share)| before + periods * share).collect()
     }
 
-    /// Deals a period.
+    /// Shuffles the positions of a period.
     fn order(&self, rng: &mut Rng) -> Vec<u16> {
         let sorted: Vec<u16> =
             (0..).zip(&self.shares).flat_map(|(source, &share)| (0..share).map(move |_| source)).collect();
@@ -226,7 +229,7 @@ impl Recipe {
     }
 }
 
-/// Positions of each source in a period, by weights that hold from a row on.
+/// Computes the positions of each source in a period from the weights at a row.
 fn shares(sources: &[(&str, &Weight)], weights: &[f64], row: u64) -> Result<Vec<u64>, Problem> {
     let sum: f64 = weights.iter().sum();
     if !(sum > 0.0 && sum.is_finite()) {
@@ -245,7 +248,7 @@ fn shares(sources: &[(&str, &Weight)], weights: &[f64], row: u64) -> Result<Vec<
     }
 }
 
-/// `total` in whole parts, in proportion to the weights, by largest remainder; of equal ones the first.
+/// Splits `total` into whole numbers in proportion to the weights, by largest remainder. Ties go to the first.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floors of numbers from 0 to `total`")]
 pub(crate) fn apportion(total: u64, weights: &[f64]) -> Vec<u64> {

@@ -1,12 +1,13 @@
-//! A seeded bijection on `0..n` that remembers nothing.
+//! Seeded bijection on `0..n` without tables.
 
 use crate::rng::Rng;
 
-/// A permutation of `0..len`: a 4-round Feistel network over the next even number of bits, with cycle walking.
+/// Permutation of `0..len`: a 4-round Feistel network over the next even number of bits, with cycle walking.
 ///
-/// About 70 ns an element and no memory, so that any position of an epoch can be found without the ones before it.
-/// (Luby and Rackoff 1988 for four rounds; Black and Rogaway, *Ciphers with Arbitrary Finite Domains*, 2002, for the
-/// walk: the network permutes a domain of at most 4·`len`, so a walk takes fewer than four steps on average.)
+/// It takes about 70 ns per element and no memory. Any position of an epoch can be computed without the positions
+/// before it. (Luby and Rackoff 1988 for four rounds; Black and Rogaway, *Ciphers with Arbitrary Finite Domains*, 2002,
+/// for cycle walking. The network permutes a domain of at most 4·`len`, so a walk takes fewer than four steps on
+/// average.)
 #[derive(Clone, Debug)]
 pub struct Permutation {
     len: u64,
@@ -15,14 +16,14 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// A permutation of `0..len`, keyed by the next four words of `rng`.
+    /// Creates a permutation of `0..len`, keyed by the next four words of `rng`.
     #[must_use]
     pub fn new(len: u64, rng: &mut Rng) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         Self { len, half_bits: bits.div_ceil(2).max(1), keys: std::array::from_fn(|_| rng.next_u32()) }
     }
 
-    /// Where `index` goes.
+    /// Returns the image of `index`.
     ///
     /// # Panics
     /// If `index` is not below the length.
@@ -46,7 +47,7 @@ impl Permutation {
     }
 }
 
-/// The finisher of `SplitMix64`: every output bit depends on every input bit.
+/// Finalizer of `SplitMix64`: every output bit depends on every input bit.
 fn mix(half: u64, key: u32) -> u64 {
     let mut z = half ^ u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -84,7 +85,7 @@ mod tests {
         let fixed = (0..len).filter(|&index| first.apply(index) == index).count();
         let agree = (0..len).filter(|&index| first.apply(index) == second.apply(index)).count();
         let neighbours = (1..len).filter(|&i| first.apply(i) == first.apply(i - 1) + 1).count();
-        // One of each is expected; 8 has a chance of about 1e-6.
+        // The expected number of each is 1; the probability of 8 is about 1e-6.
         assert!(fixed < 8 && agree < 8 && neighbours < 8, "{fixed} {agree} {neighbours}");
     }
 

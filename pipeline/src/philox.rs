@@ -1,6 +1,6 @@
-//! Philox4x32-10: one block after another, which any processor does and all ways of drawing must equal, and side by side.
+//! Philox4x32-10: a portable implementation, block by block, and a vectorized one with equal output.
 
-#![allow(unsafe_code, reason = "instructions of some processors; each block says why it may be there")]
+#![allow(unsafe_code, reason = "vector instructions; each block states its safety condition")]
 
 mod block;
 #[cfg(target_arch = "x86_64")]
@@ -8,13 +8,13 @@ mod wide;
 
 pub(crate) use self::block::{WORDS_PER_BLOCK, block, halves};
 
-/// Fills words with blocks of Philox from `first` on, side by side. Returns how many were filled, a multiple of a block;
-/// none where the processor has no instructions for it.
+/// Fills words with Philox blocks from `first` on, with vector instructions. Returns the number of filled words, a
+/// multiple of a block. Returns 0 if the processor has no suitable instructions.
 #[inline]
 pub(crate) fn fill(row: [u32; 3], first: u32, key: [u32; 2], words: &mut [u32]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has what is enabled there.
+        // SAFETY: the processor supports the target features of this function.
         return unsafe { wide::fill(row, first, key, words) };
     }
     let _ = (row, first, key, words);

@@ -1,14 +1,14 @@
-//! The offline half: part ↦ shards, then a fold into the manifest.
+//! Offline half of the pipeline: conversion of corpus parts to shards, and aggregation into the manifest.
 //!
-//! [`Preparation::plan`] reads and checks everything without writing: what the corpus is now, what the folder was made of,
-//! and the *part list* that follows. [`Preparation::run`] writes that list, makes the parts that are not there yet, each
-//! by one worker, and folds their commit records into the manifest. A part is made of *segments*, each with a record that is
-//! written after its shards; the manifest is written after all records. So a kill at any instant costs at most the
-//! segments in the workers' hands. But for the lock and `fingerprints.json`, nothing in the folder depends on the number of workers, on
-//! time or on the machine.
+//! [`Preparation::plan`] reads and checks everything without writing: the current corpus, the inputs of the existing
+//! folder, and the resulting *part list*. [`Preparation::run`] writes that list and makes the missing parts, each on
+//! one worker. It then aggregates their commit records into the manifest. A part consists of *segments*. The record of
+//! a segment is written after its shards, and the manifest after all records. A kill therefore costs at most the
+//! segments in progress. Except for the lock and `fingerprints.json`, the folder does not depend on the number of
+//! workers, on time or on the machine.
 //!
-//! When files were added, replaced or removed, one more list drops the parts that are no longer true and adds what is new:
-//! a *dataset version*. [`Preparation::forget`] begins one that leaves out a document.
+//! If files were added, replaced or removed, one more list drops the outdated parts and adds new ones: a *dataset
+//! version*. [`Preparation::forget_document`] creates one that omits a document.
 
 mod aggregate;
 mod change;
@@ -47,40 +47,41 @@ pub use self::config::PrepareConfig;
 pub(crate) use self::document_table::each_length;
 pub use self::document_table::{Origin, each_document, ids_like, origins};
 pub use self::job::PrepareOptions;
-use self::job::{Sample, Work, in_order, long_ones_first};
-use self::part_list::Lists;
-use self::plan::{Forgetting, Planned};
+use self::job::{PrepareJob, Sample, in_order, long_ones_first};
+use self::part_list::VersionLists;
+use self::plan::{ForgetPlan, Planned};
 pub use self::plan::{PrepareMemory, PreparePlan, fits};
 use self::progress::{EventSink, Progress};
 pub use self::progress::{Stage, Stages};
 use self::provisional_manifest::ProvisionalManifest;
 pub(crate) use self::reject_stats::RejectStats;
-pub(crate) use self::reject_stats::{Complained, noted};
+pub(crate) use self::reject_stats::{RejectsOfReason, noted};
 pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
 use crate::{Error, Result};
 
-/// Finished parts that wait for the fold, per worker: small reports, so that the fold holds nobody up.
+/// Finished parts in the queue before aggregation, per worker. Reports are small, so workers do not wait for the
+/// aggregation.
 const DEPTH: usize = 4;
 
-/// How often observers hear of progress when no part is finished.
+/// Interval of progress events while no part is finished.
 const PULSE: Duration = Duration::from_millis(500);
 
-/// The object that says who works on a folder.
+/// Name of the lock object, which identifies the process that works on a folder.
 pub const LOCK: &str = "lock";
 
-/// A preparation that can be started: configuration, corpus, tokenizer and folder read and checked.
+/// Preparation that is ready to start: configuration, corpus, tokenizer and folder are read and checked.
 pub struct Preparation {
     planned: Planned,
-    /// The folder that was looked at, if it was there; or another store to prepare into.
+    /// Existing folder, or another store to prepare into.
     store: Option<Store>,
-    /// Whether what stands before the parts had to be written.
+    /// Whether the provisional manifest had to be written.
     announced: bool,
-    /// Who is told which workers make parts.
+    /// Callback that receives the worker statistics.
     hears: Option<PoolStatsCallback>,
 }
 
-/// Who is told which workers make parts, when they do.
+/// Callback that receives the worker statistics when the workers start.
 pub type PoolStatsCallback = Box<dyn FnOnce(PoolStats) + Send>;
 
 impl std::fmt::Debug for Preparation {
@@ -100,43 +101,43 @@ pub fn run(
 }
 
 impl Preparation {
-    /// Reads the corpus' outline, the tokenizer and the folder, and refuses what cannot work. Writes nothing.
+    /// Reads the corpus' outline, the tokenizer and the folder, and rejects invalid combinations. Writes nothing.
     pub fn plan(config: &PrepareConfig) -> Result<Self> {
         let store = plan::existing(config)?;
-        Ok(Self { planned: Planned::of(config, store.as_ref())?, store, announced: false, hears: None })
+        Ok(Self { planned: Planned::new(config, store.as_ref())?, store, announced: false, hears: None })
     }
 
-    /// The same for a store that is not the configuration's folder.
+    /// Plans a preparation into a store other than the configuration's folder.
     pub fn plan_in(config: &PrepareConfig, store: &Store) -> Result<Self> {
         Ok(Self {
-            planned: Planned::of(config, Some(store))?,
+            planned: Planned::new(config, Some(store))?,
             store: Some(store.clone()),
             announced: false,
             hears: None,
         })
     }
 
-    /// The same, telling somebody which workers make parts.
+    /// Sets the callback that receives the worker statistics.
     #[must_use]
     pub fn telling(mut self, hears: PoolStatsCallback) -> Self {
         self.hears = Some(hears);
         self
     }
 
-    /// The numbers of the plan.
+    /// Returns the numbers of the plan.
     #[must_use]
     pub fn describe(&self) -> PreparePlan {
         self.planned.describe()
     }
 
-    /// Makes what is missing. Returns what was found and done.
+    /// Makes the missing parts. Returns a summary.
     pub fn run(self, options: PrepareOptions, clock: &Clock, observer: &mut dyn Observer) -> Result<PrepareSummary> {
-        // A stop that nobody can ask for.
+        // This token is never cancelled.
         let (_stopper, stop) = cancel_pair();
         self.run_until(&stop, options, clock, observer)
     }
 
-    /// The same until a stop is asked for, which ends it with [`Error::Stopped`] once no worker works any more.
+    /// Runs until `stop` is cancelled. Then returns [`Error::Stopped`] after all workers have ended.
     pub fn run_until(
         mut self,
         stop: &CancelToken,
@@ -146,16 +147,16 @@ impl Preparation {
     ) -> Result<PrepareSummary> {
         let voice = EventSink { clock, observer };
         if options.null_writer {
-            return self.make(None, (options, stop), voice);
+            return self.make(None, options, stop, voice);
         }
-        let (store, lock) = self.enter()?;
+        let (store, lock) = self.acquire_lock()?;
         self.write_list(&store)?;
-        self.make(Some((store, lock)), (options, stop), voice)
+        self.make(Some((store, lock)), options, stop, voice)
     }
 
-    /// Leaves a document out of the corpus forever, and makes the parts that hold it again without it. If it is forgotten
-    /// already, makes what is missing; the dataset version that says so comes back next to what was done.
-    pub fn forget(
+    /// Removes a document from the corpus permanently and remakes the parts that contain it. If it is already
+    /// forgotten, makes missing parts and returns the dataset version that removed it.
+    pub fn forget_document(
         mut self,
         document: &str,
         clock: &Clock,
@@ -164,12 +165,12 @@ impl Preparation {
         let nothing = "there is no prepared corpus here; run `cloze prepare`, then forget";
         let nothing = || Error::Config(format!("{}: {nothing}", self.planned.config.folder.display()));
         let store = self.store.clone().ok_or_else(nothing)?;
-        // Looked for before the folder is taken: a wrong name changes nothing.
-        plan::forget(&self.planned, &store, document)?;
-        let (store, lock) = self.enter()?;
-        let before = match plan::forget(&self.planned, &store, document)? {
-            Forgetting::Before(dataset_version) => Some(dataset_version),
-            Forgetting::Now(next) => {
+        // Searched before the folder is locked: a wrong id changes nothing.
+        plan::plan_forget(&self.planned, &store, document)?;
+        let (store, lock) = self.acquire_lock()?;
+        let before = match plan::plan_forget(&self.planned, &store, document)? {
+            ForgetPlan::Before(dataset_version) => Some(dataset_version),
+            ForgetPlan::Now(next) => {
                 self.planned.next = Some(*next);
                 None
             }
@@ -177,45 +178,50 @@ impl Preparation {
         self.write_list(&store)?;
         let voice = EventSink { clock, observer };
         let (_stopper, stop) = cancel_pair();
-        Ok((self.make(Some((store, lock)), (PrepareOptions::default(), &stop), voice)?, before))
+        Ok((self.make(Some((store, lock)), PrepareOptions::default(), &stop, voice)?, before))
     }
 
-    /// Takes the folder for this process, removes what a kill left, and plans again if somebody has written meanwhile.
-    fn enter(&mut self) -> Result<(Store, Lock)> {
+    /// Locks the folder, removes remains of a kill, and plans again if another process has written to it.
+    fn acquire_lock(&mut self) -> Result<(Store, Lock)> {
         let store = match &self.store {
             Some(store) => store.clone(),
             None => Store::folder(&self.planned.config.folder)?,
         };
         let lock =
-            Lock::take(&store, LOCK, Holder::this_process(), LeaseConfig::default()).map_err(|error| match error {
-                LockError::Held { place, holder } => Error::Locked { path: place.into(), holder: holder.to_string() },
-                LockError::Io(error) => error.into(),
-            })?;
-        // From here on nothing is changed but by the holder of the lock.
+            Lock::acquire(&store, LOCK, Holder::this_process(), LeaseConfig::default()).map_err(
+                |error| match error {
+                    LockError::Held { place, holder } => {
+                        Error::Locked { path: place.into(), holder: holder.to_string() }
+                    }
+                    LockError::Io(error) => error.into(),
+                },
+            )?;
+        // From here on, only the holder of the lock changes the folder.
         let store = lock.guard(&store);
         for name in store.sweep()? {
-            info!(name, "removed the remains of an interrupted run");
+            info!(name, "prepare: removed the remains of an interrupted run");
         }
-        if Lists::read(&store)? != self.planned.lists {
-            self.planned = Planned::of(&self.planned.config, Some(&store))?;
+        if VersionLists::read(&store)? != self.planned.lists {
+            self.planned = Planned::new(&self.planned.config, Some(&store))?;
         }
         Ok((store, lock))
     }
 
-    /// Writes the list that the corpus asks for, before any part of it, and before it what all parts have in common.
+    /// Writes the provisional manifest, then the new part list, before any part of the list.
     fn write_list(&mut self, store: &Store) -> Result<()> {
         self.announced = ProvisionalManifest::write(store, &self.planned.config, self.planned.tokenizer.facts())?;
         if let Some((list, _)) = &self.planned.next {
             self.planned.lists.append(store, list.clone())?;
         }
-        self.planned.seen.write(store)
+        self.planned.fingerprints.write(store)
     }
 
-    /// Makes the parts that are not there, then publishes all that are in effect.
+    /// Makes the missing parts, then publishes all parts in effect.
     fn make(
         self,
         target: Option<(Store, Lock)>,
-        (options, stop): (PrepareOptions, &CancelToken),
+        options: PrepareOptions,
+        stop: &CancelToken,
         mut voice: EventSink<'_>,
     ) -> Result<PrepareSummary> {
         let began = Instant::now();
@@ -225,8 +231,16 @@ impl Preparation {
         let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
         let settings = settings.digest();
         let progress = Arc::new(Progress::new(tasks.iter().map(|task| &task.part)));
-        let work =
-            Arc::new(Work { config, corpus, tokenizer, sample: Sample::default(), settings, tasks, options, target });
+        let work = Arc::new(PrepareJob {
+            config,
+            corpus,
+            tokenizer,
+            sample: Sample::default(),
+            settings,
+            tasks,
+            options,
+            target,
+        });
         let workers = work.config.workers();
         let mut results = {
             let (work, progress) = (Arc::clone(&work), Arc::clone(&progress));
@@ -237,9 +251,9 @@ impl Preparation {
             })
         };
         let dataset_version = lists.newest();
-        voice.say(EventKind::PrepareStart(description.start(dataset_version)));
+        voice.emit(EventKind::PrepareStart(description.start(dataset_version)));
         for warning in warnings {
-            voice.say(EventKind::Warning(warning));
+            voice.emit(EventKind::Warning(warning));
         }
         let gauges = results.stats();
         if let Some(hears) = self.hears {
@@ -255,22 +269,22 @@ impl Preparation {
                 Poll::Item(outcome) => {
                     let done = outcome.done();
                     fold.add(outcome)?;
-                    voice.say(EventKind::PartDone(done));
+                    voice.emit(EventKind::PartDone(done));
                 }
                 Poll::Pending => {}
                 Poll::End => break,
             }
-            voice.say(EventKind::PrepareProgress(progress.after(began.elapsed())));
-            // What is known of a part before it is done: a corpus of dirt is not read to its end.
-            progress.judge(work.config.max_bad_lines)?;
+            voice.emit(EventKind::PrepareProgress(progress.at(began.elapsed())));
+            // Checked before a part is complete, so that an invalid corpus is rejected early.
+            progress.check_rejects(work.config.max_bad_lines)?;
         }
         drop(results);
         assert_eq!(fold.parts.len(), work.tasks.len(), "every part in effect is folded");
-        if let Err(error) = fold.judge(&work.config.inputs) {
-            // Of a corpus that never had a document nothing stays; of one that had, what was published does.
+        if let Err(error) = fold.check_rejects(&work.config.inputs) {
+            // A corpus that never had a document leaves nothing behind. Published dataset versions stay.
             let never = fold.report().documents == 0 && lists.iter().count() == 1;
             if let Some(store) = work.store().filter(|_| never) {
-                gc::withdraw(store)?;
+                gc::remove(store)?;
             }
             return Err(error);
         }
@@ -282,15 +296,15 @@ impl Preparation {
         let written = self.announced || published || removed > 0;
         let nothing_to_do = work.target.is_some() && fold.made == 0 && !written;
         let change = description.change;
-        let done = Done { dataset_version, change, progress: &progress, gauges, nothing_to_do };
+        let done = RunResults { dataset_version, change, progress: &progress, gauges, nothing_to_do };
         let summary = summarize(&work, &fold, &done, began);
-        voice.say(EventKind::PrepareEnd(summary.end(work.place())));
+        voice.emit(EventKind::PrepareEnd(summary.end(work.place())));
         Ok(summary)
     }
 }
 
-/// What a run did next to its fold.
-struct Done<'a> {
+/// Results of a run in addition to the aggregate.
+struct RunResults<'a> {
     dataset_version: DatasetVersion,
     change: Option<DatasetChange>,
     progress: &'a Progress,
@@ -298,7 +312,7 @@ struct Done<'a> {
     nothing_to_do: bool,
 }
 
-fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> PrepareSummary {
+fn summarize(work: &PrepareJob, fold: &Fold<'_>, done: &RunResults<'_>, began: Instant) -> PrepareSummary {
     let sum = |split: fn(&PartEntry) -> &[Shard]| {
         fold.shards(split).fold((0, 0), |(rows, tokens), shard| (rows + shard.rows, tokens + shard.tokens))
     };

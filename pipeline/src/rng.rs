@@ -1,13 +1,12 @@
-//! Randomness with an address: nothing is drawn from a shared stream.
+//! Random numbers by address: no generator is shared.
 //!
 //! # The format, version 1
 //!
 //! Philox4x32-10 (Salmon et al., *Parallel Random Numbers: As Easy as 1, 2, 3*, SC 2011). The key is the first 64 bits,
 //! little endian, of BLAKE3 over `DOMAIN`, seed, epoch, the length of the view's name (three little-endian `u64`), the
-//! name and the purpose. The counter is (row, part, copy, block). The words of block 0, 1,
-//! … follow one another; a number below `n` is `(word · n) >> 32`,
-//! and small numbers are drawn several to a word ([`SmallDraws`]). Keyed by the view's *name*, so that adding a view
-//! changes no other view's draws.
+//! name and the purpose. The counter is (row, part, copy, block). The words of block 0, 1, … follow one another. A
+//! number below `n` is `(word · n) >> 32`, and small numbers are drawn several to a word ([`SmallUniforms`]). The key
+//! contains the view's *name*, so adding a view does not change the draws of other views.
 
 use std::cell::RefCell;
 
@@ -15,32 +14,32 @@ use schemas::{Epoch, SampleAddress};
 
 use crate::philox::{self, WORDS_PER_BLOCK, block, halves};
 
-/// What separates these keys from any other use of BLAKE3; its digit is the version of the format.
+/// Domain separation of these keys from any other use of BLAKE3. The digit is the format version.
 pub(crate) const DOMAIN: &[u8] = b"cloze rng 1";
 
-/// Everything that a draw depends on.
+/// Complete input of a random draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Address<'a> {
     /// The run's seed.
     pub seed: u64,
     /// Pass over the data.
     pub epoch: Epoch,
-    /// The stored sample, or whatever is numbered instead of samples.
+    /// Stored sample, or another numbered item.
     pub sample: SampleAddress,
     /// The copy (and piece) of the sample.
     pub copy: u32,
-    /// The name of the view, empty outside of views.
+    /// Name of the view, empty outside of views.
     pub view: &'a str,
-    /// What is being drawn.
+    /// Purpose of the draw.
     pub purpose: &'a str,
 }
 
-/// A Philox key: the part of an address that rows share.
+/// Philox key: the part of an address that rows share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key([u32; 2]);
 
 impl Key {
-    /// The key of everything but the row.
+    /// Derives the key from everything but the row.
     #[must_use]
     pub fn new(seed: u64, epoch: Epoch, view: &str, purpose: &str) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -53,7 +52,7 @@ impl Key {
         Self(words)
     }
 
-    /// The generator of one row.
+    /// Returns the generator of one row.
     #[must_use]
     pub fn row(self, sample: SampleAddress, copy: u32) -> Rng {
         let row = [sample.row, sample.part.0, copy];
@@ -61,7 +60,7 @@ impl Key {
     }
 }
 
-/// The keys of one view in one epoch, each derived when first asked for: a row pays nothing for BLAKE3.
+/// Keys of one view in one epoch. Each is derived at its first use, so rows do not pay for BLAKE3.
 #[derive(Debug)]
 pub struct Keys {
     seed: u64,
@@ -71,7 +70,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// No keys yet.
+    /// Creates an empty key cache.
     #[must_use]
     pub fn new(seed: u64, epoch: Epoch, view: &str) -> Self {
         Self { seed, epoch, view: view.to_owned(), known: RefCell::default() }
@@ -88,7 +87,7 @@ impl Keys {
     }
 }
 
-/// Where a view draws for one row: an [`Address`] without its purpose.
+/// Address of a view's draws for one row: an [`Address`] without its purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct RowAddress<'a> {
     /// Seed, epoch and view.
@@ -97,39 +96,40 @@ pub struct RowAddress<'a> {
     pub sample: SampleAddress,
     /// The copy and piece, as one number: `copy · pieces + piece`.
     pub copy: u32,
-    /// How many copies there are of the row.
+    /// Number of copies of the row.
     pub copies: u32,
-    /// How many pieces there are of the sample.
+    /// Number of pieces of the sample.
     pub pieces: u32,
 }
 
 impl RowAddress<'_> {
-    /// What all copies of the row share: the address of the first. What is drawn here, each copy can take its part of.
+    /// Returns the address that all copies of the row share: that of the first. Each copy can use its part of these
+    /// draws.
     #[must_use]
     pub fn shared(&self) -> Self {
         Self { copy: self.copy % self.pieces, ..*self }
     }
 
-    /// Which of its [`copies`](Self::copies) the row is.
+    /// Number of this copy among the [`copies`](Self::copies).
     #[must_use]
     pub fn copy_number(&self) -> u32 {
         self.copy / self.pieces
     }
 
-    /// The generator for one purpose: [`Rng::at`] the full address.
+    /// Returns the generator for one purpose: [`Rng::at`] the full address.
     #[must_use]
     pub fn rng(&self, purpose: &'static str) -> Rng {
         self.keys.get(purpose).row(self.sample, self.copy)
     }
 }
 
-/// Random words, as a number: rates in units of 2⁻³² compare with words, and a rate of 1 takes all of them.
+/// Number of random words, as a float. A rate is compared with words in units of 2⁻³². A rate of 1 accepts all of them.
 const WORDS: f64 = 4_294_967_296.0;
 
-/// Words that a generator has ready, at most: eight blocks, which are drawn side by side.
+/// Maximum number of buffered words: eight blocks, which are computed together.
 const BUFFERED: usize = 32;
 
-/// How many words say that something of probability `rate` happens: those below that number.
+/// Number of words that mean that an event of probability `rate` occurs: those below this number.
 #[inline]
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 2^32; less than 0 is none")]
@@ -137,14 +137,15 @@ pub(crate) fn words_of(rate: f64) -> u64 {
     (rate * WORDS).ceil() as u64
 }
 
-/// A counter-based generator: its words are a function of its address.
+/// Counter-based generator: its words depend on its address only.
 ///
-/// The first block is drawn by itself, for most need few words; then eight at a time, where the processor can.
+/// The first block is computed alone, because most rows need few words. Then eight are computed at a time, if the
+/// processor supports it.
 #[derive(Clone, Debug)]
 pub struct Rng {
     key: [u32; 2],
     row: [u32; 3],
-    /// The first that is not drawn yet.
+    /// First block that is not computed yet.
     block: u32,
     words: [u32; BUFFERED],
     used: usize,
@@ -152,13 +153,13 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The generator at an address.
+    /// Creates the generator at an address.
     #[must_use]
     pub fn at(address: &Address<'_>) -> Self {
         Key::new(address.seed, address.epoch, address.view, address.purpose).row(address.sample, address.copy)
     }
 
-    /// The next word.
+    /// Returns the next word.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         if self.used == self.filled {
@@ -180,53 +181,53 @@ impl Rng {
         self.block = self.block.wrapping_add(blocks(self.filled));
     }
 
-    /// A number below `n`, uniform up to `n / 2^32`.
+    /// Returns a number below `n`, uniform up to `n / 2^32`.
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         digit(self.next_u32(), n).0
     }
 
-    /// Whether something of probability `rate` happens.
+    /// Returns whether an event of probability `rate` occurs.
     #[inline]
     pub fn chance(&mut self, rate: f64) -> bool {
         u64::from(self.next_u32()) < words_of(rate)
     }
 
-    /// A number of `[0, 1)` in steps of 2⁻³².
+    /// Returns a number in `[0, 1)` in steps of 2⁻³².
     pub fn fraction(&mut self) -> f64 {
         f64::from(self.next_u32()) / WORDS
     }
 
-    /// The word of that number, counted from the address on, whatever was drawn before.
+    /// Returns the word with that number, counted from the address, whatever was drawn before.
     #[must_use]
     pub fn word(&self, number: u32) -> u32 {
         self.draw(number / 4)[number as usize % 4]
     }
 
-    /// The words of the block of that number.
+    /// Returns the words of the block with that number.
     #[inline]
     fn draw(&self, number: u32) -> [u32; WORDS_PER_BLOCK] {
         let [a, b, c] = self.row;
         block([a, b, c, number], self.key)
     }
 
-    /// The next whole blocks' words, for `words.len()` numbers at once: what [`next_u32`](Self::next_u32) would give if
-    /// it began at a block; the rest of a block begun is skipped.
+    /// Fills `words` with whole blocks, for `words.len()` numbers at once. The result equals that of
+    /// [`next_u32`](Self::next_u32) at the start of a block; the rest of a begun block is skipped.
     pub fn fill(&mut self, words: &mut [u32]) {
-        // Blocks that are ready and not begun are drawn once more.
+        // Buffered blocks that are not begun are computed again.
         self.block = self.block.wrapping_sub(blocks((self.filled - self.used) / WORDS_PER_BLOCK * WORDS_PER_BLOCK));
         (self.used, self.filled) = (0, 0);
         let wide = philox::fill(self.row, self.block, self.key, words);
         self.block = self.block.wrapping_add(blocks(wide));
-        // What is less than eight blocks, or all of it where they are not drawn side by side.
+        // The remainder below eight blocks, or everything without vector instructions.
         for chunk in words[wide..].chunks_mut(WORDS_PER_BLOCK) {
             chunk.copy_from_slice(&self.draw(self.block)[..chunk.len()]);
             self.block = self.block.wrapping_add(1);
         }
     }
 
-    /// Fills numbers below `n`, which is drawn several to a word: what as many draws of [`split`](Self::split) would give
-    /// from a whole block on.
+    /// Fills numbers below `n`, several from each word. The result equals that of as many draws of
+    /// [`split`](Self::split) at the start of a block.
     pub fn fill_below(&mut self, n: u32, numbers: &mut [u32]) {
         let per_word = draws_per_word(n) as usize;
         let mut words = [0; BUFFERED];
@@ -242,29 +243,29 @@ impl Rng {
         }
     }
 
-    /// A drawer of many numbers below `n` or less, several from each word.
-    pub fn split(&mut self, n: u32) -> SmallDraws<'_> {
-        SmallDraws { rng: self, word: 0, left: 0, per_word: draws_per_word(n) }
+    /// Returns a generator of many numbers below `n` or less, several from each word.
+    pub fn split(&mut self, n: u32) -> SmallUniforms<'_> {
+        SmallUniforms { rng: self, word: 0, left: 0, per_word: draws_per_word(n) }
     }
 }
 
-/// Blocks that so many words are.
+/// Number of blocks that contain this many words.
 fn blocks(words: usize) -> u32 {
     u32::try_from(words / WORDS_PER_BLOCK).expect("a row draws far fewer words")
 }
 
-/// Draws small numbers, several from a word: the integer part of `word · n / 2^32` is one, the fraction is the word for
-/// the next. No number is more or less likely than another by more than 2^-14 of its probability.
+/// Generator of small numbers, several from a word: the integer part of `word · n / 2^32` is one, and the fraction is
+/// the word for the next. The probabilities of two numbers differ by at most 2^-14 of their value.
 #[derive(Debug)]
-pub struct SmallDraws<'a> {
+pub struct SmallUniforms<'a> {
     rng: &'a mut Rng,
     word: u32,
     left: u32,
     per_word: u32,
 }
 
-impl SmallDraws<'_> {
-    /// A number below `n`, which is at most the `n` that the drawer was made for.
+impl SmallUniforms<'_> {
+    /// Returns a number below `n`, which is at most the `n` that the generator was created for.
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         if self.left == 0 {
@@ -278,14 +279,14 @@ impl SmallDraws<'_> {
     }
 }
 
-/// How many numbers below `n` are drawn from one word. If more than one, they take at most 18 of its bits together.
+/// Number of draws below `n` per word. If more than one, they use at most 18 of its bits together.
 #[must_use]
 pub(crate) fn draws_per_word(n: u32) -> u32 {
     let bits = u32::BITS - n.saturating_sub(1).leading_zeros();
     (18 / bits.max(1)).max(1)
 }
 
-/// The integer part and the fraction of `word · n / 2^32`.
+/// Returns the integer part and the fraction of `word · n / 2^32`.
 #[inline]
 #[must_use]
 pub(crate) fn digit(word: u32, n: u32) -> (u32, u32) {
@@ -335,12 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_is_its_words_in_order_however_they_are_asked_for() {
+    fn generator_yields_its_words_in_order_for_any_calls() {
         let single = Rng::at(&address("x"));
         let expected: Vec<u32> = (0..300).map(|number| single.word(number)).collect();
         let mut rng = single.clone();
         assert_eq!((0..300).map(|_| rng.next_u32()).collect::<Vec<_>>(), expected);
-        // A fill begins at the next block, whatever is ready.
+        // A fill begins at the next block, whatever is buffered.
         for used in 0..90_usize {
             let mut rng = single.clone();
             (0..used).for_each(|_| _ = rng.next_u32());
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_at_once_are_those_of_a_drawer() {
+    fn batched_numbers_equal_single_draws() {
         for (n, count) in
             [(1, 40), (4, 700), (100, 0), (100, 1), (100, 63), (100, 64), (100, 65), (510, 200), (30_000, 99)]
         {
@@ -414,7 +415,7 @@ mod tests {
         ] {
             assert!(seen.insert(first(other)), "{other:?}");
         }
-        // Format: these words may never change.
+        // Golden values of the format; these words must never change.
         let mut rng = Rng::at(&base);
         assert_eq!(
             [(); 5].map(|()| rng.next_u32()),

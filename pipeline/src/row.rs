@@ -1,4 +1,4 @@
-//! One row of one view, written straight into the batch's buffers.
+//! One row of one view, written directly into the batch's buffers.
 
 use std::any::Any;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use schemas::columns::{DOCUMENT, ORIGIN};
 use schemas::manifest::Frame;
 use schemas::{BatchBuilder, Column, ColumnSpec, Element, ElementType, Sample, Vocab};
 
-/// A column of a batch in the making: `rows × width` values.
+/// Column of a batch under construction: `rows × width` values.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
     spec: ColumnSpec,
@@ -22,7 +22,7 @@ enum Buffer {
 }
 
 impl Values {
-    /// None yet, with room for `count`.
+    /// Creates an empty column with capacity for `count` values.
     #[must_use]
     pub(crate) fn with_room(spec: ColumnSpec, count: usize) -> Self {
         let buffer = match spec.element {
@@ -33,7 +33,7 @@ impl Values {
         Self { spec, buffer }
     }
 
-    /// Zeros up to `count` values, if there are fewer.
+    /// Extends the column to `count` values with zeros, if it is shorter.
     pub(crate) fn grow(&mut self, count: usize) {
         match &mut self.buffer {
             Buffer::I32(values) => values.resize(count.max(values.len()), 0),
@@ -42,13 +42,13 @@ impl Values {
         }
     }
 
-    /// Which column it is.
+    /// Specification of the column.
     #[must_use]
     pub(crate) fn spec(&self) -> ColumnSpec {
         self.spec
     }
 
-    /// Zeros where something may have been written.
+    /// Sets these cells to zero if they can contain values.
     pub(crate) fn clear(&mut self, cells: Range<usize>) {
         match &mut self.buffer {
             Buffer::I32(values) => values[cells].fill(0),
@@ -57,7 +57,7 @@ impl Values {
         }
     }
 
-    /// Its values, if they are those of `column`.
+    /// Returns the values, if they are those of `column`.
     pub(crate) fn get<T: Element>(&mut self, column: Column<T>) -> Option<&mut [T]> {
         if self.spec != column.spec() {
             return None;
@@ -81,16 +81,16 @@ impl Values {
     }
 }
 
-/// A finished row that an edit starts from.
+/// Finished row that an edit starts from.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// Its ids, padding included.
+    /// Ids, including padding.
     pub input_ids: &'a [i32],
-    /// Real tokens, specials included; the rest is padding.
+    /// Number of real tokens, including special ones. The rest is padding.
     pub tokens: usize,
 }
 
-/// The columns that a row has in addition its ids. A column that nobody reads is not there.
+/// Columns of a row in addition to its ids. Columns that are not read do not exist.
 #[derive(Debug)]
 pub struct Cells<'a> {
     pub(crate) columns: &'a mut [Values],
@@ -99,28 +99,28 @@ pub struct Cells<'a> {
 }
 
 impl Cells<'_> {
-    /// This row of `column`, or nothing if nobody reads it.
+    /// Returns this row of `column`, or `None` if the column is not read.
     pub fn get<T: Element>(&mut self, column: Column<T>) -> Option<&mut [T]> {
         let cells = self.row * self.width..(self.row + 1) * self.width;
         self.columns.iter_mut().find_map(|values| values.get(column)).map(|values| &mut values[cells])
     }
 }
 
-/// A row being rendered.
+/// Row that is being rendered.
 #[derive(Debug)]
 pub struct RowMut<'a> {
-    /// Where the ids go. An edit that declares `INPUT_IDS` finds its source's ids here, to be patched; one that does not
-    /// finds nothing.
+    /// Destination of the ids. For an edit that declares `INPUT_IDS`, it contains the ids of the edited view. For other
+    /// edits it is empty.
     pub input_ids: &'a mut [i32],
-    /// Real tokens; an edit finds its source's.
+    /// Number of real tokens. For an edit, initialized with that of the edited view.
     pub tokens: usize,
-    /// The other columns.
+    /// Other columns.
     pub cells: Cells<'a>,
 }
 
 impl RowMut<'_> {
-    /// The plain frame: `[CLS]`, the content, `[SEP]`, padding; with origin and document where they are read. A sample
-    /// that has these tokens inside is only padded. Returns where the content lies; it may be empty.
+    /// Writes the plain frame: `[CLS]`, the content, `[SEP]`, padding; with origin and document if they are read. A
+    /// sample that already contains these tokens is only padded. Returns the range of the content, which can be empty.
     ///
     /// # Panics
     /// If the content does not fit.
@@ -132,7 +132,8 @@ impl RowMut<'_> {
         }
     }
 
-    /// `before`, the content, `after`, padding; with origin and document where they are read. Returns where the content lies.
+    /// Writes `before`, the content, `after` and padding; with origin and document if they are read. Returns the range
+    /// of the content.
     ///
     /// # Panics
     /// If they do not fit.
@@ -162,7 +163,7 @@ impl RowMut<'_> {
     }
 }
 
-/// The low 31 bits of each token's document, run by run.
+/// Writes the low 31 bits of each token's document, run by run.
 pub(crate) fn write_documents(sample: &Sample<'_>, target: &mut [i32]) {
     let mut begin = 0;
     while begin < target.len() {

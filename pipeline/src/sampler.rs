@@ -1,12 +1,13 @@
-//! From a row's number in an epoch to what it is made of.
+//! Conversion of a row's number in an epoch to the stored sample of the row.
 //!
-//! Row `r` of an epoch is copy `r mod K` of position `r div K`, one for each of N pieces (samples × pieces per sample). In
-//! each epoch the blocks (row groups) are permuted and cut into windows, and the pieces of a window are permuted. A batch
-//! is any run of rows: batches go over the ends of windows and epochs, so none is partial and nothing is dropped.
+//! Row `r` of an epoch is copy `r mod K` of position `r div K`. There is one position for each of N pieces (samples ×
+//! pieces per sample). In each epoch the blocks (row groups) are permuted and cut into windows, and the pieces of a
+//! window are permuted. A batch is any run of rows. Batches cross the ends of windows and epochs, so none is partial
+//! and nothing is dropped.
 //!
-//! A position is found by a binary search and a permutation of a few steps, whatever its number: resuming at step a
-//! million costs what starting costs. Which epoch a row of the stream is in, and over which data, is said by the
-//! [`epoch_plan`](crate::epoch_plan).
+//! A position is found by a binary search and a permutation of a few steps, whatever its number. Resuming at step
+//! 1,000,000 costs as much as starting. The [`epoch_plan`](crate::epoch_plan) determines the epoch of a row of the
+//! stream, and its data.
 
 mod blocks;
 
@@ -20,41 +21,43 @@ use self::blocks::{blocks, spread};
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};
 
-/// How the stream visits the samples.
+/// Order of the samples in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Shuffled again in every epoch.
     Shuffled,
-    /// Blocks as stored, and all of them one window, whose rows are permuted: that window of a streamed epoch.
+    /// Blocks as stored, in one window whose rows are permuted. The value is the number of the window in a streamed
+    /// epoch.
     Streamed(u64),
-    /// So many samples, as stored, from all over the split; all of them if there are fewer: validation.
+    /// This many samples, as stored, spread over the whole split, or all of them if there are fewer. Used for
+    /// validation.
     Spread(u64),
 }
 
-/// What shapes a stream.
+/// Parameters of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerOptions {
-    /// Rows that are made of one stored sample.
+    /// Number of rows made of one stored sample.
     pub pieces: u32,
-    /// Adjacent copies of each.
+    /// Number of adjacent copies of each row.
     pub copies: u32,
     /// The run's seed.
     pub seed: u64,
-    /// How the samples are visited.
+    /// Order of the samples.
     pub order: Order,
-    /// Blocks per window, at most.
+    /// Maximum number of blocks per window.
     pub window_blocks: usize,
-    /// The share of each block's samples that is visited, from its beginning; above 0, at most 1.
+    /// Share of each block's samples that is visited, from its beginning; above 0, at most 1.
     pub fraction: f64,
 }
 
 /// Reference to the stored sample of one row, from the sampler to the batch builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowRef {
-    /// Source of the stream, by its place; 0 from a sampler.
+    /// Index of the source in the stream; 0 from a sampler.
     pub source: usize,
-    /// Epochs over one split, by their place among those of the batch; 0 from a sampler.
-    pub stretch: usize,
+    /// Index of the epoch span among those of the batch; 0 from a sampler.
+    pub span: usize,
     /// Pass over the data of the source.
     pub epoch: Epoch,
     /// Stored sample.
@@ -63,7 +66,7 @@ pub struct RowRef {
     pub piece: u32,
     /// Copy of the piece.
     pub copy: u32,
-    /// Window of the row: counted over the epoch from a sampler, over the whole course from a course.
+    /// Window of the row. Counted over the epoch by a sampler, over the whole plan by an epoch plan.
     pub window: u64,
     /// Index into [`Sampler::blocks`].
     pub block: usize,
@@ -71,7 +74,7 @@ pub struct RowRef {
     pub row: usize,
 }
 
-/// The arithmetic of the epochs over one set of shards.
+/// Arithmetic of the epochs over one set of shards.
 #[derive(Debug)]
 pub struct Sampler {
     blocks: Vec<Block>,
@@ -82,13 +85,13 @@ pub struct Sampler {
     order: Order,
     /// Blocks per window, the same in every epoch.
     window_sizes: Vec<usize>,
-    /// The fewest rows that any window of any epoch can have.
+    /// Minimum number of rows of any window in any epoch.
     window_rows_min: u64,
-    /// The last epochs asked for: workers work on one, or on two around a border.
+    /// Epochs that were used last. Workers use one, or two around an epoch boundary.
     epochs: Mutex<Vec<Arc<EpochOrder>>>,
 }
 
-/// One epoch: the blocks in their order and where each window begins.
+/// Order of one epoch: its blocks, and the start of each window.
 #[derive(Debug)]
 struct EpochOrder {
     epoch: Epoch,
@@ -99,17 +102,17 @@ struct EpochOrder {
 
 #[derive(Debug)]
 struct WindowOrder {
-    /// The places of its blocks.
+    /// Places of its blocks.
     places: Range<usize>,
-    /// Its first offset in the epoch.
+    /// First offset in the epoch.
     start: u64,
-    /// Pieces up to and including each of its blocks.
+    /// Number of pieces up to and including each of its blocks.
     ends: Vec<u64>,
     rows: Option<Permutation>,
 }
 
 impl WindowOrder {
-    /// The block of a piece of the window, and the piece's number there. `order` is the epoch's.
+    /// Returns the block of a piece of the window, and the piece's number in the block. `order` is that of the epoch.
     fn find(&self, order: &[usize], piece: u64) -> (usize, u64) {
         let place = self.ends.partition_point(|&end| end <= piece);
         let before = if place == 0 { 0 } else { self.ends[place - 1] };
@@ -118,7 +121,7 @@ impl WindowOrder {
 }
 
 impl Sampler {
-    /// The epochs over a split.
+    /// Creates the epochs over a split.
     ///
     /// # Panics
     /// If the split has no rows, or `pieces` or `copies` is 0.
@@ -138,7 +141,7 @@ impl Sampler {
             .with_windows(window_blocks)
     }
 
-    /// The same in windows of at most so many blocks.
+    /// Returns this sampler with windows of at most `window_blocks` blocks.
     #[must_use]
     pub fn with_windows(mut self, window_blocks: usize) -> Self {
         self.window_sizes = balanced(self.blocks.len(), window_blocks);
@@ -153,52 +156,52 @@ impl Sampler {
         self
     }
 
-    /// The row groups that are visited, in stored order.
+    /// Returns the visited row groups, in stored order.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// Rows of one epoch, copies counted.
+    /// Number of rows of one epoch, including copies.
     #[must_use]
     pub fn rows_per_epoch(&self) -> u64 {
         self.rows_per_epoch
     }
 
-    /// Adjacent copies of each row.
+    /// Number of adjacent copies of each row.
     #[must_use]
     pub fn copies(&self) -> u64 {
         self.copies
     }
 
-    /// Whether an epoch is one window: the split then stays decoded.
+    /// Whether an epoch is one window, so that the split stays decoded.
     #[must_use]
     pub fn is_resident(&self) -> bool {
         self.window_sizes.len() == 1
     }
 
-    /// Windows of one epoch.
+    /// Number of windows of one epoch.
     #[must_use]
     pub fn windows_per_epoch(&self) -> u64 {
         self.window_sizes.len() as u64
     }
 
-    /// Blocks of the largest window.
+    /// Number of blocks of the largest window.
     #[must_use]
     pub fn window_blocks(&self) -> usize {
         self.window_sizes.iter().copied().max().unwrap_or(0)
     }
 
-    /// The fewest rows that any window of any epoch can have.
+    /// Minimum number of rows of any window in any epoch.
     #[must_use]
     pub fn window_rows_min(&self) -> u64 {
         self.window_rows_min
     }
 
-    /// How far a window's mixture may be from the data's, were each row group of one source: the standard error, in a
-    /// window, of the share of a source that is half of the data. `√((C − W) / (C − 1) · f / W) / 2` for W of C row groups,
-    /// drawn without replacement, where `f = C · Σ s² / (Σ s)²` is 1 for groups of one size s and more for others; 0
-    /// where a window is all of the data.
+    /// Returns the mixing error of a window, if each row group came from one source. It is the standard error of the
+    /// share, in a window, of a source that is half of the data. For W of C row groups, drawn without replacement:
+    /// `√((C − W) / (C − 1) · f / W) / 2`. `f = C · Σ s² / (Σ s)²` is 1 for groups of one size s and more for others.
+    /// Returns 0 if a window is all of the data.
     #[must_use]
     pub fn mixture_error(&self) -> f64 {
         let (all, window) = (self.blocks.len() as f64, self.window_sizes.iter().copied().min().unwrap_or(0) as f64);
@@ -218,7 +221,7 @@ impl Sampler {
         rows.map(|row| self.row(&order, row / self.copies, copy(row))).collect()
     }
 
-    /// The blocks of a window of an epoch, in the epoch's order.
+    /// Returns the blocks of a window of an epoch, in the epoch's order.
     #[must_use]
     pub fn window(&self, epoch: Epoch, window: u64) -> Vec<usize> {
         let epoch = self.epoch(epoch);
@@ -226,7 +229,8 @@ impl Sampler {
         epoch.order[window.places.clone()].to_vec()
     }
 
-    /// Stored rows of a window, drawn one by one with replacement, without end: the block of each, and its row there.
+    /// Draws stored rows of a window one by one with replacement, endlessly: the block of each, and its row in the
+    /// block.
     pub fn draws(&self, epoch: Epoch, window: u64, mut rng: Rng) -> impl Iterator<Item = (usize, usize)> {
         let (epoch, index) = (self.epoch(epoch), to_usize(window));
         std::iter::repeat_with(move || {
@@ -238,7 +242,7 @@ impl Sampler {
         })
     }
 
-    /// The stored row of a block's `visited`-th.
+    /// Returns the stored row of a block's `visited`-th row.
     fn stored_row(&self, block: usize, visited: u64) -> usize {
         let Block { rows, stored, .. } = self.blocks[block];
         to_usize(match self.order {
@@ -257,7 +261,7 @@ impl Sampler {
         let in_part = first.row + u32::try_from(row).expect("a row group is small");
         RowRef {
             source: 0,
-            stretch: 0,
+            span: 0,
             epoch: order.epoch,
             sample: SampleAddress { row: in_part, ..first },
             piece: u32::try_from(in_block % self.pieces).expect("pieces are a u32"),
@@ -282,7 +286,7 @@ impl Sampler {
     fn arrange(&self, epoch: Epoch) -> EpochOrder {
         let count = self.blocks.len() as u64;
         let shuffled = self.order == Order::Shuffled;
-        // The number of the first window, where its rows are permuted.
+        // Number of the first window, whose rows are permuted.
         let first = match self.order {
             Order::Shuffled => Some(0),
             Order::Streamed(number) => Some(number),
@@ -318,8 +322,8 @@ impl Sampler {
     }
 }
 
-/// Cuts `count` blocks into the fewest windows of at most `window` each, of sizes that differ by at most one: a last
-/// window of a block or two could not be filled ahead of time.
+/// Cuts `count` blocks into the fewest windows of at most `window` each. Their sizes differ by at most one: a much
+/// smaller last window could not be filled ahead of time.
 fn balanced(count: usize, window: usize) -> Vec<usize> {
     let windows = count.div_ceil(window.max(1));
     (0..windows).map(|index| (index + 1) * count / windows - index * count / windows).collect()

@@ -1,31 +1,31 @@
-//! Where the sentences of a text begin.
+//! Sentence boundaries of a text.
 //!
 //! # What
 //! The byte offsets at which sentences begin, for `packing = "sentences"`.
 //!
 //! # Why
-//! Segments and pairs that begin and end where sentences do. The corpus has no lines to go by, and a splitter that learns
+//! Segments and pairs begin and end at sentence boundaries. The corpus has no reliable lines, and a trained splitter
 //! would be part of the format.
 //!
 //! # Definition
-//! The sentence bounds of Unicode Standard Annex 29 (Unicode 16, section 5), of the text with its line
-//! wraps undone: white space with a single line break is a blank, white space with two is the end of a paragraph, so
-//! of a sentence. A bound lies before the white space, so that the blank goes with the sentence behind it, as in
-//! byte-level tokens. Then, in this order:
+//! The sentence boundaries of Unicode Standard Annex 29 (Unicode 16, section 5), applied to the text without its line
+//! wraps. White space with a single line break counts as a blank. White space with two ends a paragraph, and so a
+//! sentence. A boundary is before the white space, so that the blank belongs to the next sentence, as in byte-level
+//! tokens. Then, in this order:
 //!
-//! 1. A piece without a letter (a list's `1.`, a rule of `* * *`) joins what follows it.
-//! 2. The end of a paragraph is a bound, whatever the rest says.
-//! 3. Between words that touch, only a wide stop (`。！？｡`) ends a sentence: `end?next` is an address.
-//! 4. What follows with a small letter continues: `"Stop!" he said.` So does speech in CJK quotation marks that hiragana
-//!    follows: `「行こう。」と言った。`
-//! 5. After an abbreviation that always has something behind it (`Mr.`, `e.g.`, the initial of a name) there is no bound;
-//!    after one that is followed by numbers (`No.`, `p.`) there is none before a digit; after one that may end a sentence
-//!    (`U.S.`, `Inc.`) there is one only if a word follows that mostly begins sentences (Kiss and Strunk, *Unsupervised
-//!    Multilingual Sentence Boundary Detection*, Computational Linguistics 32(4), 2006, section 4.1.2, decide by such
-//!    words as well).
+//! 1. A piece without a letter (a list's `1.`, a rule of `* * *`) joins the next piece.
+//! 2. The end of a paragraph is always a boundary.
+//! 3. Between words without white space, only a wide stop (`。！？｡`) ends a sentence: `end?next` is an address.
+//! 4. A sentence continues before a lower-case letter: `"Stop!" he said.` The same holds for speech in CJK quotation
+//!    marks before hiragana: `「行こう。」と言った。`
+//! 5. Abbreviations have three classes. One that always precedes a word (`Mr.`, `e.g.`, the initial of a name) is no
+//!    boundary. One that precedes numbers (`No.`, `p.`) is no boundary before a digit. One that may end a sentence
+//!    (`U.S.`, `Inc.`) is a boundary only before a word that mostly begins sentences. Kiss and Strunk, *Unsupervised
+//!    Multilingual Sentence Boundary Detection*, Computational Linguistics 32(4), 2006, section 4.1.2, use such words
+//!    too.
 //!
-//! The abbreviations are English; the rest holds for any script that the annex covers. It does not know scripts without
-//! stops (Thai).
+//! The abbreviations are English; the other rules hold for any script that the annex covers. Scripts without stops
+//! (Thai) are not supported.
 //!
 //! # Reference
 //! Unicode Standard Annex 29; Kiss and Strunk 2006.
@@ -35,26 +35,26 @@ use std::mem::take;
 use memchr::{memchr_iter, memchr2};
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Finds sentences, in memory that it keeps from text to text.
+/// Sentence splitter that reuses its memory between texts.
 #[derive(Debug, Default)]
 pub(crate) struct Sentences {
     unwrapped: String,
     starts: Vec<usize>,
 }
 
-/// What is kept of the room of each, if a text was longer.
+/// Maximum memory kept from a longer text, for each buffer.
 const KEPT_BYTES: usize = 1 << 20;
 
 impl Sentences {
-    /// The byte offsets at which sentences begin, ascending, without that of the first.
+    /// Returns the byte offsets at which sentences begin, ascending, without that of the first.
     pub(crate) fn starts(&mut self, text: &str) -> &[usize] {
         self.starts.clear();
         find(unwrap_lines(text, &mut self.unwrapped), &mut self.starts);
         &self.starts
     }
 
-    /// Gives back the room of a document that was long: it is no longer in hand.
-    pub(crate) fn put_down(&mut self) {
+    /// Releases the memory of a long document.
+    pub(crate) fn release(&mut self) {
         self.unwrapped.clear();
         self.unwrapped.shrink_to(KEPT_BYTES);
         self.starts.clear();
@@ -62,9 +62,9 @@ impl Sentences {
     }
 }
 
-/// Appends where sentences begin.
+/// Appends the starts of sentences.
 fn find(text: &str, starts: &mut Vec<usize>) {
-    // No piece is looked at twice: a table of a million numbers is one sentence as well.
+    // Linear: no piece is scanned twice, even if a table of a million numbers is one sentence.
     let (mut begin, mut has_letter) = (0, false);
     for (at, piece) in text.split_sentence_bound_indices() {
         has_letter |= piece.chars().any(char::is_alphabetic);
@@ -76,7 +76,7 @@ fn find(text: &str, starts: &mut Vec<usize>) {
     }
 }
 
-/// The text with blanks for the line breaks within paragraphs: of the same length, character by character.
+/// Returns the text with blanks for the line breaks within paragraphs: of the same length, character by character.
 fn unwrap_lines<'a>(text: &'a str, room: &'a mut String) -> &'a str {
     if memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
         return text;
@@ -95,7 +95,7 @@ fn unwrap_lines<'a>(text: &'a str, room: &'a mut String) -> &'a str {
     room
 }
 
-/// Whether a sentence that the annex ends behind `sentence` is one. `rest` begins with the white space between.
+/// Returns true if a boundary of the annex after `sentence` is valid. `rest` begins with the white space between.
 fn is_bound(sentence: &str, rest: &str) -> bool {
     let next = rest.trim_start();
     let gap = &rest[..rest.len() - next.len()];
@@ -105,10 +105,10 @@ fn is_bound(sentence: &str, rest: &str) -> bool {
     if gap.contains(is_line_break) {
         return true;
     }
-    if goes_on(sentence, gap, next) {
+    if continues(sentence, gap, next) {
         return false;
     }
-    match sentence.strip_suffix('.').map(|sentence| Abbreviation::of(last_word(sentence), sentence)) {
+    match sentence.strip_suffix('.').map(|sentence| Abbreviation::parse(last_word(sentence), sentence)) {
         None | Some(None) => true,
         Some(Some(Abbreviation::Open)) => false,
         Some(Some(Abbreviation::Number)) => !next.starts_with(|first: char| first.is_numeric()),
@@ -120,8 +120,8 @@ fn is_line_break(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether what follows belongs to the sentence by its looks.
-fn goes_on(sentence: &str, gap: &str, next: &str) -> bool {
+/// Returns true if the form of the next text shows that the sentence continues.
+fn continues(sentence: &str, gap: &str, next: &str) -> bool {
     let stop = sentence.trim_end_matches(is_closing).chars().next_back();
     let wide = stop.is_some_and(|stop| matches!(stop, '。' | '！' | '？' | '｡' | '．'));
     let first = next.trim_start_matches(is_closing).chars().next();
@@ -131,7 +131,7 @@ fn goes_on(sentence: &str, gap: &str, next: &str) -> bool {
         || (gap.is_empty() && sentence.ends_with(['」', '』']) && first.is_some_and(hiragana))
 }
 
-/// Quotation marks and brackets, opening ones too: quotes do not say which they are.
+/// Returns true for quotation marks and brackets, including opening ones: straight quotes are ambiguous.
 fn is_closing(character: char) -> bool {
     matches!(
         character,
@@ -139,14 +139,14 @@ fn is_closing(character: char) -> bool {
     )
 }
 
-/// The last run of letters, digits and inner stops: `U.S` of `in the U.S`.
+/// Returns the last run of letters, digits and inner stops: `U.S` of `in the U.S`.
 fn last_word(sentence: &str) -> &str {
     let is_part = |character: char| character.is_alphanumeric() || character == '.';
     let begin = sentence.char_indices().rev().take_while(|&(_, character)| is_part(character)).last();
     &sentence[begin.map_or(sentence.len(), |(begin, _)| begin)..]
 }
 
-/// What an abbreviation says of what follows.
+/// Class of an abbreviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Abbreviation {
     /// The sentence continues.
@@ -158,8 +158,8 @@ enum Abbreviation {
 }
 
 impl Abbreviation {
-    /// The kind of `word`, the last one of `sentence`; both without the stop.
-    fn of(word: &str, sentence: &str) -> Option<Self> {
+    /// Returns the class of `word`, the last word of `sentence`; both without the stop.
+    fn parse(word: &str, sentence: &str) -> Option<Self> {
         if OPEN.contains(&word) || is_initial(word, sentence) {
             Some(Self::Open)
         } else if NUMBERED.contains(&word) {
@@ -172,7 +172,7 @@ impl Abbreviation {
     }
 }
 
-/// Titles, and words that introduce something.
+/// Titles, and words that introduce another word.
 const OPEN: [&str; 48] = [
     "Mr", "Mrs", "Ms", "Messrs", "Mme", "Mlle", "Dr", "Prof", "Rev", "Hon", "Fr", "Sr", "St", "Mt", "Ft", "Gen", "Col",
     "Maj", "Capt", "Cpt", "Lt", "Sgt", "Cpl", "Adm", "Cmdr", "Gov", "Sen", "Rep", "Pres", "Supt", "Det", "Insp", "Ald",
@@ -185,13 +185,13 @@ const NUMBERED: [&str; 28] = [
     "Ch", "ch", "Art", "art", "p", "pp", "Op", "op", "Ex", "Jan", "Feb", "Dec",
 ];
 
-/// Abbreviations inside sentences and at their ends.
+/// Abbreviations within sentences and at their ends.
 const EITHER: [&str; 32] = [
     "etc", "Inc", "Ltd", "Co", "Corp", "Bros", "Jr", "Esq", "Ph.D", "Ave", "Blvd", "Rd", "Aug", "Sept", "Oct", "Nov",
     "Mar", "Apr", "Univ", "Dept", "Assn", "Gov't", "dept", "est", "ed", "eds", "tr", "trans", "min", "max", "ft", "lb",
 ];
 
-/// Words that mostly begin sentences where they have a capital letter.
+/// Words that mostly begin sentences when capitalized.
 const BEGINNINGS: [&str; 60] = [
     "A", "After", "Although", "An", "And", "As", "At", "Because", "Before", "Both", "But", "By", "Each", "Even", "For",
     "From", "He", "Her", "Here", "His", "How", "However", "I", "If", "In", "It", "Its", "Many", "Most", "My", "No",
@@ -199,7 +199,8 @@ const BEGINNINGS: [&str; 60] = [
     "Then", "There", "These", "They", "This", "Those", "To", "We", "What", "When", "Where", "While", "Why", "You",
 ];
 
-/// A name's initial: one capital letter, `I` only within a name (`Henry I. Miller` is rarer than `It was I.`).
+/// Returns true for an initial: one capital letter, `I` only within a name (`Henry I. Miller` is rarer than `It was
+/// I.`).
 fn is_initial(word: &str, sentence: &str) -> bool {
     let mut letters = word.chars();
     match (letters.next(), letters.next()) {
@@ -212,7 +213,7 @@ fn is_initial(word: &str, sentence: &str) -> bool {
     }
 }
 
-/// Letters with stops between: `U.S`, `a.m`, `J.R.R`.
+/// Returns true for letters with stops between: `U.S`, `a.m`, `J.R.R`.
 fn is_dotted(word: &str) -> bool {
     word.contains('.') && word.split('.').all(|part| part.chars().count() == 1 && part.chars().all(char::is_alphabetic))
 }
@@ -292,7 +293,7 @@ mod tests {
     ];
 
     #[test]
-    fn sentences_are_told_apart() {
+    fn sentences_are_separated() {
         for case in CASES {
             let text = case.replace('|', "");
             let expected: Vec<&str> = case.split('|').map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! What this crate's unit tests share.
+//! Helpers of this crate's unit tests.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +13,7 @@ use store::Store;
 use crate::collate::{Item, PlannedView, collate};
 use crate::views::AnyView;
 
-/// Writes files, with their folders, below `home`; contents ending in `.gz` or `.zst` names are compressed.
+/// Writes files, with their folders, below `home`. Compresses contents whose names end in `.gz` or `.zst`.
 pub(crate) fn write_all(home: &Path, files: &[(&str, impl AsRef<[u8]>)]) {
     let folder = Store::folder(home).expect("a writable folder");
     for (name, bytes) in files {
@@ -21,7 +21,7 @@ pub(crate) fn write_all(home: &Path, files: &[(&str, impl AsRef<[u8]>)]) {
     }
 }
 
-/// As a file of that name holds it.
+/// Returns the bytes compressed as the file name indicates.
 pub(crate) fn compressed(name: &str, bytes: &[u8]) -> Vec<u8> {
     match name.rsplit_once('.') {
         Some((_, "gz")) => {
@@ -34,7 +34,7 @@ pub(crate) fn compressed(name: &str, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The rows that a frame makes, with all its columns: a batch of one view, `view`.
+/// Renders the rows of a frame with all its columns: a batch of one view, `view`.
 pub(crate) fn frame_rows(view: AnyView, width: usize, items: &[Item<'_>]) -> Batch {
     let tokens = (0..200).map(|id| format!("w{id}")).collect();
     let special = SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 };
@@ -44,15 +44,15 @@ pub(crate) fn frame_rows(view: AnyView, width: usize, items: &[Item<'_>]) -> Bat
     collate(&[planned], &vocab, BatchIndex(0), items)
 }
 
-/// A sample of sentences of these lengths, all in one document.
+/// Sample with sentences of these lengths, all in one document.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredCorpus {
     ids: Vec<u16>,
     starts: Vec<u16>,
 }
 
-impl Stored {
-    /// Token `i` has the id `first_id + i mod 40`.
+impl StoredCorpus {
+    /// Creates a sample in which token `i` has the id `first_id + i mod 40`.
     pub(crate) fn new(lengths: &[usize], first_id: u16) -> Self {
         let ids = (0..lengths.iter().sum()).map(|at| first_id + u16::try_from(at % 40).expect("small")).collect();
         let start = |index| u16::try_from(lengths[..index].iter().sum::<usize>()).expect("short");
@@ -71,7 +71,7 @@ impl Stored {
         }
     }
 
-    /// Tokens.
+    /// Number of tokens.
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }
@@ -103,7 +103,7 @@ impl Stored {
     }
 }
 
-/// The origins of the first and of the second segment of each row of [`frame_rows`].
+/// Returns the origins of the first and the second segment of each row of [`frame_rows`].
 pub(crate) fn segments(batch: &Batch) -> Vec<[Vec<usize>; 2]> {
     let (origins, types) =
         (batch.column("view", ORIGIN).expect("made"), batch.column("view", TOKEN_TYPES).expect("made"));
@@ -114,7 +114,7 @@ pub(crate) fn segments(batch: &Batch) -> Vec<[Vec<usize>; 2]> {
     (0..batch.rows()).map(|row| [segment(row, 0), segment(row, 1)]).collect()
 }
 
-/// Chi-square against the uniform distribution, five standard deviations above its mean.
+/// Asserts uniform counts by chi-square, at most five standard deviations above its mean.
 pub(crate) fn assert_uniform(counts: &[u32]) {
     let expected = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
     let chi_square: f64 = counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum();
@@ -122,8 +122,8 @@ pub(crate) fn assert_uniform(counts: &[u32]) {
     assert!(chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(), "{chi_square} for {freedom}: {counts:?}");
 }
 
-/// Chi-square of numbers that were seen with either label: five standard deviations above its mean, if the label said
-/// nothing. Neighbouring numbers that were seldom seen are counted together.
+/// Asserts that numbers do not depend on the label, by chi-square, at most five standard deviations above its mean.
+/// Adjacent rare numbers are counted together.
 pub(crate) fn assert_same_law(seen: &[(usize, bool)]) {
     let mut counts = BTreeMap::<usize, [f64; 2]>::new();
     for &(number, label) in seen {
@@ -143,22 +143,22 @@ pub(crate) fn assert_same_law(seen: &[(usize, bool)]) {
     assert!(chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(), "{chi_square} for {freedom}: {counts:?}");
 }
 
-/// A share of `count` draws, within five standard errors.
+/// Asserts a share of `count` draws, within five standard errors.
 pub(crate) fn assert_share(hits: usize, count: usize, share: f64) {
     let (found, error) = (hits as f64 / count as f64, (share * (1.0 - share) / count as f64).sqrt());
     assert!((found - share).abs() < 5.0 * error, "{found} of {count}, {share} expected");
 }
 
-/// The tokenizers that [`tokenizer`] knows.
+/// Names that [`tokenizer`] accepts.
 pub(crate) const TOKENIZERS: [&str; 2] = ["wordpiece", "byte_bpe"];
 
-/// A WordPiece vocabulary for tests.
+/// WordPiece vocabulary for tests.
 pub(crate) const VOCAB: [&str; 28] = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", "##s", "a", "##t", "e", "s", "##e",
     ".", ",", "'", "it", "1", "##2", "7", "中", "文", "i", "d", "#",
 ];
 
-/// A small tokenizer of one of the two families.
+/// Creates a small tokenizer of one of the two families.
 pub(crate) fn tokenizer(name: &str) -> crate::tokenize::HfTokenizer {
     let home = tempfile::tempdir().expect("a temporary folder");
     let (vocab, merges) = byte_pairs();
@@ -168,7 +168,7 @@ pub(crate) fn tokenizer(name: &str) -> crate::tokenize::HfTokenizer {
     crate::tokenize::load(&home.path().join(name), (name == "wordpiece").then_some(true)).expect("a tokenizer")
 }
 
-/// All byte characters and a few merges, with RoBERTa's special tokens.
+/// Returns all byte characters and a few merges, with RoBERTa's special tokens.
 fn byte_pairs() -> (String, String) {
     let mut tokens: Vec<String> = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"].map(String::from).to_vec();
     let mut alphabet: Vec<char> = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet().into_iter().collect();

@@ -1,28 +1,28 @@
-//! What can bind a pipeline.
+//! Possible bottlenecks of a pipeline.
 
-/// What binds a pipeline.
+/// Bottleneck of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Binding {
-    /// Too little was seen.
+    /// Too little data was measured.
     Unknown,
-    /// Whoever takes the items.
+    /// The consumer of the items.
     Reader,
-    /// All workers, at work on processors.
+    /// All workers, computing.
     Workers,
-    /// One worker, for which the others wait, since items are taken in order.
+    /// One worker. The others wait for it, since items are taken in order.
     Worker(String),
-    /// What workers read from: they wait for parts, or for another who decodes them.
+    /// The input of the workers: they wait for parts, or for another worker that decodes them.
     Source,
-    /// A disk, a network, a sleep: workers wait outside.
+    /// Disk, network or sleep: workers wait outside the processors.
     Outside,
-    /// More threads want a processor than there are.
+    /// Processors: more threads are ready than processors exist.
     Cores,
-    /// Nobody: the two sides wait for one another's bursts.
+    /// The queues: workers and consumer wait for each other's bursts.
     Room,
 }
 
 impl Binding {
-    /// Its name for programs.
+    /// Returns the name for machine-readable output.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Unknown => "unknown",

@@ -1,4 +1,4 @@
-//! Two profiles next to one another: did it get better, or worse, or is that chance?
+//! Comparison of two profiles: faster, slower, or no significant difference.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -11,25 +11,27 @@ use crate::error::InvalidProfile;
 use crate::statistics::percent;
 use crate::statistics::{Estimate, ratio_of};
 
-/// What came of a comparison.
+/// Result of a comparison.
 pub struct Comparison {
-    /// Lines for people.
+    /// Lines for the terminal.
     pub lines: Vec<String>,
-    /// The same for programs.
+    /// Machine-readable result.
     pub json: Value,
-    /// Whether it surely got worse by more than is allowed.
+    /// Whether the second profile is significantly slower than the limit allows.
     pub is_worse: bool,
 }
 
-/// Compares what `cloze profile --json` wrote; worse by more than `limit` is too much.
+/// Compares two files written by `cloze profile --json`. A slowdown of more than `limit` counts as worse.
 pub fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Comparison> {
-    let (first, second) = (read(before)?, read(after)?);
+    let first = read(before)?;
+    let second = read(after)?;
     let target = |of: &Value| of["target"].as_str().unwrap_or_default().to_owned();
     for (path, profile) in [(before, &first), (after, &second)] {
         if profile["windows"].as_array().is_none() {
-            let what = "what `--scale`, `profile all`, `profile step` and `cloze tune` write has no windows to compare";
+            let what =
+                "the output of `--scale`, `profile all`, `profile step` and `cloze tune` has no windows to compare";
             return Err(InvalidProfile(format!(
-                "{}: it takes profiles of the loader, of a preparation or of training; {what}",
+                "{}: not a profile of the loader, of a preparation or of training; {what}",
                 path.display()
             ))
             .into());
@@ -40,7 +42,7 @@ pub fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Compar
             format!("`{}` and `{}` do not measure the same part of the pipeline", before.display(), after.display());
         return Err(InvalidProfile(message).into());
     }
-    // Items of two profiles may be of different sizes: what is compared is tokens.
+    // Items of two profiles may differ in size, so tokens are compared.
     let rates = |of: &Value| -> Vec<f64> {
         let tokens = of["tokens_per_item"].as_f64().filter(|tokens| *tokens > 0.0).unwrap_or(1.0);
         let windows = of["windows"].as_array().into_iter().flatten().filter_map(Value::as_f64);
@@ -51,9 +53,11 @@ pub fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Compar
             && rates(profile).iter().sum::<f64>() > 0.0
             && profile["verdict"]["binding"] != "unknown";
         if !is_known {
-            return Err(
-                InvalidProfile(format!("{}: too little was measured; measure for longer", path.display())).into()
-            );
+            return Err(InvalidProfile(format!(
+                "{}: too little was measured; measure for longer (`--seconds`)",
+                path.display()
+            ))
+            .into());
         }
     }
     let ratio = ratio_of(&rates(&first), &rates(&second));
@@ -62,9 +66,9 @@ pub fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Compar
     let speed = |of: &Value| of["tokens_per_s"]["mean"].as_f64().unwrap_or_default();
     let is_worse = ratio.high < 1.0 - limit;
     let lines = vec![
-        format!("before: {} tokens/s; {}", short(speed(&first)), said(&first)),
-        format!("after:  {} tokens/s; {}", short(speed(&second)), said(&second)),
-        words(ratio, limit),
+        format!("before: {} tokens/s; {}", short(speed(&first)), sentence(&first)),
+        format!("after:  {} tokens/s; {}", short(speed(&second)), sentence(&second)),
+        describe(ratio, limit),
     ];
     let Estimate { mean, low, high } = ratio;
     let json = json!({ "version": crate::VERSION, "target": target(&first), "limit": limit, "is_worse": is_worse,
@@ -74,58 +78,61 @@ pub fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Compar
 }
 
 fn of_one(profile: &Value) -> Value {
-    json!({ "tokens_per_s": profile["tokens_per_s"]["mean"], "sentence": said(profile) })
+    json!({ "tokens_per_s": profile["tokens_per_s"]["mean"], "sentence": sentence(profile) })
 }
 
-fn words(ratio: Estimate, limit: f64) -> String {
+fn describe(ratio: Estimate, limit: f64) -> String {
     let Estimate { mean, low, high } = ratio;
-    let what = if high < 1.0 - limit {
+    let result = if high < 1.0 - limit {
         format!("slower by more than {}", percent(limit))
     } else if high < 1.0 {
         "slower".to_owned()
     } else if low > 1.0 {
         "faster".to_owned()
     } else {
-        "no difference that is more than chance".to_owned()
+        "no significant difference".to_owned()
     };
-    format!("{mean:.3} times as fast ({low:.3} to {high:.3}): {what}")
+    format!("{mean:.3} times as fast ({low:.3} to {high:.3}): {result}")
 }
 
-fn said(profile: &Value) -> &str {
+fn sentence(profile: &Value) -> &str {
     profile["verdict"]["sentence"].as_str().unwrap_or("no verdict")
 }
 
-/// Bytes of a profile at most: a hundred times as many as one of many workers has.
+/// Largest size of a profile file in bytes: 100 times that of a profile with many workers.
 const BYTES_MAX: u64 = 32 << 20;
 
-/// Windows of a profile at the most: as many as there are steps of a training whose lengths are kept.
+/// Largest number of windows of a profile: the number of training steps whose durations are kept.
 const WINDOWS_MAX: usize = 1 << 16;
 
-/// What `cloze profile --json` wrote, by a program of this version of it.
+/// Reads a profile that `cloze profile --json` of this version wrote.
 pub fn read(path: &Path) -> anyhow::Result<Value> {
     let place = path.display();
     let found = std::fs::metadata(path).with_context(|| InvalidProfile(format!("{place}: cannot be read")))?;
     if !found.is_file() {
         return Err(InvalidProfile(format!(
-            "{place}: no plain file; name one that `cloze profile --json` has written"
+            "{place}: not a regular file; pass a file written by `cloze profile --json`"
         ))
         .into());
     }
     if found.len() > BYTES_MAX {
-        return Err(InvalidProfile(format!("{place}: too large for what `cloze profile --json` writes")).into());
+        return Err(InvalidProfile(format!(
+            "{place}: larger than any output of `cloze profile --json`; pass a profile"
+        ))
+        .into());
     }
     let text = plain_text(path).with_context(|| InvalidProfile(format!("{place}: cannot be read")))?;
     let value: Value = serde_json::from_str(&text)
-        .with_context(|| InvalidProfile(format!("{place}: not what `cloze profile --json` writes")))?;
+        .with_context(|| InvalidProfile(format!("{place}: not the output of `cloze profile --json`")))?;
     if value["version"] != crate::VERSION {
         return Err(
-            InvalidProfile(format!("{place}: a profile of another version of this program; measure it again")).into()
+            InvalidProfile(format!("{place}: profile of another version of this program; measure again")).into()
         );
     }
     Ok(value)
 }
 
-/// A text of so many bytes at the most, even where the file grows while it is read.
+/// Reads a text of at most [`BYTES_MAX`] bytes, even if the file grows meanwhile.
 fn plain_text(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(BYTES_MAX).read_to_string(&mut text)?;

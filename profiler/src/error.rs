@@ -1,4 +1,4 @@
-//! The error of a file that is no profile.
+//! Error of a file that is not a profile.
 
 /// A profile that cannot be read, compared or shown, with the reason and the fix.
 #[derive(Debug, thiserror::Error)]

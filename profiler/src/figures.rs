@@ -1,43 +1,43 @@
-//! What an actor did, from looks at it: shares of the time, and how well they are known.
+//! Metrics of an actor, from snapshots: shares of its time and their confidence intervals.
 
 use std::time::Duration;
 
 use runtime::{ThreadCounters, ThreadSchedule};
 
-use crate::look::{Look, Seen};
+use crate::look::{StatsSample, StatsWindow};
 use crate::statistics::{Estimate, mean_of};
 
-/// What an actor did while it was measured: shares of the time.
+/// Metrics of an actor during the measurement. Shares are shares of the time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ActorFigures {
-    /// Its name.
+    /// Name of the actor.
     pub name: String,
-    /// Items that it made.
+    /// Items that it produced.
     pub items: u64,
-    /// These and `idle` add up to 1.
+    /// Share of time at work. The shares `busy`, `starved`, `blocked` and `idle` add up to 1.
     pub busy: f64,
     /// Waiting for input.
     pub starved: f64,
     /// Waiting for room in its output queue.
     pub blocked: f64,
-    /// Of the busy time: on a processor; ready, and none was free. What is left waits for something outside: a disk, a sleep.
-    /// None where the kernel does not say.
+    /// On a processor, as part of the busy time. The rest of `busy` after `cpu` and `queued` is waiting outside: disk
+    /// or sleep. `None` where the kernel does not report it.
     pub cpu: Option<f64>,
-    /// Ready to run while every processor was taken.
+    /// Ready to run without a processor, as part of the busy time.
     pub queued: Option<f64>,
-    /// The share of all time in which its thread was ready and had no processor: at work, and on its way back from a wait.
+    /// Share of all time in which its thread was ready without a processor: at work or when it returned from a wait.
     pub(crate) delayed: Option<f64>,
-    /// What lies between mean shares of windows.
+    /// Confidence intervals, from the windows.
     pub intervals: Intervals,
-    /// Bytes and tokens of the items that it made; 0 where nobody says.
+    /// Bytes of the items that it produced. 0 if they are not reported.
     pub bytes: u64,
-    /// Tokens of the items that it made.
+    /// Tokens of the items that it produced. 0 if they are not reported.
     pub tokens: u64,
-    /// What the kernel counted meanwhile of its thread; none where it does not.
+    /// Kernel counters of its thread during the measurement. `None` where the kernel does not report them.
     pub counted: Option<ThreadCounters>,
 }
 
-/// The same shares with their intervals, where there are windows enough.
+/// Confidence intervals of the shares, if there are enough windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Intervals {
     /// At work.
@@ -53,7 +53,7 @@ pub struct Intervals {
 }
 
 impl ActorFigures {
-    /// The share of all time in which it worked and waited for something outside.
+    /// Returns the share of all time in which it worked and waited for a disk, a network or a sleep.
     pub fn outside(&self) -> f64 {
         match (self.cpu, self.queued) {
             (Some(cpu), Some(queued)) => (self.busy - cpu - queued).max(0.0),
@@ -61,30 +61,30 @@ impl ActorFigures {
         }
     }
 
-    /// The share of all time in which it had ended, or had nothing to do from the beginning.
+    /// Returns the share of all time after its end, or without any work from the start.
     pub fn idle(&self) -> f64 {
         let idle = 1.0 - self.busy - self.starved - self.blocked;
-        // What is left of a sum that was rounded is nothing.
+        // The rest of a rounded sum counts as 0.
         if idle < 1e-9 { 0.0 } else { idle }
     }
 }
 
-/// How full the queues were: shares of their places, and of the looks.
+/// Fill of the queues: shares of their capacity and of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueueFigures {
-    /// Places of a queue.
+    /// Capacity of a queue.
     pub capacity: usize,
-    /// The mean share of places that are taken.
+    /// Mean share of the capacity that is used.
     pub mean: f64,
-    /// The share of samples in which a queue was full.
+    /// Share of samples in which a queue was full.
     pub full: f64,
-    /// The share of samples in which a queue was empty.
+    /// Share of samples in which a queue was empty.
     pub empty: f64,
-    /// Of the mean.
+    /// Confidence interval of the mean.
     pub interval: Option<Estimate>,
 }
 
-/// Shares of the time between two looks.
+/// Shares of the time between two snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Shares {
     pub(super) busy: f64,
@@ -96,36 +96,39 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    pub(super) fn between(first: &Seen, last: &Seen, seconds: f64) -> Self {
-        // Who has ended and made nothing had nothing to do: the moment in which it found out is no work.
+    pub(super) fn between(first: &StatsSample, last: &StatsSample, seconds: f64) -> Self {
+        // An actor that ended without an item had no work: the time in which it detects that is not work.
         if last.reading.items == 0 && last.reading.doing.is_none() {
             let nothing = Some(0.0);
             return Self { cpu: nothing, queued: nothing, delayed: nothing, ..Self::default() };
         }
         let seconds = seconds.max(1e-9);
-        let share = |clock: fn(&Seen) -> Duration| clock(last).saturating_sub(clock(first)).as_secs_f64() / seconds;
+        let share =
+            |clock: fn(&StatsSample) -> Duration| clock(last).saturating_sub(clock(first)).as_secs_f64() / seconds;
         let [busy, starved, blocked] =
             [share(|seen| seen.reading.busy), share(|seen| seen.reading.starved), share(|seen| seen.reading.blocked)];
-        // Clocks of one look are read one after another: of very short windows more than all of the time may have passed.
+        // Clocks of one snapshot are read in sequence. In very short windows their sum can exceed the elapsed time.
         let scale = (busy + starved + blocked).max(1.0);
         let [busy, starved, blocked] = [busy, starved, blocked].map(|share| share / scale);
-        // Whose thread was not known at first had not finished anything.
+        // A thread that was unknown at first had not finished an item, so its clocks start at 0.
         let first_ran = first.scheduled.or((first.reading.items == 0).then(Default::default));
         let ran = first_ran.zip(last.scheduled);
         let share_of = |of: fn(ThreadSchedule) -> Duration, most: f64| {
             ran.map(|(a, b)| (of(b).saturating_sub(of(a)).as_secs_f64() / seconds).clamp(0.0, most))
         };
         let cpu = share_of(|it| it.ran, busy);
-        // On its way back from a wait a thread is ready too; of the busy time there is no more than what is left.
+        // A thread is also ready when it returns from a wait. Of the busy time, `queued` is at most the rest after
+        // `cpu`.
         let queued = share_of(|it| it.queued, busy - cpu.unwrap_or(busy));
         Self { busy, starved, blocked, cpu, queued, delayed: share_of(|it| it.queued, 1.0) }
     }
 }
 
-/// What an actor did between the first and the last of these looks, in each of which `of` finds it.
-pub(super) fn figures(looks: &[Look], of: impl Fn(&Look) -> &Seen) -> ActorFigures {
+/// Returns the metrics of an actor between the first and the last snapshot. `of` selects the actor.
+pub(super) fn figures(looks: &[StatsWindow], of: impl Fn(&StatsWindow) -> &StatsSample) -> ActorFigures {
     let (Some(begun), Some(over)) = (looks.first(), looks.last()) else { return ActorFigures::default() };
-    let (first, last) = (of(begun), of(over));
+    let first = of(begun);
+    let last = of(over);
     let all = Shares::between(first, last, over.at - begun.at);
     let Shares { busy, starved, blocked, cpu, queued, delayed } = all;
     ActorFigures {
@@ -144,8 +147,8 @@ pub(super) fn figures(looks: &[Look], of: impl Fn(&Look) -> &Seen) -> ActorFigur
     }
 }
 
-/// Around the shares of `all` of the time: windows are not equally long, and of the first some are left out.
-fn intervals(looks: &[Look], of: &impl Fn(&Look) -> &Seen, all: &Shares) -> Intervals {
+/// Returns the intervals around the shares `all`. Windows differ in length, and some at the start are dropped.
+fn intervals(looks: &[StatsWindow], of: &impl Fn(&StatsWindow) -> &StatsSample, all: &Shares) -> Intervals {
     let windows = looks.windows(2);
     let windows: Vec<Shares> =
         windows.map(|pair| Shares::between(of(&pair[0]), of(&pair[1]), pair[1].at - pair[0].at)).collect();
@@ -166,7 +169,7 @@ fn intervals(looks: &[Look], of: &impl Fn(&Look) -> &Seen, all: &Shares) -> Inte
     }
 }
 
-fn counted(first: &Seen, last: &Seen) -> Option<ThreadCounters> {
+fn counted(first: &StatsSample, last: &StatsSample) -> Option<ThreadCounters> {
     let last = last.counted?;
     let first = first.counted.or((first.reading.items == 0).then(Default::default))?;
     Some(ThreadCounters {
@@ -176,8 +179,8 @@ fn counted(first: &Seen, last: &Seen) -> Option<ThreadCounters> {
     })
 }
 
-/// How full queues were between the first and the last of these looks.
-pub(super) fn queues(looks: &[Look]) -> QueueFigures {
+/// Returns the fill of the queues between the first and the last snapshot.
+pub(super) fn queues(looks: &[StatsWindow]) -> QueueFigures {
     let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return QueueFigures::default() };
     let looked = (last.fill.looks - first.fill.looks).max(1) as f64;
     let means: Vec<f64> = looks.windows(2).map(|pair| fill(&pair[0], &pair[1])).collect();
@@ -190,7 +193,7 @@ pub(super) fn queues(looks: &[Look]) -> QueueFigures {
     }
 }
 
-/// The mean share of their places that was taken between two looks.
-pub(super) fn fill(first: &Look, last: &Look) -> f64 {
+/// Returns the mean share of the queue capacity that was used between two snapshots.
+pub(super) fn fill(first: &StatsWindow, last: &StatsWindow) -> f64 {
     (last.fill.share - first.fill.share) / (last.fill.looks - first.fill.looks).max(1) as f64
 }

@@ -1,10 +1,10 @@
-//! Where the time of a pipeline goes: measured while it works, judged, and what a change would bring.
+//! Profiler of the pipeline: measurement, bottleneck analysis and prediction of changes.
 //!
-//! [`measure`] takes samples ([`look`]) and derives [`figures`] and a [`timeline`], [`statistics`] gives the confidence of a
-//! rate, [`verdict`] names the [`bottleneck`] and [`next_bottleneck`] the one after it, [`neighbor`] how much of the processors
-//! workers take, [`what_if`] simulates changes with the [`model`], [`scaling`] fits a law to several numbers of workers,
-//! [`compare`] compares two profiles. [`trace`] records what every worker does at each moment, and [`report`] writes the page of a
-//! profile.
+//! [`measure`] samples the pipeline ([`look`]) and derives [`figures`] and a [`timeline`]. [`statistics`] computes
+//! the confidence interval of a rate. [`verdict`] names the [`bottleneck`], [`next_bottleneck`] the one after it.
+//! [`neighbor`] reports the share of the processors that workers use. [`what_if`] simulates changes with the
+//! [`model`]. [`scaling`] fits a scaling law to several numbers of workers. [`compare`] compares two profiles.
+//! [`trace`] records the activity of each worker over time. [`report`] writes the HTML page of a profile.
 
 pub mod bottleneck;
 pub mod compare;
@@ -26,5 +26,5 @@ pub mod what_if;
 
 pub use self::error::InvalidProfile;
 
-/// The version of what `cloze profile --json` writes.
+/// Version of the output of `cloze profile --json`.
 pub const VERSION: u64 = 1;

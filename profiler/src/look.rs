@@ -1,36 +1,36 @@
-//! All clocks and counts of a pipeline at one moment.
+//! Snapshot of all clocks and counters of a pipeline.
 
 use std::time::{Duration, Instant};
 
 use runtime::{PoolStats, ThreadCounters, ThreadSchedule, WorkerStats};
 use telemetry::host_memory::resident_bytes;
 
-/// Seconds between two readings of what the kernel counts in addition time: of the process and of each thread. Two more files of
-/// `/proc` for each are too much for each window of many threads.
+/// Seconds between two readings of the kernel's counters of the process and of each thread. Two more files of `/proc`
+/// per thread are too expensive for each window of many threads.
 const COUNT_EVERY: f64 = 0.1;
 
-/// An actor: its own clocks, and what the kernel knows of its thread, which may be nothing yet.
+/// State of one actor: its own clocks and the kernel's data of its thread, which may be missing.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct StatsSample {
     pub(super) reading: WorkerStats,
     pub(super) scheduled: Option<ThreadSchedule>,
     pub(super) counted: Option<ThreadCounters>,
 }
 
-/// All clocks at one moment, in seconds since the beginning.
+/// All clocks at one moment, in seconds since the start.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct StatsWindow {
     pub(super) at: f64,
-    pub(super) workers: Vec<Seen>,
-    pub(super) reader: Seen,
+    pub(super) workers: Vec<StatsSample>,
+    pub(super) reader: StatsSample,
     pub(super) fill: Fill,
-    /// Bytes that the process has of the machine; none where nobody says.
+    /// Resident bytes of the process. `None` where the kernel does not report them.
     pub(super) resident: Option<u64>,
-    /// When threads were counted last.
+    /// Time of the last reading of the thread counters.
     counted_at: f64,
 }
 
-/// Looks at queues, summed.
+/// Sum of queue samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fill {
     pub(super) looks: u64,
@@ -40,7 +40,7 @@ pub(super) struct Fill {
 }
 
 impl Fill {
-    pub(super) fn look(&mut self, gauges: &PoolStats) {
+    pub(super) fn sample(&mut self, gauges: &PoolStats) {
         for (queued, capacity) in gauges.queues() {
             self.looks += 1;
             self.share += queued as f64 / capacity.max(1) as f64;
@@ -50,11 +50,11 @@ impl Fill {
     }
 }
 
-impl Seen {
-    /// Its clocks now; of a thread that has ended, what was known of it before.
+impl StatsSample {
+    /// Reads the clocks now. If the thread has ended, keeps the previous values.
     fn now(reading: WorkerStats, before: Option<&Self>, counts: bool) -> Self {
         let scheduled = reading.thread.and_then(ThreadSchedule::read).or_else(|| before?.scheduled);
-        // Who was not known yet is counted as soon as it is: what it did before its first item is no item's.
+        // A new thread is counted at once: its work before the first item belongs to no item.
         let counts = counts || before.is_none_or(|before| before.counted.is_none());
         let counted = reading.thread.filter(|_| counts).and_then(ThreadCounters::read).or_else(|| before?.counted);
         Self { reading, scheduled, counted }
@@ -68,13 +68,13 @@ impl Seen {
     }
 }
 
-impl Look {
-    /// Before anything happened.
+impl StatsWindow {
+    /// Snapshot before anything happened.
     pub(super) fn nothing(gauges: &PoolStats) -> Self {
         Self {
             at: 0.0,
-            workers: gauges.workers().into_iter().map(Seen::nothing).collect(),
-            reader: Seen::nothing(gauges.reader()),
+            workers: gauges.workers().into_iter().map(StatsSample::nothing).collect(),
+            reader: StatsSample::nothing(gauges.reader()),
             fill: Fill::default(),
             resident: None,
             counted_at: 0.0,
@@ -86,27 +86,27 @@ impl Look {
         let counts = before.is_none_or(|before| at - before.counted_at >= COUNT_EVERY);
         let counted_at = if counts { at } else { before.map_or(at, |before| before.counted_at) };
         let workers = gauges.workers().into_iter().enumerate();
-        let workers =
-            workers.map(|(worker, now)| Seen::now(now, before.and_then(|before| before.workers.get(worker)), counts));
+        let workers = workers
+            .map(|(worker, now)| StatsSample::now(now, before.and_then(|before| before.workers.get(worker)), counts));
         let workers = workers.collect();
-        let reader = Seen::now(gauges.reader(), before.map(|before| &before.reader), counts);
+        let reader = StatsSample::now(gauges.reader(), before.map(|before| &before.reader), counts);
         let resident = if counts { resident_bytes() } else { before.and_then(|before| before.resident) };
         Self { at: begun.elapsed().as_secs_f64(), workers, reader, fill, resident, counted_at }
     }
 
-    /// The same with threads counted now, for who looks last.
+    /// Reads the thread counters now, for the last snapshot.
     pub(super) fn count(&mut self) {
         for seen in self.workers.iter_mut().chain([&mut self.reader]) {
             seen.counted = seen.reading.thread.and_then(ThreadCounters::read).or(seen.counted);
         }
     }
 
-    /// Workers, then the reader.
-    pub(super) fn actors(&self) -> impl Iterator<Item = &Seen> {
+    /// Iterates over the workers, then the reader.
+    pub(super) fn actors(&self) -> impl Iterator<Item = &StatsSample> {
         self.workers.iter().chain([&self.reader])
     }
 
-    /// Bytes of the items that wait, each as large as those of its worker are in the mean.
+    /// Bytes of the queued items, estimated by the mean item size of each worker.
     pub(super) fn queued_bytes(&self) -> u64 {
         let workers = self.workers.iter().map(|worker| &worker.reading);
         workers.map(|worker| worker.bytes / worker.items.max(1) * worker.queued as u64).sum()

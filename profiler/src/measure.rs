@@ -1,13 +1,14 @@
-//! A pipeline that is looked at while it runs: a thread next to it reads all clocks again and again.
+//! Measurement of a running pipeline by a thread that samples all clocks.
 //!
 //! # What
-//! A hundred times a second it looks at how full queues are; at the end of each window it reads the clocks of all actors, and what the
-//! kernel knows of their threads: time on a processor, and time in which one was ready and had none. There are [`WINDOWS`]
-//! windows at the most: then two become one, and the next are twice as long, so that a minute and a week take the same room.
+//! The thread samples the queue fill 100 times a second. At the end of each window it reads the clocks of all actors
+//! and the kernel's times of their threads: time on a processor, and time ready without one. If there are more than
+//! [`WINDOWS`] windows, pairs are merged and later windows are twice as long. A minute and a week therefore take the
+//! same memory.
 //!
 //! # Definition
-//! What is told is from the end of the warm-up ([`warm_up`]) to the newest window. It is enough when the rate is
-//! known to [`ENOUGH`].
+//! Results cover the time from the end of the warm-up ([`warm_up`]) to the newest window. The measurement is complete
+//! when the rate is known to [`ENOUGH`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,70 +19,71 @@ use runtime::{PoolStats, ThreadSchedule};
 
 pub use crate::figures::{ActorFigures, QueueFigures};
 use crate::figures::{figures, queues};
-use crate::look::{Fill, Look};
+use crate::look::{Fill, StatsWindow};
 use crate::statistics::{Estimate, mean_of, warm_up};
 pub use crate::timeline::Timeline;
 
-/// Between two looks at the queues. Waking up for one takes some 20 µs: a thousand a second were 2 % of a processor.
+/// Interval of queue samples. A wake-up takes about 20 µs: 1000 per second would use 2 % of a processor.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The first windows, and how many there are at the most.
+/// Length of the first windows, and largest number of windows.
 const WINDOW: Duration = Duration::from_millis(20);
 const WINDOWS: usize = 256;
 
-/// Half of the interval, as a share of the rate, at which it is known well enough; and windows before which nobody says so.
+/// Precision at which the rate is known well enough: half of the interval, as a share of the rate. The next two are
+/// the least windows and items for it.
 pub const ENOUGH: f64 = 0.03;
 const WINDOWS_MIN: usize = 32;
 const ITEMS_ENOUGH: u64 = 200;
 
-/// Windows between two judgements whether it is enough: finding the warm-up looks at each pair of windows.
+/// Windows between two checks for completion. Detecting the warm-up visits each pair of windows.
 const JUDGE_EVERY: usize = 8;
 
-/// Items between two looks that count, in the mean, at the least.
+/// Least mean number of items between two snapshots that count.
 const ITEMS_OF_WINDOW: f64 = 4.0;
 
-/// Windows that are left of a profile at the least, where it has so many.
+/// Least number of windows of a profile after merging, if it has that many.
 const WINDOWS_KEPT: usize = 16;
 
-/// Items before which nothing is judged, and those before which nothing is unless they took long.
+/// Least number of items for a verdict: `ITEMS_FEW` in every case, `ITEMS_MIN` unless the items took long.
 pub(crate) const ITEMS_FEW: u64 = 5;
 pub(crate) const ITEMS_MIN: u64 = 50;
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// When somebody began to look.
+    /// Start of the measurement.
     pub begun: Option<Instant>,
-    /// Seconds that count, and those before them that do not.
+    /// Seconds that count, without the warm-up.
     pub seconds: f64,
-    /// Seconds at the beginning that are not counted.
+    /// Seconds of the warm-up, which are not counted.
     pub warm_up_s: f64,
-    /// Items that the reader took a second; none where there are too few windows to say.
+    /// Items per second that the reader took. `None` if there are too few windows.
     pub rate: Option<Estimate>,
-    /// The same of each window, for who compares.
+    /// Items per second of each window, for comparisons.
     pub windows: Vec<f64>,
-    /// Figures of each worker.
+    /// Metrics of each worker.
     pub workers: Vec<ActorFigures>,
-    /// Figures of the consumer.
+    /// Metrics of the reader.
     pub reader: ActorFigures,
-    /// Figures of the queues between them.
+    /// Metrics of the queues between workers and reader.
     pub queues: QueueFigures,
-    /// Busy seconds of each of the newest items: of the workers together, of the reader.
+    /// Busy seconds of each of the newest items, of all workers together.
     pub worker_costs: Vec<f32>,
-    /// Seconds of each of the consumer's items.
+    /// Busy seconds of each of the newest items of the reader.
     pub reader_costs: Vec<f32>,
     /// Processors of the machine.
     pub cores: usize,
-    /// Capacity of the queue.
+    /// Capacity of a worker's queue.
     pub depth: usize,
-    /// The course of it all, warm-up included.
+    /// Timeline of the whole measurement, warm-up included.
     pub timeline: Timeline,
-    /// Time on a processor that looking took, as a share of one processor; none where the kernel does not say.
+    /// Overhead of the measurement, as a share of one processor. `None` where the kernel does not report it.
     pub looking: Option<f64>,
 }
 
-/// Means over the workers that had something to do, as shares of the time.
-pub struct Means {
+/// Means over the workers that had work, as shares of the time.
+pub struct MeanRates {
     pub(crate) busy: f64,
     pub(crate) starved: f64,
     /// Waiting for room in the output queue.
@@ -90,14 +92,14 @@ pub struct Means {
     pub(crate) queued: f64,
     pub(crate) delayed: f64,
     pub(crate) outside: f64,
-    /// Workers that had something to do, and those that had not.
+    /// Number of workers that had work, and of those that had none.
     pub(crate) at_work: usize,
     pub(crate) idle: usize,
 }
 
-impl Means {
-    /// The means of a measurement.
-    pub fn of(measured: &Measured) -> Self {
+impl MeanRates {
+    /// Computes the means of a measurement.
+    pub fn new(measured: &Measured) -> Self {
         let at_work = measured.at_work().count();
         let mean = |of: fn(&ActorFigures) -> f64| measured.at_work().map(of).sum::<f64>() / at_work.max(1) as f64;
         Self {
@@ -115,44 +117,47 @@ impl Means {
 }
 
 impl Measured {
-    /// The workers that had something to do.
+    /// Iterates over the workers that had work.
     pub(crate) fn at_work(&self) -> impl Iterator<Item = &ActorFigures> {
         self.workers.iter().filter(|worker| worker.items > 0)
     }
 
-    /// The share of the time in which the workers but that one waited for room, in the mean; none where there are no others.
+    /// Returns the mean share of time in which the other workers waited for queue space. `None` if there are no
+    /// others.
     pub(crate) fn others_blocked(&self, name: &str) -> Option<f64> {
         let others: Vec<f64> =
             self.at_work().filter(|worker| worker.name != name).map(|worker| worker.blocked).collect();
         (!others.is_empty()).then(|| others.iter().sum::<f64>() / others.len() as f64)
     }
 
-    /// Seconds of work that a worker has with an item, in the mean.
+    /// Returns the mean busy seconds of a worker per item.
     pub(crate) fn cost_of_item(&self) -> f64 {
         let costs = &self.worker_costs;
         costs.iter().map(|cost| f64::from(*cost)).sum::<f64>() / costs.len().max(1) as f64
     }
 
-    /// Processors that the actors had between them.
+    /// Returns the number of processors that all actors used.
     pub(crate) fn processors_had(&self) -> f64 {
         self.workers.iter().chain([&self.reader]).map(|actor| actor.cpu.unwrap_or(actor.busy)).sum()
     }
 
-    /// Whether no processor is left.
+    /// Returns whether all processors are in use.
     pub(crate) fn are_all_at_work(&self) -> bool {
         self.processors_had() >= 0.9 * self.cores as f64
     }
 
-    /// Processors that they could have: all, unless they were ready for more than they got, which others then had.
+    /// Returns the processors available to the actors: all, unless other programs used some, so that actors were
+    /// ready for longer than they ran.
     pub(crate) fn processors(&self) -> f64 {
         let ready: f64 = self.workers.iter().chain([&self.reader]).filter_map(|actor| actor.queued).sum();
-        let (all, had) = (self.cores as f64, self.processors_had());
-        // Who sleeps most of the time is always ready for a moment: that is nobody's doing.
+        let all = self.cores as f64;
+        let had = self.processors_had();
+        // A thread that sleeps most of the time is always ready for a moment, without any other load.
         if ready > 0.1 * had && ready > 0.1 * all { had.clamp(0.05, all) } else { all }
     }
 }
 
-/// Looks at a pipeline until it is dropped or asked what it saw.
+/// Sampling thread of a pipeline. It stops when this handle is dropped.
 pub struct MeasureWatch {
     shared: Arc<Shared>,
     gauges: PoolStats,
@@ -160,16 +165,16 @@ pub struct MeasureWatch {
 
 struct Shared {
     begun: Instant,
-    looks: Mutex<Vec<Look>>,
+    looks: Mutex<Vec<StatsWindow>>,
     is_over: AtomicBool,
     is_enough: AtomicBool,
-    /// Nanoseconds on a processor that looking has taken.
+    /// Nanoseconds on a processor that sampling used.
     looked_ns: AtomicU64,
 }
 
 impl MeasureWatch {
-    /// Begins to look.
-    pub fn over(gauges: PoolStats) -> anyhow::Result<Self> {
+    /// Starts the sampling thread.
+    pub fn from_stats(gauges: PoolStats) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             begun: Instant::now(),
             looks: Mutex::default(),
@@ -177,37 +182,38 @@ impl MeasureWatch {
             is_enough: AtomicBool::new(false),
             looked_ns: AtomicU64::new(0),
         });
-        let (seen, watched) = (Arc::clone(&shared), gauges.clone());
+        let seen = Arc::clone(&shared);
+        let watched = gauges.clone();
         runtime::spawn("profile-watch", move || seen.look_on(&watched))?;
         Ok(Self { shared, gauges })
     }
 
-    /// Whether the rate is known well enough.
+    /// Returns whether the rate is known well enough.
     pub fn is_enough(&self) -> bool {
         self.shared.is_enough.load(Ordering::Relaxed)
     }
 
-    /// What was seen.
+    /// Returns the result up to the newest window.
     pub fn measured(&self) -> Measured {
         self.seen(false)
     }
 
-    /// What was seen, and what came after the last window: of who ends by itself, and has just ended.
+    /// Returns the result including the time after the last window, for a pipeline that has just ended.
     pub fn measured_to_the_end(&self) -> Measured {
         self.seen(true)
     }
 
     fn seen(&self, to_the_end: bool) -> Measured {
         let mut looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // What was over before the first window was over is seen nevertheless.
+        // A pipeline that ended before its first window is measured as a whole.
         let is_short = looks.len() < 2;
         if is_short {
-            looks.insert(0, Look::nothing(&self.gauges));
+            looks.insert(0, StatsWindow::nothing(&self.gauges));
         }
         if is_short || to_the_end {
             let last = looks.last().filter(|_| !is_short);
             let fill = looks.last().map_or_else(Fill::default, |last| last.fill);
-            looks.push(Look::now(self.shared.begun, &self.gauges, fill, last));
+            looks.push(StatsWindow::now(self.shared.begun, &self.gauges, fill, last));
         }
         if let Some(last) = looks.last_mut() {
             last.count();
@@ -218,7 +224,7 @@ impl MeasureWatch {
         Measured { begun, worker_costs: costs.0, reader_costs: costs.1, looking, ..between(&looks) }
     }
 
-    /// What looking took of a processor: what it costs is measured as well.
+    /// Returns the processor share that sampling used.
     fn looking(&self) -> Option<f64> {
         let looked = Duration::from_nanos(self.shared.looked_ns.load(Ordering::Relaxed));
         let share = looked.as_secs_f64() / self.shared.begun.elapsed().as_secs_f64().max(1e-9);
@@ -234,13 +240,15 @@ impl Drop for MeasureWatch {
 
 impl Shared {
     fn look_on(&self, gauges: &PoolStats) {
-        let (begun, mut window, mut fill) = (self.begun, WINDOW, Fill::default());
+        let begun = self.begun;
+        let mut window = WINDOW;
+        let mut fill = Fill::default();
         let mut next = window;
         while !self.is_over.load(Ordering::Relaxed) {
-            fill.look(gauges);
+            fill.sample(gauges);
             if begun.elapsed() >= next {
                 let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-                let look = Look::now(begun, gauges, fill, looks.last());
+                let look = StatsWindow::now(begun, gauges, fill, looks.last());
                 looks.push(look);
                 if looks.len() > WINDOWS {
                     *looks = looks.iter().step_by(2).cloned().collect();
@@ -258,8 +266,8 @@ impl Shared {
     }
 }
 
-/// Whether the rate is known well enough after the warm-up.
-fn is_known(looks: &[Look]) -> bool {
+/// Returns whether the rate is known well enough after the warm-up.
+fn is_known(looks: &[StatsWindow]) -> bool {
     let looks = coarse(looks);
     let rates = rates(&looks);
     let from = warm_up(&rates);
@@ -269,15 +277,15 @@ fn is_known(looks: &[Look]) -> bool {
         && items >= ITEMS_ENOUGH
 }
 
-/// Looks that are so far apart that a few items lie between each and the next: shorter windows have one or none of them, and
-/// what is cut off as a warm-up would be chance.
-fn coarse(looks: &[Look]) -> Vec<Look> {
+/// Merges snapshots so that each window has a few items. In shorter windows, with one item or none, the warm-up would
+/// be cut off by chance.
+fn coarse(looks: &[StatsWindow]) -> Vec<StatsWindow> {
     let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return Vec::new() };
     let items = (last.reader.reading.items - first.reader.reading.items).max(1) as f64;
-    // Of a short profile there are few in any case: then rather short windows than none.
+    // A short profile has few windows: short windows are better than none.
     let most = ((looks.len() - 1) / WINDOWS_KEPT).max(1) as f64;
     let every = (ITEMS_OF_WINDOW * (looks.len() - 1) as f64 / items).ceil().clamp(1.0, most);
-    let mut kept: Vec<Look> = looks.iter().rev().step_by(whole(every)).cloned().collect();
+    let mut kept: Vec<StatsWindow> = looks.iter().rev().step_by(whole(every)).cloned().collect();
     kept.reverse();
     kept
 }
@@ -287,19 +295,19 @@ fn whole(count: f64) -> usize {
     count as usize
 }
 
-/// Items a second of each window.
-fn rates(looks: &[Look]) -> Vec<f64> {
-    let items = |look: &Look| look.reader.reading.items as f64;
+/// Items per second of each window.
+fn rates(looks: &[StatsWindow]) -> Vec<f64> {
+    let items = |look: &StatsWindow| look.reader.reading.items as f64;
     looks.windows(2).map(|pair| (items(&pair[1]) - items(&pair[0])) / (pair[1].at - pair[0].at).max(1e-9)).collect()
 }
 
-/// What happened between the end of the warm-up and the newest look.
-fn between(looks: &[Look]) -> Measured {
+/// Evaluates the snapshots from the end of the warm-up to the newest one.
+fn between(looks: &[StatsWindow]) -> Measured {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (Some(begun), Some(last)) = (looks.first(), looks.last()) else {
         return Measured { cores, ..Measured::default() };
     };
-    let timeline = Timeline::of(looks);
+    let timeline = Timeline::new(looks);
     let looks = coarse(looks);
     let rates = rates(&looks);
     let from = warm_up(&rates);

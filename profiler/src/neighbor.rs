@@ -1,35 +1,37 @@
-//! Workers as neighbours of a trainer: threads that launch kernels want a processor at once, and workers may have them all.
+//! Processor share of the workers. A thread that launches GPU kernels needs a processor at once, and workers may use
+//! all.
 
 use crate::bottleneck::Binding;
 use crate::measure::Measured;
 use crate::statistics::percent;
-use crate::verdict::binding;
-use crate::what_if::Proposal;
+use crate::verdict::bottleneck;
+use crate::what_if::WhatIfChange;
 
-/// The share of the processors from which on workers delay who launches a GPU's kernels.
+/// Share of the processors above which workers delay the thread that launches GPU kernels.
 const SHARE_MAX: f64 = 0.4;
 
-/// A line on workers that take much of the processors; none where they do not.
+/// Returns a warning if workers use much of the processors, otherwise `None`.
 pub fn share(measured: &Measured) -> Option<String> {
     let share = taken(measured);
     (share > SHARE_MAX).then(|| {
         format!(
-            "workers take {} of the processors; above {:.0} % they delay the launches of a GPU's kernels",
+            "workers use {} of the processors; above {:.0} % they delay GPU kernel launches",
             percent(share),
             100.0 * SHARE_MAX
         )
     })
 }
 
-/// The same where the trainer binds and fewer workers would do, which then can take less at once.
-pub fn advice(measured: &Measured, proposals: &[Proposal]) -> Option<String> {
+/// Returns the warning with a fix if the trainer is the bottleneck and fewer workers suffice. Such workers can be
+/// removed at no cost.
+pub fn advice(measured: &Measured, proposals: &[WhatIfChange]) -> Option<String> {
     let line = share(measured)?;
     let fewer = proposals.iter().find(|proposal| proposal.key == "data.workers" && proposal.to < proposal.from)?;
-    (binding(measured) == Binding::Reader)
-        .then(|| format!("{line}: `data.workers` {} → {} would do", fewer.from, fewer.to))
+    (bottleneck(measured) == Binding::Reader)
+        .then(|| format!("{line}: `data.workers` {} → {} suffices", fewer.from, fewer.to))
 }
 
-/// The share of all processors that workers had in the mean.
+/// Mean share of all processors that workers used.
 fn taken(measured: &Measured) -> f64 {
     let had: f64 = measured.workers.iter().map(|worker| worker.cpu.unwrap_or(worker.busy)).sum();
     had / measured.cores.max(1) as f64
@@ -60,15 +62,23 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_take_much_are_named_where_fewer_would_do() {
-        let fewer =
-            |to| [Proposal { key: "data.workers", from: 16, to, gain: 0.0, within: 0.01, then: "the trainer binds" }];
+    fn suggestion_is_fewer_workers_if_they_suffice() {
+        let fewer = |to| {
+            [WhatIfChange {
+                key: "data.workers",
+                from: 16,
+                to,
+                gain: 0.0,
+                within: 0.01,
+                then: "the trainer becomes the bottleneck",
+            }]
+        };
         let noisy = measured(16, 0.62, 0.0);
-        let said = advice(&noisy, &fewer(11)).expect("noisy");
-        assert!(said.contains("workers take 62 % of the processors") && said.contains("16 → 11 would do"), "{said}");
+        let line = advice(&noisy, &fewer(11)).expect("noisy");
+        assert!(line.contains("workers use 62 % of the processors") && line.contains("16 → 11 suffices"), "{line}");
         assert_eq!(advice(&noisy, &fewer(20)), None, "more workers are no help");
         assert_eq!(advice(&noisy, &[]), None);
-        assert_eq!(advice(&measured(16, 0.3, 0.0), &fewer(11)), None, "they take little");
+        assert_eq!(advice(&measured(16, 0.3, 0.0), &fewer(11)), None, "they use little");
         assert_eq!(advice(&measured(16, 0.62, 0.5), &fewer(11)), None, "the trainer waits");
         assert!(share(&noisy).is_some() && share(&measured(16, 0.39, 0.0)).is_none());
     }

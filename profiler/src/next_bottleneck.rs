@@ -1,46 +1,47 @@
-//! What would bind next: who could do how much of what there is, if what binds now did not.
+//! Prediction of the next bottleneck: the headroom of each part if the current bottleneck were removed.
 //!
 //! # Definition
-//! Whoever is busy a share `b` of the time could do `1 / b` times as much. Workers wait for room, and are busy or starved else:
-//! they could make `1 / (1 - blocked)` times as much. Actors that have `p` of `n` processors could have `n / p` times as much of
-//! them.
-//! Of those that do not bind, the one that could do the least is next.
+//! A part that is busy a share `b` of the time could process `1 / b` times as much. Workers that are not waiting for
+//! queue space are busy or starved, so they could produce `1 / (1 - blocked)` times as much. Actors that use `p` of
+//! `n` processors could use `n / p` times as much.
+//! The part with the least headroom, other than the current bottleneck, is the next bottleneck.
 
 use crate::bottleneck::Binding;
-use crate::measure::{Means, Measured};
+use crate::measure::{MeanRates, Measured};
 use crate::statistics::percent;
 
-/// Below this a share is that of a clock's error: who does nothing could do anything.
+/// Smallest share that is not clock error. It bounds the headroom of an idle part.
 const NOTHING: f64 = 1e-3;
 
-/// As much more is none.
+/// Headroom below this counts as none.
 const NEARLY: f64 = 0.03;
 
-/// The next bottleneck behind the one that binds; none where nothing can be said.
-pub(super) fn words(binding: &Binding, measured: &Measured, reader: &str) -> Option<String> {
+/// Describes the next bottleneck. `None` if there is none or if it is unknown.
+pub(super) fn describe(binding: &Binding, measured: &Measured, reader: &str) -> Option<String> {
     let (name, could) = next(binding, measured)?;
-    let (who, does) = match name {
+    let (part, verb) = match name {
         Next::Reader => (format!("the {reader}"), "could take"),
-        Next::Loader => ("the loader".to_owned(), "could feed"),
-        Next::OtherLanes => ("the other workers".to_owned(), "could make"),
+        Next::Loader => ("the loader".to_owned(), "could supply"),
+        Next::OtherWorkers => ("the other workers".to_owned(), "could produce"),
         Next::Processors => ("the processors".to_owned(), "suffice for"),
     };
-    let much = if could < 10.0 { format!("{} of this", percent(could)) } else { format!("{could:.0} times this") };
-    Some(format!("behind it: {who}, which {does} {much}"))
+    let much =
+        if could < 10.0 { format!("{} of this rate", percent(could)) } else { format!("{could:.0} times this rate") };
+    Some(format!("next bottleneck: {part}, which {verb} {much}"))
 }
 
-/// Who may be next.
+/// Candidate for the next bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Reader,
     Loader,
-    OtherLanes,
+    OtherWorkers,
     Processors,
 }
 
-/// The one that could do the least, with how many times as much as now that is.
+/// Returns the candidate with the least headroom, and the headroom as a multiple of the current rate.
 fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
-    let workers = Means::of(measured);
+    let workers = MeanRates::new(measured);
     let reader = (Next::Reader, times(measured.reader.busy));
     let loader = (Next::Loader, loader(&workers));
     let processors = (Next::Processors, measured.cores as f64 * times(measured.processors_had()));
@@ -49,20 +50,20 @@ fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
         Binding::Reader => vec![loader, processors],
         Binding::Workers | Binding::Outside | Binding::Source => vec![reader, processors],
         Binding::Worker(name) => {
-            // What all workers could make if the slow one were as the others are.
+            // Production of all workers if the slow one were as fast as the others.
             let others = times(1.0 - measured.others_blocked(name)?);
-            vec![(Next::OtherLanes, others), reader, processors]
+            vec![(Next::OtherWorkers, others), reader, processors]
         }
         Binding::Cores => vec![reader],
         Binding::Room => vec![loader, reader, processors],
     };
-    // Who could do no more than now is not behind what binds, but next to it.
+    // A part without headroom limits the pipeline already, so it is not the next bottleneck.
     let next = behind.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, could)| (name, could.max(1.0)));
     next.filter(|(_, could)| *could > 1.0 + NEARLY)
 }
 
-/// How much of what the reader takes the workers could make, if there were always room.
-pub(super) fn loader(workers: &Means) -> f64 {
+/// Returns how much the workers could produce with free queue space, as a multiple of the current rate.
+pub(super) fn loader(workers: &MeanRates) -> f64 {
     times(1.0 - workers.blocked)
 }
 

@@ -1,7 +1,7 @@
-//! A profile on a page: what binds, what a change would bring, and what was measured, in drawings.
+//! HTML page of a profile: bottleneck, effect of changes, and charts of the measurement.
 //!
-//! The page is made of the profile's JSON alone, so that one that was kept gives the same page as one that was just
-//! measured, to the byte.
+//! The page depends only on the JSON of the profile. A stored profile therefore gives the same page, byte for byte,
+//! as a new one.
 
 mod course;
 mod read;
@@ -23,35 +23,35 @@ use crate::what_if::GAIN_MIN;
 /// Style of charts, for light and dark color schemes, on pages and in files.
 const CHART_CSS: &str = include_str!("report/plots.css");
 
-/// Rows of a table at the most.
+/// Largest number of rows of a table.
 const ROWS: usize = 256;
 
-/// A profile that can be shown.
+/// Validated profile for display.
 pub struct ProfilePage(Read);
 
-/// A drawing of that width, where there is something to draw.
-type Drawn<'a> = Box<dyn Fn(f64) -> Option<SvgChart> + 'a>;
+/// Chart of a given width. `None` if there is no data.
+type PlotFn<'a> = Box<dyn Fn(f64) -> Option<SvgChart> + 'a>;
 
 impl ProfilePage {
-    /// Of what `cloze profile --json` wrote.
+    /// Reads the JSON that `cloze profile --json` wrote.
     ///
     /// # Errors
-    /// Where it is no such thing: [`InvalidProfile`](crate::InvalidProfile) with the key that is wrong.
-    pub fn of(object: &Value) -> anyhow::Result<Self> {
+    /// Returns [`InvalidProfile`](crate::InvalidProfile) with the invalid key.
+    pub fn parse(object: &Value) -> anyhow::Result<Self> {
         read::read(object).map(Self)
     }
 
-    /// Every drawing with its name, as its own file.
+    /// Returns each chart with its name, as a separate SVG file.
     pub fn plots(&self) -> Vec<(&'static str, String)> {
         self.drawings().into_iter().filter_map(|(name, drawn)| Some((name, drawn(WIDE)?.to_file(CHART_CSS)))).collect()
     }
 
-    /// As one file of HTML that needs nothing else.
+    /// Returns one self-contained HTML file.
     pub fn html(&self) -> String {
         let body = html! {
             (self.top())
             (self.changes())
-            (self.glance())
+            (self.overview())
             (self.actors())
             (self.over_time())
             (self.stages())
@@ -62,10 +62,10 @@ impl ProfilePage {
         static_page(&format!("Profile: {}", self.0.verdict.sentence), &style, &body)
     }
 
-    /// All drawings that there may be, by name.
-    fn drawings(&self) -> Vec<(&'static str, Drawn<'_>)> {
+    /// Returns all possible charts, by name.
+    fn drawings(&self) -> Vec<(&'static str, PlotFn<'_>)> {
         let read = &self.0;
-        let mut drawings: Vec<(&'static str, Drawn<'_>)> = Vec::new();
+        let mut drawings: Vec<(&'static str, PlotFn<'_>)> = Vec::new();
         if let Some(timeline) = &read.timeline {
             drawings.push(("actors", Box::new(|width| course::actors(read, timeline, width))));
             drawings.push(("rate", Box::new(|width| course::rate(read, timeline, width))));
@@ -73,11 +73,11 @@ impl ProfilePage {
             drawings.push(("memory", Box::new(|width| course::memory(read, timeline, width))));
         }
         if let Some(owners) = &read.memory {
-            let title = "Memory at its most, by owner";
+            let title = "Peak memory by owner";
             drawings.push(("owners", Box::new(move |width| step::owners(title, &owners.0, width))));
         }
         if let Some(training) = &read.training {
-            let title = "Memory of training by owner";
+            let title = "Training memory by owner";
             drawings.push(("phases", Box::new(|width| step::phases(training, width))));
             drawings.push(("waterfall", Box::new(|width| step::waterfall(training, width))));
             drawings.push(("training-memory", Box::new(move |width| step::owners(title, &training.memory.0, width))));
@@ -86,7 +86,7 @@ impl ProfilePage {
         drawings
     }
 
-    /// Those of these drawings that there are, each for wide screens and for narrow ones.
+    /// Draws the available charts of these names, for wide and narrow screens.
     fn draw(&self, names: &[&str]) -> Markup {
         html! {
             @for (_, drawn) in self.drawings().into_iter().filter(|(name, _)| names.contains(name)) {
@@ -109,7 +109,7 @@ impl ProfilePage {
         let evidence = &self.0.verdict.evidence.0;
         html! {
             header.top {
-                p { "Profile of " (text(half)) @if let Some(name) = configuration { ", by " (text(name)) } }
+                p { "Profile of " (text(half)) @if let Some(name) = configuration { ", configuration " (text(name)) } }
                 h1 { (with_code(&self.0.verdict.sentence)) }
             }
             @if !evidence.is_empty() { ul { @for item in evidence.iter().take(ROWS) { li { (with_code(item)) } } } }
@@ -119,11 +119,11 @@ impl ProfilePage {
     fn changes(&self) -> Markup {
         let changes = match &self.0.what_if {
             Some(WhatIf::Changes(changes)) => &changes.0,
-            Some(WhatIf::Nothing { none }) => return html! { p { (with_code(&format!("What if: {none}."))) } },
+            Some(WhatIf::Nothing { none }) => return html! { p { (with_code(&format!("What-if: {none}."))) } },
             None => return html! {},
         };
         if changes.is_empty() {
-            return html! { p { "What if: more workers or more room would bring nothing." } };
+            return html! { p { "What-if: more workers or longer queues bring no gain." } };
         }
         html! {
             div.gains {
@@ -132,9 +132,9 @@ impl ProfilePage {
                     div.gain {
                         p.much { span { (with_code(&gained(gain.0))) } }
                         p { (with_code(&format!("`{key}` {} → {}", short(from.0), short(to.0)))) }
-                        p { "predicted within " (format!("{:.0}", (100.0 * within.0).ceil())) " %; then " (text(then)) }
+                        p { "predicted within " (format!("{:.0}", (100.0 * within.0).ceil())) " %; " (text(then)) }
                         @if let Some(brought) = self.0.checked_gain.filter(|_| at == 0) {
-                            p { "checked: it brought " (format!("{:+.0}", 100.0 * brought.0)) " %" }
+                            p { "measured: " (format!("{:+.0}", 100.0 * brought.0)) " %" }
                         }
                     }
                 }
@@ -142,17 +142,17 @@ impl ProfilePage {
         }
     }
 
-    fn glance(&self) -> Markup {
+    fn overview(&self) -> Markup {
         let read = &self.0;
         let mut known: Vec<(&str, String)> = Vec::new();
-        known.extend(read.tokens_per_s.map(|rate| ("tokens a second", estimated(&rate, short))));
+        known.extend(read.tokens_per_s.map(|rate| ("tokens per second", estimated(&rate, short))));
         known.extend(read.seconds.map(|seconds| ("measured", format!("{:.1} s", seconds.0))));
         known.extend(read.warm_up_s.map(|seconds| ("after a warm-up of", format!("{:.1} s", seconds.0))));
         known.extend(read.processors.map(|processors| ("processors", short(processors.0))));
         let resident = read.timeline.iter().flat_map(|timeline| timeline.resident_bytes.0.iter().flatten());
         let most = resident.map(|bytes| bytes.0).reduce(f64::max);
-        known.extend(most.map(|bytes| ("memory at most", size(bytes))));
-        known.extend(read.looking.map(|share| ("cost of measuring", format!("{} of a processor", percent(share.0)))));
+        known.extend(most.map(|bytes| ("peak memory", size(bytes))));
+        known.extend(read.looking.map(|share| ("profiler overhead", format!("{} of a processor", percent(share.0)))));
         html! { @if !known.is_empty() { (figures(&known)) } }
     }
 
@@ -182,9 +182,9 @@ impl ProfilePage {
             div.scroll { (table(&columns, actors.iter().take(ROWS).map(row))) }
             @if actors.len() > ROWS { p { "and " (actors.len() - ROWS) " more" } }
             p {
-                "Shares are of the time that was measured. An actor is busy, starved (it waits for input), blocked (it waits \
-                 for room) or idle (it has ended, or never had an item). EventKind is busy and neither on a processor nor ready \
-                 for one is outside: at a disk, asleep."
+                "Shares of the measured time. An actor is busy, starved (it waits for input), blocked (its output queue \
+                 is full) or idle (it has ended, or never had an item). `outside` is busy time neither on a processor nor ready \
+                 for one: disk or sleep."
             }
         }
     }
@@ -207,7 +207,7 @@ impl ProfilePage {
                 number(*bytes_out, size),
             ]
         };
-        let columns = ["stage", "", "of the workers' work", "time", "ns/token", "bytes in", "bytes out"];
+        let columns = ["stage", "", "share of working time", "time", "ns/token", "bytes in", "bytes out"];
         html! {
             @if let Some(stages) = self.0.stage_costs.as_ref().filter(|stages| !stages.0.is_empty()) {
                 h2 { "Stages of the preparation" }
@@ -222,13 +222,13 @@ impl ProfilePage {
             training;
         let name = device_name.as_ref().map(|name| format!("{device} ({name})"));
         let mut known = vec![
-            ("a step", estimated(&training.step_ms, milliseconds)),
+            ("step time", estimated(&training.step_ms, milliseconds)),
             ("steps", short(steps.0)),
             ("device", name.unwrap_or_else(|| device.clone())),
         ];
-        known.extend(tokens_per_step.map(|tokens| ("tokens in a step", short(tokens.0))));
-        known.extend(micro_batches_per_step.map(|count| ("micro-batches in a step", short(count.0))));
-        known.extend(micro_batch_size.map(|rows| ("rows in a micro-batch", short(rows.0))));
+        known.extend(tokens_per_step.map(|tokens| ("tokens per step", short(tokens.0))));
+        known.extend(micro_batches_per_step.map(|count| ("micro-batches per step", short(count.0))));
+        known.extend(micro_batch_size.map(|rows| ("rows per micro-batch", short(rows.0))));
         html! {
             h2 { "A training step" }
             (figures(&known))
@@ -256,12 +256,12 @@ impl ProfilePage {
     }
 }
 
-/// Phases of a step with their figures.
+/// Table of the phases of a step.
 fn phases(training: &Training) -> Markup {
     let phases = &training.phases.0;
     let whole: f64 = phases.iter().map(|phase| phase.host_ms.0.max(0.0)).sum();
     table(
-        &["phase", "host", "of the step", "device"],
+        &["phase", "host", "share of the step", "device"],
         phases.iter().take(ROWS).map(|phase| {
             vec![
                 Swatch(class_of(&phase.what), phase.what.clone()),
@@ -299,7 +299,7 @@ fn number(of: Option<Number>, words: impl FnOnce(f64) -> String) -> Cell {
     Figure(of.map_or("–".to_owned(), |number| words(number.0)))
 }
 
-/// With half of its interval.
+/// Formats an estimate with half of its interval.
 fn estimated(of: &Estimated, words: fn(f64) -> String) -> String {
     let mean = of.mean.0;
     let half = of.low.zip(of.high).map(|(low, high)| (high.0 - low.0) / 2.0 / mean.abs().max(1e-300));
@@ -307,7 +307,7 @@ fn estimated(of: &Estimated, words: fn(f64) -> String) -> String {
 }
 
 fn gained(gain: f64) -> String {
-    if gain.abs() < GAIN_MIN { "as fast".to_owned() } else { format!("{:+.0} %", 100.0 * gain) }
+    if gain.abs() < GAIN_MIN { "no change".to_owned() } else { format!("{:+.0} %", 100.0 * gain) }
 }
 
 #[cfg(test)]

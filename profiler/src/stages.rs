@@ -1,66 +1,68 @@
-//! What binds a preparation: its workers do everything, one stage after another.
+//! Bottleneck of a preparation. Each worker runs all stages one after another.
 
 use std::time::Duration;
 
 use pipeline::prepare::{PrepareSummary, Stage, Stages};
 
-use crate::measure::{Means, Measured};
+use crate::measure::{MeanRates, Measured};
 use crate::statistics::percent;
 
-/// Of the workers' work: from here on it is the others that are the matter.
+/// Share of the workers' working time above which waiting for processors is the bottleneck.
 const MUCH: f64 = 0.25;
 
-/// What holds workers back that is no matter between them.
+/// Limit of the workers that is not contention among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldBack {
+pub enum StageLimit {
     /// There are fewer parts than workers.
     Parts,
     /// There are fewer processors than workers that want one.
     Processors,
 }
 
-impl HeldBack {
-    /// The verdict in words.
-    pub fn words(self) -> &'static str {
+impl StageLimit {
+    /// Describes the limit.
+    pub fn describe(self) -> &'static str {
         match self {
-            Self::Parts => "too few parts bind",
-            Self::Processors => "processors bind",
+            Self::Parts => "too few parts",
+            Self::Processors => "the processors are the bottleneck",
         }
     }
 }
 
-/// What holds the workers back, if anything does. `parts` is what there was to make.
-pub fn held_back(measured: &Measured, parts: u64) -> Option<HeldBack> {
-    let Means { busy, queued, .. } = Means::of(measured);
+/// Returns the limit of the workers, if any. `parts` is the number of parts to prepare.
+pub fn held_back(measured: &Measured, parts: u64) -> Option<StageLimit> {
+    let MeanRates { busy, queued, .. } = MeanRates::new(measured);
     if parts < measured.workers.len() as u64 {
-        Some(HeldBack::Parts)
+        Some(StageLimit::Parts)
     } else {
-        (queued / busy.max(1e-9) > MUCH).then_some(HeldBack::Processors)
+        (queued / busy.max(1e-9) > MUCH).then_some(StageLimit::Processors)
     }
 }
 
-/// The sentence, and what it rests on. `parts` is what there was to make.
-pub fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<String>) {
-    let (shares, slowest) = (shares(stages), stages.slowest());
-    let Means { busy, queued, outside, idle, .. } = Means::of(measured);
-    let (queued, outside) = (queued / busy.max(1e-9), outside / busy.max(1e-9));
+/// Returns the verdict and its evidence. `parts` is the number of parts to prepare.
+pub fn find_slowest(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<String>) {
+    let shares = shares(stages);
+    let slowest = stages.slowest();
+    let MeanRates { busy, queued, outside, idle, .. } = MeanRates::new(measured);
+    let queued = queued / busy.max(1e-9);
+    let outside = outside / busy.max(1e-9);
     let held_back = held_back(measured, parts);
-    let sentence = if held_back == Some(HeldBack::Parts) {
+    let sentence = if held_back == Some(StageLimit::Parts) {
         format!(
-            "too few parts bind: {parts} for {} workers; `prepare.part_bytes` makes smaller ones, and one compressed file is \
+            "bottleneck: too few parts ({parts} for {} workers); decrease `prepare.part_bytes`; one compressed file is \
              one part",
             measured.workers.len()
         )
-    } else if held_back == Some(HeldBack::Processors) {
+    } else if held_back == Some(StageLimit::Processors) {
         format!(
-            "processors bind: {} workers for {}; they are ready without one {} of their working time",
+            "bottleneck: processors ({} workers on {}; ready without a processor {} of their working time)",
             measured.workers.len(),
             measured.cores,
             percent(queued)
         )
     } else if outside > 0.5 {
         format!(
-            "the disk binds (or what stands for it): workers wait outside {} of their working time, most of it {}",
+            "bottleneck: disk or network (workers wait outside {} of their working time, most of it {})",
             percent(outside),
             doing(slowest)
         )
@@ -71,11 +73,11 @@ pub fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<S
             .map(|(stage, share)| format!("{} {}", doing(*stage), percent(*share)))
             .collect();
         let share = shares.iter().find(|(stage, _)| *stage == slowest).map_or(0.0, |(_, share)| *share);
-        format!("{} binds: {} of the workers' work ({})", doing(slowest), percent(share), rest.join(", "))
+        format!("bottleneck: {} ({} of the workers' working time; {})", doing(slowest), percent(share), rest.join(", "))
     };
-    let idle = if idle > 0 { format!("; {idle} had nothing to make") } else { String::new() };
+    let idle = if idle > 0 { format!("; {idle} idle") } else { String::new() };
     let evidence = format!(
-        "workers at work: busy {} of the time, of that on a processor {}, ready for one {}, outside {}{idle}",
+        "workers: busy {} of the time, of that on a processor {}, ready without one {}, outside {}{idle}",
         percent(busy),
         percent((1.0 - queued - outside).max(0.0)),
         percent(queued),
@@ -84,7 +86,7 @@ pub fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<S
     (sentence, vec![evidence])
 }
 
-/// Each stage with its share of the workers' work.
+/// Returns each stage with its share of the workers' working time.
 pub(crate) fn shares(stages: &Stages) -> [(Stage, f64); 4] {
     let total = (stages.read + stages.tokenize + stages.pack + stages.write).as_secs_f64().max(1e-9);
     let share = |part: Duration| part.as_secs_f64() / total;
@@ -96,28 +98,29 @@ pub(crate) fn shares(stages: &Stages) -> [(Stage, f64); 4] {
     ]
 }
 
-/// What a stage took, and what went into it and came out, as far as that is counted.
+/// Cost of a stage, with its input and output bytes where they are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageCost {
     /// The name of the stage.
     pub name: &'static str,
-    /// Of the workers' work.
+    /// Share of the workers' working time.
     pub share: f64,
-    /// Seconds of all workers together.
+    /// Seconds, summed over all workers.
     pub seconds: f64,
-    /// None where there were no tokens.
+    /// Nanoseconds per token. `None` if there were no tokens.
     pub ns_per_token: Option<f64>,
-    /// Bytes that went in; none where they are not counted.
+    /// Input bytes. `None` if they are not counted.
     pub bytes_in: Option<u64>,
-    /// Bytes that came out; none where they are not counted.
+    /// Output bytes. `None` if they are not counted.
     pub bytes_out: Option<u64>,
 }
 
-/// Each stage of a preparation with its costs.
+/// Returns each stage of a preparation with its costs.
 pub fn costs(summary: &PrepareSummary) -> [StageCost; 4] {
     let stages = &summary.stages;
-    let (text, tokens) = (Some(summary.text_bytes_made), summary.corpus.tokens);
-    // Samples that are thrown away are written nowhere.
+    let text = Some(summary.text_bytes_made);
+    let tokens = summary.corpus.tokens;
+    // Discarded samples are not written.
     let written = Some(summary.shard_bytes).filter(|bytes| *bytes > 0);
     let bytes = [(Some(summary.bytes_read), text), (text, None), (None, None), (None, written)];
     let times = [stages.read, stages.tokenize, stages.pack, stages.write].map(|time| time.as_secs_f64());

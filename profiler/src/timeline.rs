@@ -1,31 +1,31 @@
-//! The course of what was measured: a column for each figure, a row for each window.
+//! Timeline of a measurement: one column per metric, one row per window.
 
 use crate::figures::{Shares, fill};
-use crate::look::Look;
+use crate::look::StatsWindow;
 
-/// What happened in each window, warm-up included: at most as many as are kept.
+/// Metrics of each window, warm-up included. The number of windows is bounded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
-    /// Where the first window begins, and where each ends: seconds since the measurement began.
+    /// Start of the first window, in seconds since the measurement began.
     pub from_s: f64,
-    /// The end of each window, in the same seconds.
+    /// End of each window, in seconds since the measurement began.
     pub at_s: Vec<f64>,
-    /// Items that the reader took a second.
+    /// Items per second that the reader took.
     pub items_per_s: Vec<f64>,
-    /// The share of the queues' places that was taken.
+    /// Fill of the queues, as a share of their capacity.
     pub queue: Vec<f64>,
-    /// Bytes at the end of each window: of the process, where the kernel says; of the items that wait in queues.
+    /// Resident bytes of the process at the end of each window. `None` where the kernel does not report them.
     pub resident_bytes: Vec<Option<u64>>,
     /// Bytes of the items in queues at the end of each window.
     pub queued_bytes: Vec<u64>,
-    /// Workers, then the reader.
+    /// Timelines of the workers, then of the reader.
     pub actors: Vec<Course>,
 }
 
-/// The shares of an actor's time.
+/// Shares of an actor's time, per window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Course {
-    /// At work.
+    /// Working.
     pub busy: Vec<f64>,
     /// Waiting for input.
     pub starved: Vec<f64>,
@@ -34,11 +34,12 @@ pub struct Course {
 }
 
 impl Timeline {
-    pub(super) fn of(looks: &[Look]) -> Self {
+    pub(super) fn new(looks: &[StatsWindow]) -> Self {
         let mut timeline = Self { from_s: looks.first().map_or(0.0, |look| look.at), ..Self::default() };
         timeline.actors = looks.first().map(|look| vec![Course::default(); look.workers.len() + 1]).unwrap_or_default();
         for pair in looks.windows(2) {
-            let (first, last) = (&pair[0], &pair[1]);
+            let first = &pair[0];
+            let last = &pair[1];
             let seconds = last.at - first.at;
             let items = last.reader.reading.items.saturating_sub(first.reader.reading.items);
             timeline.at_s.push(last.at);

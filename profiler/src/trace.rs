@@ -1,18 +1,18 @@
-//! What every actor does at each moment, recorded for a while, for Perfetto and for flame graphs.
+//! Trace recorder: the activity of each actor over time, for Perfetto and for flame graphs.
 //!
 //! # What
-//! `tracing` spans of one target ([`runtime::spans`]) are what actors say of themselves. `layer` hears them while there is
-//! a [`Trace`]: from [`Trace::begin`] to [`Trace::end`], in any process, as often as wanted, one at a time. What comes of it
-//! ([`Recorded`]) is written as Perfetto reads it, or as folded stacks.
+//! Actors report their activity as `tracing` spans of one target ([`runtime::spans`]). While a [`Trace`] exists,
+//! `layer` receives these spans: from [`Trace::begin`] to [`Trace::end`]. One process can record several traces, one
+//! at a time. The result ([`Recorded`]) is written in Perfetto's format or as folded stacks.
 //!
 //! # Definition
-//! A thread writes into its own buffer, so that none waits for another. All buffers together have the room of
-//! [`Limits`]; when it is used up, recording is over for all, at one moment, and what came after is counted. Stacks are
-//! looked at every millisecond, next to the work.
+//! Each thread writes to its own buffer, so that no thread waits for another. All buffers together are bounded by
+//! [`Limits`]. When the limit is reached, recording stops for all threads at the same moment, and later events are
+//! only counted. A separate thread samples the stacks every millisecond.
 //!
-//! In the order of reading: `recorder` begins and ends, `layer` hears, `fields` reads what spans carry, `shared` finds a
-//! thread's buffer, `buffer` keeps, `samples` looks at stacks, `tracks` makes nested slices of it all, `perfetto` says them
-//! in the messages of `wire`.
+//! Reading order: `recorder` starts and stops a trace, `layer` receives spans, `fields` reads their fields, `shared`
+//! finds the buffer of a thread, `buffer` stores events, `samples` samples stacks, `tracks` builds nested slices,
+//! `perfetto` encodes them as the messages of `wire`.
 
 mod buffer;
 mod fields;

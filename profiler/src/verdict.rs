@@ -1,25 +1,25 @@
-//! What binds: one sentence, and what it rests on.
+//! Verdict of a measurement: the bottleneck in one sentence, with evidence.
 //!
 //! # Definition
-//! The reader takes items in order, so whatever it does not wait for binds nothing. Where it waits, those who make items
-//! are looked at: whether they had work and did it (they bind), had none (what comes before them binds), or had no room (who
-//! waits and is waited for in turn binds nothing but the room between them). Work is then told apart by where its time went:
-//! on a processor, ready for one that others had, or outside.
+//! The reader takes items in order, so a part that it does not wait for is not the bottleneck. If the reader waits,
+//! the state of the workers decides. Busy workers are the bottleneck. If they are starved, their input is the
+//! bottleneck. If they are blocked, both sides wait for each other and the queues are the bottleneck. Working time is
+//! then split by its use: on a processor, ready without one, or outside.
 
 use crate::bottleneck::Binding;
-use crate::measure::{ActorFigures, ITEMS_FEW, ITEMS_MIN, Means, Measured};
+use crate::measure::{ActorFigures, ITEMS_FEW, ITEMS_MIN, MeanRates, Measured};
 use crate::next_bottleneck;
 use crate::statistics::percent;
 
-/// Shares of time: below the first nobody waits to speak of; from the second on somebody does for a good part.
+/// Shares of time: below the first, waiting is negligible; from the second on it is significant.
 const LITTLE: f64 = 0.05;
 const MUCH: f64 = 0.25;
 
-/// Seconds that are too few to say anything by; and such that a few items will do, if each of them takes long.
+/// Least seconds for a verdict, and the seconds from which on a few slow items are enough.
 const SECONDS_MIN: f64 = 0.2;
 const SECONDS_LONG: f64 = 1.0;
 
-/// A sentence with what it rests on.
+/// Bottleneck with its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The bottleneck.
@@ -30,36 +30,37 @@ pub struct Verdict {
     pub evidence: Vec<String>,
 }
 
-/// Judges what was measured; `reader` is what the reader is called.
-pub fn judge(measured: &Measured, reader: &str) -> Verdict {
-    let binding = binding(measured);
-    let sums = Means::of(measured);
+/// Evaluates a measurement. `reader` is the name of the reader in the text.
+pub fn find_bottleneck(measured: &Measured, reader: &str) -> Verdict {
+    let binding = bottleneck(measured);
+    let sums = MeanRates::new(measured);
     let sentence = sentence(&binding, measured, &sums, reader);
     Verdict { evidence: evidence(&binding, measured, &sums, reader), sentence, binding }
 }
 
-/// What binds.
-pub fn binding(measured: &Measured) -> Binding {
-    let (reader, workers) = (&measured.reader, Means::of(measured));
+/// Returns the bottleneck.
+pub fn bottleneck(measured: &Measured) -> Binding {
+    let reader = &measured.reader;
+    let workers = MeanRates::new(measured);
     let are_few = reader.items < ITEMS_FEW || (reader.items < ITEMS_MIN && measured.seconds < SECONDS_LONG);
     if are_few || measured.seconds < SECONDS_MIN || workers.at_work == 0 {
         return Binding::Unknown;
     }
     if reader.starved < LITTLE {
-        // It has all that it asks for. Where it hardly gets a processor, that is what it lacks.
+        // The reader never waits for items. If it rarely gets a processor, processors are the bottleneck.
         let lacks = reader.queued.unwrap_or(0.0);
         return if lacks > MUCH && lacks > reader.cpu.unwrap_or(1.0) { Binding::Cores } else { Binding::Reader };
     }
     if let Some(slow) = slow_worker(measured) {
         return Binding::Worker(slow);
     }
-    // Who waits for its turn, or for another's work, waits for whoever has the processors.
+    // A worker that waits for its turn or for another worker waits for the threads on the processors.
     if measured.are_all_at_work() && workers.busy < 1.0 - MUCH {
         return Binding::Cores;
     }
     if workers.blocked > MUCH {
-        // Where the reader does next to nothing it is no other's burst that anybody waits for: a worker that is ready and has no
-        // processor keeps the others from their turn.
+        // If the reader does almost nothing, no worker waits for its bursts. A worker that is ready without a
+        // processor then delays the turn of the others.
         let waits_for_processors = reader.busy < MUCH && workers.delayed > MUCH * (workers.busy + workers.delayed);
         return if waits_for_processors { Binding::Cores } else { Binding::Room };
     }
@@ -72,7 +73,8 @@ pub fn binding(measured: &Measured) -> Binding {
     if workers.outside > 0.5 * workers.busy { Binding::Outside } else { Binding::Workers }
 }
 
-/// The worker that never waits while the others wait for room: items are taken in turn, so all wait for the slowest.
+/// Returns the worker that never waits while the others wait for queue space. Items are taken in turn, so all wait
+/// for the slowest.
 fn slow_worker(measured: &Measured) -> Option<String> {
     let mut workers: Vec<&ActorFigures> = measured.at_work().collect();
     workers.sort_by(|a, b| a.blocked.total_cmp(&b.blocked));
@@ -81,7 +83,7 @@ fn slow_worker(measured: &Measured) -> Option<String> {
     (slowest.blocked < LITTLE && least > MUCH).then(|| slowest.name.clone())
 }
 
-fn sentence(binding: &Binding, measured: &Measured, workers: &Means, reader: &str) -> String {
+fn sentence(binding: &Binding, measured: &Measured, workers: &MeanRates, reader: &str) -> String {
     let taker = &measured.reader;
     let count = many(workers.at_work);
     match binding {
@@ -90,55 +92,56 @@ fn sentence(binding: &Binding, measured: &Measured, workers: &Means, reader: &st
             taker.items, measured.seconds
         ),
         Binding::Reader => format!(
-            "the {reader} binds: it is busy {}; the loader could feed {}",
+            "bottleneck: {reader} (busy {} of the time); the loader could supply {}",
             percent(taker.busy),
             times(next_bottleneck::loader(workers))
         ),
         Binding::Workers => format!(
-            "the loader binds: {count} at work {} of the time; the {reader} waits {}{}",
+            "bottleneck: loader ({count}, busy {} of the time); the {reader} waits {}{}",
             percent(workers.busy),
             percent(taker.starved),
-            if measured.are_all_at_work() { "; no processor is left for more workers" } else { "" }
+            if measured.are_all_at_work() { "; all processors are in use" } else { "" }
         ),
         Binding::Worker(name) => format!(
-            "worker `{name}` binds: the others wait for it {} of the time, since batches are taken in order",
+            "bottleneck: worker `{name}` (the others wait for it {} of the time, since batches are taken in order)",
             percent(measured.others_blocked(name).unwrap_or(0.0))
         ),
         Binding::Source => format!(
-            "what the workers read from binds: they wait for it {} of the time; the {reader} waits {}",
+            "bottleneck: input of the workers (they wait for it {} of the time); the {reader} waits {}",
             percent(workers.starved),
             percent(taker.starved)
         ),
         Binding::Outside => format!(
-            "the disk binds (or whatever else is not this machine's processors): the workers wait outside {} of the time",
+            "bottleneck: disk or network (the workers wait outside the processors {} of the time)",
             percent(workers.outside)
         ),
         Binding::Cores if taker.starved < LITTLE => format!(
-            "processors bind: the {reader} is ready and without one {} of the time, while the workers wait for it {}; other \
-             threads have them",
+            "bottleneck: processors (the {reader} is ready without one {} of the time, and the workers wait for it {}); other \
+             threads use them",
             percent(taker.queued.unwrap_or(0.0)),
             percent(workers.blocked)
         ),
         Binding::Cores => {
-            let (had, all) = (measured.processors_had(), measured.cores as f64);
-            let others = if had < 0.75 * all { format!("; they get {had:.1} of them") } else { String::new() };
+            let had = measured.processors_had();
+            let all = measured.cores as f64;
+            let others = if had < 0.75 * all { format!(", of which they get {had:.1}") } else { String::new() };
             format!(
-                "processors bind: {} and the {reader} for {}{others}; workers are ready without one {} of the time",
+                "bottleneck: processors ({} and the {reader} on {}{others}; workers are ready without one {} of the time)",
                 many(measured.workers.len()),
                 processors(measured.cores),
                 percent(workers.delayed.max(workers.queued))
             )
         }
         Binding::Room if taker.busy < MUCH => format!(
-            "handing over binds: the {reader} waits {} of the time and the workers {}, since batches are taken in turn and one \
-             takes {:.0} µs to make; larger ones (`train.micro_batch_size`) are handed over less often",
+            "bottleneck: handover (the {reader} waits {} of the time and the workers {}): batches are taken in turn, and one \
+             takes {:.0} µs to make; increase `train.micro_batch_size` for fewer handovers",
             percent(taker.starved),
             percent(workers.blocked),
             1e6 * measured.cost_of_item()
         ),
         Binding::Room => format!(
-            "nothing binds: each waits for the other's bursts, the workers {} and the {reader} {} of the time; more room \
-             between them helps: `data.prefetch_batches` {} → {}",
+            "bottleneck: queues (bursts: the workers wait {} and the {reader} {} of the time); \
+             increase `data.prefetch_batches` {} → {}",
             percent(workers.blocked),
             percent(taker.starved),
             measured.depth,
@@ -147,16 +150,16 @@ fn sentence(binding: &Binding, measured: &Measured, workers: &Means, reader: &st
     }
 }
 
-fn evidence(binding: &Binding, measured: &Measured, workers: &Means, reader: &str) -> Vec<String> {
+fn evidence(binding: &Binding, measured: &Measured, workers: &MeanRates, reader: &str) -> Vec<String> {
     if *binding == Binding::Unknown {
         return Vec::new();
     }
     let taker = &measured.reader;
-    let behind = next_bottleneck::words(binding, measured, reader);
-    let idle = if workers.idle > 0 { format!("; {} had nothing to make", many(workers.idle)) } else { String::new() };
+    let next = next_bottleneck::describe(binding, measured, reader);
+    let idle = if workers.idle > 0 { format!("; {} idle", many(workers.idle)) } else { String::new() };
     let clocks = [
         format!(
-            "{reader}: busy {}, starved {}; workers: busy {} (on a processor {}, ready for one {}, outside {}), starved {}, \
+            "{reader}: busy {}, starved {}; workers: busy {} (on a processor {}, ready without one {}, outside {}), starved {}, \
              blocked {}{idle}",
             percent(taker.busy),
             percent(taker.starved),
@@ -168,18 +171,18 @@ fn evidence(binding: &Binding, measured: &Measured, workers: &Means, reader: &st
             percent(workers.blocked)
         ),
         format!(
-            "queues: {} full in the mean, without room {} and empty {} of the time",
+            "queues: mean fill {}, full {} and empty {} of the time",
             percent(measured.queues.mean),
             percent(measured.queues.full),
             percent(measured.queues.empty)
         ),
     ];
-    clocks.into_iter().chain(behind).collect()
+    clocks.into_iter().chain(next).collect()
 }
 
-/// How many trainers of that speed it could feed.
+/// Formats the rate that the loader could supply, relative to the current one.
 fn times(could: f64) -> String {
-    if could < 10.0 { format!("{} of it", percent(could)) } else { format!("{could:.0} of its kind") }
+    if could < 10.0 { format!("{} of this rate", percent(could)) } else { format!("{could:.0} times this rate") }
 }
 
 fn many(workers: usize) -> String {
@@ -195,12 +198,13 @@ mod tests {
     use super::*;
     use crate::measure::QueueFigures;
 
-    /// busy, starved, blocked, on a processor, ready without one.
+    /// Shares busy, starved, blocked, on a processor, ready without one.
     type Shares = [f64; 5];
 
     fn actor(name: &str, items: u64, [busy, starved, blocked, cpu, queued]: Shares) -> ActorFigures {
         let name = name.to_owned();
-        let (cpu, queued) = (Some(cpu), Some(queued));
+        let cpu = Some(cpu);
+        let queued = Some(queued);
         ActorFigures { name, items, busy, starved, blocked, cpu, queued, delayed: queued, ..ActorFigures::default() }
     }
 
@@ -218,10 +222,10 @@ mod tests {
         }
     }
 
-    /// What was planted, with the clocks that it shows, and what has to be said of it. `make profile-cases` plants them in
-    /// the program.
+    /// Planted bottlenecks with the clocks that they cause, and the expected verdict. `make profile-cases` plants
+    /// them in the program.
     #[test]
-    fn what_was_planted_is_named() {
+    fn injected_bottlenecks_are_named() {
         let works = [0.98, 0.0, 0.02, 0.95, 0.03];
         let waits_for_room = [0.02, 0.0, 0.98, 0.02, 0.0];
         let idle = [0.0, 0.0, 0.0, 0.0, 0.0];
@@ -302,79 +306,79 @@ mod tests {
             ),
         ];
         for (planted, measured, binding) in cases {
-            let verdict = judge(&measured, "trainer");
+            let verdict = find_bottleneck(&measured, "trainer");
             assert_eq!(verdict.binding, binding, "{planted}: {}", verdict.sentence);
             assert!(!verdict.sentence.contains("NaN") && verdict.evidence.len() != 1, "{planted}: {verdict:?}");
         }
     }
 
-    /// By hand: whoever is busy half of the time could do twice as much.
+    /// By hand: a part that is busy half of the time could process twice as much.
     #[test]
-    fn what_would_bind_next_is_named() {
+    fn next_bottleneck_is_named() {
         let cases = [
-            // Workers that are blocked half of the time; on processors the workers have 0.4 of two.
+            // Workers that are blocked half of the time. The workers use 0.4 of two processors.
             (
                 "a slow trainer",
                 measured(&[[0.5, 0.0, 0.5, 0.2, 0.0]; 2], [1.0, 0.0, 0.0, 0.0, 0.0]),
-                "the loader, which could feed 200 % of this",
+                "the loader, which could supply 200 % of this rate",
             ),
-            // Workers that could make 20 times as much, of which two processors make 1.25.
+            // Workers that could produce 20 times as much, while two processors suffice for 1.25.
             (
                 "few processors",
                 measured(&[[0.05, 0.0, 0.95, 0.05, 0.0]; 2], [1.0, 0.0, 0.0, 1.5, 0.0]),
-                "the processors, which suffice for 125 % of this",
+                "the processors, which suffice for 125 % of this rate",
             ),
             (
                 "a fast trainer",
                 measured(&[[1.0, 0.0, 0.0, 0.1, 0.0]; 2], [0.4, 0.6, 0.0, 0.1, 0.0]),
-                "the trainer, which could take 250 % of this",
+                "the trainer, which could take 250 % of this rate",
             ),
             (
                 "no trainer",
                 measured(&[[0.98, 0.0, 0.02, 0.9, 0.0]], [0.03, 0.97, 0.0, 0.03, 0.0]),
-                "the processors, which suffice for 215 % of this",
+                "the processors, which suffice for 215 % of this rate",
             ),
             (
                 "one slow worker",
                 measured(&[[1.0, 0.0, 0.0, 0.0, 0.0], [0.2, 0.0, 0.8, 0.0, 0.0]], [0.05, 0.95, 0.0, 0.0, 0.0]),
-                "the other workers, which could make 500 % of this",
+                "the other workers, which could produce 500 % of this rate",
             ),
             (
                 "a trainer without a processor",
                 measured(&[[0.97, 0.0, 0.03, 0.24, 0.73]; 8], [0.02, 0.98, 0.0, 0.01, 0.01]),
-                "the trainer, which could take 50 times this",
+                "the trainer, which could take 50 times this rate",
             ),
             (
                 "bursts",
                 measured(&[[0.6, 0.0, 0.4, 0.0, 0.0]; 2], [0.8, 0.2, 0.0, 0.0, 0.0]),
-                "the trainer, which could take 125 % of this",
+                "the trainer, which could take 125 % of this rate",
             ),
         ];
-        for (planted, measured, behind) in cases {
-            let evidence = judge(&measured, "trainer").evidence;
-            assert_eq!(evidence.last(), Some(&format!("behind it: {behind}")), "{planted}: {evidence:?}");
+        for (planted, measured, next) in cases {
+            let evidence = find_bottleneck(&measured, "trainer").evidence;
+            assert_eq!(evidence.last(), Some(&format!("next bottleneck: {next}")), "{planted}: {evidence:?}");
         }
         let short = Measured { seconds: 0.05, ..measured(&[[1.0, 0.0, 0.0, 0.0, 0.0]], [0.0, 1.0, 0.0, 0.0, 0.0]) };
-        assert_eq!(judge(&short, "trainer").evidence, Vec::<String>::new());
+        assert_eq!(find_bottleneck(&short, "trainer").evidence, Vec::<String>::new());
     }
 
     #[test]
-    fn a_verdict_contradicts_no_clock() {
-        // U2: workers that are blocked 83 % of the time were said to be the bottleneck.
+    fn verdict_agrees_with_the_clocks() {
+        // U2: an earlier version named workers as the bottleneck that were blocked 83 % of the time.
         let blocked = measured(&[[0.17, 0.0, 0.83, 0.17, 0.0]; 4], [0.15, 0.85, 0.0, 0.15, 0.0]);
-        assert_eq!(judge(&blocked, "trainer").binding, Binding::Room);
+        assert_eq!(find_bottleneck(&blocked, "trainer").binding, Binding::Room);
         let few = Measured { reader: actor("batch-reader", 3, [0.1, 0.9, 0.0, 0.1, 0.0]), ..blocked };
-        assert!(judge(&few, "trainer").sentence.starts_with("too short to say: 3 items"));
-        assert_eq!(judge(&Measured::default(), "trainer").binding, Binding::Unknown);
+        assert!(find_bottleneck(&few, "trainer").sentence.starts_with("too short to say: 3 items"));
+        assert_eq!(find_bottleneck(&Measured::default(), "trainer").binding, Binding::Unknown);
     }
 
     #[test]
-    fn what_could_be_fed_is_said_in_words_that_are_read() {
+    fn headroom_of_the_loader_is_readable() {
         let fed = |blocked: f64| {
             let workers = [[1.0 - blocked, 0.0, blocked, 0.1, 0.0]; 2];
-            judge(&measured(&workers, [1.0, 0.0, 0.0, 0.0, 0.0]), "trainer").sentence
+            find_bottleneck(&measured(&workers, [1.0, 0.0, 0.0, 0.0, 0.0]), "trainer").sentence
         };
-        assert!(fed(0.5).contains("could feed 200 % of it"), "{}", fed(0.5));
-        assert!(fed(0.99).contains("could feed 100 of its kind"), "{}", fed(0.99));
+        assert!(fed(0.5).contains("could supply 200 % of this rate"), "{}", fed(0.5));
+        assert!(fed(0.99).contains("could supply 100 times this rate"), "{}", fed(0.99));
     }
 }

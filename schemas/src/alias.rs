@@ -1,18 +1,18 @@
-//! Drawing from a weighted choice in constant time.
+//! Sampling from a weighted distribution in constant time.
 
 /// The alias table of a list of weights: one column per choice, of equal probability, each shared by at most two
 /// choices (Walker, *An Efficient Method for Generating Discrete Random Variables*, ACM TOMS 1977; Vose's construction,
 /// 1991). Integer arithmetic throughout: the same weights give the same table everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AliasTable {
-    /// A column keeps its own choice for coins below this.
+    /// Threshold of each column: for smaller coins the column selects its own choice.
     keep: Vec<u32>,
-    /// The other choice of each column.
+    /// Other choice of each column.
     alias: Vec<u32>,
 }
 
 impl AliasTable {
-    /// The table of `weights`; if all are 0, every choice is equally likely.
+    /// Builds the table of `weights`; if all are 0, every choice is equally likely.
     ///
     /// # Panics
     /// If there are no weights, or 2^32 and more.
@@ -44,7 +44,7 @@ impl AliasTable {
         table
     }
 
-    /// The choice that a uniform `column`, below the number of choices, and a uniform 32-bit `coin` stand for.
+    /// Returns the choice for a uniform `column`, below the number of choices, and a uniform 32-bit `coin`.
     #[inline]
     #[must_use]
     pub(crate) fn pick(&self, column: u32, coin: u32) -> u32 {
@@ -56,7 +56,7 @@ impl AliasTable {
 mod tests {
     use super::*;
 
-    /// The exact probability of each choice, summed over columns and coins.
+    /// Returns the exact probability of each choice, summed over columns and coins.
     fn probabilities(table: &AliasTable) -> Vec<f64> {
         let mut shares = vec![0.0; table.keep.len()];
         for (column, (&keep, &alias)) in table.keep.iter().zip(&table.alias).enumerate() {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_weighs_nothing_is_never_picked_and_nothing_at_all_is_uniform() {
+    fn zero_weights_are_never_drawn_and_all_zero_is_uniform() {
         let table = AliasTable::new([0, 4, 0]);
         assert!((0..3).all(|column| [0, 1, u32::MAX].iter().all(|&coin| table.pick(column, coin) == 1)));
         assert_eq!(AliasTable::new([0, 0]), AliasTable::new([3, 3]));

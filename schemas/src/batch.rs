@@ -1,4 +1,4 @@
-//! The one thing that both sides of the channel share.
+//! Micro-batch: the data type that loader and trainer share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,27 +11,27 @@ use crate::column::{Column, Element};
 use crate::ordinal::{BatchIndex, RowIndex};
 use crate::stream_hash;
 
-/// What can be wrong with a batch, seen from the side that reads it. Plans make these impossible in a run.
+/// Error of a reader of a batch. A checked plan excludes these errors in a run.
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
-    /// No such column.
+    /// The column is missing.
     #[error("batch {index} has no column `{name}`; it has {known}")]
     Missing {
-        /// The batch.
+        /// Number of the batch.
         index: BatchIndex,
         /// `view.column`.
         name: String,
-        /// The columns that it has.
+        /// Existing columns.
         known: String,
     },
-    /// Another element type than the reader expects.
+    /// The element type differs from the reader's.
     #[error("column `{name}` of batch {index} does not hold {expected}")]
     Type {
-        /// The batch.
+        /// Number of the batch.
         index: BatchIndex,
         /// `view.column`.
         name: String,
-        /// The reader's element type.
+        /// Element type of the reader.
         expected: String,
     },
 }
@@ -48,37 +48,37 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Its number in the stream: micro-batches of all ranks before it.
+    /// Returns the number in the stream: micro-batches of all ranks before it.
     #[must_use]
     pub fn index(&self) -> BatchIndex {
         self.index
     }
 
-    /// The stream's number of its first row; the others follow it.
+    /// Returns the stream's number of the first row; the others follow it.
     #[must_use]
     pub fn first_row(&self) -> RowIndex {
         self.first_row
     }
 
-    /// The same batch, its rows being those from `first_row` on.
+    /// Returns the batch with its rows numbered from `first_row` on.
     #[must_use]
     pub fn starting_at(self, first_row: RowIndex) -> Self {
         Self { first_row, ..self }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.record.num_rows()
     }
 
-    /// The columns as Arrow holds them, for writing to a file or another process.
+    /// Returns the columns as an Arrow record batch, for writing to a file or another process.
     #[must_use]
     pub fn record(&self) -> &RecordBatch {
         &self.record
     }
 
-    /// Rows `start .. start + rows` without copying.
+    /// Returns rows `start .. start + rows` without copying.
     #[must_use]
     pub fn slice(&self, start: usize, rows: usize) -> Self {
         let digests = self.digests.get().map(|digests| OnceLock::from(digests[start..start + rows].to_vec()));
@@ -90,7 +90,7 @@ impl Batch {
         }
     }
 
-    /// The values of one column of one view.
+    /// Returns the values of one column of one view.
     pub fn column<T: Element>(&self, view: &str, column: Column<T>) -> Result<Grid<'_, T>, BatchError> {
         self.find(view, column)?.ok_or_else(|| BatchError::Missing {
             index: self.index,
@@ -99,7 +99,7 @@ impl Batch {
         })
     }
 
-    /// The same for a column that a batch may leave out, like the attention mask of full rows.
+    /// Returns a column that a batch may omit, like the attention mask of full rows.
     pub fn find<T: Element>(&self, view: &str, column: Column<T>) -> Result<Option<Grid<'_, T>>, BatchError> {
         let name = format!("{view}.{}", column.name());
         let Some(array) = self.record.column_by_name(&name) else { return Ok(None) };
@@ -112,20 +112,21 @@ impl Batch {
         Ok(Some(Grid { values: &values.values()[start..start + list.len() * width], width }))
     }
 
-    /// The `view.column` names, in the order in which they were made.
+    /// Returns the `view.column` names in the order of their insertion.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.record.schema_ref().fields().iter().map(|field| field.name().as_str())
     }
 
-    /// A digest for each row: equal rows, equal digests, on any machine and in any batch. See [`stream_hash`].
+    /// Returns one digest per row: equal rows have equal digests, on any machine and in any batch. See [`stream_hash`].
     ///
-    /// Made when first asked for, and kept: a worker that asks spares the thread that reads the batch.
+    /// Computed on the first call and cached. A call in a worker therefore saves time in the thread that reads the
+    /// batch.
     #[must_use]
     pub fn row_digests(&self) -> &[blake3::Hash] {
         self.digests.get_or_init(|| stream_hash::row_digests(&self.record))
     }
 
-    /// Bytes that the columns take.
+    /// Returns the bytes of all columns.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.record.get_array_memory_size()
@@ -140,25 +141,25 @@ pub struct Grid<'a, T> {
 }
 
 impl<'a, T> Grid<'a, T> {
-    /// All values.
+    /// Returns all values.
     #[must_use]
     pub fn values(&self) -> &'a [T] {
         self.values
     }
 
-    /// Columns.
+    /// Returns the number of columns.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.values.len() / self.width
     }
 
-    /// One row.
+    /// Returns one row.
     #[must_use]
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.values[row * self.width..(row + 1) * self.width]
@@ -175,7 +176,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// A batch of `rows` rows.
+    /// Creates a builder of a batch of `rows` rows.
     #[must_use]
     pub fn new(index: BatchIndex, rows: usize) -> Self {
         Self { index, rows, fields: Vec::new(), arrays: Vec::new() }
@@ -200,7 +201,7 @@ impl BatchBuilder {
         self.arrays.push(Arc::new(array));
     }
 
-    /// The batch.
+    /// Returns the finished batch.
     ///
     /// # Panics
     /// If two columns have one name.
@@ -214,7 +215,7 @@ impl BatchBuilder {
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         let record =
             RecordBatch::try_new_with_options(schema, self.arrays, &options).expect("shapes were checked by push");
-        // That of a stream of such batches; [`Batch::starting_at`] says another.
+        // First row in a stream of such batches; [`Batch::starting_at`] overrides it.
         let first_row = RowIndex(self.index.0 * self.rows as u64);
         Batch { index: self.index, first_row, record, digests: OnceLock::new() }
     }

@@ -13,15 +13,15 @@ mod sealed {
     impl SealedColumn for u8 {}
 }
 
-/// A type that a batch column may hold.
+/// Element type of a batch column.
 pub trait Element: sealed::SealedColumn + ArrowNativeType + Default + Send + Sync + 'static {
-    /// Its Arrow type.
+    /// Arrow type of the element.
     type Arrow: ArrowPrimitiveType<Native = Self>;
-    /// Its name at run time.
+    /// Runtime value of the type.
     const TYPE: ElementType;
 }
 
-/// The element types, as values: what plans compare.
+/// Element types as values, for plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ElementType {
     /// 32-bit signed.
@@ -33,7 +33,7 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
@@ -43,7 +43,7 @@ impl ElementType {
         }
     }
 
-    /// The Arrow type of one element.
+    /// Returns the Arrow type of one element.
     #[must_use]
     pub fn data_type(self) -> DataType {
         match self {
@@ -67,7 +67,7 @@ impl Element for u8 {
     const TYPE: ElementType = ElementType::U8;
 }
 
-/// A column's name together with the type of its elements: writer and reader cannot disagree.
+/// Column name with its element type, so that writer and reader use the same type.
 #[derive(Debug)]
 pub struct Column<T> {
     name: &'static str,
@@ -89,20 +89,20 @@ impl<T: Element> Column<T> {
         Self { name, element: PhantomData }
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
-    /// The column as a value, for plans.
+    /// Returns the column without its static type, for plans.
     #[must_use]
     pub const fn spec(self) -> ColumnSpec {
         ColumnSpec { name: self.name, element: T::TYPE }
     }
 }
 
-/// A column without its static type: what views declare and objectives ask for, matched by the plan.
+/// Column without its static type: declared by views, required by objectives, matched by the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ColumnSpec {
     /// The name within a view.

@@ -1,16 +1,16 @@
-//! What a corpus is made of.
+//! Documents of a corpus, and the hashes of their ids.
 
 /// One document: the unit that is never joined with another without a separator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// The corpus' own name for it, or the BLAKE3 of its text, as hexadecimal digits.
+    /// Id from the corpus, or the BLAKE3 of the text in hexadecimal digits.
     pub id: String,
     /// UTF-8 text, already cleaned of byte-order marks and NULs.
     pub text: String,
 }
 
 impl Document {
-    /// BLAKE3, as hexadecimal digits: what stands for an id where it must not be read.
+    /// Returns the BLAKE3 in hexadecimal digits: the replacement of an id that must not be readable.
     #[must_use]
     pub fn digest(id: &str) -> String {
         let mut digest = String::with_capacity(64);
@@ -18,10 +18,10 @@ impl Document {
         digest
     }
 
-    /// Appends the same to a text that has room for it already.
+    /// Appends the digest to a string with reserved capacity.
     pub fn write_digest(id: &str, digest: &mut String) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        // One per document: half as long as by the way of the crate.
+        // Called once per document: takes half the time of the crate's own formatting.
         let mut digits = [0; 64];
         for (pair, &byte) in digits.chunks_exact_mut(2).zip(blake3::hash(id.as_bytes()).as_bytes()) {
             pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
@@ -29,7 +29,7 @@ impl Document {
         digest.push_str(str::from_utf8(&digits).expect("digits are ASCII"));
     }
 
-    /// The 64-bit name that shards store: the first 8 bytes of the BLAKE3 of its id, little endian.
+    /// Returns the 64-bit name that shards store: the first 8 bytes of the BLAKE3 of its id, little endian.
     #[must_use]
     pub fn hash(id: &str) -> u64 {
         word(id, 0)
@@ -42,23 +42,23 @@ impl Document {
         is_among(hash, fraction)
     }
 
-    /// Whether the document of that id is in a sample of such a share, in (0, 1], of all documents: if the second 8 bytes of
-    /// the BLAKE3 of the id, little endian, are less than the share of 2^64. A smaller sample is a part of a larger one;
-    /// the validation split goes by the first 8 bytes, and so says nothing about it.
+    /// Whether the document of that id is in a sample of such a share, in (0, 1], of all documents: if the second 8
+    /// bytes of the BLAKE3 of the id, little endian, are less than the share of 2^64. A smaller sample is a part of a
+    /// larger one; the validation split goes by the first 8 bytes, and so says nothing about it.
     #[must_use]
     pub fn is_sampled(id: &str, share: f64) -> bool {
         share >= 1.0 || is_among(word(id, 1), share)
     }
 }
 
-/// The 64-bit word of that number of the BLAKE3 of an id, little endian.
+/// Returns the 64-bit word `number` of the BLAKE3 of an id, little endian.
 fn word(id: &str, number: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[8 * number..8 * (number + 1)]);
     u64::from_le_bytes(bytes)
 }
 
-/// Whether a word is among the lowest of all words, of which they are that share.
+/// Returns true if a word is among the lowest `share` of all words.
 fn is_among(word: u64, share: f64) -> bool {
     (word as f64) < share * 2_f64.powi(64)
 }
@@ -75,7 +75,7 @@ mod tests {
         for share in [0.01, 0.25, 0.5] {
             let found = count(&|id| Document::is_sampled(id, share));
             let both = count(&|id| Document::is_sampled(id, share) && is_valid(id));
-            // Five standard errors of a share of 20,000.
+            // Tolerance: five standard errors of a share of 20,000.
             assert!((found - share).abs() < 0.018 && (both - share / 2.0).abs() < 0.018, "{share}: {found}, {both}");
             let is_nested = |id: &String| !Document::is_sampled(id, share) || Document::is_sampled(id, share * 1.5);
             assert!(ids.iter().all(is_nested), "{share}");

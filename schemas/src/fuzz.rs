@@ -1,8 +1,8 @@
-//! Files of ours that somebody else may have written, or a disk have changed.
+//! Fuzz targets: manifests from other programs or damaged disks.
 
 use crate::{DatasetVersion, Manifest};
 
-/// A manifest of two dataset versions, as `prepare` writes it.
+/// Returns a manifest of two dataset versions, as `prepare` writes it.
 fn manifest() -> Vec<u8> {
     const CONTENT: &str = r#"{"tokenizer":{"fingerprint":"f","kind":"wordpiece","vocab_size":100,"lowercase":true,
         "special":{"pad":0,"unk":1,"cls":2,"sep":3,"mask":4},"specials":[0,1,2,3,4]},"max_seq_len":128,"pack":{"name":"sentences",
@@ -15,7 +15,7 @@ fn manifest() -> Vec<u8> {
     serde_json::from_str::<Manifest>(CONTENT).expect("of this version").to_json()
 }
 
-/// What a reader asks first.
+/// Calls the accessors that a reader uses first.
 fn is_usable(manifest: &Manifest) {
     for dataset_version in 0..=manifest.newest().0 {
         let _ = manifest.dropped_since(DatasetVersion(dataset_version));

@@ -1,4 +1,4 @@
-//! The nouns of `cloze`: what travels between preparing a corpus and training on it.
+//! Data types of `cloze` that connect preparation and training.
 //!
 //! In the order in which data meets them: a [`Document`] is read from a corpus; its tokens become a [`Sample`], a row
 //! of a shard; shards are listed in a [`Manifest`], next to the [`Vocab`] they were made with; online, samples are
@@ -32,14 +32,14 @@ pub use document::Document;
 pub use manifest::{Effective, Manifest, ManifestError, Shard, Split};
 pub use ordinal::{BatchIndex, DatasetVersion, Epoch, PartId, RowIndex, SampleAddress, Step};
 pub use printable::printable;
-pub use problem::{Component, Problem};
+pub use problem::{Component, Problem, url_refusal};
 pub use sample::{Sample, TokenIds};
 pub use sealed::{SealError, Sealed};
 pub use share::RankShard;
 pub use stream_hash::StreamHash;
 pub use vocab::{SpecialIds, Vocab};
 
-// `registry!` expands to derives in other crates; they find what these need here.
+// `registry!` expands to derives in other crates; the derives use these paths.
 #[doc(hidden)]
 pub use registry::one_of;
 #[doc(hidden)]

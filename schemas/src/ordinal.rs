@@ -1,4 +1,4 @@
-//! Numbers that must not be mixed up: an index, a count and a size are different types.
+//! Ordinal types: an index, a count and a size are different types, so that they cannot be mixed up.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ macro_rules! ordinal {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The ordinal that follows this one.
+            /// Returns the next ordinal.
             #[must_use]
             pub fn next(self) -> Self {
                 Self(self.0 + 1)
@@ -29,41 +29,42 @@ macro_rules! ordinal {
 }
 
 ordinal! {
-    /// A part of the corpus: the unit of preparation. A folder never uses a number for two parts.
+    /// Part of the corpus: the unit of preparation. A folder never uses a number for two parts.
     PartId(u32);
-    /// A state of a prepared folder: what was prepared first, then what each addition or removal made of it.
+    /// State of a prepared folder: the first preparation, then the result of each addition or removal.
     DatasetVersion(u32);
-    /// A row of the endless training stream (row = one rendered copy of one sample or piece of a sample).
+    /// Row of the endless training stream (row = one rendered copy of one sample or piece of a sample).
     RowIndex(u64);
-    /// A micro-batch of the stream: the unit of workers, channel and upload.
+    /// Micro-batch of the stream: the unit of workers, channel and upload.
     BatchIndex(u64);
-    /// An optimizer step, counted from 0. After `n` steps the model has seen steps `0..n`.
+    /// Optimizer step, counted from 0. After `n` steps the model has trained on steps `0..n`.
     Step(u64);
     /// Pass over the (permuted) samples, counted from 0.
     Epoch(u64);
 }
 
-/// A stored sample, forever: the part that it is of, and its row among the samples of its split there.
+/// Permanent address of a stored sample: its part, and its row among the part's samples of that split.
 ///
-/// All that is drawn for a sample is drawn at this address, so that adding, remaking or dropping other parts changes
+/// All random draws for a sample use this address, so that adding, rebuilding or dropping other parts does not change
+/// them.
 /// nothing for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampleAddress {
-    /// The part.
+    /// Part of the sample.
     pub part: PartId,
-    /// The row.
+    /// Row within the part.
     pub row: u32,
 }
 
 impl SampleAddress {
-    /// As one number: the part above, the row below.
+    /// Returns the address as one number: the part in the high bits, the row in the low bits.
     #[must_use]
     pub fn packed(self) -> u64 {
         u64::from(self.part.0) << 32 | u64::from(self.row)
     }
 
-    /// The address that `number` is, or whatever is counted instead of samples.
+    /// Returns the address of `number`; also numbers other counted items.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
     pub fn numbered(number: u64) -> Self {

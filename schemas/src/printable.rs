@@ -1,9 +1,9 @@
-//! Foreign names as they may be printed.
+//! Escaping of untrusted names for display.
 
 use std::borrow::Cow;
 
-/// The text without what a terminal obeys: control characters but line feeds and tabs, and those that turn the direction
-/// of writing, are escaped as in `\u{1b}`. For names of files, keys, tokens and whatever else somebody else wrote.
+/// Escapes characters that control a terminal, as in `\u{1b}`: control characters except line feeds and tabs, and
+/// characters that change the writing direction. For names of files, keys, tokens and other untrusted text.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_told_nothing_by_a_name() {
+    fn names_cannot_control_the_terminal() {
         for (text, shown) in [
             ("a\u{1b}[2Jb", "a\\u{1b}[2Jb"),
             ("\r\u{7}\u{9b}", "\\u{d}\\u{7}\\u{9b}"),

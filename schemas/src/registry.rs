@@ -1,4 +1,4 @@
-//! A closed family of components, one line each.
+//! Closed family of components, one line each.
 
 use schemars::{Schema, json_schema};
 use serde_json::json;
@@ -7,8 +7,8 @@ use serde_json::json;
 ///
 /// A line `mask::Mask` gives `pub mod mask;`, the variant `Mask(mask::Mask)`, the TOML name `kind = "mask"`, and a
 /// place in `examples()`, over which the family's contract tests run. The member struct *is* its configuration: it
-/// derives `Clone, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema` with
-/// `#[serde(default, deny_unknown_fields)]`; the doc comments of the struct and its fields are what `cloze config` prints.
+/// derives `Clone, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema` with `#[serde(default,
+/// deny_unknown_fields)]`; the doc comments of the struct and its fields are what `cloze config` prints.
 ///
 /// Written `pub enum AnyFormat: Format by name { … }`, the family is one of members without settings, and a
 /// configuration holds nothing but the name: a line `text_lines::Lines` is chosen by `format = "text_lines"`. Members
@@ -77,22 +77,22 @@ macro_rules! registry {
     };
     (@members $Any:ident: $Trait:ident { $($module:ident::$Member:ident),+ }) => {
         impl $Any {
-            /// The TOML names of all members, in registry order.
+            /// TOML names of all members, in registry order.
             pub const KINDS: &'static [&'static str] = &[$(stringify!($module)),+];
 
-            /// The TOML name of this member.
+            /// Returns the TOML name of this member.
             #[must_use]
             pub fn kind(&self) -> &'static str {
                 match self { $(Self::$Member(_) => stringify!($module),)+ }
             }
 
-            /// The member of that TOML name, with its default configuration.
+            /// Returns the member of that TOML name, with its default configuration.
             #[must_use]
             pub fn of_kind(kind: &str) -> Option<Self> {
                 Self::examples().into_iter().find(|member| member.kind() == kind)
             }
 
-            /// One of each, with its default configuration.
+            /// Returns one of each member, with its default configuration.
             #[must_use]
             pub fn examples() -> Vec<Self> {
                 vec![$(Self::$Member(<$module::$Member>::default()),)+]
@@ -109,7 +109,7 @@ macro_rules! registry {
     };
 }
 
-/// The schema of a family whose members say what they are by `kind`.
+/// Returns the schema of a family whose members are tagged by `kind`.
 #[must_use]
 pub fn one_of(members: impl IntoIterator<Item = (&'static str, Schema)>) -> Schema {
     let members = members.into_iter().map(|(kind, mut member)| {

@@ -1,4 +1,4 @@
-//! What a shard stores: runs of token ids, content only.
+//! Stored sample of a shard: a run of token ids, content only.
 //!
 //! # The shard format, version 1
 //!
@@ -7,18 +7,18 @@
 //! | column | type | meaning |
 //! |---|---|---|
 //! | `input_ids` | `list<uint16>`, or `list<uint32>` above 65,536 ids | content: separators between documents yes, the outer `[CLS]` and `[SEP]` never (frames add them) |
-//! | `document_starts` | `list<uint16>` | where each document's tokens begin within the row; the first is 0, also for a continued document |
+//! | `document_starts` | `list<uint16>` | start of each document's tokens within the row; the first is 0, also for a continued document |
 //! | `documents` | `list<uint64>` | [`Document::hash`](crate::Document::hash) of each, as many as `document_starts` |
-//! | `source` | `uint16` | the place of the file of the row's first document in the part list: the index of its piece |
-//! | `sentence_starts` | `list<uint16>` | where each sentence begins within the row; the first is 0, also for a continued sentence |
+//! | `source` | `uint16` | position in the part list of the file of the row's first document: the index of its piece |
+//! | `sentence_starts` | `list<uint16>` | start of each sentence within the row; the first is 0, also for a continued sentence |
 //!
 //! The last column is there only if the manifest's `pack` is `sentences`. If the manifest's `frame` is `none` (pack
 //! `taco`), `input_ids` are whole rows, every document with its own `[CLS]` and `[SEP]`.
 //!
-//! All items are non-null. Row groups hold at most [`ROWS_PER_GROUP`] rows. `input_ids` is written
-//! `BYTE_STREAM_SPLIT` without dictionary, in data pages of version 1 that hold whole rows, zstd level 1; no column has
-//! statistics or a page index. A reader must refuse another schema, an id outside the vocabulary, and a file whose length
-//! or BLAKE3 differs from the manifest's; any Parquet of that schema is read.
+//! All items are non-null. Row groups hold at most [`ROWS_PER_GROUP`] rows. `input_ids` is written `BYTE_STREAM_SPLIT`
+//! without dictionary, in data pages of version 1 that hold whole rows, zstd level 1; no column has statistics or a
+//! page index. A reader must refuse another schema, an id outside the vocabulary, and a file whose length or BLAKE3
+//! differs from the manifest's; any Parquet of that schema is read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use crate::manifest::Frame;
 pub use crate::manifest::ROWS_PER_GROUP;
 
-/// The Arrow schema of a shard for a vocabulary of `vocab_size` ids, with sentences or without.
+/// Returns the Arrow schema of a shard for a vocabulary of `vocab_size` ids, with sentences or without.
 #[must_use]
 pub fn shard_schema(vocab_size: u32, sentences: bool) -> SchemaRef {
     let list =
@@ -43,7 +43,7 @@ pub fn shard_schema(vocab_size: u32, sentences: bool) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The narrowest type that holds every id of the vocabulary.
+/// Returns the narrowest type that represents every id of the vocabulary.
 #[must_use]
 pub fn id_type(vocab_size: u32) -> DataType {
     if vocab_size <= 1 << 16 { DataType::UInt16 } else { DataType::UInt32 }
@@ -59,7 +59,7 @@ pub enum TokenIds<'a> {
 }
 
 impl<'a> TokenIds<'a> {
-    /// Number of tokens.
+    /// Returns the number of tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -68,13 +68,13 @@ impl<'a> TokenIds<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no tokens.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The id at `index`.
+    /// Returns the id at `index`.
     #[must_use]
     pub fn get(&self, index: usize) -> u32 {
         match self {
@@ -83,7 +83,7 @@ impl<'a> TokenIds<'a> {
         }
     }
 
-    /// The ids of `range`.
+    /// Returns the ids of `range`.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         match self {
@@ -92,7 +92,7 @@ impl<'a> TokenIds<'a> {
         }
     }
 
-    /// Widens into a batch's buffer of equal length: the only copy of a token on its way up.
+    /// Widens the ids into a batch's buffer of equal length: the only copy of a token between shard and upload.
     pub fn copy_into(&self, target: &mut [i32]) {
         match self {
             Self::U16(ids) => {
@@ -110,7 +110,7 @@ impl<'a> TokenIds<'a> {
         }
     }
 
-    /// The ids in order.
+    /// Returns the ids in order.
     pub fn iter(self) -> impl Iterator<Item = u32> + 'a {
         (0..self.len()).map(move |index| self.get(index))
     }
@@ -121,29 +121,30 @@ impl<'a> TokenIds<'a> {
 pub struct Sample<'a> {
     /// Content tokens.
     pub input_ids: TokenIds<'a>,
-    /// Where each document begins, counted from the *stored* sample's first token.
+    /// Start of each document, counted from the *stored* sample's first token.
     pub document_starts: &'a [u16],
-    /// The documents' 64-bit names, as many as `document_starts`.
+    /// 64-bit document hashes, as many as `document_starts`.
     pub documents: &'a [u64],
-    /// Where each sentence begins, counted from the *stored* sample's first token; nothing where they are not kept.
+    /// Start of each sentence, counted from the *stored* sample's first token; empty if sentences are not kept.
     pub sentence_starts: &'a [u16],
-    /// What a frame adds around the tokens.
+    /// Frame tokens around the content.
     pub frame: Frame,
-    /// Index, within its part, of the piece that the stored sample's first document is of.
+    /// Index, within the part, of the piece of the stored sample's first document.
     pub source: u16,
     /// Offset of this piece within the stored sample; 0 for a whole sample.
     pub offset: u16,
 }
 
 impl<'a> Sample<'a> {
-    /// The piece of the sample that `range` names, counted from this piece's first token.
+    /// Returns the piece of the sample in `range`, counted from this piece's first token.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Sample<'a> {
         let start = u16::try_from(range.start).expect("a sample has fewer than 65,536 tokens");
         Sample { input_ids: self.input_ids.slice(range), offset: self.offset + start, ..*self }
     }
 
-    /// The name of the document that owns token `index` of this piece. A separator belongs to the document before it.
+    /// Returns the hash of the document that owns token `index` of this piece. A separator belongs to the document
+    /// before it.
     #[must_use]
     pub fn document(&self, index: usize) -> u64 {
         let stored = usize::from(self.offset) + index;
@@ -151,7 +152,7 @@ impl<'a> Sample<'a> {
         self.documents[after.saturating_sub(1)]
     }
 
-    /// The names of the documents that own this piece's tokens, in order.
+    /// Returns the hashes of the documents that own this piece's tokens, in order.
     #[must_use]
     pub fn own_documents(&self) -> &'a [u64] {
         let begun_by = |stored: usize| self.document_starts.partition_point(|&start| usize::from(start) <= stored);

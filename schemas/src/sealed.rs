@@ -1,27 +1,28 @@
-//! JSON that notices a changed byte: how every small file of ours that must not be half believed is written.
+//! JSON with a checksum, which detects every changed byte: the format of small files that must be read whole or
+//! refused.
 //!
 //! ```json
 //! { "format": "cloze manifest", "version": 2, "content": { … }, "checksum": "…" }
 //! ```
 //!
-//! `checksum` is the BLAKE3 of `content` as it is written here. A file is believed only if it is, byte for byte, what its
-//! own content would be written as: then no byte was changed, added or lost. Another `version` is refused by its number
-//! before anything else is looked at.
+//! `checksum` is the BLAKE3 of `content` as it is written here. A reader accepts a file only if it equals, byte for
+//! byte, the serialization of its content: then no byte was changed, added or lost. Another `version` is refused before
+//! any other check.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What can be sealed: plain data with string keys and finite numbers.
+/// Sealable type: plain data with string keys and finite numbers.
 pub trait Sealed: Serialize + DeserializeOwned {
-    /// What the file calls itself.
+    /// Format name in the file.
     const FORMAT: &'static str;
-    /// The version that is written, and the only one that is read.
+    /// Written version, and the only one that is read.
     const VERSION: u32;
-    /// Whether people read it: one value a line.
+    /// True for files that people read: one value per line.
     const PRETTY: bool;
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     #[must_use]
     fn seal(&self) -> Vec<u8> {
         let envelope =
@@ -31,7 +32,7 @@ pub trait Sealed: Serialize + DeserializeOwned {
         bytes
     }
 
-    /// Reads what [`seal`](Self::seal) wrote, and nothing else.
+    /// Parses the output of [`seal`](Self::seal), and no other text.
     ///
     /// # Errors
     /// [`SealError`]: another version, not such a file at all, or a changed byte.
@@ -41,7 +42,7 @@ pub trait Sealed: Serialize + DeserializeOwned {
         if let Some(found) = version.filter(|&found| found != u64::from(Self::VERSION)) {
             return Err(SealError::Version { found, reads: Self::VERSION });
         }
-        let found: Opened<Self> = serde_json::from_value(value)?;
+        let found: UnsealedContent<Self> = serde_json::from_value(value)?;
         if found.format != Self::FORMAT {
             return Err(SealError::Format { found: found.format, expected: Self::FORMAT });
         }
@@ -55,32 +56,32 @@ pub trait Sealed: Serialize + DeserializeOwned {
     }
 }
 
-/// Why a sealed file is not believed.
+/// Error of a refused sealed file.
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
-    /// No JSON, or not the fields that it should have.
+    /// Not JSON, or JSON with other fields.
     #[error("not readable: {0}")]
     Syntax(#[from] serde_json::Error),
-    /// Something else.
+    /// File of another format.
     #[error("it is a `{found}`, not a `{expected}`")]
     Format {
-        /// What it calls itself.
+        /// Format found.
         found: String,
-        /// What was looked for.
+        /// Expected format.
         expected: &'static str,
     },
-    /// Made by another version.
+    /// Written by another version.
     #[error("format version {found}, this program reads {reads}")]
     Version {
-        /// The version found.
+        /// Version found.
         found: u64,
-        /// The version that is read.
+        /// Version that is read.
         reads: u32,
     },
-    /// Some byte was changed.
+    /// A byte was changed.
     #[error("damaged: it does not match its own checksum")]
     Checksum,
-    /// The content is as it was sealed, the text is not.
+    /// The content is as sealed, but its text was reformatted.
     #[error("rewritten: it says what it said, but not as it was written; put the original back, or format it so")]
     Rewritten,
 }
@@ -95,7 +96,7 @@ struct Envelope<'a, T> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Opened<T> {
+struct UnsealedContent<T> {
     format: String,
     #[serde(rename = "version")]
     _version: u32,
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_is_noticed() {
+    fn any_changed_byte_is_detected() {
         let bytes = note().seal();
         assert_eq!(Note::unseal(&bytes).expect("as written"), note());
         for index in 0..bytes.len() {
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_or_another_kind_says_so() {
+    fn other_versions_and_kinds_are_named() {
         let text = String::from_utf8(note().seal()).expect("JSON is UTF-8");
         let unseal = |text: &str| Note::unseal(text.as_bytes()).expect_err("another");
         assert!(matches!(
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_formatted_is_not_damaged_and_not_believed() {
+    fn reformatted_file_is_refused_but_not_called_damaged() {
         let text = String::from_utf8(note().seal()).expect("JSON is UTF-8");
         for other in [text.replace('\n', "\r\n"), text.replace('\n', ""), text.replace("  ", "\t")] {
             assert!(matches!(Note::unseal(other.as_bytes()), Err(SealError::Rewritten)), "{other}");

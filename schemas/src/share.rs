@@ -1,17 +1,17 @@
-//! Which part of the stream a process takes: its rank of ranks.
+//! Share of the stream that a process trains on: one rank of several.
 //!
 //! # What
-//! Micro-batches are dealt in turn: the `n`-th of rank `q` of `W` is number `n·W + q` of the whole stream.
+//! Micro-batches are assigned round-robin: the `n`-th of rank `q` of `W` is number `n·W + q` of the whole stream.
 //!
 //! # Why
-//! A step of `R` rows has `A·W` micro-batches of `b` rows, whoever makes them. Micro-batch `m` of rank `q` in step `s` owns
-//! rows from `s·R + (m·W + q)·b`, so any number of ranks with micro-batches of one size makes the same micro-batches, and
-//! together they see the stream that one would see alone.
+//! A step of `R` rows has `A·W` micro-batches of `b` rows, for any assignment to ranks. Micro-batch `m` of rank `q` in
+//! step `s` owns rows from `s·R + (m·W + q)·b`. So any number of ranks with micro-batches of one size makes the same
+//! micro-batches, and together the ranks process the stream of a single process.
 
 use std::fmt;
 use std::ops::Range;
 
-/// The rank of a process among those that train one model together.
+/// Rank of a process among those that train one model together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankShard {
     rank: u32,
@@ -25,41 +25,41 @@ impl Default for RankShard {
 }
 
 impl RankShard {
-    /// All of the stream.
+    /// Whole stream.
     pub const ALONE: Self = Self { rank: 0, ranks: 1 };
 
-    /// Rank `rank` of `ranks`, counted from 0; none if there is no such rank.
+    /// Returns rank `rank` of `ranks`, counted from 0; `None` if there is no such rank.
     #[must_use]
     pub fn new(rank: u32, ranks: u32) -> Option<Self> {
         (rank < ranks).then_some(Self { rank, ranks })
     }
 
-    /// How many there are.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn ranks(self) -> u32 {
         self.ranks
     }
 
-    /// Whether it speaks for all: logs, saves and says when to stop.
+    /// Returns true for the rank that logs, saves and decides when to stop.
     #[must_use]
     pub fn is_first(self) -> bool {
         self.rank == 0
     }
 
-    /// The number in the whole stream of its `own`-th micro-batch; the largest, if it is larger than any number.
+    /// Returns the stream number of this rank's `own`-th micro-batch, saturating.
     #[must_use]
     pub fn in_stream(self, own: u64) -> u64 {
         own.saturating_mul(u64::from(self.ranks)).saturating_add(u64::from(self.rank))
     }
 
-    /// How many of the stream's first `all` micro-batches are its own.
+    /// Returns this rank's number of micro-batches among the stream's first `all`.
     #[must_use]
     pub fn of(self, all: u64) -> u64 {
         all.saturating_sub(u64::from(self.rank)).div_ceil(u64::from(self.ranks))
     }
 
-    /// The rows of its `own`-th micro-batch of a stream that begins at row `from`: fewer, or none, where rows have larger
-    /// numbers than there are.
+    /// Returns the rows of this rank's `own`-th micro-batch in a stream that begins at row `from`: fewer, or none, if
+    /// row numbers would overflow.
     #[must_use]
     pub fn rows(self, from: u64, own: u64, micro_batch_size: u64) -> Range<u64> {
         let start = self.in_stream(own).saturating_mul(micro_batch_size).saturating_add(from);
@@ -100,7 +100,7 @@ mod tests {
         }
 
         #[test]
-        fn a_finite_stream_is_dealt_whole(count in 1_u32..6, all in 0_u64..40) {
+        fn finite_stream_is_assigned_completely(count in 1_u32..6, all in 0_u64..40) {
             let mut seen: Vec<u64> =
                 ranks(count).flat_map(|share| (0..share.of(all)).map(move |own| share.in_stream(own))).collect();
             seen.sort_unstable();

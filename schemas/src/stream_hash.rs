@@ -1,21 +1,21 @@
-//! What a run has seen, as one hash: digests of rows, chained step by step.
+//! Hash of all rows that a run has trained on: digests of rows, chained step by step.
 //!
 //! # What
 //! [`Batch::row_digests`](crate::Batch::row_digests) has a digest for every row, and [`StreamHash`] chains them.
 //!
 //! # Why
-//! Two runs whose hashes agree saw the same rows in the same order. How rows were cut into micro-batches, by how many
-//! workers they were made and over how many ranks they were dealt are no part of it: these change no row.
+//! Two runs with equal hashes trained on the same rows in the same order. The hash does not depend on the micro-batch
+//! size, the number of workers or the number of ranks: these change no row.
 //!
 //! # Definition
-//! With `header = BLAKE3(for every column but attention masks: bytes of the name (u64), name, width (u64), bytes of an
-//! element (u64))`, all integers little endian, the digest of a row is BLAKE3, keyed with the header, over the row's values
-//! column by column, and then, for every attention mask that is not all ones, the bytes of its name (u64), the name and the
-//! row's values. A mask of ones is as good as none: a batch leaves the column out where all of its rows are full, and a
-//! row's digest does not depend on its neighbours.
+//! Let `header = BLAKE3(for every column but attention masks: bytes of the name (u64), name, width (u64), bytes of an
+//! element (u64))`, all integers little endian. The digest of a row is BLAKE3, keyed with the header. Its input is the
+//! row's values column by column. Then follow, for every attention mask that is not all ones, the bytes of its name
+//! (u64), the name and the row's values. A mask of ones counts as no mask: a batch omits the column if all of its rows
+//! are full, and a row's digest must not depend on its neighbours.
 //!
-//! The hash begins as BLAKE3 of nothing; a step makes `h ← BLAKE3(h ‖ BLAKE3(d_1 ‖ … ‖ d_R))` of it, `d_i` being the
-//! digests of the step's rows in the stream's order.
+//! The hash begins as BLAKE3 of nothing; a step updates it to `h ← BLAKE3(h ‖ BLAKE3(d_1 ‖ … ‖ d_R))`, where `d_i` are
+//! the digests of the step's rows in the stream's order.
 
 use std::fmt;
 
@@ -24,14 +24,14 @@ use arrow_buffer::Buffer;
 
 use crate::columns::ATTENTION_MASK;
 
-/// The running hash of a stream of rows.
+/// Running hash of a stream of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamHash(blake3::Hash);
 
-/// What is not a [`StreamHash`].
+/// Error for text that is not a [`StreamHash`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no hash of batches: that has 64 hexadecimal digits")]
-pub struct NotAHash(String);
+pub struct InvalidHash(String);
 
 impl Default for StreamHash {
     fn default() -> Self {
@@ -40,7 +40,7 @@ impl Default for StreamHash {
 }
 
 impl StreamHash {
-    /// The hash before the first step.
+    /// Returns the hash before the first step.
     #[must_use]
     pub fn new() -> Self {
         Self(blake3::hash(b""))
@@ -57,15 +57,15 @@ impl StreamHash {
         self.0 = chained.finalize();
     }
 
-    /// Reads what [`to_hex`](Self::to_hex) wrote.
+    /// Parses the output of [`to_hex`](Self::to_hex).
     ///
     /// # Errors
-    /// If it is something else.
-    pub fn parse(text: &str) -> Result<Self, NotAHash> {
-        blake3::Hash::from_hex(text).map(Self).map_err(|_| NotAHash(text.to_owned()))
+    /// If the text is not 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Result<Self, InvalidHash> {
+        blake3::Hash::from_hex(text).map(Self).map_err(|_| InvalidHash(text.to_owned()))
     }
 
-    /// Its hexadecimal digits.
+    /// Returns the hash in hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         self.0.to_hex().to_string()
@@ -78,17 +78,17 @@ impl fmt::Display for StreamHash {
     }
 }
 
-/// One column, as bytes.
+/// Bytes of one column.
 struct Bytes<'a> {
     name: &'a str,
-    /// Of one row.
+    /// Bytes of one row.
     row: usize,
     start: usize,
     buffer: Buffer,
 }
 
 impl<'a> Bytes<'a> {
-    fn of(name: &'a str, array: &dyn Array, header: &mut Vec<u8>) -> Self {
+    fn new(name: &'a str, array: &dyn Array, header: &mut Vec<u8>) -> Self {
         let list = array.as_any().downcast_ref::<FixedSizeListArray>().expect("a batch holds fixed-size lists");
         let width = usize::try_from(list.value_length()).expect("widths are positive");
         let values = list.values().to_data();
@@ -113,20 +113,20 @@ fn push_name(bytes: &mut Vec<u8>, name: &str) {
     bytes.extend_from_slice(name.as_bytes());
 }
 
-/// Whether a column, named `view.column`, is an attention mask.
+/// Returns true if a column, named `view.column`, is an attention mask.
 fn is_mask(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, column)| column == ATTENTION_MASK.name())
 }
 
-/// The digests of the rows of a batch, in order.
+/// Returns the digests of the rows of a batch, in order.
 pub(crate) fn row_digests(record: &RecordBatch) -> Vec<blake3::Hash> {
     let mut header = Vec::new();
     let columns = record.schema_ref().fields().iter().zip(record.columns());
-    let columns = columns.map(|(field, array)| Bytes::of(field.name(), array.as_ref(), &mut header));
+    let columns = columns.map(|(field, array)| Bytes::new(field.name(), array.as_ref(), &mut header));
     let (masks, columns): (Vec<Bytes<'_>>, Vec<Bytes<'_>>) = columns.partition(|column| is_mask(column.name));
     let key = blake3::hash(&header);
     let mut bytes = Vec::new();
-    // A row is hashed in one go: BLAKE3 works on the chunks of 1 KiB that it has at hand side by side.
+    // One call per row: BLAKE3 hashes the 1 KiB chunks of one input in parallel.
     let digest = |row| {
         bytes.clear();
         for column in &columns {
@@ -154,7 +154,7 @@ mod tests {
 
     const WIDTH: usize = 3;
 
-    /// A stream of rows that differ; every third is not full.
+    /// Stream of distinct rows; every third is not full.
     fn rows(rows: std::ops::Range<usize>) -> Batch {
         let mut batch = BatchBuilder::new(BatchIndex(rows.start as u64), rows.len());
         let cells = || rows.clone().flat_map(|row| (0..WIDTH).map(move |at| (row, at)));
@@ -170,7 +170,7 @@ mod tests {
         batch.finish()
     }
 
-    /// The rows of steps of `per_step`, each cut into micro-batches after `cuts`.
+    /// Returns the hash of `steps` steps of `per_step` rows, each cut into micro-batches after `cuts`.
     fn hashed(steps: usize, per_step: usize, cuts: &[usize]) -> StreamHash {
         let mut hash = StreamHash::new();
         for step in 0..steps {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_knows_order_and_steps() {
+    fn hash_depends_on_order_and_steps() {
         let digests = rows(0..6).row_digests().to_vec();
         let of = |steps: &[&[usize]]| {
             let mut hash = StreamHash::new();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_those_of_the_rows_whatever_is_sliced_when() {
+    fn digests_are_independent_of_slicing() {
         let batch = rows(0..7);
         let cold = batch.slice(2, 3);
         let all = batch.row_digests().to_vec();

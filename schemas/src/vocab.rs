@@ -1,10 +1,10 @@
-//! All that a view needs to know of a tokenizer.
+//! Vocabulary: the tokenizer facts that views need.
 
 use serde::{Deserialize, Serialize};
 
 use crate::alias::AliasTable;
 
-/// The ids that frames and maskers put into rows.
+/// Special ids that frames and maskers insert into rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpecialIds {
@@ -21,7 +21,7 @@ pub struct SpecialIds {
 }
 
 impl SpecialIds {
-    /// All of them.
+    /// Returns all special ids.
     pub fn iter(self) -> impl Iterator<Item = u32> {
         [self.pad, self.cls, self.sep, self.mask].into_iter().chain(self.unk)
     }
@@ -35,18 +35,18 @@ pub struct Vocab {
     counts: Vec<u64>,
     special: SpecialIds,
     is_special: Vec<bool>,
-    /// Two ranges, first and length less one, that the special ids lie in, with the widest gap between them.
+    /// Two ranges (first id, length less one) that contain the special ids, with the widest gap between them.
     special_ranges: [(u32, u32); 2],
     ordinary: Vec<u32>,
     unigram: AliasTable,
 }
 
 impl Vocab {
-    /// Entries in id order. `specials` are the ids that are never masked and never drawn as random words;
-    /// those of [`SpecialIds`] always belong to them.
+    /// Creates a vocabulary from entries in id order. `specials` are the ids that are never masked and never drawn as
+    /// random words; they always include those of [`SpecialIds`].
     ///
     /// # Panics
-    /// If the three lists differ in length, an id lies outside them, or nothing but specials is left.
+    /// If the three lists differ in length, an id is outside them, or all ids are special.
     #[must_use]
     pub fn new(
         tokens: Vec<String>,
@@ -67,10 +67,10 @@ impl Vocab {
         Self { tokens, word_starts, counts, special, is_special, special_ranges, ordinary, unigram }
     }
 
-    /// The same with other counts.
+    /// Returns the vocabulary with other counts.
     ///
     /// # Panics
-    /// If there is not one for each id.
+    /// If there is not one count per id.
     #[must_use]
     pub fn with_counts(mut self, counts: Vec<u64>) -> Self {
         assert_eq!(counts.len(), self.tokens.len(), "one entry per id");
@@ -78,7 +78,7 @@ impl Vocab {
         Self { counts, ..self }
     }
 
-    /// The ids of `tokens` that may replace a token: neither special nor `[unusedN]`, ascending. A vocabulary has some.
+    /// Returns the ids of `tokens` that may replace a token: neither special nor `[unusedN]`, ascending. At least one.
     #[must_use]
     pub fn ordinary_ids(tokens: &[String], special: SpecialIds, specials: &[u32]) -> Vec<u32> {
         let mut never: Vec<u32> = special.iter().chain(specials.iter().copied()).collect();
@@ -88,34 +88,34 @@ impl Vocab {
         (0..).zip(tokens).filter(is_ordinary).map(|(id, _)| id).collect()
     }
 
-    /// The same as if nothing had been counted.
+    /// Returns the vocabulary without counts.
     #[must_use]
     pub fn uncounted(&self) -> Self {
         let unigram = AliasTable::new(self.ordinary.iter().map(|_| 0));
         Self { counts: vec![0; self.counts.len()], unigram, ..self.clone() }
     }
 
-    /// Number of ids.
+    /// Returns the number of ids.
     #[must_use]
     pub fn size(&self) -> u32 {
         u32::try_from(self.tokens.len()).expect("ids are 32-bit")
     }
 
-    /// The special ids.
+    /// Returns the special ids.
     #[must_use]
     pub fn special(&self) -> SpecialIds {
         self.special
     }
 
-    /// Whether `id` is never masked.
+    /// Returns true if `id` is never masked.
     #[inline]
     #[must_use]
     pub fn is_special(&self, id: u32) -> bool {
         self.is_special[id as usize]
     }
 
-    /// Whether `id` lies among the special ids: a question without a table, to be asked of many ids at once. Whoever is not
-    /// there is not special.
+    /// Returns true if `id` is in one of the two ranges of special ids. Needs no table, for many ids at once. An id
+    /// outside the ranges is not special.
     #[inline]
     #[must_use]
     pub fn is_among_specials(&self, id: u32) -> bool {
@@ -123,31 +123,31 @@ impl Vocab {
         (id.wrapping_sub(a.0) <= a.1) | (id.wrapping_sub(b.0) <= b.1)
     }
 
-    /// The text of a token, as the tokenizer writes it (`##ing`, `Ġthe`).
+    /// Returns the text of a token, as the tokenizer writes it (`##ing`, `Ġthe`).
     #[must_use]
     pub fn token(&self, id: u32) -> &str {
         &self.tokens[id as usize]
     }
 
-    /// Whether a word begins at this token.
+    /// Returns true if a word begins at this token.
     #[must_use]
     pub fn is_word_start(&self, id: u32) -> bool {
         self.word_starts[id as usize]
     }
 
-    /// Occurrences of each id in the training split.
+    /// Returns the occurrences of each id in the training split.
     #[must_use]
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The ids that may replace a token: neither special nor `[unusedN]`, ascending.
+    /// Returns the ids that may replace a token: neither special nor `[unusedN]`, ascending.
     #[must_use]
     pub fn ordinary(&self) -> &[u32] {
         &self.ordinary
     }
 
-    /// An ordinary id in proportion to its count (uniform if nothing was counted), from a uniform number below
+    /// Draws an ordinary id in proportion to its count (uniform without counts), from a uniform number below
     /// `ordinary().len()` and 32 random bits.
     #[inline]
     #[must_use]
@@ -155,13 +155,13 @@ impl Vocab {
         self.ordinary[self.unigram.pick(number, coin) as usize]
     }
 
-    /// The id of a token.
+    /// Returns the id of a token.
     #[must_use]
     pub fn id(&self, token: &str) -> Option<u32> {
         self.tokens.iter().position(|known| known == token).and_then(|index| u32::try_from(index).ok())
     }
 
-    /// Natural logarithm of each id's share of the training split with add-one smoothing, so that every id has one.
+    /// Returns the natural logarithm of each id's share of the training split, with add-one smoothing for zero counts.
     #[must_use]
     pub fn unigram_log_probabilities(&self) -> Vec<f64> {
         let total: f64 = self.counts.iter().map(|&count| count as f64 + 1.0).sum();
@@ -169,7 +169,8 @@ impl Vocab {
     }
 }
 
-/// Two ranges that hold all special ids, with the widest gap between them; each as its first id and its length less one.
+/// Returns two ranges that contain all special ids, with the widest gap between them, each as first id and length less
+/// one.
 fn two_ranges(is_special: &[bool]) -> [(u32, u32); 2] {
     let ids: Vec<u32> = (0..).zip(is_special).filter(|(_, special)| **special).map(|(id, _)| id).collect();
     let widest = (1..ids.len()).max_by_key(|&at| ids[at] - ids[at - 1]).unwrap_or(0);
@@ -178,7 +179,7 @@ fn two_ranges(is_special: &[bool]) -> [(u32, u32); 2] {
     [range(&ids[..widest]).unwrap_or(whole), range(&ids[widest..]).unwrap_or(whole)]
 }
 
-/// Entropy in nats of the distribution proportional to `counts`; 0 when there are none.
+/// Returns the entropy in nats of the distribution proportional to `counts`; 0 if there are none.
 #[must_use]
 pub fn entropy(counts: &[u64]) -> f64 {
     let total: u64 = counts.iter().sum();

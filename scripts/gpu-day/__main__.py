@@ -1,12 +1,12 @@
-"""The first hour on a GPU, what is worth most first.
+"""Tests and benchmarks on a GPU machine, in order of importance.
 
-Each thing to find out is an item with a time limit of its own. What it found is written at once; what is written is
-passed over by the next call, so a call may be cut at any instant, and a failure stops nothing.
+Each test or measurement is an item with a time limit. Its result is written at once, and the next call skips items
+with a result. Therefore a call may be killed at any time, and a failure does not stop the others.
 
-  gpu-day OUT              ends by itself within 540 seconds; call it again until it says that all is done
-  gpu-day OUT --for 3000   all in one call
+  gpu-day OUT              ends within 540 seconds; repeat it until it reports that all is done
+  gpu-day OUT --for 3000   all items in one call
 
-Exit codes: 0 all is done and well, 1 all is done and something failed, 2 usage, 75 not all is done: call again.
+Exit codes: 0 all items are done without failures, 1 all are done with failures, 2 usage, 75 items remain.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from ledger import Ledger, put
 from machine import BUNDLE, Machine
 from tables import Tables
 
-# What writing the results takes at the end, and then some.
+# Reserve for writing the results.
 RESERVE_S = 10
 
 
 @dataclass
 class Item:
-    """One thing to find out: its name begins with its stage. It is begun where there is time for what it takes."""
+    """Test or measurement. Its name begins with its stage. It starts only if `takes_s` seconds remain."""
 
     name: str
     takes_s: float
@@ -46,7 +46,7 @@ def main() -> int:
     then = ledger.data("0 machine")
     other = [name for name, here in machine.marks().items() if then and then.get(name) != here]
     if other:
-        sys.stderr.write(f"gpu-day: error: {options.out} has results of another {', '.join(other)}; name another folder\n")
+        sys.stderr.write(f"gpu-day: error: {options.out} has results with a different {', '.join(other)}; choose another folder\n")
         return 2
     if options.again and not (options.list or options.plan):
         ledger.forget({"failed", "late", "skipped"})
@@ -59,7 +59,7 @@ def main() -> int:
         return 0
     tables = Tables(machine, ledger, options.rounds)
     print(f"gpu-day: {len(items)} items; {machine.kind}; libtorch of {machine.torch}; results in {options.out}", flush=True)
-    # Where the device does not answer, nothing is worth trying, and all of it is once it does.
+    # Without a working device, no item can run; this check is repeated in every call.
     device = Item("0 device", 0, 120, lambda limit: speed.answers(machine, limit))
     attempt(device, ledger, device.limit_s)
     if ledger.status(device.name) != "passed":
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def attempt(item: Item, ledger: Ledger, limit_s: float) -> None:
-    """Finds one thing out and writes down how that went, whatever happens."""
+    """Runs an item and records its result, also on errors."""
     ledger.begin(item.name)
     begun = time.monotonic()
     status, data, says = "passed", {}, ""
@@ -83,7 +83,7 @@ def attempt(item: Item, ledger: Ledger, limit_s: float) -> None:
         data = item.find(limit_s)
     except Late as late:
         if limit_s < item.limit_s:
-            # The call's time was over, not the item's own.
+            # The time limit of the call was reached, not that of the item.
             print(f"  cut     {item.name}", flush=True)
             return
         status, says = "late", str(late)
@@ -92,7 +92,7 @@ def attempt(item: Item, ledger: Ledger, limit_s: float) -> None:
     except Failed as failed:
         status, says = "failed", str(failed)
     except Exception as error:
-        # A mistake of ours in one item is no reason to lose the others.
+        # A defect in one item must not stop the others.
         status, says = "failed", f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - begun
     ledger.end(item.name, status, seconds, data, says)
@@ -101,7 +101,7 @@ def attempt(item: Item, ledger: Ledger, limit_s: float) -> None:
 
 
 def plan(machine: Machine, rounds: int) -> list[Item]:
-    """Every item, what is worth most first."""
+    """Returns all items in order of importance."""
     quick = 3 if machine.tiny else 1
     items = [Item("0 machine", 2, 60, lambda limit: machine.facts())]
 
@@ -128,12 +128,12 @@ def plan(machine: Machine, rounds: int) -> list[Item]:
                 add(f"4 loader {size} {method}", 25, 150, speed.fed, method, size)
             for name, switch in speed.SWITCHES.items():
                 add(f"4 switch {name}", 12, 90, speed.step, "mlm", "base", *switch)
-    # Stage 1 is complete before 2 begins, whatever binary a test is of.
+    # Stages run in order, also if the tests of a stage are in different binaries.
     return sorted(items, key=lambda item: item.name[0])
 
 
 def summary(items: list[Item], ledger: Ledger, out: Path, seconds: float) -> int:
-    """What is done and what is not; the exit code."""
+    """Prints a summary and returns the exit code."""
     ended = [ledger.status(item.name) for item in items]
     print(f"gpu-day: {seconds:.0f} s in this call")
     for stage in sorted({item.name[0] for item in items}):
@@ -143,10 +143,10 @@ def summary(items: list[Item], ledger: Ledger, out: Path, seconds: float) -> int
     for item in items:
         if ledger.status(item.name) in ("failed", "late"):
             print(f"  {ledger.status(item.name)}: {item.name}")
-    print(f"gpu-day: tables in {out / 'results.md'}, all figures in {out / 'results.jsonl'}")
+    print(f"gpu-day: tables in {out / 'results.md'}, all values in {out / 'results.jsonl'}")
     if "not yet" in ended:
         waiting = next(item.name for item in items if ledger.status(item.name) == "not yet")
-        print(f"gpu-day: {ended.count('not yet')} items are still to do, `{waiting}` first: call it again")
+        print(f"gpu-day: {ended.count('not yet')} items remain, `{waiting}` is the next one: call it again")
         return 75
     print("gpu-day: all is done")
     return 1 if {"failed", "late"} & set(ended) else 0
@@ -154,25 +154,25 @@ def summary(items: list[Item], ledger: Ledger, out: Path, seconds: float) -> int
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="gpu-day", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, help="folder for the results: results.jsonl, which is all that the next call needs, and results.md")
-    parser.add_argument("--for", dest="for_s", type=float, default=540, metavar="SECONDS", help="end by then (540)")
-    parser.add_argument("--only", default="01234", metavar="STAGES", help="such as 12: tests, and CPU against device")
-    parser.add_argument("--again", action="store_true", help="try once more what failed, was late or was skipped")
-    parser.add_argument("--list", action="store_true", help="print the items and how they stand")
-    parser.add_argument("--plan", action="store_true", help="print what would be timed, with the rows that fit the device")
-    parser.add_argument("--rounds", type=int, default=2, help="how often every step is timed, in turn with all others (2)")
-    parser.add_argument("--torch", type=Path, metavar="FOLDER", help="the package torch, where this Python has none")
-    parser.add_argument("--python", metavar="PROGRAM", help="the Python with torch and transformers, for the rival (this one)")
-    parser.add_argument("--rivals", type=Path, metavar="SCRIPT", help="times Hugging Face's training (rivals/train.py of the bundle)")
-    parser.add_argument("--work", type=Path, default=BUNDLE / "work", metavar="FOLDER", help="for prepared data and runs")
-    parser.add_argument("--device", choices=["cuda", "cpu"], help="`cpu` tries everything but the device")
-    parser.add_argument("--pretend", type=Path, metavar="LIBRARY", help="rehearse on the device made of host memory")
-    parser.add_argument("--tiny", action="store_true", help="rehearse with tiny shapes")
+    parser.add_argument("out", type=Path, help="folder of the results: results.jsonl, the only file that the next call needs, and results.md")
+    parser.add_argument("--for", dest="for_s", type=float, default=540, metavar="SECONDS", help="time limit of the call (540)")
+    parser.add_argument("--only", default="01234", metavar="STAGES", help="stages to run, such as 12 for the tests and the comparison with the CPU")
+    parser.add_argument("--again", action="store_true", help="repeat items that failed, were late or were skipped")
+    parser.add_argument("--list", action="store_true", help="print the items and their status")
+    parser.add_argument("--plan", action="store_true", help="print the steps that would be timed, with the rows that fit the device")
+    parser.add_argument("--rounds", type=int, default=2, help="number of timings of every step, in turn with all others (2)")
+    parser.add_argument("--torch", type=Path, metavar="FOLDER", help="folder of the package torch, if this Python has none")
+    parser.add_argument("--python", metavar="PROGRAM", help="Python with torch and transformers, for Hugging Face (default: this one)")
+    parser.add_argument("--rivals", type=Path, metavar="SCRIPT", help="script that times training with Hugging Face (default: rivals/train.py of the bundle)")
+    parser.add_argument("--work", type=Path, default=BUNDLE / "work", metavar="FOLDER", help="folder for prepared data and runs")
+    parser.add_argument("--device", choices=["cuda", "cpu"], help="`cpu` runs all items that need no device")
+    parser.add_argument("--pretend", type=Path, metavar="LIBRARY", help="library of the simulated device, for a rehearsal")
+    parser.add_argument("--tiny", action="store_true", help="use tiny shapes, for a rehearsal")
     options = parser.parse_args()
     if not options.only or set(options.only) - set("01234"):
-        parser.error(f"--only {options.only}: stages are 0 to 4")
+        parser.error(f"--only {options.only}: the stages are 0 to 4")
     if options.rounds < 1 or not options.for_s > RESERVE_S:
-        parser.error(f"--rounds from 1 on, --for above {RESERVE_S}")
+        parser.error(f"--rounds must be at least 1, --for greater than {RESERVE_S}")
     for name in ("out", "work", "rivals", "pretend"):
         path = getattr(options, name)
         setattr(options, name, path and path.absolute())
@@ -181,5 +181,5 @@ def arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     if sys.version_info < (3, 11):
-        sys.exit("gpu-day: error: it needs Python 3.11 or newer")
+        sys.exit("gpu-day: error: Python 3.11 or newer is required")
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Programs that are run: for a limited time, with what they say kept, and never left behind."""
+"""Child processes with a time limit and captured output, which never outlive the call."""
 
 import ctypes
 import os
@@ -14,20 +14,20 @@ PR_SET_PDEATHSIG = 1
 
 
 class Failed(Exception):
-    """An item that did not do what it should; the text says what was seen."""
+    """Error of an item that failed; the text has the observation."""
 
 
 class Late(Exception):
-    """An item whose time was over."""
+    """Error of an item that exceeded its time limit."""
 
 
 class Skipped(Exception):
-    """An item that cannot be done here; the text says why."""
+    """Error of an item that this machine cannot run; the text has the reason."""
 
 
 @dataclass
 class Ended:
-    """How a program ended. `code` is `None` where its time was over."""
+    """Result of a program. `code` is `None` if the time limit was exceeded."""
 
     code: int | None
     out: str
@@ -39,7 +39,7 @@ class Ended:
         return (self.out[-TAIL:] + "\n" + self.err[-TAIL:]).strip()
 
     def well(self, what: str) -> "Ended":
-        """Itself, if it ended well and in time."""
+        """Returns itself if the program exited with 0 in time; raises otherwise."""
         if self.code is None:
             raise Late(f"after {self.seconds:.0f} s: {what}\n{self.tail}")
         if self.code != 0:
@@ -48,10 +48,10 @@ class Ended:
 
 
 class Child:
-    """A program under way."""
+    """Running program."""
 
     def __init__(self, command: list, env: dict[str, str], cwd: Path):
-        # Files, not pipes: whoever says much never waits for us.
+        # Files instead of pipes, so that a program with much output never blocks.
         self.files = [tempfile.TemporaryFile() for _ in range(2)]
         self.begun = time.monotonic()
         self.process = subprocess.Popen(
@@ -59,7 +59,7 @@ class Child:
             env=env, cwd=cwd, process_group=0, preexec_fn=_end_with_parent)
 
     def wait(self, limit_s: float) -> Ended:
-        """Its end, or that of its time."""
+        """Waits for the end of the program or of its time limit."""
         left = limit_s - (time.monotonic() - self.begun)
         try:
             code = self.process.wait(timeout=max(left, 0.1))
@@ -72,11 +72,11 @@ class Child:
         return Ended(code, out, err, seconds)
 
     def said(self) -> str:
-        """What it has said on its standard output so far. (The place where it writes on is left alone.)"""
+        """Returns the standard output so far, without a change of the write position."""
         return os.pread(self.files[0].fileno(), 1 << 24, 0).decode(errors="replace")
 
     def kill(self) -> None:
-        """Ends it and what it has started."""
+        """Kills the program and its children."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -89,7 +89,7 @@ def run(command: list, env: dict[str, str], cwd: Path, limit_s: float) -> Ended:
 
 
 def checked(command: list, env: dict[str, str], cwd: Path, limit_s: float) -> Ended:
-    """The same, and it must end well."""
+    """Runs a program, which must exit with 0."""
     return run(command, env, cwd, limit_s).well(" ".join(map(str, command)))
 
 
@@ -101,5 +101,5 @@ def _read(file) -> str:
 
 
 def _end_with_parent() -> None:
-    """A call may be killed: what it has started ends with it, and the next call finds the device free."""
+    """Ends the child if the call is killed, so that the device is free for the next call."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

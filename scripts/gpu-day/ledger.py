@@ -1,7 +1,7 @@
-"""What is known so far: one line of JSON for each item, whole or absent.
+"""Result file: one line of JSON per item, complete or absent.
 
-The file is written beside its place and renamed after every item, so a call that is killed loses the item in hand and
-nothing else. It is all that the next call needs: the folder of work may be gone.
+The file is written to a temporary file and renamed after every item, so a killed call loses only its current item. The
+next call needs no other file; the work folder may be deleted.
 """
 
 import json
@@ -9,12 +9,12 @@ import os
 import time
 from pathlib import Path
 
-# An item that was begun as often and never ended has ended the calls, or they are too short for it: others go first.
+# Starts without an end after which an item is run last: it may have ended the calls, or the calls are too short for it.
 SUSPECT = 2
 
 
 class Ledger:
-    """The lines of `results.jsonl`, in the order in which they came."""
+    """Lines of `results.jsonl` in order of completion."""
 
     def __init__(self, folder: Path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ class Ledger:
         self.lines: dict[str, dict] = {line["item"]: line for line in read if "item" in line}
 
     def _read(self, number: int, text: str) -> dict | None:
-        """A line; nothing for one that was cut or comes from elsewhere: its item is tried again."""
+        """Parses a line. Returns `None` for a truncated or foreign line; its item is run again."""
         try:
             line = json.loads(text)
         except ValueError:
@@ -33,19 +33,19 @@ class Ledger:
         whole = {"item", "status", "seconds", "data", "says"}
         if isinstance(line, dict) and (isinstance(line.get("begun"), dict) or whole <= line.keys() and isinstance(line["data"], dict)):
             return line
-        print(f"gpu-day: {self.path}:{number} cannot be read; what it was about is found out again", flush=True)
+        print(f"gpu-day: {self.path}:{number} cannot be read; its item is run again", flush=True)
         return None
 
     def __contains__(self, item: str) -> bool:
         return item in self.lines
 
     def begin(self, item: str) -> None:
-        """Notes that it is being tried, before it is."""
+        """Records the start of an item before it runs."""
         self.begun[item] = self.begun.get(item, 0) + 1
         self._write()
 
     def end(self, item: str, status: str, seconds: float, data: dict, says: str) -> None:
-        """Notes how it ended: `passed`, `failed`, `late` or `skipped`."""
+        """Records the result of an item: `passed`, `failed`, `late` or `skipped`."""
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = {"item": item, "status": status, "seconds": round(seconds, 1), "at": at, "data": data, "says": says}
         self.lines[item] = line
@@ -53,7 +53,7 @@ class Ledger:
         self._write()
 
     def forget(self, statuses: set[str]) -> None:
-        """Items that ended so are tried again."""
+        """Removes results with these statuses, so that their items are run again."""
         self.lines = {name: line for name, line in self.lines.items() if line["status"] not in statuses}
         self.begun.clear()
         self._write()
@@ -62,7 +62,7 @@ class Ledger:
         return self.begun.get(item, 0) >= SUSPECT
 
     def data(self, item: str) -> dict:
-        """What an item that passed has found; empty where it did not."""
+        """Data of an item that passed; empty otherwise."""
         line = self.lines.get(item, {})
         return line["data"] if line.get("status") == "passed" else {}
 
@@ -75,10 +75,10 @@ class Ledger:
 
 
 def put(path: Path, text: str) -> None:
-    """A file that is whole or as it was."""
-    beside = path.with_name(f".{path.name}.partial")
-    with beside.open("w", encoding="utf-8", newline="\n") as file:
+    """Writes a file atomically."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8", newline="\n") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    partial.replace(path)

@@ -1,4 +1,4 @@
-"""Where we are: the bundle, libtorch, the device, and how a program is started so that it finds them."""
+"""Environment: the bundle, libtorch, the device, and the environment variables of programs."""
 
 import importlib.metadata
 import json
@@ -17,7 +17,7 @@ BUNDLE = Path(__file__).resolve().parent.parent
 
 
 class Machine:
-    """What programs of the bundle need to run here."""
+    """Paths and environment for the programs of the bundle."""
 
     def __init__(self, options):
         self.work = options.work
@@ -31,7 +31,7 @@ class Machine:
         self.pretend = options.pretend
         self.kind = options.device or ("pretend" if self.pretend else "cuda")
         if self.kind == "cuda" and not Path("/dev/nvidiactl").exists():
-            sys.exit("gpu-day: error: this machine has no NVIDIA device (/dev/nvidiactl); `--device cpu` tries all but that")
+            sys.exit("gpu-day: error: this machine has no NVIDIA device (/dev/nvidiactl); `--device cpu` runs all items that need no device")
         self.cloze = BUNDLE / "bin" / "cloze"
 
     @property
@@ -48,7 +48,7 @@ class Machine:
         return "f32" if self.kind == "cpu" else "bf16"
 
     def env(self, device: str = "device", **more: str) -> dict[str, str]:
-        """The environment of a program on the device, on the `cpu`, or of a test that gives its own children one."""
+        """Environment of a program on the device or the `cpu`, or of a test that sets that of its children."""
         env = {name: value for name, value in os.environ.items()
                if not name.startswith(("CLOZE_", "PRETEND_CUDA", "RUST_", "LD_PRELOAD"))}
         env |= {"LD_LIBRARY_PATH": self.libraries(), "NO_COLOR": "1", "RUST_BACKTRACE": "0"}
@@ -63,12 +63,12 @@ class Machine:
         return env | more
 
     def libraries(self) -> str:
-        """Where the loader looks: libtorch, CUDA's libraries next to it, and where this machine has its driver."""
+        """Library search path: libtorch, the CUDA libraries next to it, and the path of this machine for the driver."""
         folders = [self.lib, *sorted(self.torch.parent.glob("nvidia/*/lib"))]
         return ":".join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 
     def marks(self) -> dict:
-        """What results of one folder must have in common."""
+        """Properties that all results of a folder must share."""
         return {
             "pack": json.loads((BUNDLE / "pack.json").read_text(encoding="utf-8")),
             "device": self.kind,
@@ -76,10 +76,10 @@ class Machine:
         }
 
     def facts(self) -> dict:
-        """What a reader of the results must know of this machine."""
+        """Description of this machine for the results."""
         version = subprocess.run([self.cloze, "--version"], env=self.env("cpu"), capture_output=True, text=True, check=False)
         if version.returncode != 0:
-            raise Failed(f"the program does not start with {self.lib}:\n{version.stderr.strip()}")
+            raise Failed(f"the program does not start with the libraries in {self.lib}:\n{version.stderr.strip()}")
         return {
             "program": version.stdout.strip(),
             **self.marks(),
@@ -91,22 +91,22 @@ class Machine:
         }
 
     def memory_bytes(self) -> float:
-        """The device's, or that of a large one where it does not say."""
+        """Memory of the device; 80 GB if it is unknown."""
         said = _nvidia("memory.total")
         number = re.match(r"\d+", said or "")
         return float(number[0]) * 2**20 if number else 80e9
 
 
 def find_torch(given: Path | None, python: str) -> Path:
-    """The folder of libtorch: given, or that of a Python's package, which is not imported for it."""
+    """Folder of libtorch: the given one, or that of the Python package, which is located without an import."""
     if given is None:
         look = "import importlib.util as u; print(*u.find_spec('torch').submodule_search_locations)"
         found = subprocess.run([python, "-c", look], capture_output=True, text=True, check=False)
         if found.returncode != 0:
-            sys.exit(f"gpu-day: error: {python} has no package torch; name another with --python, or a folder with --torch")
+            sys.exit(f"gpu-day: error: {python} has no package torch; set another Python with --python, or a folder with --torch")
         given = Path(found.stdout.strip())
     if not (given / "lib" / "libtorch_cpu.so").exists():
-        sys.exit(f"gpu-day: error: there is no lib/libtorch_cpu.so in {given}")
+        sys.exit(f"gpu-day: error: {given} has no lib/libtorch_cpu.so")
     version = torch_version(given)
     if not version.startswith(TORCH):
         sys.exit(f"gpu-day: error: {given} is version {version}; the program was built for {TORCH}x")
@@ -120,7 +120,7 @@ def torch_version(torch: Path) -> str:
 
 
 class Memory:
-    """The most memory of the device that is taken meanwhile, as the driver sees it; `None` where it says nothing."""
+    """Peak memory of the device within a `with` block, as reported by the driver; `None` if it is unknown."""
 
     def __enter__(self):
         self.bytes = None

@@ -1,6 +1,6 @@
-"""The presets as they are tried here: shrunk, or at one of three sizes, over a corpus that the bundle brings.
+"""Presets for the tests: shrunk, or at one of three sizes, with the corpus of the bundle.
 
-Everything goes through `--set`, so what runs is the preset itself.
+All changes are made with `--set`, so the preset file itself is tested.
 """
 
 import hashlib
@@ -13,10 +13,10 @@ from machine import BUNDLE, Machine
 
 CONFIGS = BUNDLE / "configs"
 
-# Runs of the project's own, and what is no preset.
+# Prefixes of configurations that are no presets.
 OWN = ("demo", "tiny", "eltec")
 
-# Layers, width, heads, feed-forward; tokens of a row, rows of a step.
+# Layers, width, heads, feed-forward; tokens per row; rows per step.
 SIZES = {
     "base": ((12, 768, 12, 3072), 512, 64),
     "large": ((24, 1024, 16, 4096), 512, 32),
@@ -28,13 +28,13 @@ TINY = {
     "small": ((1, 64, 2, 128), 16, 16),
 }
 
-# Networks next to the main one: layers, width, heads, feed-forward; those without a width are as wide as the main one.
+# Generators: layers, width, heads, feed-forward. Those without a width have the width of the main network.
 ELECTRA = {"base": (12, 256, 4, 1024), "large": (24, 256, 4, 1024), "small": (4, 128, 2, 512)}
 ELECTRA_TINY = {"base": (2, 32, 1, 64), "large": (3, 32, 1, 64), "small": (1, 32, 1, 64)}
 COCO_LAYERS = {"base": 4, "large": 6, "small": 1}
 
-# What is timed: its name, its preset, settings of its own, and which plain run its steps are compared with.
-RELATIVE = ("encoder.relative_positions={form=\"cocolm\"}", "expects.vocab_size=32768", "encoder.layer_norm_eps=1e-5")
+# Timed methods: name, preset, additional settings, and the plain run for comparison.
+RELATIVE = ("encoder.relative_positions={kind=\"cocolm\"}", "expects.vocab_size=32768", "encoder.layer_norm_eps=1e-5")
 METHODS = {
     "mlm": ("mlm-base", (), None),
     "electra": ("electra-base", (), "mlm"),
@@ -48,16 +48,16 @@ METHODS = {
 
 
 def table(name: str) -> dict:
-    """A preset with what it extends."""
+    """Returns a preset merged with the file that it extends."""
     path = CONFIGS / f"{name}.toml"
     own = tomllib.loads(path.read_text(encoding="utf-8"))
     parent = own.pop("extends", None)
     return merged(table(str((path.parent / parent).resolve().relative_to(CONFIGS.resolve()).with_suffix(""))), own) if parent else own
 
 
-def merged(below: dict, above: dict) -> dict:
-    both = dict(below)
-    for key, value in above.items():
+def merged(base: dict, override: dict) -> dict:
+    both = dict(base)
+    for key, value in override.items():
         deep = isinstance(value, dict) and isinstance(both.get(key), dict) and key != "loss"
         both[key] = merged(both[key], value) if deep else value
     return both
@@ -68,12 +68,12 @@ def names() -> list[str]:
 
 
 def settings(keys: dict) -> list[str]:
-    """Keys with their values as options of the program. What JSON writes of numbers, truth and text is TOML."""
+    """Returns keys and values as program options. JSON numbers, booleans and strings are valid TOML."""
     return [word for key, value in keys.items() for word in ("--set", f"{key}={json.dumps(value)}")]
 
 
 def sized(machine: Machine, method: str, size: str) -> tuple[str, list[str], int, int]:
-    """A method at a size: its configuration, its settings, tokens of a row and rows that the device takes at once."""
+    """Returns configuration, settings, tokens per row and rows per step of a method at a size that fit the device."""
     preset, own, _ = METHODS[method]
     (layers, hidden, heads, feed_forward), width, rows = (TINY if machine.tiny else SIZES)[size]
     keys = {
@@ -83,25 +83,25 @@ def sized(machine: Machine, method: str, size: str) -> tuple[str, list[str], int
     }
     if machine.kind == "cpu":
         keys["train.precision"] = machine.precision
-    beside = table(preset).get("networks", {})
-    if "generator" in beside and "hidden" in beside["generator"]:
+    networks = table(preset).get("networks", {})
+    if "generator" in networks and "hidden" in networks["generator"]:
         shape = (ELECTRA_TINY if machine.tiny else ELECTRA)[size]
         keys |= {f"networks.generator.{key}": value for key, value in zip(("layers", "hidden", "heads", "feed_forward"), shape)}
-    elif "generator" in beside:
+    elif "generator" in networks:
         keys["networks.generator.layers"] = COCO_LAYERS[size]
     options = settings(keys) + [word for text in own for word in ("--set", text)]
     config = f"configs/{preset}.toml"
     while True:
         of_step = settings({"train.global_batch_size": rows, "train.micro_batch_size": rows})
         plan = checked([machine.cloze, "plan", "--json", "-c", config, *options, *of_step], machine.env("cpu"), BUNDLE, 60)
-        # A sixth is for what no plan sees: the context, workspaces, what the allocator cannot use.
+        # A sixth is reserved for memory outside the plan: the context, workspaces and fragmentation.
         if rows <= 4 or json.loads(plan.out)["memory_bytes"] < machine.memory_bytes() * 5 / 6:
             return config, options + of_step, width, rows
         rows //= 2
 
 
 def small(machine: Machine, name: str) -> list[str]:
-    """What shrinks a preset to a second: deep enough to differ, heads as wide as real ones."""
+    """Returns settings that shrink a preset to about a second, with several layers and heads of real width."""
     preset = table(name)
     encoder, (hidden, heads) = preset["encoder"], (64, 1) if machine.tiny else (128, 2)
     width = 32 if machine.tiny else 128
@@ -139,14 +139,14 @@ def prepared(machine: Machine, name: str, width: int) -> list[str]:
 
 
 def begun(machine: Machine, name: str) -> list[str]:
-    """Settings for what a preset begins with: an exported model of its shape, made if it is not there."""
-    if "init" not in table(name)["train"]:
+    """Returns settings for the initial weights of a preset: an exported model, created if it is missing."""
+    if "init_from" not in table(name)["train"]:
         return []
     model = machine.work / "models" / name
     if not (model / "config.json").exists():
-        # The preset itself, begun at random, learning nothing but words.
+        # The preset itself with random initialization and only the masked language model.
         preset = table(name)
-        del preset["train"]["init"]
+        del preset["train"]["init_from"]
         config, run = model.with_name(f"{name}.toml"), model.with_name(f"{name}-run")
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(written(preset | {"loss": {"mlm": 1.0}}), encoding="utf-8")
@@ -159,14 +159,14 @@ def begun(machine: Machine, name: str) -> list[str]:
 
 
 def written(values: dict, above: str = "") -> str:
-    """A table as TOML: a line for each key."""
+    """Formats a table as TOML, one line per key."""
     lines = [written(value, f"{above}{key}.") if isinstance(value, dict) else f"{above}{key} = {json.dumps(value)}\n"
              for key, value in values.items()]
     return "".join(lines)
 
 
 def reports(folder: Path) -> list[dict]:
-    """What a run reported, in order."""
+    """Returns the reports of a run in order."""
     events = []
     for segment in sorted(folder.glob("log/*.jsonl")):
         events += [json.loads(line) for line in segment.read_text(encoding="utf-8").splitlines()]

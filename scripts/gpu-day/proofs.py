@@ -1,4 +1,4 @@
-"""Does the device compute what it should? Stages 1 to 3."""
+"""Stages 1 to 3, correctness of the device."""
 
 import hashlib
 import json
@@ -12,45 +12,45 @@ import presets
 from child import Child, Failed, Skipped, checked, run
 from machine import BUNDLE, Machine
 
-# Compares every preset three times in one process.
+# Time limit of the tests that compare every preset three times in one process.
 LONG_S = 400
 
-# How far losses may be apart, relative to the larger: steps learn from one another, and a generator that samples another word
-# goes another way from there.
+# Maximum difference of losses, relative to the larger one: differences accumulate over steps, and a generator that
+# samples a different word diverges.
 APART = {"f32": 3e-3, "bf16": 3e-2}
-# What is drawn on the device is not what the CPU draws.
+# The device draws different random numbers than the CPU.
 APART_DRAWN = 0.2
 STEPS = 20
 
 
 def tests() -> list[tuple[str, str]]:
-    """Every test that asks for a device, as (binary, name); `gpu-pack` has listed them."""
+    """Every test that requests a device, as (binary, name), from the list of `gpu-pack`."""
     listed = json.loads((BUNDLE / "tests" / "asking.json").read_text(encoding="utf-8"))
     return [(binary, name) for binary, names in listed.items() for name in names]
 
 
 def test(machine: Machine, binary: str, name: str, limit_s: float) -> dict:
-    """One test, in its own process: what a device has been broken by does not break the next."""
+    """Runs a test in a separate process, so that a device error does not affect other tests."""
     if machine.kind == "cpu":
         raise Skipped("there is no device")
     if binary != "program":
-        # It is on the device already, and need not start itself again.
+        # The test runs on the device already and need not restart itself.
         env = machine.env("device", CLOZE_TEST_DEVICE="cuda", PRETEND_CUDA_INSIDE="1")
     else:
         env = machine.env("tests")
     command = [BUNDLE / "tests" / binary, "--exact", name, "--nocapture", "--test-threads=1"]
     ended = checked(command, env, machine.work, limit_s)
     if " 1 passed" not in ended.out:
-        raise Failed(f"it did not run:\n{ended.tail}")
+        raise Failed(f"the test did not run:\n{ended.tail}")
     skipped = [line for line in (ended.out + ended.err).splitlines() if line.startswith("SKIPPED")]
     return {"skipped": skipped}
 
 
 def compare(machine: Machine, name: str, limit_s: float) -> dict:
-    """A preset on the CPU and on the device, in float32 and bfloat16, side by side and all at once."""
+    """Trains a preset on the CPU and on the device in float32 and bfloat16, and compares the losses."""
     options = presets.small(machine, name) + presets.begun(machine, name)
     preset, rows = presets.table(name), 8 if machine.tiny else 24
-    copies = preset.get("data", {}).get("copies", 1)
+    copies = preset.get("data", {}).get("copies_per_sample", 1)
     steps = 3 if machine.tiny else STEPS
     keys = {"encoder.dropout": 0.0, "optimizer.lr": 1e-4, "train.steps": steps, "train.global_batch_size": rows - rows % copies,
             "train.micro_batch_size": rows - rows % copies, "checkpoints.every_steps": steps}
@@ -75,7 +75,7 @@ def compare(machine: Machine, name: str, limit_s: float) -> dict:
         data["apart"][which] = _apart(losses[which], losses["cpu"], steps)
         bound = max(APART[which], APART_DRAWN if draws else 0)
         if not data["apart"][which] < bound:
-            raise Failed(f"{which} is {data['apart'][which]:.2g} from the CPU, more than {bound}: {losses}")
+            raise Failed(f"{which} differs from the CPU by {data['apart'][which]:.2g}, more than {bound}: {losses}")
     return data
 
 
@@ -88,13 +88,13 @@ def _apart(found: list, expected: list, steps: int) -> float:
 
 
 def determinism(machine: Machine, limit_s: float) -> dict:
-    """The same run twice, bits and all."""
+    """Trains a run twice and compares the results bit by bit."""
     first, second = (_whole(machine, f"twice-{which}", limit_s / 2) for which in "ab")
     return _same(first, second, {})
 
 
 def resume(machine: Machine, limit_s: float) -> dict:
-    """A run that is killed at once somewhere in its middle and continues, next to one that is not, bits and all."""
+    """Compares a run that is killed and resumed with an uninterrupted run bit by bit."""
     whole = _whole(machine, "whole", limit_s / 3)
     folder = machine.work / "proofs" / "killed"
     shutil.rmtree(folder, ignore_errors=True)
@@ -103,11 +103,11 @@ def resume(machine: Machine, limit_s: float) -> dict:
     while _newest(child.said()) < 7:
         if child.process.poll() is not None or time.monotonic() > until:
             child.kill()
-            raise Failed(f"it was to be killed at step 7 and said only:\n{child.said()[-1000:]}")
+            raise Failed(f"the run did not reach step 7; its output:\n{child.said()[-1000:]}")
         time.sleep(0.01)
     child.kill()
     at = _newest(child.said())
-    run(command, machine.env(), BUNDLE, limit_s / 3).well("what continues")
+    run(command, machine.env(), BUNDLE, limit_s / 3).well("resumed run")
     return _same(whole, _bytes(folder), {"killed_at_step": at})
 
 
@@ -119,7 +119,7 @@ def _whole(machine: Machine, name: str, limit_s: float) -> dict[str, str]:
 
 
 def _everything(machine: Machine, folder: Path) -> list:
-    """All objectives, networks and kinds of views, with dropout, in the device's own precision, in an order."""
+    """Command of a deterministic run with all objectives, networks, kinds of views, and dropout."""
     data = machine.work / "data" / "everything"
     keys = {
         "prepare.inputs": [str(BUNDLE / "corpus")], "prepare.tokenizer": str(BUNDLE / "tokenizers" / "wordpiece.json"),
@@ -142,7 +142,7 @@ def _newest(said: str) -> int:
 
 
 def _bytes(folder: Path) -> dict[str, str]:
-    """Weights, moments and reports of a run, each by its hash."""
+    """Hashes of the weights, optimizer moments and reports of a run."""
     newest = folder / "checkpoints" / (folder / "checkpoints" / "latest").read_text(encoding="utf-8").strip()
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(newest.glob("*.safetensors"))}
     trained = [[report["step"], report["loss"], report["terms"], report["batch_hash"]] for report in presets.reports(folder)]
@@ -151,7 +151,7 @@ def _bytes(folder: Path) -> dict[str, str]:
 
 def _same(one: dict, other: dict, data: dict) -> dict:
     if one.get("steps") != "12" or len(one) < 4:
-        raise Failed(f"there is not all to compare: {one}")
+        raise Failed(f"results are incomplete: {one}")
     apart = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
     if apart:
         raise Failed(f"these differ: {', '.join(apart)}")

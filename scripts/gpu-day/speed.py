@@ -1,4 +1,4 @@
-"""How fast is it? Stage 4: every method at three sizes, the rival in turn with it, with and without the loader."""
+"""Stage 4, benchmarks: every method at three sizes in turn with Hugging Face, with and without the loader."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from machine import BUNDLE, Machine, Memory
 
 RIVALS = {"hf compiled": ["--compile"], "hf eager": []}
 STEPS = {"base": 30, "large": 20, "small": 60}
-# Long enough for several reports of a second each.
+# Steps of runs with the loader: enough for several reports of a second each.
 TRAINED = {"base": 120, "large": 60, "small": 500}
 REPORTS = 5
 
-# What is fed by the loader: where it is fastest, and what asks most of it.
+# Runs with the loader: the fastest models, and the methods with the most work for the loader.
 FED = [("mlm", "base"), ("mlm", "small"), ("mlm", "large"), ("taco", "base"), ("electra", "base"), ("coco-lm", "base")]
-# What else is worth a step's time: other precisions than the preset's, what dropout, order and memory cost.
+# Settings that are timed in addition: other precisions, and the cost of dropout, determinism and checkpointing.
 SWITCHES = {
     "bf16": ("train.precision=\"bf16\"",), "float32": ("train.precision=\"f32\"",),
     "tf32": ("train.precision=\"f32\"", "train.tf32=true"), "no dropout": ("encoder.dropout=0.0",),
@@ -31,19 +31,19 @@ SAID = re.compile(r"hf \w+ (?P<form>\w+) \S+ batch (?P<rows>\d+)x(?P<width>\d+):
 
 
 def planned(machine: Machine) -> list[str]:
-    """Every step that would be timed."""
+    """Returns a line for every step that would be timed."""
     every = [(size, method, presets.sized(machine, method, size)) for size in presets.SIZES for method in presets.METHODS]
     return [f"{size:6} {method:16} {rows:4} × {width}" for size, method, (_, _, width, rows) in every]
 
 
 def answers(machine: Machine, limit_s: float) -> dict:
-    """One step of the smallest model: without it there is nothing to find out."""
+    """Runs one step of the smallest model, a precondition of all other items."""
     options = presets.settings({"train.device": machine.device, "train.precision": machine.precision})
     return _profiled(machine, "configs/tiny.toml", options, "base", limit_s)
 
 
 def step(machine: Machine, method: str, size: str, limit_s: float, *more: str) -> dict:
-    """Steps of a method by themselves."""
+    """Times the steps of a method without the loader."""
     config, options, _, _ = presets.sized(machine, method, size)
     return _profiled(machine, config, [*options, *(word for text in more for word in ("--set", text))], size, limit_s)
 
@@ -55,16 +55,16 @@ def _profiled(machine: Machine, config: str, options: list[str], size: str, limi
         ended = checked(command, machine.env(), BUNDLE, limit_s)
     data = json.loads(ended.out)
     if (data["device"] == "Cpu") != (machine.kind == "cpu"):
-        raise Failed(f"it was computed on {data['device']}")
+        raise Failed(f"the step ran on {data['device']}")
     return data | {"driver_bytes": memory.bytes}
 
 
 def rival(machine: Machine, form: str, size: str, limit_s: float) -> dict:
-    """The same steps by somebody else's program, for the same rows."""
+    """Times the same steps of Hugging Face with the same rows."""
     if machine.rivals is None:
-        raise Skipped("no script of theirs: name one with --rivals")
+        raise Skipped("no script for Hugging Face; set it with --rivals")
     if not _has_rivals(machine):
-        raise Skipped(f"{machine.python} has no packages torch and transformers")
+        raise Skipped(f"{machine.python} lacks the packages torch and transformers")
     _, _, width, rows = presets.sized(machine, "mlm", size)
     steps = 3 if machine.tiny else STEPS[size]
     command = [machine.python, machine.rivals, "--size", size, "--tokens", width, "--batch", rows, "--steps", steps,
@@ -74,7 +74,7 @@ def rival(machine: Machine, form: str, size: str, limit_s: float) -> dict:
         ended = checked(command, env, machine.work, limit_s)
     said = SAID.search(ended.out)
     if said is None:
-        raise Failed(f"it did not say what was expected:\n{ended.tail}")
+        raise Failed(f"unexpected output:\n{ended.tail}")
     step_ms, tokens_per_s = float(said["step_ms"]), float(said["tokens_per_s"].replace(",", ""))
     mfu, peak = (float(said[name]) if said[name] else None for name in ("mfu", "peak"))
     return {"step_ms": step_ms, "tokens_per_s": tokens_per_s, "mfu": mfu and mfu / 100, "global_batch_size": rows,
@@ -87,7 +87,7 @@ def _has_rivals(machine: Machine) -> bool:
 
 
 def fed(machine: Machine, method: str, size: str, limit_s: float) -> dict:
-    """A run of the program as it is, loader and all, and its steps by themselves: the same plan over the same data."""
+    """Times a run with the loader, and its steps without the loader, with the same plan and data."""
     config, options, width, _ = presets.sized(machine, method, size)
     options += presets.prepared(machine, presets.METHODS[method][0], width)
     alone = _profiled(machine, config, options, size, limit_s / 2)
@@ -99,17 +99,17 @@ def fed(machine: Machine, method: str, size: str, limit_s: float) -> dict:
     command = [machine.cloze, "train", "-c", config, *options, *presets.settings(keys)]
     with Memory() as memory:
         checked(command, machine.env(), BUNDLE, limit_s / 2)
-    # The first ones are of a device that is still warming up.
+    # The first reports include the warm-up of the device.
     reports = presets.reports(folder)[-3:]
     shutil.rmtree(folder)
     if len(reports) < 3:
-        raise Failed(f"it reported {len(reports)} times")
+        raise Failed(f"the run has {len(reports)} reports, at least 3 are needed")
     rate = statistics.median(report["tokens_per_s"] for report in reports)
-    # A program that counts its memory says so in each report.
+    # A program that measures its memory has it in each report.
     peaks = [report["memory"]["allocated_peak_bytes"] for report in reports if report.get("memory")]
-    beside = ("terms", "metrics", "batch_hash")
+    excluded = ("terms", "metrics", "batch_hash")
     return {
         "tokens_per_s": rate, "wait": max(report["data_wait"] for report in reports), "mfu": reports[-1].get("mfu"),
         "alone_tokens_per_s": alone["tokens_per_s"], "peak_bytes": max(peaks, default=None), "driver_bytes": memory.bytes,
-        "last_report": {key: value for key, value in reports[-1].items() if key not in beside},
+        "last_report": {key: value for key, value in reports[-1].items() if key not in excluded},
     }

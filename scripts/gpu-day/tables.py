@@ -1,4 +1,4 @@
-"""What was found, for people: `results.md`, rebuilt after every item."""
+"""Tables of the results: `results.md`, rebuilt after every item."""
 
 import statistics
 
@@ -8,12 +8,12 @@ from ledger import Ledger
 from machine import Machine
 
 NOT_REAL = "no verdict: not a real device"
-# Goals: times Hugging Face compiled, shares of the device's peak, share of waiting, step ratio by FLOP ratio.
+# Goals: speed relative to compiled Hugging Face, MFU, fraction of data wait, step ratio by FLOP ratio.
 FASTER, MFU, WAIT, RATIO = 1.2, {"base": 0.50, "large": 0.55}, 0.005, 1.15
 
 
 class Tables:
-    """Reads the ledger; what is missing is a dash."""
+    """Formats the results; missing values are dashes."""
 
     def __init__(self, machine: Machine, ledger: Ledger, rounds: int):
         self.machine, self.ledger, self.rounds = machine, ledger, rounds
@@ -28,10 +28,10 @@ class Tables:
         lines = [f"# {facts.get('gpu') or 'A device: ' + self.machine.kind}", ""]
         lines += [f"- {key}: {value}" for key, value in facts.items() if key != "gpu"]
         if not self.machine.is_real:
-            lines += ["", f"**This was a rehearsal on `{self.machine.kind}`: its times say nothing of a GPU.**"]
+            lines += ["", f"**Rehearsal on `{self.machine.kind}`: its times are not those of a GPU.**"]
         return "\n".join(lines) + "\n"
 
-    # Figures over all rounds.
+    # Values over all rounds.
 
     def median(self, contender: str, size: str, key: str) -> float | None:
         of_rounds = (self.ledger.data(f"4 round {number} {size} {contender}") for number in range(1, self.rounds + 1))
@@ -39,7 +39,7 @@ class Tables:
         return statistics.median(found) if found else None
 
     def times_plain(self, method: str, size: str) -> tuple[float | None, float | None]:
-        """A method's time for a token, and its operations, relative to those of the plain run that it is compared with."""
+        """Time per token and operations of a method, relative to its plain run."""
         plain = presets.METHODS[method][2]
         if plain is None:
             return None, None
@@ -50,7 +50,7 @@ class Tables:
     # Verdicts.
 
     def verdicts(self) -> str:
-        rows = [["goal", "at", "found", "verdict"]]
+        rows = [["goal", "at", "measured", "verdict"]]
         for size in presets.SIZES:
             ours, theirs = (self.median(name, size, "tokens_per_s") for name in ("mlm", "hf compiled"))
             times = ours / theirs if ours and theirs else None
@@ -82,32 +82,32 @@ class Tables:
     # Stages.
 
     def tests(self) -> str:
-        rows = [["test", "ended", "seconds", "skipped in it"]]
+        rows = [["test", "result", "seconds", "skipped parts"]]
         for name, line in self.of_stage("1 "):
             skipped = "; ".join(line["data"].get("skipped", [])) or "–"
             rows.append([f"`{name}`", line["status"], str(line["seconds"]), skipped])
         return "## 1. Tests on the device\n\n" + _table(rows)
 
     def compared(self) -> str:
-        head = ["preset", "ended", "loss on the CPU, first and last", "float32 is apart", "bfloat16 is apart", "note"]
+        head = ["preset", "result", "loss on the CPU, first and last", "difference in float32", "difference in bfloat16", "note"]
         rows = [head]
         for name, line in self.of_stage("2 "):
             data = line["data"]
             cpu, apart = data.get("losses", {}).get("cpu", []), data.get("apart", {})
             ends = f"{cpu[0]:.4f} → {cpu[-1]:.4f}" if cpu else "–"
-            note = "draws on the device, which draws otherwise" if data.get("draws") else ""
+            note = "the device draws different random numbers" if data.get("draws") else ""
             rows.append([name, line["status"], ends, _small(apart.get("f32")), _small(apart.get("bf16")), note])
         return "## 2. The same presets on the CPU and on the device\n\n" + _table(rows)
 
     def proofs(self) -> str:
-        rows = [["what", "ended", "seconds", "found"]]
+        rows = [["check", "result", "seconds", "data"]]
         for name, line in self.of_stage("3 "):
             found = ", ".join(f"{key}: {value}" for key, value in line["data"].items() if value) or "–"
             rows.append([name, line["status"], str(line["seconds"]), found])
         return "## 3. Dropout, determinism, resume\n\n" + _table(rows)
 
     def sizes(self, size: str) -> str:
-        rows = [["", "rows × tokens", "ms a step", "half of them", "tokens/s", "MFU", "memory", "by plan", "× plain", "FLOP × plain",
+        rows = [["", "rows × tokens", "ms per step", "quartiles", "tokens/s", "MFU", "memory", "planned memory", "× plain", "FLOP × plain",
                  "quotient"]]
         for name in [*presets.METHODS, *speed.RIVALS]:
             get = lambda key, name=name: self.median(name, size, key)
@@ -120,11 +120,11 @@ class Tables:
                 name, shape, _number(get("step_ms"), 1), f"{quartiles[0]:.1f}–{quartiles[1]:.1f}" if quartiles else "–",
                 _count(get("tokens_per_s")), _percent(get("mfu")), _gigabytes(peak), _gigabytes(get("planned_bytes")),
                 _number(ratio, 2), _number(flops, 2), _number(ratio / flops if ratio and flops else None, 2)])
-        what = "Memory is the allocator's peak where a program says it, else what the driver saw taken."
+        what = "Memory is the peak of the allocator if the program reports it, otherwise the peak of the driver."
         return f"## 4. Steps, {size}\n\n{what} Medians over {self.rounds} rounds.\n\n" + _table(rows)
 
     def switches(self) -> str:
-        rows = [["mlm, base", "ms a step", "tokens/s", "× bfloat16"]]
+        rows = [["mlm, base", "ms per step", "tokens/s", "× bfloat16"]]
         plain = self.median("mlm", "base", "tokens_per_s")
         for name in speed.SWITCHES:
             data = self.ledger.data(f"4 switch {name}")
@@ -133,7 +133,7 @@ class Tables:
         return "## 4. Switches\n\n" + _table(rows)
 
     def loader(self) -> str:
-        rows = [["run", "tokens/s with the loader", "steps alone", "with ÷ alone", "wait, at most", "memory"]]
+        rows = [["run", "tokens/s with the loader", "steps alone", "with ÷ alone", "maximum data wait", "memory"]]
         for method, size in speed.FED:
             data = self.ledger.data(f"4 loader {size} {method}")
             both = [data.get(key) for key in ("tokens_per_s", "alone_tokens_per_s")]

@@ -1,9 +1,9 @@
-//! What is chosen among a few by name.
+//! Values of flags that select one of a few names.
 
 use clap::ValueEnum;
 use trainer_plan::config;
 
-/// A part of the pipeline.
+/// Part of the pipeline to profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProfileTarget {
     /// Index to batch, against a null or a simulated trainer.
@@ -11,16 +11,16 @@ pub enum ProfileTarget {
     Loader,
     /// Part to shards, against a null writer.
     Prepare,
-    /// Index to weights: training as it is configured, of which nothing is kept.
+    /// Index to weights: training as configured. Nothing is saved.
     Train,
-    /// Each of these three by itself, and which of them the others wait for.
+    /// Loader, preparation and training one after the other, and the slowest of the three.
     All,
-    /// Batch to weights, on made batches: what the device can do, before there is a corpus.
+    /// Batch to weights on synthetic batches: the limit of the device. Needs no corpus.
     Step,
 }
 
 impl ProfileTarget {
-    /// As it is asked for.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Loader => "loader",
@@ -32,14 +32,14 @@ impl ProfileTarget {
     }
 }
 
-/// What `cloze export` writes.
+/// Architectures that `cloze export` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFamily {
     /// `BertForMaskedLM`.
     Bert,
-    /// `RobertaForMaskedLM`: its positions begin after the id of padding, and it has one token type.
+    /// `RobertaForMaskedLM`. Its positions begin after the padding id, and it has one token type.
     Roberta,
-    /// `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run without `replaced_token`.
+    /// `ElectraForPreTraining`, or `ElectraForMaskedLM` for a run without `replaced_token`.
     Electra,
 }
 
@@ -53,7 +53,7 @@ impl From<ExportFamily> for config::ModelFamily {
     }
 }
 
-/// The precision of `cloze parity`.
+/// Precision of `cloze parity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ParityDtype {
     /// 32-bit.

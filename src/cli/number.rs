@@ -1,24 +1,24 @@
-//! Numbers of the command line that have a range.
+//! Parsers of command-line numbers with a range.
 
-/// Ten days: beyond it nobody waits, and clocks run over.
+/// Ten days. Larger values overflow clocks.
 const SECONDS_MAX: f64 = 864_000.0;
 
 /// Seconds from 0 to ten days.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    within(text, SECONDS_MAX, "seconds")
+    in_range(text, SECONDS_MAX, "seconds")
 }
 
 /// Milliseconds from 0 to ten days.
 pub(super) fn milliseconds(text: &str) -> Result<f64, String> {
-    within(text, 1e3 * SECONDS_MAX, "milliseconds")
+    in_range(text, 1e3 * SECONDS_MAX, "milliseconds")
 }
 
-/// A share, from 0 to 1.
+/// Fraction from 0 to 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
-    within(text, 1.0, "a share")
+    in_range(text, 1.0, "a share")
 }
 
-fn within(text: &str, most: f64, what: &str) -> Result<f64, String> {
+fn in_range(text: &str, most: f64, what: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
     number.ok_or_else(|| format!("expected {what} from 0 to {most}"))
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_clock_can_count_is_refused() {
+    fn values_out_of_range_are_refused() {
         assert_eq!((seconds("2.5"), milliseconds("0"), share("0.05")), (Ok(2.5), Ok(0.0), Ok(0.05)));
         for wrong in ["nan", "inf", "-1", "1e300", "", "x"] {
             assert!(seconds(wrong).is_err() && milliseconds(wrong).is_err() && share(wrong).is_err(), "{wrong}");

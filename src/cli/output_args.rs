@@ -3,9 +3,9 @@
 use clap::{ArgAction, Args, ValueEnum};
 use telemetry::terminal::{OutputFormat, OutputMode, Verbosity};
 
-/// How much is said on stderr, and to whom.
+/// Format and verbosity of messages on stderr.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct Said {
+pub(crate) struct OutputArgs {
     /// Format of messages and events.
     #[arg(long, value_name = "FORM", global = true, help_heading = "Output")]
     log: Option<LogForm>,
@@ -17,7 +17,7 @@ pub(crate) struct Said {
     quiet: bool,
 }
 
-impl Said {
+impl OutputArgs {
     pub(crate) fn manner(self) -> OutputMode {
         let form = match self.log {
             Some(LogForm::Text) => OutputFormat::Text,
@@ -34,17 +34,17 @@ impl Said {
     }
 }
 
-/// For whom stderr is if the command does not say it.
+/// Returns the message format of the environment. It applies if the command line does not set one.
 pub(super) fn of_environment() -> OutputFormat {
     let is_json = std::env::var_os("CLOZE_LOG_FORMAT").is_some_and(|form| form == "json");
     if is_json { OutputFormat::Json } else { OutputFormat::Text }
 }
 
-/// What `--log` takes.
+/// Values of `--log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LogForm {
-    /// Lines for people.
+    /// Lines of text.
     Text,
-    /// One object a line for programs.
+    /// One JSON object per line.
     Json,
 }

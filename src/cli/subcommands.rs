@@ -1,4 +1,4 @@
-//! What verbs have in common, and what those can do that have several things to do.
+//! Arguments that verbs share, and the subcommands of verbs that have several.
 
 use std::path::PathBuf;
 
@@ -8,44 +8,45 @@ use super::choice::ProfileTarget;
 use super::number;
 use super::profile_args::ProfileArgs;
 
-/// A configuration file with overrides.
+/// Configuration file with overrides.
 #[derive(Clone, Debug, Args)]
 pub struct ConfigArgs {
-    /// The run's configuration; `cloze config` lists its keys.
+    /// Configuration file of the run. `cloze config` lists its keys.
     #[arg(short, long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Override one key, as often as needed: `--set train.steps=100`.
+    /// Override one key. Can be repeated: `--set train.steps=100`.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
 
-/// What to do about the keys of a configuration.
+/// Subcommands of `cloze config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigVerb {
-    /// Print a JSON schema, with which editors complete and check configurations.
+    /// Print a JSON schema for completion and checks in editors.
     #[command(after_help = "Example: cloze config schema > cloze.schema.json, and in the first line of a file \
                             `#:schema cloze.schema.json`")]
     Schema,
 }
 
-/// What to do about a tokenizer.
+/// Subcommands of `cloze tokenizer`.
 #[derive(Debug, Subcommand)]
 pub enum TokenizerVerb {
-    /// Train one on the training split of `[prepare] inputs`, as `[tokenizer]` says; the same bytes every time.
+    /// Train a tokenizer on the training split of `[prepare] inputs`, as `[tokenizer]` configures. The output is
+    /// deterministic.
     Train(ConfigArgs),
 }
 
-/// What to do with a prepared corpus.
+/// Subcommands of `cloze prepare`.
 #[derive(Debug, Subcommand)]
 pub enum PrepareVerb {
-    /// Leave a document out forever: the parts that hold it are rebuilt without it.
+    /// Remove a document permanently. The parts that contain it are rebuilt without it.
     Forget {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Its id: what `prepare.id_field` holds, or the BLAKE3 of its text (column `id` of `documents/`).
+        /// Document id: the value of `prepare.id_field`, or the BLAKE3 of the text (column `id` of `documents/`).
         #[arg(long, value_name = "ID")]
         document: String,
-        /// The source whose corpus holds it, where there are several.
+        /// Source whose corpus contains the document. Required if there are several sources.
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
     },
@@ -63,66 +64,66 @@ pub struct MeasureArgs {
 /// Verbs of `cloze profile`.
 #[derive(Debug, Subcommand)]
 pub enum ProfileVerb {
-    /// Measure the loader (index to batch) against no trainer, or one that takes `--step-ms`.
+    /// Measure the loader (index to batch) without a trainer, or with one that takes `--step-ms`.
     #[command(after_help = "Example: cloze profile loader -c run.toml --step-ms 60 --check")]
     Loader(MeasureArgs),
-    /// Measure a preparation (part to shards) against a writer that keeps nothing.
+    /// Measure a preparation (part to shards) against a null writer.
     Prepare(MeasureArgs),
     /// Measure training as configured. Nothing is saved.
     Train(MeasureArgs),
-    /// Time training steps on made batches: what the device can do, before there is a corpus.
+    /// Time training steps on synthetic batches: the limit of the device. Needs no corpus.
     Step(MeasureArgs),
-    /// Measure loader, preparation and training each by itself, and name the slowest.
+    /// Measure loader, preparation and training separately, and name the slowest.
     All(MeasureArgs),
-    /// Hold two profiles (`--json`) next to one another; ends with 3 where the second is surely slower by more than the limit.
+    /// Compare two profiles (`--json`). Exits with 3 if the second is slower by more than the limit with certainty.
     #[command(after_help = "Example: cloze profile compare before.json after.json --limit 0.05")]
     Compare {
-        /// The first.
+        /// Profile before the change.
         before: PathBuf,
-        /// The second.
+        /// Profile after the change.
         after: PathBuf,
-        /// The share of its speed that it may lose.
+        /// Fraction of the speed that the second profile may lose.
         #[arg(long, default_value_t = 0.05, value_parser = number::share)]
         limit: f64,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Ask a run that continues to measure its next steps, and print where their time went. The run is not stopped, and learns
-    /// what it would have learned.
+    /// Measure the next steps of a running training and print where their time goes. The run continues, and its results
+    /// do not change.
     #[command(after_help = "Example: cloze profile live runs/a --steps 50")]
     Live {
-        /// The run folder.
+        /// Run folder.
         run: PathBuf,
         /// Steps to measure.
         #[arg(long, default_value_t = 20)]
         steps: u64,
-        /// Measure for so many seconds instead.
+        /// Measure for this many seconds instead.
         #[arg(long, conflicts_with = "steps", value_parser = number::seconds)]
         seconds: Option<f64>,
-        /// Print one JSON object instead.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Make the page of a profile that was kept (`--json`).
+    /// Write the HTML report of a saved profile (`--json`).
     #[command(after_help = "Example: cloze profile report before.json --out before.html")]
     Report {
-        /// The profile.
+        /// Profile to read.
         profile: PathBuf,
-        /// The file of HTML, which needs nothing else.
+        /// HTML file to write. It is self-contained.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// Write each plot into this folder too, as SVG.
+        /// Write each plot to this folder too, as SVG.
         #[arg(long, value_name = "FOLDER")]
         svg: Option<PathBuf>,
     },
 }
 
 impl ProfileVerb {
-    /// Returns the configuration and the options of a measurement, or the verb if it measures nothing itself.
+    /// Returns the configuration and the options of a measurement.
     ///
     /// # Errors
-    /// The verb.
+    /// Returns the verb itself, boxed for its size, if it measures nothing.
     pub fn measurement(self) -> Result<(ConfigArgs, ProfileArgs), Box<Self>> {
         let (args, target) = match self {
             Self::Loader(args) => (args, ProfileTarget::Loader),
@@ -135,43 +136,43 @@ impl ProfileVerb {
         Ok((args.config, ProfileArgs { target, ..args.options }))
     }
 
-    /// Returns whether only the second program runs it.
+    /// Returns whether the verb needs `cloze-train`.
     pub fn computes_tensors(&self) -> bool {
         matches!(self, Self::Train(_) | Self::Step(_) | Self::All(_))
     }
 }
 
-/// What to do with the checkpoints of a run.
+/// Subcommands of `cloze checkpoints`.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum CheckpointVerb {
-    /// Read every byte of one, or of all, and say whether it is as it was written.
+    /// Read every byte of one checkpoint, or of all, and compare the hashes.
     Verify {
-        /// The step; all if left out.
+        /// Step. Default: all checkpoints.
         step: Option<u64>,
     },
-    /// Make one stay, whatever `[checkpoints]` says.
+    /// Keep a checkpoint, regardless of `[checkpoints]`.
     Pin {
-        /// The step.
+        /// Step of the checkpoint.
         step: u64,
     },
-    /// Let `[checkpoints]` decide about one again.
+    /// Apply `[checkpoints]` to a checkpoint again.
     Unpin {
-        /// The step.
+        /// Step of the checkpoint.
         step: u64,
     },
-    /// Remove one for good.
+    /// Remove a checkpoint permanently.
     Remove {
-        /// The step.
+        /// Step of the checkpoint.
         step: u64,
     },
 }
 
-/// What to look at.
+/// Subcommands of `cloze inspect`.
 #[derive(Debug, Subcommand)]
 pub enum InspectVerb {
-    /// The rows of a micro-batch: masked, replaced and kept tokens, positives, source documents.
+    /// Show the rows of a micro-batch: masked, replaced and kept tokens, positives, source documents.
     Batch {
-        /// Its number in the stream.
+        /// Number of the micro-batch in the stream.
         index: u64,
         #[command(flatten)]
         config: ConfigArgs,
@@ -179,9 +180,9 @@ pub enum InspectVerb {
         #[arg(long, default_value_t = 4)]
         rows: usize,
     },
-    /// The samples of a shard, decoded.
+    /// Show the decoded samples of a shard.
     Shard {
-        /// A shard of a prepared folder.
+        /// Shard of a prepared folder.
         file: PathBuf,
         /// Samples to show.
         #[arg(long, default_value_t = 4)]

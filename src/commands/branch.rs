@@ -1,13 +1,13 @@
-//! `cloze branch`: its own run that continues where another stood.
+//! `cloze branch`: starts a new run from a checkpoint of another run.
 
 use std::path::Path;
 
-use pipeline::exposure;
+use pipeline::exposure::{self, ListedPage};
 use schemas::Step;
 use serde_json::json;
 use store::Store;
 use telemetry::Clock;
-use telemetry::terminal::told;
+use telemetry::terminal::outcome;
 use toml::Value;
 use trainer_plan::run::{branch, skipped_steps};
 
@@ -18,23 +18,23 @@ use crate::plan::{Plan, describe};
 use crate::run::folder::RunFolder;
 use crate::run::{bad_rows, dataset_versions};
 
-/// What a run has decided once for all: which data it reads (of each source of a mixture), which steps it skips, and
-/// which rows it leaves out. A branch has it from its run.
+/// Files with the decisions of a run that a branch inherits: the data it reads (for each source of a mixture), the
+/// steps it skips, and its bad rows.
 fn inherited(plan: &Plan) -> Vec<String> {
     let lists = plan.data().all().map(|data| dataset_versions::list_name(data.name()));
     lists.chain([skipped_steps::NAME, bad_rows::NAME].map(str::to_owned)).collect()
 }
 
-/// Makes a run in `out` of what `run` was after `step`, with some keys of its configuration set again. Reads `run` only.
+/// Creates a run in `out` from the state of `run` after `step`, with the keys of `set` changed. Only reads `run`.
 pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bool) -> anyhow::Result<()> {
     let from = existing(run)?;
     let folder = |folder: &Path| format!("run.folder={}", Value::String(folder.display().to_string()));
     if let Some(mine) = set.iter().find(|set| set.trim_start().starts_with("run.folder")) {
-        return Err(Usage(format!("--set {mine}: a branch lies in `--out`")).into());
+        return Err(Usage(format!("--set {mine}: `--out` sets the folder of a branch; remove this `--set`")).into());
     }
-    // Where its data and its steps are is known from the run's own folder.
+    // The run's own folder locates its data and its steps.
     let set = set.iter().cloned().chain([folder(run)]).collect();
-    let plan = Plan::of(&ConfigArgs { config: run.join("config.toml"), set })?;
+    let plan = Plan::from_args(&ConfigArgs { config: run.join("config.toml"), set })?;
     let mut config = plan.config().resolved();
     if let Some(Value::Table(section)) = config.get_mut("run") {
         section.insert("folder".to_owned(), Value::String(out.display().to_string()));
@@ -44,26 +44,26 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         ("plan.json".to_owned(), describe::json(&plan).into_bytes()),
     ];
     for name in inherited(&plan) {
-        if let Some((content, _)) = from.read_with_stat(&name)? {
+        if let Some((content, _)) = from.get_with_stat(&name)? {
             papers.push((name, content));
         }
     }
-    // What was counted up to there.
+    // Rows consumed up to the step.
     let rows = step.saturating_mul(plan.train().train.global_batch_size);
-    for (page, ..) in exposure::pages(&from)?.into_iter().filter(|(_, _, to)| *to <= rows) {
+    for ListedPage { name: page, .. } in exposure::pages(&from)?.into_iter().filter(|page| page.to <= rows) {
         let name = format!("{}/{page}", exposure::FOLDER);
-        papers.push((name.clone(), from.read(&name)?));
+        papers.push((name.clone(), from.get(&name)?));
     }
-    let held = RunFolder::hold(&Store::folder(out)?)?;
+    let held = RunFolder::acquire(&Store::folder(out)?)?;
     let branch = branch::make(&from, Step(step), held.store(), plan.train(), &papers, &Clock::system())?;
     if is_json {
-        told(json!({ "branch": branch, "run": out.display().to_string() }));
+        outcome(json!({ "branch": branch, "run": out.display().to_string() }));
         return Ok(());
     }
     let keys: Vec<String> = branch.keys.iter().map(ToString::to_string).collect();
-    let keys = if keys.is_empty() { "as the run itself".to_owned() } else { keys.join(", ") };
-    told(format_args!(
-        "{} continues where {} stood after step {step}: {keys}; `cloze train -c {}`",
+    let keys = if keys.is_empty() { "same configuration".to_owned() } else { keys.join(", ") };
+    outcome(format_args!(
+        "{} continues {} from step {step}: {keys}; `cloze train -c {}`",
         out.display(),
         run.display(),
         out.join("config.toml").display()

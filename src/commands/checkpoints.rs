@@ -1,4 +1,4 @@
-//! `cloze checkpoints`: what a run has kept and why; whether it is whole; what shall stay or go.
+//! `cloze checkpoints`: lists, verifies, pins and removes the checkpoints of a run.
 
 use std::path::Path;
 
@@ -7,40 +7,40 @@ use schemas::Step;
 use serde_json::{Value, json};
 use store::Store;
 use telemetry::quantities::{bytes, time};
-use telemetry::terminal::{line, painted, told};
-use trainer_plan::checkpoint::{self, KeepReason, Listed};
+use telemetry::terminal::{line, outcome, painted};
+use trainer_plan::checkpoint::{self, KeepReason, ListedCheckpoint};
 use trainer_plan::config::CheckpointConfig;
 
 use crate::cli::CheckpointVerb;
 use crate::exit::Usage;
 use crate::run::folder::RunFolder;
 
-/// Lists the checkpoints of a run, or does what is asked to one.
+/// Lists the checkpoints of a run, or applies the subcommand to one.
 pub(crate) fn run(run: &Path, verb: Option<CheckpointVerb>, is_json: bool) -> anyhow::Result<()> {
     let store = existing(run)?;
     match verb {
         None => list(&store, is_json),
         Some(CheckpointVerb::Verify { step }) => verify(&store, step.map(Step), is_json),
         Some(CheckpointVerb::Pin { step }) => {
-            checkpoint::pin(RunFolder::hold(&store)?.store(), Step(step))?;
-            say(is_json, step, "pinned", "it stays, whatever `[checkpoints]` says");
+            checkpoint::pin(RunFolder::acquire(&store)?.store(), Step(step))?;
+            print_change(is_json, step, "pinned", "it is kept, regardless of `[checkpoints]`");
             Ok(())
         }
         Some(CheckpointVerb::Unpin { step }) => {
-            let was_pinned = checkpoint::unpin(RunFolder::hold(&store)?.store(), Step(step))?;
-            let then = "`[checkpoints]` decides about it when the next one is saved";
-            say(is_json, step, if was_pinned { "unpinned" } else { "was not pinned" }, then);
+            let was_pinned = checkpoint::unpin(RunFolder::acquire(&store)?.store(), Step(step))?;
+            let then = "`[checkpoints]` applies to it when the next one is saved";
+            print_change(is_json, step, if was_pinned { "unpinned" } else { "was not pinned" }, then);
             Ok(())
         }
         Some(CheckpointVerb::Remove { step }) => {
-            checkpoint::remove(RunFolder::hold(&store)?.store(), Step(step))?;
-            say(is_json, step, "removed", "it is gone");
+            checkpoint::remove(RunFolder::acquire(&store)?.store(), Step(step))?;
+            print_change(is_json, step, "removed", "permanently");
             Ok(())
         }
     }
 }
 
-/// The folder of a run that is there.
+/// Opens the folder of an existing run.
 pub fn existing(run: &Path) -> anyhow::Result<Store> {
     let missing = || Usage(format!("{}: no run is here; name the folder of `run.folder`", run.display()));
     if !run.join("config.toml").is_file() {
@@ -49,9 +49,9 @@ pub fn existing(run: &Path) -> anyhow::Result<Store> {
     Store::existing(run).with_context(missing)
 }
 
-/// The rules that a run goes by: those that were saved with it.
+/// Retention rules of a run, as saved with it.
 fn rules(run: &Store) -> anyhow::Result<CheckpointConfig> {
-    let text = String::from_utf8_lossy(&run.read("config.toml")?).into_owned();
+    let text = String::from_utf8_lossy(&run.get("config.toml")?).into_owned();
     let table: toml::Table = text.parse().with_context(|| run.place("config.toml"))?;
     let section = table.get("checkpoints").cloned().map(toml::Value::try_into);
     Ok(section.transpose().with_context(|| run.place("config.toml"))?.unwrap_or_default())
@@ -65,7 +65,7 @@ fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     if listed.is_empty() {
-        line(format_args!("{}: there is no checkpoint yet", run.place("")));
+        line(format_args!("{}: no checkpoint yet", run.place("")));
     }
     for it in &listed {
         let figure = it.figures.get(&rules.best_by).map_or("–".to_owned(), |figure| format!("{figure:.4}"));
@@ -76,7 +76,7 @@ fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
         let why: Vec<&str> = it.why.iter().copied().map(word).collect();
         let why = match (it.is_there, why.is_empty()) {
             (false, _) => "no checkpoint: damaged and set aside, or unfinished".to_owned(),
-            (true, true) => "goes when the next one is saved".to_owned(),
+            (true, true) => "removed when the next one is saved".to_owned(),
             (true, false) => why.join(", "),
         };
         line(format_args!(
@@ -98,12 +98,12 @@ fn word(why: KeepReason) -> &'static str {
     }
 }
 
-fn as_json(it: &Listed) -> Value {
+fn as_json(it: &ListedCheckpoint) -> Value {
     json!({ "step": it.step, "place": it.place, "bytes": it.bytes, "figures": it.figures, "why": it.why,
             "whole": it.is_there })
 }
 
-/// Reads every byte of one checkpoint, or of all of them; the first that is not as it was written is the error.
+/// Reads every byte of one checkpoint, or of all. The first checkpoint whose hash differs is the error.
 fn verify(run: &Store, step: Option<Step>, is_json: bool) -> anyhow::Result<()> {
     let there = checkpoint::shelf(run, &CheckpointConfig::default())?;
     let steps = there.iter().filter(|it| it.is_there).map(|it| it.step);
@@ -112,7 +112,7 @@ fn verify(run: &Store, step: Option<Step>, is_json: bool) -> anyhow::Result<()> 
     for step in wanted {
         let size = checkpoint::verify(run, step)?;
         if !is_json {
-            line(format_args!("step {step}: {} as they were written", bytes(size)));
+            line(format_args!("step {step}: {} verified", bytes(size)));
         }
         read.push(json!({ "step": step, "bytes": size }));
     }
@@ -122,10 +122,10 @@ fn verify(run: &Store, step: Option<Step>, is_json: bool) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn say(is_json: bool, step: u64, done: &str, then: &str) {
+fn print_change(is_json: bool, step: u64, done: &str, then: &str) {
     if is_json {
-        told(json!({ "step": step, "done": done }));
+        outcome(json!({ "step": step, "done": done }));
     } else {
-        told(format_args!("step {step}: {done}; {then}"));
+        outcome(format_args!("step {step}: {done}; {then}"));
     }
 }

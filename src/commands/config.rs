@@ -1,15 +1,15 @@
-//! `cloze config`: every key there is.
+//! `cloze config`: lists all configuration keys.
 
 use telemetry::terminal::line;
 
 use crate::config::reference::{page, schema, sections};
 use crate::exit::Usage;
 
-/// Prints the keys of the sections that are asked for, or all.
+/// Prints the keys of the requested sections, or all keys.
 pub(crate) fn run(only: &[String]) -> anyhow::Result<()> {
     let sections = sections();
-    if let Some(nobody) = only.iter().find(|name| page::lines(&sections, std::slice::from_ref(name)).is_empty()) {
-        let message = format!("no section or key is called `{nobody}`; `cloze config` lists all");
+    if let Some(unknown) = only.iter().find(|name| page::lines(&sections, std::slice::from_ref(name)).is_empty()) {
+        let message = format!("no section or key is called `{unknown}`; `cloze config` lists all");
         return Err(Usage(message).into());
     }
     page::lines(&sections, only).into_iter().for_each(line);

@@ -1,11 +1,11 @@
-//! `cloze exposure`: how often a run has learned each document.
+//! `cloze exposure`: counts how often a run has trained on each document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::exposure::{self, Counts, ExposurePage};
+use pipeline::exposure::{self, Counts, ExposurePage, ListedPage};
 use pipeline::prepare;
 use schemas::{DatasetVersion, Document};
 use serde_json::json;
@@ -16,50 +16,49 @@ use telemetry::terminal::{line, note};
 use crate::exit::Usage;
 use crate::plan::Plan;
 
-/// Fewer letters of an id are no beginning that says which it is.
+/// Minimum length of an id prefix. Shorter prefixes do not identify a document.
 const PREFIX_MIN: usize = 6;
 
-/// Totals of a run, or of one of its documents.
+/// Prints the totals of a run, or of one of its documents.
 pub(crate) fn run(run: &Path, document: Option<&str>, json: bool) -> anyhow::Result<()> {
     let store = Store::existing(run)?;
     if let Some(asked) = document {
         let (id, [kept, undone]) = asked_for(run, &store, asked)?;
         one(&id, &kept, &undone, json);
     } else {
-        let [kept, undone] = told(&store, None)?;
+        let [kept, undone] = read_exposure(&store, None)?;
         all(&files(run, &kept), &kept, &undone, json);
     }
     Ok(())
 }
 
-/// What the pages of a run say, and those that were undone: of all documents, or of some.
-fn told(store: &Store, only: Option<&BTreeSet<u64>>) -> anyhow::Result<[Told; 2]> {
+/// Exposure records of a run, kept and rolled back, for all documents or for some.
+fn read_exposure(store: &Store, only: Option<&BTreeSet<u64>>) -> anyhow::Result<[ExposureCounts; 2]> {
     let pages = exposure::pages(store)?;
     if exposure::first(store, &pages)?.is_none() {
-        let message =
-            format!("{}: there is no exposure record here: it is written with each checkpoint", store.place(""));
+        let message = format!("{}: no exposure record; it is written with each checkpoint", store.place(""));
         return Err(Usage(message).into());
     }
-    let folder = store.within(exposure::FOLDER);
+    let folder = store.prefixed(exposure::FOLDER);
     Ok([
-        Told::of(&folder, pages, only)?,
-        Told::of(&folder.within(exposure::ROLLED_BACK), exposure::undone(store)?, only)?,
+        ExposureCounts::read(&folder, pages, only)?,
+        ExposureCounts::read(&folder.prefixed(exposure::ROLLED_BACK), exposure::undone(store)?, only)?,
     ])
 }
 
-/// The id of the document that somebody asks for, and what is told of it. One that neither the ledger nor the data has is a
-/// mistake: that it was never learned would be no answer.
-fn asked_for(run: &Path, store: &Store, asked: &str) -> anyhow::Result<(String, [Told; 2])> {
+/// Id and exposure of the requested document. A document that neither the exposure record nor the data contain is an
+/// error, because "never trained on" would be misleading.
+fn asked_for(run: &Path, store: &Store, asked: &str) -> anyhow::Result<(String, [ExposureCounts; 2])> {
     let called = called(asked);
     let names = called.into_iter().chain([Document::hash(asked)]).collect();
-    let of_names = told(store, Some(&names))?;
+    let of_names = read_exposure(store, Some(&names))?;
     if of_names.iter().any(|told| !told.documents.is_empty()) {
         return Ok((asked.to_owned(), of_names));
     }
     let like = match ids_like(run, asked, called) {
         Ok(like) => like,
         Err(error) => {
-            note(format_args!("warning: whether there is such a document at all is not known: {error:#}"));
+            note(format_args!("warning: cannot check whether the document exists: {error:#}"));
             return Ok((asked.to_owned(), of_names));
         }
     };
@@ -69,10 +68,10 @@ fn asked_for(run: &Path, store: &Store, asked: &str) -> anyhow::Result<(String, 
         found = like.iter().collect();
     }
     match found[..] {
-        [id] => Ok((id.clone(), told(store, Some(&[Document::hash(id)].into()))?)),
+        [id] => Ok((id.clone(), read_exposure(store, Some(&[Document::hash(id)].into()))?)),
         [] => Err(Usage(format!(
-            "no document `{}` in the data of this run, nor in its ledger; `documents/` of the data lists the ids that there \
-             are (column `id`), and {PREFIX_MIN} letters that only one begins with suffice",
+            "no document `{}` in the data or the exposure record of this run; `documents/` of the data lists the existing ids \
+             (column `id`); a unique prefix of at least {PREFIX_MIN} characters suffices",
             asked.escape_debug()
         ))
         .into()),
@@ -82,13 +81,13 @@ fn asked_for(run: &Path, store: &Store, asked: &str) -> anyhow::Result<(String, 
     }
 }
 
-/// The name of a document in shards, as `explain --json` writes it.
+/// Parses the hash of a document as `explain --json` writes it.
 fn called(asked: &str) -> Option<u64> {
     let is_name = asked.len() == 16 && asked.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_name.then(|| u64::from_str_radix(asked, 16).ok()).flatten()
 }
 
-/// Ids of the data of a run that somebody may mean.
+/// Ids in the data of a run that match the request.
 fn ids_like(run: &Path, asked: &str, called: Option<u64>) -> anyhow::Result<BTreeSet<String>> {
     let mut like = BTreeSet::new();
     for folder in Plan::of_run(run)?.data().all() {
@@ -97,18 +96,18 @@ fn ids_like(run: &Path, asked: &str, called: Option<u64>) -> anyhow::Result<BTre
     Ok(like)
 }
 
-/// What pages say.
+/// Sum of exposure records.
 #[derive(Default)]
-struct Told {
-    /// The rows that they tell of.
+struct ExposureCounts {
+    /// Rows that the records cover.
     rows: Counts,
     first: u64,
     end: u64,
-    /// In how many rows each document was, by the data that it is of.
+    /// Rows per document, by the data that contain it.
     documents: BTreeMap<Data, BTreeMap<u64, Counts>>,
 }
 
-/// Which data documents are of: the source of a mixture, empty where one folder is all there is, and the dataset version.
+/// Data of a document: the source of a mixture (empty if there is only one folder) and the dataset version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Data {
     of: Arc<str>,
@@ -116,7 +115,7 @@ struct Data {
 }
 
 impl Data {
-    /// The name of the source for programs: null where there is none.
+    /// Name of the source in JSON. `null` without a mixture.
     fn source(&self) -> Option<&str> {
         Some(&*self.of).filter(|of| !of.is_empty())
     }
@@ -132,11 +131,11 @@ impl Display for Data {
     }
 }
 
-impl Told {
-    /// Of all documents, or of some.
-    fn of(folder: &Store, pages: Vec<(String, u64, u64)>, only: Option<&BTreeSet<u64>>) -> pipeline::Result<Self> {
-        let mut told = Self { first: pages.first().map_or(0, |page| page.1), ..Self::default() };
-        for (name, _, to) in pages {
+impl ExposureCounts {
+    /// Reads the records, for all documents or for some.
+    fn read(folder: &Store, pages: Vec<ListedPage>, only: Option<&BTreeSet<u64>>) -> pipeline::Result<Self> {
+        let mut told = Self { first: pages.first().map_or(0, |page| page.from), ..Self::default() };
+        for ListedPage { name, to, .. } in pages {
             let page = ExposurePage::read(folder, &name)?;
             told.rows += page.rows;
             told.end = told.end.max(to);
@@ -156,7 +155,7 @@ impl Told {
     }
 }
 
-fn one(id: &str, kept: &Told, undone: &Told, json: bool) {
+fn one(id: &str, kept: &ExposureCounts, undone: &ExposureCounts, json: bool) {
     let found: BTreeSet<&Data> = kept.documents.keys().chain(undone.documents.keys()).collect();
     if json {
         let of = |data: &&Data| {
@@ -174,37 +173,37 @@ fn one(id: &str, kept: &Told, undone: &Told, json: bool) {
         let Counts { trained, skipped, left_out } = kept.counts(data);
         let undone = undone.counts(data).total();
         line(format_args!(
-            "document {id}, {data}: trained in {trained} rows, skipped in {skipped}, left out in {left_out}, undone in \
+            "document {id}, {data}: trained in {trained} rows, skipped in {skipped}, left out in {left_out}, rolled back in \
              {undone}"
         ));
     }
 }
 
-/// What became of the documents of one file of the corpus.
+/// Counts of the documents of one corpus file.
 #[derive(Clone, Copy, Default)]
-struct OfFile {
+struct FileExposure {
     documents: u64,
     counts: Counts,
 }
 
-/// By file, where the prepared folders still say which one a document is of.
-fn files(run: &Path, kept: &Told) -> BTreeMap<(Data, String), OfFile> {
+/// Counts by file, if the prepared folders still have the table of documents.
+fn files(run: &Path, kept: &ExposureCounts) -> BTreeMap<(Data, String), FileExposure> {
     let found = Plan::of_run(run).and_then(|plan| by_file(&plan, kept));
     found.unwrap_or_else(|error| {
-        note(format_args!("warning: documents are not told apart by file: {error:#}"));
+        note(format_args!("warning: cannot group documents by file: {error:#}"));
         BTreeMap::new()
     })
 }
 
-fn by_file(plan: &Plan, kept: &Told) -> anyhow::Result<BTreeMap<(Data, String), OfFile>> {
-    let mut found = BTreeMap::<(Data, String), OfFile>::new();
+fn by_file(plan: &Plan, kept: &ExposureCounts) -> anyhow::Result<BTreeMap<(Data, String), FileExposure>> {
+    let mut found = BTreeMap::<(Data, String), FileExposure>::new();
     for folder in plan.data().all() {
         let of = folder.name().unwrap_or_default();
         let read: Vec<_> = kept.documents.iter().filter(|(data, _)| *data.of == *of).collect();
         let mut known = BTreeSet::new();
         prepare::each_document(&folder.store, |document, file| {
             for (data, documents) in &read {
-                // Of equal texts, the first.
+                // Of documents with equal text, the first counts.
                 let Some(counts) = documents.get(&document).filter(|_| known.insert((data.dataset_version, document)))
                 else {
                     continue;
@@ -218,13 +217,13 @@ fn by_file(plan: &Plan, kept: &Told) -> anyhow::Result<BTreeMap<(Data, String), 
     Ok(found)
 }
 
-fn all(files: &BTreeMap<(Data, String), OfFile>, kept: &Told, undone: &Told, json: bool) {
+fn all(files: &BTreeMap<(Data, String), FileExposure>, kept: &ExposureCounts, undone: &ExposureCounts, json: bool) {
     if json {
         let dataset_version = |(data, documents): (&Data, &BTreeMap<u64, Counts>)| {
             json!({ "of": data.source(), "dataset_version": data.dataset_version, "documents": documents.len(),
                     "counts": kept.counts(data) })
         };
-        let file = |((data, file), found): (&(Data, String), &OfFile)| {
+        let file = |((data, file), found): (&(Data, String), &FileExposure)| {
             json!({ "of": data.source(), "dataset_version": data.dataset_version, "source": file, "documents": found.documents,
                     "counts": found.counts })
         };
@@ -237,7 +236,7 @@ fn all(files: &BTreeMap<(Data, String), OfFile>, kept: &Told, undone: &Told, jso
     }
     let Counts { trained, skipped, left_out } = kept.rows;
     line(format_args!(
-        "{} rows consumed: {} learned, {} skipped, {} left out; {} more were undone",
+        "{} rows consumed: {} learned, {} skipped, {} left out; {} more were rolled back",
         count(kept.end - kept.first),
         count(trained),
         count(skipped),
@@ -246,7 +245,7 @@ fn all(files: &BTreeMap<(Data, String), OfFile>, kept: &Told, undone: &Told, jso
     ));
     if kept.first > 0 {
         line(format_args!(
-            "it begins with row {}: what was before was consumed by a program without a ledger",
+            "it begins with row {}: an older program without exposure records consumed the rows before",
             kept.first
         ));
     }
@@ -258,7 +257,7 @@ fn all(files: &BTreeMap<(Data, String), OfFile>, kept: &Told, undone: &Told, jso
             count(documents.len() as u64)
         ));
     }
-    for ((data, file), OfFile { documents, counts }) in files {
+    for ((data, file), FileExposure { documents, counts }) in files {
         line(format_args!(
             "  {file} ({data}): {} documents, learned {} times, skipped {}, left out {}",
             count(*documents),

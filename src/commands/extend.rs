@@ -1,11 +1,11 @@
-//! `cloze extend`: a run gets more steps, and keeps from which step on it has them.
+//! `cloze extend`: changes the number of steps of a run, and records from which step on.
 
 use std::path::Path;
 
 use schemas::Step;
 use serde_json::json;
 use telemetry::change::{ChangeReport, How, KeyChange};
-use telemetry::terminal::told;
+use telemetry::terminal::outcome;
 use telemetry::{Clock, EventKind, Position};
 use trainer_plan::checkpoint;
 use trainer_plan::run::step_budget;
@@ -16,17 +16,18 @@ use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::run::folder::RunFolder;
 
-/// Gives the run in `run` so many steps in all, from its newest checkpoint on. The run must not be under way.
+/// Sets the total steps of the run in `run`, from its newest checkpoint on. The run must not be in progress.
 pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     let store = existing(run)?;
-    let mut held = RunFolder::hold(&store)?;
+    let mut held = RunFolder::acquire(&store)?;
     let plan = Plan::of_run(run)?;
     let (train, begun_with) = (plan.train(), plan.config().training.train.steps);
     let state = checkpoint::newest_complete_state(held.store())?;
     let done = state.step;
     let refuse = |problem: String| Usage(format!("{}: {problem}", run.display()));
     if !train.train.ends_by_steps() {
-        let message = "tokens or hours end this run, not steps; branch from it with another budget (`cloze branch`)";
+        let message =
+            "this run ends by tokens or hours, not by steps; branch from it with another budget (`cloze branch`)";
         return Err(refuse(message.to_owned()).into());
     }
     if steps <= done.0 {
@@ -53,9 +54,9 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     let report = ChangeReport { how: How::Extend, message: message.clone(), keys: vec![key], from: None };
     held.add(&Clock::system().event(at, EventKind::Change(report)))?;
     if is_json {
-        told(json!({ "step": Step(done.0), "before": before, "steps": steps, "rule": rule }));
+        outcome(json!({ "step": Step(done.0), "before": before, "steps": steps, "rule": rule }));
     } else {
-        told(format_args!("step {done}  {message}; the same command as ever continues"));
+        outcome(format_args!("step {done}  {message}; the same command continues"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `cloze inspect`: look at your data.
+//! `cloze inspect`: shows batches and shards.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use pipeline::load::{self, LoadPlan, RowPolicy};
 use pipeline::prepare;
-use pipeline::shard::reader::{Promise, ShardReader};
+use pipeline::shard::reader::{ShardExpectation, ShardReader};
 use schemas::columns::IS_RANDOM;
 use schemas::{Batch, BatchIndex, PartId, Sample, Vocab, printable};
 use store::Store;
@@ -18,17 +18,17 @@ use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::report::row_view::{self, Fate, RowView, Token, document, place, views_of};
 
-/// The rows of micro-batch `index`, every view of it.
+/// Prints the rows of micro-batch `index`, in every view.
 pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Result<()> {
-    let plan = Plan::to_look_at(args)?;
+    let plan = Plan::load_read_only(args)?;
     let load = plan.everything();
     let groups = load.groups();
     let paint = Paint::stdout();
     let index = BatchIndex(index);
     check_number(&load, index)?;
-    // A row that cannot be made is shown as the padding that a run would make of it.
-    let care = RowPolicy { bad_rows: Some(Arc::new(plan.left_out()?)), ..RowPolicy::default() };
-    let batch = load.batch_with(&groups, index, &care)?;
+    // A row that cannot be rendered is shown as padding, as in a run.
+    let policy = RowPolicy { bad_rows: Some(Arc::new(plan.left_out()?)), ..RowPolicy::default() };
+    let batch = load.batch_with(&groups, index, &policy)?;
     let views = views_of(&batch);
     painted(format_args!(
         "batch {index}: {} rows, views {}; {}",
@@ -39,7 +39,7 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     for view in views.keys() {
         if let Some(labels) = batch.find(view, IS_RANDOM)? {
             let random = (0..batch.rows()).filter(|&row| labels.row(row)[0] == 1).count();
-            line(format_args!("{view}: {random} of {} second segments are not the next", batch.rows()));
+            line(format_args!("{view}: {random} of {} second segments do not follow the first", batch.rows()));
         }
     }
     for (row, source) in load.explain(&groups, index)?.iter().enumerate().take(rows.min(batch.rows())) {
@@ -60,17 +60,20 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     Ok(())
 }
 
-/// The samples of one shard, with their documents.
+/// Prints the samples of one shard with their documents.
 pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     let folder = file.parent().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.with_context(|| {
-        Usage(format!("{}: a shard lies in `train` or `valid` of a prepared folder; name it with that", file.display()))
+        Usage(format!(
+            "{}: expected a shard in `train` or `valid` of a prepared folder; give its path in the folder",
+            file.display()
+        ))
     })?;
     let store = load::find(folder)?;
     let manifest = load::open(&store)?;
     let vocab = load::read_vocab(&store, &manifest, manifest.newest())?;
     let paint = Paint::stdout();
-    let name = file.strip_prefix(folder).context("a shard lies in its prepared folder")?.to_string_lossy();
+    let name = file.strip_prefix(folder).context("the shard is outside its prepared folder")?.to_string_lossy();
     let now = manifest.now();
     let known = now.train.shards.iter().chain(&now.valid.shards);
     let shard = known.clone().find(|shard| shard.path == name);
@@ -85,7 +88,8 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
         shard.groups,
         count(shard.bytes)
     ));
-    let reader = ShardReader::open(&store, shard, Promise::of(&manifest)).map_err(pipeline::Error::from)?;
+    let reader =
+        ShardReader::open(&store, shard, ShardExpectation::from_manifest(&manifest)).map_err(pipeline::Error::from)?;
     let mut shown = 0;
     for group in 0..shard.groups.len() {
         let group = reader.read(group).map_err(pipeline::Error::from)?;
@@ -101,18 +105,16 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// That there is such a batch. Which data an epoch is over is decided when it begins, where a run follows its folder.
+/// Checks that the batch exists. If a run follows its folder, the data of an epoch are decided when the epoch begins.
 fn check_number(load: &LoadPlan, index: BatchIndex) -> anyhow::Result<()> {
     let rows = load.rows_of(index);
     if rows.end - rows.start < load.rows_per_batch() {
-        return Err(
-            Usage(format!("there is no batch {index}: rows have no numbers as large; give a smaller one")).into()
-        );
+        return Err(Usage(format!("there is no batch {index}: the row number is too large; give a smaller one")).into());
     }
     match load.rows_decided()? {
         Some(decided) if rows.end > decided.0 => Err(Usage(format!(
-            "batch {index} is not decided yet: the run is over the newest dataset version of its folder in each epoch, and has \
-             come to row {decided}; give a batch below {}",
+            "batch {index} is not decided yet: each epoch reads the newest dataset version of the folder, and epochs are \
+             decided up to row {decided}; give a batch below {}",
             decided.0 / load.rows_per_batch()
         ))
         .into()),
@@ -120,8 +122,8 @@ fn check_number(load: &LoadPlan, index: BatchIndex) -> anyhow::Result<()> {
     }
 }
 
-/// Documents in words, one a line: the id by which one is forgotten, and where it stands in the corpus; the name that
-/// shards have for it where no table knows it.
+/// One line per document: its id, for `cloze prepare forget`, and its place in the corpus. Without a table of
+/// documents, the hash in the shard.
 fn documents(store: &Store, part: PartId, names: &[u64]) -> anyhow::Result<Vec<String>> {
     let origins = prepare::origins(store, part, &names.iter().copied().collect())?;
     Ok(names.iter().map(|name| document(*name, origins.get(name))).collect())
@@ -146,11 +148,11 @@ fn legend(paint: Paint) -> String {
         paint.red("[MASK]‹masked›"),
         paint.yellow("random‹replaced›"),
         paint.green("kept‹kept›"),
-        paint.dim("+2: the positive lies two to the right")
+        paint.dim("+2: the positive is two positions to the right")
     )
 }
 
-/// A row as a view saw it.
+/// Formats a row of a view.
 pub fn rendered(
     batch: &Batch,
     view: &str,
@@ -166,7 +168,7 @@ pub fn rendered(
     Ok(words.collect::<Vec<_>>().join(" "))
 }
 
-/// One token, with what it stands for where it is predicted.
+/// Formats one token, and its label if it is predicted.
 fn shown(token: &Token<'_>, paint: Paint) -> String {
     let text = printable(token.text);
     let text = token.original.map_or(text.to_string(), |original| format!("{text}‹{}›", printable(original)));

@@ -1,4 +1,4 @@
-//! `cloze completions` and `cloze man`: the command line, for shells and for `man`.
+//! `cloze completions` and `cloze man`: shell completions and manual pages.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
@@ -7,14 +7,14 @@ use telemetry::terminal::line;
 use crate::cli::Cli;
 use crate::exit::Usage;
 
-/// Prints what a shell completes with.
+/// Prints a completion script.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "cloze", &mut script);
     print(script)
 }
 
-/// Prints a page of the manual.
+/// Prints a manual page.
 pub(crate) fn page(verb: &[String]) -> anyhow::Result<()> {
     let mut command = Cli::command();
     command.build();

@@ -1,4 +1,4 @@
-//! `cloze plan`: the run before it costs anything.
+//! `cloze plan`: prints the planned run without starting it.
 
 use telemetry::terminal::line;
 
@@ -7,11 +7,11 @@ use crate::plan::dry_run::DryRun;
 
 /// Prints the plan, as lines or as one JSON object.
 pub(crate) fn run(args: &ConfigArgs, json: bool) -> anyhow::Result<()> {
-    let outlook = DryRun::of(args)?;
+    let dry_run = DryRun::new(args)?;
     if json {
-        line(outlook.json().trim_end());
+        line(dry_run.json().trim_end());
     } else {
-        outlook.lines().into_iter().for_each(line);
+        dry_run.lines().into_iter().for_each(line);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `cloze prepare`: the offline half, with its progress and its closing report.
+//! `cloze prepare`: prepares a corpus with progress and a closing report.
 
 mod interruption;
 mod service;
@@ -17,7 +17,7 @@ use store::Store;
 pub use telemetry::alerts::{Alerts, AlertsConfig};
 use telemetry::dispatcher::Dispatcher;
 pub use telemetry::otlp::{Otlp, RunResource};
-use telemetry::terminal::told;
+use telemetry::terminal::outcome;
 use telemetry::{Clock, Event, EventKind, Observer};
 
 use super::output_file;
@@ -29,53 +29,53 @@ use crate::report::corpus_page;
 use crate::run::fault_injection::{FaultInjector, FaultPlan, Kill};
 use crate::run::monitoring::preparing::PrepareBackend;
 
-/// How to go about it.
+/// Options of a preparation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// The corpus of this source alone.
+    /// Source whose corpus is prepared.
     pub(crate) source: Option<&'a str>,
-    /// Seconds between looks at the inputs, which are looked at forever.
+    /// Seconds between checks of the inputs, which then never end.
     pub(crate) watch: Option<f64>,
-    /// The file that says what the corpus is like.
+    /// HTML report about the corpus.
     pub(crate) report: Option<&'a Path>,
-    /// `writer=MS`.
+    /// Delay: `writer=MS`.
     pub(crate) slow: Option<&'a str>,
-    /// Faults to live with.
+    /// Faults to inject.
     pub(crate) faults: Option<&'a str>,
 }
 
-/// Prepares, or continues to; with `watch`, forever.
+/// Prepares the corpus, or continues to. With `watch`, it continues until a signal.
 pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let Options { source, watch, report, slow, faults } = options;
     report.map_or(Ok(()), output_file::check)?;
-    let storm = faults.map(FaultPlan::parse).transpose()?.map(FaultInjector::of);
+    let injector = faults.map(FaultPlan::parse).transpose()?.map(FaultInjector::new);
     let parsed = Parsed::read(&args.config, &args.set)?;
     let stall_timeout_seconds = parsed.config.run.stall_timeout_seconds;
-    // Whoever reads the parts as they come waits for the first ones first.
+    // A reader of streamed parts needs the first parts first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
     let config = parsed.config.clone();
     let corpora = parsed.into_corpora(source)?;
-    let sight = PrepareBackend::open(&config)?;
+    let backend = PrepareBackend::open(&config)?;
     let write_delay = slow.map(delay).transpose()?.unwrap_or_default();
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
     let alerts = alerts(&config.alerts, &corpora)?;
     let otlp = otlp(config.run.otlp, &corpora);
     let watching =
-        sight.as_ref().map(PrepareBackend::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
+        backend.as_ref().map(PrepareBackend::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
     let watching = watching.chain(otlp.as_ref().map(Otlp::reader));
     let watchers = Dispatcher::start(watching.collect())?;
     let hang = (stall_timeout_seconds > 0).then(|| Duration::from_secs(stall_timeout_seconds));
     let mut watcher = Shared::listening(watchers, hang)?;
-    if let Some(sight) = &sight {
+    if let Some(backend) = &backend {
         let service = Arc::clone(watcher.service());
-        sight.watched(Box::new(move || service.goes_on()));
+        backend.watched(Box::new(move || service.check_progress()));
     }
-    let beside = Beside { storm: storm.as_ref(), sight: sight.as_ref() };
+    let services = Services { injector: injector.as_ref(), backend: backend.as_ref() };
     let is_watch = every.is_some();
     let done = all(&corpora, every, |prepare| {
-        watcher.begin_anew();
-        let done = once(prepare, options, &beside, &mut watcher);
+        watcher.reset();
+        let done = prepare_once(prepare, options, &services, &mut watcher);
         if is_watch {
             watcher.service().rests();
         }
@@ -90,19 +90,19 @@ pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     if let (Some(otlp), Err(error)) = (&otlp, &done) {
         otlp.failed(error);
     }
-    // The readers are told all before what they have accepted is waited for.
+    // Observers receive all events before the exporters are flushed.
     drop(watcher);
     drop((alerts, otlp));
     done?;
-    report.map_or(Ok(()), |out| portray(&corpora, out))
+    report.map_or(Ok(()), |out| write_report(&corpora, out))
 }
 
-/// Writes what these corpora are like.
-fn portray(corpora: &[NamedCorpus], out: &Path) -> anyhow::Result<()> {
-    let one = |corpus: &NamedCorpus| anyhow::Ok((corpus.source.clone(), CorpusStats::of(&corpus.prepare)?));
-    let portraits: Vec<_> = corpora.iter().map(one).collect::<anyhow::Result<_>>()?;
-    output_file::put(out, &corpus_page::page(&portraits))?;
-    told(format_args!("{}: what the corpus is like", out.display()));
+/// Writes the report about these corpora.
+fn write_report(corpora: &[NamedCorpus], out: &Path) -> anyhow::Result<()> {
+    let one = |corpus: &NamedCorpus| anyhow::Ok((corpus.source.clone(), CorpusStats::open(&corpus.prepare)?));
+    let stats: Vec<_> = corpora.iter().map(one).collect::<anyhow::Result<_>>()?;
+    output_file::put(out, &corpus_page::page(&stats))?;
+    outcome(format_args!("{}: corpus report written", out.display()));
     Ok(())
 }
 
@@ -112,33 +112,33 @@ fn otlp(is_enabled: bool, corpora: &[NamedCorpus]) -> Option<Otlp> {
     Otlp::start(is_enabled, &RunResource { name: name.unwrap_or_default(), ..RunResource::default() })
 }
 
-/// Whom the configuration wants told, of the corpora together.
+/// Alerts of the configuration, for all corpora together.
 fn alerts(config: &AlertsConfig, corpora: &[NamedCorpus]) -> runtime::Result<Option<Alerts>> {
     let Some(first) = corpora.first().map(|corpus| &corpus.prepare.folder) else { return Ok(None) };
     Alerts::start(config, &first.display().to_string(), first)
 }
 
-/// Prepares each corpus; the only one forever, where it is looked at every so often.
+/// Prepares each corpus. A single corpus can be watched.
 fn all(
     corpora: &[NamedCorpus],
     every: Option<Duration>,
     mut once: impl FnMut(&PrepareConfig) -> pipeline::Result<()>,
 ) -> anyhow::Result<()> {
     if let Some(every) = every {
-        let config = alone(corpora, "--watch")?;
+        let config = only_corpus(corpora, "--watch")?;
         return watch::run(config, every, || once(config));
     }
     for NamedCorpus { source, prepare } in corpora {
         if let (Some(source), 2..) = (source, corpora.len()) {
-            told(format_args!("source {source}"));
+            outcome(format_args!("source {source}"));
         }
         once(prepare)?;
     }
     Ok(())
 }
 
-/// The only corpus, for what is done to one.
-fn alone<'a>(corpora: &'a [NamedCorpus], what: &str) -> Result<&'a PrepareConfig, Usage> {
+/// The only corpus, for actions on one corpus.
+fn only_corpus<'a>(corpora: &'a [NamedCorpus], what: &str) -> Result<&'a PrepareConfig, Usage> {
     match corpora {
         [corpus] => Ok(&corpus.prepare),
         several => {
@@ -148,35 +148,35 @@ fn alone<'a>(corpora: &'a [NamedCorpus], what: &str) -> Result<&'a PrepareConfig
     }
 }
 
-/// `writer=ms`.
+/// Parses `writer=MS`.
 fn delay(text: &str) -> anyhow::Result<Duration> {
     let ms = text.strip_prefix("writer=").and_then(|ms| ms.parse().ok());
-    let wrong = || Usage(format!("--slow {text}: a preparation can slow `writer=MILLISECONDS`"));
+    let wrong = || Usage(format!("--slow {text}: a preparation supports `writer=MILLISECONDS`"));
     Ok(Duration::from_millis(ms.ok_or_else(wrong)?))
 }
 
-/// What continues next to a preparation.
-struct Beside<'a> {
-    /// Faults.
-    storm: Option<&'a FaultInjector>,
-    /// Those who look at it.
-    sight: Option<&'a PrepareBackend>,
+/// Services that run concurrently with a preparation.
+struct Services<'a> {
+    /// Injected faults.
+    injector: Option<&'a FaultInjector>,
+    /// Backend of the status server.
+    backend: Option<&'a PrepareBackend>,
 }
 
-/// Prepares what there is.
-fn once(
+/// Prepares the corpus once.
+fn prepare_once(
     config: &PrepareConfig,
     options: PrepareOptions,
-    beside: &Beside<'_>,
+    services: &Services<'_>,
     watcher: &mut Shared,
 ) -> pipeline::Result<()> {
-    let done = match beside.storm {
-        None => told_of(Preparation::plan(config)?, beside).run(options, &Clock::system(), watcher),
-        Some(storm) => {
-            let calm = Store::folder(&config.folder)?;
-            storm.keep_in(calm.clone())?;
-            let preparation = told_of(Preparation::plan_in(config, &storm.over(&calm))?, beside);
-            preparation.run(options, &Clock::system(), &mut Killed { storm, watcher })
+    let done = match services.injector {
+        None => with_backend(Preparation::plan(config)?, services).run(options, &Clock::system(), watcher),
+        Some(injector) => {
+            let store = Store::folder(&config.folder)?;
+            injector.record_in(store.clone())?;
+            let preparation = with_backend(Preparation::plan_in(config, &injector.wrap(&store))?, services);
+            preparation.run(options, &Clock::system(), &mut Killed { injector, watcher })
         }
     };
     watcher.clear();
@@ -185,17 +185,17 @@ fn once(
     Ok(())
 }
 
-/// Tells those who look at it which workers make parts.
-fn told_of(preparation: Preparation, beside: &Beside<'_>) -> Preparation {
-    match beside.sight {
-        Some(sight) => preparation.telling(sight.hears()),
+/// Connects a preparation to the status server, which shows its workers.
+fn with_backend(preparation: Preparation, services: &Services<'_>) -> Preparation {
+    match services.backend {
+        Some(backend) => preparation.telling(backend.stats_callback()),
         None => preparation,
     }
 }
 
-/// Ends the process behind a part where that was asked for.
+/// Ends the process after a part, for injected kills.
 struct Killed<'a> {
-    storm: &'a FaultInjector,
+    injector: &'a FaultInjector,
     watcher: &'a mut Shared,
 }
 
@@ -203,24 +203,25 @@ impl Observer for Killed<'_> {
     fn observe(&mut self, event: &Event) {
         self.watcher.observe(event);
         let EventKind::PartDone(done) = &event.what else { return };
-        if let Err(error) = self.storm.reach(Kill::Part(u64::from(done.part))) {
-            tracing::warn!(%error, "not killed, since nobody would remember");
+        if let Err(error) = self.injector.reach(Kill::Part(u64::from(done.part))) {
+            tracing::warn!(%error, "kill skipped: it cannot be recorded");
         }
     }
 }
 
-/// Leaves a document out of the corpus.
-pub(crate) fn forget(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
+/// Removes a document from the corpus.
+pub(crate) fn forget_document(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
-    let config = alone(&corpora, "forget")?;
+    let config = only_corpus(&corpora, "forget")?;
     let (clock, mut watcher) = (Clock::system(), Shared::listening(Dispatcher::start(Vec::new())?, None)?);
-    let done = Preparation::plan(config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
+    let done =
+        Preparation::plan(config).and_then(|preparation| preparation.forget_document(document, &clock, &mut watcher));
     watcher.clear();
     let (_, before) = done?;
     let folder = config.folder.display();
-    told(match before {
+    outcome(match before {
         Some(dataset_version) => format!("{folder}: forgotten already, in dataset version {dataset_version}"),
-        None => format!("{folder}: forgotten; runs that read the parts that held it are refused from now on"),
+        None => format!("{folder}: forgotten; runs that read the parts with this document are refused from now on"),
     });
     watcher.report();
     Ok(())

@@ -1,4 +1,5 @@
-//! `cloze profile`: what binds, how sure that is, and what a change would bring. And what is a training step by itself?
+//! `cloze profile`: finds the bottleneck, its confidence, and the predicted gain of a change. Also times single
+//! training steps.
 
 pub(super) mod live;
 mod object;
@@ -7,7 +8,7 @@ pub mod shown;
 pub mod slow;
 #[cfg(test)]
 mod tests;
-pub mod traced;
+pub mod traces;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,16 +23,16 @@ use profiler::measure::{MeasureWatch, Measured};
 use profiler::neighbor;
 use profiler::report::ProfilePage;
 use profiler::stages;
-use profiler::verdict::judge;
+use profiler::verdict::find_bottleneck;
 use profiler::what_if::proposals;
 use schemas::{RankShard, RowIndex};
 use telemetry::terminal::{line, note};
-use telemetry::{Clock, Many};
+use telemetry::{Clock, Fanout};
 
 use self::scale::Subject;
 use self::shown::Profile;
-use self::slow::Slow;
-use self::traced::Recording;
+use self::slow::InjectedDelays;
+use self::traces::Recording;
 use super::output_file::{self, put};
 use crate::cli::{ConfigArgs, ProfileArgs, ProfileTarget};
 use crate::config::Parsed;
@@ -39,8 +40,7 @@ use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
 use crate::run::data::Purpose;
 
-/// Runs a half without tensors against a consumer that costs nothing, or as much as was asked for, and prints its
-/// bottleneck.
+/// Measures a target without tensors against a consumer that takes no time or a set time, and prints its bottleneck.
 pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
     let measure = |args: &ConfigArgs| match options.target {
         ProfileTarget::Prepare => offline(args, options, &mut Recording::none()),
@@ -53,14 +53,14 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
     self::measure(args, options, &measure, &checked)
 }
 
-/// Profiles one target: by `measure` at each number of workers of `--scale`, or else by `checked`, once.
+/// Profiles one target: with `measure` for each number of workers of `--scale`, or once with `checked`.
 pub fn measure(
     args: &ConfigArgs,
     options: &ProfileArgs,
     measure: &dyn Fn(&ConfigArgs) -> anyhow::Result<Profile>,
     checked: &dyn Fn(&ConfigArgs, &mut Recording) -> anyhow::Result<Profile>,
 ) -> anyhow::Result<()> {
-    refuse(options)?;
+    check(options)?;
     output_file::outputs(
         &args.config,
         &[&options.report, &options.traced.trace, &options.traced.folded].map(Option::as_deref),
@@ -78,16 +78,16 @@ pub fn measure(
     } else {
         profile.lines().into_iter().for_each(line);
     }
-    // The result is printed before anything can fail, and no file keeps another from being written.
+    // The result is printed before any write can fail, and a failed file does not prevent the others.
     let traced = recording.write();
     if options.report.is_some() || options.svg.is_some() {
-        put_page(&ProfilePage::of(&object)?, options.report.as_deref(), options.svg.as_deref())?;
+        put_page(&ProfilePage::parse(&object)?, options.report.as_deref(), options.svg.as_deref())?;
     }
     traced
 }
 
-/// What a half has no ear for is refused, not skipped.
-pub fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
+/// Refuses options that the target does not support.
+pub fn check(options: &ProfileArgs) -> Result<(), Usage> {
     if matches!(options.target, ProfileTarget::Step | ProfileTarget::All) {
         let ProfileArgs { report, svg, slow, traced, check, target, .. } = options;
         let given = [
@@ -114,7 +114,7 @@ pub fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Holds two profiles next to one another. The code says whether the second is surely worse by more than `limit`.
+/// Compares two profiles. The exit code tells whether the second is slower by more than `limit` with certainty.
 pub(crate) fn compared((before, after): (&Path, &Path), limit: f64, is_json: bool) -> anyhow::Result<ExitCode> {
     let comparison = compare::compare(before, after, limit)?;
     if is_json {
@@ -125,20 +125,20 @@ pub(crate) fn compared((before, after): (&Path, &Path), limit: f64, is_json: boo
     Ok(if comparison.is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
 }
 
-/// Makes the page of a profile that was kept.
+/// Writes the report of a saved profile.
 pub(crate) fn report(profile: &Path, out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
     output_file::outputs(profile, &[Some(out)], svg)?;
     let object = compare::read(profile)?;
-    let page = ProfilePage::of(&object)
-        .with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
+    let page = ProfilePage::parse(&object)
+        .with_context(|| Usage(format!("{}: not a profile of this program", profile.display())))?;
     put_page(&page, Some(out), svg)
 }
 
-/// Writes the page, and each of its plots into a folder. What is said of it goes to stderr: stdout may be for programs.
+/// Writes the report, and each of its plots into a folder. Messages go to stderr, because stdout may be JSON.
 fn put_page(page: &ProfilePage, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Result<()> {
     if let Some(out) = out {
         put(out, &page.html())?;
-        note(format_args!("{}: the page of this profile", out.display()));
+        note(format_args!("{}: report written", out.display()));
     }
     let Some(svg) = svg else { return Ok(()) };
     std::fs::create_dir_all(svg).with_context(|| svg.display().to_string())?;
@@ -150,7 +150,7 @@ fn put_page(page: &ProfilePage, out: Option<&Path>, svg: Option<&Path>) -> anyho
     Ok(())
 }
 
-/// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
+/// Measures the loader against a simulated trainer; with `--check` once more with the proposal.
 pub fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
@@ -160,28 +160,28 @@ pub fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordin
     Ok(profile)
 }
 
-/// The online half, measured once and judged.
+/// Measures the loader once and determines the bottleneck.
 pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
-    let slow = Slow::parse(options.slow.as_deref(), options.target)?;
-    let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
+    let slow = InjectedDelays::parse(options.slow.as_deref(), options.target)?;
+    let plan = Plan::new(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let load = plan.load();
-    // A step takes its time over all of its micro-batches.
+    // The duration of a step is divided among its micro-batches.
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
     let pause = step / plan.config().micro_batches_per_step();
-    // As in training, where workers digest the rows as well.
+    // As in training, workers hash the rows too.
     let training = StreamOptions {
         digests: true,
-        hindrance: slow.workers,
+        latency_injection: slow.workers,
         contention: slow.contention,
         ..StreamOptions::default()
     };
     let mut stream = BatchStream::new(load, RowIndex(0), RankShard::ALONE, training);
-    let watch = MeasureWatch::over(stream.gauges())?;
+    let watch = MeasureWatch::from_stats(stream.gauges())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
     let (mut tokens_per_batch, mut taken, begun) = (0, 0, Instant::now());
     let is_over = |taken: u64| match options.batches {
         Some(batches) => taken >= batches,
-        // A law is no better known than its points: those are measured for all of the time.
+        // The law is as uncertain as its points, so each point is measured for the full time.
         None => (options.scale.is_empty() && watch.is_enough()) || begun.elapsed().as_secs_f64() >= options.seconds,
     };
     while !is_over(taken) {
@@ -193,7 +193,7 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
         }
     }
     let measured = watch.measured();
-    let verdict = judge(&measured, "trainer");
+    let verdict = find_bottleneck(&measured, "trainer");
     let what_if = proposals(&measured);
     let mut evidence = verdict.evidence;
     evidence.extend(what_if.as_ref().ok().and_then(|proposals| neighbor::advice(&measured, proposals)));
@@ -214,23 +214,23 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
     })
 }
 
-/// The offline half against a writer that throws samples away, or takes time.
+/// Measures a preparation against a writer that discards samples or takes a set time.
 pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
-    // Of several corpora the first: each goes the same way.
+    // Of several corpora the first is measured; all use the same code.
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
-    let write_delay = Slow::parse(options.slow.as_deref(), options.target)?.writer;
+    let write_delay = InjectedDelays::parse(options.slow.as_deref(), options.target)?.writer;
     let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
     let watch = Arc::<Mutex<Option<MeasureWatch>>>::default();
     let hears = {
         let watch = Arc::clone(&watch);
-        move |gauges| *watch.lock().unwrap_or_else(PoisonError::into_inner) = MeasureWatch::over(gauges).ok()
+        move |gauges| *watch.lock().unwrap_or_else(PoisonError::into_inner) = MeasureWatch::from_stats(gauges).ok()
     };
     let preparation = Preparation::plan(&config)?.telling(Box::new(hears));
-    let summary = preparation.run(run, &Clock::system(), &mut Many::default())?;
+    let summary = preparation.run(run, &Clock::system(), &mut Fanout::default())?;
     let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
     let measured = watch.map_or_else(Measured::default, |watch| watch.measured_to_the_end());
     recording.end(&measured, ("prepare-reader", "fold"));
-    let (sentence, evidence) = stages::judge(&measured, &summary.stages, summary.parts_made);
+    let (sentence, evidence) = stages::find_slowest(&measured, &summary.stages, summary.parts_made);
     Ok(Profile {
         target: ProfileTarget::Prepare.name(),
         sentence,

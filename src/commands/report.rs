@@ -1,4 +1,4 @@
-//! `cloze report`: runs in one file that opens anywhere.
+//! `cloze report`: writes runs into one self-contained HTML file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use server::report::Report;
 use store::Store;
 use telemetry::Clock;
 use telemetry::quantities::count;
-use telemetry::terminal::told;
+use telemetry::terminal::outcome;
 
 use super::output_file::put;
 use crate::config::Config;
 use crate::exit::Usage;
 use crate::run::monitoring::{PROGRAM, about, settings};
 
-/// Writes the page of these runs to `out`, and each figure as a plot into the folder `svg`.
+/// Writes the report of these runs to `out`, and each metric as a plot into the folder `svg`.
 pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
     let mut report = Report::new(PROGRAM, Clock::system().time());
     let mut shown: Vec<PathBuf> = Vec::new();
     for folder in runs {
-        // `.` has a name too, and one run is one curve.
+        // `.` needs a name too: the name labels the curve.
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.clone());
         if shown.contains(folder) {
             continue;
@@ -31,7 +31,7 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
             Usage(format!("{}: no run is here (no `config.toml`); name the folder of `run.folder`", folder.display()))
         })?;
         let mut about = about(Kind::Train, folder);
-        // Two runs may have one name in different folders.
+        // Runs in different folders may have equal names.
         if shown.iter().any(|other| other.file_name() == folder.file_name()) {
             about.name.clone_from(&about.place);
         }
@@ -40,7 +40,7 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
     }
     put(out, &report.html())?;
     let unit = if shown.len() == 1 { "run" } else { "runs" };
-    told(format_args!("{}: {} {unit}", out.display(), count(shown.len() as u64)));
+    outcome(format_args!("{}: {} {unit}", out.display(), count(shown.len() as u64)));
     let Some(svg) = svg else { return Ok(()) };
     fs::create_dir_all(svg).with_context(|| svg.display().to_string())?;
     let mut plots = 0;
@@ -48,22 +48,21 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
         put(&svg.join(format!("{}.svg", file_name(figure))), &plot)?;
         plots += 1;
     }
-    told(format_args!("{}: {} plots", svg.display(), count(plots)));
+    outcome(format_args!("{}: {} plots", svg.display(), count(plots)));
     Ok(())
 }
 
-/// Letters of a file's name that a figure gives: systems take 255 bytes.
+/// Maximum length of a file name from a metric. File systems allow 255 bytes.
 const NAME_MAX: usize = 100;
 
-/// A figure's name as that of a file: names of objectives are anybody's. One that is
-/// cut, or written otherwise, carries a hash.
+/// File name of a metric. Names of objectives are arbitrary, so a name that is truncated or altered carries a hash.
 fn file_name(figure: &str) -> String {
     let name: String = figure
         .chars()
         .map(|letter| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '-' })
         .take(NAME_MAX)
         .collect();
-    // Slashes are in most names, and in no other way replaced.
+    // Most names differ from their file name only by slashes, and need no hash.
     if name == figure.replace('/', "-") {
         return name;
     }
@@ -75,7 +74,7 @@ mod tests {
     use super::file_name;
 
     #[test]
-    fn no_figure_leaves_its_folder() {
+    fn no_metric_leaves_its_folder() {
         assert_eq!(file_name("terms/../../x"), "terms-..-..-x");
         assert_eq!(file_name("valid/mlm.accuracy"), "valid-mlm.accuracy");
         let long = file_name(&"x".repeat(300));

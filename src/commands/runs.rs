@@ -1,4 +1,4 @@
-//! `cloze runs`: every run below a folder, at a glance.
+//! `cloze runs`: lists all runs below a folder.
 
 use std::path::Path;
 
@@ -10,15 +10,15 @@ use telemetry::terminal::{Paint, line, painted};
 
 use crate::report::run_summary::{RunSummary, is_run};
 
-/// Folders deeper than this are not looked into.
+/// Maximum depth of the search.
 const DEPTH_MAX: usize = 8;
 
-/// Lists the runs below `folder`, by name. Reads only, also what is under way. A run that is damaged hides no other.
+/// Lists the runs below `folder` by name. Only reads, so runs may be in progress. A damaged run is listed too.
 pub(crate) fn run(folder: &Path, is_json: bool) -> anyhow::Result<()> {
     let mut summaries = Vec::new();
     for run in find(folder)? {
         let name = run.display().to_string();
-        let summary = Store::existing(&run).map_err(Into::into).and_then(|store| RunSummary::of(&name, &store));
+        let summary = Store::existing(&run).map_err(Into::into).and_then(|store| RunSummary::from_run(&name, &store));
         summaries.push(summary.unwrap_or_else(|error| RunSummary::damaged(&name, &error)));
     }
     if is_json {
@@ -52,10 +52,10 @@ fn table(folder: &Path, summaries: &[RunSummary]) {
     painted(Paint::stdout().dim(format_args!("{} {runs}, {training} training", count(summaries.len() as u64))));
 }
 
-/// Folders that hold a run, in the order of their names. What is in a run, or behind a link, is not looked into.
+/// Folders that contain a run, sorted by name. Runs and links are not searched.
 fn find(folder: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
     let (mut found, mut open) = (Vec::new(), vec![(folder.to_owned(), 0)]);
-    // The folder itself has to be there; what goes away meanwhile is no run.
+    // The folder itself must exist. A folder that disappears during the search is no run.
     Store::existing(folder)?;
     while let Some((next, depth)) = open.pop() {
         if is_run(&next) {
@@ -91,7 +91,7 @@ impl RunSummary {
         format!("{:width$}  {state:9} {steps:>19} {loss:>9} {valid:>9} {speed:>9} {age:>9}", self.name)
     }
 
-    /// Seconds since its last event.
+    /// Seconds since the last event.
     fn age_s(&self) -> Option<f64> {
         self.time.map(|time| Clock::system().time().saturating_sub(time) as f64 / 1e3)
     }

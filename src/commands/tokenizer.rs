@@ -1,10 +1,10 @@
-//! `cloze tokenizer train`.
+//! `cloze tokenizer train`: trains a tokenizer.
 
 use pipeline::tokenizer_training;
 use telemetry::preparation::PrepareProgress;
 use telemetry::quantities::count;
 use telemetry::quantities::eta;
-use telemetry::terminal::{Progress, note, told};
+use telemetry::terminal::{Progress, note, outcome};
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
@@ -14,9 +14,9 @@ pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_corpus()?;
     let mut bar = None;
     let mut hears = |now: &PrepareProgress| {
-        let beside = beside(now);
-        let line = format!("counting words: {:.0} %  {beside}{}", 100.0 * now.share(), eta(now.eta_s));
-        bar.get_or_insert_with(|| Progress::new("counting words", now)).set_beside(now, beside, line);
+        let suffix = suffix(now);
+        let line = format!("counting words: {:.0} %  {suffix}{}", 100.0 * now.share(), eta(now.eta_s));
+        bar.get_or_insert_with(|| Progress::new("counting words", now)).set_beside(now, suffix, line);
     };
     let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut hears);
     bar.iter().for_each(Progress::finish);
@@ -24,7 +24,7 @@ pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     for left_out in &trained.left_out {
         note(format_args!("warning: {left_out}"));
     }
-    told(format_args!(
+    outcome(format_args!(
         "{}: {} ids from {} different words of {} documents",
         config.prepare.tokenizer.display(),
         count(u64::from(trained.vocab_size)),
@@ -34,7 +34,7 @@ pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What stands next to a bar: no tokens, of which there are none yet.
-fn beside(now: &PrepareProgress) -> String {
+/// Text next to the progress bar. There are no tokens yet.
+fn suffix(now: &PrepareProgress) -> String {
     format!("{}/{} parts  {:.1} MB/s", now.parts, now.parts_total, now.text_bytes_per_s / 1e6)
 }

@@ -1,7 +1,6 @@
-//! `cloze top`: a run on a terminal, as it continues.
+//! `cloze top`: shows a run on the terminal.
 //!
-//! It asks the address of `[serve]`, and where nobody answers reads the log of the run's folder: every run can be looked
-//! at, also one that has ended.
+//! It reads the server of `[serve]`, or the log in the run folder if no server answers. Ended runs can be shown too.
 
 mod client;
 mod screen;
@@ -17,23 +16,23 @@ use self::client::Source;
 use self::screen::{Screen, drawn};
 use crate::exit::Usage;
 
-/// Between two looks at what all do.
+/// Interval between two status requests.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
-/// Between two looks at what was said: some hundred kilobytes of a long run.
+/// Interval between two history requests: some hundred kilobytes for a long run.
 const HISTORY_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a key may take to be felt.
+/// Maximum delay of a key press.
 const PULSE: Duration = Duration::from_millis(100);
 
-/// Shows the run until somebody leaves it.
+/// Shows the run until the user quits.
 pub(crate) fn run(target: &str) -> anyhow::Result<()> {
     let source = Source::find(target)?;
     let mut screen = Screen::new(source.name());
     screen.history(source.history()?);
     screen.status(source.status());
     if !io::stdout().is_terminal() {
-        let message = "stdout is no terminal; `cloze runs` lists runs, `/status` and `/metrics` are for programs";
+        let message = "stdout is not a terminal; use `cloze runs`, or `/status` and `/metrics` in programs";
         return Err(Usage(message.to_owned()).into());
     }
     let mut terminal = ratatui::try_init()?;
@@ -56,7 +55,7 @@ fn shown(terminal: &mut ratatui::DefaultTerminal, source: &Source, screen: &mut 
                 KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
                 code => {
                     if let Some(action) = screen.pressed(code) {
-                        screen.say(source.ask(action));
+                        screen.set_message(source.request(action));
                     }
                 }
             }
@@ -68,7 +67,7 @@ fn shown(terminal: &mut ratatui::DefaultTerminal, source: &Source, screen: &mut 
         if read.elapsed() >= HISTORY_EVERY {
             match source.history() {
                 Ok(history) => screen.history(history),
-                Err(error) => screen.say(format!("{error:#}")),
+                Err(error) => screen.set_message(format!("{error:#}")),
             }
             read = Instant::now();
         }

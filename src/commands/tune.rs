@@ -1,4 +1,5 @@
-//! `cloze tune`: finds the micro-batch, the workers and their depth by measuring them, and writes into the file what gains.
+//! `cloze tune`: finds micro-batch size, workers and prefetch depth by measuring, and writes the keys that gain into
+//! the file.
 
 mod feeding;
 mod file;
@@ -10,41 +11,41 @@ use serde_json::{Value, json};
 use telemetry::terminal::line;
 
 use self::file::ConfigFile;
-use self::tuning::{TunedKey, Tuning, times};
+use self::tuning::{TuneSession, TunedKey, times};
 use crate::cli::{ConfigArgs, TuneArgs};
 use crate::exit::Usage;
 use crate::plan::Plan;
 
-/// Tunes for a training step of so many milliseconds, which is not timed.
+/// Tunes for a training step of a given duration in ms, which is not timed.
 pub(crate) fn untimed(args: &ConfigArgs, options: &TuneArgs, step_ms: f64) -> anyhow::Result<()> {
     run(args, options, |tuning, _| {
-        tuning.say("`train.micro_batch_size` stays: with `--step-ms` no step is timed".to_owned());
+        tuning.report("`train.micro_batch_size` stays: with `--step-ms` no step is timed".to_owned());
         Ok(step_ms)
     })
 }
 
-/// Measures, says what gains, and writes that into the file.
+/// Measures, prints the gains and writes them into the file.
 ///
-/// `step_ms` gives the milliseconds of a training step, and may tune what they depend on.
+/// `step_ms` returns the milliseconds of a training step. It may tune the keys that the duration depends on.
 pub fn run(
     args: &ConfigArgs,
     options: &TuneArgs,
-    step_ms: impl FnOnce(&mut Tuning<'_>, &Plan) -> anyhow::Result<f64>,
+    step_ms: impl FnOnce(&mut TuneSession<'_>, &Plan) -> anyhow::Result<f64>,
 ) -> anyhow::Result<()> {
     if options.seconds <= 0.0 {
-        return Err(Usage("--seconds 0: nothing can be measured in that".to_owned()).into());
+        return Err(Usage("--seconds 0: give a positive duration".to_owned()).into());
     }
     let file = ConfigFile::open(&args.config)?;
     if !options.dry_run {
         file.check()?;
     }
-    // What is wrong with it is said before anything is measured.
-    let plan = Plan::to_look_at(args)?;
-    let mut tuning = Tuning { options, args: args.clone(), changes: Vec::new(), notes: Vec::new() };
+    // Errors of the configuration are reported before any measurement.
+    let plan = Plan::load_read_only(args)?;
+    let mut tuning = TuneSession { options, args: args.clone(), changes: Vec::new(), notes: Vec::new() };
     let step_ms = step_ms(&mut tuning, &plan)?;
     drop(plan);
     feeding::tune(&mut tuning, step_ms)?;
-    let Tuning { changes, notes, .. } = tuning;
+    let TuneSession { changes, notes, .. } = tuning;
     let is_written = !options.dry_run && !changes.is_empty();
     if is_written {
         file.write(&changes.iter().map(|change| (change.key, change.to)).collect::<Vec<_>>())?;
@@ -60,7 +61,7 @@ pub fn run(
 fn lines(args: &ConfigArgs, changes: &[TunedKey], is_written: bool) -> Vec<String> {
     let file = args.config.display();
     if changes.is_empty() {
-        return vec![format!("nothing gains: {file} stays as it is")];
+        return vec![format!("nothing gains: {file} is unchanged")];
     }
     let what = match (changes.len(), is_written) {
         (1, true) => "1 key is written".to_owned(),

@@ -1,4 +1,4 @@
-//! The corpora that a configuration names: that of `[prepare]`, and those of sources that have inputs of their own.
+//! Corpora that a configuration names: that of `[prepare]`, and those of sources with their own inputs.
 
 use pipeline::load::RowOrder;
 use pipeline::prepare::PrepareConfig;
@@ -8,20 +8,20 @@ use telemetry::otlp;
 use super::sources::SourceConfig;
 use super::{Config, Mistakes, Parsed, corpus};
 
-/// Longest name of a source: it is a file's name in the folder of a run.
+/// Maximum length of a source name. The name is part of file names in the run folder.
 const NAME_MAX: usize = 64;
 
 /// A corpus that can be prepared.
 #[derive(Clone, Debug)]
 pub struct NamedCorpus {
-    /// The source that it is of; none for that of `[prepare]`.
+    /// Name of its source; `None` for the corpus of `[prepare]`.
     pub(crate) source: Option<String>,
-    /// All that is said of it.
+    /// Configuration of its preparation.
     pub prepare: PrepareConfig,
 }
 
 impl NamedCorpus {
-    /// What is wrong with it, by the keys that name it.
+    /// Replaces the key of a problem by the key of the source that the user wrote.
     fn named(&self, mut problem: Problem) -> Problem {
         if let Some(source) = &self.source
             && let Some(key) = ["inputs", "format", "folder"].iter().find(|key| problem.key == format!("prepare.{key}"))
@@ -33,40 +33,41 @@ impl NamedCorpus {
 }
 
 impl Config {
-    /// The sources that a run reads, by name: those that have a weight at all. Nothing where there is one folder.
+    /// Returns the sources that a run reads, by name: those with a weight above 0. Empty if there is one folder.
     pub(crate) fn sources_read(&self) -> Vec<(&str, &SourceConfig)> {
         let sources = self.sources.iter().filter(|(_, source)| !source.weight.is_never());
         sources.map(|(name, source)| (name.as_str(), source)).collect()
     }
 
-    /// What is wrong with the sources before any folder is opened.
+    /// Returns the problems of sources that can be found before a folder is opened.
     pub(crate) fn source_problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if !self.sources.is_empty() && self.sources_read().is_empty() {
-            let hint = "give at least one a `weight` above 0";
+            let hint = "set a `weight` above 0 for at least one source";
             problems.push(Problem::new("sources", "no source has a share").hint(hint));
         }
         if !self.sources.is_empty() && self.data.order == RowOrder::Streamed {
-            let message = "a mixture cannot be streamed: its sources are all read from the first row on";
+            let message = "a mixture cannot be streamed: all of its sources are read from the first row on";
             let hint = "prepare the sources and set `data.order = \"shuffled\"`, or leave out `[sources]`";
             problems.push(Problem::new("data.order", message).hint(hint));
         }
         for (name, source) in &self.sources {
             let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
             if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
-                let message = format!("`{}` is no name of a source", name.escape_debug());
-                let hint = format!("take letters, digits, `-` and `_`, at most {NAME_MAX}");
+                let message = format!("`{}` is not a valid source name", name.escape_debug());
+                let hint = format!("use at most {NAME_MAX} letters, digits, `-` and `_`");
                 problems.push(Problem::new(format!("sources.{name}"), message).hint(hint));
             }
             if source.folder.as_os_str().is_empty() {
-                let hint = format!("add `folder = …`, which `cloze prepare` has made, to `[sources.{name}]`");
-                problems.push(Problem::new(format!("sources.{name}.folder"), "it names no folder").hint(hint));
+                let hint = format!("add `folder = …`, a folder written by `cloze prepare`, to `[sources.{name}]`");
+                problems.push(Problem::new(format!("sources.{name}.folder"), "the source has no folder").hint(hint));
             }
         }
         problems
     }
 
-    /// What `cloze prepare` prepares: the corpus of `[prepare]` if it names one, and that of each source that does.
+    /// Returns the corpora for `cloze prepare`: that of `[prepare]` if it has inputs, and that of each source with
+    /// inputs.
     pub(crate) fn corpora(&self) -> Vec<NamedCorpus> {
         let of_sources = self.sources.iter().filter(|(_, source)| !source.inputs.is_empty());
         let named = |(name, source): (&String, &SourceConfig)| NamedCorpus {
@@ -84,7 +85,8 @@ impl Config {
         alone.into_iter().chain(of_sources).collect()
     }
 
-    /// The corpus of a source; that of `[prepare]` for one that is prepared elsewhere, or where there are none.
+    /// Returns the corpus of a source. If the source is prepared elsewhere, or there are no sources, that of
+    /// `[prepare]`.
     pub fn corpus_of(&self, source: Option<&str>) -> PrepareConfig {
         let of_source = self.corpora().into_iter().find(|corpus| corpus.source.as_deref() == source);
         of_source.map_or_else(|| self.prepare.clone(), |corpus| corpus.prepare)
@@ -92,7 +94,7 @@ impl Config {
 }
 
 impl Parsed {
-    /// Lets the corpus of `[prepare]` be that of all sources that have one, where it names none of its own.
+    /// If `[prepare]` has no inputs, sets them to those of all sources.
     pub(super) fn read_sources_together(&mut self) {
         let corpora = self.config.corpora();
         let of_sources = || corpora.iter().filter(|corpus| corpus.source.is_some()).map(|corpus| &corpus.prepare);
@@ -100,8 +102,8 @@ impl Parsed {
         if let Some(other) = of_sources().find(|other| other.format != first.format) {
             let (one, other) = (first.format.kind(), other.format.kind());
             let message =
-                format!("it names no corpus, and those of the sources are of several formats (`{one}`, `{other}`)");
-            let hint = "name in `prepare.inputs` what is to be read";
+                format!("no corpus is named, and those of the sources are of several formats (`{one}`, `{other}`)");
+            let hint = "name in `prepare.inputs` the files to read";
             self.report(vec![Problem::new("prepare.inputs", message).hint(hint)]);
             return;
         }
@@ -109,14 +111,14 @@ impl Parsed {
         (self.config.prepare.inputs, self.config.prepare.format) = (inputs, format);
     }
 
-    /// The corpora of a configuration that are to be prepared, or that of the source `only`; or every mistake that can be
-    /// seen before one is read.
+    /// Returns the corpora to prepare, or only that of the source `only`. Fails with all mistakes that can be found
+    /// before a corpus is read.
     pub fn into_corpora(mut self, only: Option<&str>) -> Result<Vec<NamedCorpus>, Mistakes> {
         let mut corpora = self.config.corpora();
         if let Some(only) = only {
             corpora.retain(|corpus| corpus.source.as_deref() == Some(only));
             if corpora.is_empty() {
-                let problem = Problem::new(format!("sources.{only}.inputs"), "it names no corpus");
+                let problem = Problem::new(format!("sources.{only}.inputs"), "the source has no corpus");
                 self.report(vec![problem.hint("name files, folders or globs, or another source")]);
             }
         }
@@ -127,7 +129,7 @@ impl Parsed {
         for corpus in &corpora {
             let prepare = &corpus.prepare;
             let missing = prepare.missing().into_iter().filter(|missing| {
-                // Said of the source itself.
+                // A missing folder of a source is reported with the key of the source.
                 corpus.source.is_none() || missing.key != "prepare.folder"
             });
             let found = missing.chain(prepare.problems()).chain(corpus::problems(prepare));

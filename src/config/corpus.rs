@@ -1,12 +1,12 @@
-//! What `[prepare]` says of a corpus, held against the files themselves before any is read.
+//! Checks of `[prepare]` against the files of the corpus, before any of them is read.
 //!
-//! What a configuration leaves out follows from what it says: the format from the endings of the files, the data of a run
-//! from the folder that is prepared. What it names and is not there is a mistake of the configuration like any other.
+//! Omitted keys are derived: the format from the file extensions, the data folder of a run from the prepared folder.
+//! Inputs that do not exist are mistakes of the configuration.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pipeline::corpus::{Corpus, CorpusConfig, Endings};
+use pipeline::corpus::{Corpus, CorpusConfig, FileExtensions};
 use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
 use schemas::Problem;
@@ -14,39 +14,48 @@ use schemas::Problem;
 use super::source::ConfigSource;
 use super::sources::SourceConfig;
 
-/// Fills in what follows from other keys, where it is not written.
+/// Derives omitted keys from other keys.
 pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source: &ConfigSource) {
     if !source.says("data.folder") && !prepare.folder.as_os_str().is_empty() {
         data.folder.clone_from(&prepare.folder);
     }
     if !source.says("prepare.format")
-        && let Some(format) = Endings::of(&prepare.inputs).format()
+        && let Some(format) = FileExtensions::detect(&prepare.inputs).format()
     {
         prepare.format = format;
     }
 }
 
-/// Fills in formats that are not written.
+/// Derives omitted formats.
 pub(super) fn follow_sources(sources: &mut BTreeMap<String, SourceConfig>, source: &ConfigSource) {
     if source.says("prepare.format") {
         return;
     }
     for of_source in sources.values_mut().filter(|of_source| of_source.format.is_none()) {
-        of_source.format = Endings::of(&of_source.inputs).format();
+        of_source.format = FileExtensions::detect(&of_source.inputs).format();
     }
 }
 
-/// Inputs that are not there, or have no file of the format; a folder that cannot be one.
+/// Returns problems of inputs that do not exist or have no file of the format, and of a folder that is a file.
 pub(super) fn problems(config: &PrepareConfig) -> Vec<Problem> {
     let named = config.inputs.iter().filter(|input| !input.is_empty());
-    let taken = config.folder.is_file().then(|| {
-        let message = format!("{}: a file is here", config.folder.display());
-        Problem::new("prepare.folder", message).hint("name a folder, or a path that is free")
-    });
+    let taken = output_folder_problem("prepare.folder", &config.folder);
     named.filter_map(|input| problem(input, config)).chain(taken).collect()
 }
 
-/// A tokenizer that is not there, or that leaves open what the configuration has to say.
+/// Returns the problem of a folder that is written: a file is there, or it is a URL.
+pub(crate) fn output_folder_problem(key: &str, folder: &Path) -> Option<Problem> {
+    if let Some(message) = schemas::url_refusal(folder) {
+        let hint = "name a local folder, and copy it after the command has ended";
+        return Some(Problem::new(key, message).hint(hint));
+    }
+    folder.is_file().then(|| {
+        let message = format!("{}: a file is here", folder.display());
+        Problem::new(key, message).hint("name a folder, or an unused path")
+    })
+}
+
+/// Returns the problem of a tokenizer that does not exist, or that does not determine `prepare.lowercase`.
 pub(super) fn tokenizer_problem(config: &PrepareConfig) -> Option<Problem> {
     let path = &config.tokenizer;
     if path.as_os_str().is_empty() {
@@ -54,7 +63,7 @@ pub(super) fn tokenizer_problem(config: &PrepareConfig) -> Option<Problem> {
     }
     if !path.exists() {
         let message = format!("{}: no such file or folder", path.display());
-        return Some(Problem::new("prepare.tokenizer", message).hint("`cloze tokenizer train` makes a `.json` file"));
+        return Some(Problem::new("prepare.tokenizer", message).hint("`cloze tokenizer train` writes a `.json` file"));
     }
     let is_list = |path: &Path| path.extension().is_some_and(|ending| ending == "txt");
     let others = ["tokenizer.json", "vocab.json"].map(|name| path.join(name));
@@ -65,17 +74,17 @@ pub(super) fn tokenizer_problem(config: &PrepareConfig) -> Option<Problem> {
     })
 }
 
-/// Whether everything that `inputs` name is there.
+/// Whether all inputs exist.
 pub(crate) fn is_there(inputs: &[String]) -> bool {
     inputs.iter().all(|input| is_glob(input) || Path::new(input).exists())
 }
 
-/// Whoever reads the corpus would say the same, but of one input at a time, and when everything else is right.
+/// Checks one input as the corpus reader does. The reader itself would report only the first invalid input.
 fn problem(input: &str, config: &PrepareConfig) -> Option<Problem> {
     let inputs = vec![input.to_owned()];
-    let look = |format| Corpus::look(&CorpusConfig { inputs: inputs.clone(), format, ..config.corpus() });
+    let look = |format| Corpus::check_inputs(&CorpusConfig { inputs: inputs.clone(), format, ..config.corpus() });
     let problem = Problem::new("prepare.inputs", look(config.format.clone()).err()?.to_string());
-    let other = Endings::of(&inputs).format().filter(|other| look(other.clone()).is_ok());
+    let other = FileExtensions::detect(&inputs).format().filter(|other| look(other.clone()).is_ok());
     Some(match other {
         Some(other) => problem.hint(format!("set `prepare.format = \"{}\"`, or leave the key out", other.kind())),
         None => problem,
@@ -131,36 +140,36 @@ mod tests {
     }
 
     #[test]
-    fn a_tokenizer_that_cannot_be_read_is_a_mistake_with_a_way_out() {
+    fn an_unreadable_tokenizer_is_a_mistake_with_a_hint() {
         let home = home(&["vocab.txt", "both/vocab.txt", "both/tokenizer.json"]);
-        let said = |name: &str, lowercase: Option<bool>| {
+        let problem_of = |name: &str, lowercase: Option<bool>| {
             let config = PrepareConfig { tokenizer: home.path().join(name), lowercase, ..PrepareConfig::default() };
             tokenizer_problem(&config).map(|problem| problem.to_string()).unwrap_or_default()
         };
-        assert!(said("absent.json", None).contains("`cloze tokenizer train` makes"));
+        assert!(problem_of("absent.json", None).contains("`cloze tokenizer train` writes"));
         for open in ["", "vocab.txt"] {
-            assert!(said(open, None).starts_with("`prepare.lowercase`: "), "{}", said(open, None));
-            assert_eq!(said(open, Some(true)), "");
+            assert!(problem_of(open, None).starts_with("`prepare.lowercase`: "), "{}", problem_of(open, None));
+            assert_eq!(problem_of(open, Some(true)), "");
         }
-        assert_eq!(said("both", None), "");
+        assert_eq!(problem_of("both", None), "");
     }
 
     #[test]
-    fn inputs_that_cannot_be_read_are_mistakes_with_a_way_out() {
+    fn unreadable_inputs_are_mistakes_with_a_hint() {
         let home = home(&["jsonl/a.jsonl.zst", "jsonl/b.jsonl", "none/a.bin", "text/a.txt", "loud/A.TXT"]);
-        let said = |input: &str| {
+        let problem_of = |input: &str| {
             let inputs = vec![input.to_owned()];
             let found = problems(&PrepareConfig { inputs, ..PrepareConfig::default() });
             found.first().map(ToString::to_string).unwrap_or_default()
         };
-        let below = |name: &str| said(&home.path().join(name).display().to_string());
+        let below = |name: &str| problem_of(&home.path().join(name).display().to_string());
         assert_eq!([below("text"), below("text/a.txt"), below("none/a.bin"), below("*/a.txt")], ["", "", "", ""]);
-        assert_eq!(below("loud"), "", "as whoever reads the corpus finds it");
+        assert_eq!(below("loud"), "", "the corpus reader accepts it");
         assert!(below("*.nothing").contains("*.nothing: no input here"), "{}", below("*.nothing"));
-        assert!(said("s3://bucket/a").contains("cannot be read; copy the files"));
+        assert!(problem_of("s3://bucket/a").contains("cannot be read; copy the files"));
         assert!(below("absent").contains("no such file or folder; paths are relative"));
-        let told = below("jsonl");
-        assert!(told.contains("2 `*.jsonl`") && told.contains("set `prepare.format = \"jsonl\"`"), "{told}");
+        let hint = below("jsonl");
+        assert!(hint.contains("2 `*.jsonl`") && hint.contains("set `prepare.format = \"jsonl\"`"), "{hint}");
         assert!(below("none").contains("1 `*.bin`") && below("none").contains("taken at their word"));
     }
 }

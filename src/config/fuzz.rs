@@ -1,8 +1,8 @@
-//! Configurations that people, or their programs, have mistyped.
+//! Fuzz tests of mistyped configurations.
 
 use super::Parsed;
 
-/// A file that is nothing but right is the same after being written out with all its defaults.
+/// A valid file stays the same after it is written out with all defaults and read again.
 #[test]
 fn a_configuration_is_understood_or_every_mistake_has_its_place() {
     let seeds =
@@ -20,7 +20,7 @@ fn a_configuration_is_understood_or_every_mistake_has_its_place() {
             Ok(config) => {
                 let written = toml::to_string(&config.resolved()).expect("plain values");
                 let again = fuzz::on_disk(".toml", written.as_bytes());
-                let again = Parsed::read(again.path(), &[]).expect("it was written by us");
+                let again = Parsed::read(again.path(), &[]).expect("written by this test");
                 // Compared as text: an `nan` is not equal to itself.
                 let again = again.into_config().unwrap_or_else(|mistakes| panic!("{mistakes}"));
                 assert_eq!(toml::to_string(&again.resolved()).expect("plain values"), written);
@@ -29,7 +29,7 @@ fn a_configuration_is_understood_or_every_mistake_has_its_place() {
     });
 }
 
-/// `--set KEY=VALUE`, whatever is typed.
+/// Arbitrary text of `--set KEY=VALUE`.
 #[test]
 fn an_override_is_understood_or_refused() {
     let seeds = ["train.steps=5", "seed = 7", "run.folder=runs/a b", "loss={mlm=1.0}", "views.masked.rate=0.2"];

@@ -1,17 +1,17 @@
-//! What is wrong with a configuration: all of it at once, each with its place and a way out.
+//! Mistakes of a configuration. All are reported at once, each with its place and a hint.
 
 use std::fmt;
 
 use schemas::printable;
 
-/// A [`Problem`](schemas::Problem) with its place, or what could not be read at all.
+/// A [`Problem`](schemas::Problem) with its place, or an unreadable file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// What is wrong.
+    /// Description of the mistake.
     pub(crate) message: String,
-    /// Where: `configs/taco.toml:12, [objectives.tc]`, or `--set train.steps`.
+    /// Place in the form `configs/taco.toml:12, [objectives.tc]` or `--set train.steps`.
     pub(crate) place: String,
-    /// What would satisfy it.
+    /// Suggested fix.
     pub(crate) hint: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Every mistake of one configuration. Never empty when it travels as an error.
+/// All mistakes of one configuration. An error is never empty.
 #[derive(Debug, Default)]
 pub struct Mistakes(pub(crate) Vec<Mistake>);
 
@@ -43,7 +43,7 @@ impl Mistakes {
         self.0.push(problem);
     }
 
-    /// `Ok` when there are none.
+    /// Returns `Ok` if there are none.
     pub(crate) fn into_result(self) -> Result<(), Self> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
-/// The member of `known` that `wrong` was probably meant to be.
+/// Returns the member of `known` that is most similar to `wrong`, if it is similar enough.
 pub(crate) fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let scored = known.into_iter().map(|word| (strsim::jaro_winkler(wrong, word), word));
     scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, word)| word)
@@ -70,14 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_file_says_reaches_the_terminal_raw() {
-        let said = Mistake::new("\u{1b}[2J.toml:1", "unknown key `\u{7}a`").hint("did\u{9b} you\nmean?").to_string();
-        assert!(!said.contains(['\u{1b}', '\u{7}', '\u{9b}']) && said.contains("\\u{1b}[2J.toml:1"), "{said}");
-        assert_eq!(said.lines().count(), 4);
+    fn control_characters_of_a_file_are_escaped() {
+        let text = Mistake::new("\u{1b}[2J.toml:1", "unknown key `\u{7}a`").hint("did\u{9b} you\nmean?").to_string();
+        assert!(!text.contains(['\u{1b}', '\u{7}', '\u{9b}']) && text.contains("\\u{1b}[2J.toml:1"), "{text}");
+        assert_eq!(text.lines().count(), 4);
     }
 
     #[test]
-    fn a_near_miss_is_named_and_a_far_one_is_not() {
+    fn similar_names_are_suggested_and_others_are_not() {
         assert_eq!(did_you_mean("cropp", ["crop", "mask"]), Some("crop"));
         assert_eq!(did_you_mean("zebra", ["crop", "mask"]), None);
     }

@@ -1,8 +1,8 @@
-//! Every key there is: what it is, what it is if nobody writes it, and what it means.
+//! Reference of all configuration keys: type, default and meaning.
 //!
-//! All of it comes from the sections' own types: names and choices as serde reads them, meanings from their doc comments
-//! (`schemars`), defaults from the values that an empty file has. So nothing is written twice, and a key that somebody
-//! adds is here.
+//! All of it is derived from the types of the sections. Names and choices come from serde, meanings from doc comments
+//! (`schemars`), and defaults from the values of an empty file. So each fact is written once, and new keys are included
+//! automatically.
 
 #[cfg(test)]
 mod events;
@@ -18,37 +18,37 @@ use self::schema::schema;
 use crate::config::Config;
 use crate::config::sources::SourceConfig;
 
-/// A section of a configuration.
+/// Section of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Section {
-    /// How it is headed: `[train]`, `[views.NAME]`, or nothing for keys that stand alone.
+    /// Heading: `[train]`, `[views.NAME]`, or empty for keys outside all sections.
     pub(crate) head: String,
-    /// For a component: its `kind`.
+    /// `kind` of a component.
     pub(crate) kind: Option<String>,
-    /// What it is for.
+    /// Purpose of the section.
     pub(crate) meaning: String,
-    /// Its keys.
+    /// Keys of the section.
     pub(crate) keys: Vec<Key>,
 }
 
-/// One key.
+/// Key of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
-    /// Its name in the section; dotted where a table is in it.
+    /// Name in the section; dotted for keys of an inner table.
     pub(crate) name: String,
-    /// What may stand there: `whole number`, `"first" or "newest"`.
+    /// Type in words: `whole number`, `"pinned", "latest"`.
     pub(crate) what: String,
-    /// What it counts.
+    /// Unit of the value.
     pub(crate) unit: Option<&'static str>,
-    /// As TOML; none where it is not set, or has to be.
+    /// Default as TOML; `None` for keys that are unset or required.
     pub(crate) default: Option<String>,
-    /// What it means.
+    /// Meaning from the doc comment.
     pub(crate) meaning: String,
-    /// The choices with what each means, where they say so.
+    /// Choices, each with its meaning if documented.
     pub(crate) choices: Vec<(String, String)>,
 }
 
-/// What a key counts, by its last word; names end in their unit.
+/// Unit of a key by the last word of its name.
 const UNITS: [(&str, &str); 31] = [
     ("bytes", "bytes"),
     ("steps", "steps"),
@@ -83,7 +83,7 @@ const UNITS: [(&str, &str); 31] = [
     ("limit_alphabet", "characters"),
 ];
 
-/// All sections, in the order of a configuration that is written out.
+/// Returns all sections, in the order of a configuration that is written out.
 pub(crate) fn sections() -> Vec<Section> {
     let (schema, defaults) = (schema(), table(Some(Config::unwritten())));
     let mut alone = Section { head: String::new(), kind: None, meaning: String::new(), keys: Vec::new() };
@@ -99,14 +99,14 @@ pub(crate) fn sections() -> Vec<Section> {
                     Some(Section { head, kind: Some(kind.to_owned()), ..section(member, &family(kind)) })
                 }));
             }
-            // A build without the trainer knows no more of a section than its name.
+            // A build without the trainer knows only the names of its sections.
             None if property["type"] == "object"
                 && property["properties"].is_null()
                 && property["additionalProperties"].is_null() => {}
             None if property["type"] == "object" => {
                 let named = &property["additionalProperties"];
                 if named["properties"].is_object() {
-                    // A table of sections of one sort.
+                    // A table of sections of one type.
                     let head = format!("[{name}.NAME]");
                     let one = section(named, &table(Some(SourceConfig::default())));
                     sections.push(Section { head, meaning: meaning(property), ..one });
@@ -115,7 +115,7 @@ pub(crate) fn sections() -> Vec<Section> {
                 let written = defaults.get(&name).and_then(Value::as_table).cloned().unwrap_or_default();
                 let mut section = Section { head: format!("[{name}]"), ..section(property, &written) };
                 if property["additionalProperties"].is_object() {
-                    let meaning = "By the name of a component.".to_owned();
+                    let meaning = "The key is the name of a component.".to_owned();
                     let key = keys("NAME", &property["additionalProperties"], None);
                     section.keys.extend(key.into_iter().map(|key| Key { meaning: meaning.clone(), ..key }));
                 }
@@ -128,7 +128,7 @@ pub(crate) fn sections() -> Vec<Section> {
     sections
 }
 
-/// For a table of named components: what one of a kind is written out as.
+/// For a table of named components: returns a function from a kind to the defaults of that kind.
 fn families(name: &str) -> Option<fn(&str) -> Table> {
     match name {
         "views" => Some(|kind| table(pipeline::views::AnyView::of_kind(kind))),
@@ -143,21 +143,21 @@ fn table(component: Option<impl serde::Serialize>) -> Table {
 }
 
 fn section(schema: &Json, written: &Table) -> Section {
-    // What a component is stands above its keys.
+    // The kind is shown above the keys.
     let is_key = |name: &String| schema["properties"][name]["const"].is_null();
     let names = ordered(schema, written).into_iter().filter(is_key);
     let keys = names.flat_map(|name| keys(&name, &schema["properties"][&name], written.get(&name)));
     Section { head: String::new(), kind: None, meaning: meaning(schema), keys: keys.collect() }
 }
 
-/// The properties of a schema: those that are written by default in that order, then the others.
+/// Returns the properties of a schema: first those in `written`, in that order, then the others.
 fn ordered(schema: &Json, written: &Table) -> Vec<String> {
     let properties = || schema["properties"].as_object().into_iter().flat_map(|properties| properties.keys());
     let first = written.keys().filter(|key| properties().any(|known| known == *key));
     first.chain(properties().filter(|key| !written.contains_key(*key))).cloned().collect()
 }
 
-/// A key, or those of the table that it is.
+/// Returns a key, or the keys of a table.
 fn keys(name: &str, schema: &Json, default: Option<&Value>) -> Vec<Key> {
     if schema["properties"].is_object() {
         let inner = default.and_then(Value::as_table).cloned().unwrap_or_default();
@@ -167,7 +167,7 @@ fn keys(name: &str, schema: &Json, default: Option<&Value>) -> Vec<Key> {
     let last = name.rsplit('.').next().unwrap_or(name);
     let unit = UNITS.iter().find(|(key, _)| *key == last || last.ends_with(&format!("_{key}"))).map(|(_, unit)| *unit);
     let what = what(schema);
-    // A switch has no unit, whatever its name.
+    // A boolean has no unit, whatever its name.
     let unit = unit.filter(|_| what != "true or false");
     let is_set = |value: &&Value| value.as_str() != Some("") && value.as_array().is_none_or(|list| !list.is_empty());
     vec![Key {
@@ -180,7 +180,7 @@ fn keys(name: &str, schema: &Json, default: Option<&Value>) -> Vec<Key> {
     }]
 }
 
-/// A value as people write it: floats as short as they are.
+/// Formats a value as TOML, with short floats.
 fn written(value: &Value) -> String {
     match value {
         Value::Float(number) if *number != 0.0 && !(1e-3..1e6).contains(&number.abs()) => format!("{number:e}"),
@@ -188,7 +188,7 @@ fn written(value: &Value) -> String {
     }
 }
 
-/// What may stand there, in words.
+/// Returns the type of a key in words.
 fn what(schema: &Json) -> String {
     let choices = choices(schema);
     if !choices.is_empty() {
@@ -217,12 +217,12 @@ fn what(schema: &Json) -> String {
 fn choices(schema: &Json) -> Vec<(String, String)> {
     let name = |value: &Json| value.as_str().map(str::to_owned);
     let plain = schema["enum"].as_array().into_iter().flatten().filter_map(|value| Some((name(value)?, String::new())));
-    let told = schema["oneOf"].as_array().into_iter().flatten();
-    let told = told.flat_map(|one| match name(&one["const"]) {
+    let described = schema["oneOf"].as_array().into_iter().flatten();
+    let described = described.flat_map(|one| match name(&one["const"]) {
         Some(name) => vec![(name, meaning(one))],
         None => choices(one),
     });
-    plain.chain(told).collect()
+    plain.chain(described).collect()
 }
 
 fn meaning(schema: &Json) -> String {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_says_what_it_is() {
+    fn every_key_has_a_meaning() {
         let sections = sections();
         for section in &sections {
             assert!(section.head.is_empty() || section.meaning.len() > 4, "{section:?}");
@@ -248,7 +248,7 @@ mod tests {
                 let (head, name) = (&section.head, &key.name);
                 assert!(key.meaning.len() > 3, "{head} `{name}` has no doc comment");
                 let is_prose = !key.meaning.contains("](") && !key.meaning.contains('\n');
-                assert!(is_prose, "{head} `{name}`: links and lines mean nothing here: {}", key.meaning);
+                assert!(is_prose, "{head} `{name}`: links and line breaks are not rendered here: {}", key.meaning);
             }
         }
         let seed = key(&sections, "", None, "seed");
@@ -265,9 +265,9 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_is_that_of_a_key() {
+    fn every_unit_belongs_to_a_key() {
         let keys: Vec<Key> = sections().into_iter().flat_map(|section| section.keys).collect();
-        // The last word of a key, as the table reads it.
+        // The last word of a key, as in `UNITS`.
         let has_name = |key: &Key, name: &str| {
             let last = key.name.rsplit('.').next().unwrap_or_default();
             last == name || last.ends_with(&format!("_{name}"))

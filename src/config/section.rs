@@ -1,4 +1,4 @@
-//! Each table into its own type, every failure collected.
+//! Parsing of each table to its own type, with all failures collected.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::mistake::{Mistake, Mistakes, did_you_mean};
 use super::renamed;
 use super::source::ConfigSource;
 
-/// A table that is taken apart section by section.
+/// A table that is parsed section by section.
 pub(super) struct Sections<'a> {
     table: Table,
     known: Vec<&'static str>,
@@ -19,12 +19,12 @@ pub(super) struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Takes apart `table`; mistakes that were found before come first.
+    /// Starts with `table`. Earlier `mistakes` are listed first.
     pub(super) fn new(table: Table, source: &'a ConfigSource, mistakes: Vec<Mistake>) -> Self {
         Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems: Mistakes(mistakes) }
     }
 
-    /// A top-level value.
+    /// Parses a top-level value.
     pub(super) fn value<T: DeserializeOwned>(&mut self, key: &'static str, default: T) -> T {
         self.known.push(key);
         match self.table.remove(key).map(|value| self.parse(key, value)) {
@@ -33,12 +33,12 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// A section whose struct fills in what is absent.
+    /// Parses a section. Its struct supplies missing keys.
     pub(super) fn section<T: DeserializeOwned + Default>(&mut self, key: &'static str) -> T {
         self.value(key, T::default())
     }
 
-    /// A table of tables by names of the user's own.
+    /// Takes a table of tables with user-defined names.
     fn tables(&mut self, key: &'static str) -> Table {
         self.known.push(key);
         let named = match self.table.remove(key) {
@@ -53,7 +53,7 @@ impl<'a> Sections<'a> {
         named
     }
 
-    /// A table of sections by names of the user's own, all of one sort.
+    /// Parses a table of sections of one type with user-defined names.
     pub(super) fn named<T: DeserializeOwned>(&mut self, key: &'static str) -> BTreeMap<String, T> {
         let mut sections = BTreeMap::new();
         for (name, value) in self.tables(key) {
@@ -63,7 +63,7 @@ impl<'a> Sections<'a> {
         sections
     }
 
-    /// A table of named components, each parsed on its own.
+    /// Parses a table of named components, each by its kind.
     pub(super) fn components<T: DeserializeOwned>(&mut self, key: &'static str, kinds: &[&str]) -> BTreeMap<String, T> {
         let mut components = BTreeMap::new();
         for (name, value) in self.tables(key) {
@@ -75,7 +75,7 @@ impl<'a> Sections<'a> {
                 continue;
             };
             if !table.contains_key("kind") {
-                let problem = self.source.mistake(&path, format!("`{path}` does not say what it is"));
+                let problem = self.source.mistake(&path, format!("`{path}` has no `kind`"));
                 self.problems.push(problem.hint(format!("add `kind = …`, one of {}", kinds.join(", "))));
             } else if let Some(component) = self.parse(&path, value) {
                 components.insert(name, component);
@@ -84,24 +84,25 @@ impl<'a> Sections<'a> {
         components
     }
 
-    /// The component names of every table taken so far, as written.
+    /// Returns the component names of every table taken so far, as written.
     pub(super) fn names(&self) -> BTreeMap<&'static str, Vec<String>> {
         self.names.clone()
     }
 
-    /// Everything found wrong, unknown sections included.
+    /// Returns all mistakes, including unknown sections.
     pub(super) fn finish(mut self) -> Mistakes {
         for key in self.table.keys() {
             let problem = self.source.mistake(key, format!("unknown section `{key}`"));
             self.problems.push(match renamed::section(key) {
-                Some(new) => problem.hint(format!("since version 0.2 it is `{new}`")),
+                Some(new) => problem.hint(format!("renamed to `{new}` in version 0.2")),
                 None => suggest(problem, key, &self.known),
             });
         }
         self.problems
     }
 
-    /// Parses; where a key is at fault, notes it, leaves it out and tries again, so that its neighbours are checked too.
+    /// Parses a value. If a key is invalid, records the mistake, removes the key and tries again to check the other
+    /// keys.
     fn parse<T: DeserializeOwned>(&mut self, path: &str, mut value: Value) -> Option<T> {
         loop {
             let error = match serde_path_to_error::deserialize::<_, T>(value.clone()) {
@@ -114,7 +115,7 @@ impl<'a> Sections<'a> {
                 quoted(&message, "unknown field").map_or(inner.clone(), |field| join(&parent(&inner, field), field));
             let whole = if key == "." || key.is_empty() { path.to_owned() } else { join(path, &key) };
             self.problems.push(explain(self.source, &whole, &message));
-            // Without its kind a component is nothing; what else is wrong with it cannot be known.
+            // Without a valid kind, the other keys cannot be checked.
             if key == "kind" || !remove(&mut value, &key) {
                 return None;
             }
@@ -122,7 +123,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// The problem behind serde's words, with a suggestion where serde lists the choices.
+/// Converts an error of serde to a mistake, with a suggestion if serde lists the choices.
 fn explain(source: &ConfigSource, path: &str, message: &str) -> Mistake {
     let first_line = message.lines().next().unwrap_or_default();
     for kind in ["unknown field", "unknown variant"] {
@@ -133,7 +134,7 @@ fn explain(source: &ConfigSource, path: &str, message: &str) -> Mistake {
             let mistake = source.mistake(path, format!("{what} `{wrong}`"));
             let renamed = if is_key { renamed::key(path) } else { renamed::choice(path, wrong) };
             return match renamed {
-                Some(new) => mistake.hint(format!("since version 0.2 it is `{new}`")),
+                Some(new) => mistake.hint(format!("renamed to `{new}` in version 0.2")),
                 None => suggest(mistake, wrong, &choices),
             };
         }
@@ -141,7 +142,7 @@ fn explain(source: &ConfigSource, path: &str, message: &str) -> Mistake {
     source.mistake(path, in_words(first_line))
 }
 
-/// What serde says of a wrong type, in the words of TOML.
+/// Converts serde's message about a wrong type to TOML terms.
 fn in_words(message: &str) -> String {
     let Some((found, expected)) = message.strip_prefix("invalid type: ").and_then(|it| it.split_once(", expected "))
     else {
@@ -158,16 +159,16 @@ fn in_words(message: &str) -> String {
         it if it.starts_with("enum ") || it.starts_with("string or table") => "one of its names, in quotes",
         it => it,
     };
-    format!("{found} stands where {expected} should")
+    format!("expected {expected}, found {found}")
 }
 
-/// What a value is, with its article.
+/// Returns the type of a value, with its article.
 fn a(value: &Value) -> &'static str {
     match value {
         Value::String(_) => "a text",
         Value::Integer(_) => "a whole number",
         Value::Float(_) => "a number",
-        Value::Boolean(_) => "a yes or no",
+        Value::Boolean(_) => "a boolean",
         Value::Datetime(_) => "a date",
         Value::Array(_) => "a list",
         Value::Table(_) => "a table",
@@ -184,12 +185,12 @@ fn suggest(problem: Mistake, wrong: &str, choices: &[&str]) -> Mistake {
     }
 }
 
-/// The word in back quotes that follows `kind` at the start of serde's message.
+/// Returns the word in back quotes that follows `kind` at the start of serde's message.
 fn quoted<'a>(message: &'a str, kind: &str) -> Option<&'a str> {
     message.strip_prefix(kind)?.split('`').nth(1)
 }
 
-/// serde names an unknown field in its path or only in its message; the table that holds it either way.
+/// Returns the table that holds an unknown field. serde has the field in its path, or only in its message.
 fn parent(inner: &str, field: &str) -> String {
     let inner = inner.trim_end_matches('.');
     inner.strip_suffix(field).map_or(inner, |rest| rest.trim_end_matches('.')).to_owned()
@@ -199,7 +200,7 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() || path == "." { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Removes a dotted key below `value`. False if there is no such key.
+/// Removes a dotted key below `value`. Returns `false` if there is no such key.
 fn remove(value: &mut Value, key: &str) -> bool {
     let mut keys: Vec<&str> = key.split('.').collect();
     let Some(last) = keys.pop() else { return false };
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_of_a_section_is_found_and_the_rest_is_kept() {
+    fn every_mistake_of_a_section_is_reported_and_valid_keys_are_kept() {
         let (example, problems) = problems("[example]\nstepps = 1\nlr = 'x'\nsteps = 7\nzzz = 1\n[exampel]\n");
         assert_eq!(example, Example { steps: 7, lr: 0.0 });
         let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
@@ -239,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_told_in_the_words_of_toml() {
-        let told = |text: &str| problems(text).1.remove(0).message;
-        assert_eq!(told("[example]\nsteps = 'many'"), "string \"many\" stands where a whole number should");
-        assert_eq!(told("[example]\nlr = true"), "boolean `true` stands where a number should");
-        assert_eq!(told("example = 3"), "integer `3` stands where a table should");
+    fn wrong_types_are_reported_in_toml_terms() {
+        let message_of = |text: &str| problems(text).1.remove(0).message;
+        assert_eq!(message_of("[example]\nsteps = 'many'"), "expected a whole number, found string \"many\"");
+        assert_eq!(message_of("[example]\nlr = true"), "expected a number, found boolean `true`");
+        assert_eq!(message_of("example = 3"), "expected a table, found integer `3`");
         let (source, table) = (ConfigSource::default(), toml::from_str("views.masked = 3").expect("TOML"));
         let mut sections = Sections::new(table, &source, Vec::new());
         let _ = sections.components::<Example>("views", &["mask", "crop"]);

@@ -1,4 +1,4 @@
-//! From files and `--set` to one table that remembers where each key was written.
+//! Reading of configuration files and `--set` to one table with the place of each key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,17 +8,18 @@ use toml::{Table, Value};
 
 use super::mistake::Mistake;
 
-/// How many files may extend one another.
+/// Maximum number of files in a chain of `extends`.
 const PARENTS_MAX: usize = 8;
 
-/// How deep the path of a `--set` may go: no section goes half as deep, and each table of a path is one in another.
+/// Maximum number of names in the path of a `--set`. Keys of sections have less than half as many. Bounds nested
+/// tables.
 const KEYS_MAX: usize = 16;
 
-/// How many brackets may be open in a text: no value of a configuration is nested a tenth as deep. The parser of TOML bounds
-/// itself, but not while it looks for a way on after a mistake, and its stack is then the program's.
+/// Maximum number of open brackets in a text; values of a configuration are nested less than a tenth as deep. The TOML
+/// parser limits its depth, but not in its recovery after a syntax error, which could overflow the stack.
 const BRACKETS_MAX: usize = 64;
 
-/// The merged table and the place of every key in it.
+/// Merged table with the place of every key.
 #[derive(Debug, Default)]
 pub struct ConfigSource {
     /// The merged table.
@@ -27,16 +28,16 @@ pub struct ConfigSource {
     places: BTreeMap<String, String>,
     /// Dotted keys of tables.
     tables: BTreeSet<String>,
-    /// The file that the user named.
+    /// File that the user named.
     file: PathBuf,
 }
 
 impl ConfigSource {
-    /// Reads `file`, its parents (`extends`, relative to the file that says it) and the overrides `path=value`.
+    /// Reads `file`, the files that it `extends` (relative to the extending file) and the overrides `path=value`.
     ///
     /// # Errors
-    /// Where no table can be had: a file is not there, is no TOML, or has no end of parents. What is wrong with an
-    /// override comes back next to the table, to be told with everything else.
+    /// Fails if no table can be read: a file is missing, is no TOML, or its chain of `extends` has a cycle. Mistakes in
+    /// overrides are returned with the table, so that they are reported with all others.
     pub fn read(file: &Path, overrides: &[String]) -> Result<(Self, Vec<Mistake>), Mistake> {
         let mut source = Self { file: file.to_owned(), ..Self::default() };
         for (file, text) in lineage(file)? {
@@ -47,12 +48,12 @@ impl ConfigSource {
         Ok((source, mistakes))
     }
 
-    /// Whether somebody has written `key` (dotted), in a file or as an override.
+    /// Whether `key` (dotted) is written in a file or as an override.
     pub(crate) fn says(&self, key: &str) -> bool {
         self.places.contains_key(key)
     }
 
-    /// Where `key` (dotted) was written, or the nearest table around it.
+    /// Place of `key` (dotted), or of the nearest table that contains it.
     pub(crate) fn place(&self, key: &str) -> String {
         let mut path = key;
         loop {
@@ -66,7 +67,7 @@ impl ConfigSource {
         }
     }
 
-    /// A key as a reader of TOML looks for it: `[a.b]` for a table, `` [a], `b` `` for a value in it.
+    /// Formats a key in the style of TOML: `[a.b]` for a table, `` [a], `b` `` for a value in it.
     fn display_key(&self, key: &str) -> String {
         match key.rsplit_once('.') {
             Some((table, leaf)) if !self.tables.contains(key) => format!("[{table}], `{leaf}`"),
@@ -74,12 +75,12 @@ impl ConfigSource {
         }
     }
 
-    /// A problem, with the place of its key.
+    /// Converts a problem to a mistake with the place of its key.
     pub(crate) fn locate(&self, problem: schemas::Problem) -> Mistake {
         Mistake { place: self.place(&problem.key), message: problem.message, hint: problem.hint }
     }
 
-    /// A mistake about the key at `path`.
+    /// Creates a mistake about the key at `path`.
     pub(crate) fn mistake(&self, path: &str, message: impl Into<String>) -> Mistake {
         Mistake::new(self.place(path), message)
     }
@@ -94,7 +95,7 @@ impl ConfigSource {
             }
             self.places.insert(path, format!("{}:{}", file.display(), line_of(text, offset)));
         }
-        // What can be parsed with positions can be parsed without.
+        // A text that parses with positions also parses without.
         let plain: Table = toml::from_str(text).map_err(|error| unreadable(file, &error))?;
         merge(&mut self.table, plain, 0);
         Ok(())
@@ -103,25 +104,25 @@ impl ConfigSource {
     fn set(&mut self, assignment: &str) -> Result<(), Mistake> {
         let wrong = |message: String| Mistake::new(format!("--set {assignment}"), message);
         let (path, text) = assignment.split_once('=').ok_or_else(|| {
-            wrong("an override is a key and a value".to_owned()).hint("write `--set train.steps=100`")
+            wrong("an override needs a key and a value".to_owned()).hint("write `--set train.steps=100`")
         })?;
         let keys: Vec<&str> = path.trim().split('.').collect();
         if keys.iter().any(|key| key.trim().is_empty()) {
-            let hint = "write the names of the sections with one dot between: `--set train.steps=100`";
+            let hint = "separate the names by single dots: `--set train.steps=100`";
             return Err(wrong(format!("`{}` has an empty name", path.trim())).hint(hint));
         }
         if keys.len() > KEYS_MAX {
-            return Err(wrong(format!("no key has more than {KEYS_MAX} names")));
+            return Err(wrong(format!("no key has more than {KEYS_MAX} dotted names")));
         }
         let value = parse_value(text.trim()).map_err(wrong)?;
         let (last, sections) = keys.split_last().expect("a split has a part");
         let mut table = &mut self.table;
         for key in sections {
             let entry = table.entry(*key).or_insert_with(|| Value::Table(Table::new()));
-            let Value::Table(inner) = entry else { return Err(wrong(format!("`{key}` is no table"))) };
+            let Value::Table(inner) = entry else { return Err(wrong(format!("`{key}` is not a table"))) };
             table = inner;
         }
-        // Who writes a secret where its name belongs is not to find it in a log.
+        // An alert key may contain a secret by mistake; the value must not appear in a log.
         let shown = if path.trim().starts_with("alerts") { path.trim() } else { assignment };
         note(&mut self.places, path.trim(), &value, &format!("--set {shown}"));
         table.insert((*last).to_owned(), value);
@@ -129,7 +130,7 @@ impl ConfigSource {
     }
 }
 
-/// Notes where a value was written, and all that is in it.
+/// Records the place of a value and of all values in it.
 fn note(places: &mut BTreeMap<String, String>, path: &str, value: &Value, place: &str) {
     places.insert(path.to_owned(), place.to_owned());
     for (key, inner) in value.as_table().into_iter().flatten() {
@@ -137,7 +138,7 @@ fn note(places: &mut BTreeMap<String, String>, path: &str, value: &Value, place:
     }
 }
 
-/// The files to merge with their text: the oldest ancestor first.
+/// Returns the files to merge with their text: the most distant ancestor first.
 fn lineage(file: &Path) -> Result<Vec<(PathBuf, String)>, Mistake> {
     let mut files: Vec<(PathBuf, String)> = Vec::new();
     let mut next = Some(file.to_owned());
@@ -147,13 +148,13 @@ fn lineage(file: &Path) -> Result<Vec<(PathBuf, String)>, Mistake> {
         };
         if files.len() == PARENTS_MAX {
             let message = format!("more than {PARENTS_MAX} files extend one another");
-            return Err(Mistake::new(place(&files), message).hint("write what they have in common into one of them"));
+            return Err(Mistake::new(place(&files), message).hint("merge some of these files"));
         }
         let text = read(&file).map_err(|message| Mistake::new(place(&files), message))?;
         if let Some(at) = files.iter().position(|(known, _)| is_same(known, &file)) {
-            let circle: Vec<String> = files[at..].iter().map(|(file, _)| file.display().to_string()).collect();
-            let message = format!("`extends` goes in a circle: {} and back", circle.join(" → "));
-            return Err(Mistake::new(place(&files), message).hint("take one of them out"));
+            let cycle: Vec<String> = files[at..].iter().map(|(file, _)| file.display().to_string()).collect();
+            let message = format!("`extends` has a cycle: {} and back", cycle.join(" → "));
+            return Err(Mistake::new(place(&files), message).hint("remove `extends` from one of them"));
         }
         // A syntax error is reported once, with its line, by `add_file`.
         let table = toml::from_str::<Table>(&text).unwrap_or_default();
@@ -161,7 +162,7 @@ fn lineage(file: &Path) -> Result<Vec<(PathBuf, String)>, Mistake> {
             None => None,
             Some(Value::String(parent)) => Some(file.parent().unwrap_or(Path::new("")).join(parent)),
             Some(_) => {
-                let mistake = Mistake::new(format!("{}, `extends`", file.display()), "it names one file");
+                let mistake = Mistake::new(format!("{}, `extends`", file.display()), "`extends` must be one path");
                 return Err(mistake.hint("write `extends = \"mlm-base.toml\"`"));
             }
         };
@@ -171,7 +172,7 @@ fn lineage(file: &Path) -> Result<Vec<(PathBuf, String)>, Mistake> {
     Ok(files)
 }
 
-/// Whether two paths, both of which could be read, are one file.
+/// Whether two readable paths are the same file.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
@@ -193,7 +194,7 @@ fn unreadable(file: &Path, error: &toml::de::Error) -> Mistake {
     Mistake::new(file.display().to_string(), error.to_string().trim_end())
 }
 
-/// Whether too many brackets are open at some place; those of strings and comments count, and are few.
+/// Whether too many brackets are open at one point. Brackets in strings and comments are counted too; they are rare.
 fn is_deep(text: &str) -> bool {
     let mut open = 0_usize;
     text.bytes().any(|byte| {
@@ -206,7 +207,7 @@ fn is_deep(text: &str) -> bool {
     })
 }
 
-/// Parses with positions; a syntax error carries `file:line` and the line itself.
+/// Parses a file with positions. A syntax error has `file:line` and the text of the line.
 fn parse<'a>(file: &Path, text: &'a str) -> Result<DeTable<'a>, Mistake> {
     DeTable::parse(text).map(toml::Spanned::into_inner).map_err(|error| {
         let line = line_of(text, error.span().map_or(0, |span| span.start));
@@ -214,11 +215,11 @@ fn parse<'a>(file: &Path, text: &'a str) -> Result<DeTable<'a>, Mistake> {
     })
 }
 
-/// A key of a file.
+/// Place of a key in a file.
 struct KeyPlace {
-    /// The key, dotted.
+    /// Dotted key.
     path: String,
-    /// Bytes of the file before it.
+    /// Offset in the file, in bytes.
     offset: usize,
     /// Whether its value is a table.
     is_table: bool,
@@ -235,8 +236,8 @@ fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<KeyPlace>)
     }
 }
 
-/// Tables merge key by key. Two things are replaced whole: `[loss]`, since an equation is not patched, and a component
-/// that changes its `kind`, since the old kind's keys mean nothing to the new one.
+/// Merges tables key by key. Two kinds of tables are replaced as a whole: `[loss]`, because the weights belong
+/// together, and a component with another `kind`, because keys of the old kind do not apply.
 pub fn merge(base: &mut Table, over: Table, depth: usize) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -253,7 +254,7 @@ pub fn merge(base: &mut Table, over: Table, depth: usize) {
     }
 }
 
-/// A TOML value, or else the text itself: `--set run.folder=runs/a` needs no quotes.
+/// Parses a TOML value. Other text is a string, so that `--set run.folder=runs/a` needs no quotes.
 fn parse_value(text: &str) -> Result<Value, String> {
     let plain = || Value::String(text.to_owned());
     if is_deep(text) {
@@ -261,11 +262,11 @@ fn parse_value(text: &str) -> Result<Value, String> {
     }
     let Ok(mut table) = toml::from_str::<Table>(&format!("v = {text}")) else { return Ok(plain()) };
     let value = table.remove("v").unwrap_or_else(plain);
-    // What follows the line of a value would be more keys, and nobody would hear of them.
+    // Further lines would be parsed as more keys, and be ignored silently.
     if table.is_empty() {
         Ok(value)
     } else {
-        Err("a line break ends the value, and there is more behind it".to_owned())
+        Err("there is more text after the line break that ends the value".to_owned())
     }
 }
 
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_in_an_override_says_each_of_its_keys() {
+    fn a_table_in_an_override_sets_each_of_its_keys() {
         let home = tempfile::tempdir().expect("a temporary folder");
         store::Store::folder(home.path())
             .and_then(|store| store.put("run.toml", b"[data]\nfolder = \"a\""))
@@ -311,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn an_override_that_says_something_else_is_refused_where_it_stands() {
+    fn an_invalid_override_is_refused_with_its_place() {
         let cases = [
-            (format!("{}a=1", "a.".repeat(10_000)), "no key has more than 16 names"),
+            (format!("{}a=1", "a.".repeat(10_000)), "no key has more than 16 dotted names"),
             ("train..steps=5".to_owned(), "`train..steps` has an empty name"),
             ("=5".to_owned(), "`` has an empty name"),
             ("train.steps".to_owned(), "a key and a value"),
-            ("seed=1\nsteps = 2".to_owned(), "more behind it"),
-            ("seed.low=1".to_owned(), "`seed` is no table"),
+            ("seed=1\nsteps = 2".to_owned(), "more text after the line break"),
+            ("seed.low=1".to_owned(), "`seed` is not a table"),
         ];
         for (assignment, expected) in cases {
             let mut source = ConfigSource::default();
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_without_an_end_are_told_from_too_many() {
+    fn cycles_of_parents_are_distinguished_from_too_many() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let folder = store::Store::folder(home.path()).expect("there");
         for number in 0..12 {
@@ -343,13 +344,13 @@ mod tests {
         folder.put("b.toml", b"extends = \"a.toml\"\n").expect("written");
         let refused = |name: &str| ConfigSource::read(&home.path().join(name), &[]).expect_err("refused").to_string();
         assert!(refused("0.toml").contains("more than 8 files extend one another"), "{}", refused("0.toml"));
-        let circle = refused("a.toml");
-        assert!(circle.contains("in a circle") && circle.contains("a.toml → ") && circle.contains("b.toml and back"));
+        let cycle = refused("a.toml");
+        assert!(cycle.contains("has a cycle") && cycle.contains("a.toml → ") && cycle.contains("b.toml and back"));
         assert!(refused("absent.toml").contains("absent.toml: No such file"));
     }
 
     #[test]
-    fn every_key_knows_its_line() {
+    fn every_key_has_its_line() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let folder = store::Store::folder(home.path()).expect("there");
         folder.put("base.toml", b"seed = 1\n[train]\nsteps = 1\n").expect("written");

@@ -1,4 +1,4 @@
-//! The sections `[sources.NAME]`: what a mixture is made of.
+//! Sections `[sources.NAME]`: the sources of a mixture.
 
 use std::path::PathBuf;
 
@@ -7,19 +7,19 @@ use pipeline::mixture::Weight;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One of several prepared folders that a run reads, by its own name.
+/// One of several prepared folders that a run reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SourceConfig {
-    /// Its prepared folder. All sources have one tokenizer, one `prepare.max_seq_len` and one way of packing.
+    /// Prepared folder of the source. All sources need the same tokenizer, `prepare.max_seq_len` and packing.
     pub(crate) folder: PathBuf,
-    /// What `cloze prepare` makes that folder of: files, folders and globs, as in `prepare.inputs`. All else is as `[prepare]`
-    /// says. Nothing for a folder that is prepared elsewhere.
+    /// Corpus from which `cloze prepare` fills the folder: files, folders and globs, as in `prepare.inputs`. All other
+    /// settings come from `[prepare]`. Empty for a folder that is prepared elsewhere.
     pub(crate) inputs: Vec<String>,
-    /// How documents lie in these files; if not given, as `prepare.format` says, or as the endings of most of their bytes say.
+    /// Format of these files. Default: `prepare.format`, or the format that the extensions of most bytes indicate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) format: Option<AnyFormat>,
-    /// Its share of the rows, next to the weights of the other sources: a number, or a list of weights that each hold from
-    /// so many rows of the stream on, the first from 0. A source that never has one is not read.
+    /// Share of the rows, relative to the weights of the other sources: a number, or a list of weights. Each weight of
+    /// a list applies from a row of the stream on, the first from row 0. A source whose weight is always 0 is not read.
     pub(crate) weight: Weight,
 }

@@ -1,7 +1,7 @@
-//! A prepared folder as a configuration expects it, in memory: what can be said of a run before its corpus is prepared.
+//! In-memory stand-in for a prepared folder, for plans of a run whose corpus is not prepared yet.
 //!
-//! Nobody reads a row of it. It promises a vocabulary of the size that the configuration takes for granted and a corpus of
-//! many shards, so that what is said of memory holds for large ones.
+//! No row of it is ever read. It has a vocabulary of the size that the configuration expects, and a corpus of many
+//! shards, so that memory estimates hold for large corpora.
 
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::tokenize::{self, Tokenizer as _};
@@ -11,17 +11,17 @@ use store::{FaultConfig, Store};
 use crate::config::Config;
 use crate::run::data::{Ids, PreparedData};
 
-/// Shards of the training split: 8 M rows, more than any shuffle window holds.
+/// Number of shards of the training split: 8 M rows, more than any shuffle window holds.
 const SHARDS: u16 = 500;
 
-/// Ids below this are BERT's special ones and what lies between them.
+/// Minimum vocabulary size. Lower ids are BERT's special tokens and the range between them.
 const IDS_MIN: u32 = 256;
 
-/// Rows of a row group.
+/// Number of rows of a row group.
 const GROUP: u32 = 2048;
 
-/// What is expected of the tokenizer: by the tokenizer itself, if it is there; else by `[expects]`; else by what
-/// `cloze tokenizer train` would make.
+/// Returns the expected tokenizer: the tokenizer itself if it exists, else `[expects]`, else the tokenizer that
+/// `cloze tokenizer train` would train.
 fn ids(config: &Config) -> Ids {
     let prepare = &config.prepare;
     if let Ok(tokenizer) = tokenize::load(&prepare.tokenizer, prepare.lowercase) {
@@ -36,7 +36,7 @@ fn ids(config: &Config) -> Ids {
     }
 }
 
-/// The data in that folder.
+/// Builds the stand-in data for a configuration.
 pub(super) fn data(config: &Config) -> pipeline::Result<PreparedData> {
     let (ids, prepare) = (ids(config), &config.prepare);
     let max_seq_len = prepare.max_seq_len.clamp(prepare.packing.tokens_min().max(4), 32_767);
@@ -51,7 +51,7 @@ pub(super) fn data(config: &Config) -> pipeline::Result<PreparedData> {
         valid_rows: u64::from(prepare.valid_fraction > 0.0),
         ..Synthetic::default()
     };
-    let store = Store::memory(FaultConfig::calm());
+    let store = Store::in_memory(FaultConfig::none());
     let mut folder = synthetic.write(&store)?;
     folder.tokenizer.lowercase = ids.lowercase;
     let part = &mut folder.dataset_versions[0].parts[0];
@@ -63,7 +63,7 @@ pub(super) fn data(config: &Config) -> pipeline::Result<PreparedData> {
     PreparedData::expected(&store, config, &ids)
 }
 
-/// A shard like that one, of eight row groups.
+/// Creates a shard with the properties of `shard` and eight row groups.
 fn large(shard: &Shard, number: u16, content: u32) -> Shard {
     let rows = 8 * GROUP;
     Shard {

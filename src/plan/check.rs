@@ -1,30 +1,31 @@
-//! Everything that can be wrong with a training configuration before its data is opened, all of it at once.
+//! Checks of the training configuration that need no data. All problems are reported at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pipeline::collate;
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::ColumnSpec;
-use trainer_plan::networks::{AnyNetwork, MAIN, made};
+use trainer_plan::networks::{AnyNetwork, MAIN, find_output_view};
 use trainer_plan::objectives::AnyObjective;
 use trainer_plan::requirements::VALID_MLM;
 use trainer_plan::requirements::columns_read;
 
 use crate::config::{Mistake, Parsed, did_you_mean};
 
-/// Whether the view of that name makes a column: one of its own, one that comes with every frame, or one that its frame
-/// makes and that edits keep.
+/// Whether the view of that name makes a column: one that it adds, one that every frame has, or one of its frame that
+/// edits keep.
 pub(super) fn makes(views: &BTreeMap<String, AnyView>, name: &str, column: ColumnSpec) -> bool {
     let Some(view) = view(views, name) else { return false };
-    // A chain without an end is another problem; what the view makes itself is still known.
+    // A cyclic chain is reported elsewhere; the columns of the view itself are still known.
     let frame = frame(views, name).and_then(|frame| self::view(views, &frame));
     collate::columns(&view, frame.as_ref().unwrap_or(&view)).contains(&column)
 }
 
-/// The name of the frame that a view starts from; `None` where the chain ends nowhere or in a circle, another problem.
+/// Returns the name of the frame that a view starts from. `None` if the chain is cyclic or broken, which is reported
+/// elsewhere.
 fn frame(views: &BTreeMap<String, AnyView>, name: &str) -> Option<String> {
     let mut name = name.to_owned();
-    // No chain of edits is longer than there are views.
+    // A chain of edits is at most as long as the number of views.
     for _ in 0..=views.len() {
         match view(views, &name)?.of() {
             Some(of) => name.clone_from(of),
@@ -34,12 +35,12 @@ fn frame(views: &BTreeMap<String, AnyView>, name: &str) -> Option<String> {
     None
 }
 
-/// The view of that name; `original` need not be configured.
+/// Returns the view of that name. `original` need not be configured.
 fn view(views: &BTreeMap<String, AnyView>, name: &str) -> Option<AnyView> {
     views.get(name).cloned().or_else(|| (name == ORIGINAL).then(original))
 }
 
-/// Checks what objectives read, and rows against copies; what is found goes to the other problems.
+/// Checks the inputs of objectives and networks, and the batch size against the number of copies.
 pub(super) fn training(parsed: &mut Parsed) {
     let mut found = Vec::new();
     for (name, objective) in &parsed.config.training.objectives {
@@ -48,9 +49,9 @@ pub(super) fn training(parsed: &mut Parsed) {
     let (copies, rows) =
         (u64::from(parsed.config.data.copies_per_sample), parsed.config.training.train.global_batch_size);
     if copies > 0 && !rows.is_multiple_of(copies) {
-        let message = format!("{rows} rows a step do not hold whole groups of {copies} copies");
+        let message = format!("the global batch size {rows} is not a multiple of {copies} copies");
         found.push(
-            parsed.source.mistake("data.copies_per_sample", message).hint("all copies of a sample land in one step"),
+            parsed.source.mistake("data.copies_per_sample", message).hint("all copies of a sample must be in one step"),
         );
     }
     for (name, objective) in &parsed.config.training.objectives {
@@ -64,11 +65,11 @@ pub(super) fn training(parsed: &mut Parsed) {
     parsed.problems.0.extend(found);
 }
 
-/// A generator whose view is there already.
+/// Returns a mistake if the output view of a generator exists already.
 fn made_view(parsed: &Parsed, name: &str, network: &AnyNetwork) -> Option<Mistake> {
-    let made = network.makes()?.view;
+    let made = network.output_view()?.view;
     let is_taken = is_view(&parsed.names("views"), made) || made == VALID_MLM;
-    let message = format!("`{made}` is a view of the data; name what network `{name}` makes otherwise");
+    let message = format!("`{made}` is a view of the data; set another `output_view` for network `{name}`");
     is_taken.then(|| parsed.source.mistake(&format!("networks.{name}.output_view"), message))
 }
 
@@ -79,12 +80,12 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
     for pass in objective.reads().passes {
         let known = pass.network == MAIN || networks.contains_key(&pass.network);
         if !known && !parsed.is_broken("networks", &pass.network) {
-            let message = format!("objective `{name}` reads network `{}`, which is not there", pass.network);
+            let message = format!("objective `{name}` reads network `{}`, which does not exist", pass.network);
             let hint =
                 format!("add `[networks.{}]` with its `kind`, one of {}", pass.network, AnyNetwork::KINDS.join(", "));
             found.push(parsed.source.mistake(&place, message).hint(hint));
         } else if let Some(message) =
-            objective.refuses(&pass.network, networks.get(&pass.network).map(|network| &**network))
+            objective.refusal(&pass.network, networks.get(&pass.network).map(|network| &**network))
         {
             found.push(parsed.source.mistake(&place, message));
         }
@@ -101,25 +102,25 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
         }
     }
     found.extend(objective.aligned().and_then(|pair| not_aligned(parsed, name, &pair)));
-    if let Some((window, taken)) = objective.reach() {
-        let reach = view(views, &window).and_then(|view| view.reach()).filter(|&reach| reach != taken);
+    if let Some((window, taken)) = objective.window_reach() {
+        let reach = view(views, &window).and_then(|view| view.window_reach()).filter(|&reach| reach != taken);
         found.extend(reach.map(|reach| {
-            let message = format!("`max_offset` is {taken}, but positives of `{window}` lie up to {reach} away");
+            let message = format!("`max_offset` is {taken}, but positives of `{window}` are up to {reach} tokens away");
             parsed
                 .source
                 .mistake(&format!("{place}.max_offset"), message)
-                .hint("negatives match only at the same reach")
+                .hint("set `max_offset` to the same reach, so that negatives match positives")
         }));
     }
     found
 }
 
-/// Two views that an objective takes for the same tokens, of two frames.
+/// Returns a mistake if two views of an objective that must have the same tokens have different frames.
 fn not_aligned(parsed: &Parsed, objective: &str, pair: &[String; 2]) -> Option<Mistake> {
     let networks = &parsed.config.training.networks;
-    let frames = pair
-        .each_ref()
-        .map(|name| frame(&parsed.config.views, made(networks.values(), name).map_or(name, |made| made.fills)));
+    let frames = pair.each_ref().map(|name| {
+        frame(&parsed.config.views, find_output_view(networks.values(), name).map_or(name, |made| made.input_view))
+    });
     let [Some(one), Some(other)] = frames else { return None };
     let message = format!(
         "objective `{objective}` takes `{}` and `{}` for the same tokens, but they are of `{one}` and `{other}`",
@@ -128,18 +129,18 @@ fn not_aligned(parsed: &Parsed, objective: &str, pair: &[String; 2]) -> Option<M
     (one != other).then(|| parsed.source.mistake(&format!("objectives.{objective}"), message))
 }
 
-/// An objective's view is not there.
+/// Mistake of an objective that reads a view which does not exist.
 fn no_view(parsed: &Parsed, objective: &str, view: &str) -> Mistake {
     let networks = parsed.config.training.networks.values();
-    let made: Vec<&str> = networks.filter_map(|network| network.makes()).map(|made| made.view).collect();
+    let made: Vec<&str> = networks.filter_map(|network| network.output_view()).map(|made| made.view).collect();
     let views: Vec<&str> = parsed.names("views").into_iter().chain(made).collect();
-    let message = format!("objective `{objective}` reads view `{view}`, which is not there");
+    let message = format!("objective `{objective}` reads view `{view}`, which does not exist");
     let near = did_you_mean(view, views.iter().copied()).map(|near| format!("did you mean `{near}`?"));
     let hint = near.unwrap_or_else(|| format!("the views are {}", views.join(", ")));
     parsed.source.mistake(&format!("objectives.{objective}"), message).hint(hint)
 }
 
-/// An objective's view is there, but not the column.
+/// Mistake of an objective that reads a column which its view does not make.
 fn lacks(parsed: &Parsed, objective: &str, name: &str, column: ColumnSpec) -> Mistake {
     let message =
         format!("objective `{objective}` reads column `{}` of view `{name}`, which it does not make", column.name);
@@ -150,7 +151,7 @@ fn lacks(parsed: &Parsed, objective: &str, name: &str, column: ColumnSpec) -> Mi
     }
 }
 
-/// The frame that is there without being configured.
+/// Frame that exists without configuration.
 pub(super) fn original() -> AnyView {
     AnyView::of_kind(ORIGINAL).expect("`original` is registered")
 }
@@ -159,7 +160,7 @@ fn is_view(views: &[&str], name: &str) -> bool {
     name == ORIGINAL || views.contains(&name)
 }
 
-/// `` `neighbors` is a `mask` view; `window` views make `positives` ``
+/// Returns a hint: `` `neighbors` is a `mask` view; `window` views make `positives` ``
 fn makers(name: &str, view: &AnyView, column: ColumnSpec) -> String {
     let examples = AnyView::examples();
     let own = examples.iter().filter(|kind| kind.columns().contains(&column));

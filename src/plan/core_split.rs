@@ -1,21 +1,21 @@
-//! How the cores are shared where a corpus is prepared next to the training that reads it.
+//! Division of the cores between a preparation and the training that reads its output.
 
 use crate::config::Config;
 
-/// The workers of both halves.
+/// Numbers of workers of both parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Halves {
-    /// Those of the preparation: as many as `prepare.workers` says, else the cores that the loader leaves, at least one.
+pub struct CoreSplit {
+    /// Workers of the preparation: `prepare.workers`, by default the cores that the loader leaves, at least one.
     pub prepare: usize,
-    /// Those of the loader.
+    /// Workers of the loader.
     pub(crate) load: usize,
-    /// Cores of this machine.
+    /// Number of cores of this machine.
     pub(crate) cores: usize,
 }
 
-impl Halves {
-    /// The split for that configuration.
-    pub fn of(config: &Config) -> Self {
+impl CoreSplit {
+    /// Computes the division for a configuration.
+    pub fn new(config: &Config) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let load = config.data.workers();
         let left = cores.saturating_sub(load).max(1);

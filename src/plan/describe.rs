@@ -1,4 +1,4 @@
-//! A plan in words and in JSON.
+//! Formatting of a plan as text and JSON.
 
 use pipeline::load::{LoadFacts, RowOrder, StreamedFacts};
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use trainer_plan::encoder::EncoderConfig;
 use trainer_plan::networks::AnyNetwork;
 use trainer_plan::request::ActiveObjective;
 
-use super::{Halves, Plan, mixture, warnings};
+use super::{CoreSplit, Plan, mixture, warnings};
 use crate::run::data::Ids;
 
-/// Lines for people: a word, then what it comes to.
+/// Returns the plan as text lines: a label, then the values.
 pub(crate) fn lines(plan: &Plan) -> Vec<String> {
     let facts = plan.load.facts();
     let lines = data_lines(plan, &facts);
@@ -49,7 +49,7 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     for view in &facts.views {
         let of = view.of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();
         let columns: Vec<&str> = view.columns.iter().map(|column| column.name).collect();
-        let columns = if columns.is_empty() { "nothing of its own is kept".to_owned() } else { columns.join(", ") };
+        let columns = if columns.is_empty() { "no own column is kept".to_owned() } else { columns.join(", ") };
         let shape = format!("{} × {}", plan.load.rows_per_batch(), view.width);
         let size = bytes(view.bytes_per_row * plan.load.rows_per_batch());
         lines.push(format!("view       {} ({}{of}): {shape}, {columns}, {size}", view.name, view.kind));
@@ -79,11 +79,11 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     lines
 }
 
-/// How a run reads its data that begins while they are prepared.
+/// Describes the order of the rows of a streamed run.
 fn streamed_line(facts: &LoadFacts, streamed: StreamedFacts) -> String {
-    let far = if streamed.is_whole { "all of it is there" } else { "what is there of it so far is counted here" };
+    let far = if streamed.is_whole { "all parts are finished" } else { "only the finished parts are counted here" };
     format!(
-        "order      streamed: the first epoch in the order of the part list, of which {far}; rows are shuffled in windows of {} \
+        "order      streamed: the first epoch in the order of the part list, {far}; rows are shuffled in windows of {} \
          row groups or more, at most {} of {} in all; later epochs over all of it, in windows of {}",
         count(facts.shuffle_window_groups as u64),
         count(streamed.window_blocks_max),
@@ -92,9 +92,9 @@ fn streamed_line(facts: &LoadFacts, streamed: StreamedFacts) -> String {
     )
 }
 
-/// Who gets which share of the cores, and of the memory, where a run begins while its corpus is prepared.
+/// Describes the division of cores and memory between preparation and loader for a streamed run.
 fn halves_line(plan: &Plan, facts: &LoadFacts) -> String {
-    let Halves { prepare, load, cores } = Halves::of(&plan.config);
+    let CoreSplit { prepare, load, cores } = CoreSplit::new(&plan.config);
     format!(
         "halves     next to each other (`cloze train --prepare`): {prepare} workers prepare (`prepare.workers`), {load} make batches \
          (`data.workers`), of {cores} cores; at most {} of text (`prepare.max_memory_bytes`) next to {} of windows",
@@ -103,13 +103,13 @@ fn halves_line(plan: &Plan, facts: &LoadFacts) -> String {
     )
 }
 
-/// How far rows of all of the data come among one another.
+/// Describes the shuffling of the rows.
 fn shuffled_line(facts: &LoadFacts) -> String {
     if facts.resident {
         return "order      all rows of an epoch are shuffled together".to_owned();
     }
     format!(
-        "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of a source that is half; \
+        "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: a source with half of the data has 50 ± {:.1} % of a window; \
          `data.shuffle_window_groups = {}` halves that",
         count(facts.window_blocks as u64),
         count(facts.blocks),
@@ -119,7 +119,7 @@ fn shuffled_line(facts: &LoadFacts) -> String {
     )
 }
 
-/// Where the data is.
+/// Describes the place of the data.
 fn folders(plan: &Plan, facts: &LoadFacts) -> String {
     match facts.sources.len() {
         0 => plan.config.data.folder.display().to_string(),
@@ -127,12 +127,12 @@ fn folders(plan: &Plan, facts: &LoadFacts) -> String {
     }
 }
 
-/// Tokens to train on.
+/// Number of tokens of the training split.
 fn tokens(plan: &Plan) -> u64 {
     plan.data.all().map(|data| data.effective.train.tokens()).sum()
 }
 
-/// What is known of data that are not there, and by whom.
+/// Describes expected data that is not prepared yet, and the origin of the expectation.
 fn expected_line(plan: &Plan, ids: &Ids) -> String {
     let sources = plan.config.sources_read();
     let folders: Vec<_> = sources.iter().map(|(_, source)| source.folder.display().to_string()).collect();
@@ -190,7 +190,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         lines.push(format!("network    {name}: {}", network_line(&network, encoder)));
     }
     let (learning, frozen) = train.parameters();
-    let frozen = if frozen == 0 { String::new() } else { format!("; {} more do not learn", count(frozen)) };
+    let frozen = if frozen == 0 { String::new() } else { format!("; {} more are frozen", count(frozen)) };
     lines.push(format!("weights    {} parameters with heads{frozen}", count(learning)));
     lines.push(format!(
         "cost       {:.1} MFLOP per token, {:.2} times plain masked language modelling; {:.3} TFLOP per step, {:.3} PFLOP in all",
@@ -224,7 +224,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     lines
 }
 
-/// What ends a run that does not end by its steps alone, or has others than it began with.
+/// Describes the end of a run that does not end by its steps alone, or whose number of steps was changed.
 fn budget(plan: &Plan) -> Option<String> {
     let train = &plan.train.train;
     let tokens = train.max_tokens.map(|tokens| format!("{} tokens", count(tokens)));
@@ -234,7 +234,7 @@ fn budget(plan: &Plan) -> Option<String> {
     if !ends.is_empty() {
         let ends: Vec<String> = ends.into_iter().chain(steps).collect();
         return Some(format!(
-            "{}, whichever is reached first; the learning rate goes by the share of it",
+            "{}, whichever is reached first; the learning rate follows the used share",
             ends.join(", ")
         ));
     }
@@ -243,23 +243,23 @@ fn budget(plan: &Plan) -> Option<String> {
     Some(format!("{} steps when it began, {} since step {}", count(first.steps), count(last.steps), last.from))
 }
 
-/// `1 mlm + 1 tc`
+/// Formats the loss: `1 mlm + 1 tc`
 fn equation(plan: &Plan) -> String {
     plan.train.active().map(|active| format!("{} {}", active.weight, active.name)).collect::<Vec<_>>().join(" + ")
 }
 
-/// `12 layers × 768, 12 heads, feed-forward 3072`
+/// Formats the encoder: `12 layers × 768, 12 heads, feed-forward 3072`
 fn shape(encoder: &EncoderConfig) -> String {
     let EncoderConfig { layers, hidden, heads, feed_forward, .. } = encoder;
     format!("{layers} layers × {hidden}, {heads} heads, feed-forward {feed_forward}")
 }
 
-/// What is not BERT's.
+/// Describes the differences from BERT.
 fn extras(encoder: &EncoderConfig) -> String {
     let embedding = encoder.embedding.map(|width| format!(", embeddings of {width}"));
     let relative = encoder.relative_positions.buckets();
     let relative = relative.map(|it| format!(", {} buckets of distance up to {}", it.buckets, it.max_distance));
-    let frozen = (!encoder.frozen.is_empty()).then(|| ", its word table frozen".to_owned());
+    let frozen = (!encoder.frozen.is_empty()).then(|| ", word embeddings frozen".to_owned());
     [embedding, relative, frozen].into_iter().flatten().collect()
 }
 
@@ -267,13 +267,13 @@ fn network_line(network: &AnyNetwork, main: &EncoderConfig) -> String {
     if network.copies_main() {
         return "a frozen copy of the first weights".to_owned();
     }
-    let what = network.shape(main).map_or("every id alike".to_owned(), |encoder| shape(&encoder));
-    let frozen = if network.learns() { "" } else { ", frozen" };
-    let made = network.makes().map(|made| format!("; fills `{}`, makes `{}`", made.fills, made.view));
+    let what = network.shape(main).map_or("uniform over the vocabulary".to_owned(), |encoder| shape(&encoder));
+    let frozen = if network.is_trained() { "" } else { ", frozen" };
+    let made = network.output_view().map(|made| format!("; reads `{}`, writes `{}`", made.input_view, made.view));
     format!("{what}{frozen}{}", made.unwrap_or_default())
 }
 
-/// One JSON object.
+/// Returns the plan as one JSON object.
 pub fn json(plan: &Plan) -> String {
     let facts = plan.load.facts();
     let views: Vec<Value> = facts
@@ -285,7 +285,7 @@ pub fn json(plan: &Plan) -> String {
                     "bytes_per_row": view.bytes_per_row })
         })
         .collect();
-    // What waits for the data is null.
+    // Values that depend on unprepared data are null.
     let waits = plan.data.is_expected() || facts.streamed.is_some_and(|streamed| !streamed.is_whole);
     let known = |value: Value| if waits { Value::Null } else { value };
     let object = json!({
@@ -304,7 +304,7 @@ pub fn json(plan: &Plan) -> String {
         "batches_bytes": facts.batches_bytes,
         "row_groups_alive_max": facts.groups_alive_max,
         "row_groups_bytes": facts.groups_bytes,
-        "warnings": warnings::of(plan),
+        "warnings": warnings::collect(plan),
     });
     let mut object = object;
     if !facts.sources.is_empty() {

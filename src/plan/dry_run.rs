@@ -1,4 +1,4 @@
-//! What a run would be, for people and programs to read.
+//! Dry run: the plan of a run, for users and programs to read.
 
 use std::path::Path;
 
@@ -9,21 +9,24 @@ use super::{Plan, assumed_data, describe, preparing, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
-use crate::run::data::{PreparedData, Purpose, Troubles};
+use crate::run::data::{PreparedData, Purpose, SourceProblems};
 
-/// Whether a corpus is prepared there. What cannot be looked at is told by who opens it.
+/// Whether a corpus is prepared in this folder. If the folder cannot be read, returns `true`; opening it reports the
+/// error.
 fn is_prepared(folder: &Path) -> bool {
     folder.join(manifest::NAME).try_exists().unwrap_or(true)
 }
 
-/// What a run would be: by its data, or, where no corpus is prepared yet, by what its configuration expects of them. It can
-/// be read, and nothing can be started with it.
+/// Plan of a run for reading only. If no corpus is prepared yet, it uses the data that the configuration expects. No
+/// run can be started from it.
 pub struct DryRun(Plan);
 
 impl DryRun {
+    /// Plans a configuration.
+    ///
     /// # Errors
-    /// As [`Plan::of`]; that nothing is prepared is no mistake.
-    pub fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
+    /// The same as those of [`Plan::new`]. Unprepared data is no mistake.
+    pub fn new(args: &ConfigArgs) -> anyhow::Result<Self> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let config = &parsed.config;
         let sources = config.sources_read();
@@ -32,18 +35,18 @@ impl DryRun {
             sources => sources.iter().all(|(_, source)| is_prepared(&source.folder)),
         };
         if are_prepared {
-            return Plan::opened(parsed, load::find, Purpose::Look).map(Self);
+            return Plan::opened(parsed, load::find, Purpose::DryRun).map(Self);
         }
         if config.data.order == RowOrder::Streamed
-            && let Ok(data) = PreparedData::open(config, load::find, Purpose::Look)
+            && let Ok(data) = PreparedData::open(config, load::find, Purpose::DryRun)
         {
-            return Plan::checked(parsed, data, Purpose::Look, Troubles::new()).map(Self);
+            return Plan::checked(parsed, data, Purpose::DryRun, SourceProblems::new()).map(Self);
         }
         let data = assumed_data::data(config)?;
-        Plan::checked(parsed, data, Purpose::Look, Troubles::new()).map(Self)
+        Plan::checked(parsed, data, Purpose::DryRun, SourceProblems::new()).map(Self)
     }
 
-    /// For people: what it comes to, what has to be done before, and what is legal and hardly meant.
+    /// Returns text lines: the preparation, the plan, and warnings.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for NamedCorpus { source, prepare } in self.0.config.corpora() {
@@ -58,27 +61,27 @@ impl DryRun {
         lines
     }
 
-    /// What is worth knowing but need not be mended.
+    /// Returns warnings: legal settings that are probably unintended.
     pub fn warnings(&self) -> Vec<String> {
-        warnings::of(&self.0).into_iter().chain(warnings::of_folders(&self.0)).collect()
+        warnings::collect(&self.0).into_iter().chain(warnings::of_folders(&self.0)).collect()
     }
 
-    /// One JSON object.
+    /// Returns the plan as one JSON object.
     pub(crate) fn json(&self) -> String {
         describe::json(&self.0)
     }
 
-    /// What the trainer would do.
+    /// Plan of the trainer.
     pub fn train(&self) -> &trainer_plan::TrainPlan {
         &self.0.train
     }
 
-    /// The views as batches would have them.
+    /// Views with their columns.
     pub fn views(&self) -> Vec<pipeline::load::ViewFacts> {
         self.0.load.facts().views
     }
 
-    /// Whether the rows are as wide as they are long, but for those of views that cut them.
+    /// Whether the packing fills all rows to their full length. Views may cut them.
     pub fn fills_rows(&self) -> bool {
         self.0.data.manifest.pack.cuts
     }

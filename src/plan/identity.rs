@@ -1,7 +1,7 @@
-//! What makes a run this run: every key of its configuration that is not left out by name.
+//! Identity of a run: all keys of its configuration except those excluded by name.
 //!
-//! The rule fails safe. A key that somebody adds and forgets here belongs to the identity: at worst a run is refused that
-//! could have gone on, never is one continued with other numbers.
+//! The rule fails safe. A new key that is not listed here belongs to the identity. The worst case is a refused resume,
+//! never a resume with different numbers.
 
 use std::collections::BTreeMap;
 
@@ -16,52 +16,52 @@ use trainer_plan::schedule::ScheduleKind;
 use crate::config::{Config, Training};
 use crate::run::data::PreparedData;
 
-macro_rules! left_out {
+macro_rules! excluded {
     ($($key:literal: $why:literal,)+) => {
-        /// Keys that change no number, whatever they say. A name stands for all keys below it.
+        /// Keys that change no number of a run. A name stands for all keys below it.
         ///
-        /// | key | why it is left out |
+        /// | key | why it is excluded |
         /// |---|---|
         $(#[doc = concat!("| `", $key, "` | ", $why, " |")])+
         ///
-        /// Known by what they come to, in [`of_source`], are `sources.NAME`. Under conditions, in [`unused`], so are
+        /// Keys `sources.NAME` are replaced by their effects, in [`of_source`]. [`unused`] excludes under conditions
         /// `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`, `train.micro_batch_size`,
-        /// `train.tf32`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.max_tokens` and `train.max_hours` belong to it
-        /// where they are written.
-        const LEFT_OUT: &[(&str, &str)] = &[$(($key, $why)),+];
+        /// `train.tf32`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.max_tokens` and `train.max_hours`
+        /// belong to the identity if they are written.
+        const EXCLUDED: &[(&str, &str)] = &[$(($key, $why)),+];
     };
 }
 
-left_out! {
-    "expects": "what to warn of",
-    "tokenizer": "what it makes is known by its content, `data.content`",
-    "prepare": "what it makes is known by its content, `data.content`",
-    "data.folder": "a folder is known by its content, `data.content`",
-    "data.workers": "who makes a batch, not what is in it",
-    "data.prefetch_batches": "when a batch is made, not what is in it",
-    "data.max_memory_bytes": "how many batches are made ahead, not what is in them",
-    "data.max_bad_rows": "when to give up; the rows themselves are written down with the run",
-    "train.device": "equal up to rounding; a move is announced",
-    "train.threads": "equal up to rounding; a change is announced",
+excluded! {
+    "expects": "affects only warnings",
+    "tokenizer": "its output is identified by its content, `data.content`",
+    "prepare": "its output is identified by its content, `data.content`",
+    "data.folder": "a folder is identified by its content, `data.content`",
+    "data.workers": "affects which worker builds a batch, not its content",
+    "data.prefetch_batches": "affects when a batch is built, not its content",
+    "data.max_memory_bytes": "affects how many batches are prefetched, not their content",
+    "data.max_bad_rows": "a limit; the bad rows themselves are recorded with the run",
+    "train.device": "equal up to rounding; a change of the device is logged",
+    "train.threads": "equal up to rounding; a change is logged",
     "train.deterministic": "equal up to rounding",
     "train.activation_checkpointing": "the same bits, in less memory",
-    "train.max_skipped_steps": "when to give up, not what is learned",
-    "validation": "when a run is looked at; nothing is learned from it",
-    "checkpoints": "when a run is kept, and for how long",
-    "report": "when a run is told of",
-    "spike_guard": "what it skips is written down with the run, whatever it says later",
-    "run": "where a run is kept",
-    "serve": "where a run is seen",
-    "alerts": "whom it tells what happens",
+    "train.max_skipped_steps": "a limit without effect on the weights",
+    "validation": "affects when a run is validated; validation does not train",
+    "checkpoints": "affects when a run is saved, and retention",
+    "report": "affects only when reports are logged",
+    "spike_guard": "the skipped steps are recorded with the run",
+    "run": "the place of a run",
+    "serve": "the status server of a run",
+    "alerts": "the recipients of alerts",
 }
 
-/// All that changes a run's numbers; what it starts from as it is written there.
+/// Returns the identity of a run. `train.init_from` is part of it as written.
 pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadPlan>) -> Identity {
     let facts = load.map(LoadPlan::facts);
     let rendered: Vec<&str> = facts.iter().flat_map(|facts| &facts.views).map(|view| view.name.as_str()).collect();
-    let always = LEFT_OUT.iter().map(|(key, _)| (*key).to_owned());
+    let always = EXCLUDED.iter().map(|(key, _)| (*key).to_owned());
     let mut keys = keys_but(&config.resolved(), &always.chain(unused(config, &rendered)).collect::<Vec<_>>());
-    // As they work out, whether they are written or not.
+    // The effective value, whether the key is written or not.
     keys.insert("data.seq_len".into(), config.data.seq_len.unwrap_or(data.manifest.max_seq_len).to_string());
     if config.sources.is_empty() {
         keys.insert("data.content".into(), data.content());
@@ -70,7 +70,7 @@ pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadP
     if let Some(facts) = facts.filter(|facts| facts.streamed.is_none()) {
         keys.insert("data.shuffle_window_groups".into(), facts.window_blocks.to_string());
         if !facts.sources.is_empty() {
-            // Each source has windows of its own.
+            // Each source has its own windows.
             keys.remove("data.shuffle_window_groups");
         }
         keys.extend(facts.sources.iter().flat_map(|source| of_source(source, data)));
@@ -78,7 +78,7 @@ pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadP
     Identity::new(keys)
 }
 
-/// What is known of a source by what it holds, and by what its weight comes to next to the others.
+/// Identity keys of a source: its content and its effective weight and window.
 fn of_source(source: &SourceFacts, data: &PreparedData) -> [(String, String); 3] {
     let key = |key: &str| format!("sources.{}.{key}", source.name);
     let shares = source.shares.iter().map(|(row, share)| format!("from row {row}: {share} of {PERIOD}"));
@@ -89,25 +89,25 @@ fn of_source(source: &SourceFacts, data: &PreparedData) -> [(String, String); 3]
     ]
 }
 
-/// Keys that say nothing in this run, though they would in another.
+/// Returns keys that have no effect in this run, although they have in others.
 fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     let training = &config.training;
     let active = || training.objectives.iter().filter(|(name, _)| training.loss.contains_key(*name));
     let networks = used_networks(&training.networks, active().map(|(_, objective)| objective));
-    // Components that nobody reads are not built.
+    // Components that no objective reads are not built.
     let views = config.views.keys().filter(|name| !rendered.contains(&name.as_str()));
     let objectives = training.objectives.keys().filter(|name| !training.loss.contains_key(*name));
     let others = training.networks.keys().filter(|name| !networks.contains_key(*name));
     let mut unused: Vec<String> = views.map(|name| format!("views.{name}")).collect();
-    // Known as they work out.
+    // Replaced by their effects, in `of_source`.
     unused.extend(config.sources.keys().map(|name| format!("sources.{name}")));
     unused.extend(objectives.map(|name| format!("objectives.{name}")));
     unused.extend(others.map(|name| format!("networks.{name}")));
-    // At a constant rate a longer run begins as a shorter one does.
+    // At a constant rate, a longer run begins with the same steps as a shorter one.
     if training.schedule.kind == ScheduleKind::Constant {
         unused.push("train.steps".to_owned());
     }
-    // A run that began before there were such keys continues.
+    // Runs from before these keys existed must resume.
     if config.data.order == RowOrder::Shuffled {
         unused.push("data.order".to_owned());
     }
@@ -118,26 +118,26 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
         unused.extend(["schedule.decay_fraction", "schedule.decay_shape"].map(str::to_owned));
     }
     let coupled = active().any(|(_, objective)| objective.batch_coupled());
-    let draws = networks.values().filter_map(|network| network.makes()).any(|made| !made.reads_draws);
+    let draws = networks.values().filter_map(|network| network.output_view()).any(|made| !made.reads_draws);
     if !(coupled || draws || training.train.normalize == Normalize::MicroBatch || drops_out(training)) {
         unused.push("train.micro_batch_size".to_owned());
     }
     unused
 }
 
-/// Whether dropout is drawn, which is drawn micro-batch by micro-batch.
+/// Whether dropout is active. It is drawn for each micro-batch.
 fn drops_out(training: &Training) -> bool {
     let main = &training.encoder;
     let others = training.networks.values().filter_map(|network| network.shape(main));
     main.dropout > 0.0 || others.into_iter().any(|shape| shape.dropout > 0.0)
 }
 
-/// The keys of a configuration with their values but for those of `left_out` and what is below them.
-pub(crate) fn keys_but(resolved: &Table, left_out: &[String]) -> BTreeMap<String, String> {
+/// Returns the keys of a configuration with their values, without those of `excluded` and the keys below them.
+pub(crate) fn keys_but(resolved: &Table, excluded: &[String]) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     resolved.iter().for_each(|(key, value)| flatten(key, value, &mut keys));
     let is_below = |key: &str, above: &str| key.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'));
-    keys.retain(|key, _| !left_out.iter().any(|above| key == above || is_below(key, above)));
+    keys.retain(|key, _| !excluded.iter().any(|above| key == above || is_below(key, above)));
     keys
 }
 
@@ -171,12 +171,12 @@ mod tests {
     }
 
     fn keys(config: &Config, resolved: &Table) -> BTreeSet<String> {
-        let always = LEFT_OUT.iter().map(|(key, _)| (*key).to_owned());
+        let always = EXCLUDED.iter().map(|(key, _)| (*key).to_owned());
         keys_but(resolved, &always.chain(unused(config, &["masked"])).collect::<Vec<_>>()).into_keys().collect()
     }
 
     #[test]
-    fn a_key_that_nobody_thought_of_belongs_to_the_identity() {
+    fn an_unlisted_key_belongs_to_the_identity() {
         let config = config();
         let mut resolved = config.resolved();
         let before = keys(&config, &resolved);
@@ -194,18 +194,18 @@ mod tests {
     #[test]
     fn every_line_of_the_table_names_a_key() {
         let resolved = config().resolved();
-        for (key, why) in LEFT_OUT {
+        for (key, why) in EXCLUDED {
             let mut value = Some(&Value::Table(resolved.clone())).cloned();
             for part in key.split('.') {
                 value = value.and_then(|table| table.get(part).cloned());
             }
             // An optional key is absent where it is not set.
-            assert!(value.is_some() || *key == "data.workers", "`{key}` ({why}) is no key of a configuration");
+            assert!(value.is_some() || *key == "data.workers", "`{key}` ({why}) is not a configuration key");
         }
     }
 
     #[test]
-    fn what_nobody_reads_is_left_out_and_comes_back_with_its_reader() {
+    fn unread_components_are_excluded_until_an_objective_reads_them() {
         let mut config = config();
         let found = keys(&config, &config.resolved());
         let has = |found: &BTreeSet<String>, start: &str| found.iter().any(|key| key.starts_with(start));
@@ -216,29 +216,29 @@ mod tests {
     }
 
     #[test]
-    fn the_micro_batch_belongs_where_it_changes_a_number() {
+    fn the_micro_batch_belongs_if_it_changes_a_number() {
         let belongs = |change: &dyn Fn(&mut Config)| {
             let mut config = config();
             config.training.encoder.dropout = 0.0;
             change(&mut config);
             keys(&config, &config.resolved()).contains("train.micro_batch_size")
         };
-        assert!(!belongs(&|_| {}), "a sum over positions does not see how it was cut");
+        assert!(!belongs(&|_| {}), "a sum over positions does not depend on the micro-batches");
         assert!(belongs(&|config| config.training.encoder.dropout = 0.1), "dropout is drawn for a micro-batch");
         assert!(belongs(&|config| config.training.train.normalize = Normalize::MicroBatch));
         assert!(belongs(&|config| _ = config.training.loss.insert("tc".to_owned(), 1.0)), "rows are negatives");
     }
 
     #[test]
-    fn rounded_products_belong_where_they_are_asked_for() {
+    fn tf32_belongs_if_it_is_enabled() {
         let mut config = config();
-        assert!(!keys(&config, &config.resolved()).contains("train.tf32"), "runs of before have no such key");
+        assert!(!keys(&config, &config.resolved()).contains("train.tf32"), "older runs lack the key");
         config.training.train.tf32 = true;
         assert!(keys(&config, &config.resolved()).contains("train.tf32"));
     }
 
     #[test]
-    fn steps_belong_where_the_rate_falls() {
+    fn steps_belong_if_the_rate_decays() {
         let mut config = config();
         assert!(keys(&config, &config.resolved()).contains("train.steps"));
         config.training.schedule.kind = ScheduleKind::Constant;
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_belongs_where_it_is_written_and_a_decay_where_there_is_one() {
+    fn a_budget_belongs_if_it_is_written_and_a_decay_if_it_exists() {
         let mut config = config();
         let found = |config: &Config| {
             let keys = keys(config, &config.resolved());
             ["train.max_tokens", "train.max_hours", "schedule.decay_fraction", "schedule.decay_shape"]
                 .map(|key| keys.contains(key))
         };
-        assert_eq!(found(&config), [false; 4], "runs of before have no such keys");
+        assert_eq!(found(&config), [false; 4], "older runs lack the keys");
         (config.training.train.max_tokens, config.training.train.max_hours) = (Some(5), Some(1.5));
         config.training.schedule.kind = ScheduleKind::Wsd;
         assert_eq!(found(&config), [true; 4]);

@@ -1,4 +1,4 @@
-//! The sources of a mixture, in words and in JSON.
+//! Formatting of the sources of a mixture as text and JSON.
 
 use pipeline::load::{LoadFacts, SourceFacts};
 use pipeline::mixture::PERIOD;
@@ -7,11 +7,11 @@ use telemetry::quantities::{bytes, count};
 
 use super::Plan;
 
-/// How rows are dealt, and what each source is.
+/// Describes the assignment of rows, and each source.
 pub(super) fn lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let rows = PERIOD * facts.copies;
     let mut lines = vec![format!(
-        "           dealt in periods of {} rows, exact in each; weights change where one begins",
+        "           assigned in periods of {} rows, exact in each; weights change at the begin of a period",
         count(rows)
     )];
     for source in &facts.sources {
@@ -29,17 +29,17 @@ pub(super) fn lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     lines
 }
 
-/// `70.0 % of the rows, from row 1,000,000 on 30.0 %`
+/// Formats the shares: `70.0 % of the rows, from row 1,000,000 on 30.0 %`
 fn shares(source: &SourceFacts) -> String {
     let percent = |share: u64| format!("{:.1} %", 100.0 * share as f64 / PERIOD as f64);
-    let told = source.shares.iter().map(|&(row, share)| match row {
+    let spans = source.shares.iter().map(|&(row, share)| match row {
         0 => format!("{} of the rows", percent(share)),
         row => format!("from row {} on {}", count(row), percent(share)),
     });
-    told.collect::<Vec<_>>().join(", ")
+    spans.collect::<Vec<_>>().join(", ")
 }
 
-/// How the rows of each source are shuffled, and what of it is decoded at a time.
+/// Describes the shuffling of each source, and its decoded row groups.
 pub(super) fn order(facts: &LoadFacts) -> Vec<String> {
     let of_source = |source: &SourceFacts| {
         let decoded =
@@ -48,8 +48,8 @@ pub(super) fn order(facts: &LoadFacts) -> Vec<String> {
             return format!("order      {}: all rows of an epoch are shuffled together; {decoded}", source.name);
         }
         format!(
-            "order      {}: rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of what is \
-             half of it; {decoded}",
+            "order      {}: rows are shuffled in windows of {} of {} row groups, {} rows at least: a half of \
+             the source has 50 ± {:.1} % of a window; {decoded}",
             source.name,
             count(source.window_blocks as u64),
             count(source.blocks),
@@ -60,14 +60,14 @@ pub(super) fn order(facts: &LoadFacts) -> Vec<String> {
     facts.sources.iter().map(of_source).collect()
 }
 
-/// `1.2 of books, 0.4 of wiki`; none where one folder is all there is.
+/// Formats the epochs of each source: `1.2 of books, 0.4 of wiki`. `None` without a mixture.
 pub(super) fn epochs(plan: &Plan) -> Option<String> {
     let epochs = super::warnings::epochs_by_source(plan);
-    let told: Vec<String> = epochs.iter().map(|(name, epochs)| format!("{epochs:.1} of {name}")).collect();
-    (!told.is_empty()).then(|| told.join(", "))
+    let sources: Vec<String> = epochs.iter().map(|(name, epochs)| format!("{epochs:.1} of {name}")).collect();
+    (!sources.is_empty()).then(|| sources.join(", "))
 }
 
-/// A list, one object a source.
+/// Returns a JSON list with one object for each source.
 pub(super) fn json(plan: &Plan, facts: &LoadFacts) -> Value {
     let known = |value: Value| if plan.data.is_expected() { Value::Null } else { value };
     let shares = |source: &SourceFacts| -> Vec<Value> {

@@ -1,4 +1,4 @@
-//! What `cloze prepare` would do, for a plan to say.
+//! Description of the work of `cloze prepare`, as part of a plan.
 
 use pipeline::prepare::{self, Preparation, PrepareConfig, PrepareMemory, PreparePlan};
 use schemas::Problem;
@@ -6,14 +6,14 @@ use telemetry::quantities::{bytes, count};
 
 use crate::config::corpus;
 
-/// A line or two; where it cannot be known yet, why. Of a folder that is prepared no file is looked at: those that have
-/// been touched would be read.
+/// Returns lines about the preparation, or about the reason why it cannot be planned. Files of a prepared corpus are
+/// not scanned, because touched files would be read again.
 pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
     let missing = config.missing();
     if is_prepared && missing.is_empty() {
         return vec![match prepare::fits(config) {
-            Ok(()) => "prepare    done; `cloze prepare` takes in what has changed since".to_owned(),
-            Err(error) => format!("prepare    done; `cloze prepare` would be refused: {error}"),
+            Ok(()) => "prepare    done; run `cloze prepare` to add later changes of the corpus".to_owned(),
+            Err(error) => format!("prepare    done; `cloze prepare` would fail: {error}"),
         }];
     }
     if is_prepared {
@@ -21,22 +21,22 @@ pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
     }
     if !missing.is_empty() {
         let keys: Vec<String> = missing.iter().map(|Problem { key, .. }| format!("`{key}`")).collect();
-        return vec![format!("prepare    nothing is said of a corpus: `cloze prepare` needs {}", keys.join(", "))];
+        return vec![format!("prepare    no corpus is configured: `cloze prepare` needs {}", keys.join(", "))];
     }
     let (inputs, folder) = (config.inputs.join(", "), config.folder.display());
     if !corpus::is_there(&config.inputs) {
         return vec![format!(
-            "prepare    {inputs} → {folder}: the corpus is not here; files, parts and times wait for it"
+            "prepare    {inputs} → {folder}: the corpus does not exist; files, parts and times are unknown"
         )];
     }
     if !config.tokenizer.exists() {
         let tokenizer = config.tokenizer.display();
-        let first = format!("{tokenizer} is not here: `cloze tokenizer train` makes it of the corpus");
+        let first = format!("{tokenizer} does not exist: `cloze tokenizer train` creates it from the corpus");
         return vec![format!("prepare    {inputs} → {folder}: {first}")];
     }
     match Preparation::plan(config) {
         Ok(preparation) => of_plan(config, &preparation.describe()),
-        Err(error) => vec![format!("prepare    {inputs} → {folder}: it would be refused: {error}")],
+        Err(error) => vec![format!("prepare    {inputs} → {folder}: `cloze prepare` would fail: {error}")],
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a run asks of the loader: which columns of which views, as a stream of which rows.
+//! Requests of a run to the loader: columns of views, for a stream of rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::check;
 use crate::config::{Config, Parsed};
 use crate::run::data::PreparedData;
 
-/// Columns of views.
-pub(super) type Wanted = BTreeSet<(String, ColumnSpec)>;
+/// Columns by the name of their view.
+pub(super) type WantedColumns = BTreeSet<(String, ColumnSpec)>;
 
-/// All columns of a view that say something of their own.
+/// Returns the columns of a view for display.
 pub(super) fn columns(name: &str, view: &AnyView) -> Vec<(String, ColumnSpec)> {
     let mut columns = vec![ATTENTION_MASK.spec()];
     columns.extend(view.columns());
@@ -25,38 +25,37 @@ pub(super) fn columns(name: &str, view: &AnyView) -> Vec<(String, ColumnSpec)> {
     columns.into_iter().map(|column| (name.to_owned(), column)).collect()
 }
 
-/// What the objectives of the loss read.
-pub(super) fn wanted(config: &Config) -> Wanted {
+/// Returns the columns that the objectives of the loss read.
+pub(super) fn wanted(config: &Config) -> WantedColumns {
     let training = &config.training;
     let in_loss = training.objectives.iter().filter(|(name, _)| training.loss.contains_key(*name));
     let read = in_loss.map(|(_, objective)| {
         trainer_plan::requirements::columns_read(&training.encoder, &training.networks, objective)
     });
-    let mut wanted: Wanted = read.flat_map(|read| read.needed.into_iter().chain(read.taken)).collect();
-    // A view or column that is needed and not there was reported with the objective that reads it.
+    let mut wanted: WantedColumns = read.flat_map(|read| read.needed.into_iter().chain(read.taken)).collect();
+    // A missing view or column was reported with the objective that reads it.
     wanted.retain(|(view, column)| check::makes(&config.views, view, *column));
     wanted
 }
 
-/// Without a trainer, everything.
-/// What a stream of `rows` of these sources is asked for.
+/// Builds the request for a stream of `rows` of these sources.
 pub(super) fn request<'a>(
     config: &'a Config,
     data: &'a PreparedData,
     sources: &'a [SourceRequest<'a>],
     rows: Rows,
-    (views, wanted): (&'a BTreeMap<String, AnyView>, &'a Wanted),
+    (views, wanted): (&'a BTreeMap<String, AnyView>, &'a WantedColumns),
 ) -> LoadRequest<'a> {
     LoadRequest {
         store: &data.store,
         manifest: &data.manifest,
         dataset_version: data.dataset_version,
-        follow: data.followed(rows),
-        growth: data.comes(rows),
+        epoch_versions: data.followed(rows),
+        segment_source: data.segment_source(rows),
         sources,
         vocab: Arc::clone(&data.vocab),
         rows,
-        gone: data.missing_parts(rows),
+        missing_parts: data.missing_parts(rows),
         data: &config.data,
         views,
         wanted,
@@ -65,13 +64,13 @@ pub(super) fn request<'a>(
     }
 }
 
-/// A load plan, or its problems among the others.
+/// Returns a load plan, or adds its problems to the others.
 pub(super) fn checked(
     parsed: &mut Parsed,
     data: &PreparedData,
     rows: Rows,
     views: &BTreeMap<String, AnyView>,
-    wanted: &Wanted,
+    wanted: &WantedColumns,
 ) -> Option<LoadPlan> {
     let sources = data.sources(rows);
     let found = match LoadPlan::new(&request(&parsed.config, data, &sources, rows, (views, wanted))) {

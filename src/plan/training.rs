@@ -1,4 +1,4 @@
-//! The trainer's half of a plan.
+//! Planning of the trainer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,16 +14,16 @@ use trainer_plan::hf;
 use trainer_plan::requirements::{VALID_MLM, columns_encoded};
 use trainer_plan::run::step_budget;
 use trainer_plan::schedule::Span;
-use trainer_plan::{Amended, TrainPlan, TrainRequest};
+use trainer_plan::{AmendedRequest, TrainPlan, TrainRequest};
 
 use super::identity::identity;
-use super::stream::{Wanted, checked};
+use super::stream::{WantedColumns, checked};
 use crate::config::{Config, Parsed};
 use crate::run::data::PreparedData;
 
-/// The validation stream: the run's views and, next to them, one fixed mask that is the same for every run on the data.
-/// None where the data has no validation split or the configuration wants none.
-pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Wanted) -> Option<LoadPlan> {
+/// Plans the validation stream: the views of the run, and one fixed mask that is the same for every run on the data.
+/// Returns `None` if the data has no validation split, or validation is disabled.
+pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &WantedColumns) -> Option<LoadPlan> {
     let validation = &parsed.config.training.validation;
     if validation.every_steps == 0 || data.valid_rows() == 0 {
         return None;
@@ -32,8 +32,8 @@ pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Want
     let mut views = parsed.config.views.clone();
     let mask = AnyView::of_kind("mask").expect("`mask` is registered");
     if views.insert(VALID_MLM.to_owned(), mask).is_some() {
-        let message = format!("`{VALID_MLM}` is the view that every run is measured on");
-        let problem = parsed.source.mistake(&format!("views.{VALID_MLM}"), message).hint("give your view another name");
+        let message = format!("`{VALID_MLM}` is reserved for validation");
+        let problem = parsed.source.mistake(&format!("views.{VALID_MLM}"), message).hint("rename the view");
         parsed.add(problem);
         return None;
     }
@@ -45,7 +45,7 @@ pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Want
     checked(parsed, data, rows, &views, &wanted)
 }
 
-/// The trainer's plan; what is wrong with it goes to the other problems.
+/// Plans the trainer. Problems are added to those of `parsed`.
 pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadPlan>) -> Option<TrainPlan> {
     let folder = &parsed.config.run.folder;
     let found = if folder.is_dir() { spans_of(folder) } else { Ok(Vec::new()) };
@@ -55,7 +55,7 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
     });
     let mut config = parsed.config.clone();
     let train = &mut config.training.train;
-    // Whoever says what the run began with, or what it has come to, means the run as it is now.
+    // The configured number of steps may be the first or the present one of the run: both mean the run as it is now.
     let is_known = spans.iter().any(|span| span.steps == train.steps);
     let (spans, steps) = match (spans.first(), spans.last()) {
         (Some(first), Some(last)) if is_known => {
@@ -80,8 +80,8 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
         vocab: VocabFacts {
             size: data.vocab.size(),
             special: data.vocab.special(),
-            // Where nothing was counted, nothing is known of them.
-            unigram_log_probabilities: if data.comes(Rows::Train).is_some() {
+            // A streamed run has no counts at its start.
+            unigram_log_probabilities: if data.segment_source(Rows::Train).is_some() {
                 Vec::new()
             } else {
                 data.vocab.unigram_log_probabilities()
@@ -98,7 +98,7 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
         guard: training.spike_guard.clone(),
         identity: identity(config, data, load),
         data_content: data.content(),
-        amended: Amended { spans, allowed: Vec::new() },
+        amended: AmendedRequest { spans, allowed: Vec::new() },
     };
     let mut found = Vec::new();
     let plan = TrainPlan::new(request).map_err(|problems| found.extend(problems)).ok();
@@ -114,17 +114,19 @@ fn spans_of(folder: &Path) -> Result<Vec<Span>, trainer_plan::Error> {
     step_budget::spans(&Store::existing(folder)?)
 }
 
-/// Why checkpoints cannot be folders that `transformers` loads as that family.
+/// Returns the reason why checkpoints cannot be exported as this model family, if any.
 pub fn export_problem(config: &Config, plan: &TrainPlan, family: ModelFamily) -> Option<String> {
     let makes_segments = |view: &AnyView| view.columns().contains(&TOKEN_TYPES.spec());
     let view = config.views.iter().find(|(_, view)| makes_segments(view));
     if let (ModelFamily::Roberta, Some((name, _))) = (family, view) {
-        return Some(format!("rows of view `{name}` have two segments, a RoBERTa knows one: write it as a `bert`"));
+        return Some(format!(
+            "rows of view `{name}` have two segments, and RoBERTa supports one; set the family to `bert`"
+        ));
     }
     hf::check(plan, family).err().map(|error| error.to_string())
 }
 
-/// Tokens of a row of each view.
+/// Returns the number of tokens in a row of each view.
 fn view_widths(load: Option<&LoadPlan>) -> BTreeMap<String, u32> {
     let views = load.into_iter().flat_map(|load| load.facts().views);
     views.map(|view| (view.name, u32::try_from(view.width).expect("a width of a 32-bit plan"))).collect()

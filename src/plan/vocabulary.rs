@@ -1,7 +1,7 @@
-//! Whether the models that a run starts from number words as its data does.
+//! Check that models which initialize a run use the vocabulary of its data.
 //!
-//! Only the size of a vocabulary shows in a model's weights; two of one size may mean something else by every id. The
-//! tokenizer next to the weights tells.
+//! The weights of a model show only the size of its vocabulary; another vocabulary may have the same size. The
+//! tokenizer next to the weights shows the difference.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use schemas::Vocab;
 use serde_json::Value;
 use trainer_plan::TrainPlan;
 
-/// A sentence for each key whose folder has a tokenizer of other tokens than the data's.
+/// Returns a warning for each key whose folder has a tokenizer with other tokens than the data.
 pub(super) fn warnings(train: &TrainPlan, data: &Vocab) -> Vec<String> {
     let main = train.train.init_from.iter().map(|folder| ("train.init_from".to_owned(), folder.as_path()));
     let generators = train
@@ -25,7 +25,7 @@ pub(super) fn warnings(train: &TrainPlan, data: &Vocab) -> Vec<String> {
         .collect()
 }
 
-/// How tokens differ from the data's at the ids that both have.
+/// Describes the difference between tokens and those of the data, for ids that both have.
 fn difference(tokens: &BTreeMap<u32, String>, data: &Vocab) -> Option<String> {
     let common = tokens.iter().filter(|(id, _)| **id < data.size());
     let mut different = common.filter(|(id, token)| data.token(**id) != *token);
@@ -33,13 +33,13 @@ fn difference(tokens: &BTreeMap<u32, String>, data: &Vocab) -> Option<String> {
     let ids = 1 + different.count();
     let ours = data.token(*id);
     Some(format!(
-        "has other tokens for {ids} of the data's {} ids, `{token}` and not `{ours}` for {id}: the model would not know \
-         its words; prepare the corpus with that tokenizer",
+        "has other tokens for {ids} of the data's {} ids, `{token}` instead of `{ours}` for {id}: the model would misread \
+         the rows; prepare the corpus with that tokenizer",
         data.size()
     ))
 }
 
-/// The tokens by id of a folder as `transformers` keeps it, if it has any that can be read.
+/// Returns the tokens by id of a folder in the format of `transformers`, if a vocabulary can be read.
 fn tokens(folder: &Path) -> Option<BTreeMap<u32, String>> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
     let json = |name: &str| serde_json::from_str::<Value>(&read(name)?).ok();
@@ -57,7 +57,7 @@ fn tokens(folder: &Path) -> Option<BTreeMap<u32, String>> {
     }
 }
 
-/// Tokens of a map to ids, or of a list of tokens with their scores.
+/// Returns the tokens by id of a map to ids, or of a list of tokens with scores.
 fn by_id(vocab: &Value) -> Option<BTreeMap<u32, String>> {
     match vocab {
         Value::Object(ids) => ids.iter().map(|(token, at)| Some((id(at)?, token.clone()))).collect(),
@@ -84,44 +84,44 @@ mod tests {
         Vocab::new(DATA.map(str::to_owned).into(), vec![true; 7], vec![1; 7], special, &[])
     }
 
-    /// What is told of a folder with that file.
-    fn told(name: &str, text: &str) -> Option<String> {
+    /// Returns the warning for a folder with that file.
+    fn warning(name: &str, text: &str) -> Option<String> {
         let home = tempfile::tempdir().expect("a temporary folder");
         Store::folder(home.path()).expect("there").put(name, text.as_bytes()).expect("written");
         difference(&tokens(home.path()).expect("a vocabulary"), &data())
     }
 
     #[test]
-    fn every_form_of_the_same_vocabulary_is_the_same() {
+    fn every_format_of_a_vocabulary_is_accepted() {
         let ids: BTreeMap<&str, usize> = DATA.into_iter().zip(0..).collect();
         let map = serde_json::to_string(&ids).expect("JSON");
-        assert_eq!(told("vocab.txt", &DATA.join("\n")), None);
-        assert_eq!(told("vocab.json", &map), None);
+        assert_eq!(warning("vocab.txt", &DATA.join("\n")), None);
+        assert_eq!(warning("vocab.json", &map), None);
         let added = "[{\"id\": 4, \"content\": \"[MASK]\"}]";
         let map = map.replace("\"[MASK]\":4,", "");
         assert_eq!(
-            told("tokenizer.json", &format!("{{\"added_tokens\": {added}, \"model\": {{\"vocab\": {map}}}}}")),
+            warning("tokenizer.json", &format!("{{\"added_tokens\": {added}, \"model\": {{\"vocab\": {map}}}}}")),
             None
         );
         let scored = serde_json::to_string(&DATA.map(|token| (token, -1.0))).expect("JSON");
-        assert_eq!(told("tokenizer.json", &format!("{{\"model\": {{\"vocab\": {scored}}}}}")), None);
+        assert_eq!(warning("tokenizer.json", &format!("{{\"model\": {{\"vocab\": {scored}}}}}")), None);
     }
 
     #[test]
-    fn other_words_for_the_same_ids_are_told() {
+    fn other_tokens_for_the_same_ids_are_reported() {
         let mut other = DATA;
         other.swap(5, 6);
         for (name, text) in [
             ("vocab.txt", other.join("\n")),
             ("vocab.json", "{\"[PAD]\": 0, \"moon\": 5, \"sun\": 6, \"beyond\": 70}".to_owned()),
         ] {
-            let told = told(name, &text).expect("they differ");
-            assert!(told.contains("for 2 of the data's 7 ids, `moon` and not `sun` for 5"), "{told}");
+            let message = warning(name, &text).expect("they differ");
+            assert!(message.contains("for 2 of the data's 7 ids, `moon` instead of `sun` for 5"), "{message}");
         }
     }
 
     #[test]
-    fn folders_without_a_tokenizer_tell_nothing() {
+    fn folders_without_a_tokenizer_are_ignored() {
         let home = tempfile::tempdir().expect("a temporary folder");
         assert!(tokens(home.path()).is_none());
         Store::folder(home.path()).expect("there").put("tokenizer.json", b"{").expect("written");

@@ -1,29 +1,31 @@
-//! What is worth knowing of a plan and need not be mended: what the data make of it, and what is legal and hardly meant.
+//! Warnings of a plan: properties of the data and settings that are legal and probably unintended.
 
 use pipeline::load::LoadFacts;
 use schemas::RowIndex;
 use telemetry::quantities::bytes;
 use telemetry::quantities::count;
+use trainer_plan::init_weights::{self, InitFolder};
 
 use super::Plan;
 
-/// A window's mixture is worth a warning from here on, that is with less than the usual window: see `docs/data.md`.
+/// Mixture error of a window above which a plan warns. It is reached with windows below the usual size: see
+/// `docs/data.md`.
 const MIXTURE_ERROR_MAX: f64 = 0.13;
 
-/// Passes over the data beyond which somebody has mistaken a number: RoBERTa made 40, low-resource runs make hundreds.
+/// Number of epochs above which a plan warns. RoBERTa made 40; runs on small corpora make hundreds.
 const EPOCHS_MAX: f64 = 1000.0;
 
-/// What is worth knowing but need not be mended.
-pub fn of(plan: &Plan) -> Vec<String> {
+/// Returns the warnings of a plan.
+pub fn collect(plan: &Plan) -> Vec<String> {
     let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
     let mut warnings = Vec::new();
     if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {
-        warnings.push(format!("this configuration expects {expected} ids, the data has {}", tokenizer.vocab_size));
+        warnings.push(format!("this configuration expects {expected} ids, but the data has {}", tokenizer.vocab_size));
     }
     if let Some(cased) = config.expects.cased.filter(|cased| *cased == tokenizer.lowercase) {
         let words = |cased: bool| if cased { "cased" } else { "lowercased" };
         warnings.push(format!(
-            "this configuration expects {} text, the data is {}",
+            "this configuration expects {} text, but the data is {}",
             words(cased),
             words(!tokenizer.lowercase)
         ));
@@ -32,7 +34,7 @@ pub fn of(plan: &Plan) -> Vec<String> {
         let (dataset_version, source) =
             (data.dataset_version, data.name().map(|name| format!(" of `{name}`")).unwrap_or_default());
         warnings.extend(data.valid_left().map(|(left, all)| {
-            format!("{left} of {all} validation rows of dataset version {dataset_version}{source} are left: figures are of those")
+            format!("{left} of {all} validation rows of dataset version {dataset_version}{source} are left: metrics cover only those")
         }));
     }
     let facts = plan.load.facts();
@@ -45,8 +47,8 @@ pub fn of(plan: &Plan) -> Vec<String> {
     if facts.mixture_error > MIXTURE_ERROR_MAX && facts.streamed.is_none_or(|streamed| streamed.is_whole) {
         let more = 4 * facts.window_blocks;
         warnings.push(format!(
-            "windows of {} row groups mix badly if sources lie apart: of one that is half of the data they hold 50 ± {:.1} %; \
-             `data.shuffle_window_groups = {more}` makes it half as much, and decodes up to {} at a time",
+            "windows of {} row groups mix badly if the corpus is sorted by source: a source with half of the data has 50 ± {:.1} % of a window; \
+             `data.shuffle_window_groups = {more}` halves the deviation, and decodes up to {} at a time",
             facts.window_blocks,
             100.0 * facts.mixture_error,
             bytes(4 * facts.groups_bytes),
@@ -55,18 +57,18 @@ pub fn of(plan: &Plan) -> Vec<String> {
     let data = &config.data;
     if (facts.workers.workers, facts.workers.queue_depth) != (data.workers(), data.prefetch_batches) {
         let (workers, depth) = (facts.workers.workers, facts.workers.queue_depth);
-        warnings.push(format!("{workers} workers of depth {depth} are used: more would run past the shuffle window or take more memory; raise `data.shuffle_window_groups` or `data.max_memory_bytes` for more"));
+        warnings.push(format!("using {workers} workers with queue depth {depth}: more would exceed the shuffle window or the memory limit; raise `data.shuffle_window_groups` or `data.max_memory_bytes` for more"));
     }
     for view in &facts.views {
-        let doubts = config.views.get(&view.name).map(|view| view.doubts()).unwrap_or_default();
+        let doubts = config.views.get(&view.name).map(|view| view.warnings()).unwrap_or_default();
         warnings.extend(doubts.into_iter().map(|(key, doubt)| format!("`views.{}.{key}`: {doubt}", view.name)));
     }
     warnings.extend(training_warnings(plan, &facts));
-    warnings.extend(hardly_meant(plan, &facts));
+    warnings.extend(doubtful_settings(plan, &facts));
     warnings
 }
 
-/// What only the disk knows: shards that somebody has deleted, weights that are not there.
+/// Returns warnings about files: missing shards, and before the preparation missing weights for the start.
 pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
     let mut warnings = Vec::new();
     if !plan.data.is_expected() {
@@ -76,19 +78,16 @@ pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
             match data.missing_shards() {
                 Ok((0, _)) => {}
                 Ok((missing, all)) => warnings.push(format!(
-                    "{folder}: {missing} of {all} training shards are gone; `cloze prepare` makes their parts again"
+                    "{folder}: {missing} of {all} training shards are gone; `cloze prepare` prepares their parts again"
                 )),
-                Err(error) => warnings.push(format!("{folder}: its shards cannot be listed: {error}")),
+                Err(error) => warnings.push(format!("{folder}: cannot list the shards: {error}")),
             }
         }
+        return warnings;
     }
-    {
-        let train = &plan.train;
-        let main = [("train.init_from", &train.train.init_from), ("encoder.word_init", &train.encoder.word_init)];
-        for (key, folder) in main.into_iter().filter_map(|(key, folder)| Some((key, folder.as_ref()?))) {
-            if !folder.exists() {
-                warnings.push(format!("`{key}`: {} is not here, and the run begins with it", folder.display()));
-            }
+    for InitFolder { key, folder, .. } in init_weights::folders(&plan.train) {
+        if !folder.exists() {
+            warnings.push(format!("`{key}`: {} does not exist yet, and the run begins with it", folder.display()));
         }
     }
     warnings
@@ -99,36 +98,40 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let mut warnings = Vec::new();
     if facts.rows_per_epoch < train.train.global_batch_size && facts.streamed.is_none_or(|it| it.is_whole) {
         let (epoch, step) = (count(facts.rows_per_epoch), count(train.train.global_batch_size));
-        warnings.push(format!("an epoch has {epoch} rows, fewer than the {step} of a step: rows repeat within a step"));
+        warnings.push(format!(
+            "an epoch has {epoch} rows, fewer than the {step} rows of a step: rows repeat within a step"
+        ));
     }
     if plan.valid.is_none() && plan.config.training.validation.every_steps > 0 {
-        warnings.push("the data has no validation split: nothing is validated".to_owned());
+        warnings.push("the data has no validation split: validation is disabled".to_owned());
     }
     let single = plan.config.data.copies_per_sample < 2;
     for (name, _) in plan.config.views.iter().filter(|(_, view)| single && view.needs_copies()) {
         warnings.push(format!(
-            "view `{name}` shares out what a row's copies get, and `data.copies_per_sample` is 1: set it to K"
+            "view `{name}` divides its selection among the copies of a row, but `data.copies_per_sample` is 1: set it to the number of copies"
         ));
     }
     let has_teacher = train.used_networks().values().any(|network| network.copies_main());
     if has_teacher && train.train.init_from.is_none() {
-        warnings.push("the teacher is what the run starts from, and that is random: set `train.init_from`".to_owned());
+        warnings
+            .push("the teacher is a copy of the initial weights, which are random: set `train.init_from`".to_owned());
     }
     for (name, _) in plan.config.training.objectives.iter().filter(|(name, _)| !train.loss.contains_key(*name)) {
         warnings.push(format!("objective `{name}` is not in `[loss]`: it is not built"));
     }
     if let Some(steps) = train.steps_expected().filter(|steps| (1..train.schedule.warmup_steps).contains(steps)) {
         let warmup = train.schedule.warmup_steps;
-        warnings
-            .push(format!("{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its height"));
+        warnings.push(format!(
+            "{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its maximum"
+        ));
     }
     let (rules, validated) = (&train.checkpoints, train.validation.every_steps);
     let saved = [rules.every_steps, rules.keep_every_steps];
     let meets = |every: u64| every > 0 && (every.is_multiple_of(validated) || validated.is_multiple_of(every));
     if rules.keep_best > 0 && validated > 0 && !saved.into_iter().any(meets) {
         warnings.push(format!(
-            "few checkpoints are of a step that is validated, and only those can be the best: make `checkpoints.every_steps` = {} \
-             a multiple of `validation.every_steps` = {validated}, or the other way round",
+            "few checkpoints are at a validated step, as `checkpoints.keep_best` needs: make `checkpoints.every_steps` = {} \
+             a multiple of `validation.every_steps` = {validated}, or vice versa",
             rules.every_steps
         ));
     }
@@ -138,8 +141,8 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     warnings
 }
 
-/// Values that every rule allows and that hardly anybody means.
-fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
+/// Returns warnings about legal values that are probably unintended.
+fn doubtful_settings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let (encoder, optimizer) = (&train.encoder, &train.optimizer);
     let (hidden, wide) = (encoder.hidden, encoder.feed_forward);
@@ -148,24 +151,19 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let doubts = [
         (
             wide < hidden || wide > 8 * hidden,
-            format!(
-                "`encoder.feed_forward` is {wide} next to `encoder.hidden` = {hidden}: four times as much is usual"
-            ),
+            format!("`encoder.feed_forward` is {wide} with `encoder.hidden` = {hidden}: the usual ratio is 4"),
         ),
         (
             encoder.max_positions > 4 * train.width,
             format!(
-                "`encoder.max_positions` is {}, rows have {} tokens: the others are never trained, and an export offers them",
+                "`encoder.max_positions` is {}, but rows have {} tokens: the other positions are never trained, and are exported",
                 encoder.max_positions, train.width
             ),
         ),
         (encoder.dropout > 0.5, format!("`encoder.dropout` is {}: most of each layer is dropped", encoder.dropout)),
         (
             !plan.data.is_expected() && facts.streamed.is_none_or(|it| it.is_whole) && epochs > EPOCHS_MAX,
-            format!(
-                "{} epochs: each row is learned so often; lower `train.steps`, or prepare more text",
-                epochs.round()
-            ),
+            format!("{} epochs are unusually many; lower `train.steps`, or prepare more text", epochs.round()),
         ),
         (optimizer.lr > 0.01, format!("`optimizer.lr` is {}: AdamW diverges well below", optimizer.lr)),
         (
@@ -175,22 +173,22 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         (every > steps, format!("`report.every_steps` is {every} in a run of {steps}: it reports nothing")),
     ];
     let negative = train.loss.iter().filter(|(_, weight)| **weight < 0.0);
-    let negative = negative.map(|(name, weight)| format!("`loss.{name}` is {weight}: the run unlearns it"));
+    let negative = negative.map(|(name, weight)| format!("`loss.{name}` is {weight}: the run maximizes this loss"));
     doubts.into_iter().filter(|(doubtful, _)| *doubtful).map(|(_, doubt)| doubt).chain(negative).collect()
 }
 
-/// How often the run sees each row; of a mixture each row of the source that it sees most often.
+/// Number of passes over the data; for a mixture, over the source with the most passes.
 pub(super) fn epochs(plan: &Plan, facts: &LoadFacts) -> f64 {
     let alone = rows_expected(plan) as f64 / facts.rows_per_epoch as f64;
     epochs_by_source(plan).into_values().reduce(f64::max).unwrap_or(alone)
 }
 
-/// How often the run sees each row of each source of a mixture.
+/// Number of passes over each source of a mixture.
 pub(super) fn epochs_by_source(plan: &Plan) -> std::collections::BTreeMap<String, f64> {
     plan.load.planned_epochs(RowIndex(rows_expected(plan)))
 }
 
-/// Rows of the run; none where only hours end it, which are not known in rows.
+/// Number of rows of the run; 0 if only hours end it, because the number is then unknown.
 fn rows_expected(plan: &Plan) -> u64 {
     plan.train.steps_expected().unwrap_or(0).saturating_mul(plan.train.train.global_batch_size)
 }

@@ -1,64 +1,64 @@
-//! A prepared corpus on a page: what is in it, how it is tokenized, what was lost.
+//! HTML page about a prepared corpus: content, tokenization, losses.
 
 use ::report::html::Cell::{Bars, Code, Number, Text};
 use ::report::html::{bars_legend, figures, static_page, table, text};
 use maud::{Markup, html};
-use pipeline::corpus_stats::{CorpusStats, Lengths, SourceStats, SplitStats};
+use pipeline::corpus_stats::{CorpusStats, Lengths, Octave, SourceStats, SplitStats};
 use schemas::manifest::Frame;
 use telemetry::quantities::{bytes, count};
 
 use crate::run::monitoring::PROGRAM;
 
-/// Files that are named one by one.
+/// Maximum number of files with their own row.
 const SOURCES: usize = 200;
 
-/// Tokens that are named.
+/// Maximum number of tokens with their own row.
 const FREQUENT: usize = 25;
 
-/// The page of these corpora, each with the name of its source where there are several.
+/// Renders the page of these corpora, each with the name of its source if there are several.
 pub(crate) fn page(corpora: &[(Option<String>, CorpusStats)]) -> String {
-    let title = corpora.first().map_or("", |(_, portrait)| portrait.place.as_str());
+    let title = corpora.first().map_or("", |(_, stats)| stats.place.as_str());
     let body = html! {
-        @for (name, portrait) in corpora {
-            h1 { (text(name.as_deref().unwrap_or(&portrait.place))) }
-            (glance(portrait))
+        @for (name, stats) in corpora {
+            h1 { (text(name.as_deref().unwrap_or(&stats.place))) }
+            (overview(stats))
             h2 { "Documents by length" }
-            (documents(portrait))
+            (documents(stats))
             h2 { "Tokens per word" }
-            (words(portrait))
+            (word_table(stats))
             h3 { "The vocabulary" }
-            (vocabulary(portrait))
+            (vocabulary(stats))
             h2 { "Unknown words" }
-            (unknown(portrait))
+            (unknown(stats))
             h2 { "Rejected and repaired" }
-            (rejected(portrait))
+            (rejected(stats))
             h2 { "Rows and padding" }
-            (rows(portrait))
+            (rows(stats))
             h2 { "Sources" }
-            (sources(portrait))
+            (sources(stats))
         }
-        // No time: of the same folder the same page.
+        // Without a timestamp, so that the same folder gives the same page.
         p { (PROGRAM) }
     };
     static_page(title, "", &body)
 }
 
-/// What it is, in a few figures.
-fn glance(portrait: &CorpusStats) -> Markup {
-    let CorpusStats { corpus, tokenizer, splits: [train, valid], .. } = portrait;
+/// Renders the overview.
+fn overview(stats: &CorpusStats) -> Markup {
+    let CorpusStats { corpus, tokenizer, splits: [train, valid], .. } = stats;
     let case = if tokenizer.lowercase { ", lowercased" } else { "" };
-    let frame = match portrait.pack.frame {
+    let frame = match stats.pack.frame {
         Frame::ClsSep => "[CLS] and [SEP] around each",
         Frame::None => "with the frames of their documents inside",
     };
     let sentence = format!(
         "dataset version {} of {}: {} of {} ids{case}; packed as {}: up to {} tokens in a row, {frame}",
-        portrait.dataset_version,
-        portrait.place,
+        stats.dataset_version,
+        stats.place,
         tokenizer.kind,
         count(tokenizer.vocab_size.into()),
-        portrait.pack.name,
-        portrait.pack.content
+        stats.pack.name,
+        stats.pack.content
     );
     let row = |name: &str, split: &SplitStats| {
         let numbers = [split.documents, split.samples, split.tokens, split.shards];
@@ -74,7 +74,7 @@ fn glance(portrait: &CorpusStats) -> Markup {
             ("tokens", count(corpus.tokens)),
             ("tokens per word", ratio(corpus.tokens, corpus.words)),
             ("unknown", percent(share(corpus.unknown, corpus.tokens))),
-            ("padding at full width", percent(portrait.padding())),
+            ("padding at full width", percent(stats.padding())),
             ("rejected or repaired", count(corpus.rejected.values().sum())),
         ]))
         (table(
@@ -84,22 +84,22 @@ fn glance(portrait: &CorpusStats) -> Markup {
     }
 }
 
-/// How long documents are.
-fn documents(portrait: &CorpusStats) -> Markup {
-    let lengths = &portrait.documents;
-    let longest = portrait.longest.iter();
-    let longest = longest.map(|(tokens, id, file)| vec![Number(count(*tokens)), Code(id.clone()), Text(file.clone())]);
+/// Renders the lengths of documents.
+fn documents(stats: &CorpusStats) -> Markup {
+    let lengths = &stats.documents;
+    let longest = stats.longest.iter();
+    let longest = longest.map(|it| vec![Number(count(it.tokens)), Code(it.id.clone()), Text(it.file.clone())]);
     html! {
-        p { (quantiles(lengths)) "; to a sixteenth, in tokens without separators." }
+        p { (quantiles(lengths)) "; rounded to 1/16, in tokens without separators." }
         (lengths_table(lengths, ("of the documents", "of the tokens"), "tokens"))
         h3 { "The longest" }
         (table(&["tokens", "document", "file"], longest))
     }
 }
 
-/// Into how many tokens words fall.
-fn words(portrait: &CorpusStats) -> Markup {
-    let (pieces, (read, all)) = (portrait.rows.pieces, portrait.rows.groups);
+/// Renders the number of tokens per word.
+fn word_table(stats: &CorpusStats) -> Markup {
+    let (pieces, (read, all)) = (stats.rows.pieces, stats.rows.groups);
     let seen: u64 = pieces.iter().sum();
     let last = pieces.len();
     let of = |at: usize| if at + 1 == last { format!("{last} or more") } else { (at + 1).to_string() };
@@ -109,7 +109,7 @@ fn words(portrait: &CorpusStats) -> Markup {
     });
     html! {
         p {
-            (ratio(portrait.corpus.tokens, portrait.corpus.words)) " tokens for each of " (count(portrait.corpus.words))
+            (ratio(stats.corpus.tokens, stats.corpus.words)) " tokens for each of " (count(stats.corpus.words))
             " words between white space. Below, words as the tokenizer cuts them, punctuation among them, in " (read) " of "
             (all) " row groups of the training split."
         }
@@ -117,95 +117,95 @@ fn words(portrait: &CorpusStats) -> Markup {
     }
 }
 
-/// Which ids documents use.
-fn vocabulary(portrait: &CorpusStats) -> Markup {
-    let (used, ids) = portrait.ids_used();
-    let frequent = portrait.frequent_ids();
+/// Renders the use of the vocabulary.
+fn vocabulary(stats: &CorpusStats) -> Markup {
+    let (used, ids) = stats.ids_used();
+    let frequent = stats.frequent_ids();
     let total: u64 = frequent.iter().map(|(_, count)| count).sum();
     let most = frequent.first().map_or(1, |(_, count)| *count);
     let rows = frequent.iter().take(FREQUENT).map(|&(id, number)| {
-        let token = portrait.vocab.token(id).to_owned();
+        let token = stats.vocab.token(id).to_owned();
         vec![Code(token), Bars(vec![share(number, most)]), Number(percent(share(number, total))), Number(count(number))]
     });
     let [half, most_of, nearly_all] = [0.5, 0.9, 0.99].map(|share| covering(&frequent, total, share));
     html! {
         p {
             (count(used as u64)) " of " (count(ids as u64)) " ids occur in training documents. Half of the tokens are " (half)
-            ", nine in ten are " (most_of) ", 99 in a hundred " (nearly_all) "."
+            ", 90 % are " (most_of) ", 99 % are " (nearly_all) "."
         }
         (table(&["token", "", "of the tokens", "occurrences"], rows))
     }
 }
 
-/// What the tokenizer has no token for.
-fn unknown(portrait: &CorpusStats) -> Markup {
-    let corpus = &portrait.corpus;
+/// Renders words that the tokenizer cannot represent.
+fn unknown(stats: &CorpusStats) -> Markup {
+    let corpus = &stats.corpus;
     if corpus.unknown == 0 {
-        return html! { p { "There are none: every token is one of the vocabulary." } };
+        return html! { p { "None: every token is in the vocabulary." } };
     }
-    // Of a character that no font has it is all that can be seen.
+    // A character without a glyph is recognizable only by its code point.
     let points = |word: &str| match (word.chars().next(), word.chars().count()) {
         (Some(character), 1) => format!("U+{:04X}", u32::from(character)),
         _ => String::new(),
     };
-    let rows = portrait.unknown_words.iter();
+    let rows = stats.unknown_words.iter();
     let rows = rows.map(|(word, number)| vec![Code(word.clone()), Text(points(word)), Number(count(*number))]);
     html! {
         p {
             (count(corpus.unknown)) " tokens are unknown, " (percent(share(corpus.unknown, corpus.tokens)))
-            " of all. Most often it was, in the first 20,000 words of each segment's documents that have any:"
+            " of all. The most frequent, in the first 20,000 words of the documents with unknown words of each segment:"
         }
-        (table(&["word or character", "code point", "seen"], rows))
+        (table(&["word or character", "code point", "occurrences"], rows))
     }
 }
 
-/// What was rejected or repaired.
-fn rejected(portrait: &CorpusStats) -> Markup {
-    let rejected = &portrait.corpus.rejected;
+/// Renders rejected and repaired documents.
+fn rejected(stats: &CorpusStats) -> Markup {
+    let rejected = &stats.corpus.rejected;
     if rejected.is_empty() {
-        return html! { p { "Nothing was." } };
+        return html! { p { "None." } };
     }
     let most = rejected.values().copied().max().unwrap_or(1);
     let reasons = rejected.iter();
     let reasons = reasons
         .map(|(reason, &number)| vec![Code(reason.clone()), Bars(vec![share(number, most)]), Number(count(number))]);
-    let examples = portrait.rejects.iter().map(|reject| {
-        let text = reject.text.clone().map_or_else(|| Text("not to be looked at any more".to_owned()), Code);
+    let examples = stats.rejects.iter().map(|reject| {
+        let text = reject.text.clone().map_or_else(|| Text("no longer available".to_owned()), Code);
         vec![Text(reject.place.clone()), Code(reject.reason.clone()), text]
     });
     html! {
         (table(&["reason", "", "lines or documents"], reasons))
-        h3 { "Some of them" }
-        (table(&["place", "reason", "the line begins"], examples))
+        h3 { "Examples" }
+        (table(&["place", "reason", "begin of the line"], examples))
     }
 }
 
-/// How rows are filled.
-fn rows(portrait: &CorpusStats) -> Markup {
-    let (rows, packing) = (&portrait.rows, &portrait.corpus.packing);
+/// Renders the fill of the rows.
+fn rows(stats: &CorpusStats) -> Markup {
+    let (rows, packing) = (&stats.rows, &stats.corpus.packing);
     html! {
         p {
-            (percent(portrait.padding())) " of what rows of " (portrait.pack.content)
-            " tokens could hold is padding, in the training split as a whole. A row has "
+            (percent(stats.padding())) " of the capacity of rows of " (stats.pack.content)
+            " tokens is padding, in the whole training split. On average, a row has "
             (format!("{:.2}", rows.documents.mean()))
-            " documents or parts of them in the mean. Batches are as wide as their longest row asks for."
+            " documents or parts of documents. Batches are padded to their longest row."
         }
         @if packing.cut_tokens + packing.cut_sentences + packing.cut_documents > 0 {
             p {
                 "Packing cut " (count(packing.cut_sentences)) " sentences and " (count(packing.cut_documents)) " documents; "
-                (count(packing.cut_tokens)) " tokens (" (percent(share(packing.cut_tokens, portrait.corpus.tokens)))
-                ") are in no row."
+                (count(packing.cut_tokens)) " tokens (" (percent(share(packing.cut_tokens, stats.corpus.tokens)))
+                ") were dropped."
             }
         }
         (lengths_table(&rows.lengths, ("of the rows", "of the tokens"), "tokens in a row"))
     }
 }
 
-/// Where it comes from.
-fn sources(portrait: &CorpusStats) -> Markup {
-    let mut files: Vec<&SourceStats> = portrait.sources.iter().collect();
+/// Renders the source files.
+fn sources(stats: &CorpusStats) -> Markup {
+    let mut files: Vec<&SourceStats> = stats.sources.iter().collect();
     files.sort_by_key(|file| (std::cmp::Reverse(file.documents.sum()), &file.name));
-    let all = portrait.documents.sum();
+    let all = stats.documents.sum();
     let (named, others) = files.split_at(SOURCES.min(files.len()));
     let rows = named.iter().map(|file| {
         let lengths = &file.documents;
@@ -223,14 +223,14 @@ fn sources(portrait: &CorpusStats) -> Markup {
     }
 }
 
-/// Lengths by octaves, how many there are and what they hold.
+/// Renders a table of lengths by octaves: share of the items, and share of the tokens.
 fn lengths_table(lengths: &Lengths, (number, sum): (&str, &str), what: &str) -> Markup {
     let octaves = lengths.octaves();
-    let shares = |&(_, number, sum): &(u64, u64, u64)| (share(number, lengths.count()), share(sum, lengths.sum()));
+    let shares = |octave: &Octave| (share(octave.count, lengths.count()), share(octave.sum, lengths.sum()));
     let most = octaves.iter().map(shares).fold(0.0, |most: f64, (a, b)| most.max(a).max(b)).max(f64::MIN_POSITIVE);
     let rows = octaves.iter().map(|octave| {
         let (number, sum) = shares(octave);
-        let label = match octave.0 {
+        let label = match octave.least {
             least @ (0 | 1) => least.to_string(),
             least => format!("{} to {}", count(least), count(2 * least - 1)),
         };
@@ -242,11 +242,11 @@ fn lengths_table(lengths: &Lengths, (number, sum): (&str, &str), what: &str) -> 
     }
 }
 
-/// Where the middle of lengths is, and their end.
+/// Describes quantiles, mean and maximum of lengths.
 fn quantiles(lengths: &Lengths) -> String {
     let at = |share| rounded(lengths.quantile(share));
     format!(
-        "Half are no longer than {}, nine in ten than {}, 99 in a hundred than {}; the mean is {}, the longest has {}",
+        "50 % are at most {}, 90 % at most {}, 99 % at most {}; the mean is {}, the maximum {}",
         at(0.5),
         at(0.9),
         at(0.99),
@@ -255,7 +255,7 @@ fn quantiles(lengths: &Lengths) -> String {
     )
 }
 
-/// How many of the most frequent ids make up such a share.
+/// Number of the most frequent ids that make up this share.
 fn covering(frequent: &[(u32, u64)], total: u64, share: f64) -> String {
     let wanted = share * total as f64;
     let mut so_far = 0;

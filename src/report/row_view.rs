@@ -1,4 +1,4 @@
-//! A row as its views saw it: each token with what became of it, for terminals and for pages.
+//! Rows as their views render them: each token with its treatment, for terminals and pages.
 
 use std::collections::BTreeMap;
 
@@ -9,46 +9,46 @@ use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, POS
 use schemas::{Batch, Vocab};
 use serde::Serialize;
 
-/// What became of a token.
+/// Treatment of a token by a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fate {
-    /// It is as it was, and nobody asks for it.
+    /// Unchanged, and not a target.
     Plain,
-    /// It frames the text.
+    /// Special token that frames the text.
     Special,
-    /// `[MASK]` stands for it.
+    /// Target, replaced by `[MASK]`.
     Masked,
-    /// Another stands for it.
+    /// Target, replaced by another token.
     Random,
-    /// It is asked for, and stands there.
+    /// Target, unchanged.
     Kept,
 }
 
-/// A token of a row.
+/// Token of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Token<'a> {
-    /// What stands there.
+    /// Text of the token in the view.
     pub(crate) text: &'a str,
-    /// What became of what stood there.
+    /// Treatment of the original token.
     #[serde(rename = "kind")]
     pub(crate) fate: Fate,
-    /// What stood there, where that is asked for.
+    /// Text of the original token, if it is a target.
     pub(crate) original: Option<&'a str>,
 }
 
-/// A row as one view saw it.
+/// A row as one view renders it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct RowView<'a> {
-    /// Of a pair: whether the second segment is the next.
+    /// For a pair: whether the second segment follows the first.
     pub(crate) note: &'static str,
-    /// Real tokens; no padding.
+    /// Tokens without padding.
     pub(crate) tokens: Vec<Token<'a>>,
-    /// Of a view that has positives and no tokens: how far to the right each lies.
+    /// For a view with positives and without tokens: distance of each positive, to the right.
     pub(crate) offsets: Vec<i16>,
 }
 
-/// The row of that number in a batch, as a view with these columns saw it.
+/// Returns the row of that number in a batch, as a view with these columns renders it.
 pub(crate) fn row<'a>(
     batch: &Batch,
     (view, columns): (&str, &[String]),
@@ -101,7 +101,7 @@ fn token(id: u32, label: i32, vocab: &Vocab) -> Token<'_> {
     Token { text, fate, original: Some(vocab.token(label.cast_unsigned())) }
 }
 
-/// The columns that each view of a batch has.
+/// Returns the columns of each view of a batch.
 pub fn views_of(batch: &Batch) -> BTreeMap<String, Vec<String>> {
     let mut views = BTreeMap::<String, Vec<String>>::new();
     for (view, column) in batch.names().filter_map(|name| name.rsplit_once('.')) {
@@ -110,7 +110,7 @@ pub fn views_of(batch: &Batch) -> BTreeMap<String, Vec<String>> {
     views
 }
 
-/// Where a row comes from, in words.
+/// Describes the origin of a row.
 pub fn place(row: &RowFacts) -> String {
     let source = row.of.as_ref().map_or(String::new(), |source| format!(" of {source}"));
     format!(
@@ -119,7 +119,7 @@ pub fn place(row: &RowFacts) -> String {
     )
 }
 
-/// A document in words.
+/// Describes a document.
 pub fn document(name: u64, origin: Option<&Origin>) -> String {
     let Some(Origin { id, source, range }) = origin else { return format!("document {name:016x}") };
     let unit = if plain_extension(source) == "parquet" { "rows" } else { "bytes" };

@@ -1,57 +1,57 @@
-//! What a run's folder says of it, read from the end of its log.
+//! Summary of a run, read from its folder and the end of its log.
 
 use std::path::Path;
 
 use serde_json::Value;
 use store::{Lines, Lock, Store};
 use telemetry::change::How;
-use telemetry::training::Why;
+use telemetry::training::SuspectReason;
 use telemetry::{EventKind, jsonl};
 use trainer_plan::run::step_budget;
 
-/// Segments of the log that are looked at, until there is a report and a validation: a weeks' log is long, and the answer
-/// stands at its end.
-const LOOKS: [usize; 3] = [1, 8, usize::MAX];
+/// Numbers of log segments to read, tried in turn until a report and a validation are found. The log of a long run is
+/// large, and the newest values are at its end.
+const SEGMENTS: [usize; 3] = [1, 8, usize::MAX];
 
-/// A run at a glance.
+/// Summary of a run.
 pub(crate) struct RunSummary {
     pub(crate) name: String,
-    /// `training`, `finished`, `stopped` and saved, `failed`, or `killed`: it said no last word, and nobody holds it.
-    /// `damaged`: nobody can read it.
+    /// `training`, `finished`, `stopped` and saved, `failed`, or `killed`: without a last event, and the lock is free.
+    /// `damaged`: the folder cannot be read.
     pub(crate) state: &'static str,
     pub(crate) step: u64,
-    /// None where steps do not end it.
+    /// Number of steps; `None` if steps do not end the run.
     pub(crate) steps: Option<u64>,
-    /// The share of another budget that is spent.
+    /// Used share of the tokens or hours that end the run.
     pub(crate) progress: Option<f64>,
     pub(crate) loss: Option<f64>,
-    /// `valid/mlm`, or the loss where there is none.
+    /// `valid/mlm`, or the validation loss if that is missing.
     pub(crate) valid: Option<f64>,
     pub(crate) valid_step: Option<u64>,
     pub(crate) tokens_per_s: Option<f64>,
-    /// When it was heard of last.
+    /// Time of the last event.
     pub(crate) time: Option<u64>,
-    /// Who trains it.
+    /// Process that trains the run.
     pub(crate) holder: Option<String>,
-    /// What is damaged.
+    /// Error of a damaged run.
     pub(crate) error: Option<String>,
 }
 
 impl RunSummary {
-    /// The run in that store.
-    pub(crate) fn of(name: &str, run: &Store) -> anyhow::Result<Self> {
-        Self::looked_at(name, run, &LOOKS)
+    /// Reads the summary of the run in that store.
+    pub(crate) fn from_run(name: &str, run: &Store) -> anyhow::Result<Self> {
+        Self::from_log(name, run, &SEGMENTS)
     }
 
-    /// The same from the newest of its log alone: for who has little time.
+    /// Reads the summary from the newest log segment alone, for fast answers.
     pub(crate) fn in_short(name: &str, run: &Store) -> anyhow::Result<Self> {
-        Self::looked_at(name, run, &LOOKS[..1])
+        Self::from_log(name, run, &SEGMENTS[..1])
     }
 
-    fn looked_at(name: &str, run: &Store, looks: &[usize]) -> anyhow::Result<Self> {
+    fn from_log(name: &str, run: &Store, reads: &[usize]) -> anyhow::Result<Self> {
         let holder = Lock::seen(run, store::LOCK)?.map(|holder| holder.to_string());
-        let mut summary = Self { steps: steps(run)?, ..Self::silent(name) };
-        for segments in looks {
+        let mut summary = Self { steps: steps(run)?, ..Self::empty(name) };
+        for segments in reads {
             summary.read(run, *segments)?;
             if summary.loss.is_some() && summary.valid.is_some() {
                 break;
@@ -63,13 +63,13 @@ impl RunSummary {
         Ok(summary)
     }
 
-    /// A run that cannot be read, and why.
+    /// Summary of a run that cannot be read, with the error.
     pub(crate) fn damaged(name: &str, error: &anyhow::Error) -> Self {
-        Self { state: "damaged", error: Some(format!("{error:#}")), ..Self::silent(name) }
+        Self { state: "damaged", error: Some(format!("{error:#}")), ..Self::empty(name) }
     }
 
-    /// One that has said nothing.
-    fn silent(name: &str) -> Self {
+    /// Summary of a run without events.
+    fn empty(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             state: "killed",
@@ -88,10 +88,10 @@ impl RunSummary {
 
     fn read(&mut self, run: &Store, segments: usize) -> anyhow::Result<()> {
         for line in Lines::newest(run, jsonl::LOG, segments)? {
-            // What nobody can read says nothing.
+            // Unreadable lines are skipped.
             let Ok(event) = jsonl::parse(&line?) else { continue };
             self.time = Some(event.time);
-            // That a checkpoint is kept is said later, with where it stood.
+            // A checkpoint is logged some steps after its own step.
             self.step = self.step.max(event.at.step.map_or(0, |step| step.0));
             self.state = "killed";
             match event.what {
@@ -105,12 +105,12 @@ impl RunSummary {
                 }
                 EventKind::Stop(stop) => {
                     self.state = match stop.why {
-                        Why::Finished => "finished",
-                        Why::Failed => "failed",
+                        SuspectReason::Finished => "finished",
+                        SuspectReason::Failed => "failed",
                         _ => "stopped",
                     };
                 }
-                // Somebody did that to a run that nobody trained: there is more to do.
+                // A rollback or an extension of a run that was not training: it has steps left.
                 EventKind::Change(change) if change.how != How::Allow => self.state = "stopped",
                 _ => {}
             }
@@ -119,16 +119,16 @@ impl RunSummary {
     }
 }
 
-/// How many steps a run has, by its plan and what was decided since.
+/// Returns the number of steps of a run: the newest amendment, or the plan.
 fn steps(run: &Store) -> anyhow::Result<Option<u64>> {
     if let Some(last) = step_budget::spans(run)?.last() {
         return Ok(Some(last.steps));
     }
-    let plan = run.read_with_stat("plan.json")?.and_then(|(bytes, _)| serde_json::from_slice::<Value>(&bytes).ok());
+    let plan = run.get_with_stat("plan.json")?.and_then(|(bytes, _)| serde_json::from_slice::<Value>(&bytes).ok());
     Ok(plan.and_then(|plan| plan["steps"].as_u64()))
 }
 
-/// What a run has from its first event on.
+/// Whether a folder holds a run that has logged its first event.
 pub(crate) fn is_run(folder: &Path) -> bool {
     folder.join("config.toml").is_file() && (folder.join(jsonl::LOG).is_dir() || folder.join("checkpoints").is_dir())
 }

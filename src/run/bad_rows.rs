@@ -1,11 +1,11 @@
-//! Which rows a run leaves out since they cannot be made: `bad_rows.json` of its folder.
+//! Record of the rows that a run skips because they cannot be built: `bad_rows.json` of its folder.
 //!
 //! # What
-//! A sealed list, each row with where it comes from and why, written before the row's batch is learned from.
+//! A sealed list of rows, each with its origin and the reason. It is written before the row's batch is trained on.
 //!
 //! # Why
-//! A row that is left out changes what is learned. Whoever continues from any checkpoint, replays a step or branches off
-//! must leave out the same, also where the row could be made by now.
+//! A skipped row changes the trained weights. A process that resumes from a checkpoint, replays a step or branches off
+//! must skip the same rows, even if the row could be built by then.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,16 +17,16 @@ use schemas::{RowIndex, Sealed};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
-/// Its name in the run's folder.
+/// Name in the run folder.
 pub(crate) const NAME: &str = "bad_rows.json";
 
-/// What is written.
+/// Content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
-    /// The hash of the identity of the run that they were written for: another run's rows are others.
+    /// Hash of the identity of the run: another run has other rows.
     identity: String,
-    /// In the order of the stream.
+    /// Bad rows in the order of the stream.
     rows: Vec<BadRow>,
 }
 
@@ -36,37 +36,37 @@ impl Sealed for List {
     const PRETTY: bool = true;
 }
 
-/// The rows that one run leaves out.
+/// Bad rows of one run.
 #[derive(Debug, Default)]
-pub struct RunLeftOut(Mutex<State>);
+pub struct RunBadRows(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     rows: BTreeMap<RowIndex, BadRow>,
-    /// Where they are written, and for whom; nowhere by those who only look.
-    kept: Option<(Store, String)>,
+    /// Store and identity of the run to which the list is written. `None` for read-only commands.
+    record: Option<(Store, String)>,
 }
 
-impl RunLeftOut {
-    /// Those of the run in a folder, for who only looks at it. What is found on top is left out as well, and nobody keeps it.
+impl RunBadRows {
+    /// Reads the list of a run for a read-only command. Further bad rows are skipped, and are not written.
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged, [`Error::Io`] if it cannot be read.
-    pub(crate) fn of(run: &Store) -> Result<Self> {
+    pub(crate) fn open(run: &Store) -> Result<Self> {
         let rows = read(run)?.map_or_else(BTreeMap::new, |list| by_row(list.rows));
-        Ok(Self(Mutex::new(State { rows, kept: None })))
+        Ok(Self(Mutex::new(State { rows, record: None })))
     }
 
-    /// From now on these are the rows that the run in this folder has left out, and more are written down there. A run that
-    /// begins again from nothing begins without those of a run that was another.
+    /// Reads the list of the run, and writes further bad rows to it from now on. A run that begins at step 0 ignores
+    /// the list of a run with another identity.
     ///
     /// # Errors
-    /// As [`of`](Self::of).
-    pub fn keep_in(&self, run: Store, identity: &str, begins: bool) -> Result<()> {
+    /// The same as those of [`open`](Self::open).
+    pub fn record_in(&self, run: Store, identity: &str, begins: bool) -> Result<()> {
         let list = read(&run)?.filter(|list| !begins || list.identity == identity);
         let mut state = self.lock();
         state.rows = list.map_or_else(BTreeMap::new, |list| by_row(list.rows));
-        state.kept = Some((run, identity.to_owned()));
+        state.record = Some((run, identity.to_owned()));
         Ok(())
     }
 
@@ -75,8 +75,8 @@ impl RunLeftOut {
     }
 }
 
-impl BadRows for RunLeftOut {
-    fn within(&self, rows: Range<u64>) -> Vec<BadRow> {
+impl BadRows for RunBadRows {
+    fn in_range(&self, rows: Range<u64>) -> Vec<BadRow> {
         self.lock().rows.range(RowIndex(rows.start)..RowIndex(rows.end)).map(|(_, bad)| bad.clone()).collect()
     }
 
@@ -88,8 +88,8 @@ impl BadRows for RunLeftOut {
         let mut state = self.lock();
         let mut rows = state.rows.clone();
         rows.insert(row.row.row, row.clone());
-        // Written before it is believed: what was learned without it must be known after a kill.
-        if let Some((store, identity)) = &state.kept {
+        // Written first: after a kill, the resumed run must know that the row was skipped.
+        if let Some((store, identity)) = &state.record {
             let list = List { identity: identity.clone(), rows: rows.values().cloned().collect() };
             store.put(NAME, &list.seal())?;
         }
@@ -102,12 +102,12 @@ fn by_row(rows: Vec<BadRow>) -> BTreeMap<RowIndex, BadRow> {
     rows.into_iter().map(|bad| (bad.row.row, bad)).collect()
 }
 
-/// The list of a run, if it has one.
+/// Reads the list of a run, if it exists.
 fn read(store: &Store) -> Result<Option<List>> {
-    let Some((bytes, _)) = store.read_with_stat(NAME)? else { return Ok(None) };
+    let Some((bytes, _)) = store.get_with_stat(NAME)? else { return Ok(None) };
     let list = List::unseal(&bytes).map_err(|error| {
-        let way_on = "it says which rows were not learned from: restore it, or begin a new run (another `run.folder`)";
-        Error::Config(format!("{}: {error}; {way_on}", store.place(NAME)))
+        let fix = "it records which rows were skipped; restore it, or begin a new run (another `run.folder`)";
+        Error::Config(format!("{}: {error}; {fix}", store.place(NAME)))
     })?;
     Ok(Some(list))
 }
@@ -141,60 +141,60 @@ mod tests {
         BadRow { row: facts, why: "an index is out of bounds".to_owned() }
     }
 
-    fn rows(left_out: &RunLeftOut, rows: Range<u64>) -> Vec<u64> {
-        left_out.within(rows).iter().map(|bad| bad.row.row.0).collect()
+    fn rows(bad_rows: &RunBadRows, rows: Range<u64>) -> Vec<u64> {
+        bad_rows.in_range(rows).iter().map(|bad| bad.row.row.0).collect()
     }
 
     #[test]
-    fn a_row_is_on_disk_when_it_is_left_out_and_known_to_who_goes_on() {
-        let store = Store::memory(FaultConfig::calm());
-        let first = RunLeftOut::default();
-        first.keep_in(store.clone(), "one", true).expect("kept");
-        assert!(store.stat(NAME).expect("asked").is_none(), "a run that leaves nothing out writes nothing");
+    fn a_skipped_row_is_recorded_at_once_and_known_after_a_resume() {
+        let store = Store::in_memory(FaultConfig::none());
+        let first = RunBadRows::default();
+        first.record_in(store.clone(), "one", true).expect("kept");
+        assert!(store.head(NAME).expect("asked").is_none(), "a run that leaves nothing out writes nothing");
         for row in [3, 40] {
             first.leave_out(&bad(row)).expect("written");
-            assert_eq!(RunLeftOut::of(&store).expect("sealed").within(row..row + 1), [bad(row)]);
+            assert_eq!(RunBadRows::open(&store).expect("sealed").in_range(row..row + 1), [bad(row)]);
         }
-        // A kill, and the same run again: from a checkpoint, or from nothing as it had none.
+        // The same run after a kill: from a checkpoint, or from step 0 if it had none.
         for begins in [true, false] {
-            let again = RunLeftOut::default();
-            again.keep_in(store.clone(), "one", begins).expect("kept");
+            let again = RunBadRows::default();
+            again.record_in(store.clone(), "one", begins).expect("kept");
             assert_eq!((rows(&again, 0..40), again.count()), (vec![3], 2));
         }
-        // Allowed changes in mid-run change no row; another run from nothing has other rows.
-        let changed = RunLeftOut::default();
-        changed.keep_in(store.clone(), "two", false).expect("kept");
+        // Allowed changes during a run change no row; another run from step 0 has other rows.
+        let changed = RunBadRows::default();
+        changed.record_in(store.clone(), "two", false).expect("kept");
         assert_eq!(rows(&changed, 0..99), [3, 40]);
-        let other = RunLeftOut::default();
-        other.keep_in(store.clone(), "two", true).expect("kept");
+        let other = RunBadRows::default();
+        other.record_in(store.clone(), "two", true).expect("kept");
         assert_eq!(other.count(), 0);
         other.leave_out(&bad(8)).expect("written");
-        assert_eq!(rows(&RunLeftOut::of(&store).expect("sealed"), 0..99), [8]);
+        assert_eq!(rows(&RunBadRows::open(&store).expect("sealed"), 0..99), [8]);
     }
 
     #[test]
-    fn a_list_that_is_not_whole_is_refused_with_a_way_on() {
-        let store = Store::memory(FaultConfig::calm());
-        let left_out = RunLeftOut::default();
-        left_out.keep_in(store.clone(), "one", true).expect("kept");
-        left_out.leave_out(&bad(3)).expect("written");
-        let mut bytes = store.read(NAME).expect("there");
+    fn a_damaged_list_is_refused_with_a_fix() {
+        let store = Store::in_memory(FaultConfig::none());
+        let bad_rows = RunBadRows::default();
+        bad_rows.record_in(store.clone(), "one", true).expect("kept");
+        bad_rows.leave_out(&bad(3)).expect("written");
+        let mut bytes = store.get(NAME).expect("there");
         let at = bytes.windows(6).position(|word| word == b"bounds").expect("a word of it");
         bytes[at] ^= 1;
         store.put(NAME, &bytes).expect("put");
-        let error = RunLeftOut::default().keep_in(store, "one", false).expect_err("damaged").to_string();
+        let error = RunBadRows::default().record_in(store, "one", false).expect_err("damaged").to_string();
         assert!(error.contains("bad_rows.json") && error.contains("restore it"), "{error}");
     }
 
     #[test]
-    fn a_row_that_cannot_be_written_down_is_not_left_out() {
+    fn a_row_that_cannot_be_recorded_is_not_skipped() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let store = Store::folder(home.path()).expect("made");
-        let left_out = RunLeftOut::default();
-        left_out.keep_in(store, "one", true).expect("kept");
+        let bad_rows = RunBadRows::default();
+        bad_rows.record_in(store, "one", true).expect("kept");
         store::faults::fail_after(home.path(), Some(0));
-        left_out.leave_out(&bad(3)).expect_err("the disk is broken");
+        bad_rows.leave_out(&bad(3)).expect_err("the disk is broken");
         store::faults::fail_after(home.path(), None);
-        assert_eq!(left_out.count(), 0);
+        assert_eq!(bad_rows.count(), 0);
     }
 }

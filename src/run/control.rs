@@ -1,15 +1,15 @@
-//! The control plane: signals in, checkpoints out, on a small tokio runtime. The only place where it meets the data plane.
+//! Control plane: handles signals and control files on a small tokio runtime, and writes checkpoints in the background.
 //!
 //! # What
-//! | signal | what it asks for |
+//! | signal | effect |
 //! |---|---|
-//! | SIGINT, SIGTERM, SIGUSR1, a file `stop` in the run's folder | finish the step, save, leave |
-//! | a second SIGINT | leave at once |
-//! | SIGHUP | with a controlling terminal the same as SIGTERM; without one read `log-level` of the run's folder |
-//! | SIGUSR2 | say what every actor does |
-//! | a file `profile` in the run's folder | measure some steps, and say where their time goes |
+//! | SIGINT, SIGTERM, SIGUSR1, a file `stop` in the run folder | finish the step, save, exit |
+//! | a second SIGINT | exit at once |
+//! | SIGHUP | with a controlling terminal: as SIGTERM; without one: read `log-level` of the run folder |
+//! | SIGUSR2 | print what each worker does |
+//! | a file `profile` in the run folder | measure some steps, and report where their time goes |
 //!
-//! A run that is still starting has nothing to save, and leaves as soon as it is asked.
+//! A run that is still starting has nothing to save, and exits as soon as a stop is requested.
 
 mod board;
 pub mod profile_file;
@@ -29,24 +29,24 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
-pub(crate) use self::board::Board;
+pub(crate) use self::board::StatusBoard;
 pub(crate) use self::requests::Requests;
-use self::signal::Meaning;
+use self::signal::SignalMeaning;
 pub use self::signal::{Phase, Signal};
 use self::signal_state::{DeferredLog, SignalState, WORDS};
 pub use self::stop_file::obeyed;
 pub use self::watchdog::Timeouts;
 
-/// The runtime and what it has heard.
+/// Control runtime and the signals that it has received.
 pub struct Control {
     runtime: Runtime,
-    heard: Arc<SignalState>,
+    state: Arc<SignalState>,
     stop: CancelToken,
 }
 
 impl Control {
-    /// Starts listening. The first signal asks the run to finish its step and save; a second SIGINT leaves at once.
-    /// Who was started by `nohup` continues without its terminal.
+    /// Starts listening. The first signal makes the run finish its step and save; a second SIGINT exits at once.
+    /// A process that was started by `nohup` survives the end of its terminal.
     pub fn start() -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -56,85 +56,86 @@ impl Control {
             .build()
             .context("cannot start the control runtime")?;
         let listen = |kind: SignalKind| runtime.block_on(async { signal(kind) }).context("cannot listen for signals");
-        // Who hears it is not ended by it: a file that may not grow is then an error with a name.
+        // With a handler the signal does not end the process: exceeding the file size limit is then an error of the
+        // write.
         let _heard = listen(SignalKind::from_raw(runtime::FILE_SIZE_SIGNAL))?;
         let (stopper, stop) = cancel_pair();
         let (words, heard_words) = std::sync::mpsc::sync_channel(WORDS);
-        let heard = Arc::new(SignalState::new(stopper, words));
+        let state = Arc::new(SignalState::new(stopper, words));
         for asked in Signal::ALL {
-            let heard = Arc::clone(&heard);
+            let state = Arc::clone(&state);
             match asked.meaning() {
-                Meaning::Stop => drop(runtime.spawn(heard.listen(asked, listen(asked.kind())?))),
-                Meaning::Reload => drop(runtime.spawn(heard.reload(listen(asked.kind())?))),
-                Meaning::Nothing => {}
+                SignalMeaning::Stop => drop(runtime.spawn(state.listen(asked, listen(asked.kind())?))),
+                SignalMeaning::Reload => drop(runtime.spawn(state.reload(listen(asked.kind())?))),
+                SignalMeaning::Nothing => {}
             }
         }
-        drop(runtime.spawn(Arc::clone(&heard).report(listen(SignalKind::user_defined2())?)));
-        runtime::spawn("signal-words", move || heard_words.iter().for_each(DeferredLog::say))?;
-        Ok(Self { runtime, heard, stop })
+        drop(runtime.spawn(Arc::clone(&state).report(listen(SignalKind::user_defined2())?)));
+        runtime::spawn("signal-words", move || heard_words.iter().for_each(DeferredLog::log))?;
+        Ok(Self { runtime, state, stop })
     }
 
-    /// Nothing of this run is kept: who asks it to stop is obeyed at once.
+    /// Declares that nothing of this run is kept, so that a stop request takes effect at once.
     pub fn keep_nothing(&self) {
-        self.heard.keeps_nothing.store(true, Ordering::Relaxed);
+        self.state.keeps_nothing.store(true, Ordering::Relaxed);
     }
 
-    /// From now on a file in the run's folder is heard as well, a stop takes no longer than it may, and who stands still is
-    /// named. What watches already continues.
-    pub fn watch(&self, patience: Timeouts) -> anyhow::Result<()> {
-        if !self.heard.folder(patience.folder.clone()) {
+    /// Starts the watchdog: it handles control files in the run folder, limits the time of a stop, and names stalled
+    /// workers. Does nothing if the watchdog runs already.
+    pub fn watch(&self, timeouts: Timeouts) -> anyhow::Result<()> {
+        if !self.state.folder(timeouts.folder.clone()) {
             return Ok(());
         }
-        let heard = Arc::clone(&self.heard);
-        heard.be_patient(patience.hang);
-        runtime::spawn("watch", move || watchdog::watch(&heard, &patience))?;
+        let state = Arc::clone(&self.state);
+        state.be_patient(timeouts.hang);
+        runtime::spawn("watch", move || watchdog::watch(&state, &timeouts))?;
         Ok(())
     }
 
-    /// Closes when a signal comes: what a data wait selects on.
+    /// Token that is cancelled by the first stop request. A wait for data selects on it.
     pub fn stop(&self) -> CancelToken {
         self.stop.clone()
     }
 
     /// Asks for a stop, as a signal does.
     pub(crate) fn ask_to_stop(&self, asked: Signal) {
-        self.heard.stop(asked);
+        self.state.stop(asked);
     }
 
-    /// What others want of the run.
-    pub fn wishes(&self) -> &Requests {
-        &self.heard.wishes
+    /// Pending requests to the run.
+    pub fn requests(&self) -> &Requests {
+        &self.state.wishes
     }
 
-    /// Whether all continues, as far as anybody is patient; who stands still, if not.
-    pub(crate) fn goes_on(&self) -> Result<(), String> {
-        self.heard.goes_on().map_err(|(_, found)| found)
+    /// Returns an error that names the stalled workers if the run has made no progress within the stall timeout.
+    pub(crate) fn check_progress(&self) -> Result<(), String> {
+        self.state.check_progress().map_err(|(_, found)| found)
     }
 
-    /// Notes what the run is doing.
-    pub fn enter(&self, phase: Phase) {
-        self.heard.board.enter(phase);
+    /// Records the phase of the run.
+    pub fn set_phase(&self, phase: Phase) {
+        self.state.board.set_phase(phase);
         if phase == Phase::Step {
-            self.heard.notify.ready();
+            self.state.notify.ready();
         }
     }
 
-    /// Who manages this process as a service.
+    /// Connection to the service manager of this process.
     pub fn notify(&self) -> &Notify {
-        &self.heard.notify
+        &self.state.notify
     }
 
-    /// Where everybody says what they do.
-    pub fn board(&self) -> &Board {
-        &self.heard.board
+    /// Board on which each worker records its status.
+    pub fn board(&self) -> &StatusBoard {
+        &self.state.board
     }
 
-    /// The first signal heard.
+    /// The first signal received.
     pub fn signal(&self) -> Option<Signal> {
-        self.heard.signal()
+        self.state.signal()
     }
 
-    /// Runs blocking work next to the training.
+    /// Runs blocking work in parallel to the training.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
         Pending(self.runtime.spawn_blocking(work))
     }
@@ -145,7 +146,7 @@ impl Control {
     }
 }
 
-/// Background work whose result somebody must collect.
+/// Background work whose result must be collected.
 #[must_use]
 pub struct Pending<T>(JoinHandle<T>);
 

@@ -1,4 +1,4 @@
-//! The prepared folder of a run, or those of its sources: what they promise, and which of it the run reads.
+//! The prepared folder of a run, or those of its sources: their content, and the part of it that the run reads.
 
 mod begun;
 mod streamed;
@@ -18,54 +18,64 @@ use crate::config::Config;
 use crate::run::dataset_versions::streamed::StreamedSegments;
 use crate::run::dataset_versions::{DatasetVersions, hashes_of};
 
-/// A prepared folder as one run sees it; of a mixture the first, with the others behind it.
+/// A prepared folder as one run reads it. For a mixture: the first source, which owns the others.
 pub struct PreparedData {
-    /// Its name among the sources of a mixture, and its share of the rows; none where it is all there is.
+    /// Name among the sources of a mixture, and share of the rows. `None` without a mixture.
     source: Option<(String, Weight)>,
-    /// The store of the folder.
+    /// Store of the folder.
     pub store: Store,
-    /// Its manifest.
+    /// Manifest of the folder.
     pub manifest: Manifest,
-    /// Of the dataset version that the run began with, like all below. Of a mixture with the counts of all its sources, as
-    /// the stream begins.
+    /// Vocabulary of the dataset version that the run began with; the fields below are of the same version. For a
+    /// mixture, its counts combine those of all sources, weighted as at the start of the stream.
     pub(crate) vocab: Arc<Vocab>,
     pub(crate) dataset_version: DatasetVersion,
     pub(crate) effective: Effective,
     versions: Arc<DatasetVersions>,
-    /// Of a run whose first epoch is streamed: its segments.
+    /// Segments of a run whose first epoch is streamed.
     streamed: Option<Arc<StreamedSegments>>,
-    /// Identifies its training data.
+    /// Hash that identifies the training data of the folder.
     content: String,
     purpose: Purpose,
-    /// Where there is none yet: this is what the configuration expects.
+    /// Tokenizer that the configuration expects, if no prepared folder exists yet.
     pub(crate) expected: Option<Ids>,
-    /// The sources of a mixture behind this one.
+    /// Further sources of the mixture.
     others: Vec<PreparedData>,
 }
 
-/// What is expected of a tokenizer, and who says so.
+/// Expected properties of a tokenizer, and the origin of the expectation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ids {
     /// Number of ids.
     pub(crate) vocab_size: u32,
     /// Whether text is lowercased.
     pub(crate) lowercase: bool,
-    /// Where that is written.
+    /// Place where the expectation is written.
     pub(crate) says: &'static str,
 }
 
-/// What a prepared folder is opened for.
+/// Purpose for which a prepared folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A run, perhaps at its end: whether it reads anything more is not known before its checkpoint is.
+    /// A run. It may be at its end: before its checkpoint is read, it is unknown whether it reads more rows.
     Run,
-    /// Looking at what a run would be, or at its rows.
+    /// A plan of a run that is only printed. What a run would refuse is refused.
+    DryRun,
+    /// A view of rows, which needs no run.
     Look,
-    /// A model that was made with it: no row is read.
+    /// A model that was trained on the data. No row is read.
     Model,
 }
 
-/// What a prepared folder is opened by.
+impl Purpose {
+    /// Whether a run is planned, to start it or to print its plan.
+    #[must_use]
+    pub fn is_of_run(self) -> bool {
+        matches!(self, Self::Run | Self::DryRun)
+    }
+}
+
+/// Parameters for opening a prepared folder.
 #[derive(Clone, Copy)]
 struct OpenRequest<'a> {
     config: &'a Config,
@@ -88,19 +98,20 @@ impl OpenRequest<'_> {
     }
 }
 
-/// What keeps data from being opened, each with the key that names them.
-pub(crate) type Troubles = Vec<(String, pipeline::Error)>;
+/// Errors that prevent opening the data, each with its configuration key.
+pub(crate) type SourceProblems = Vec<(String, pipeline::Error)>;
 
 impl PreparedData {
-    /// Opens what a configuration names for its run, which need not be there yet: one folder, or that of each source.
+    /// Opens the data that a configuration names: one folder, or the folder of each source. The run itself need not
+    /// exist.
     ///
     /// # Errors
-    /// Of each folder why it cannot be read.
+    /// Returns one error for each folder that cannot be read.
     pub(crate) fn open(
         config: &Config,
         find: impl Fn(&Path) -> pipeline::Result<Store>,
         purpose: Purpose,
-    ) -> Result<Self, Troubles> {
+    ) -> Result<Self, SourceProblems> {
         let sources = config.sources_read();
         let request = OpenRequest { config, run: &config.run.folder, purpose };
         if sources.is_empty() {
@@ -110,7 +121,8 @@ impl PreparedData {
             });
             return opened.map_err(|error| vec![("data.folder".to_owned(), error)]);
         }
-        let (mut opened, mut troubles) = (Vec::new(), Vec::new());
+        let mut opened = Vec::new();
+        let mut troubles = Vec::new();
         for (name, source) in sources {
             let of = Some((name.to_owned(), source.weight.clone()));
             match find(&source.folder).and_then(|store| Self::open_folder(store, of, request)) {
@@ -121,9 +133,9 @@ impl PreparedData {
         if troubles.is_empty() { Ok(Self::mixed(opened)) } else { Err(troubles) }
     }
 
-    /// What a configuration expects of folders that are not there, in memory. Nobody reads a row of it, in whatever order.
+    /// Builds in-memory data as the configuration expects it, for folders that do not exist. No row of it is ever read.
     pub(crate) fn expected(store: &Store, config: &Config, ids: &Ids) -> pipeline::Result<Self> {
-        // No list of versions: that of a run is of the data that it read.
+        // Without a version list: the list of a run describes the data that it read.
         let request = OpenRequest { config, run: Path::new(""), purpose: Purpose::Look };
         let of = |source| {
             let data = Self::open_folder(store.clone(), source, request)?;
@@ -143,11 +155,11 @@ impl PreparedData {
         let dataset_version = versions.first();
         let vocab = load::read_vocab(&store, &manifest, dataset_version)?;
         let content = manifest.dataset_version(dataset_version).content.clone();
-        Ok(Self { source, ..Self::alone(store, manifest, vocab, versions, content, request.purpose) })
+        Ok(Self { source, ..Self::single_source(store, manifest, vocab, versions, content, request.purpose) })
     }
 
-    /// A folder by itself, all of which is there.
-    fn alone(
+    /// Builds the data of a single, complete folder.
+    fn single_source(
         store: Store,
         manifest: Manifest,
         vocab: Vocab,
@@ -172,7 +184,7 @@ impl PreparedData {
         }
     }
 
-    /// Sources as one. What is wrong with their weights, or does not fit, is found by who plans the stream.
+    /// Combines sources into one. Invalid weights and mismatching sources are reported when the stream is planned.
     fn mixed(mut sources: Vec<Self>) -> Self {
         let others = sources.split_off(1);
         let mut first = sources.remove(0);
@@ -180,35 +192,35 @@ impl PreparedData {
         let weights: Vec<_> =
             first.all().filter_map(|data| data.source.as_ref()).map(|(name, weight)| (name.as_str(), weight)).collect();
         let vocabs: Vec<Arc<Vocab>> = first.all().map(|data| Arc::clone(&data.vocab)).collect();
-        let alike = vocabs.iter().all(|vocab| vocab.size() == first.vocab.size());
-        if let (true, Ok(mixture)) = (alike, Mixture::new(&weights, 1, 0)) {
+        let same_size = vocabs.iter().all(|vocab| vocab.size() == first.vocab.size());
+        if let (true, Ok(mixture)) = (same_size, Mixture::new(&weights, 1, 0)) {
             first.vocab = Arc::new(mixture::blend(&vocabs, mixture.first_shares()));
         }
         first
     }
 
-    /// The folders: it alone, or each source of the mixture, by name.
+    /// Iterates over the folders: the only one, or each source of the mixture in order of name.
     pub fn all(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.others)
     }
 
-    /// Its name among the sources of a mixture.
+    /// Name among the sources of a mixture.
     pub fn name(&self) -> Option<&str> {
         self.source.as_ref().map(|(name, _)| name.as_str())
     }
 
-    /// The folder of a source, or the only one.
+    /// Returns the folder of a source, or the only folder.
     pub(crate) fn of_source(&self, name: Option<&str>) -> &Self {
         self.all().find(|data| data.name() == name).expect("a source of this run")
     }
 
-    /// Where the documents of a row come from, of those that a table knows.
+    /// Returns the origins of the documents of a row, as far as the table of origins has them.
     pub fn origins(&self, row: &RowFacts) -> pipeline::Result<BTreeMap<u64, Origin>> {
         let store = &self.of_source(row.of.as_deref()).store;
         prepare::origins(store, row.sample.part, &row.documents.iter().copied().collect())
     }
 
-    /// The sources of a mixture, for a stream of `rows`; nothing where one folder is all there is.
+    /// Requests for the sources of a mixture, for a stream of `rows`. Empty without a mixture.
     pub(crate) fn sources(&self, rows: Rows) -> Vec<SourceRequest<'_>> {
         self.all().filter_map(|data| data.request(rows)).collect()
     }
@@ -220,12 +232,12 @@ impl PreparedData {
         Some(SourceRequest { name, weight, store, manifest, dataset_version: *dataset_version, follow, gone })
     }
 
-    /// Whether there is none yet, and this is what the configuration expects.
+    /// Whether the data does not exist yet and stands for the expectation of the configuration.
     pub(crate) fn is_expected(&self) -> bool {
         self.expected.is_some()
     }
 
-    /// Training shards that are not in the folder, of how many.
+    /// Returns the number of training shards that are missing in the folder, and the number of all.
     pub(crate) fn missing_shards(&self) -> std::io::Result<(usize, usize)> {
         let shards = &self.effective.train.shards;
         let folders: BTreeSet<&str> = shards.iter().filter_map(|shard| Some(shard.path.rsplit_once('/')?.0)).collect();
@@ -241,28 +253,28 @@ impl PreparedData {
         self.all().map(|data| data.effective.valid.rows()).sum()
     }
 
-    /// What a stream does with parts that were deleted. A run that reads newer versions is validated on what is left of the
-    /// version that it began with.
+    /// Returns the policy of a stream for deleted parts. If a run reads newer versions, it validates on the remaining
+    /// rows of the version that it began with.
     pub(crate) fn missing_parts(&self, rows: Rows) -> MissingParts {
         match self.purpose {
             Purpose::Model => MissingParts::Unread,
             // The stream refuses to read deleted parts, unless the run is at its end and reads nothing more.
             Purpose::Run if self.versions.is_pinned() => MissingParts::Unread,
-            Purpose::Look if self.versions.is_pinned() => MissingParts::Refused,
-            // So does the epoch plan, which may be past them.
-            Purpose::Run | Purpose::Look if rows == Rows::Train => MissingParts::Unread,
-            Purpose::Run | Purpose::Look => MissingParts::LeftOut,
+            Purpose::DryRun | Purpose::Look if self.versions.is_pinned() => MissingParts::Refused,
+            // The epoch plan also refuses deleted parts, and the run may be past them.
+            _ if rows == Rows::Train => MissingParts::Unread,
+            _ => MissingParts::LeftOut,
         }
     }
 
-    /// How many rows of the validation split are left, of how many, if some are gone.
+    /// If validation rows were deleted, returns the number of remaining rows and the number of all.
     pub(crate) fn valid_left(&self) -> Option<(u64, u64)> {
         let left = SplitSnapshot::valid(&self.manifest, self.dataset_version).left().split.rows();
         let all = self.effective.valid.rows();
         (left < all).then_some((left, all))
     }
 
-    /// One name for the training data that the run began with; of a mixture for all of it, with the names of its sources.
+    /// Hash of the training data that the run began with. For a mixture it covers the name and data of each source.
     pub(crate) fn content(&self) -> String {
         if self.source.is_none() {
             return self.content.clone();
@@ -277,40 +289,40 @@ impl PreparedData {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// One name for the training data of this folder, whatever is next to it.
+    /// Hash of the training data of this folder, without other sources.
     pub(crate) fn content_alone(&self) -> &str {
         &self.content
     }
 
-    /// Who gives the segments of a first epoch that is streamed, of a stream of `rows`.
-    pub(crate) fn comes(&self, rows: Rows) -> Option<Arc<dyn SegmentSource>> {
+    /// Source of the segments for a stream of `rows`, if its first epoch is streamed.
+    pub(crate) fn segment_source(&self, rows: Rows) -> Option<Arc<dyn SegmentSource>> {
         let streamed = self.streamed.as_ref().filter(|_| rows == Rows::Train)?;
         Some(Arc::clone(streamed) as Arc<dyn SegmentSource>)
     }
 
-    /// The same, to be asked how long it kept anybody waiting.
+    /// Segments of a streamed first epoch, for statistics of the time spent waiting.
     pub fn segments(&self) -> Option<&Arc<StreamedSegments>> {
         self.streamed.as_ref()
     }
 
-    /// The versions that the epochs of a training stream read. Validation reads the version that the run began with, so that
-    /// its metrics compare.
+    /// Versions that the epochs of a training stream read. Validation always reads the version that the run began with,
+    /// so that its metrics are comparable.
     pub(crate) fn followed(&self, rows: Rows) -> Option<Arc<dyn EpochVersions>> {
         (rows == Rows::Train).then(|| self.versions.of_epochs())
     }
 
-    /// The versions that the run reads, of each folder, to be written with it.
+    /// Version lists of each folder, to be written to the run folder.
     pub fn versions(&self) -> Vec<Arc<DatasetVersions>> {
         self.all().map(|data| Arc::clone(&data.versions)).collect()
     }
 
-    /// What a run makes of a folder that has grown since it began, in words.
+    /// Describes how the run treats a folder that has grown since the run began.
     pub(crate) fn growth(&self) -> Option<String> {
         let (first, newest) = (self.dataset_version, self.manifest.newest());
         let reads = if self.versions.is_pinned() {
             "the run stays with it (`data.version = \"pinned\"`)"
         } else {
-            "epochs that begin from now on are over the newest"
+            "epochs that begin from now on read the newest"
         };
         (newest > first)
             .then(|| format!("these are of dataset version {first} of the folder; {newest} is there, {reads}"))

@@ -1,9 +1,9 @@
 //! The dataset versions that a run reads: of its prepared folder, or of each source of its mixture.
 //!
 //! # What
-//! [`DatasetVersions`] is the version that a run began with and, for each epoch so far, the version that the epoch reads. It
-//! is written to the run folder (`dataset_versions.json`, or `dataset_versions/SOURCE.json` for each source of a mixture, whose
-//! epochs are its own) before any row of an epoch is rendered.
+//! [`DatasetVersions`] is the version that a run began with and, for each epoch so far, the version that the epoch
+//! reads. It is written to the run folder (`dataset_versions.json`, or `dataset_versions/SOURCE.json` for each source
+//! of a mixture, whose epochs are its own) before any row of an epoch is rendered.
 //!
 //! # Why
 //! A prepared folder grows while runs read it, and a run that is killed must resume with the data that it had. With
@@ -40,19 +40,20 @@ pub struct DatasetVersions {
 #[derive(Debug)]
 struct State {
     list: VersionList,
-    /// The list as it was found.
+    /// The list as read when this was opened.
     found: Option<VersionList>,
-    /// The answer for the last epoch that was asked for.
-    edition: Option<Arc<SplitSnapshot>>,
-    /// The version of the manifest file that `edition` was made of.
+    /// Snapshot for the last requested epoch.
+    snapshot: Option<Arc<SplitSnapshot>>,
+    /// Version of the manifest file from which `snapshot` was built.
     seen: Option<Version>,
-    /// Where the list is written; none for commands that only look.
+    /// Run folder to which the list is written. `None` for commands that write nothing.
     run: Option<Store>,
 }
 
 impl DatasetVersions {
-    /// Reads the versions of the run in the folder `run`, which reads the prepared folder `data`: the only one, or that of
-    /// `source`. A run that is not there yet begins with the newest version. `hashes` identify the data of each version:
+    /// Reads the versions of the run in the folder `run`. The run reads the prepared folder `data`: the only one, or
+    /// the folder of `source`. A run that does not exist yet begins with the newest version. `hashes` identify the data
+    /// of each version:
     /// [`hashes_of`], or those of [`part_lists`] if the rows are streamed.
     ///
     /// # Errors
@@ -71,7 +72,7 @@ impl DatasetVersions {
         let list = found.clone().unwrap_or_else(|| VersionList::new(order, hashes));
         list.check_order(order)?;
         list.check_hashes(hashes, data)?;
-        let state = State { list, found, edition: None, seen: None, run: None };
+        let state = State { list, found, snapshot: None, seen: None, run: None };
         Ok(Self { data: data.clone(), name, choice, state: Mutex::new(state) })
     }
 
@@ -91,11 +92,11 @@ impl DatasetVersions {
         if self.is_pinned() { Arc::new(PinnedVersion(versions)) } else { versions }
     }
 
-    /// From now on every answer is written to the run folder. Call it when the lock of the run folder is held.
+    /// Writes every later answer to the run folder. The caller must hold the lock of the run folder.
     ///
     /// # Errors
     /// [`Error::Config`] if another process has written a list since this one was opened.
-    pub fn keep_in(&self, run: Store) -> Result<()> {
+    pub fn record_in(&self, run: Store) -> Result<()> {
         let mut state = self.lock();
         match VersionList::read(&run, &self.name)? {
             Some(found) if found == state.list => {}
@@ -111,7 +112,7 @@ impl DatasetVersions {
         Ok(())
     }
 
-    /// Number of shards of a streamed epoch that the run has read, by its list.
+    /// Number of shards of a streamed epoch that the run has read, according to its list.
     fn shards_read(&self) -> u64 {
         self.lock().list.streamed.as_ref().map_or(0, |read| read.shards)
     }
@@ -135,12 +136,12 @@ impl DatasetVersions {
         Ok(())
     }
 
-    /// Writes a list, where lists are written.
+    /// Writes a list, if a run folder is set.
     fn write(&self, state: &State, list: &VersionList) -> Result<()> {
         state.run.as_ref().map_or(Ok(()), |run| list.write(run, &self.name))
     }
 
-    /// The manifest, after a check that it is of the data that the run read.
+    /// Reads the manifest, and checks that it describes the data that the run read.
     fn manifest(&self, state: &State) -> Result<Manifest> {
         let manifest = load::open(&self.data)?;
         state.list.check_hashes(&self.hashes(state, &manifest)?, &self.data)?;
@@ -148,7 +149,7 @@ impl DatasetVersions {
         Ok(manifest)
     }
 
-    /// The hashes by which the run identifies versions: those of part lists are known before the first part is made.
+    /// Hashes by which the run identifies versions. Hashes of part lists are known before the first part is prepared.
     fn hashes(&self, state: &State, manifest: &Manifest) -> Result<Vec<String>> {
         Ok(match state.list.order() {
             RowOrder::Shuffled => hashes_of(manifest),
@@ -162,26 +163,26 @@ impl DatasetVersions {
 }
 
 impl EpochVersions for DatasetVersions {
-    fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
+    fn snapshot(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         let mut state = self.lock();
-        if state.list.at(epoch).is_none() {
+        if state.list.version_at(epoch).is_none() {
             assert_eq!(epoch.0, state.list.epochs, "epochs are decided one after another");
             let manifest = self.manifest(&state)?;
             let mut list = state.list.clone();
             list.push(manifest.newest(), &self.hashes(&state, &manifest)?);
-            // Written first: after a kill, the run must know what it had rendered.
+            // Written first: after a kill, the resumed run must know which version was rendered.
             self.write(&state, &list)?;
-            let edition = SplitSnapshot::train(&manifest, manifest.newest());
-            (state.list, state.edition) = (list, Some(Arc::new(edition)));
+            let snapshot = SplitSnapshot::train(&manifest, manifest.newest());
+            (state.list, state.snapshot) = (list, Some(Arc::new(snapshot)));
         }
-        let dataset_version = state.list.at(epoch).expect("it was just decided");
-        let known = state.edition.take().filter(|edition| edition.dataset_version == dataset_version);
-        let edition = match known {
-            Some(edition) => edition,
+        let dataset_version = state.list.version_at(epoch).expect("it was just decided");
+        let known = state.snapshot.take().filter(|snapshot| snapshot.dataset_version == dataset_version);
+        let snapshot = match known {
+            Some(snapshot) => snapshot,
             None => Arc::new(SplitSnapshot::train(&self.manifest(&state)?, dataset_version)),
         };
-        state.edition = Some(Arc::clone(&edition));
-        Ok(edition)
+        state.snapshot = Some(Arc::clone(&snapshot));
+        Ok(snapshot)
     }
 
     fn decided(&self) -> u64 {
@@ -194,24 +195,24 @@ mod fuzz;
 #[cfg(test)]
 mod tests;
 
-/// The version that a run began with, for each of its epochs: the same answer, as long as the prepared folder is the same
-/// and none of its parts was dropped.
+/// The version that a run began with, for each of its epochs. The answer is constant while the prepared folder is the
+/// same and none of its parts was dropped.
 ///
-/// The manifest is looked at for each epoch, and read if it has changed. So a run that has all data in memory stops when
-/// a part of it is dropped.
+/// The manifest is checked for each epoch, and read again if it has changed. So a run that has all data in memory stops
+/// when a part of it is dropped.
 #[derive(Debug)]
 pub(crate) struct PinnedVersion(pub(crate) Arc<DatasetVersions>);
 
 impl EpochVersions for PinnedVersion {
-    fn of(&self, _: Epoch) -> Result<Arc<SplitSnapshot>> {
+    fn snapshot(&self, _: Epoch) -> Result<Arc<SplitSnapshot>> {
         let mut state = self.0.lock();
-        let now = self.0.data.stat(manifest::NAME)?.map(|stat| stat.version);
+        let now = self.0.data.head(manifest::NAME)?.map(|stat| stat.version);
         if now.is_none() || now != state.seen {
             let manifest = self.0.manifest(&state)?;
             let first = state.list.first();
-            (state.edition, state.seen) = (Some(Arc::new(SplitSnapshot::train(&manifest, first))), now);
+            (state.snapshot, state.seen) = (Some(Arc::new(SplitSnapshot::train(&manifest, first))), now);
         }
-        Ok(Arc::clone(state.edition.as_ref().expect("it was made when the manifest was read")))
+        Ok(Arc::clone(state.snapshot.as_ref().expect("it was made when the manifest was read")))
     }
 
     fn decided(&self) -> u64 {

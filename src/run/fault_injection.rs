@@ -1,29 +1,29 @@
-//! Faults on purpose: `--inject-faults FILE|SPEC`.
+//! Fault injection: `--inject-faults FILE|SPEC`.
 //!
 //! # What
-//! A list of faults that a run or a preparation is to live with: workers that panic or are slow, a store that fails or
-//! forgets to answer, a process that is killed.
+//! A list of faults that are injected into a run or a preparation: workers that panic or are slow, a store that fails
+//! or loses answers, a process that is killed.
 //!
 //! # Why
-//! What is promised of failures is worth what one has seen of it, with one's own data, disk and batch system.
+//! Users can verify the guarantees on failures with their own data, disk and batch system.
 //!
 //! # Definition
-//! | fault | what happens |
+//! | fault | effect |
 //! |---|---|
-//! | `seed=7` | what all shares are drawn with; 0 if not given |
-//! | `panic=worker:0.01` | of 100 rows, the worker that makes one panics; rebuilt, it is well |
-//! | `panic=row:17` | whenever row 17 of the stream is made, its worker panics: a row that cannot be made |
-//! | `slow=worker:0.01:5ms` | of 100 rows, one takes 5 ms longer |
-//! | `eio=store:0.01` | of 100 calls of the store, one ends with EIO and has no effect |
-//! | `lost=store:0.01` | of 100 calls of the store, one has its effect and ends as if it had timed out |
-//! | `kill=step:40` | SIGKILL when 40 steps are done, once |
-//! | `kill=part:3` | SIGKILL when part 3 of a corpus is done, once |
+//! | `seed=7` | seed of all random draws; default 0 |
+//! | `panic=worker:0.01` | for 1 % of the rows, the worker that builds the row panics once; the retry succeeds |
+//! | `panic=row:17` | each attempt to build row 17 of the stream panics: a bad row |
+//! | `slow=worker:0.01:5ms` | 1 % of the rows take 5 ms longer |
+//! | `eio=store:0.01` | 1 % of the store calls fail with EIO and have no effect |
+//! | `lost=store:0.01` | 1 % of the store calls take effect and fail as if they had timed out |
+//! | `kill=step:40` | SIGKILL after step 40, once |
+//! | `kill=part:3` | SIGKILL after part 3 of a corpus, once |
 //!
-//! Every fault is drawn at an address, (seed, actor, item, attempt), so that a schedule comes again by its seed. No share
-//! strikes the last attempt at a row: then the run ends as in calm. A kill is written down before it comes, in
-//! `fault_injection.json` of the folder, so that the next process passes it.
+//! Each fault is drawn from its address (seed, actor, item, attempt), so that a seed reproduces the schedule. Random
+//! panics spare the last attempt at a row, so that the run has the same result as without faults. A kill is recorded in
+//! `fault_injection.json` of the folder before it occurs, so that the next process does not repeat it.
 //!
-//! A file is the same in TOML: `seed = 7`, `panic = "worker:0.01"`, `kill = ["step:40", "step:80"]`.
+//! A file has the same keys in TOML: `seed = 7`, `panic = "worker:0.01"`, `kill = ["step:40", "step:80"]`.
 
 mod fault_injector;
 
@@ -37,13 +37,13 @@ use serde::{Deserialize, Serialize};
 pub use self::fault_injector::FaultInjector;
 use crate::exit::Usage;
 
-/// Where a process is killed.
+/// Point at which a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kill {
-    /// So many steps of a run are done.
+    /// After that number of steps of a run.
     Step(u64),
-    /// The part of a corpus of that number is done.
+    /// After the part of a corpus with that number.
     Part(u64),
 }
 
@@ -56,23 +56,23 @@ impl fmt::Display for Kill {
     }
 }
 
-/// What is to happen.
+/// Faults to inject.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultPlan {
     seed: u64,
-    /// Share of rows at which a worker panics, once each.
+    /// Share of rows at which a worker panics once.
     panics: f64,
     /// Rows at which every worker panics.
     bad_rows: BTreeSet<u64>,
-    /// Share of rows that take longer, and how much.
+    /// Share of rows that take longer, and the additional time.
     slow: (f64, Duration),
-    /// Shares of the store's calls.
+    /// Share of store calls that fail without effect, and share of those that fail after their effect.
     eio: f64,
     lost: f64,
     kills: BTreeSet<Kill>,
 }
 
-/// One fault as it is written; all of them are in the error of one that is not known.
+/// An example of each fault. Errors about unknown faults list them.
 const FORMS: [&str; 8] = [
     "seed=7",
     "panic=worker:0.01",
@@ -85,20 +85,20 @@ const FORMS: [&str; 8] = [
 ];
 
 impl FaultPlan {
-    /// Reads a list of faults, or the file of that name.
+    /// Parses a list of faults, or the file of that name.
     ///
     /// # Errors
-    /// [`Usage`] with what can be written.
+    /// [`Usage`] with the valid forms.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let pairs = if text.contains('=') { listed(text)? } else { filed(text)? };
-        let mut chaos = Self::default();
+        let pairs = if text.contains('=') { parse_list(text)? } else { read_file(text)? };
+        let mut plan = Self::default();
         for (key, value) in &pairs {
-            chaos.add(key, value).with_context(|| {
+            plan.add(key, value).with_context(|| {
                 let choices = FORMS.join(", ");
-                Usage(format!("--inject-faults: `{key}={value}` is no fault; those that there are look like {choices}"))
+                Usage(format!("--inject-faults: unknown fault `{key}={value}`; valid forms: {choices}"))
             })?;
         }
-        Ok(chaos)
+        Ok(plan)
     }
 
     fn add(&mut self, key: &str, value: &str) -> Option<()> {
@@ -125,8 +125,8 @@ fn share(text: &str) -> Option<f64> {
     text.parse().ok().filter(|share| (0.0..=1.0).contains(share))
 }
 
-/// `key=value`, one after another.
-fn listed(text: &str) -> anyhow::Result<Vec<(String, String)>> {
+/// Parses a comma-separated list of `key=value`.
+fn parse_list(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     let pair = |part: &str| {
         let (key, value) = part.split_once('=')?;
         Some((key.trim().to_owned(), value.trim().to_owned()))
@@ -135,14 +135,14 @@ fn listed(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     parts
         .map(|part| {
             let refuse =
-                || Usage(format!("--inject-faults: `{part}` is no fault; write one like {}", FORMS.join(", ")));
+                || Usage(format!("--inject-faults: unknown fault `{part}`; valid forms: {}", FORMS.join(", ")));
             pair(part).with_context(refuse)
         })
         .collect()
 }
 
-/// The same of a file.
-fn filed(path: &str) -> anyhow::Result<Vec<(String, String)>> {
+/// Parses a TOML file with the same keys.
+fn read_file(path: &str) -> anyhow::Result<Vec<(String, String)>> {
     let refuse =
         |problem: String| Usage(format!("--inject-faults {path}: {problem}; give a file, or a list like {}", FORMS[1]));
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_and_a_file_say_the_same() {
+    fn a_list_and_a_file_have_the_same_meaning() {
         let list = "seed=7,panic=worker:0.001, panic=row:17,slow=worker:0.5:5ms,eio=store:0.01,lost=store:1,kill=step:40,kill=step:80,kill=part:3";
         let expected = FaultPlan {
             seed: 7,
@@ -184,7 +184,7 @@ mod tests {
         };
         assert_eq!(FaultPlan::parse(list).expect("good"), expected);
         let home = tempfile::tempdir().expect("a temporary folder");
-        let (folder, path) = (Store::folder(home.path()).expect("there"), home.path().join("storm.toml"));
+        let (folder, path) = (Store::folder(home.path()).expect("there"), home.path().join("faults.toml"));
         let text = r#"
             seed = 7
             panic = ["worker:0.001", "row:17"]
@@ -193,7 +193,7 @@ mod tests {
             lost = "store:1"
             kill = ["step:40", "part:3", "step:80"]
         "#;
-        folder.put("storm.toml", text.as_bytes()).expect("written");
+        folder.put("faults.toml", text.as_bytes()).expect("written");
         assert_eq!(FaultPlan::parse(&path.display().to_string()).expect("good"), expected);
         for form in FORMS {
             FaultPlan::parse(form).expect("what is offered is taken");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_is_a_mistake_of_usage_with_the_choices() {
+    fn an_unknown_fault_is_a_usage_error_with_the_valid_forms() {
         for text in [
             "panic=worker:2",
             "panic=worker",

@@ -1,32 +1,33 @@
-//! A run's folder: who holds it, what it was started with, and its log.
+//! Run folder: its lock, the files that the run was started with, and its log.
 //!
 //! ```text
 //! runs/<name>/
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
-//!   dataset_versions.json which dataset versions of the data it reads: see `dataset_versions`
-//!   dataset_versions/  the same of each source of a mixture
-//!   bad_rows.json   which rows it leaves out: see `left_out`
-//!   lock            who trains here, with a counter that beats (`store::Lock`)
+//!   dataset_versions.json   dataset versions that the run reads: see `dataset_versions`
+//!   dataset_versions/       the same for each source of a mixture
+//!   bad_rows.json   rows that the run skips: see `bad_rows`
+//!   lock            process that trains here, with a heartbeat counter (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer_plan::checkpoint`
-//!   ledger/         what was learned of which document: `pipeline::exposure`; `ledger/undone/` has pages of rows that came again
-//!   skipped_steps.json      which steps it skips: `trainer_plan::run::skipped_steps`
-//!   rolled_back/         what rollbacks took back: `trainer_plan::run::rollback_archive`
-//!   rollback.json   a rollback that is decided and not complete
-//!   step_budget.json   from which step on it had how many steps, where that was changed
-//!   time_budget.json      when it looked at the clock, where hours end it
-//!   branch.json     which run it continues from, where that is another
-//!   fault_injection.json      which faults of `--inject-faults` have struck
-//!   stop            somebody asks it to stop; gone when that is done
-//!   profile         somebody asks for steps to be measured; gone when that is heard
-//!   profiles/       where the time of such steps went: see `control::profile_file`
-//!   log-level       how much it says on stderr, read at SIGHUP
-//!   tensorboard/    curves, where `run.tensorboard` asks for them: see `tensorboard`
+//!   exposure/       training exposure of each document: `pipeline::exposure`; its `rolled_back/` has pages of
+//!                   rows that were read again
+//!   skipped_steps.json      skipped steps: `trainer_plan::run::skipped_steps`
+//!   rolled_back/            state that rollbacks removed: `trainer_plan::run::rollback_archive`
+//!   rollback.json   rollback that was decided and is not complete
+//!   step_budget.json        changes of the number of steps, each with its first step
+//!   time_budget.json        measurements of the clock, if hours end the run
+//!   branch.json     run that this run continues, if it is a branch
+//!   fault_injection.json    faults of `--inject-faults` that have occurred
+//!   stop            request to stop; removed when the run has stopped
+//!   profile         request to measure steps; removed when it is read
+//!   profiles/       profiles of such steps: see `control::profile_file`
+//!   log-level       log level of stderr, read on SIGHUP
+//!   tensorboard/    curves, if `run.tensorboard` is set: see `tensorboard`
 //! ```
 //!
-//! Everything is written through the lock: a process that has lost it, because it was stopped for longer than others
-//! wait, learns so from the next thing that it tries to write, and writes nothing.
+//! All writes go through the lock. A process that was suspended for too long loses the lock. Its next write then fails,
+//! and it writes nothing.
 
 use std::io;
 
@@ -41,20 +42,20 @@ use trainer_plan::run::rollback_archive::RollbackArchive;
 
 /// The folder of a run, held by this process.
 pub struct RunFolder {
-    /// Changed only as long as the lock is ours.
+    /// Store that is writable only while this process holds the lock.
     store: Store,
     /// Open once the run has begun.
     log: Option<Log>,
-    /// Why an event was not logged.
+    /// First error of a write to the log.
     failure: Option<io::Error>,
-    // Released when this is dropped, or found without a process when there was no time for that.
+    // Released on drop. After a kill, the lock is found stale.
     _lock: Lock,
 }
 
 impl RunFolder {
-    /// Takes a folder, and removes what a killed process left half written.
-    pub fn hold(folder: &Store) -> anyhow::Result<Self> {
-        let lock = Lock::take(folder, store::LOCK, Holder::this_process(), LeaseConfig::default());
+    /// Locks a folder, and removes partial files of a killed process.
+    pub fn acquire(folder: &Store) -> anyhow::Result<Self> {
+        let lock = Lock::acquire(folder, store::LOCK, Holder::this_process(), LeaseConfig::default());
         let lock = lock.map_err(|error| match error {
             LockError::Held { place, holder } => anyhow::anyhow!(
                 "{place}: another process trains in this folder ({holder}); wait for it, or set another `run.folder`"
@@ -64,20 +65,20 @@ impl RunFolder {
         let store = lock.guard(folder);
         store.sweep()?;
         if let Some(undone) = rollback::finish(&store, |undone| follow(&store, undone))? {
-            tracing::info!(from = %undone.from, to = %undone.to, "completed a rollback that was cut short");
+            tracing::info!(from = %undone.from, to = %undone.to, "completed an interrupted rollback");
         }
         Ok(Self { store, log: None, failure: None, _lock: lock })
     }
 
-    /// What the run keeps goes in here.
+    /// Store of the run folder.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The run is good, and continues from this state, or begins: keeps what it was started with, and forgets the lines of
-    /// the log that it will write again.
-    pub fn begin(&mut self, papers: &[(&str, String)], from: Option<&State>) -> io::Result<()> {
-        for (name, text) in papers {
+    /// Starts or resumes the run: writes the files that it was started with, and removes log lines that it will write
+    /// again.
+    pub fn begin(&mut self, files: &[(&str, String)], from: Option<&State>) -> io::Result<()> {
+        for (name, text) in files {
             self.store.put(name, text.as_bytes())?;
         }
         let mut log = Log::open(&self.store, jsonl::LOG)?;
@@ -86,23 +87,23 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Goes back to the checkpoint after `to`; what came after it is kept by name, and everything else of the run follows.
+    /// Rolls back to step `to`. The removed state is archived, and all other files of the run are adjusted.
     pub(crate) fn back(&mut self, to: Step, why: Option<String>) -> Result<RollbackArchive, trainer_plan::Error> {
         rollback::back(&self.store, to, (why, Clock::system().time()), |undone| follow(&self.store, undone))
     }
 
-    /// Says something of a run that is not under way.
+    /// Logs an event of a run that is not under way.
     pub(crate) fn add(&mut self, event: &Event) -> io::Result<()> {
         add(&self.store, event)
     }
 
-    /// Keeps every line that was said.
+    /// Flushes the log.
     pub fn flush(&mut self) -> io::Result<()> {
         self.check()?;
         self.log.as_mut().map_or(Ok(()), Log::flush)
     }
 
-    /// Whether all events were logged so far.
+    /// Returns the first error of a write to the log, if any.
     pub fn check(&mut self) -> io::Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
@@ -124,21 +125,21 @@ fn add(store: &Store, event: &Event) -> io::Result<()> {
     log.flush()
 }
 
-/// Lets the ledger follow a rollback, since what was counted of its rows comes again too, and the log say so. Told twice
-/// where a kill came between the two.
+/// Adjusts the exposure statistics to a rollback, since its rows are read again, and logs the rollback. If a kill
+/// occurs between the two, both are done again.
 fn follow(store: &Store, undone: &RollbackArchive) -> io::Result<()> {
     let RollbackArchive { from, to, rows_to, .. } = undone;
     if !exposure::pages(store).map_err(io::Error::other)?.is_empty() {
         Exposure::default().begin(store, RowIndex(*rows_to)).map_err(io::Error::other)?;
     }
-    let message = format!("went back from step {from}; what came after is in {}", undone.folder(store).place(""));
+    let message = format!("rolled back from step {from}; the removed state is in {}", undone.folder(store).place(""));
     let at = Position { step: Some(*to), rows_seen: Some(*rows_to), ..Position::default() };
     let report = ChangeReport { how: How::Rollback, message, keys: Vec::new(), from: Some(*from) };
     add(store, &Clock::system().event(at, EventKind::Change(report)))
 }
 
-/// Whether a line of the log was said before that state was. Later steps are done again, and so is a validation that was
-/// still to be done, and what was said of rows that come again. What nobody can read is forgotten.
+/// Whether a line of the log is older than that state. Lines of later steps, of a pending validation and of rows that
+/// are read again will be written again. Unreadable lines are removed.
 fn stays(line: &[u8], state: &State) -> bool {
     let Ok(event) = jsonl::parse(line) else { return false };
     let again = match &event.what {
@@ -154,7 +155,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use store::{FaultConfig, Lines};
-    use telemetry::training::{MlmReport, StopReport, ValidReport, Why};
+    use telemetry::training::{MlmReport, StopReport, SuspectReason, ValidReport};
 
     use super::*;
 
@@ -177,18 +178,18 @@ mod tests {
             files: BTreeMap::new(),
             changes: Vec::new(),
             trained_s: None,
-            beside: trainer_plan::checkpoint::Beside::default(),
+            sidecars: trainer_plan::checkpoint::SidecarState::default(),
         }
     }
 
-    fn say(run: &mut RunFolder, step: u64, what: EventKind) {
+    fn emit(run: &mut RunFolder, step: u64, what: EventKind) {
         let at = Position { step: Some(Step(step)), ..Position::default() };
         run.observe(&Clock::still().event(at, what));
     }
 
     fn stop() -> EventKind {
         EventKind::Stop(StopReport {
-            why: Why::Terminate,
+            why: SuspectReason::Terminate,
             saved: true,
             kept: None,
             place: String::new(),
@@ -204,12 +205,12 @@ mod tests {
     }
 
     fn logged(store: &Store) -> Vec<(String, u64)> {
-        let lines = Lines::of(store, jsonl::LOG).expect("a log").map(|line| line.expect("readable"));
+        let lines = Lines::new(store, jsonl::LOG).expect("a log").map(|line| line.expect("readable"));
         let events = lines.map(|line| jsonl::parse(&line).expect("an event"));
         events.map(|event| (event.what.kind().to_owned(), event.at.step.expect("a step").0)).collect()
     }
 
-    fn holds(kind: &str, step: u64) -> (String, u64) {
+    fn expected(kind: &str, step: u64) -> (String, u64) {
         (kind.to_owned(), step)
     }
 
@@ -217,62 +218,62 @@ mod tests {
     fn a_folder_has_one_holder() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let store = Store::folder(home.path()).expect("made");
-        let held = RunFolder::hold(&store).expect("free");
-        let Err(error) = RunFolder::hold(&store) else { panic!("it is held") };
+        let held = RunFolder::acquire(&store).expect("free");
+        let Err(error) = RunFolder::acquire(&store) else { panic!("it is held") };
         let error = error.to_string();
         assert!(error.contains(&format!("pid {}", std::process::id())) && error.contains("`run.folder`"), "{error}");
         drop(held);
-        RunFolder::hold(&store).expect("free again");
+        RunFolder::acquire(&store).expect("free again");
     }
 
     #[test]
-    fn a_run_that_goes_on_forgets_what_it_will_say_again() {
-        let store = Store::memory(FaultConfig::calm());
-        let mut run = RunFolder::hold(&store).expect("free");
+    fn a_resumed_run_removes_log_lines_that_it_will_write_again() {
+        let store = Store::in_memory(FaultConfig::none());
+        let mut run = RunFolder::acquire(&store).expect("free");
         run.begin(&[("config.toml", "seed = 1".to_owned())], None).expect("begun");
         for step in [10, 20, 30] {
-            say(&mut run, step, validation());
-            say(&mut run, step, stop());
+            emit(&mut run, step, validation());
+            emit(&mut run, step, stop());
         }
         run.flush().expect("kept");
         let names: Vec<_> = store.list("").expect("listed").into_iter().map(|entry| entry.name).collect();
         assert_eq!(names, ["config.toml", "lock", "log/00000000.jsonl"]);
-        // What a disk or another program leaves: not UTF-8, half a line, no event.
-        let mut log = store.read("log/00000000.jsonl").expect("there");
+        // Damage by a disk or another program: invalid UTF-8, half a line, no event.
+        let mut log = store.get("log/00000000.jsonl").expect("there");
         log.extend(b"\xff\xfe\n{\"version\":1,\"ti\n[]\n");
         store.put("log/00000000.jsonl", &log).expect("put");
         drop(run);
 
-        let mut run = RunFolder::hold(&store).expect("free");
+        let mut run = RunFolder::acquire(&store).expect("free");
         run.begin(&[], Some(&state(20, false))).expect("begun");
-        say(&mut run, 30, validation());
+        emit(&mut run, 30, validation());
         run.flush().expect("kept");
-        let kept = [holds("validation", 10), holds("stop", 10), holds("validation", 20), holds("stop", 20)];
-        assert_eq!(logged(&store), [&kept[..], &[holds("validation", 30)]].concat());
-        // The validation of step 20 is still to be done, and was said by a process that did not live to save it.
+        let kept = [expected("validation", 10), expected("stop", 10), expected("validation", 20), expected("stop", 20)];
+        assert_eq!(logged(&store), [&kept[..], &[expected("validation", 30)]].concat());
+        // The validation of step 20 is pending: the process that logged it was killed before it saved that.
         run.begin(&[], Some(&state(20, true))).expect("begun");
-        assert_eq!(logged(&store), [holds("validation", 10), holds("stop", 10), holds("stop", 20)]);
+        assert_eq!(logged(&store), [expected("validation", 10), expected("stop", 10), expected("stop", 20)]);
         run.begin(&[], None).expect("begun");
         assert_eq!(logged(&store), []);
     }
 
     #[test]
-    fn who_lost_the_lock_writes_nothing_and_says_who_has_it() {
-        let store = Store::memory(FaultConfig::calm());
-        let mut run = RunFolder::hold(&store).expect("free");
+    fn a_process_without_the_lock_writes_nothing_and_names_the_holder() {
+        let store = Store::in_memory(FaultConfig::none());
+        let mut run = RunFolder::acquire(&store).expect("free");
         run.begin(&[], None).expect("begun");
-        say(&mut run, 10, stop());
+        emit(&mut run, 10, stop());
         run.flush().expect("kept");
-        let lock = String::from_utf8(store.read("lock").expect("there")).expect("JSON");
+        let lock = String::from_utf8(store.get("lock").expect("there")).expect("JSON");
         let pid = format!("pid {} on", std::process::id());
         let lock = lock.replace(&pid, "pid 0 on").replace("\"nonce\": \"", "\"nonce\": \"another");
         store.put("lock", lock.as_bytes()).expect("taken over");
-        say(&mut run, 20, stop());
+        emit(&mut run, 20, stop());
         let error = run.flush().expect_err("it is no longer ours").to_string();
         assert!(error.contains("pid 0 on"), "{error}");
         run.store().put("checkpoints/latest", b"mine").expect_err("it is no longer ours");
         drop(run);
-        assert_eq!(logged(&store), [holds("stop", 10)]);
-        assert_eq!(store.read("lock").expect("there"), lock.as_bytes(), "nobody releases the lock of another");
+        assert_eq!(logged(&store), [expected("stop", 10)]);
+        assert_eq!(store.get("lock").expect("there"), lock.as_bytes(), "the lock of another process is not released");
     }
 }

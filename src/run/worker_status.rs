@@ -3,7 +3,7 @@
 use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;
 
-/// What workers do now, and whoever reads what they make.
+/// Status of the workers, followed by the consumer of their items.
 pub(crate) fn actors(gauges: &PoolStats) -> Vec<ActorStatus> {
     let workers = gauges.workers();
     let reader = gauges.reader();

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Drives the live page in Chromium, as a hand would, and says what does not hold.
+"""Tests the live page in Chromium with mouse and keyboard input.
 
-How to run it. It needs Chromium and a font (`apt-get install chromium fonts-dejavu`), and `playwright` of PyPI, in a venv of
+It needs Chromium and a font (`apt-get install chromium fonts-dejavu`), and `playwright` of PyPI, in a venv of
 its own: `python3 -m venv venv && venv/bin/pip install playwright` (its browsers are not needed). Then
 
-    venv/bin/python tests/page/drive.py                         # against servers that play runs (mock.py)
-    venv/bin/python tests/page/drive.py --url http://127.0.0.1:8765/    # what applies to a real one; it changes nothing
+    venv/bin/python tests/page/drive.py                         # against servers with simulated runs (mock.py)
+    venv/bin/python tests/page/drive.py --url http://127.0.0.1:8765/    # the read-only tests, on a real server
     venv/bin/python tests/page/drive.py --only phone,keyboard --pictures pictures
 
-writes screenshots into a folder and ends with 0 if everything holds, with 1 and a line for each thing that does not. Without
-Chromium it says `SKIPPED: …` and ends with 0.
+writes screenshots into a folder. The exit code is 0 if all checks pass, otherwise 1 with a line for each failure. Without
+Chromium it prints `SKIPPED: …` and exits with 0.
 """
 
 import argparse
@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from anywhere import Anywhere
-from played import Played
+from read_only_tests import ReadOnlyTests
+from mock_tests import MockTests
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -47,20 +47,20 @@ PLAYED = [
 ]
 
 
-class Drive(Anywhere, Played):
+class Drive(ReadOnlyTests, MockTests):
     pass
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--url", help="a server that serves the page; without one, runs are played")
+    parser.add_argument("--url", help="a server that serves the page; without one, runs are simulated")
     parser.add_argument("--own-page", action="store_true", help="the page of this folder, not that of the server")
     parser.add_argument("--kind", choices=["train", "prepare"], default="train", help="what that server serves")
     parser.add_argument("--only", help=f"of {','.join(ANYWHERE + PLAYED)}")
     parser.add_argument("--pictures", type=Path, help="a folder for screenshots; default: a new one")
     asked = parser.parse_args()
     if CHROMIUM is None:
-        print("SKIPPED: no Chromium here, so nobody has looked at the page (`apt-get install chromium`)")
+        print("SKIPPED: no Chromium here, so the page is not tested (`apt-get install chromium`)")
         return 0
     try:
         from playwright.sync_api import sync_playwright
@@ -86,8 +86,8 @@ def main():
                 getattr(drive, name)(asked.url or (drive.serve().url if name in ANYWHERE else None))
             except (
                 Exception
-            ) as problem:  # What a page does not come to is a failure of that part, not the end of the drive.
-                drive.check(False, f"{name} comes to its end", str(problem).splitlines()[:6])
+            ) as problem:  # A timeout fails this part only, and the other parts still run.
+                drive.check(False, f"{name} completes", str(problem).splitlines()[:6])
             drive.close()
             print(f"  {time.monotonic() - start:.1f} s", flush=True)
         browser.close()

@@ -1,4 +1,4 @@
-"""What every part of the drive does: it opens pages, plays servers, moves the mouse, and keeps what does not hold."""
+"""Shared parts of the page tests: opens pages, starts mock servers, moves the mouse, and collects failures."""
 
 import contextlib
 import time
@@ -8,12 +8,12 @@ import mock
 
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
-# What is read off the page by its own script, in the page.
+# Values that the page's own script reports.
 PROBES = (Path(__file__).parent / "probes.js").read_text()
 
 
 class Driver:
-    """A browser, the servers that it looks at, and what did not hold."""
+    """A browser, its servers, and the failed checks."""
 
     def __init__(self, browser, pictures, url, own_page=False):
         self.browser, self.pictures, self.url, self.own_page = browser, pictures, url, own_page
@@ -33,7 +33,7 @@ class Driver:
         return server
 
     def open(self, url, size=DESKTOP, scheme="dark", wait=True, **more):
-        """A page that may say nothing on its console, ask nothing by dialogs, and load nothing from elsewhere."""
+        """A page without console output, dialogs, and requests to other hosts."""
         context = self.browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True, **more)
         context.set_default_timeout(8000)
         self.contexts.append(context)
@@ -48,7 +48,7 @@ class Driver:
         page.goto(url)
         if wait:
             page.wait_for_selector("#connection.live")
-            # A plot is drawn when it comes into sight; on a phone it lies below.
+            # A plot is drawn when it becomes visible; on a phone it is further down.
             self.until(page, "document.querySelector('.plot[data-key=loss]')")
             page.evaluate("document.querySelector('.plot[data-key=loss]').scrollIntoView()")
             self.until(page, "document.querySelector('.plot[data-key=loss] path.curve')?.getAttribute('d')")
@@ -56,13 +56,13 @@ class Driver:
         return page
 
     def fulfil(self, route):
-        """The page of this folder, whatever page the program was built with."""
+        """The page of this checkout, instead of the page that the program contains."""
         text, policy = mock.assemble()
         headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": policy}
         route.fulfill(body=text, headers=headers)
 
     def until(self, page, holds, arg=None, seconds=10):
-        """Waits for something of the page. (The page's policy forbids what Playwright's own way of waiting does in it.)"""
+        """Waits for a condition. (The page's policy forbids the code that Playwright injects for waiting.)"""
         end = time.monotonic() + seconds
         while not (found := page.evaluate(holds, arg)):
             if time.monotonic() > end:
@@ -71,11 +71,11 @@ class Driver:
         return found
 
     def probe(self, page, name, *values):
-        """What one of probes.js finds."""
+        """Result of a function of probes.js."""
         return page.evaluate(f"(values) => {{ {PROBES}; return {name}(...values); }}", list(values))
 
     def settled(self, page):
-        """After two frames, what was asked for is drawn."""
+        """Waits two frames, after which pending drawing is done."""
         page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def picture(self, page, name, whole=False):
@@ -84,7 +84,7 @@ class Driver:
         page.screenshot(path=self.pictures / f"{name}.png", full_page=whole)
 
     def see_all(self, page):
-        """Plots are drawn when they come into sight."""
+        """Scrolls through the page, since plots are drawn when they become visible."""
         height = page.evaluate("document.documentElement.scrollHeight")
         for top in range(0, height, 600):
             page.evaluate(f"scrollTo(0, {top})")
@@ -94,7 +94,7 @@ class Driver:
 
     def quiet(self, page, but=()):
         loud = [line for line in page.said if not any(word in line for word in but)]
-        self.check(not loud, "the console is silent, and no dialog came", loud[:5])
+        self.check(not loud, "no console output and no dialog", loud[:5])
         page.said.clear()
 
     def close(self):

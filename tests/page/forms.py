@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares the forms of what mock.py answers with those of a real server: a mock that says something else proves nothing.
+"""Compares the structure of mock.py's responses with those of a real server, so that tests with the mock are valid.
 
     python3 tests/page/forms.py --url http://127.0.0.1:8765/ [--kind prepare]
 
-Compared are the keys of `/history`, `/status`, `/config`, `/runs`, `/rows` and of what `/events` brings within `--wait`
-seconds, by kind. Names that an objective, a source or a view has are anybody's. Ends with 1 where keys differ.
+Compares the keys of `/history`, `/status`, `/config`, `/runs`, `/rows` and of the events that `/events` sends
+within `--wait` seconds, by kind. Names of objectives, sources and views are ignored. Exits with 1 if keys differ.
 """
 
 import argparse
@@ -20,15 +20,15 @@ import mock
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "events.schema.json").read_text())
 
-# Their keys are names, not words of the form.
+# Objects whose keys are names and not part of the structure.
 NAMED = {"terms", "metrics", "source_epochs", "expected", "rejected"}
 FAMILIES = ("terms/", "metrics/", "source_epochs/")
-# What only a device, a mixture or a counted corpus has.
+# Keys that only a device, a mixture or a counted corpus has.
 MAY_MISS = {"speed/mfu", "memory/device_bytes", "mlm/unigram_cross_entropy", "source_epochs/*"}
 
 
 def fetch(url, path):
-    """What stands there; a server that has no time is asked again."""
+    """Returns the response; a busy server is asked again."""
     for _ in range(30):
         try:
             with urllib.request.urlopen(url + path, timeout=30) as answer:
@@ -42,7 +42,7 @@ def fetch(url, path):
 
 
 def listen(url, boot_and_number, seconds):
-    """The events that come within so long."""
+    """Returns the events within a time."""
     found, end = [], time.monotonic() + seconds
     answer = urllib.request.urlopen(f"{url}events?after={boot_and_number}", timeout=seconds)
 
@@ -58,7 +58,7 @@ def listen(url, boot_and_number, seconds):
 
 
 def keys(value, at=""):
-    """Every place that has a value: `actors[].busy_s`."""
+    """Returns every path with a value: `actors[].busy_s`."""
     if isinstance(value, list):
         return {place for one in value for place in keys(one, f"{at}[]")} | {f"{at}[]"}
     if not isinstance(value, dict):
@@ -75,7 +75,7 @@ def keys(value, at=""):
 
 
 def optional(kind, place):
-    """Whether an event of a kind may be without a key, by docs/events.schema.json."""
+    """Returns whether a key of an event kind is optional in docs/events.schema.json."""
     forms = [form for form in SCHEMA.get("oneOf", []) if form["properties"]["kind"].get("const") == kind]
     key = place.split(".")[0].removesuffix("[]")
     return any(key in form["properties"] and key not in form.get("required", []) for form in forms)
@@ -86,7 +86,7 @@ def missing(place):
 
 
 def looked_at(url, kind, wait):
-    """What a server answers, by what was asked."""
+    """Returns the responses of a server by request."""
     history = fetch(url, "history")
     found = {
         "/history": history,
@@ -99,13 +99,13 @@ def looked_at(url, kind, wait):
     if kind == "prepare":
         found["/rows"].pop("error", None)
     found["/history"] = {**history, "events": []}
-    # Values of one key may be there in one event and not in another of its kind.
+    # Some keys are optional within one kind of event.
     return found, {name: [event for event in events if event["kind"] == name] for name in {e["kind"] for e in events}}
 
 
-def differ(place, real, played, may_miss=lambda _: False):
-    only = sorted(key for key in real - played)
-    never = sorted(key for key in played - real if not missing(key) and not may_miss(key))
+def differ(place, real, simulated, may_miss=lambda _: False):
+    only = sorted(key for key in real - simulated)
+    never = sorted(key for key in simulated - real if not missing(key) and not may_miss(key))
     told = [f"{place}: a real one says `{key}`, the mock does not" for key in only]
     return told + [f"{place}: the mock says `{key}`, a real one does not" for key in never]
 
@@ -119,20 +119,20 @@ def main():
     server = mock.Server(mock.play_of(asked.kind, 1100 if asked.kind == "train" else 100), rate=40)
     try:
         real, said = looked_at(asked.url, asked.kind, asked.wait)
-        played, told = looked_at(server.url, asked.kind, 3)
+        simulated, told = looked_at(server.url, asked.kind, 3)
     finally:
         server.kill()
     problems = []
     for path in real:
-        one, other = keys(real[path]), keys(played[path])
-        # A preparation has no batches, and a list that is empty here may be full there.
+        one, other = keys(real[path]), keys(simulated[path])
+        # A preparation has no batches, and lists that are empty here may be filled there.
         empty = {place for place in one ^ other if "validation[]." in f"{place}." and path == "/status"}
         problems += differ(path, one - empty, other - empty)
     for kind in sorted(said.keys() & told.keys()):
         one, other = ({place for event in events[kind] for place in keys(event)} for events in (said, told))
         nothing = {place for place in one ^ other if place.startswith("suspects") or place.startswith("unexpected_losses")}
         problems += differ(f"event {kind}", one - nothing, other - nothing, lambda place: optional(kind, place))
-    print(f"forms: {', '.join(real)} and events {', '.join(sorted(said.keys() & told.keys()))} are compared")
+    print(f"forms: {', '.join(real)} and events {', '.join(sorted(said.keys() & told.keys()))} compared")
     for problem in problems:
         print(f"  FAILED {problem}")
     return 1 if problems else 0

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A server that plays a run, for the page: what `cloze train` would serve, of numbers that are made up.
+"""Mock server for the page: serves a simulated run like `cloze train`, with invented numbers.
 
     python3 tests/page/mock.py                          # a run, on a free port of the loopback address
     python3 tests/page/mock.py --kind prepare --port 8765 --rate 5
     python3 tests/page/mock.py --report report.html     # no server: a report of three runs as one file
 
 It assembles the page of crates/server/page as the program does (crates/server/src/page.rs), with the scripts in the same
-order. It needs nothing but Python's standard library. Names and documents are as hostile as a corpus can be.
-play.py has what is said, served.py what is answered; forms.py compares their forms with those of a real server.
+order. It needs only Python's standard library. Names and documents contain hostile text.
+simulated_run.py generates the events, mock_responses.py the responses; forms.py compares their structure with a real server.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from play import HOSTILE_NAME, wire
-from served import Run
+from simulated_run import HOSTILE_NAME, wire
+from mock_responses import Run
 
 SERVER = Path(__file__).resolve().parents[2] / "crates" / "server"
 PAGE = SERVER / "page"
@@ -33,7 +33,7 @@ TOKEN = "open-sesame"
 
 
 def assemble(report=None):
-    """The page as one file, and the policy under which it is served."""
+    """The page as one file, and its content security policy."""
     names = re.findall(r'"../page/([a-z-]+\.js)"', (SERVER / "src" / "page.rs").read_text())
     body = (PAGE / "body.html").read_text()
     style = (PAGE / "page.css").read_text()
@@ -58,12 +58,12 @@ def assemble(report=None):
 
 
 class Server:
-    """Serves a play until it is killed. `limited` answers streams of events as a full server does."""
+    """Serves a simulated run until it is killed. `limited` refuses event streams like a full server."""
 
     def __init__(self, play, port=0, rate=2.0):
         self.play, self.rate, self.limited, self.posts, self.streams = play, rate, False, [], set()
         self.resets, self.histories = False, 0
-        # So many questions that take long are told to come again; `slow` is how many were asked.
+        # Number of slow requests that are refused with a retry; `slow` lists all of them.
         self.occupied, self.slow = 0, []
         self.state = "finished"
         self.alive = True
@@ -87,14 +87,14 @@ class Server:
                 self.play.advance()
 
     def kill(self):
-        """As by SIGKILL: every connection breaks."""
+        """Breaks every connection, like SIGKILL."""
         self.alive = False
         self.http.shutdown()
         self.http.server_close()
         self.cut()
 
     def cut(self):
-        """Every stream of events breaks."""
+        """Breaks every event stream."""
         for stream in list(self.streams):
             with contextlib.suppress(OSError):
                 stream.shutdown(socket.SHUT_RDWR)
@@ -137,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
             self.mock.slow.append(self.path)
             if self.mock.occupied > 0:
                 self.mock.occupied -= 1
-                self.send(503, {"error": "somebody else is served now; ask again"}, Retry_After="1")
+                self.send(503, {"error": "busy with another request; retry"}, Retry_After="1")
                 return
         if url.path == "/":
             page, policy = assemble()
@@ -168,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
                 },
             )
         elif url.path == "/rows" and play.kind == "prepare":
-            self.send(404, {"error": "a preparation makes no rows of its own"})
+            self.send(404, {"error": "a preparation has no rows"})
         elif url.path == "/rows":
             if self.headers.get("Authorization") not in (None, f"Bearer {TOKEN}"):
                 self.send(403, {"error": "this token is not the run's"})
@@ -249,7 +249,7 @@ def report():
     plays = [play_of("train", 1500), other("taco-2", 3, 1.04), other(HOSTILE_NAME, 5, 0.97)]
     configs = {play.name: play.config() for play in plays}
     configs["taco-2"]["keys"][1]["value"] = "0.0003"
-    # Both count with one vocabulary; the third was counted with another one.
+    # Two runs use one vocabulary; the third run uses another.
     for values in plays[2].columns["validations"].series["mlm/ln_vocab"].values():
         values[:] = [9.2] * len(values)
     for play, why in zip(plays, ("interrupt", "finished", "terminate")):

@@ -1,6 +1,6 @@
-// What drive.py reads off the page, in the page.
+// Measurements of the page for drive.py, evaluated in the page.
 
-/** How light a colour is, as the contrast of WCAG has it. */
+/** Relative luminance of a color (WCAG). */
 function light(colour) {
   const [r, g, b] = colour.map((value) =>
     value <= 10.31475 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4,
@@ -18,19 +18,19 @@ function parse(text) {
   return text.startsWith("rgb") ? [...numbers.slice(0, 3), numbers[3] ?? 1] : null;
 }
 
-/** A colour with an alpha, placed over another. */
+/** Blends a color with an alpha over another. */
 function over(above, below) {
   return [0, 1, 2].map((k) => above[k] * above[3] + below[k] * (1 - above[3])).concat(1);
 }
 
-/** What lies behind an element. */
+/** Returns the background color of an element. */
 function ground(element) {
   const layers = [];
   for (let at = element; at; at = at.parentElement) layers.unshift(parse(getComputedStyle(at).backgroundColor));
   return layers.filter(Boolean).reduce((below, layer) => over(layer, below), [255, 255, 255, 1]);
 }
 
-/** All texts that can be seen, counted, and those of them, and of the curves, that stand out too little. */
+/** Counts the visible texts, and lists texts and curves with insufficient contrast. */
 function contrasts() {
   const poor = [];
   let seen = 0;
@@ -43,7 +43,7 @@ function contrasts() {
     if (!element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true })) continue;
     const svg = element.closest("svg");
     const style = getComputedStyle(element);
-    // The words of the crosshair stand on a plate of their own.
+    // The crosshair labels have their own background.
     const plate = element.matches(".hair-word") ? parse(getComputedStyle(element.previousSibling).fill) : null;
     const back = plate ?? ground(svg ? svg.parentElement : element);
     const got = ratio(over(parse(svg ? style.fill : style.color), back), back);
@@ -59,7 +59,7 @@ function contrasts() {
   return [seen, [...new Set(poor)]];
 }
 
-/** The eight colours of the curves. */
+/** The eight colors of the curves. */
 function palette() {
   const probe = document.body.appendChild(document.createElement("i"));
   const all = Array.from({ length: 8 }, (_, n) => {
@@ -70,7 +70,7 @@ function palette() {
   return all;
 }
 
-/** What a hand or a key can act on, and that is to be seen. */
+/** Visible interactive elements. */
 function reachable() {
   const all = document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']");
   return [...all].filter(
@@ -82,14 +82,14 @@ function named(element) {
   return `${element.tagName}.${element.getAttribute("class")}#${element.id} ${element.textContent.slice(0, 20)}`;
 }
 
-/** What is smaller than a thumb needs. */
+/** Interactive elements that are smaller than a touch target. */
 function small() {
   const pressed = reachable().filter((one) => one.matches("button, summary, select, input:not([type=checkbox])"));
   const boxes = pressed.map((one) => [one, one.getBoundingClientRect()]);
   return boxes.filter(([, box]) => box.height < 24 || box.width < 20).map(([one]) => named(one));
 }
 
-/** What stands out of the window sideways. */
+/** Elements that overflow the window horizontally. */
 function wide(width) {
   const own = [...document.querySelectorAll("body *")].filter(
     (one) => !one.closest(".scroll, .toml, nav, .unseen, .skip, svg"),
@@ -97,14 +97,14 @@ function wide(width) {
   return own.filter((one) => one.getBoundingClientRect().right > width + 1).map(named);
 }
 
-/** Before the tab key: all that it should reach. */
+/** Collects the focusable elements before the tab key is pressed. */
 function expect_focus() {
   const first = document.querySelector(".skip");
   Object.assign(window, { reach: reachable(), got: new Set([first]), dim: [] });
   first.focus();
 }
 
-/** After a press: whether this is the first again, and whether one sees where one is. */
+/** After a key press: whether the focus is on the first element again, and whether it is visible. */
 function focused() {
   const here = document.activeElement;
   got.add(here);
@@ -118,7 +118,7 @@ function missed() {
   return [reach.filter((one) => one.isConnected && !got.has(one)).map(named), dim];
 }
 
-/** Many reports, one after another, as the stream would bring them; the milliseconds that they take. */
+/** Feeds many reports one after another, like the event stream. Returns the milliseconds. */
 function add(many) {
   const start = performance.now();
   let step = view.run.groups.reports.axes.step.at(-1);
@@ -152,7 +152,7 @@ function add(many) {
   return performance.now() - start;
 }
 
-/** Milliseconds of drawing all plots in sight, of moving the crosshair, of the time line. */
+/** Milliseconds to draw all visible plots, the crosshair, and the time line. */
 function drawing() {
   const [from, to] = view.window("run");
   view.cursor = { domain: "run", x: (from + to) / 2 };

@@ -1,5 +1,5 @@
-"""Looks at a page that is a file and runs nothing, such as `cloze profile --report` writes: in the dark, in the light, on a
-phone. Nothing may be said on the console, asked of a network or reach beyond the screen, and every text has its contrast.
+"""Tests a static page, such as that of `cloze profile --report`, in the dark and light color schemes and on a
+phone: no console output, no network request, no overflow, and enough contrast of every text.
 
     python tests/page/report.py page.html --pictures folder
 """
@@ -16,7 +16,7 @@ LOOKS = {
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "device_scale_factor": 2},
 }
 
-# Texts with less than 4.5 between them and what lies under their middle (WCAG 2.2, AA). What is scrolled away is not seen.
+# Texts with a contrast below 4.5 to the background at their center (WCAG 2.2, AA). Hidden text is skipped.
 CONTRASTS = """() => {
   const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
@@ -75,7 +75,7 @@ def main() -> None:
                 asked.pictures.mkdir(parents=True, exist_ok=True)
                 page.screenshot(path=asked.pictures / f"{look}.png", full_page=True)
         browser.close()
-    print("\n".join(failed) or f"{asked.page}: seen in the dark, in the light and on a phone")
+    print("\n".join(failed) or f"{asked.page}: checked in the dark and light schemes and on a phone")
     sys.exit(bool(failed))
 
 

@@ -1,6 +1,6 @@
-//! Compiles `native/` into a shared library that is loaded before a program's own, and a program that tries it.
+//! Compiles `native/` into a shared library that is preloaded into a program, and a program that tests it.
 //!
-//! Which operators have a CUDA kernel is read from libtorch's own list, `native_functions.yaml`.
+//! The operators with a CUDA kernel come from libtorch's own list, `native_functions.yaml`.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,19 +16,19 @@ fn main() {
     }
     match sources() {
         Ok((torch, list)) => {
-            // The small libtorch computes on no GPU.
+            // The small libtorch has no GPU code.
             let cudnn = ["lib", "../nvidia/cudnn/lib"].map(|folder| torch.join(folder).join("libcudnn.so.9"));
             if cudnn.iter().any(|library| library.exists()) {
                 println!("cargo::rustc-env=PRETEND_CUDA_NOT_NEEDED=1");
             }
             build(&torch, &list);
         }
-        // What a libtorch lacks is no mistake; the tests say what they skip, and why.
+        // A missing part of libtorch is not an error. The tests report what they skip, and why.
         Err(why) => println!("cargo::rustc-env=PRETEND_CUDA_MISSING={why}"),
     }
 }
 
-/// libtorch's folder, and its list of operators.
+/// Returns libtorch's folder, and its list of operators.
 fn sources() -> Result<(PathBuf, String), String> {
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return Err("it is made for Linux".to_owned());
@@ -46,8 +46,10 @@ fn build(torch: &Path, list: &str) {
     #[expect(clippy::disallowed_methods, reason = "what a build that was killed leaves in OUT_DIR is rebuilt")]
     std::fs::write(out.join("cuda_operators.inc"), entries.concat()).expect("OUT_DIR takes files");
 
-    let (include, lib) = (torch.join("include"), torch.join("lib"));
-    let (library, trial) = (out.join("libpretend_cuda.so"), out.join("trial"));
+    let include = torch.join("include");
+    let lib = torch.join("lib");
+    let library = out.join("libpretend_cuda.so");
+    let trial = out.join("trial");
     let compiler = || cc::Build::new().cpp(true).std("c++20").opt_level(1).debug(false).warnings(false).get_compiler();
     let run_path = |folder: &Path| format!("-Wl,-rpath,{}", folder.display());
     let mut command = compiler().to_command();
@@ -57,7 +59,7 @@ fn build(torch: &Path, list: &str) {
     run(&mut command);
     let mut command = compiler().to_command();
     command.arg("native/trial.cpp").arg("-o").arg(&trial).arg("-L").arg(&out).arg("-lpretend_cuda");
-    // What the library needs is found by the library.
+    // The library provides the search path of its dependencies.
     run(command.arg("-Wl,--allow-shlib-undefined").arg(run_path(&out)));
     println!("cargo::rustc-env=PRETEND_CUDA_LIBRARY={}", library.display());
 
@@ -74,21 +76,22 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}");
 }
 
-/// What the list says of an operator.
+/// Entry of an operator in the list.
 #[derive(Default)]
 struct Operator {
     has_kernel: bool,
-    /// Takes numbers of the CPU next to tensors of the device.
+    /// Whether it accepts CPU scalars together with tensors of the device.
     mixes: bool,
-    /// The operator that does its work.
+    /// Operator that implements it.
     delegate: Option<String>,
 }
 
-/// Every operator by its name and overload. The file is YAML of one form: entries begin at the margin, their keys two
-/// columns in, the kernels below `dispatch:` four.
+/// Returns every operator by name and overload. The YAML has a fixed form: entries start at column 0, their keys at
+/// column 2, and the kernels below `dispatch:` at column 4.
 fn operators(list: &str) -> BTreeMap<String, Operator> {
     let mut found: BTreeMap<String, Operator> = BTreeMap::new();
-    let (mut name, mut dispatches) = ("", false);
+    let mut name = "";
+    let mut dispatches = false;
     for line in list.lines() {
         if let Some(signature) = line.strip_prefix("- func: ") {
             name = signature.split('(').next().unwrap_or_default();
@@ -102,7 +105,7 @@ fn operators(list: &str) -> BTreeMap<String, Operator> {
             let operator = found.entry(name.to_owned()).or_default();
             dispatches = key.starts_with("dispatch:");
             operator.mixes |= key.starts_with("device_check: NoCheck");
-            // Such kernels are generated, for the CPU and for CUDA.
+            // Such kernels are generated for the CPU and for CUDA.
             operator.has_kernel |= key.starts_with("ufunc_inner_loop:");
             if let Some(delegate) = key.strip_prefix("structured_delegate: ") {
                 operator.delegate = Some(delegate.trim().to_owned());

@@ -1,7 +1,7 @@
 """The formulas of `cloze parity` (trainer/engine/src/parity/mod.rs), one function per objective, for PyTorch in float64.
 
-Written to be compared with, not to be fast: one position, row or pair at a time, every intermediate spelled out,
-logarithms of sums of exponentials where the sums fit a double. Each takes named inputs and a variant and gives the
+A reference, not optimized: one position, row or pair at a time, with every intermediate value,
+logarithms of sums of exponentials where the sums fit a double. Each takes named inputs and a variant, and returns the
 loss, with autograd's gradients, and a dictionary of parts.
 """
 
@@ -214,7 +214,7 @@ def metric(inputs, variant):
     value = {
         "accuracy": lambda: (predicted == gold).double().mean(),
         "f1": lambda: f1(1),
-        # For two classes Matthews' correlation is Pearson's.
+        # For two classes, Matthews' correlation equals Pearson's.
         "mcc": lambda: pearson(predicted, gold).nan_to_num(0.0),
         "macro_f1": lambda: sum(map(f1, range(variant["classes"]))) / variant["classes"],
         "pearson": lambda: pearson(predicted, gold),
@@ -229,7 +229,7 @@ OBJECTIVES = {
                      relpos_bucket, metric)
 }
 HEAD = ["W", "b", "gamma", "beta", "E", "out_bias"]
-# Which inputs get a gradient.
+# Inputs with a gradient.
 LIVE = {
     "mlm": ["h", *HEAD], "tp": ["h", *HEAD], "nsp": ["h", "W", "b", "U", "c"], "rtd": ["h", "w", "b", "W", "bW"],
     "clm": ["h", "E", "out_bias", "w", "b"], "scl": ["view_mlm", "view_crop"], "tacl": ["student"], "tc": ["h", "e"],

@@ -1,12 +1,12 @@
-"""What `transformers` makes of small random models, for the suite to compare with (trainer/engine/src/hf/tests.rs).
+"""Reference results of `transformers` for small random models (trainer/engine/src/hf/tests.rs).
 
     python tests/reference/hf_parity.py                     # writes tests/golden/hf_*/
-    python tests/reference/hf_parity.py --check FOLDER ...  # the other direction: loads what we exported
+    python tests/reference/hf_parity.py --check FOLDER ...  # the other direction: loads our exports
 
-The first form writes folders as `save_pretrained` does, each with expected.safetensors: a batch with padded rows, logits,
+The first form writes folders like `save_pretrained`, each with expected.safetensors: a batch with padded rows, logits,
 loss and gradients. BERT's has the gradient of every weight, and all weights after one step of AdamW with decay and
 clipping; the others have the gradients in which their weights' names or rows differ from BERT's, and hidden states.
-Biases and norms are random too, so that no two tensors of a shape can be swapped unseen.
+Biases and norms are random too, so that swapped tensors of equal shape are detected.
 
 The second form compares FOLDER/check.safetensors (ids, mask and *our* logits) with the model that `transformers` reads
 from FOLDER, and keeps the result in exported.json of that golden folder, together with the hashes of the files that it
@@ -119,7 +119,7 @@ def write_small(name, model, inputs, kept):
 
 
 def write_bert_for_pretraining():
-    """The pooler and the classifier of next sentences, as weights alone."""
+    """The weights of the pooler and of the next-sentence classifier."""
     torch.manual_seed(9)
     model = randomize(BertForPreTraining(BertConfig(
         vocab_size=SMALL_VOCAB, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
@@ -142,7 +142,7 @@ def write_roberta():
         max_position_embeddings=WIDTH + 4, type_vocab_size=1, hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0, layer_norm_eps=1e-5, pad_token_id=1, bos_token_id=0, eos_token_id=2,
     ))).eval()
-    # No token gets the first of these rows, only padding the second; they are not kept in a run.
+    # The first of these rows belongs to no token, the second to padding only; a run does not keep them.
     with torch.no_grad():
         model.roberta.embeddings.position_embeddings.weight[:2] = 0
     inputs = batch(SMALL_VOCAB, pad=1)

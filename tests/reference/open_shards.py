@@ -1,9 +1,9 @@
-"""Prepared shards open as they are, without any code of ours, in pyarrow, DuckDB and datasets.
+"""Opens prepared shards with pyarrow, DuckDB and datasets, without our code.
 
     python tests/reference/open_shards.py FOLDER
 
-FOLDER is what `cloze prepare` wrote. Each library reads every training shard and prints rows, tokens and the first ids;
-they must agree with each other and with the manifest. A library that is not installed is skipped aloud.
+FOLDER is the output of `cloze prepare`. Each library reads every training shard and prints rows, tokens and the first ids;
+they must agree with each other and with the manifest. A library that is not installed is reported as skipped.
 """
 
 import importlib
@@ -66,7 +66,7 @@ def main(folder):
         print(f"{name} {version}: {rows} rows, {tokens} tokens, first ids {ids}")
         first_ids = first_ids or ids
         if (rows, tokens) != expected or ids != first_ids:
-            sys.exit(f"{name} reads something else than was written")
+            sys.exit(f"{name} reads other data than was written")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What PyPI's opentelemetry-proto reads of what a program sends: `otlp.py PROGRAM ARGUMENT…`.
+"""Decodes the OTLP output of a program with PyPI's opentelemetry-proto: `otlp.py PROGRAM ARGUMENT…`.
 
-A collector of its own hears what the program says, answers the first post of each kind with 503, and prints what it was
+A collector receives the program's requests, answers the first one of each kind with 503, and prints what it was
 sent. Called by scripts/test-readers.
 """
 
@@ -73,7 +73,7 @@ def metrics():
             labels = ", ".join(f"{key}={text}" for key, text in attributes(point.attributes).items())
             print(f"  {form:5} {metric.name}{f'{{{labels}}}' if labels else ''} {point.as_double:g} {metric.unit}".rstrip())
         names.add(metric.name)
-    print(f"OpenTelemetry: {len(requests)} posts of metrics, {len(names)} metrics in the last")
+    print(f"OpenTelemetry: {len(requests)} requests with metrics, {len(names)} metrics in the last")
     return names
 
 

@@ -58,7 +58,7 @@ def nsp_inputs(b, t, d):
 
 
 def tokens(b, t, v, replaced, valid):
-    """Rows of ids that end in padding, and of what a generator made of them."""
+    """Rows of ids with padding at the end, and the output of a generator for them."""
     orig = integers(v, b, t)
     corrupt = torch.where(torch.rand(b, t, generator=generator) < replaced, integers(v, b, t), orig)
     lengths = torch.linspace(valid * t, t, b).ceil().long() if valid else torch.zeros(b)

@@ -1,4 +1,4 @@
-"""What TensorBoard and DuckDB read of a run: `readers.py RUNS docs/events.md`. Called by scripts/test-readers."""
+"""Reads runs with TensorBoard and DuckDB: `readers.py RUNS docs/events.md`. Called by scripts/test-readers."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def events(run):
 
 
 def curves(run):
-    """Each step once, with the numbers of the log."""
+    """Checks that each step occurs once, with the numbers of the log."""
     files = sorted((run / "tensorboard").iterdir())
     reader = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0})
     reader.Reload()
@@ -38,7 +38,7 @@ def curves(run):
 
 
 def questions(runs, page):
-    """Every line of SQL of the page has an answer; those of things that happened in these runs have rows."""
+    """Runs every SQL line of the page; queries about events of these runs must return rows."""
     asked = re.findall(r"```sql\n(.*?)\n```", page.read_text(), re.S)
     os.chdir(runs.parent)
     assert len(asked) >= 10, len(asked)

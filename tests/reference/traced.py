@@ -1,9 +1,9 @@
-"""What Perfetto's own messages say of a trace of `cloze profile`: the laws of a trace, and that it says what the table says.
+"""Decodes a trace of `cloze profile` with Perfetto's own messages: it is well-formed and matches the table.
 
     python traced.py PROGRAM ARGUMENT ...     (PROGRAM profile ARGUMENT ... --json --trace FILE is run)
 
-Every end has its beginning on its track, times are in order, arrows have both ends, queues hold no more than they can, and
-the time that an actor is busy, starved and blocked within the slice `measured` is what the table says, to 1 % of the
+Every end has its start on its track, times are ordered, flows have both ends, queues stay within their capacity, and
+the time that an actor is busy, starved and blocked within the slice `measured` matches the table to 1 % of the
 measured time, and where it is more than a twentieth of it, to 1 % of itself.
 """
 
@@ -22,7 +22,7 @@ ATTEMPTS = 5
 
 
 class Otherwise(Exception):
-    """The trace and the table are further apart than they may be."""
+    """The trace and the table differ too much."""
 
 
 def read(path):
@@ -32,7 +32,7 @@ def read(path):
 
 
 class Tracks:
-    """Tracks by their numbers: names, slices (name, begin, end, depth), moments, counts; arrows by their ends."""
+    """Tracks by number: names, slices (name, begin, end, depth), instants, counts; flows by their ends."""
 
     def __init__(self, packets):
         self.names, self.counters, self.parents = {}, {}, {}
@@ -108,7 +108,7 @@ class Tracks:
 
 
 def spent(tracks, track, window):
-    """Nanoseconds of each state within a stretch of time."""
+    """Returns the nanoseconds of each state within a time range."""
     begin, end = window
     sums = dict.fromkeys(STATES, 0)
     for name, since, until, depth in tracks.slices[track]:
@@ -147,13 +147,13 @@ def profiled(program, arguments, folder):
 
 
 def checked(program, arguments):
-    """A profile, the tracks of its trace, and how far they are apart."""
+    """Returns a profile, the tracks of its trace, and their difference."""
     with tempfile.TemporaryDirectory() as folder:
         profile, tracks = profiled(program, arguments, folder)
     tracks.check()
-    cut = [moment for track in tracks.moments.values() for moment in track if moment[0] == "no room for more"]
+    cut = [moment for track in tracks.moments.values() for moment in track if moment[0] == "trace limit reached"]
     if cut:
-        sys.exit(f"cut short: {cut[0][2]['entries_left_out'].uint_value} entries are left out")
+        sys.exit(f"cut short: {cut[0][2]['dropped_entries'].uint_value} entries were dropped")
     return profile, tracks, compare(tracks, profile)
 
 
@@ -164,7 +164,7 @@ def main():
             profile, tracks, worst = checked(program, arguments)
             break
         except Otherwise as off:
-            # Clocks of one look are read one after another, which takes a moment where others have the processors.
+            # Clocks of one snapshot are read in sequence, which takes time on a loaded machine.
             if attempt + 1 == ATTEMPTS:
                 sys.exit(f"{ATTEMPTS} times: {off}")
     names = {name for slices in tracks.slices.values() for name, *_ in slices}

@@ -1,15 +1,15 @@
-//! `make code-stats`: the source in numbers, for this checkout or for the folder that is given.
+//! `make code-stats`: statistics of the source, for this checkout or for a given folder.
 //!
-//! With `--unused` before the folder (`LIST=yes make code-stats`), the public items that nobody uses are listed below.
+//! With `--unused` before the folder (`LIST=yes make code-stats`), the unused public items are listed too.
 //!
 //! # Definition
-//! Below a package's sources: import circles (`imports.rs` says what those are); public items, and how many of them are
-//! unused (`public.rs`); calls of `expect`, panics and assertions by macro, `unsafe`, tests aside. For all `.rs` files,
-//! tests among them: their lines.
+//! For each package, without tests: import cycles (defined in `imports.rs`); public items, and the number of unused
+//! ones (`public.rs`); calls of `expect`, panics and assertions by macro, `unsafe`. For all `.rs` files, including
+//! tests: number of lines.
 
-#![expect(clippy::print_stdout, reason = "a report for people")]
+#![expect(clippy::print_stdout, reason = "the report is the output")]
 
-mod circles;
+mod import_cycles;
 mod imports;
 mod public;
 
@@ -20,14 +20,14 @@ use testkit::tree;
 
 use self::public::{Public, Sources, Words, is_below, parsed};
 
-/// Files above this are worth a second look.
+/// Number of lines above which a file should be reviewed.
 const LINES_GOOD: usize = 350;
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1).peekable();
     let lists = arguments.next_if(|first| first == "--unused").is_some();
     let root = arguments.next().map_or_else(|| tree::root().to_owned(), PathBuf::from);
-    let files: Vec<_> = tree::files(&root).into_iter().filter(|path| tree::is(path, "rs")).collect();
+    let files: Vec<_> = tree::files(&root).into_iter().filter(|path| tree::has_extension(path, "rs")).collect();
     let sources: Sources = files.iter().map(|path| (path.clone(), tree::read(&root, path))).collect();
     let words = public::words(&sources);
     println!("{:<14}{}{}", "", Lengths::HEAD, Census::HEAD);
@@ -38,7 +38,7 @@ fn main() {
         println!("{folder:<14}{}{}", Lengths::of(own), census.row());
     }
     let sum = Census::sum(censuses);
-    println!("{:<14}{}{}", "all, tests too", Lengths::of(sources.values()), sum.row());
+    println!("{:<14}{}{}", "all, with tests", Lengths::of(sources.values()), sum.row());
     for (path, name) in sum.public.unused.iter().filter(|_| lists) {
         println!("unused: {path}: {name}");
     }
@@ -59,10 +59,10 @@ impl Lengths {
     }
 }
 
-/// What is counted in a package's own code.
+/// Counts of a package's code without tests.
 #[derive(Default)]
 struct Census {
-    circles: usize,
+    cycles: usize,
     public: Public,
     expects: usize,
     panics: usize,
@@ -71,12 +71,12 @@ struct Census {
 }
 
 impl Census {
-    const HEAD: &str = " circles  public unnamed  unused  expect   panic  assert  unsafe";
+    const HEAD: &str = "  cycles  public unnamed  unused  expect   panic  assert  unsafe";
 
     fn take(root: &Path, folder: &str, sources: &Sources, words: &Words) -> Self {
-        let circles = circles::circles(&imports::of_package(root, folder)).len();
+        let cycles = import_cycles::import_cycles(&imports::of_package(root, folder)).len();
         let mut census = Self {
-            circles,
+            cycles,
             public: Public::of_package(folder, &tree::library(root, folder), sources, words),
             ..Self::default()
         };
@@ -88,7 +88,7 @@ impl Census {
 
     fn sum(censuses: Vec<Self>) -> Self {
         censuses.into_iter().fold(Self::default(), |mut sum, one| {
-            sum.circles += one.circles;
+            sum.cycles += one.cycles;
             sum.public.all.extend(one.public.all);
             sum.public.unnamed.extend(one.public.unnamed);
             sum.public.unused.extend(one.public.unused);
@@ -102,8 +102,10 @@ impl Census {
 
     fn row(&self) -> String {
         let Public { all, unnamed, unused } = &self.public;
-        let (public, unnamed, unused) = (all.len(), unnamed.len(), unused.len());
-        let counts = [self.circles, public, unnamed, unused, self.expects, self.panics, self.asserts, self.unsafes];
+        let public = all.len();
+        let unnamed = unnamed.len();
+        let unused = unused.len();
+        let counts = [self.cycles, public, unnamed, unused, self.expects, self.panics, self.asserts, self.unsafes];
         counts.map(|count| format!("{count:>8}")).concat()
     }
 }

@@ -1,15 +1,17 @@
-//! Which file of a package imports which, read from the sources with `syn`.
+//! Import graph among the files of a package, read from the sources with `syn`.
 //!
-//! # What
-//! A node is a file. An edge goes from the file that names a thing to the file that *defines* it: re-exports are
-//! followed to their end, so `use super::Name` is an import of the parent only where the parent itself defines `Name`.
+//! # Graph
+//! A node is a file. An edge goes from the file that names an item to the file that *defines* it. Re-exports are
+//! followed to the definition: `use super::Name` is an import of the parent only if the parent itself defines `Name`.
 //!
 //! # Definition
-//! Imports are private `use` lines and all paths in code, macro arguments included. None are: a parent's `mod` and
-//! `pub use` lines (they declare and pass on; where the parent's own code then *uses* the name, that counts), the lines
-//! of a `registry!` table (the members use the trait beside the table, which is the one accepted circle: a table is a
-//! list that nothing in the parent depends on), a path that ends at a module (what is taken out of it counts), and
-//! whatever is behind `#[cfg(test)]`.
+//! Imports are private `use` lines and all paths in code, including macro arguments. Not counted are:
+//! - `mod` and `pub use` lines of a parent, which declare and re-export. If the parent's own code uses the name, that
+//!   use counts.
+//! - lines of a `registry!` table. Its members use the trait in the same file, which is the one accepted cycle: no
+//!   code of the parent depends on the table.
+//! - a path that ends at a module. Paths to items of the module count.
+//! - all code behind `#[cfg(test)]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +22,7 @@ use syn::visit::{self, Visit};
 
 use testkit::tree;
 
-/// A place where one file names what another one defines.
+/// Place where one file names an item of another file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Import {
     pub(crate) from: String,
@@ -28,8 +30,8 @@ pub(crate) struct Import {
     pub(crate) to: String,
 }
 
-/// The imports among the files of one package; `sources` are its files by path, all below `src_folder`. Of several
-/// imports of one file by another, the first is listed.
+/// Returns the imports among the files of one package. `sources` maps paths below `src_folder` to contents. Of
+/// several imports between the same two files, the first is returned.
 pub(crate) fn imports(src_folder: &str, sources: &BTreeMap<String, String>) -> Vec<Import> {
     let files: Vec<_> = sources.iter().map(|(path, source)| (path, parsed(path, source))).collect();
     let mut package = Package::default();
@@ -46,10 +48,11 @@ pub(crate) fn imports(src_folder: &str, sources: &BTreeMap<String, String>) -> V
     found.into_iter().map(|((from, to), line)| Import { from, line, to }).collect()
 }
 
-/// The imports of the package whose sources lie in `folder` of the tree below `root`.
+/// Returns the imports of the package with sources in `folder` of the tree `root`.
 pub(crate) fn of_package(root: &Path, folder: &str) -> Vec<Import> {
     let sources = tree::files(root).into_iter().filter(|path| path.starts_with(&format!("{folder}/")));
-    let sources = sources.filter(|path| tree::is(path, "rs")).map(|path| (path.clone(), tree::read(root, &path)));
+    let sources =
+        sources.filter(|path| tree::has_extension(path, "rs")).map(|path| (path.clone(), tree::read(root, &path)));
     imports(folder, &sources.collect())
 }
 
@@ -57,7 +60,7 @@ fn parsed(path: &str, source: &str) -> syn::File {
     syn::parse_file(source).unwrap_or_else(|error| panic!("{path}:{}: {error}", error.span().start().line))
 }
 
-/// Names from the root of the package down: `crate::views::mask` is `["views", "mask"]`.
+/// Module path from the package root: `crate::views::mask` is `["views", "mask"]`.
 type ModulePath = Vec<String>;
 
 fn module_path(src_folder: &str, file: &str) -> ModulePath {
@@ -77,12 +80,12 @@ struct Package {
 
 struct Module {
     file: String,
-    /// What its `use` lines bind, as written.
+    /// Names that its `use` lines bind, with the paths as written.
     bound: BTreeMap<String, ModulePath>,
 }
 
 impl Package {
-    /// Enters a module and the inline modules in it.
+    /// Registers a module and its inline modules.
     fn declare(&mut self, path: ModulePath, file: &str, items: &[syn::Item]) {
         let mut collector = Uses::default();
         items.iter().filter(|item| !is_for_tests(attributes(item))).for_each(|item| collector.visit_item(item));
@@ -101,7 +104,7 @@ impl Package {
         self.modules.insert(path, Module { file: file.to_owned(), bound });
     }
 
-    /// A path as written in `module`, from the root of the package; `None` where it leads into another crate.
+    /// Resolves a path written in `module` from the package root. `None` if it leads to another crate.
     fn absolute(&self, module: &[String], written: &[String]) -> Option<ModulePath> {
         let mut base = module.to_vec();
         let mut rest = written;
@@ -119,7 +122,7 @@ impl Package {
             }
             name => {
                 let bound = self.modules.get(module).and_then(|here| here.bound.get(name));
-                // `use rand;` and `use log::log` bind a name that begins the very same path: that of another crate.
+                // `use rand;` and `use log::log` bind the first name of the same path, which is another crate.
                 let is_alias = bound.is_some_and(|path| path != written);
                 if !is_alias && !self.modules.contains_key(&child(module, name)) {
                     return None;
@@ -130,7 +133,7 @@ impl Package {
         Some(base)
     }
 
-    /// The file that defines what `path` leads to; `None` for a module and for things of other crates.
+    /// Returns the file that defines the target of `path`. `None` for modules and items of other crates.
     fn definer(&self, path: &[String]) -> Option<&str> {
         let mut at = Vec::new();
         for (index, name) in path.iter().enumerate() {
@@ -138,7 +141,7 @@ impl Package {
             let module = self.modules.get(&at)?;
             let below = child(&at, name);
             let bound = module.bound.get(name);
-            // A name can be both a module and, re-exported from it, a function: at the end of a path the latter.
+            // A name can be a module and a re-exported function. At the end of a path it is the function.
             if self.modules.contains_key(&below) && !(is_last && bound.is_some()) {
                 at = below;
                 continue;
@@ -158,7 +161,7 @@ fn child(module: &[String], name: &str) -> ModulePath {
     [module, &[name.to_owned()]].concat()
 }
 
-/// Walks the code of one file and notes what it names.
+/// Visitor that collects the names in the code of one file.
 struct Reader<'a> {
     package: &'a Package,
     file: &'a str,
@@ -175,9 +178,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Paths among the arguments of a macro: identifiers with `::` between them.
+    /// Collects paths in macro arguments: identifiers separated by `::`.
     fn note_tokens(&mut self, tokens: proc_macro2::TokenStream) {
-        let (mut path, mut line, mut colons) = (Vec::new(), 0, 0);
+        let mut path = Vec::new();
+        let mut line = 0;
+        let mut colons = 0;
         for token in tokens {
             match token {
                 proc_macro2::TokenTree::Ident(name) => {
@@ -242,7 +247,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}
 }
 
-/// One name that a `use` line brings.
+/// Name that a `use` line binds.
 struct Leaf {
     path: ModulePath,
     name: String,
@@ -260,14 +265,14 @@ impl<'ast> Visit<'ast> for Uses {
         self.leaves.extend(leaves(&line.tree));
     }
 
-    // An inline module has a scope of its own.
+    // An inline module has its own scope.
     fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {}
 }
 
 fn leaves(tree: &syn::UseTree) -> Vec<Leaf> {
     fn walk(tree: &syn::UseTree, prefix: &[String], found: &mut Vec<Leaf>) {
         let leaf = |name: &syn::Ident, bound: &syn::Ident, is_glob| {
-            // `{self}` names the module before it.
+            // `{self}` names the preceding module.
             let path = if name == "self" || is_glob { prefix.to_vec() } else { child(prefix, &name.to_string()) };
             let name = if bound == "self" { prefix.last().cloned().unwrap_or_default() } else { bound.to_string() };
             Leaf { path, name, line: bound.span().start().line, is_glob }
@@ -288,7 +293,7 @@ fn leaves(tree: &syn::UseTree) -> Vec<Leaf> {
     found
 }
 
-/// Whether `cfg(test)` stands over it, alone or among the conditions of `all`.
+/// Returns whether the attributes contain `cfg(test)`, alone or in `all`.
 pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     fn asks_for_test(condition: &syn::Meta) -> bool {
         let all = Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated;
@@ -304,7 +309,7 @@ pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     conditions.any(|attribute| attribute.parse_args().is_ok_and(|condition: syn::Meta| asks_for_test(&condition)))
 }
 
-/// Of those items that this code puts behind `#[cfg(test)]`.
+/// Returns the attributes of an item that this code can check for `#[cfg(test)]`.
 pub(crate) fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     match item {
         syn::Item::Const(item) => &item.attrs,

@@ -1,9 +1,9 @@
-//! What the pages say of the tree is so: names, tables, pictures.
+//! Checks that the documents match the tree: names, tables, pictures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use testkit::root;
-use testkit::tree::is;
+use testkit::tree::has_extension;
 
 use super::{REGISTRIES, files, read, report, text, workspace_packages};
 
@@ -14,7 +14,7 @@ fn documents_name_only_what_exists() {
         makefile.lines().filter_map(|line| line.split_once(':')).map(|(verb, _)| verb).collect();
     let exists = |path: &str| root().join(path).exists();
     let mut offences = Vec::new();
-    let docs = files().into_iter().filter(|path| path.starts_with("docs/") && is(path, "md"));
+    let docs = files().into_iter().filter(|path| path.starts_with("docs/") && has_extension(path, "md"));
     let pages =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "configs/README.md", "deploy/README.md"].map(str::to_owned);
     for page in pages.into_iter().chain(docs) {
@@ -28,15 +28,15 @@ fn documents_name_only_what_exists() {
             offences.extend(paths.filter(|path| !exists(path)).map(|path| format!("{page}: `{path}` does not exist")));
         }
     }
-    report("documents that promise what is not there", "mend the page, or the tree", &offences);
+    report("documents that name missing items", "fix the page, or the tree", &offences);
 }
 
-/// Each row of the table names what is there, and what tries it: a verb of the Makefile, or tests.
+/// Each row of the table names existing files and their test: a verb of the Makefile, or tests.
 #[test]
-fn what_can_be_added_is_tried() {
+fn table_of_additions_names_existing_tests() {
     let page = read("CONTRIBUTING.md");
     let rows = table(&page, "| to add | touch | tried by |");
-    let sources: String = files().iter().filter(|path| is(path, "rs")).map(|path| read(path)).collect();
+    let sources: String = files().iter().filter(|path| has_extension(path, "rs")).map(|path| read(path)).collect();
     let script = read("scripts/test-extension");
     let mut offences = Vec::new();
     for row in &rows {
@@ -44,11 +44,12 @@ fn what_can_be_added_is_tried() {
             offences.push(format!("{row:?}: not three cells"));
             continue;
         };
-        let (touched, tried) = (spans(touched), spans(tried));
+        let touched = spans(touched);
+        let tried = spans(tried);
         let missing = touched.iter().filter(|path| is_path(path) && !root().join(path).exists());
         offences.extend(missing.map(|path| format!("{what}: `{path}` does not exist")));
         if tried.is_empty() {
-            offences.push(format!("{what}: nothing tries it"));
+            offences.push(format!("{what}: no test covers it"));
         }
         for by in tried {
             let mut registries = touched.iter().filter(|path| path.ends_with("/mod.rs")).peekable();
@@ -60,7 +61,7 @@ fn what_can_be_added_is_tried() {
                 test => sources.contains(&format!("#[test]\nfn {test}()")),
             };
             if !is_there {
-                offences.push(format!("{what}: `{by}` does not try it"));
+                offences.push(format!("{what}: `{by}` does not test it"));
             }
         }
     }
@@ -70,10 +71,10 @@ fn what_can_be_added_is_tried() {
             offences.push(format!("a {family}: no row with {file} and {registry}"));
         }
     }
-    report("rows of the table of additions", "CONTRIBUTING.md says what to touch and what tries it", &offences);
+    report("rows of the table of additions", "CONTRIBUTING.md lists the files to change and their test", &offences);
 }
 
-/// The last cell of a package's row names those of our packages that it uses, and no other.
+/// The last cell of a package's row names exactly the workspace packages that it uses.
 #[test]
 fn packages_are_drawn_as_they_are() {
     let packages = workspace_packages();
@@ -87,17 +88,18 @@ fn packages_are_drawn_as_they_are() {
             offences.push(format!("{}: `{}`, but it uses {used:?}", row[0], row[2]));
         }
     }
-    report("packages drawn otherwise than they are", "mend the table in ARCHITECTURE.md", &offences);
+    report("rows that differ from Cargo.toml", "fix the table in ARCHITECTURE.md", &offences);
 }
 
-/// `[lib] doctest = false` in every package: rustdoc would link each of them to run no test. So an example in Rust would not
-/// be compiled by anything.
+/// Every package sets `[lib] doctest = false`, since rustdoc would link each of them to run no test. An example in
+/// Rust would therefore never be compiled.
 #[test]
 fn no_doc_comment_has_an_example_that_nothing_runs() {
     let mut offences = Vec::new();
-    for path in files().into_iter().filter(|path| is(path, "rs")) {
+    for path in files().into_iter().filter(|path| has_extension(path, "rs")) {
         let source = read(&path);
-        let (mut is_open, mut number) = (false, 0);
+        let mut is_open = false;
+        let mut number = 0;
         for line in source.lines().map(str::trim_start) {
             number += 1;
             let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
@@ -115,7 +117,7 @@ fn no_doc_comment_has_an_example_that_nothing_runs() {
             }
         }
     }
-    report("examples that nothing runs", "write a test, and name the language of other blocks", &offences);
+    report("examples that no test runs", "write a test, and name the language of other blocks", &offences);
 }
 
 fn short(package: &serde_json::Value) -> &str {
@@ -128,7 +130,7 @@ fn uses(package: &serde_json::Value) -> BTreeSet<&str> {
     for_itself.filter_map(|dependency| text(dependency, "name").strip_prefix("cloze-")).collect()
 }
 
-/// The rows of the table with that head, cell by cell.
+/// Returns the rows of the table with this head, cell by cell.
 fn table(page: &str, head: &str) -> Vec<Vec<String>> {
     let rows = page.lines().skip_while(|line| *line != head).skip(2).take_while(|line| line.starts_with('|'));
     let rows: Vec<_> = rows
@@ -138,12 +140,12 @@ fn table(page: &str, head: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// What stands in backticks.
+/// Returns the texts in backticks.
 fn spans(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// What a page asks its reader to type or to open: lines of fenced blocks, and `spans` in backticks.
+/// Returns the commands and paths of a page: lines of fenced blocks, and texts in backticks.
 fn commands(page: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (index, piece) in page.split("```").enumerate() {
@@ -156,7 +158,7 @@ fn commands(page: &str) -> Vec<&str> {
     found
 }
 
-/// A path into the source tree, without blanks to fill in.
+/// Returns whether a word is a path into the source tree without placeholders.
 fn is_path(word: &str) -> bool {
     let folders = [
         "src/",
@@ -175,7 +177,7 @@ fn is_path(word: &str) -> bool {
     folders.iter().any(|folder| word.starts_with(folder)) && !word.contains(['<', '*', '{', '…', ':', '(', ',', '$'])
 }
 
-/// Whether the page itself holds that file: a code block whose first line is the path, as a comment.
+/// Returns whether the page contains the file itself: a code block whose first line is the path, as a comment.
 fn is_example(page: &str, path: &str) -> bool {
     page.lines().any(|line| line == format!("// {path}") || line == format!("# {path}"))
 }

@@ -1,11 +1,11 @@
-//! The public items of a package, and those of them that nobody outside has a use for.
+//! Public items of a package, and the unused ones among them.
 //!
 //! # Definition
-//! An item is public if it is `pub` at module level and not behind `#[cfg(test)]`. It is *used* if a file outside the
-//! package's sources that names the package has the item's name among its words, or if a used item of its own package
-//! says it: in a signature, in the type of a public field, of a constant or of an associated type, in a variant, in a
-//! bound. Who calls a function must be able to name what it gives. Bodies and private fields say nothing. Items are
-//! known by their names alone. What a macro declares is taken as used, except by a `thread_local!` without `pub`.
+//! An item is public if it is `pub` at module level and not behind `#[cfg(test)]`. It is *used* in two cases. First,
+//! a file outside the package's sources that names the package contains the item's name. Second, a used item of its
+//! package names it in a signature, in the type of a public field, constant or associated type, in a variant, or in a
+//! bound: the caller of a function must be able to name its result. Bodies and private fields do not count. Items are
+//! identified by name only. Declarations of a macro count as used, except those of a `thread_local!` without `pub`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,46 +19,47 @@ use super::imports;
 /// Sources by path.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// The identifiers of each file.
+/// Identifiers of each file.
 pub(crate) type Words = BTreeMap<String, BTreeSet<String>>;
 
 /// Public items of one package, as `(path, name)`.
 #[derive(Clone, Default)]
 pub(crate) struct Public {
     pub(crate) all: BTreeSet<(String, String)>,
-    /// Those whose names nobody outside says.
+    /// Items without a use outside.
     pub(crate) unnamed: BTreeSet<(String, String)>,
     pub(crate) unused: BTreeSet<(String, String)>,
 }
 
 impl Public {
-    /// Those of the library `name`, whose sources lie in `folder`; `words` are those of all files that may use it.
+    /// Analyzes the library `name` with its sources in `folder`. `words` are the identifiers of all files that may
+    /// use it.
     pub(crate) fn of_package(folder: &str, name: &str, sources: &Sources, words: &Words) -> Self {
         let mut declared = Declared::default();
         for (path, source) in sources.iter().filter(|(path, _)| is_below(path, folder) && !tree::is_test(path)) {
             path.clone_into(&mut declared.path);
             declared.visit_file(&parsed(path, source));
         }
-        // The program of a package uses its library from outside.
+        // The program of a package counts as outside of its library.
         let program = format!("{folder}/main.rs");
         let is_outside = |path: &String| !is_below(path, folder) || *path == program;
         let outside = words.iter().filter(|(path, words)| is_outside(path) && words.contains(name));
-        let said: BTreeSet<&String> = outside.flat_map(|(_, words)| words).collect();
+        let named: BTreeSet<&String> = outside.flat_map(|(_, words)| words).collect();
         let among = |names: &BTreeSet<&String>| {
             declared.items.iter().filter(|(_, name)| !names.contains(name)).cloned().collect::<BTreeSet<_>>()
         };
-        let unnamed = among(&said);
-        let mut used: BTreeSet<&String> = said.into_iter().chain(&declared.by_macros).collect();
+        let unnamed = among(&named);
+        let mut used: BTreeSet<&String> = named.into_iter().chain(&declared.by_macros).collect();
         let mut ahead: Vec<_> = used.iter().copied().collect();
         while let Some(name) = ahead.pop() {
-            ahead.extend(declared.says.get(name).into_iter().flatten().filter(|said| used.insert(*said)));
+            ahead.extend(declared.named_by.get(name).into_iter().flatten().filter(|named| used.insert(*named)));
         }
         let unused = among(&used);
         Self { all: declared.items, unnamed, unused }
     }
 }
 
-/// The words of every file.
+/// Returns the identifiers of every file.
 pub(crate) fn words(sources: &Sources) -> Words {
     let tokens = |path, source: &String| source.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
     sources.iter().map(|(path, source)| (path.clone(), words_of(tokens(path, source)))).collect()
@@ -87,29 +88,29 @@ fn words_of(tokens: TokenStream) -> BTreeSet<String> {
     words
 }
 
-/// What a package declares.
+/// Declarations of a package.
 #[derive(Default)]
 struct Declared {
     path: String,
     items: BTreeSet<(String, String)>,
-    /// What the public half of each item names.
-    says: BTreeMap<String, BTreeSet<String>>,
-    /// Words of macros among the items: `registry!` and its like declare what others use.
+    /// Names in the public part of each item.
+    named_by: BTreeMap<String, BTreeSet<String>>,
+    /// Identifiers in macro calls among the items: `registry!` and similar macros declare public items.
     by_macros: BTreeSet<String>,
 }
 
 impl Declared {
-    fn item(&mut self, visibility: &syn::Visibility, name: &syn::Ident, say: impl FnOnce(&mut Said)) {
+    fn item(&mut self, visibility: &syn::Visibility, name: &syn::Ident, record: impl FnOnce(&mut NamedItems)) {
         if is_public(visibility) {
             self.items.insert((self.path.clone(), name.to_string()));
-            self.say(name.to_string(), say);
+            self.record(name.to_string(), record);
         }
     }
 
-    fn say(&mut self, name: String, say: impl FnOnce(&mut Said)) {
-        let mut said = Said::default();
-        say(&mut said);
-        self.says.entry(name).or_default().append(&mut said.names);
+    fn record(&mut self, name: String, record: impl FnOnce(&mut NamedItems)) {
+        let mut named = NamedItems::default();
+        record(&mut named);
+        self.named_by.entry(name).or_default().append(&mut named.names);
     }
 }
 
@@ -119,24 +120,24 @@ impl<'ast> Visit<'ast> for Declared {
             return;
         }
         match item {
-            syn::Item::Const(it) => self.item(&it.vis, &it.ident, |said| said.visit_type(&it.ty)),
-            syn::Item::Enum(it) => self.item(&it.vis, &it.ident, |said| said.visit_item_enum(it)),
-            syn::Item::Fn(it) => self.item(&it.vis, &it.sig.ident, |said| said.visit_signature(&it.sig)),
-            syn::Item::Static(it) => self.item(&it.vis, &it.ident, |said| said.visit_type(&it.ty)),
-            syn::Item::Struct(it) => self.item(&it.vis, &it.ident, |said| {
-                said.visit_generics(&it.generics);
-                it.fields.iter().filter(|field| is_public(&field.vis)).for_each(|field| said.visit_field(field));
+            syn::Item::Const(it) => self.item(&it.vis, &it.ident, |named| named.visit_type(&it.ty)),
+            syn::Item::Enum(it) => self.item(&it.vis, &it.ident, |named| named.visit_item_enum(it)),
+            syn::Item::Fn(it) => self.item(&it.vis, &it.sig.ident, |named| named.visit_signature(&it.sig)),
+            syn::Item::Static(it) => self.item(&it.vis, &it.ident, |named| named.visit_type(&it.ty)),
+            syn::Item::Struct(it) => self.item(&it.vis, &it.ident, |named| {
+                named.visit_generics(&it.generics);
+                it.fields.iter().filter(|field| is_public(&field.vis)).for_each(|field| named.visit_field(field));
             }),
-            syn::Item::Trait(it) => self.item(&it.vis, &it.ident, |said| said.visit_item_trait(it)),
-            syn::Item::Type(it) => self.item(&it.vis, &it.ident, |said| said.visit_item_type(it)),
+            syn::Item::Trait(it) => self.item(&it.vis, &it.ident, |named| named.visit_item_trait(it)),
+            syn::Item::Type(it) => self.item(&it.vis, &it.ident, |named| named.visit_item_type(it)),
             syn::Item::Impl(block) => {
                 if let Some(name) = name_of(&block.self_ty) {
-                    self.say(name, |said| said.block(block));
+                    self.record(name, |named| named.block(block));
                 }
             }
             syn::Item::Macro(called) => {
                 let mut words = words_of(called.mac.tokens.clone());
-                // A `thread_local!` without `pub` declares nothing for others.
+                // A `thread_local!` without `pub` declares no public item.
                 if !called.mac.path.is_ident("thread_local") || words.contains("pub") {
                     self.by_macros.append(&mut words);
                 }
@@ -147,14 +148,14 @@ impl<'ast> Visit<'ast> for Declared {
     }
 }
 
-/// The names in a declaration.
+/// Names in a declaration.
 #[derive(Default)]
-struct Said {
+struct NamedItems {
     names: BTreeSet<String>,
 }
 
-impl Said {
-    /// Of an `impl`: its public functions and constants; of a trait's, what it chooses.
+impl NamedItems {
+    /// Collects the public functions and constants of an `impl`, and the associated types of a trait `impl`.
     fn block(&mut self, block: &syn::ItemImpl) {
         for item in &block.items {
             match item {
@@ -167,7 +168,7 @@ impl Said {
     }
 }
 
-impl<'ast> Visit<'ast> for Said {
+impl<'ast> Visit<'ast> for NamedItems {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         self.names.extend(path.segments.iter().map(|segment| segment.ident.to_string()));
         visit::visit_path(self, path);
@@ -195,7 +196,7 @@ fn name_of(named: &syn::Type) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The unused items of package `a`, given its file and that of package `b`.
+    /// Returns the unused items of package `a`, given its file and that of package `b`.
     fn unused(a: &str, b: &str) -> Vec<String> {
         let sources = [("a/src/lib.rs", a), ("b/src/lib.rs", b)];
         let sources = sources.map(|(path, source)| (path.to_owned(), source.to_owned())).into();
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_used_item_says_in_public_is_used() {
+    fn names_in_public_parts_of_used_items_are_used() {
         let a = "pub struct Asked { pub shown: Vec<Shown>, hidden: Hidden }
                  pub struct Shown; pub struct Hidden; pub struct Given; pub struct Inner; pub struct Lost;
                  impl Asked { pub fn give(&self) -> Given { Inner } fn lose(&self) -> Lost {} }
@@ -215,7 +216,7 @@ mod tests {
                  pub(crate) struct Inside;
                  #[cfg(test)] mod tests { pub struct Test; }";
         assert_eq!(unused(a, "use a::Asked;"), ["Apart", "Hidden", "Inner", "Lost", "alone"]);
-        assert_eq!(unused(a, "use other::Asked;").len(), 10, "nobody names the package");
+        assert_eq!(unused(a, "use other::Asked;").len(), 10, "no file names the package");
         assert_eq!(unused("pub struct A; pub struct B; table! { A }", "use a;"), ["B"]);
         assert_eq!(unused("pub struct A; thread_local! { static HELD: A = A; }", "use a;"), ["A"]);
     }

@@ -1,13 +1,13 @@
-//! Tests of what a clock says of planted delays: `make test-timing`, on a machine without other load.
+//! Tests of measured times with planted delays: `make test-timing`, on a machine without other load.
 //!
-//! They run one after another and only once. The gate checks the same commands without their times.
+//! The tests run one after another and without retries. The gate runs the same commands without checking times.
 
 use serde_json::Value;
 use testkit::{Home, profile_args};
 
 mod profile;
-mod profiled;
 mod scaling;
+mod train_profiles;
 mod tune;
 
 const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];

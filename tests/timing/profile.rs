@@ -12,7 +12,7 @@ fn named(home: &Home, args: &[&str], binding: &str) -> Value {
 }
 
 #[test]
-fn what_was_slowed_is_named_and_clocks_add_up() {
+fn slowed_stage_is_named_and_times_add_up() {
     let home = Home::prepared(200);
     for (args, binding) in [
         (["--seconds", "4", "--step-ms", "20"].as_slice(), "trainer"),
@@ -25,7 +25,7 @@ fn what_was_slowed_is_named_and_clocks_add_up() {
         for actor in profile["actors"].as_array().expect("a list") {
             let share = |name: &str| actor[name].as_f64().expect("a share");
             let sum = share("busy") + share("starved") + share("blocked");
-            // Clocks of one look are read one after another.
+            // Clocks of one snapshot are read in sequence.
             assert!((sum - 1.0).abs() < 0.1, "{actor}");
         }
     }
@@ -36,12 +36,12 @@ fn what_was_slowed_is_named_and_clocks_add_up() {
 }
 
 #[test]
-fn what_is_predicted_names_the_key_and_is_checked() {
+fn prediction_names_the_key_and_is_checked() {
     let home = Home::prepared(200);
     let profile = named(&home, &["--seconds", "5", "--slow", "workers=30", "--step-ms", "5", "--check"], "outside");
     let first = &profile["what_if"][0];
     assert_eq!(first["key"], "data.workers", "{profile:#}");
-    // Workers of 30 ms: two make a batch each 15 ms, which six do in 5.
+    // Workers of 30 ms: two produce a batch every 15 ms, and six every 5 ms.
     let gain = first["gain"].as_f64().expect("a share");
     assert!(gain > 1.0, "{profile:#}");
     assert!(profile["checked_gain"].as_f64().is_some_and(|brought| brought > 0.3), "{profile:#}");

@@ -1,4 +1,4 @@
-//! Sets the path on which `cloze-train` and its tests find libtorch at run time.
+//! Build script: sets the run path on which `cloze-train` and its tests find libtorch.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLOZE_PORTABLE");
     match env::var_os("LIBTORCH").map(|torch| PathBuf::from(torch).join("lib")) {
         Some(lib) if lib.join("libtorch_cpu.so").exists() => {
-            // `$ORIGIN` serves a binary that was carried to another machine with its libraries next to it.
+            // `$ORIGIN` is for a binary that is copied to another machine together with its libraries.
             println!("cargo::rustc-link-arg=-Wl,-rpath,$ORIGIN/../lib/torch");
-            // And one that stays here finds libtorch where it is; `scripts/dist` leaves this machine's paths out.
+            // A binary that stays on this machine uses its libtorch. `scripts/dist` omits the paths of this machine.
             if env::var_os("CLOZE_PORTABLE").is_none() {
                 println!("cargo::rustc-link-arg=-Wl,-rpath,{}", lib.display());
             }

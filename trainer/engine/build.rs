@@ -1,12 +1,14 @@
-//! Compiles `native/` against libtorch, checks its version and tells it to the program, and sets the path on which this package's own test
-//! binaries find it at run time. (The root package's build script does the last for the command line.)
+//! Build script: compiles `native/` against libtorch.
+//!
+//! It checks the version of libtorch, passes it to the program, and sets the run path of this package's test binaries.
+//! The root package's build script sets the run path of the command line.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The version that tch 0.24 is written for.
+/// Version of libtorch that tch 0.24 supports.
 const TORCH_VERSION: &str = "2.11.";
-/// Files of `native/`.
+/// Source files of `native/`.
 const SOURCES: [&str; 6] = ["native", "copies", "dropout", "facts", "linear", "marks"];
 
 fn main() {
@@ -30,7 +32,7 @@ fn build() -> Result<(), String> {
         .include(include.join("torch/csrc/api/include"))
         .files(SOURCES.map(|name| format!("native/{name}.cpp")))
         .try_compile("cloze_native")
-        .map_err(|error| format!("native/: {error}; on Debian `apt install g++` gives a C++ compiler"))?;
+        .map_err(|error| format!("native/: {error}; install a C++ compiler (on Debian: `apt install g++`)"))?;
     println!("cargo::rustc-link-arg=-Wl,-rpath,{}", torch.join("lib").display());
     Ok(())
 }
@@ -44,23 +46,27 @@ fn libtorch() -> Result<PathBuf, String> {
     }
 }
 
-/// Wheels say their version in `version.py`, zip archives in `build-version`; torch-sys reads the latter only.
+/// Checks the version. Wheels have it in `version.py`, zip archives in `build-version`; torch-sys reads only the
+/// latter.
 fn check_version(torch: &Path) -> Result<(), String> {
     let read = |name: &str| std::fs::read_to_string(torch.join(name)).ok();
     let found = read("version.py")
         .and_then(|text| text.lines().find_map(|line| line.strip_prefix("__version__ = ").map(str::to_owned)))
         .or_else(|| read("build-version"))
-        .ok_or_else(|| format!("{} does not say its version", torch.display()))?;
+        .ok_or_else(|| {
+            format!("{}: neither `version.py` nor `build-version` has a version: run `scripts/setup`", torch.display())
+        })?;
     let found = found.trim().trim_matches(['\'', '"']);
     if found.starts_with(TORCH_VERSION) {
         println!("cargo::rustc-env=CLOZE_LIBTORCH_VERSION={found}");
         Ok(())
     } else {
-        Err(format!("{} is version {found}; {TORCH_VERSION}x is needed: run `scripts/setup`", torch.display()))
+        Err(format!("{} is version {found}, but {TORCH_VERSION}x is required: run `scripts/setup`", torch.display()))
     }
 }
 
-/// rust-lld, the default since Rust 1.90, drops libraries that nothing calls. GNU ld wants all of CUDA's instead.
+/// Refuses other linkers if libtorch has CUDA. rust-lld, the default since Rust 1.90, drops unused libraries; GNU ld
+/// needs all CUDA libraries.
 fn check_linker(torch: &Path) -> Result<(), String> {
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let other = ["linker-features=-lld", "link-self-contained=-linker", "fuse-ld=bfd", "fuse-ld=gold"]
@@ -68,7 +74,7 @@ fn check_linker(torch: &Path) -> Result<(), String> {
         .find(|flag| flags.contains(flag));
     match other {
         Some(flag) if torch.join("lib/libtorch_cuda.so").exists() => {
-            Err(format!("the small libtorch links with rust-lld only: take `{flag}` out of the Rust flags"))
+            Err(format!("this libtorch links only with rust-lld: remove `{flag}` from the Rust flags"))
         }
         _ => Ok(()),
     }

@@ -1,7 +1,8 @@
 //! SVG writer for charts: shapes, texts, axis ticks.
 //!
-//! Lengths and coordinates are in user units of the SVG, which are CSS pixels where the chart is shown at its own size. x
-//! grows to the right and y downwards, from the top left corner. Shapes have CSS classes; the caller brings the style sheet.
+//! Lengths and coordinates are in user units of the SVG, which are CSS pixels if the chart is not scaled. The origin is
+//! the top left corner; x grows to the right and y downwards. Shapes have CSS classes; the caller provides the style
+//! sheet.
 
 use std::fmt::Write as _;
 
@@ -25,14 +26,14 @@ const BOTTOM: f64 = 8.0;
 pub struct SvgChart {
     /// Width of the drawn area, without margins.
     pub width: f64,
-    /// Lower edge of what is drawn. The caller moves it down; the chart ends 8 units below it.
+    /// Lower edge of the drawn area. The caller moves it down; the chart ends 8 units below it.
     pub y: f64,
     title: String,
     description: String,
     shapes: Vec<Markup>,
 }
 
-/// Part of a text that lies at its x coordinate, as `text-anchor` of SVG.
+/// Alignment of a text at its x coordinate, as `text-anchor` in SVG.
 #[derive(Clone, Copy)]
 pub enum TextAnchor {
     /// The text begins at x.
@@ -72,7 +73,7 @@ impl SvgChart {
         self.width < 600.0
     }
 
-    /// Draws a legend of `(class, name)` pairs, next to the title if there is room, else below it.
+    /// Draws a legend of `(class, name)` pairs, next to the title if there is space, else below it.
     pub fn legend(&mut self, entries: &[(&str, &str)]) {
         let width = |text: &str| 20.0 + LETTER * text.chars().count() as f64 + 12.0;
         let whole: f64 = entries.iter().map(|(_, text)| width(text)).sum();
@@ -94,18 +95,18 @@ impl SvgChart {
     }
 
     /// Draws a text with its baseline at y.
-    pub fn text(&mut self, (x, y): (f64, f64), anchor: TextAnchor, class: &str, words: &str) {
+    pub fn text(&mut self, (x, y): (f64, f64), anchor: TextAnchor, class: &str, content: &str) {
         let anchor = match anchor {
             TextAnchor::Start => None,
             TextAnchor::Middle => Some("middle"),
             TextAnchor::End => Some("end"),
         };
         self.shapes.push(html! {
-            text class=(class) x=(coordinate(x)) y=(coordinate(y)) text-anchor=[anchor] { (text(words)) }
+            text class=(class) x=(coordinate(x)) y=(coordinate(y)) text-anchor=[anchor] { (text(content)) }
         });
     }
 
-    /// Draws a rectangle from its top left corner. A non-empty `tooltip` is shown under the pointer.
+    /// Draws a rectangle with the given top left corner. A non-empty `tooltip` is shown on hover.
     pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str, tooltip: &str) {
         let [width, height] = [width, height].map(|size| coordinate(size.max(0.0)));
         self.shapes.push(html! {
@@ -137,7 +138,7 @@ impl SvgChart {
         let Some(last) = steps.last() else { return };
         let mut path = upper_edge(from_x, steps);
         let _ = write!(path, "V{}", coordinate(last.low_y));
-        // Back along the lower edge.
+        // Returns along the lower edge.
         let begins = [from_x].into_iter().chain(steps.iter().map(|step| step.end_x));
         let lower: Vec<(f64, f64)> = begins.zip(steps.iter().map(|step| step.low_y)).collect();
         append_steps(&mut path, lower.into_iter().rev());
@@ -161,7 +162,8 @@ impl SvgChart {
         self.element((0.0, 0.0), &html! {})
     }
 
-    /// Returns an SVG file with a background, the style sheet `css`, and margins of 16 units at the sides and 8 above and below.
+    /// Returns an SVG file with a background, the style sheet `css`, and margins of 16 units at the sides and 8 above
+    /// and below.
     pub fn to_file(&self, css: &str) -> String {
         self.to_file_with((16.0, 8.0), css)
     }
@@ -251,8 +253,8 @@ mod tests {
     fn ticks_are_round_and_few() {
         assert_eq!(ticks(1.0, 4), [0.0, 0.5, 1.0]);
         assert_eq!(ticks(12.3, 4), [0.0, 5.0, 10.0]);
-        for strange in [0.0, -1.0, f64::NAN] {
-            assert_eq!(ticks(strange, 4), [0.0]);
+        for invalid in [0.0, -1.0, f64::NAN] {
+            assert_eq!(ticks(invalid, 4), [0.0]);
         }
         for max in [1e-9, 0.7, 99.0, 1e17] {
             assert!((2..=6).contains(&ticks(max, 5).len()), "{max}");
@@ -264,14 +266,14 @@ mod tests {
         let mut chart = SvgChart::new(WIDE, "x", String::new());
         let steps = [(10.0, 20.0), (20.0, 20.0), (30.0, 40.0)];
         chart.step_area(0.0, &steps.map(|(end_x, high_y)| AreaStep { end_x, low_y: 50.0, high_y }), "busy");
-        assert!(chart.to_markup().into_string().contains("d=\"M0 20V20H20V40H30V50V50H0Z\""), "as drawn by hand");
+        assert!(chart.to_markup().into_string().contains("d=\"M0 20V20H20V40H30V50V50H0Z\""), "the path is closed");
     }
 
     #[test]
-    fn no_text_ends_an_element_and_nothing_is_no_number() {
+    fn texts_are_escaped_and_no_coordinate_is_nan() {
         let mut chart = SvgChart::new(NARROW, "</svg><script>", "a & \u{1b}[2J".to_owned());
         chart.rect((0.0, 0.0), (1.0, 1.0), "busy", "</title><img>");
-        chart.legend(&[("busy", "one"), ("blocked", "a legend that takes a line of its own because it is long")]);
+        chart.legend(&[("busy", "one"), ("blocked", "a legend that takes a separate line because it is long")]);
         let svg = chart.to_file("");
         assert!(!svg.contains("<script") && !svg.contains("<img") && !svg.contains('\u{1b}') && !svg.contains("NaN"));
         assert_eq!((truncate("abc", 3), truncate("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));

@@ -1,7 +1,7 @@
-//! Parts that all pages share: the frame with head, title and style; tables, bars, lists of figures.
+//! Common parts of all pages: frame with head, title and style; tables, bars and lists of metrics.
 //!
-//! Markup is written with `maud`, which escapes every value. [`text`] also shows control characters, which no escaping of
-//! HTML covers.
+//! Markup is written with `maud`, which escapes every value. [`text`] also escapes control characters, which HTML
+//! escaping does not cover.
 
 use std::borrow::Cow;
 
@@ -9,32 +9,32 @@ use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 
 /// Content of a table cell.
 pub enum Cell {
-    /// A text.
+    /// Plain text.
     Text(String),
-    /// A text of a corpus or a command, in a monospaced font.
+    /// Text of a corpus or a command, in a monospaced font.
     Code(String),
-    /// A number, aligned to the right.
+    /// Number, aligned to the right.
     Number(String),
-    /// At most two shares of the full width, one bar below the other.
+    /// At most two fractions of the full width, one bar below the other.
     Bars(Vec<f64>),
-    /// Shares of the full width in one bar, each with its CSS class.
+    /// Fractions of the full width in one bar, each with its CSS class.
     Stack(Vec<(&'static str, f64)>),
-    /// A name after the color of its CSS class.
+    /// Name after a swatch with the color of its CSS class.
     Swatch(&'static str, String),
 }
 
-/// Returns the text as it may appear on a page: control characters and direction overrides become `\u{1b}`.
+/// Escapes control characters and direction overrides of a text, for example as `\u{1b}`.
 pub fn text(text: &str) -> Cow<'_, str> {
     schemas::printable(text)
 }
 
-/// Returns a whole page that runs no script and loads nothing. `style` follows the style that such pages share.
+/// Returns a complete page without scripts and external resources. `style` is appended to the common style sheet.
 pub fn static_page(title: &str, style: &str, body: &Markup) -> String {
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
     frame(title, &[include_str!("html.css"), style].concat(), Some(policy), body).into_string()
 }
 
-/// Returns a whole page. `policy` is its content security policy, for pages that no server sends one with.
+/// Returns a complete page. `policy` is its content security policy, for pages that are not sent by a server.
 pub fn frame(title: &str, style: &str, policy: Option<&str>, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -52,7 +52,7 @@ pub fn frame(title: &str, style: &str, policy: Option<&str>, body: &Markup) -> M
     }
 }
 
-/// Returns a text in which names between backticks are code. A backtick without a partner stays.
+/// Formats names between backticks as code. An unpaired backtick is kept.
 pub fn with_code(words: &str) -> Markup {
     // A number and its percent sign stay on one line.
     let words = words.replace(" %", "\u{a0}%");
@@ -66,7 +66,7 @@ pub fn with_code(words: &str) -> Markup {
     }
 }
 
-/// Returns a list of figures, each below its name.
+/// Returns a list of metrics, each below its name.
 pub fn figures(figures: &[(&str, String)]) -> Markup {
     html! { dl { @for (name, figure) in figures { div { dt { (text(name)) } dd { (text(figure)) } } } } }
 }
@@ -83,7 +83,7 @@ pub fn classes_legend(classes: &[(&str, &str)]) -> Markup {
     html! { p.key { @for (class, name) in classes { span { (swatch(class)) " " (text(name)) } } } }
 }
 
-/// Returns a table, or nothing without a row. The first row tells which columns are numbers.
+/// Returns a table, or nothing if there are no rows. The first row determines which columns are numbers.
 pub fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Markup {
     let rows: Vec<Vec<Cell>> = rows.into_iter().collect();
     html! {
@@ -125,7 +125,7 @@ fn swatch(class: &str) -> Markup {
     }
 }
 
-/// Bars of these shares of the width, one after another.
+/// Returns one bar that consists of the given fractions of the width.
 fn stack(parts: &[(&str, f64)]) -> Markup {
     let mut end = 0.0;
     let bars = parts.iter().map(|(class, share)| {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_code_and_nothing_becomes_an_element() {
+    fn names_become_code_and_text_never_becomes_an_element() {
         let marked = |words| with_code(words).into_string();
         assert_eq!(
             marked("`a<b` 2 → 4 & `<script>`, `open"),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_obeys_no_text() {
+    fn a_page_escapes_every_text() {
         let hostile = "</title><script>\u{1b}[2J\"";
         let cells = [Cell::Text, Cell::Code, Cell::Number].map(|cell| cell(hostile.to_owned()));
         let page = static_page(hostile, "", &table(&[hostile, hostile, hostile], [cells.into()]));

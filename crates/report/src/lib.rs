@@ -1,7 +1,7 @@
 //! Static HTML pages and SVG charts, for the server, the profiler and the command line.
 //!
-//! [`html`] has the frame of a page and its tables. [`chart`] writes the shapes of one SVG chart, and [`line_chart`] uses it
-//! to draw curves over steps. Nothing here runs a script or loads a resource, and every text is escaped.
+//! [`html`] contains the frame of a page and its tables. [`chart`] writes the shapes of one SVG chart. [`line_chart`]
+//! draws curves over steps with it. Pages run no script and load no external resource, and every text is escaped.
 
 pub mod chart;
 pub mod html;

@@ -15,14 +15,14 @@ pub struct Curve {
 const SIZE: (f64, f64) = (720.0, 360.0);
 const MARGINS: (f64, f64, f64, f64) = (64.0, 36.0, 16.0, 44.0);
 
-/// Classes of the style sheet: colors that color-blind readers can tell apart, and dashes for more curves than colors.
+/// CSS classes: colors that color-blind readers can distinguish, and dashes for more curves than colors.
 const COLORS: usize = 8;
 const DASHES: usize = 3;
 
 /// Returns an SVG file of 720 by 360 units with all curves over steps.
 pub fn svg(title: &str, curves: &[Curve]) -> String {
     let finite = || curves.iter().flat_map(|curve| &curve.points).filter(|point| point.1.is_finite());
-    let axes = Axis::over(finite().map(|point| point.0)).zip(Axis::over(finite().map(|point| point.1)));
+    let axes = Axis::covering(finite().map(|point| point.0)).zip(Axis::covering(finite().map(|point| point.1)));
     let mut chart = SvgChart::without_title(SIZE.0, title, "Curves over steps.".to_owned());
     chart.y = SIZE.1 - 8.0;
     chart.text((MARGINS.0, 22.0), TextAnchor::Start, "title", title);
@@ -32,12 +32,12 @@ pub fn svg(title: &str, curves: &[Curve]) -> String {
             draw_curve(&mut chart, number, curve, x, y);
         }
     } else {
-        chart.text((MARGINS.0, 60.0), TextAnchor::Start, "empty", "nothing is known of it yet");
+        chart.text((MARGINS.0, 60.0), TextAnchor::Start, "empty", "no data yet");
     }
     chart.to_file_with((0.0, 0.0), include_str!("line_chart.css"))
 }
 
-/// Axis from values to coordinates.
+/// Linear mapping from values to fractions of an axis, with round ends.
 struct Axis {
     low: f64,
     high: f64,
@@ -45,8 +45,8 @@ struct Axis {
 }
 
 impl Axis {
-    /// Returns an axis with round ends around all values, or nothing without a value.
-    fn over(values: impl Iterator<Item = f64>) -> Option<Self> {
+    /// Returns an axis with round ends around all values, or `None` without values.
+    fn covering(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) =
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         if low > high {
@@ -100,7 +100,7 @@ fn draw_curve(chart: &mut SvgChart, number: usize, curve: &Curve, x: &Axis, y: &
     chart.text((SIZE.0 - MARGINS.2 - 4.0, height), TextAnchor::End, &class, &curve.name);
 }
 
-/// Formats the number of a tick: `12k`, `0.25`.
+/// Formats a tick label, such as `12k` or `0.25`.
 fn short(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_one_value_are_plots_too() {
-        assert!(svg("x", &[]).contains("nothing is known"));
+    fn plots_with_no_or_one_value_are_valid() {
+        assert!(svg("x", &[]).contains("no data yet"));
         let one = Curve { name: "a".to_owned(), points: vec![(5.0, 7.0)] };
         let plot = svg("x", &[one]);
         assert!(!plot.contains("NaN") && !plot.contains("inf"), "{plot}");
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn axes_have_round_numbers() {
-        let axis = Axis::over([0.13, 9.7].into_iter()).expect("values");
+        let axis = Axis::covering([0.13, 9.7].into_iter()).expect("values");
         assert_eq!(axis.ticks().collect::<Vec<_>>(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!([0.0, 12_000.0, 2.5e6, 0.25, 1e-5].map(short), ["0", "12k", "2.5M", "0.25", "1.0e-5"]);
     }

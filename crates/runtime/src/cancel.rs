@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 
-/// Requests a cancellation, from any thread: usually the one that handles signals.
+/// Sending end of a cancellation. Any thread can use it, usually the signal handler.
 #[derive(Clone, Debug)]
 pub struct CancelSource(Arc<Mutex<Option<Sender<()>>>>);
 
-/// Observes a cancellation, also in the middle of a wait.
+/// Receiving end of a cancellation, which also interrupts waits.
 #[derive(Clone, Debug)]
 pub struct CancelToken(pub(crate) Receiver<()>);
 
-/// A connected source and token. No message ever passes: the channel closes once, when [`CancelSource::cancel`] is
+/// Creates a connected source and token. The channel carries no message. It closes when [`CancelSource::cancel`] is
 /// called or the last source is dropped.
 #[must_use]
 pub fn cancel_pair() -> (CancelSource, CancelToken) {
@@ -22,7 +22,7 @@ pub fn cancel_pair() -> (CancelSource, CancelToken) {
 }
 
 impl CancelSource {
-    /// Requests the cancellation; a second call changes nothing.
+    /// Requests the cancellation. Further calls have no effect.
     pub fn cancel(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_sees_a_request_and_the_end_of_the_last_source() {
+    fn a_token_is_cancelled_by_a_request_and_by_dropping_the_last_source() {
         let (source, token) = cancel_pair();
         assert!(!token.is_cancelled() && !token.is_cancelled_within(Duration::from_millis(1)));
         let other = source.clone();

@@ -7,21 +7,21 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded, s
 use crate::cancel::CancelToken;
 use crate::time_account::{Activity, TimeAccount};
 
-/// Writing end, owned by one worker.
+/// Sending end, owned by one worker.
 #[derive(Debug)]
 pub(crate) struct TimedSender<T> {
     queue: Sender<T>,
     account: Arc<TimeAccount>,
 }
 
-/// Reading end. Dropping it tells the writer to stop.
+/// Receiving end. Dropping it makes the next send fail, which ends the worker.
 #[derive(Debug)]
 pub(crate) struct TimedReceiver<T> {
     queue: Receiver<T>,
     sender: Arc<TimeAccount>,
 }
 
-/// Queue of at most `depth` items; `account` is the sender's.
+/// Creates a queue of at most `depth` items; `account` is that of the sender.
 #[must_use]
 pub(crate) fn timed_channel<T>(depth: usize, account: &Arc<TimeAccount>) -> (TimedSender<T>, TimedReceiver<T>) {
     let (sender, receiver) = bounded(depth);
@@ -30,23 +30,24 @@ pub(crate) fn timed_channel<T>(depth: usize, account: &Arc<TimeAccount>) -> (Tim
 }
 
 impl<T> TimedSender<T> {
-    /// Sends, waiting for room. Returns `false` if the reader is gone: the worker then ends.
+    /// Sends an item and waits for a free slot. Returns `false` if the receiver is dropped; the worker then ends.
     pub(crate) fn send(&self, item: T) -> bool {
         send_timed(&self.queue, &self.account, item)
     }
 }
 
-/// Sends `item`, charging a wait for room to `account` as blocked. Returns `false` if the reader is gone.
+/// Sends `item` and charges the wait for a free slot to `account` as blocked. Returns `false` if the receiver is
+/// dropped.
 pub(crate) fn send_timed<T>(queue: &Sender<T>, account: &TimeAccount, item: T) -> bool {
-    // Counted before it is visible, so that the reader never counts below zero.
+    // Counted before the item is visible, so that the receiver never counts below zero.
     account.item_queued();
     let sent = match queue.try_send(item) {
         Ok(()) => true,
         Err(TrySendError::Disconnected(_)) => false,
         Err(TrySendError::Full(item)) => {
-            account.enter(Activity::Blocked);
+            account.begin(Activity::Blocked);
             let sent = queue.send(item).is_ok();
-            account.enter(Activity::Busy);
+            account.begin(Activity::Busy);
             sent
         }
     };
@@ -75,9 +76,9 @@ impl<T> TimedReceiver<T> {
             Ok(item) => Received::Item(item),
             Err(TryRecvError::Disconnected) => Received::End,
             Err(TryRecvError::Empty) => {
-                account.enter(Activity::Starved);
+                account.begin(Activity::Starved);
                 let received = self.wait(token);
-                account.enter(Activity::Busy);
+                account.begin(Activity::Busy);
                 received
             }
         };

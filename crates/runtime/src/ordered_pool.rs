@@ -20,13 +20,14 @@ pub struct PoolOptions {
     pub item: &'static str,
     /// Number of threads, at least 1.
     pub workers: usize,
-    /// Finished items in the queue of each worker, at least 1; of all workers together in a [`WorkPool`](crate::WorkPool).
+    /// Maximum number of finished items per worker, at least 1; in a [`WorkPool`](crate::WorkPool), of all workers
+    /// together.
     pub queue_depth: usize,
 }
 
 impl PoolOptions {
-    /// Maximum number of items alive in an [`OrderedPool`]: each worker holds one and its queue `queue_depth`, and the
-    /// reader has one.
+    /// Maximum number of items alive in an [`OrderedPool`]: one in each worker, `queue_depth` in each queue, and one in
+    /// the reader.
     #[must_use]
     pub fn max_items_alive(&self) -> usize {
         self.workers * (self.queue_depth + 1) + 1
@@ -35,14 +36,14 @@ impl PoolOptions {
 
 /// Iterator over `make(start), make(start + 1), …`, computed by several threads.
 ///
-/// Worker `i % n` computes item `i` and the reader takes item `i` from worker `i % n`: the order is by construction, and
-/// the same for any number of workers. The failure of the lowest *index* is reported, however the threads race; after it
-/// the iterator ends. Dropping the reader stops and joins all threads, each after its current item.
+/// Worker `i % n` computes item `i`, and the reader takes item `i` from worker `i % n`. Therefore the order is the same
+/// for any number of workers. The error of the lowest *index* is reported, independent of timing; after it the iterator
+/// ends. Dropping the reader stops and joins all threads, each after its current item.
 #[derive(Debug)]
 pub struct OrderedPool<T, E> {
     next: u64,
     end: u64,
-    /// Items travel with their index, so that none is taken for another.
+    /// Queues of items with their indices, which the reader checks.
     queues: Vec<TimedReceiver<(u64, Result<T, E>)>>,
     threads: Vec<NamedThread<()>>,
     stats: PoolStats,
@@ -54,9 +55,9 @@ pub struct OrderedPool<T, E> {
 pub enum NextItem<T> {
     /// The next item.
     Item(T),
-    /// There are no more items.
+    /// No items remain.
     End,
-    /// The cancellation came first; the item can still be read.
+    /// A cancellation was requested first; the item can still be read.
     Cancelled,
 }
 
@@ -79,14 +80,15 @@ impl PoolStats {
         self.workers.iter().map(|account| account.queue())
     }
 
-    /// Returns the busy seconds of each of the newest items: of all workers, one item of each in turn; of the reader.
+    /// Returns the busy seconds of each of the newest items, of all workers in index order and of the reader.
     #[must_use]
     pub fn costs(&self) -> (Vec<f32>, Vec<f32>) {
         let workers: Vec<Vec<f32>> = self.workers.iter().map(|account| account.costs()).collect();
-        let least = workers.iter().map(Vec::len).filter(|len| *len > 0).min().unwrap_or(0);
-        // In the order of the items: workers compute them in turn.
-        let rows = (0..least)
-            .flat_map(|at| workers.iter().filter_map(move |worker| worker.get(worker.len().checked_sub(least)? + at)));
+        let shortest = workers.iter().map(Vec::len).filter(|len| *len > 0).min().unwrap_or(0);
+        // Items alternate between the workers, so this is the order of the items.
+        let rows = (0..shortest).flat_map(|at| {
+            workers.iter().filter_map(move |worker| worker.get(worker.len().checked_sub(shortest)? + at))
+        });
         (rows.copied().collect(), self.reader.costs())
     }
 
@@ -107,7 +109,7 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> OrderedPool<T, E> {
         options: PoolOptions,
         make: impl Fn(u64) -> Result<T, E> + Send + Sync + 'static,
     ) -> Self {
-        assert!(options.workers > 0 && options.queue_depth > 0, "a worker and a place in its queue are the least");
+        assert!(options.workers > 0 && options.queue_depth > 0, "`workers` and `queue_depth` must be at least 1");
         let make = Arc::new(make);
         let reader = TimeAccount::new(format!("{}-reader", options.name), 0);
         let items = ItemStream { item: options.item, reader: reader.number() };
@@ -142,7 +144,7 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> OrderedPool<T, E> {
         match spawn(name, body) {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
-                // The reader gets this error when it comes to the worker.
+                // The reader gets this error when it reads from this worker.
                 let account = self.stats.workers.last().expect("its account was created above");
                 let (sender, receiver) = timed_channel(1, account);
                 sender.send((first, Err(error.into())));
@@ -169,10 +171,10 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> OrderedPool<T, E> {
         let worker = usize::try_from(self.next % self.queues.len() as u64).expect("below the number of workers");
         match self.queues[worker].receive(&self.stats.reader, token) {
             Received::Cancelled => NextItem::Cancelled,
-            // A worker ends with its last item or with an error: an order with a gap must not look complete.
+            // A worker ends after its last item or after an error; a gap must not look like the end.
             Received::End => panic!("worker {worker} ended before item {} of {}", self.next, self.end),
             Received::Item((index, item)) => {
-                assert_eq!(index, self.next, "worker {worker} is out of step");
+                assert_eq!(index, self.next, "worker {worker} returned the wrong item");
                 self.next += 1;
                 self.stats.reader.finish_item();
                 self.items.taken(index);
@@ -189,7 +191,7 @@ impl<T, E> OrderedPool<T, E> {
     fn close(&mut self) {
         self.queues.clear();
         for thread in self.threads.drain(..) {
-            // Its panics were items already.
+            // A panic was already returned as an item.
             let _ = thread.join();
         }
         self.stats.reader.end();
@@ -226,7 +228,7 @@ fn run<T, E: From<Error>>(
     items: ItemStream,
 ) {
     for index in indices {
-        let span = items.enter(index);
+        let span = items.begin(index);
         let item = guard_item(name, index, || make(index));
         drop(span);
         let failed = item.is_err();
@@ -252,7 +254,7 @@ mod tests {
         PoolOptions { name: "test", item: "item", workers, queue_depth }
     }
 
-    /// A delay of 0 to 1.5 ms that looks random and is not.
+    /// Deterministic pseudo-random delay of 0 to 1.5 ms.
     fn jitter(index: u64) {
         sleep(Duration::from_micros(index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48 & 0x5FF));
     }
@@ -265,7 +267,7 @@ mod tests {
                     jitter(index);
                     Ok(index)
                 });
-                let seen: Vec<u64> = pool.map(|item| item.expect("none fails")).collect();
+                let seen: Vec<u64> = pool.map(|item| item.expect("no item fails")).collect();
                 assert_eq!(seen, (start..start + 40).collect::<Vec<_>>(), "{count} workers from {start}");
             }
         }
@@ -286,13 +288,13 @@ mod tests {
             assert_eq!(seen, (0..11).collect::<Vec<_>>());
             let error = pool.next().expect("an item").expect_err("a failure").to_string();
             assert_eq!(error, format!("actor `test-{}` failed at item 11: item 11 is bad", 11 % count));
-            assert!(pool.next().is_none(), "nothing after a failure");
+            assert!(pool.next().is_none(), "no item after a failure");
         }
     }
 
-    struct Counted(Arc<AtomicUsize>);
+    struct ItemCounter(Arc<AtomicUsize>);
 
-    impl Drop for Counted {
+    impl Drop for ItemCounter {
         fn drop(&mut self) {
             self.0.fetch_sub(1, Ordering::SeqCst);
         }
@@ -305,9 +307,9 @@ mod tests {
             let counter = Arc::clone(&alive);
             let mut pool = Pool::new(0..u64::MAX, options(count, depth), move |_| {
                 counter.fetch_add(1, Ordering::SeqCst);
-                Ok(Counted(Arc::clone(&counter)))
+                Ok(ItemCounter(Arc::clone(&counter)))
             });
-            let held = pool.next().expect("endless").expect("none fails");
+            let held = pool.next().expect("endless").expect("no item fails");
             let began = Instant::now();
             let bound = options(count, depth).max_items_alive();
             while alive.load(Ordering::SeqCst) < bound && began.elapsed() < Duration::from_secs(5) {
@@ -318,7 +320,7 @@ mod tests {
             let fill: usize = pool.stats().workers().iter().map(|worker| worker.queued).sum();
             assert_eq!(fill, count * depth);
             drop((held, pool));
-            assert_eq!(alive.load(Ordering::SeqCst), 0, "dropping the reader unwinds and joins every worker");
+            assert_eq!(alive.load(Ordering::SeqCst), 0, "dropping the reader joins every worker");
         }
     }
 
@@ -336,13 +338,13 @@ mod tests {
             source.cancel();
         });
         assert!(matches!(pool.next_or_cancelled(&token), NextItem::Cancelled));
-        assert!(began.elapsed() < Duration::from_millis(250), "it did not wait for the item");
-        assert_eq!(pool.next().expect("not lost").expect("none fails"), 1);
+        assert!(began.elapsed() < Duration::from_millis(250), "the wait was interrupted");
+        assert_eq!(pool.next().expect("not lost").expect("no item fails"), 1);
         signal.and_then(NamedThread::join).expect("no panic");
     }
 
     #[test]
-    fn the_clocks_name_the_slow_side() {
+    fn the_clocks_identify_the_slow_side() {
         let slow_workers = Pool::new(0..10, options(2, 1), |index| {
             sleep(Duration::from_millis(10));
             Ok(index)

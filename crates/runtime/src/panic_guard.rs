@@ -1,8 +1,8 @@
-//! Panics as values: of a worker's item, of retried work, of third-party decoders.
+//! Panics as values, for items of workers, retried work and third-party decoders.
 //!
 //! # Why
-//! The Parquet reader returns an error for most damaged files and panics on some: a negative size in a footer, a width
-//! of more bits than a number has. A damaged input file is not a defect of this program.
+//! The Parquet reader returns an error for most damaged files and panics on some: a negative size in a footer, or a
+//! bit width larger than that of the type. A damaged input file is not a defect of this program.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -16,7 +16,7 @@ pub(crate) fn guard_item<T, E: From<Error>>(
     index: u64,
     work: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    // The work's captures are not used again after a panic: its worker ends.
+    // After a panic the worker ends, so the captures of `work` are not used again.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panic_error(name, index, panic.as_ref()).into()))
 }
 
@@ -29,11 +29,11 @@ pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 pub fn catch_decoder<T, E: Display>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
-        Err(_) => Err("it makes the decoder panic".to_owned()),
+        Err(_) => Err("panic in the decoder".to_owned()),
     }
 }
 
-/// Error of worker `name` that panicked at item `index`.
+/// Returns the error of worker `name` for a panic at item `index`.
 pub(crate) fn panic_error(name: &str, index: u64, panic: &(dyn Any + Send)) -> Error {
     Error::Panicked { name: name.to_owned(), index, message: message(panic).to_owned() }
 }
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(catch_decoder(|| Ok::<_, String>(3)), Ok(3));
         assert_eq!(catch_decoder(|| Err::<u8, _>("cut short")), Err("cut short".to_owned()));
         let panicked = catch_decoder(|| -> Result<u8, String> { panic!("width 65") });
-        assert_eq!(panicked, Err("it makes the decoder panic".to_owned()));
+        assert_eq!(panicked, Err("panic in the decoder".to_owned()));
     }
 
     #[test]

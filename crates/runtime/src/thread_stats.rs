@@ -1,20 +1,21 @@
-//! Kernel counters of one thread: page faults, bytes read, time on a processor.
+//! Kernel counters of one thread: page faults, bytes read and CPU time.
 
 use std::time::Duration;
 
-/// Counters of Linux' `/proc` since a thread began. Reading them takes some ten microseconds: too long for each item.
+/// Counters in `/proc` since the start of a thread (Linux). Reading takes about ten microseconds, too slow for each
+/// item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCounters {
-    /// Faults on pages that were in memory and not yet mapped.
+    /// Faults on pages that were in memory but not mapped.
     pub minor_faults: u64,
     /// Faults on pages that were read from a disk.
     pub major_faults: u64,
-    /// Bytes that the thread requested by read calls; none where the kernel does not count them.
+    /// Bytes that the thread requested by read calls; `None` if the kernel does not count them.
     pub read_bytes: Option<u64>,
 }
 
 impl ThreadCounters {
-    /// Reads the counters of a thread of this process, by the kernel's number; none once it has ended.
+    /// Reads the counters of a thread of this process by its kernel number. Returns `None` if the thread has ended.
     #[must_use]
     pub fn read(thread: u32) -> Option<Self> {
         let folder = format!("/proc/self/task/{thread}");
@@ -24,18 +25,18 @@ impl ThreadCounters {
     }
 }
 
-/// Time on a processor, and time in which the thread was ready without one (`schedstat` of Linux' `/proc`).
+/// CPU time of a thread, and time in which it was ready but not running (`schedstat` in `/proc`, Linux).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSchedule {
-    /// Time on a processor.
+    /// CPU time.
     pub ran: Duration,
-    /// Time ready to run while other threads had all processors.
+    /// Time ready to run while other threads occupied all CPUs.
     pub queued: Duration,
 }
 
 impl ThreadSchedule {
-    /// Reads the times of a thread of this process, by the kernel's number; none once it has ended, or where the kernel
-    /// does not count them.
+    /// Reads the times of a thread of this process by its kernel number. Returns `None` if the thread has ended or the
+    /// kernel does not count them.
     #[must_use]
     pub fn read(thread: u32) -> Option<Self> {
         Self::parse(&format!("/proc/self/task/{thread}/schedstat"))
@@ -63,8 +64,8 @@ pub(crate) fn this_thread() -> Option<u32> {
 /// Minor and major faults: the tenth and the twelfth field. The second field is the thread's name in brackets, and may
 /// contain brackets and spaces.
 fn faults(stat: &str) -> Option<[u64; 2]> {
-    let (_, behind) = stat.rsplit_once(')')?;
-    let mut fields = behind.split_ascii_whitespace().skip(7);
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace().skip(7);
     let minor = fields.next()?.parse().ok()?;
     Some([minor, fields.nth(1)?.parse().ok()?])
 }
@@ -78,13 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_found_after_any_name() {
+    fn fields_are_parsed_after_any_thread_name() {
         for name in ["batch-0", "a) b (c", ""] {
             let stat = format!("77 ({name}) R 1 2 3 4 5 6 11 12 13 14 15");
             assert_eq!(faults(&stat), Some([11, 13]), "{stat}");
         }
-        for strange in ["", "77 (x", "77 (x) R 1 2", "77 (x) R 1 2 3 4 5 6 eleven 12 13"] {
-            assert_eq!(faults(strange), None, "{strange}");
+        for malformed in ["", "77 (x", "77 (x) R 1 2", "77 (x) R 1 2 3 4 5 6 eleven 12 13"] {
+            assert_eq!(faults(malformed), None, "{malformed}");
         }
         assert_eq!((read_bytes("rchar: 9\nwchar: 8\n"), read_bytes("wchar: 8\n")), (Some(9), None));
     }

@@ -11,24 +11,24 @@ use tracing::{Span, trace_span};
 use crate::spans::{SPANS, nanoseconds, queue_fill, unique_number};
 use crate::thread_stats::this_thread;
 
-/// State of a worker. At any instant a worker is in exactly one of them.
+/// State of a worker. A worker is in exactly one state at any instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Computing an item.
     Busy,
     /// Waiting for input.
     Starved,
-    /// Waiting for room in its output queue.
+    /// Waiting for a free slot in its output queue.
     Blocked,
 }
 
-/// Number of newest items whose costs are kept.
+/// Number of newest items for which the cost is kept.
 const COSTS: usize = 1024;
 
-/// Three clocks of a worker, its item count and the fill of its output queue.
+/// Three clocks of a worker, its item count and the fill level of its output queue.
 ///
-/// One lock guards the clocks: three atomics read one after another need not add up. The lock is taken a few times per
-/// item (a batch, a part), which costs nothing measurable.
+/// One lock guards the clocks, because three separate atomics may not add up. The lock is taken a few times per item (a
+/// batch or a part), which has no measurable cost.
 #[derive(Debug)]
 pub(crate) struct TimeAccount {
     name: String,
@@ -36,11 +36,11 @@ pub(crate) struct TimeAccount {
     number: u64,
     capacity: usize,
     queued: AtomicUsize,
-    /// Whether a thread works for this account only.
+    /// Whether a thread is bound to this account.
     is_adopted: AtomicBool,
     /// Kernel number of the thread that finishes the items; 0 before the first.
     thread: AtomicU32,
-    /// Bytes and tokens in the finished items.
+    /// Bytes and tokens of the finished items.
     held: [AtomicU64; 2],
     state: Mutex<State>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct TimeAccount {
 #[derive(Debug)]
 struct State {
     now: Option<Activity>,
-    /// Start of the state, or the end of the newest item.
+    /// Start of the state, or end of the newest item.
     changed: Instant,
     since: Instant,
     spent: [Duration; 3],
@@ -69,25 +69,25 @@ pub struct WorkerStats {
     pub busy: Duration,
     /// Time waiting for input.
     pub starved: Duration,
-    /// Time waiting for room downstream.
+    /// Time waiting for a free slot in the output queue.
     pub blocked: Duration,
     /// Time from the worker's start to its end, or to now.
     pub wall: Duration,
-    /// Current state; none if the worker has ended.
+    /// Current state; `None` if the worker has ended.
     pub doing: Option<Activity>,
     /// Time since the state began or the newest item was finished.
     pub age: Duration,
     /// Items finished.
     pub items: u64,
-    /// Bytes in the finished items; 0 where the work does not report them.
+    /// Bytes in the finished items; 0 if the work does not report them.
     pub bytes: u64,
-    /// Tokens in the finished items; 0 where the work does not report them.
+    /// Tokens in the finished items; 0 if the work does not report them.
     pub tokens: u64,
     /// Items in the output queue.
     pub queued: usize,
-    /// Items that fit in the output queue; 0 for the last worker of a chain.
+    /// Capacity of the output queue; 0 for the last worker of a chain.
     pub capacity: usize,
-    /// Kernel number of the thread, once it has finished an item.
+    /// Kernel number of the thread, after its first finished item.
     pub thread: Option<u32>,
 }
 
@@ -121,7 +121,7 @@ impl TimeAccount {
     }
 
     /// Switches to `activity`; returns the previous one.
-    pub(crate) fn enter(&self, activity: Activity) -> Option<Activity> {
+    pub(crate) fn begin(&self, activity: Activity) -> Option<Activity> {
         self.switch(Some(activity), 0)
     }
 
@@ -148,7 +148,7 @@ impl TimeAccount {
             (state.spent, state.items, state.now, state.changed.elapsed())
         };
         let [busy, starved, blocked] = spent;
-        // A blocked sender has counted the item in its hands as well.
+        // A blocked sender has already counted its unsent item.
         let queued = self.queued.load(Ordering::Relaxed).min(self.capacity);
         let wall = spent.iter().sum();
         let (name, capacity) = (self.name.clone(), self.capacity);
@@ -163,7 +163,8 @@ impl TimeAccount {
         self.lock().costs.iter().copied().collect()
     }
 
-    /// Returns the items in the output queue and its capacity: cheaper than [`read`](Self::read), for frequent samples.
+    /// Returns the items in the output queue and its capacity. Cheaper than [`read`](Self::read), for frequent
+    /// sampling.
     #[must_use]
     pub(crate) fn queue(&self) -> (usize, usize) {
         (self.queued.load(Ordering::Relaxed).min(self.capacity), self.capacity)
@@ -187,7 +188,7 @@ impl TimeAccount {
     }
 
     fn report_fill(&self, queued: usize) {
-        // A blocked sender has counted the item in its hands as well.
+        // A blocked sender has already counted its unsent item.
         queue_fill(self.number, queued.min(self.capacity), self.capacity);
     }
 
@@ -206,7 +207,7 @@ impl TimeAccount {
             }
             state.costs.push_back(cost);
         }
-        // A span for each item: a recorder that starts in the middle knows the state soon.
+        // A span for each item, so that a recorder that starts later soon knows the state.
         state.span = activity.map_or_else(Span::none, |activity| self.state_span(activity, state.since));
         std::mem::replace(&mut state.now, activity)
     }
@@ -215,7 +216,7 @@ impl TimeAccount {
     fn state_span(&self, activity: Activity, at: Instant) -> Span {
         let (actor, id) = (self.name.as_str(), self.number);
         let own = self.is_adopted.load(Ordering::Relaxed);
-        // The time is computed only for a recorder.
+        // The fields are evaluated only if a recorder is active.
         match activity {
             Activity::Busy => {
                 trace_span!(target: SPANS, parent: None, "busy", actor, id, own, at_ns = nanoseconds(at))
@@ -249,15 +250,15 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<TimeAccount>>> = const { RefCell::new(None) };
 }
 
-/// Makes `account` the one that [`starved`] and [`add_held`] charge on this thread.
+/// Binds `account` to this thread, so that [`starved`] and [`add_held`] charge it.
 pub(crate) fn adopt(account: &Arc<TimeAccount>) {
     account.is_adopted.store(true, Ordering::Relaxed);
-    account.enter(Activity::Busy);
+    account.begin(Activity::Busy);
     CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(account)));
 }
 
-/// Adds the bytes and tokens of an item to this thread's account; does nothing on a thread without one. Two additions
-/// without a lock, once an item.
+/// Adds the bytes and tokens of an item to this thread's account. Does nothing on a thread without an account. Costs
+/// two atomic additions per item.
 pub fn add_held(bytes: u64, tokens: u64) {
     CURRENT.with_borrow(|account| {
         for (held, more) in account.iter().flat_map(|account| account.held.iter().zip([bytes, tokens])) {
@@ -266,13 +267,13 @@ pub fn add_held(bytes: u64, tokens: u64) {
     });
 }
 
-/// Runs `wait`, charging its time to this thread's account as waiting for input. Without an account it only runs `wait`.
+/// Runs `wait` and charges its time to this thread's account as starved. Without an account it only runs `wait`.
 pub fn starved<T>(wait: impl FnOnce() -> T) -> T {
     let account = CURRENT.with(|current| current.borrow().clone());
-    let before = account.as_ref().and_then(|account| account.enter(Activity::Starved));
+    let before = account.as_ref().and_then(|account| account.begin(Activity::Starved));
     let value = wait();
     if let (Some(account), Some(before)) = (account, before) {
-        account.enter(before);
+        account.begin(before);
     }
     value
 }
@@ -284,13 +285,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_add_up_to_wall_time_and_are_told_apart() {
+    fn clocks_are_separate_and_add_up_to_wall_time() {
         let began = Instant::now();
         let account = TimeAccount::new("x", 1);
         sleep(Duration::from_millis(20));
-        account.enter(Activity::Starved);
+        account.begin(Activity::Starved);
         sleep(Duration::from_millis(40));
-        account.enter(Activity::Blocked);
+        account.begin(Activity::Blocked);
         sleep(Duration::from_millis(60));
         let live = account.read();
         account.end();
@@ -306,13 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn an_item_costs_the_work_that_it_took_and_no_wait() {
+    fn the_cost_of_an_item_excludes_waits() {
         let account = TimeAccount::new("x", 1);
         for ms in [5, 20] {
             sleep(Duration::from_millis(ms));
-            account.enter(Activity::Blocked);
+            account.begin(Activity::Blocked);
             sleep(Duration::from_millis(30));
-            account.enter(Activity::Busy);
+            account.begin(Activity::Busy);
             account.finish_item();
         }
         let costs = account.costs();

@@ -1,4 +1,4 @@
-//! Parallel map whose items are read as they finish.
+//! Parallel map that returns items in order of completion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::spans::ItemStream;
 use crate::supervisor::{NamedThread, spawn};
 use crate::time_account::{Activity, TimeAccount, adopt};
 
-/// A finished item, its index and its worker.
+/// Finished item with its index and its worker.
 #[derive(Debug)]
 struct Finished<T, E> {
     index: u64,
@@ -23,13 +23,13 @@ struct Finished<T, E> {
     value: Result<T, E>,
 }
 
-/// The values of `make(0), make(1), …, make(count - 1)`, as they finish.
+/// Values of `make(0), make(1), …, make(count - 1)` in order of completion.
 ///
-/// An [`OrderedPool`](crate::OrderedPool) gives order, and a slow item delays those after it. Here a slow item delays no
-/// other: a free worker takes the lowest index that is left, and the reader gets finished items. Their order depends on
-/// timing, so a fold over them must not depend on it. The first error is reported when it arrives; of several known
-/// errors, that of the lowest index. After an error, and when the reader is dropped, the other workers are cancelled in
-/// the middle of their items and joined.
+/// In an [`OrderedPool`](crate::OrderedPool), a slow item delays the items after it. Here it delays no other item: a
+/// free worker takes the lowest remaining index, and the reader gets finished items. Their order depends on timing, so
+/// a fold over them must be commutative. The first error is reported when it arrives. If several errors are known, that
+/// of the lowest index is reported. After an error, or when the reader is dropped, all workers are cancelled in the
+/// middle of their items and joined.
 #[derive(Debug)]
 pub struct WorkPool<T, E> {
     results: Option<Receiver<Finished<T, E>>>,
@@ -38,23 +38,23 @@ pub struct WorkPool<T, E> {
     stats: PoolStats,
     items: ItemStream,
     left: u64,
-    /// The reason that a thread is missing.
+    /// Error of a thread that could not be started.
     spawn_error: Option<Error>,
 }
 
 /// Outcome of [`WorkPool::next_timeout`].
 #[derive(Debug)]
 pub enum Poll<T> {
-    /// An item, of any index.
+    /// Item of any index.
     Item(T),
-    /// No item within the time.
+    /// No item finished within the timeout.
     Pending,
-    /// There are no more items.
+    /// No items remain.
     End,
 }
 
 impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
-    /// Starts `options.workers` threads over `count` items; at most `options.queue_depth` finished ones wait for the
+    /// Starts `options.workers` threads over `count` items. At most `options.queue_depth` finished items wait for the
     /// reader. `make` returns `None` only if it was cancelled.
     ///
     /// # Panics
@@ -64,7 +64,7 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
         options: PoolOptions,
         make: impl Fn(u64, &CancelToken) -> Result<Option<T>, E> + Send + Sync + 'static,
     ) -> Self {
-        assert!(options.workers > 0 && options.queue_depth > 0, "a worker and a place in the queue are the least");
+        assert!(options.workers > 0 && options.queue_depth > 0, "`workers` and `queue_depth` must be at least 1");
         let (sender, results) = bounded(options.queue_depth);
         let (cancel, token) = cancel_pair();
         let reader = TimeAccount::new(format!("{}-reader", options.name), 0);
@@ -89,7 +89,7 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
             match spawn(name, move || worker.run(&work)) {
                 Ok(thread) => pool.threads.push(thread),
                 Err(error) => {
-                    // The reader gets it first.
+                    // The reader gets this error first.
                     pool.spawn_error = Some(error);
                     break;
                 }
@@ -112,13 +112,13 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
         }
         let left = self.left;
         let Some(results) = self.results.as_ref().filter(|_| left > 0) else { return Ok(Poll::End) };
-        self.stats.reader.enter(Activity::Starved);
+        self.stats.reader.begin(Activity::Starved);
         let received = results.recv_timeout(timeout);
-        self.stats.reader.enter(Activity::Busy);
+        self.stats.reader.begin(Activity::Busy);
         let finished = match received {
             Ok(finished) => finished,
             Err(RecvTimeoutError::Timeout) => return Ok(Poll::Pending),
-            Err(RecvTimeoutError::Disconnected) => panic!("{} items are left and every worker has ended", self.left),
+            Err(RecvTimeoutError::Disconnected) => panic!("all workers ended while {} items remain", self.left),
         };
         self.count(&finished);
         match finished.value {
@@ -159,7 +159,7 @@ impl<T, E> WorkPool<T, E> {
         self.cancel.cancel();
         self.results = None;
         for thread in self.threads.drain(..) {
-            // Its panics were items already.
+            // A panic was already returned as an item.
             let _ = thread.join();
         }
         self.stats.reader.end();
@@ -172,7 +172,7 @@ impl<T, E> Drop for WorkPool<T, E> {
     }
 }
 
-/// Items that the workers share.
+/// Task shared by all workers.
 struct Work<F> {
     make: F,
     next: AtomicU64,
@@ -180,7 +180,7 @@ struct Work<F> {
     items: ItemStream,
 }
 
-/// One thread.
+/// State of one worker thread.
 struct Worker<T, E> {
     name: String,
     number: usize,
@@ -198,7 +198,7 @@ impl<T, E: From<Error>> Worker<T, E> {
                 break;
             }
             let value = {
-                let _span = work.items.enter(index);
+                let _span = work.items.begin(index);
                 guard_item(&self.name, index, || (work.make)(index, &self.token)).transpose()
             };
             let Some(value) = value.filter(|_| !self.token.is_cancelled()) else { break };
@@ -234,7 +234,7 @@ mod tests {
         loop {
             match pool.next_timeout(LONG)? {
                 Poll::Item(item) => found.push(item),
-                Poll::Pending => panic!("a minute is long"),
+                Poll::Pending => panic!("no item within a minute"),
                 Poll::End => return Ok(found),
             }
         }
@@ -245,37 +245,37 @@ mod tests {
         for count in [1, 2, 5] {
             for depth in [1, 7] {
                 let mut pool = Pool::new(40, options(count, depth), |index, _| Ok(Some(index)));
-                let found = all(&mut pool).expect("none fails");
+                let found = all(&mut pool).expect("no item fails");
                 let indices: BTreeSet<u64> = found.iter().copied().collect();
                 assert_eq!((indices, found.len()), ((0..40).collect(), 40), "{count} workers, depth {depth}");
             }
         }
     }
 
-    /// Item 0 waits until all the others are read: an ordered pool would not get past it.
+    /// Item 0 waits until all the others are read; an ordered pool would deadlock.
     #[test]
-    fn a_slow_item_holds_up_no_other() {
+    fn a_slow_item_delays_no_other() {
         let (open, gate) = bounded::<()>(1);
         let mut pool = Pool::new(30, options(2, 1), move |index, _| {
             if index == 0 {
-                gate.recv().expect("opened in the end");
+                gate.recv().expect("opened at the end");
             }
             Ok(Some(index))
         });
         let before: Vec<u64> = (0..29)
-            .map(|_| match pool.next_timeout(LONG).expect("none fails") {
+            .map(|_| match pool.next_timeout(LONG).expect("no item fails") {
                 Poll::Item(index) => index,
                 other => panic!("{other:?}"),
             })
             .collect();
         assert!(!before.contains(&0), "{before:?}");
-        assert!(matches!(pool.next_timeout(Duration::ZERO).expect("none fails"), Poll::Pending));
-        open.send(()).expect("it waits");
-        assert_eq!(all(&mut pool).expect("none fails"), [0]);
+        assert!(matches!(pool.next_timeout(Duration::ZERO).expect("no item fails"), Poll::Pending));
+        open.send(()).expect("the worker waits");
+        assert_eq!(all(&mut pool).expect("no item fails"), [0]);
     }
 
     #[test]
-    fn an_error_is_told_while_others_work_and_cancels_them() {
+    fn an_error_is_reported_at_once_and_cancels_the_other_workers() {
         let stopped = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&stopped);
         let all_began = Barrier::new(3);
@@ -284,7 +284,7 @@ mod tests {
             if index == 1 {
                 return Err(TestError::Item("one"));
             }
-            // The others never end by themselves: only the cancellation ends them.
+            // Only the cancellation ends the other workers.
             while !token.is_cancelled() {
                 std::thread::yield_now();
             }
@@ -292,19 +292,19 @@ mod tests {
             Ok(None)
         });
         assert_eq!(pool.next_timeout(LONG).expect_err("a failure").to_string(), "one");
-        assert!(matches!(pool.next_timeout(LONG).expect("it has ended"), Poll::End));
-        assert_eq!(stopped.load(Ordering::SeqCst), 2, "both were waited for");
+        assert!(matches!(pool.next_timeout(LONG).expect("the pool has ended"), Poll::End));
+        assert_eq!(stopped.load(Ordering::SeqCst), 2, "both workers were joined");
     }
 
     #[test]
-    fn of_the_errors_that_are_known_the_lowest_wins_and_panics_are_errors() {
-        let (told, both) = bounded::<()>(2);
+    fn the_known_error_of_the_lowest_index_is_returned_and_panics_are_errors() {
+        let (started, starts) = bounded::<()>(2);
         let mut pool = Pool::<u64>::new(2, options(2, 2), move |index, _| {
-            told.send(()).expect("there is room");
+            started.send(()).expect("a free slot");
             assert!(index != 0, "item {index} is bad");
             Err(TestError::Item("later"))
         });
-        (0..2).for_each(|_| both.recv().expect("both began"));
+        (0..2).for_each(|_| starts.recv().expect("both workers started"));
         while pool.results.as_ref().is_some_and(|results| results.len() < 2) {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-// A plot as its own file: an SVG with everything that it needs, or its values as a table.
+// Export of a plot: a self-contained SVG file, or its values as CSV.
 
 const KEPT_STYLES = [
   "fill",
@@ -21,7 +21,7 @@ function keep_picture(chart) {
   chart.draw();
   const { clientWidth: width, clientHeight: height } = chart.svg;
   const copy = chart.svg.cloneNode(true);
-  // Styles of a page do not travel with a file: each element takes along how it looks.
+  // The file has no style sheet, so each element gets its computed style.
   const [from, to] = [chart.svg.querySelectorAll("*"), copy.querySelectorAll("*")];
   from.forEach((element, i) => {
     const style = getComputedStyle(element);
@@ -77,7 +77,7 @@ function keep_values(chart) {
   save(`${file_name(chart)}.csv`, "text/csv", rows.map((row) => row.map(cell).join(",")).join("\r\n"));
 }
 
-/** A name that begins like a formula would be one in a table: it gets a sign before it that keeps it a text. */
+/** CSV cell. A text that a spreadsheet would read as a formula gets an apostrophe in front of it. */
 function cell(value) {
   if (value === undefined || value === null) return "";
   if (typeof value === "number") return String(value);

@@ -1,8 +1,8 @@
-// What a hand does on a plot: with a mouse, a finger or keys.
+// Interaction with a plot by mouse, touch or keyboard.
 //
-// - Moving shows the values of all plots at one place.
-// - Dragging zooms: along the plot all plots, up and down this one alone, across both.
-// - A double click, or 0, shows the whole run again.
+// - Moving shows the values of all plots at one position.
+// - Dragging zooms: horizontally all plots, vertically only this plot, diagonally both.
+// - A double-click or the key 0 shows the whole run.
 
 class ChartHand {
   constructor(chart) {
@@ -27,7 +27,7 @@ class ChartHand {
     return [event.clientX - box.left, event.clientY - box.top];
   }
 
-  /** The value of the axis at a place, within the plot. */
+  /** Axis value at a pixel, clamped to the plot. */
   value(x) {
     const { x: scale } = this.chart;
     return scale.back(Math.min(Math.max(x, scale.start), scale.end));
@@ -48,7 +48,7 @@ class ChartHand {
     const [x, y] = this.place(event);
     if (this.drag) {
       this.drag.to = [x, y];
-      // Only a drag takes the pointer: a click has to reach what it was made on.
+      // Only a drag captures the pointer; a click must reach its target.
       if (this.moved()) this.chart.svg.setPointerCapture(this.drag.id);
       this.show_choice();
     }
@@ -60,7 +60,7 @@ class ChartHand {
     return Math.hypot(to[0] - from[0], to[1] - from[1]) > 6;
   }
 
-  /** What a drag has chosen: `{x, y}`, each a pair or null. Nobody drags quite straight, so a small slope is none. */
+  /** Range selected by a drag: `{x, y}`, each a pair or null. A small slope is ignored. */
   chosen() {
     const { from, to } = this.drag;
     const [wide, high] = [Math.abs(to[0] - from[0]), Math.abs(to[1] - from[1])];
@@ -132,7 +132,7 @@ class ChartHand {
     acts[event.key]();
   }
 
-  /** To the next point of the first curve, or so many further. */
+  /** Moves the cursor by `far` points of the first curve. */
   step(far) {
     const { chart } = this;
     const curve = chart.curves.find((curve) => !chart.hidden.has(curve.id) && curve.columns.length > 0);
@@ -159,7 +159,7 @@ class ChartHand {
     whisper(`${view.word(this.domain, x)}: ${values.join(", ")}`);
   }
 
-  /** Half or double of what is shown, around the place that is read. */
+  /** Scales the visible range by `factor` around the cursor. */
   near(factor) {
     const { x } = this.chart;
     const middle = view.cursor?.domain === this.domain ? view.cursor.x : (x.from + x.to) / 2;
@@ -176,7 +176,7 @@ class ChartHand {
 
 let whisper_timer = null;
 
-/** Says something to who listens rather than looks, once the keys rest. */
+/** Announces a text to screen readers, 300 ms after the last key. */
 function whisper(words) {
   clearTimeout(whisper_timer);
   whisper_timer = setTimeout(() => say(find("live"), words), 300);

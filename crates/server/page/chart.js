@@ -1,17 +1,17 @@
-// One plot, in SVG: so that it can be kept as it is, read by a screen, and drawn at any size.
+// One plot in SVG, which can be exported, read by a screen reader, and drawn at any size.
 
 const MARGIN = { left: 52, right: 12, top: 14, bottom: 22 };
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 const COLOURS = 8;
 let charts_made = 0;
 
-/** The pen of the n-th curve: eight colours that differ for every eye, then the same with dashes. */
+/** Style of the n-th curve: eight colours that colour-blind users can distinguish, then the same with dashes. */
 function pen(n) {
   return { colour: `c${n % COLOURS}`, dash: DASHES[Math.floor(n / COLOURS) % DASHES.length] };
 }
 
 class Chart {
-  /** `plot` is `{key, title, unit, domain, parts: [{group, name, label, form}]}`; a form is `line`, `points` or `rule`. */
+  /** `plot` is `{key, title, unit, domain, parts: [{group, name, label, form}]}`; `form` is line, points or rule. */
   constructor(plot) {
     Object.assign(this, {
       plot,
@@ -41,8 +41,8 @@ class Chart {
       });
     this.log_button = tool("log", "logarithmic scale", () => this.toggle_log());
     this.tall_button = tool("⤢", "larger", () => this.toggle_tall());
-    const keep = tool("SVG", "keep as a picture", () => keep_picture(this));
-    const values = tool("CSV", "keep the values", () => keep_values(this));
+    const keep = tool("SVG", "save as a picture", () => keep_picture(this));
+    const values = tool("CSV", "save the values", () => keep_values(this));
     this.legend = make("ul", { class: "legend" });
     this.words = make("p", { class: "words" });
     this.svg = draw("svg", { class: "chart", tabindex: 0, role: "img", id: this.id });
@@ -84,13 +84,13 @@ class Chart {
     this.tall_button.setAttribute("aria-pressed", this.tall);
   }
 
-  /** The curves that there are. One run has a colour for each part; of several, each run has one, and each part a dash. */
+  /** Collects the curves. With one run, each part has a colour. With several, runs have colours and parts dashes. */
   collect() {
     const found = view.shown().flatMap((run) =>
       this.plot.parts.map((part, n) => {
         const columns = run.groups[part.group];
         const series = columns.series.get(part.name);
-        // Beyond eight runs colours come again, one dash further.
+        // Beyond eight runs, colours repeat with the next dash.
         const dash = DASHES[(Math.floor(run.colour / COLOURS) + n) % DASHES.length];
         const style = view.several ? { ...pen(run.colour), dash } : pen(n);
         if (part.form === "rule") style.dash = DASHES[n % DASHES.length];
@@ -102,14 +102,14 @@ class Chart {
     this.curves = agreed(found.filter(({ series }) => series));
   }
 
-  /** Of several runs a curve says whose it is; a rule first what it is, since its run is seen by its colour. */
+  /** Label of a curve. With several runs it contains the run name; a rule begins with its part. */
   label(run, part) {
     if (!view.several) return part.label;
     if (part.form === "rule") return `${part.label}, ${run.name}`;
     return this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name;
   }
 
-  /** What is drawn of a curve: its means, smoothed as the page says. Kept until there is more. */
+  /** Means of a curve, smoothed if the view has smoothing. Cached until the curve changes. */
   line(curve) {
     if (view.smoothing === 0 || curve.part.form !== "line") return curve.series.mean;
     const key = `${curve.columns.version}/${view.smoothing}`;
@@ -130,7 +130,7 @@ class Chart {
     this.x = new Scale(window[0], window[1], MARGIN.left, width - MARGIN.right);
     for (const curve of drawn) {
       curve.places = view.places(curve.columns, this.plot.domain);
-      // One point more on each side, so that the line leaves the plot rather than ending at its edge.
+      // One additional point on each side, so that the line reaches the edges of the plot.
       const first = first_at_least(curve.places, window[0], curve.columns.length);
       const end = first_at_least(curve.places, window[1], curve.columns.length);
       [curve.first, curve.end] = [Math.max(0, first - 1), Math.min(curve.columns.length, end + 1)];
@@ -145,7 +145,7 @@ class Chart {
     const near = drawn.flatMap((curve) => part(curve, curve.first, curve.end));
     const options = { log: this.log, cut: view.cut };
     const whole = fit(seen, options) ?? fit(near, options) ?? (this.log ? [0.1, 1] : [0, 1]);
-    // A share is never more than all of it.
+    // A fraction is at most 1.
     if (this.plot.unit === "percent" && seen.every((value) => !(value > 1))) whole[1] = Math.min(whole[1], 1);
     const range = this.range ?? whole;
     this.is_nothing = seen.length > 0 && seen.every((value) => value === 0 || value === null);
@@ -163,7 +163,7 @@ class Chart {
     const [lines, labels] = [[], []];
     const whole = { bytes: byte_unit(this.y.to), seconds: SECONDS }[this.plot.unit] ?? 1;
     const ticks = this.y.ticks(Math.max(2, Math.floor(height / 45)), whole);
-    // Where nothing was measured the axis has no size to tell.
+    // If all values are 0, the axis has only the tick 0.
     for (const value of this.is_nothing ? ticks.filter((value) => value === 0) : ticks) {
       const y = Math.round(this.y.at(value)) + 0.5;
       const text = tick(value, this.plot.unit, ticks);
@@ -184,7 +184,7 @@ class Chart {
     this.layers.labels.replaceChildren(...labels);
   }
 
-  /** Events: checkpoints as ticks on the floor, what matters more as lines through the plot. */
+  /** Draws events: checkpoints as ticks on the axis, others as lines through the plot. */
   draw_marks(height) {
     const marks = [];
     const runs = this.plot.domain === "run" ? view.shown() : [];
@@ -208,7 +208,7 @@ class Chart {
   draw_curves(drawn) {
     const [pieces, odd] = [[], []];
     this.svg.classList.toggle("several", view.runs.length > 1);
-    // The page's own run lies above those that it is compared with, and validation above training.
+    // The main run is drawn above the other runs, and validation above training.
     const runs = [...new Set(drawn.map((curve) => curve.run))].reverse();
     for (const curve of runs.flatMap((run) => drawn.filter((curve) => curve.run === run))) {
       const { places, first, end, series } = curve;
@@ -236,16 +236,16 @@ class Chart {
     this.layers.odd.replaceChildren(...odd);
   }
 
-  /** What a curve is measured by is the same at every place. */
+  /** Horizontal line of a rule (a reference value). */
   level({ level, colour, dash }) {
     const y = this.log && level <= 0 ? NaN : this.y.at(level);
     const d = Number.isFinite(y) ? `M${this.x.start} ${y.toFixed(1)}H${this.x.end}` : "";
     return draw("path", { class: `curve ${colour}`, d, fill: "none", "stroke-dasharray": dash || null });
   }
 
-  /** From the least to the greatest value of each point, in as many pieces as the line has. */
+  /** Band from the minimum to the maximum of each point, interrupted like the line. */
   band(curve, points, height) {
-    // Below a logarithm's reach is the floor.
+    // Values that a log scale cannot show are drawn at the bottom.
     const inside = (value) => (Number.isFinite(height(value)) ? height(value) : this.y.start);
     const pieces = [[]];
     for (const point of points) {
@@ -268,7 +268,7 @@ class Chart {
     );
   }
 
-  /** What has no place in the plot: marks at its top for what is not a number, arrows at its edges for what lies beyond. */
+  /** Marks at the top for values that are not finite, and arrows at the edges for values outside the range. */
   oddities(curve, x) {
     const marks = [];
     let last = { odd: -9, high: -9, low: -9 };
@@ -300,7 +300,7 @@ class Chart {
     return marks;
   }
 
-  /** The point of a curve that is nearest to a place; -1 where there is none. */
+  /** Index of the point of a curve that is nearest to a position; -1 if there is none. */
   nearest(curve, place) {
     const { columns, series } = curve;
     const places = view.places(columns, this.plot.domain);
@@ -336,7 +336,7 @@ class Chart {
     this.update_values();
   }
 
-  /** The place in words, at the foot of the hair, over the labels there. */
+  /** Label of the cursor position, drawn over the axis labels. */
   hair_word(x, text) {
     const half = 5 + text.length * 3.6;
     const middle = Math.min(Math.max(x, MARGIN.left + half), this.x.end - half);
@@ -347,8 +347,8 @@ class Chart {
   }
 
   /**
-   * What stands for one another in the legend: each curve of one run; of several, all curves of each, then, in grey, what
-   * their dashes mean. Rules have names of their own.
+   * Entries of the legend. With one run: one entry per curve. With several: one per run, then one grey entry per part
+   * for its dash. Rules have separate entries.
    */
   keys() {
     const alone = (curve) => !view.several || curve.part.form === "rule";
@@ -361,7 +361,7 @@ class Chart {
     return [...runs, ...(parts.length > 1 ? parts : []), ...single];
   }
 
-  /** Rebuilt only where the curves are others; else only the values change. */
+  /** Rebuilds the legend if the curves have changed; otherwise only the values are updated. */
   update_legend() {
     const state = this.curves
       .map((curve) => `${curve.id}${curve.label}${curve.colour}${this.hidden.has(curve.id)}`)
@@ -377,10 +377,10 @@ class Chart {
             if (shown) this.hidden.add(id);
             else this.hidden.delete(id);
           redraw("plots");
-          // The legend is rebuilt: whoever pressed a key of it stays there.
+          // The legend is rebuilt, so the focus is restored afterwards.
           this.settle_focus = [...this.legend.children].findIndex((item) => item.contains(document.activeElement));
         };
-        const state = shown ? "shown; press to hide" : "hidden; press to show";
+        const state = shown ? "visible; press to hide" : "hidden; press to show";
         const words = `${curves.map((curve) => curve.label).join("; ")}: ${state}`;
         return make(
           "li",
@@ -410,7 +410,7 @@ class Chart {
       say(value, meaning ? "" : curves.map((curve) => this.value_words(curve)).join(" · "));
   }
 
-  /** The value under the hand, with its least and greatest; else the newest. */
+  /** Value at the cursor with its minimum and maximum; without a cursor, the newest value. */
   value_words(curve) {
     const unit = UNITS[this.plot.unit] ?? figure;
     if (curve.part.form === "rule") return unit(curve.level);
@@ -421,7 +421,7 @@ class Chart {
     return unit(i < 0 ? null : this.line(curve)[i]) + (banded ? ` (${unit(min[i])} to ${unit(max[i])})` : "");
   }
 
-  /** The plot in words: for who cannot see it, and for what it cannot draw. */
+  /** Text of the plot: a label for screen readers, and a note about values that cannot be drawn. */
   tell(drawn) {
     const unit = UNITS[this.plot.unit] ?? figure;
     const odd = drawn
@@ -448,24 +448,24 @@ class Chart {
   }
 }
 
-/** The newest value of what a curve is measured by; nothing of other curves. */
+/** Newest finite value of a rule; null for other curves. */
 function level_of(series, part) {
   return part.form === "rule" ? (series?.mean.findLast((value) => Number.isFinite(value)) ?? null) : null;
 }
 
-/** A rule that is the same for all runs is drawn once, in grey; one that differs has the colour of its run. */
+/** Merges a rule that is equal in all runs into one grey rule. A rule that differs keeps the colour of its run. */
 function agreed(curves) {
   const same = (a, b) => Math.abs(a - b) <= 1e-6 * Math.max(Math.abs(a), Math.abs(b));
   return curves.flatMap((curve) => {
     if (curve.part.form !== "rule") return [curve];
     if (curve.level === null) return [];
-    const alike = curves.filter((other) => other.part === curve.part && other.level !== null);
-    if (!alike.every((other) => same(other.level, curve.level))) return [curve];
-    return alike[0] === curve ? [{ ...curve, label: curve.part.label, colour: "ref" }] : [];
+    const rules = curves.filter((other) => other.part === curve.part && other.level !== null);
+    if (!rules.every((other) => same(other.level, curve.level))) return [curve];
+    return rules[0] === curve ? [{ ...curve, label: curve.part.label, colour: "ref" }] : [];
   });
 }
 
-/** A tick's label: with the digits that tell it from its neighbours, and no more. */
+/** Label of a tick with just enough digits to distinguish it from its neighbours. */
 function tick(value, unit, ticks) {
   const step = ticks.length > 1 ? Math.min(...ticks.slice(1).map((one, i) => one - ticks[i])) : Math.abs(value) || 1;
   const digits = (size) => Math.min(9, Math.max(0, Math.ceil(-Math.log10(size) - 1e-9)));
@@ -482,7 +482,7 @@ function tick(value, unit, ticks) {
   return minus(String(Number(value.toPrecision(9))));
 }
 
-/** A piece of a curve, for legends. */
+/** Sample of a curve for legends. */
 function swatch(curve) {
   const dot =
     curve.part?.form === "points" ? draw("circle", { class: `point ${curve.colour}`, cx: 10, cy: 5, r: 3 }) : null;

@@ -1,14 +1,14 @@
-// What a run has said, as columns: those of `/history`, and the points that come after it with the events.
+// Metrics of a run as columns: the columns of `/history`, and the points of later events.
 //
-// A page stays open for days. So columns have a bound: above POINTS_MAX neighbours are merged, with their mean, and with
-// their least and greatest value, which keep what leaps.
+// A page stays open for days, so columns are bounded. Above POINTS_MAX rows, neighbours are merged in pairs. A merged
+// row keeps the mean, minimum and maximum, so spikes stay visible.
 
 const POINTS_MAX = 4096;
-// Of one kind, the newest: as many as `/history` has.
+// Maximum number of events per kind; the same as in `/history`.
 const EVENTS_MAX = 256;
 const AXES_OF_POINTS = ["step", "tokens", "rows", "hours", "epoch", "time"];
 
-/** Numbers over common axes. An axis never falls; a series has null where nothing was said. */
+/** Series over common axes. An axis never decreases; a series is null where a value is missing. */
 class Columns {
   constructor() {
     this.axes = Object.fromEntries(AXES_OF_POINTS.map((axis) => [axis, []]));
@@ -17,7 +17,7 @@ class Columns {
     this.version = 0;
   }
 
-  /** From JSON; an axis or a series that is too short is filled, one that is absent is empty. */
+  /** Parses JSON. An axis or a series that is too short is filled; one that is missing is empty. */
   static read(json) {
     const columns = new Columns();
     const given = json ?? {};
@@ -36,7 +36,7 @@ class Columns {
     return columns;
   }
 
-  /** One more point, as the server says it: a value of a series is `[mean, least, greatest]`. */
+  /** Appends a point of the server, in which the value of a series is `[mean, min, max]`. */
   append(point) {
     for (const [axis, list] of Object.entries(this.axes)) {
       const before = list.at(-1) ?? 0;
@@ -61,7 +61,7 @@ class Columns {
     this.version += 1;
   }
 
-  /** Two neighbours become one, at the place of the second. */
+  /** Merges neighbouring rows in pairs, at the position of the second. */
   merge() {
     const pairs = Math.ceil(this.length / 2);
     const each = (make) => Array.from({ length: pairs }, (_, i) => make(2 * i, Math.min(2 * i + 1, this.length - 1)));
@@ -79,13 +79,13 @@ class Columns {
     this.length = pairs;
   }
 
-  /** The newest value of a series that is there. */
+  /** Newest value of a series that is not missing. */
   newest(name) {
     return this.series.get(name)?.mean.findLast((value) => value !== null) ?? null;
   }
 }
 
-/** What is missing yields to what is there. What is not a number stays visible. */
+/** Joins two values. A missing value is ignored; NaN is kept. */
 function joined(first, second, join) {
   if (first === null) return second;
   return second === null ? first : join(first, second);
@@ -96,10 +96,10 @@ function rising(values, length) {
   return Array.from({ length }, (_, i) => (last = Math.max(last, number(values[i] ?? null) ?? last)));
 }
 
-// What these say is in points; `/history` keeps them as points alone too.
+// Kinds of events that are kept only as points, here and in `/history`.
 const SAID_AS_POINTS = new Set(["report", "validation", "prepare_progress", "part_done"]);
 
-/** A run or a preparation: its columns and its events. */
+/** Columns and events of a training or a preparation. */
 class Run {
   constructor(name) {
     Object.assign(this, { name, kind: "train", place: "", program: "", events: [], told: 0, colour: 0, left: null });
@@ -116,11 +116,11 @@ class Run {
     return run;
   }
 
-  /** One more event, with the point that was drawn for it where there is one. */
+  /** Adds an event, and its point if it has one. */
   take(event) {
     const { point, ...said } = event;
     if (point && Object.hasOwn(this.groups, point.of)) this.groups[point.of].append(point);
-    // A guess is as old as what it was said with.
+    // An estimate of the remaining time is valid until the next point.
     if (Number.isFinite(event.eta_s)) this.left = { seconds: event.eta_s, time: event.time };
     if (!SAID_AS_POINTS.has(event.kind)) this.happened(said);
   }
@@ -128,25 +128,25 @@ class Run {
   happened(event) {
     this.events.push(event);
     this.told += 1;
-    const alike = (other) => other.kind === event.kind;
-    if (this.events.filter(alike).length > EVENTS_MAX) this.events.splice(this.events.findIndex(alike), 1);
-    // A hostile server could make up kinds without end.
+    const same_kind = (other) => other.kind === event.kind;
+    if (this.events.filter(same_kind).length > EVENTS_MAX) this.events.splice(this.events.findIndex(same_kind), 1);
+    // A hostile server could send an unlimited number of kinds.
     if (this.events.length > 16 * EVENTS_MAX) this.events.shift();
   }
 
-  /** The newest place of any of its points on an axis; null where there is none. */
+  /** Newest position of all points on an axis; null if there are none. */
   newest(axis) {
     const ends = Object.values(this.groups).map((columns) => columns.axes[axis].at(-1) ?? null);
     return ends.every((end) => end === null) ? null : Math.max(...ends.map((end) => end ?? 0));
   }
 
-  /** How it ended, if that is the last that it said. */
+  /** Event that ended the run, if it is the last event. */
   get end() {
     const last = this.events.at(-1);
     return ["stop", "prepare_end"].includes(last?.kind) ? last : null;
   }
 
-  /** Where an event stands on an axis: as it says itself, else as the points around it say. */
+  /** Position of an event on an axis: its own value, else interpolated between points. */
   where(event, axis) {
     const own = { step: event.step, tokens: event.tokens_seen, rows: event.rows_seen, epoch: event.epoch }[axis];
     if (Number.isFinite(own)) return own;
@@ -158,7 +158,7 @@ class Run {
   }
 }
 
-/** The value of `to` where `from` is `value`: on the line between two points, or at the end that is nearer. */
+/** Interpolates `to` where `from` is `value`. Outside the range, returns the value of the nearer end. */
 function between(from, to, value) {
   const i = first_at_least(from, value);
   if (i === 0) return to[0];
@@ -167,7 +167,7 @@ function between(from, to, value) {
   return to[i - 1] + (wide > 0 ? (value - from[i - 1]) / wide : 1) * (to[i] - to[i - 1]);
 }
 
-/** The index of the first of `values`, which rise, that is no less; their number where there is none. */
+/** Index of the first of the ascending `values` that is at least `value`; `length` if there is none. */
 function first_at_least(values, value, length = values.length) {
   let [low, high] = [0, length];
   while (low < high) {

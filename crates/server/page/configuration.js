@@ -1,8 +1,8 @@
-// What was asked for: keys that differ from their defaults first, then, of several runs, those in which they differ.
+// Configuration table. Keys that differ between runs are first, then keys that differ from their defaults.
 
 const KEYS_MAX = 5000;
 const AGAIN_MS = 10_000;
-// Who wants to train until tokens or hours are over writes more steps than anybody can do.
+// Larger values mean that training ends by tokens or hours, not by steps.
 const STEPS_MAX = 2 ** 40;
 
 class Configuration {
@@ -19,11 +19,11 @@ class Configuration {
     this.said = make("p", { class: "empty", role: "status" });
     this.head = make("thead");
     this.body = make("tbody");
-    this.toml = make("pre", { class: "toml", tabindex: 0, "aria-label": "the file" });
+    this.toml = make("pre", { class: "toml", tabindex: 0, "aria-label": "configuration file" });
     this.file = make(
       "details",
       { class: "file" },
-      make("summary", { text: "the whole file, as it was understood" }),
+      make("summary", { text: "the whole file as parsed" }),
       this.toml,
     );
     const table = make(
@@ -36,7 +36,7 @@ class Configuration {
         "div",
         { class: "toolbar" },
         this.find,
-        make("label", { class: "field" }, this.all, make("span", { text: "defaults too" })),
+        make("label", { class: "field" }, this.all, make("span", { text: "show defaults" })),
       ),
       this.said,
       table,
@@ -44,12 +44,12 @@ class Configuration {
     );
   }
 
-  /** Asked once the run is planned: before that it has no configuration that one could show. */
+  /** Fetches the configuration once the run is planned; before that it is not available. */
   async look(status) {
     if (this.known || !view.run || !status) return;
     find("configuration").hidden = false;
     if (status.phase === "start") {
-      say(this.said, "The run is not planned yet: its configuration comes with its plan.");
+      say(this.said, "The run is not planned yet; its configuration follows.");
       return;
     }
     if (performance.now() - this.asked < AGAIN_MS) return;
@@ -62,12 +62,12 @@ class Configuration {
     this.known ||= is_there;
   }
 
-  /** Another process may have been given another one. */
+  /** Discards the configuration, because another process may have a different one. */
   forget() {
     Object.assign(this, { known: false, asked: -Infinity });
   }
 
-  /** `configs` has `{keys, toml}` by the name of a run. */
+  /** Shows configurations; `configs` has `{keys, toml}` by run name. */
   take(configs) {
     this.names = Object.keys(configs);
     this.keys = new Map();
@@ -136,7 +136,7 @@ class Configuration {
       this.said,
       found.length === 0
         ? words || this.keys.size === 0
-          ? `No key ${words ? "has these words" : "is known"}.`
+          ? `No key ${words ? "matches" : "is known"}.`
           : "Every key has its default."
         : `${count(changed)} of ${count(this.keys.size)} keys differ from their defaults` +
             (several ? `; ${count([...this.keys.values()].filter(differs).length)} differ between the runs` : ""),

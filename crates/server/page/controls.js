@@ -1,6 +1,6 @@
-// What can be done to a run from here, and the token that allows it.
+// Actions on a run, and the token that they need.
 //
-// The token stays in this tab (sessionStorage) and travels in a header, never in an address, which logs would keep.
+// The token is kept in this tab (sessionStorage) and sent in a header, never in a URL, because logs contain URLs.
 
 class Session {
   get token() {
@@ -11,12 +11,12 @@ class Session {
     return this.token ? { Authorization: `Bearer ${this.token}` } : {};
   }
 
-  /** Whether a token is needed and the run has none: then nobody can give the right one. */
+  /** Whether a token is needed and the run has none, so that no token is accepted. */
   get locked() {
     return Boolean(view.status?.token_needed) && view.status?.token_set === false;
   }
 
-  /** A GET that may need the token; it is asked for where the server wants one. */
+  /** GET request. If the server requires the token, the user is asked for it. */
   async get(path) {
     const answer = await get_slowly(path, this.headers());
     if (![401, 403].includes(answer.status) || !view.status?.token_needed || this.locked) return answer;
@@ -25,7 +25,7 @@ class Session {
 
   async post(path, body) {
     if (view.status?.token_needed && !this.token && !(await this.ask("")))
-      return { ok: false, words: "no token was given" };
+      return { ok: false, words: "no token was entered" };
     const answer = await this.send(path, body);
     if (![401, 403].includes(answer.status) || this.locked) return answer;
     kept.set("token", null, sessionStorage);
@@ -43,14 +43,14 @@ class Session {
       return {
         ok: answer.ok,
         status: answer.status,
-        words: brief(json.done ?? json.error ?? `the server answers ${answer.status}`, 500),
+        words: brief(json.done ?? json.error ?? `server error: status ${answer.status}`, 500),
       };
     } catch {
-      return { ok: false, status: 0, words: "no connection: nothing was done, as far as this page knows" };
+      return { ok: false, status: 0, words: "no connection; the action was probably not executed" };
     }
   }
 
-  /** Asks for the token; false where nobody gave one. */
+  /** Asks the user for the token. Returns false if none is entered. */
   async ask(why) {
     const field = make("input", {
       type: "password",
@@ -59,18 +59,18 @@ class Session {
       "aria-label": "token",
       required: true,
     });
-    const text = "It is what the file of serve.token_file holds, or CLOZE_TOKEN in the run's environment.";
-    const given = await dialog("A token is needed", why ? `${why}. ${text}` : text, { yes: "go on", field });
+    const text = "It is in the file that serve.token_file names, or in CLOZE_TOKEN in the environment of the run.";
+    const given = await dialog("A token is needed", why ? `${why}. ${text}` : text, { yes: "continue", field });
     if (!given || !field.value.trim()) return false;
     kept.set("token", field.value.trim(), sessionStorage);
     return true;
   }
 }
 
-/** A question that waits for its answer: true for yes. Escape is no. */
+/** Shows a dialog. Resolves to true if it is confirmed; Escape cancels it. */
 function dialog(title, text, { yes, field = null, grave = false }) {
   const box = find("dialog");
-  return new Promise((answered) => {
+  return new Promise((resolve) => {
     let answer = false;
     const act = () => {
       answer = true;
@@ -94,15 +94,15 @@ function dialog(title, text, { yes, field = null, grave = false }) {
       make("div", { class: "buttons" }, no, go),
     );
     box.replaceChildren(form);
-    box.addEventListener("close", () => answered(answer), { once: true });
+    box.addEventListener("close", () => resolve(answer), { once: true });
     box.showModal();
     (field ?? no).focus();
   });
 }
 
 const LOCKED =
-  "The run was started without a token, so nothing can be changed from here. Start it with one: a file that " +
-  "serve.token_file names, or CLOZE_TOKEN in its environment.";
+  "The run was started without a token, so actions are disabled. To enable them, set serve.token_file to a file with " +
+  "the token, or CLOZE_TOKEN in the environment, and restart the run.";
 const LEVELS = ["error", "warn", "info", "debug", "trace"];
 
 class Controls {
@@ -119,20 +119,20 @@ class Controls {
       checkpoint: make(
         "div",
         { class: "control" },
-        make("p", { text: "Save everything now; training continues." }),
+        make("p", { text: "Save a checkpoint now; training continues." }),
         button("checkpoint", "save a checkpoint", () => this.act("/checkpoint"), "strong"),
       ),
       note: make(
         "form",
         { class: "control", on: { submit: (event) => this.write(event) } },
-        make("label", { for: "note", text: "Write into the run's log. It stands at its step in all plots." }),
+        make("label", { for: "note", text: "Write a note to the log of the run. All plots show it at its step." }),
         this.note,
         make("button", { type: "submit", "data-action": "note", text: "write" }),
       ),
       "log-level": make(
         "form",
         { class: "control", on: { submit: (event) => this.set_level(event) } },
-        make("label", { for: "level", text: "How much the process says on stderr, as for RUST_LOG." }),
+        make("label", { for: "level", text: "Log level of the process on stderr, in the syntax of RUST_LOG." }),
         this.level,
         levels,
         make("button", { type: "submit", "data-action": "log-level", text: "set" }),
@@ -140,7 +140,7 @@ class Controls {
       stop: make(
         "div",
         { class: "control" },
-        make("p", { text: "Finish the step, save and end. The same command continues later." }),
+        make("p", { text: "Finish the step, save a checkpoint and exit. The same command resumes the run." }),
         button("stop", "stop the run…", () => this.stop(), "grave"),
       ),
     };
@@ -175,7 +175,7 @@ class Controls {
   }
 
   async act(path, body = "") {
-    say(this.said, "asking…");
+    say(this.said, "sending…");
     const answer = await this.session.post(path, body);
     this.said.classList.toggle("bad", !answer.ok);
     say(this.said, answer.words);
@@ -196,8 +196,8 @@ class Controls {
   async stop() {
     const step = view.status?.step;
     const where = Number.isFinite(step) ? ` at about step ${count(step)}` : "";
-    const what = `finishes its step${where}, saves a checkpoint and ends`;
-    const text = `“${view.run?.name ?? "The run"}” ${what}. The same command continues later.`;
-    if (await dialog("Stop it?", text, { yes: "stop it", grave: true })) await this.act("/stop");
+    const what = `finishes its step${where}, saves a checkpoint and exits`;
+    const text = `“${view.run?.name ?? "The run"}” ${what}. The same command resumes it.`;
+    if (await dialog("Stop the run?", text, { yes: "stop", grave: true })) await this.act("/stop");
   }
 }

@@ -1,5 +1,4 @@
-// What happened, newest first, in words: of all runs that are shown, all kinds, or those that are chosen. A press shows the
-// place in the plots.
+// List of events of all visible runs, newest first, filtered by kind. The step button shows the position in the plots.
 
 const PAGE_OF_EVENTS = 60;
 
@@ -8,7 +7,7 @@ class Happened {
     Object.assign(this, { most: PAGE_OF_EVENTS, drawn: "", items: new Map() });
     this.more = make("button", {
       type: "button",
-      text: "older ones",
+      text: "older events",
       on: {
         click: () => {
           this.most += PAGE_OF_EVENTS;
@@ -27,7 +26,7 @@ class Happened {
     if (this.drawn === key) return;
     this.drawn = key;
     const events = runs.flatMap((run) => run.events.map((event) => ({ run, event })));
-    // Within a run the order is that in which it was said, whatever its clock did.
+    // Within one run, events keep the order of the log, because clocks can jump.
     if (runs.length > 1) events.sort((a, b) => (number(a.event.time) ?? 0) - (number(b.event.time) ?? 0));
     this.draw_kinds(events.map(({ event }) => event));
     const chosen = events.filter(({ event }) => !view.hidden.has(event.kind));
@@ -40,7 +39,7 @@ class Happened {
     this.items = new Map(newest.map(({ run, event }) => [event, old.get(event) ?? this.item(run, event)]));
     const none = make("li", {
       class: "empty",
-      text: events.length > 0 ? "All kinds are hidden." : "Nothing has happened yet.",
+      text: events.length > 0 ? "All kinds are hidden." : "No events yet.",
     });
     arrange(list, newest.length > 0 ? [...this.items.values()] : [none]);
     this.more.hidden = chosen.length <= this.most;
@@ -75,7 +74,7 @@ class Happened {
     redraw("happened", "plots", "timeline");
   }
 
-  /** A switch for each kind, with how many there are. The marks in the plots follow it. */
+  /** Draws a toggle for each kind with the number of its events. It also hides the marks in the plots. */
   draw_kinds(events) {
     const counts = new Map();
     const sorts = new Map(events.map((event) => [event.kind, sort_of(event)]));
@@ -86,7 +85,7 @@ class Happened {
     this.kinds = key;
     const focused = document.activeElement?.dataset?.kind;
     chips.replaceChildren(
-      ...[...counts].map(([kind, many]) =>
+      ...[...counts].map(([kind, number_of]) =>
         make(
           "button",
           {
@@ -101,7 +100,7 @@ class Happened {
             { class: "swatch", width: 14, height: 14, "aria-hidden": "true" },
             draw("path", { class: `event ${sorts.get(kind)}`, d: glyph(sorts.get(kind), 7, 7.5) }),
           ),
-          make("bdi", { text: `${kind_word(kind)} ${many}` }),
+          make("bdi", { text: `${kind_word(kind)} ${number_of}` }),
         ),
       ),
     );
@@ -113,14 +112,14 @@ function kind_word(kind) {
   return String(kind ?? "unknown").replaceAll("_", " ");
 }
 
-/** Gives a list these children, in order. Those that stay are not touched: they keep the focus, and what is selected. */
+/** Sets the children of a list. Existing children are not moved, so they keep focus and selection. */
 function arrange(list, children) {
   const stay = new Set(children);
   for (const child of [...list.children]) if (!stay.has(child)) child.remove();
   children.forEach((child, n) => list.children[n] !== child && list.insertBefore(child, list.children[n] ?? null));
 }
 
-/** Whether somebody wants nothing to move. */
+/** Whether the user prefers reduced motion. */
 function calm() {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }

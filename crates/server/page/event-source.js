@@ -1,22 +1,22 @@
-// What comes from the server: the history once, each event as it happens, and how things stand every two seconds.
+// Data of the server: the history once, each event as it arrives, and the status every two seconds.
 //
-// A feed never gives up. The browser's own stream of events reconnects by itself, but not after an answer that is no
-// stream (a proxy's error, a limit of clients), and it does not notice that a laptop slept. So it is watched here.
+// The feed retries forever. The EventSource of the browser reconnects by itself, but not after a response that is no
+// stream (an error of a proxy, the limit of clients), and it does not detect that a laptop was suspended.
 
 const STATUS_MS = 2000;
 const STATUS_HIDDEN_MS = 30_000;
-// A browser looks at a page behind others about once a minute.
+// Browsers run timers of background pages about once a minute.
 const SLEPT_MS = 180_000;
 const PATIENCE_MS = 8000;
-// What takes long: other runs, rows, the history. The server does one such thing at a time, and so does the page.
+// Timeout of slow requests: other runs, rows, the history. The server handles one at a time, and so does the page.
 const SLOW_MS = 30_000;
 const SLOW_TRIES = 8;
-// A stream that has lasted so long was a good one: the next break begins with short pauses again.
+// After a stream of at least this duration, the retry delay is reset.
 const STEADY_MS = 5000;
 const RETRY_MS = [500, 1000, 2000, 4000, 8000, 15_000];
 
 class Feed {
-  /** `hear` has: history(json), event(json), status(json or null), state({live, words}). */
+  /** `hear` has the callbacks history(json), event(json), status(json or null) and state({live, words}). */
   constructor(hear) {
     Object.assign(this, { hear, boot: null, last: 0, source: null, tries: 0, timer: null, asked: 0, silent: 0 });
     [this.look_timer, this.steady] = [null, null];
@@ -30,11 +30,11 @@ class Feed {
     this.look();
   }
 
-  /** The whole history, then what comes after it. */
+  /** Loads the history, then streams later events. */
   async begin() {
     this.close();
     const asked = (this.asked += 1);
-    this.hear.state({ live: false, words: this.tries > 0 ? "connecting again…" : "connecting…" });
+    this.hear.state({ live: false, words: this.tries > 0 ? "reconnecting…" : "connecting…" });
     const history = await get_json("/history", {}, SLOW_MS);
     if (asked !== this.asked) return;
     if (!history.ok) {
@@ -61,7 +61,7 @@ class Feed {
       this.hear.state({ live: true, words: "live" });
     });
     source.addEventListener("message", (message) => this.message(message));
-    source.addEventListener("reset", () => this.anew());
+    source.addEventListener("reset", () => this.reload());
     source.addEventListener("error", () => {
       clearTimeout(slow);
       if (this.source === source) this.lost();
@@ -72,7 +72,7 @@ class Feed {
     const cut = message.lastEventId.lastIndexOf("-");
     const [boot, place] = [message.lastEventId.slice(0, cut), Number(message.lastEventId.slice(cut + 1))];
     if (cut > 0 && boot !== this.boot) {
-      this.anew();
+      this.reload();
       return;
     }
     if (cut > 0 && place <= this.last) return;
@@ -86,37 +86,37 @@ class Feed {
     if (event && typeof event === "object") this.hear.event(event);
   }
 
-  /** What is known here is not what the server continues from. A server that says so again and again is asked less often. */
-  anew() {
+  /** Reloads after a reset by the server. Repeated resets increase the delay. */
+  reload() {
     this.close();
     this.boot = null;
     if (this.tries === 0) {
       this.tries = 1;
       this.begin();
-    } else this.again(this.pause(), "the server starts over");
+    } else this.again(this.pause(), "the server has restarted");
   }
 
   /**
-   * The stream is gone. It is asked for again, from the newest event on; another process answers with a reset. A server ends
-   * long streams now and then: of one that lasted nothing is said until it does not come again.
+   * Reconnects after the end of the stream, at the newest event; another process answers with a reset. The server ends
+   * long streams regularly, so the end of a stable stream is reported only if the reconnection fails.
    */
   lost() {
     this.close();
-    const lasted = this.tries === 0;
-    this.again(this.pause(), "no connection", lasted);
+    const was_stable = this.tries === 0;
+    this.again(this.pause(), "no connection", was_stable);
   }
 
-  pause(told_ms = 0) {
+  pause(min_ms = 0) {
     const pause = RETRY_MS[Math.min(this.tries, RETRY_MS.length - 1)];
     this.tries += 1;
-    // Many pages may have lost the same server: they do not come back in one instant.
-    return Math.max(told_ms, pause * (0.75 + Math.random() / 2));
+    // Random jitter, so that many pages do not reconnect to the same server at once.
+    return Math.max(min_ms, pause * (0.75 + Math.random() / 2));
   }
 
   again(pause_ms, why = "no connection", quiet = false) {
     if (this.source) return;
     clearTimeout(this.timer);
-    const words = pause_ms >= 1000 ? `${why}, trying again in ${Math.ceil(pause_ms / 1000)} s` : `${why}, trying again`;
+    const words = pause_ms >= 1000 ? `${why}, retrying in ${Math.ceil(pause_ms / 1000)} s` : `${why}, retrying`;
     if (!quiet) this.hear.state({ live: false, words });
     this.timer = setTimeout(() => (this.boot === null ? this.begin() : this.listen()), pause_ms);
   }
@@ -128,7 +128,7 @@ class Feed {
     this.source = null;
   }
 
-  /** How things stand. A look that is long overdue means that the machine slept: then the stream is not believed either. */
+  /** Polls the status. After a long delay since the last poll, the machine was suspended; the stream is reopened. */
   async look() {
     clearTimeout(this.look_timer);
     const overdue = Date.now() - this.looked > SLEPT_MS;
@@ -138,9 +138,9 @@ class Feed {
     const was_silent = this.silent > 0;
     this.silent = status.ok ? 0 : this.silent + 1;
     this.hear.status(status.ok ? status.json : null);
-    // A stream whose server is gone without a word stays open for long. Three looks without an answer say more.
+    // A stream may stay open long after its server disappeared. Three failed polls close it.
     if (this.silent === 3 && this.source) this.lost();
-    // The server is back: its stream is not waited for any longer. One that only takes no more streams is.
+    // The server is back, so the stream is reopened at once.
     if (status.ok && was_silent && !this.source) this.again(0);
     const pause = Math.max(status.retry_ms, document.hidden ? STATUS_HIDDEN_MS : STATUS_MS);
     clearTimeout(this.look_timer);
@@ -148,7 +148,7 @@ class Feed {
   }
 }
 
-/** What the server says at a path: `{ok, json, words, retry_ms}`. It never throws, and waits no longer than it should. */
+/** Fetches JSON from a path: `{ok, status, json, words, retry_ms}`. Never throws; has a timeout. */
 async function get_json(path, headers = {}, patience_ms = PATIENCE_MS) {
   const patience = new AbortController();
   const timer = setTimeout(() => patience.abort(), patience_ms);
@@ -161,7 +161,7 @@ async function get_json(path, headers = {}, patience_ms = PATIENCE_MS) {
     });
     const retry_ms = Math.min(60, Number(answer.headers.get("retry-after")) || 0) * 1000;
     const json = await answer.json().catch(() => null);
-    const words = json?.error ?? `the server answers ${answer.status}`;
+    const words = json?.error ?? `server error: status ${answer.status}`;
     return { ok: answer.ok && json !== null, status: answer.status, json, words: brief(words, 300), retry_ms };
   } catch {
     return { ok: false, status: 0, json: null, words: "no connection", retry_ms: 0 };
@@ -172,14 +172,14 @@ async function get_json(path, headers = {}, patience_ms = PATIENCE_MS) {
 
 let turn = Promise.resolve();
 
-/** The same of what takes long: one after another, and again once the server has time, as it says when. */
+/** Fetches slow JSON: one request at a time, with retries after the delay that the server requests. */
 async function get_slowly(path, headers = {}) {
   for (let tries = 1; ; tries += 1) {
     const answering = turn.then(() => get_json(path, headers, SLOW_MS));
     turn = answering;
     const answer = await answering;
     if (answer.status !== 503 || answer.retry_ms === 0 || tries === SLOW_TRIES) return answer;
-    // Others that wait have their turn meanwhile, and pages do not come back in one instant.
-    await new Promise((rested) => setTimeout(rested, answer.retry_ms * (0.75 + Math.random() / 2)));
+    // Other requests of this page run meanwhile; random jitter spreads the pages.
+    await new Promise((resolve) => setTimeout(resolve, answer.retry_ms * (0.75 + Math.random() / 2)));
   }
 }

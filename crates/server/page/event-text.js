@@ -1,7 +1,7 @@
-// Text and tone of an event. The text is the server's (`summary`), the same that a terminal shows; an event without one,
-// of a later version, is shown by its keys.
+// Text and severity of an event. The text is the `summary` of the server, which the terminal shows too. An event
+// without a summary, for example of a later version, is shown by its keys.
 //
-// A tone says how much an event matters: `calm`, `good`, `notice`, `alarm`.
+// Severities (tones) are `calm`, `good`, `notice` and `alarm`.
 
 const TONES = {
   start: "good",
@@ -17,7 +17,7 @@ const TONES = {
 
 const ENVELOPE = new Set(["version", "time", "elapsed_s", "kind", "step", "epoch", "rows_seen", "tokens_seen"]);
 
-/** An event in words, at most 2,000 characters. */
+/** Text of an event, at most 2,000 characters. */
 function story(event) {
   if (typeof event.summary === "string") return brief(event.summary, 2000);
   const keys = Object.entries(event).filter(([key]) => !ENVELOPE.has(key));

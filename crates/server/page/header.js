@@ -1,4 +1,4 @@
-// Name, phase, how far, how fast, and the newest thing that somebody should know.
+// Header of the page: name, phase, progress, speed and the newest alert.
 
 class Head {
   constructor(live) {
@@ -19,13 +19,13 @@ class Head {
     const more = this.live ? 0 : view.runs.length - 1;
     say(find("name"), more > 0 ? `${name} and ${more === 1 ? "another run" : `${count(more)} other runs`}` : name);
     const kind = run ? { train: "training", prepare: "preparation" }[run.kind] : "";
-    // What stands in a file does not go on.
+    // A report is static.
     say(find("kind"), this.live ? kind : view.made ? `as of ${day(view.made)}` : "a report");
     const phase = status && !view.stale ? phase_word(status.phase) : "";
     say(find("phase"), phase || (run && more === 0 ? end_words(run) : ""));
     const connection = find("connection");
     const is_over = run?.end && !this.state.live && this.live;
-    say(connection, is_over ? "the run has ended, its server is gone" : this.state.words);
+    say(connection, is_over ? "the run has ended; its server has stopped" : this.state.words);
     connection.className = `connection ${this.state.live ? "live" : this.live ? "lost" : "none"}`;
     this.tiles();
     this.progress(run, status);
@@ -42,7 +42,7 @@ class Head {
     if (document.title !== title) document.title = title;
   }
 
-  /** A row of figures for each run that is shown; the page's own run is the first. */
+  /** Draws a row of metrics for each visible run; the main run is first. */
   tiles() {
     const rows = view.shown().map((run) => this.row(run));
     const several = view.several;
@@ -52,7 +52,7 @@ class Head {
       say(row.name, run.name);
       say(
         row.ending,
-        run === view.run && this.live ? "live" : end_words(run) || run.state || (view.made ? "had not ended" : ""),
+        run === view.run && this.live ? "live" : end_words(run) || run.state || (view.made ? "not ended" : ""),
       );
       row.swatch.setAttribute("class", `curve c${run.colour % COLOURS}`);
       for (const [key, figures] of Object.entries(tiles)) tile(row, key, ...figures);
@@ -81,10 +81,10 @@ class Head {
     return { run, row: this.rows.get(run.name), tiles };
   }
 
-  /** The newest leap, stop or warning, until somebody has seen it. */
+  /** Shows the newest loss spike, stop or warning until it is dismissed. */
   alert() {
     const box = find("alert");
-    // Next to a live run the others are history.
+    // With a live run, alerts of other runs are not shown.
     const runs = this.live ? [view.run].filter(Boolean) : view.shown();
     const found = runs.map((run) => ({ run, event: newest_alert(run) })).filter(({ event }) => event);
     const { run, event } = found.sort((a, b) => b.event.time - a.event.time)[0] ?? {};
@@ -130,7 +130,7 @@ class Head {
     box.hidden = false;
   }
 
-  /** Light, dark, or as the system has it. */
+  /** Button for the colour scheme: light, dark, or that of the system. */
   theme() {
     const button = find("theme");
     const order = ["auto", "light", "dark"];
@@ -150,21 +150,21 @@ class Head {
   }
 }
 
-/** Steps done, steps that there will be, and the share that is done: as far as each is known. */
+/** Completed steps, planned steps and completed fraction; null if unknown. */
 function how_far(run, status) {
-  const said = run?.newest("step") ?? null;
-  const looked = number(status?.step ?? null);
-  // A report may be newer than the newest look, and a look than the newest report.
-  const step = said === null && looked === null ? null : Math.max(said ?? 0, looked ?? 0);
+  const reported = run?.newest("step") ?? null;
+  const polled = number(status?.step ?? null);
+  // The report or the status may be the newer one.
+  const step = reported === null && polled === null ? null : Math.max(reported ?? 0, polled ?? 0);
   const steps = number(status?.steps ?? null) ?? view.planned.get(run?.name) ?? null;
   const own = run?.kind === "prepare" ? run.groups.preparation.newest("share") : steps > 0 ? (step ?? 0) / steps : null;
   const is_done = run?.end && (run.end.kind === "prepare_end" || run.end.why === "finished");
-  // A look is older than the last word of a run that is done.
+  // The status is older than the last event of a finished run.
   const share = is_done ? 1 : (number(status?.progress ?? null) ?? own);
   return { step, steps, share: share === null ? null : Math.min(1, share) };
 }
 
-/** What a run's row shows: `[name, value, more, look]` by key. */
+/** Metrics of a run's row: `[name, value, more, look]` by key. */
 function figures_of(run, status, live) {
   const { reports, validations, preparation } = run.groups;
   const { step, steps, share } = how_far(run, status);
@@ -182,8 +182,8 @@ function figures_of(run, status, live) {
     tiles.loss = ["loss", figure(loss), "", Number.isFinite(loss ?? 0) ? "" : "bad"];
     tiles.valid = ["validation", figure(validations.newest("loss")), valid];
   }
-  const said = reports.newest("speed/tokens_per_s") ?? preparation.newest("tokens_per_s");
-  tiles.rate = ["tokens per second", short(number(status?.tokens_per_s ?? null) ?? said)];
+  const reported = reports.newest("speed/tokens_per_s") ?? preparation.newest("tokens_per_s");
+  tiles.rate = ["tokens per second", short(number(status?.tokens_per_s ?? null) ?? reported)];
   if (live && !run.end) tiles.eta = ["time left", ...time_left(run, status)];
   if (run.kind === "train") {
     const tokens = reports.length > 0 ? `${short(reports.axes.tokens.at(-1))} tokens` : "";
@@ -197,7 +197,7 @@ function figures_of(run, status, live) {
   return tiles;
 }
 
-/** A guess counts from the report that it came with: where nothing is said any more, the end does not move away. */
+/** Remaining time, counted from the report of the estimate, so that the end does not move if reports stop. */
 function time_left(run, status) {
   if (!run.left && Number.isFinite(status?.eta_s) && run.newest("time"))
     run.left = { seconds: status.eta_s, time: run.newest("time") };
@@ -221,10 +221,10 @@ function tile(row, key, name, value, more = "", look = "") {
   dd.className = look;
 }
 
-/** How a run ended, in words; nothing where it has not, as far as it said. */
+/** Text of the end of a run; empty if the run has not ended. */
 function end_words(run) {
   if (!run.end) return "";
-  return run.end.kind === "prepare_end" ? "ended: all parts are there" : `ended: ${run.end.why}`;
+  return run.end.kind === "prepare_end" ? "ended: all parts are complete" : `ended: ${run.end.why}`;
 }
 
 const newest_alert = (run) =>

@@ -1,4 +1,4 @@
-// Other runs next to this one, over the same axes.
+// Comparison with other runs of the same folder over the same axes.
 
 const OVERLAY_MS = 300_000;
 const TRAINS = "training";
@@ -35,14 +35,14 @@ class Overlay {
     this.fill();
   }
 
-  /** Below its word, and within the window. */
+  /** Places the sheet below its summary and within the window. */
   place() {
     const { left } = this.open.getBoundingClientRect();
     const room = document.documentElement.clientWidth - this.sheet.offsetWidth - 16;
     this.sheet.style.left = `${Math.min(0, Math.max(16, room) - left)}px`;
   }
 
-  /** The runs next to this one. Whoever asks while somebody does waits for the same answer. */
+  /** Fetches the list of runs of the same folder. Concurrent calls share one request. */
   ask() {
     this.asking ??= get_slowly("/runs").then((answer) => {
       this.asking = null;
@@ -78,7 +78,7 @@ class Overlay {
         );
       }),
     );
-    const words_now = this.words || (found.length === 0 ? "No other run lies next to this one." : "");
+    const words_now = this.words || (found.length === 0 ? "There is no other run in this folder." : "");
     if (words_now) this.box.prepend(make("p", { class: "empty", role: "status", text: words_now }));
   }
 
@@ -94,7 +94,7 @@ class Overlay {
     compared();
   }
 
-  /** Those that an address names, and no others. */
+  /** Shows exactly the runs that an address names. */
   async show(names) {
     for (const run of view.runs.slice(1)) if (!names.includes(run.name)) this.drop(run.name);
     for (const name of names.slice(0, OVERLAYS_MAX)) {
@@ -104,7 +104,7 @@ class Overlay {
 
   async fetch(name) {
     this.wanted.add(name);
-    this.tell(`asking for ${name}…`);
+    this.tell(`loading ${name}…`);
     const answer = await get_slowly(`/history?run=${encodeURIComponent(name)}`);
     this.tell(answer.ok ? "" : `${name}: ${answer.words}`);
     const old = view.runs.findIndex((run, n) => n > 0 && run.name === name);
@@ -113,10 +113,10 @@ class Overlay {
       if (this.open.open) this.fill();
       return;
     }
-    // Somebody took it away while it came.
+    // The run was removed while it was loading.
     if (!this.wanted.has(name)) return;
     const run = Run.read({ ...answer.json, name });
-    // Whoever says nothing of it may be training.
+    // A run without a known state may be training.
     run.state = this.state_of(name) ?? TRAINS;
     if (old > 0) view.runs[old] = Object.assign(run, { colour: view.runs[old].colour, away: view.runs[old].away });
     else view.runs.push(Object.assign(run, { colour: free_colour() }));
@@ -127,27 +127,27 @@ class Overlay {
     say(this.said, words);
   }
 
-  /** Runs that train say more, and those that trained at the last look have said their last. */
+  /** Reloads runs that are training, and once more the runs that were training at the last refresh. */
   async refresh() {
-    const may = () => view.runs.slice(1).filter((run) => !run.away && run.state === TRAINS);
+    const training = () => view.runs.slice(1).filter((run) => !run.away && run.state === TRAINS);
     if (view.several) await this.ask();
     for (const run of view.runs.slice(1)) if (this.state_of(run.name) === TRAINS) run.state = TRAINS;
-    for (const run of may()) await this.fetch(run.name);
+    for (const run of training()) await this.fetch(run.name);
     if (view.several) data_came();
   }
 
-  /** A chip for each run: shown, hidden, or taken away. */
+  /** Draws a chip for each run, which shows, hides or removes it. */
   draw() {
     const key = view.runs.map((run) => `${run.name}${run.colour}${run.away}`).join("|");
     this.list.hidden = !view.several;
-    // Next to a preparation lies none.
+    // A preparation has no comparison.
     this.open.hidden = view.run?.kind === "prepare";
     if (this.key === key) return;
     this.key = key;
     this.list.replaceChildren(
       ...view.runs.map((run, n) => {
         const toggle = () => {
-          // By its name: a run that trains is read again now and then.
+          // Looked up by name, because a training run is reloaded periodically.
           const here = view.runs.find((other) => other.name === run.name);
           here.away = !here.away;
           compared();
@@ -164,7 +164,7 @@ class Overlay {
                 type: "button",
                 class: "quiet",
                 text: "×",
-                "aria-label": `take ${printable(run.name)} away`,
+                "aria-label": `remove ${printable(run.name)}`,
                 on: { click: () => this.drop(run.name) },
               })
             : null;
@@ -174,7 +174,7 @@ class Overlay {
   }
 }
 
-/** Other runs are shown than before: all that shows any follows. */
+/** Redraws everything that depends on the set of visible runs. */
 function compared() {
   redraw("runs", "groups", "plots", "timeline", "happened", "head", "toolbar", "address");
 }

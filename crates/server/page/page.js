@@ -1,4 +1,4 @@
-// The wiring: a report shows what it holds, a live page what its server says.
+// Entry point: a report shows its embedded data, a live page the data of its server.
 
 const NAV = {
   flow: "flow",
@@ -40,10 +40,10 @@ function show_report({ runs, config, made }, configuration, address) {
   view.runs = (runs ?? []).map((history, n) => Object.assign(Run.read(history), { colour: n }));
   configuration.take(config ?? {});
   view.made = number(made?.time ?? null);
-  const words = view.made === null ? "" : `, made on ${day(view.made)}`;
-  say(find("foot"), `A report${words}${made?.program ? ` by ${made.program}` : ""}. It loads nothing.`);
+  const words = view.made === null ? "" : `, written on ${day(view.made)}`;
+  say(find("foot"), `A report${words}${made?.program ? ` by ${made.program}` : ""}. It loads no other files.`);
   address.follow();
-  if (view.runs.length === 0) say(find("curves-empty"), "This report holds no run.");
+  if (view.runs.length === 0) say(find("curves-empty"), "This report contains no run.");
   redraw("groups", "plots", "runs", "prepared");
 }
 
@@ -67,7 +67,7 @@ function show_live(head, configuration, address) {
       data_came();
     },
     status(status) {
-      // What was true two seconds ago stays in its place, and is shown to be old: a page that jumps helps nobody.
+      // Without a response, the last status stays visible and is marked as stale.
       if (status) [view.status, view.status_time] = [status, Date.now()];
       if (status) remember(status);
       configuration.look(status);
@@ -89,7 +89,7 @@ function draw_nav() {
   find("nav").replaceChildren(...shown.map(([id, text]) => make("a", { href: `#${id}`, text, on: { click: go_to } })));
 }
 
-/** The address says what is shown, not where on the page one is: so a link here moves, and writes nothing there. */
+/** Scrolls to a section without a change of the address, which contains the view state. */
 function go_to(event) {
   const place = document.querySelector(event.currentTarget.getAttribute("href"));
   event.preventDefault();

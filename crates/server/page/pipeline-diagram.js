@@ -1,12 +1,12 @@
-// The data on its way, as it goes now: who works, who waits for whom, and how full the queue between them is.
+// Diagram of the data pipeline: state of each worker, its waits, and the fill level of the queue.
 //
-// An actor's time is busy + starved + blocked, whatever it does. Starved waits for what comes to it, blocked for room
-// behind it. So where the workers are blocked the trainer is the slow one, and where it is starved the workers are.
+// The time of a worker is busy + starved + blocked. Starved: it waits for input. Blocked: its output queue is full. If
+// the loader workers are blocked, the trainer is the bottleneck. If the trainer is starved, the workers are.
 //
-// The server counts seconds since an actor began. What is shown is their growth over about the last minute: a run that has
-// gone well for a week and starves now should say so now.
+// The server counts seconds since the start of a worker. The diagram shows the difference over about the last minute,
+// so that a new bottleneck of a long run is visible at once.
 
-const DOINGS = { busy: "works", starved: "waits for input", blocked: "waits for room", ended: "has ended" };
+const DOINGS = { busy: "busy", starved: "waiting for input", blocked: "output queue full", ended: "ended" };
 const WORKERS_SHOWN = 8;
 const LOOKS_MS = 60_000;
 const SPENT = ["busy", "starved", "blocked"];
@@ -24,7 +24,7 @@ class Flow {
     const workers = actors.filter((actor) => !actor.is_reader);
     const reader = actors.find((actor) => actor.is_reader);
     const prepares = status.kind === "prepare";
-    const stale = view.stale && `As it stood at ${clock(view.status_time)}: nobody answers now.`;
+    const stale = view.stale && `State at ${clock(view.status_time)}: the server does not respond.`;
     find("flow").classList.toggle("stale", view.stale);
     const now = lately(actors);
     say(find("verdict"), stale || (prepares ? verdict_of_workers(now) : verdict(now, status)));
@@ -45,16 +45,16 @@ class Flow {
     this.validation(actors_of(status.validation, "validation "));
   }
 
-  /** Workers of its own, while a validation continues. */
+  /** Draws the workers of a running validation. */
   validation(actors) {
     find("flow-validation").hidden = actors.length === 0;
     const workers = actors.filter((actor) => !actor.is_reader);
     const box = this.workers(workers, "validation");
-    box.classList.add("beside");
+    box.classList.add("secondary");
     find("flow-validation").replaceChildren(...(actors.length > 0 ? [box] : []));
   }
 
-  /** Whether anything has come through since the last look: what an actor does at one instant says little. */
+  /** Whether any item was completed since the last status; the state at one instant is not representative. */
   moves(actors) {
     const items = actors.reduce((all, actor) => all + (number(actor.items) ?? 0), 0);
     if (view.status_time !== this.looked) {
@@ -64,7 +64,7 @@ class Flow {
     return this.moving;
   }
 
-  /** Only where a preparation continues next to the run. */
+  /** Station of a preparation that continues during the run; null if there is none. */
   prepare() {
     const columns = view.run?.groups.preparation;
     const share = columns?.newest("share");
@@ -78,7 +78,7 @@ class Flow {
       workers.length > WORKERS_SHOWN
         ? [make("p", { class: "faint", text: `and ${count(workers.length - WORKERS_SHOWN)} more` })]
         : [];
-    const none = workers.length === 0 ? [make("p", { class: "faint", text: "none has begun" })] : [];
+    const none = workers.length === 0 ? [make("p", { class: "faint", text: "none has started" })] : [];
     const box = station(title, "", make("div", { class: "workers" }, ...rows), ...more, ...none);
     box.classList.add("broad");
     return box;
@@ -86,7 +86,7 @@ class Flow {
 
   trainer(reader, status) {
     const seconds = number(status.since_s);
-    // What has just begun has no time to tell.
+    // A phase below one second shows no duration.
     const phase = phase_word(status.phase) + (seconds >= 1 ? ` for ${duration(seconds)}` : "");
     return station("trainer", phase, ...(reader ? [actor_row(reader, "time")] : []));
   }
@@ -111,34 +111,34 @@ function arrow(moving) {
   );
 }
 
-/** What the server says of actors, as far as it is that; of several of one name each is one. */
+/** Valid entries of a list of workers, each with a unique key. */
 function actors_of(given, group = "") {
   return (Array.isArray(given) ? given : [])
     .filter((actor) => actor && typeof actor === "object")
     .map((actor, place) => ({ ...actor, key: `${group}${place} ${actor.name}` }));
 }
 
-/** Keeps a look at the actors; of those older than a minute one stays, so that there is something to compare with. */
+/** Stores a snapshot of the workers. Keeps one snapshot that is older than a minute for comparison. */
 function remember(status) {
   const [looks, now] = [view.looks, performance.now()];
-  // Another process counts from its own beginning.
+  // Another process counts from its own start.
   if (looks.length > 0 && looks.at(-1).instance !== status.instance) looks.length = 0;
   const actors = new Map(actors_of(status.actors).map((actor) => [actor.key, actor]));
   looks.push({ at: now, instance: status.instance, actors });
   while (looks.length > 2 && looks[1].at <= now - LOOKS_MS) looks.shift();
 }
 
-/** What an actor spent since the oldest look at it, and how long that is; all its time where there is no such look. */
+/** Seconds per state since the oldest snapshot of a worker; its total time if there is no snapshot. */
 function since(actor) {
   const old = view.looks.find(({ actors }) => actors.has(actor.key))?.actors.get(actor.key);
-  const grown = (name) => (number(actor[name]) ?? 0) - (number(old?.[name]) ?? 0);
+  const difference = (name) => (number(actor[name]) ?? 0) - (number(old?.[name]) ?? 0);
   const names = [...SPENT.map((name) => `${name}_s`), "wall_s"];
-  const is_new = !old || names.some((name) => grown(name) < 0) || grown("wall_s") < 1;
-  const spent = (name) => Math.max(0, is_new ? (number(actor[name]) ?? 0) : grown(name));
+  const is_new = !old || names.some((name) => difference(name) < 0) || difference("wall_s") < 1;
+  const spent = (name) => Math.max(0, is_new ? (number(actor[name]) ?? 0) : difference(name));
   return { ...Object.fromEntries(names.map((name) => [name, spent(name)])), is_new };
 }
 
-/** The share of an actor's time that it spent so. */
+/** Fraction of a worker's time in a state. */
 function share_of(actor, name) {
   const spent = since(actor);
   return spent.wall_s > 0 ? Math.min(1, spent[`${name}_s`] / spent.wall_s) : 0;
@@ -146,12 +146,12 @@ function share_of(actor, name) {
 
 const mean_of = (workers, name) => workers.reduce((all, worker) => all + share_of(worker, name), 0) / Math.max(1, workers.length);
 
-/** Who works, how their time was shared, and in words over which time. */
+/** Active workers and reader, and a text for the period of their time account. */
 function lately(actors) {
   const all = actors.filter((actor) => actor.doing !== "ended");
-  const seen = (view.looks.at(-1)?.at ?? 0) - (view.looks[0]?.at ?? 0);
-  const is_new = seen < 1000 || all.every((actor) => since(actor).is_new);
-  const last = seen > 0.75 * LOOKS_MS ? "minute" : duration(Math.round(seen / 1000));
+  const period_ms = (view.looks.at(-1)?.at ?? 0) - (view.looks[0]?.at ?? 0);
+  const is_new = period_ms < 1000 || all.every((actor) => since(actor).is_new);
+  const last = period_ms > 0.75 * LOOKS_MS ? "minute" : duration(Math.round(period_ms / 1000));
   return {
     workers: all.filter((actor) => !actor.is_reader),
     reader: all.find((actor) => actor.is_reader),
@@ -160,7 +160,7 @@ function lately(actors) {
   };
 }
 
-/** A name, what it does, and where its time went. Its own name, which metrics have too, is told by the way. */
+/** Row of a worker: name, state and time account. The tooltip has the name that metrics use. */
 function actor_row(actor, name = actor.name) {
   const doing = Object.hasOwn(DOINGS, actor.doing) ? actor.doing : "ended";
   const shares = SPENT.map((name) => [name, share_of(actor, name)]);
@@ -179,7 +179,7 @@ function actor_row(actor, name = actor.name) {
   );
 }
 
-/** Shares of a whole, side by side. */
+/** Stacked bar of fractions. */
 function meter(shares, words = "") {
   const bar = draw("svg", {
     class: "meter",
@@ -197,7 +197,7 @@ function meter(shares, words = "") {
   return bar;
 }
 
-/** How many batches wait, of how many there is room for. */
+/** Queue between the workers and the trainer, with its fill level. */
 function queue(workers, reader) {
   const { held, room } = queue_of(workers);
   const cells = Math.min(room, 32);
@@ -207,7 +207,7 @@ function queue(workers, reader) {
     width: cells * 10,
     height: 20,
     role: "img",
-    "aria-label": `${held} of ${room} places are taken`,
+    "aria-label": `${held} of ${room} slots are occupied`,
   });
   for (let i = 0; i < cells; i += 1) {
     picture.append(
@@ -218,7 +218,7 @@ function queue(workers, reader) {
     reader?.doing === "starved"
       ? "the trainer waits here"
       : workers.some((worker) => worker.doing === "blocked")
-        ? "workers wait for room"
+        ? "the workers wait for free slots"
         : "";
   return station(
     "queue",
@@ -237,7 +237,7 @@ function queue_of(workers) {
 function checkpoint(status) {
   const { writing_s: writing, kept: place } = status.checkpoint ?? {};
   const name = place ? String(place).split("/").at(-1) : "";
-  const words = Number.isFinite(number(writing)) ? `one is being written for ${duration(number(writing))}` : "";
+  const words = Number.isFinite(number(writing)) ? `writing one for ${duration(number(writing))}` : "";
   const box = station("checkpoints", words);
   box.append(make("bdi", { class: "newest", text: name || "none in this process", title: printable(place ?? "") }));
   return box;
@@ -246,7 +246,7 @@ function checkpoint(status) {
 const PHASES = {
   start: "starting",
   data: "waiting for a batch",
-  step: "learning",
+  step: "training",
   validation: "validating",
   checkpoint: "saving",
   plan: "planning",
@@ -262,7 +262,7 @@ function parts_word() {
   return parts === null || parts === undefined ? "" : `${count(parts)} parts`;
 }
 
-/** Who waits for whom, in a sentence. The reader's own clock decides: a worker may wait and yet be fast enough. */
+/** Sentence that names the bottleneck. The time account of the reader decides; a waiting worker may be fast enough. */
 function verdict({ workers, reader, when }, status) {
   if (!reader || workers.length === 0)
     return `The run is in phase “${phase_word(status.phase)}”; no batch is being made.`;
@@ -270,18 +270,18 @@ function verdict({ workers, reader, when }, status) {
   const workers_starve = mean_of(workers, "starved");
   const waits = `the trainer waited for batches ${percent(starved)} of its time ${when}`;
   if (starved > 0.1 && workers_starve > 0.3)
-    return `What comes to the workers is the bottleneck: ${waits}, the workers for shards ${percent(workers_starve)}.`;
+    return `Reading shards is the bottleneck: ${waits}; the workers waited for shards ${percent(workers_starve)}.`;
   if (starved > 0.1) return `The workers are the bottleneck: ${waits}.`;
   if (starved > 0.02) return `Nearly balanced: ${waits}.`;
   const blocked = percent(mean_of(workers, "blocked"));
   return (
-    `The trainer is the bottleneck, as it should be: it waited ${percent(starved)} of its time ${when}, the workers ` +
+    `The trainer is the bottleneck, as intended: it waited ${percent(starved)} of its time ${when}, the workers ` +
     `${blocked} of theirs.`
   );
 }
 
 function verdict_of_workers({ workers, has_workers, when }) {
-  if (workers.length === 0) return has_workers ? "All workers have ended." : "No worker has begun.";
+  if (workers.length === 0) return has_workers ? "All workers have ended." : "No worker has started.";
   const work = workers.length === 1 ? "One worker was" : `${count(workers.length)} workers were`;
   return `${work} busy ${percent(mean_of(workers, "busy"))} of the time ${when}.`;
 }

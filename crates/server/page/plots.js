@@ -1,4 +1,4 @@
-// Which plots there are: each is made when its first value comes. And the toolbar that all of them share.
+// Plots of the page, each created with its first value, and their common toolbar.
 
 const GROUPS = ["Preparation", "Loss", "Metrics", "Optimizer", "Where the time goes", "Machine", "Data"];
 
@@ -6,14 +6,14 @@ const line = (group, name, label) => ({ group, name, label, form: "line" });
 const points = (group, name, label) => ({ group, name, label, form: "points" });
 const rule = (group, name, label) => ({ group, name, label, form: "rule" });
 
-/** A row of the generated table in report-charts.js as a plot. */
+/** Plot of a row of the generated table in report-charts.js. */
 function report_chart({ key, group, title, unit, parts }) {
   return { key, room: group, title, unit, parts: parts.map(({ name, label }) => line("reports", name, label)) };
 }
 
 /**
- * Plots of several curves or with a unit. All others follow from their names. Plots of single report metrics come from the
- * table in report-charts.js.
+ * Plots with several curves or a unit. Plots of single report metrics come from the table in report-charts.js. All
+ * other plots are derived from the names of their series.
  */
 const PLOTS = [
   {
@@ -33,7 +33,7 @@ const PLOTS = [
   {
     key: "made",
     room: "Preparation",
-    title: "tokens made per second",
+    title: "tokens written per second",
     unit: "short",
     parts: [line("preparation", "tokens_per_s", "tokens per second")],
   },
@@ -74,11 +74,11 @@ const PLOTS = [
   {
     key: "phases",
     room: "Where the time goes",
-    title: "of the wall time",
+    title: "fractions of wall time",
     unit: "percent",
     wide: true,
     parts: [
-      line("reports", "phase/step", "steps, the host's part"),
+      line("reports", "phase/step", "steps (host time)"),
       line("reports", "phase/read", "waiting for the device"),
       line("reports", "phase/data", "waiting for batches"),
       line("reports", "phase/validation", "validations"),
@@ -91,12 +91,12 @@ const PLOTS = [
     room: "Where the time goes",
     title: "queue of batches",
     unit: "percent",
-    parts: [line("reports", "queue/fill", "how full")],
+    parts: [line("reports", "queue/fill", "fill level")],
   },
   {
     key: "seconds",
     room: "Where the time goes",
-    title: "time of a validation",
+    title: "duration of a validation",
     unit: "seconds",
     parts: [points("validations", "seconds", "one validation")],
   },
@@ -111,7 +111,7 @@ const ROOM_OF = {
   phase: "Where the time goes",
   queue: "Where the time goes",
 };
-/** A hostile server could name series without end. */
+/** A hostile server could send an unlimited number of series. */
 const PLOTS_MAX = 200;
 
 class Plots {
@@ -138,18 +138,18 @@ class Plots {
     return this.charts.get(element.dataset.key);
   }
 
-  /** Those that are in sight: the others are drawn when they come. */
+  /** Calls `act` for each visible chart; the others are drawn when they become visible. */
   each(act) {
     for (const chart of this.charts.values()) if (chart.seen) act(chart);
   }
 
-  /** Makes the plots of series that are new. */
+  /** Creates the plots of new series. */
   grow() {
     for (const run of view.shown()) {
       for (const [group, columns] of Object.entries(run.groups)) {
         for (const name of columns.series.keys()) {
           if (this.known.has(`${group}/${name}`) || this.charts.size >= PLOTS_MAX) continue;
-          // The MFU of a CPU is said to be missing at every step: that is no plot.
+          // Series without values get no plot, such as the MFU on a CPU.
           if (columns.newest(name) === null) continue;
           this.known.add(`${group}/${name}`);
           this.add(group, name);
@@ -169,7 +169,7 @@ class Plots {
     if (!this.charts.has(plot.key)) this.put(plot);
   }
 
-  /** One source's epochs is one curve among those of all. */
+  /** Adds the epochs of a source to the plot of all sources. */
   add_source(name) {
     const part = line("reports", name, name.slice("source_epochs/".length));
     if (this.sources) this.sources.parts.push(part);
@@ -179,7 +179,7 @@ class Plots {
       );
   }
 
-  /** A term or a metric: training and validation on one plot. */
+  /** Plot of a loss term or a metric, with training and validation. */
   plain(group, name) {
     const [prefix, ...rest] = name.split("/");
     const title = rest.join("/") || name;
@@ -205,7 +205,7 @@ class Plots {
     this.filter();
   }
 
-  /** The room of a group of plots; rooms stand in their order, plots in that of the table. */
+  /** Returns the grid of a group of plots. Groups have the order of GROUPS, plots that of the table. */
   room(name) {
     if (!this.rooms.has(name)) {
       const grid = make("div", { class: "plots" });
@@ -224,7 +224,7 @@ class Plots {
     return this.rooms.get(name).grid;
   }
 
-  /** Only plots whose title has the words that are looked for. */
+  /** Shows only plots whose title or group contains the search text. */
   filter() {
     const words = view.filter.toLowerCase();
     for (const chart of this.charts.values()) {
@@ -234,13 +234,13 @@ class Plots {
   }
 }
 
-/** Plots stand in the order of the table; what it does not name follows the run's loss, or stands first. */
+/** Rank of a plot: its row in the table; other plots follow the loss. */
 function rank(plot) {
   const place = PLOTS.findIndex((known) => known.key === plot.key);
   return place < 0 ? PLOTS.findIndex((known) => known.key === "loss") + 0.5 : place;
 }
 
-/** What all plots share: the axis, smoothing, the part that is shown. */
+/** Common controls of all plots: axis, smoothing, scale and search. */
 class Toolbar {
   constructor(plots) {
     const axes = Object.entries(AXES).map(([axis, { label }]) =>
@@ -293,7 +293,7 @@ class Toolbar {
       type: "button",
       class: "strong",
       text: "whole run",
-      title: "show the whole run again (0)",
+      title: "show the whole run (0)",
       on: {
         click: () => {
           for (const chart of plots.charts.values()) chart.range = null;
@@ -313,7 +313,7 @@ class Toolbar {
       this.logs,
       make(
         "label",
-        { class: "field", title: "a few values far from all others do not set the scale" },
+        { class: "field", title: "outliers do not affect the scale" },
         this.cut,
         make("span", { text: "cut outliers" }),
       ),
@@ -331,7 +331,7 @@ class Toolbar {
     redraw("plots", "toolbar", "address");
   }
 
-  /** As somebody left it, in this browser. */
+  /** Restores the settings from the storage of the browser. */
   recall() {
     const weight = Number(kept.get("smoothing"));
     if (weight > 0 && weight <= 0.99) view.smoothing = weight;

@@ -1,4 +1,4 @@
-// What a preparation came to: the figures of its end.
+// Result of a preparation: the values of its `prepare_end` event.
 
 const STAGES = ["read", "tokenize", "pack", "write"];
 
@@ -48,7 +48,7 @@ function figures(end) {
     ["training", short(end.train?.samples), `${short(end.train?.tokens)} tokens`],
     ["validation", short(end.valid?.samples), `${short(end.valid?.tokens)} tokens`],
     ["shards", bytes(end.shard_bytes), `${figure(ratio(end.shard_bytes, end.stored_tokens))} bytes per token`],
-    ["parts", count(end.parts_made), `${count(end.parts_kept)} were there`],
+    ["parts", count(end.parts_made), `${count(end.parts_kept)} reused`],
     ["cut", count(end.cut_documents), `documents; ${short(end.cut_tokens)} tokens in no sample`],
     ["dataset_version", count(end.dataset_version), end.change ?? ""],
     [
@@ -59,7 +59,7 @@ function figures(end) {
   ];
 }
 
-/** Where the workers' time went. */
+/** Time of the workers per stage. */
 function stages(end) {
   const seconds = STAGES.map((stage) => [stage, number(end.stages?.[stage]) ?? 0]);
   const all = seconds.reduce((sum, [, one]) => sum + one, 0);
@@ -88,7 +88,7 @@ function stages(end) {
 
 function rejected(end) {
   const reasons = Object.entries(end.rejected ?? {})
-    .filter(([, many]) => many > 0)
+    .filter(([, n]) => n > 0)
     .sort((a, b) => b[1] - a[1]);
   if (reasons.length === 0) return make("p", { class: "faint", text: "No line and no document was rejected." });
   return make(
@@ -100,8 +100,8 @@ function rejected(end) {
       {},
       ...reasons
         .slice(0, 50)
-        .map(([why, many]) =>
-          make("tr", {}, make("th", { scope: "row" }, make("bdi", { text: why })), make("td", { text: count(many) })),
+        .map(([why, n]) =>
+          make("tr", {}, make("th", { scope: "row" }, make("bdi", { text: why })), make("td", { text: count(n) })),
         ),
     ),
   );

@@ -1,10 +1,10 @@
-// Rows as the model sees them, in colour. A token that is not what it was shows what it was: under the pointer, under the
-// keyboard's focus (the arrow keys go from one to the next), or next to each if one asks for all.
+// Input rows of the model with coloured tokens. A changed token shows its original in a tooltip (pointer, or keyboard
+// focus, which the arrow keys move), or next to it if the checkbox is set.
 
 const TOKEN_KINDS = {
   masked: "masked",
-  random: "another token, drawn at random",
-  kept: "kept, and to be predicted",
+  random: "replaced by a random token",
+  kept: "unchanged, and predicted",
   special: "special",
   padding: "padding",
   plain: "plain",
@@ -24,7 +24,7 @@ class Rows {
       "select",
       {
         id: "rows-count",
-        "aria-label": "how many rows",
+        "aria-label": "number of rows",
         on: {
           change: (event) => {
             this.count = Number(event.target.value);
@@ -52,7 +52,7 @@ class Rows {
         make("span", { class: "faint", text: TOKEN_KINDS[kind] }),
       ),
     );
-    this.words = make("p", { class: "empty", role: "status", text: "None is shown yet." });
+    this.words = make("p", { class: "empty", role: "status", text: "No rows are loaded yet." });
     this.body = make("div", { class: "rows" });
     find("rows-body").append(
       make(
@@ -60,7 +60,7 @@ class Rows {
         { class: "toolbar" },
         this.show,
         many,
-        make("label", { class: "field" }, this.originals, make("span", { text: "originals next to all" })),
+        make("label", { class: "field" }, this.originals, make("span", { text: "show all originals" })),
       ),
       make("ul", { class: "token-legend" }, ...legend),
       this.words,
@@ -69,7 +69,7 @@ class Rows {
   }
 
   async fetch() {
-    say(this.words, "asking…");
+    say(this.words, "loading…");
     this.show.disabled = true;
     const answer = await this.session.get(`/rows?count=${this.count}`);
     this.show.disabled = false;
@@ -78,7 +78,7 @@ class Rows {
       return;
     }
     const { step, first_row, rows } = answer.json;
-    say(this.words, `Step ${count(step)}, from row ${count(first_row)} on.`);
+    say(this.words, `Step ${count(step)}, from row ${count(first_row)}.`);
     this.body.replaceChildren(...(rows ?? []).map((row) => this.row(row)));
     if ((rows ?? []).length === 0) say(this.words, "There is no row to show.");
   }
@@ -138,7 +138,7 @@ class Rows {
   }
 }
 
-/** One stop of the tab key for all tokens of a view; within it the arrow keys go on. */
+/** Roving tab index: one tab stop for all tokens of a view; the arrow keys move within it. */
 function rove(event, tokens) {
   const here = tokens.indexOf(document.activeElement);
   const there = {

@@ -1,4 +1,4 @@
-// From numbers to places on a plot and back: scales, ticks, smoothing, and paths with no more points than can be seen.
+// Mapping between values and pixels: scales, ticks, smoothing, and paths with no more points than are visible.
 
 class Scale {
   /** `log` needs a range above 0. */
@@ -22,7 +22,7 @@ class Scale {
     return this.log ? 10 ** bent : bent;
   }
 
-  /** About so many round values within; `whole` is the unit in which they are round. */
+  /** About `most` round values in the range; `whole` is the unit in which they are round. */
   ticks(most, whole = 1) {
     if (this.log) {
       const all = decades(this.from, this.to);
@@ -42,7 +42,7 @@ class Scale {
   }
 }
 
-/** 1, 2 and 5 of each power of ten within. */
+/** 1, 2 and 5 times each power of ten in the range. */
 function decades(from, to) {
   const values = [];
   for (let power = Math.floor(Math.log10(from)); power <= Math.log10(to) && values.length < 200; power += 1) {
@@ -51,7 +51,7 @@ function decades(from, to) {
   return values.filter((value) => value >= from * (1 - 1e-9) && value <= to * (1 + 1e-9));
 }
 
-// Times are round in a way of their own.
+// Round values of durations.
 const SECONDS = "seconds";
 const ROUND_TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
 
@@ -60,7 +60,7 @@ function round_time(rough) {
   return rough < 1 ? round_step(rough) : (ROUND_TIMES.find((step) => step >= rough) ?? day * round_step(rough / day));
 }
 
-/** The unit in which a number of bytes is written, so round. */
+/** Binary unit in which a number of bytes is written. */
 function byte_unit(value) {
   return 1024 ** Math.max(0, Math.min(4, Math.floor(Math.log2(Math.max(1, value)) / 10)));
 }
@@ -72,8 +72,8 @@ function round_step(rough) {
 }
 
 /**
- * Exponential moving average with the usual correction of its beginning. What is not a number is skipped: one bad step
- * must not hide all that follow.
+ * Exponential moving average with bias correction. Values that are not finite are skipped, so one bad step does not
+ * hide the following ones.
  */
 function smoothed(values, weight) {
   if (weight <= 0) return values;
@@ -86,12 +86,12 @@ function smoothed(values, weight) {
   });
 }
 
-// Narrower than this two points look like one.
+// Minimum distance at which two points are distinguishable.
 const COLUMN_PX = 2;
 
 /**
- * What is drawn of the points from `first` to `end`: each where there are few, else the mean, the least and the greatest of
- * each column of pixels. So a noisy curve is a calm line in a band, and no leap is lost. `at` has the places in pixels.
+ * Reduces the points from `first` to `end` for drawing: each point if there are few, else the mean, minimum and maximum
+ * of each pixel column. A noisy curve becomes a smooth line in a band, and no spike is lost. `at` returns pixels.
  */
 function visible_points(at, { mean, min, max }, first, end) {
   const few = end - first <= Math.abs(at(end - 1) - at(first)) / COLUMN_PX;
@@ -99,10 +99,10 @@ function visible_points(at, { mean, min, max }, first, end) {
   let i = first;
   while (i < end) {
     const column = few ? null : Math.floor(at(i) / COLUMN_PX);
-    let [sum, many, low, high, odd, x] = [0, 0, Infinity, -Infinity, false, 0];
+    let [sum, many, low, high, has_nan, x] = [0, 0, Infinity, -Infinity, false, 0];
     do {
       const value = mean[i];
-      if (value !== null && !Number.isFinite(value)) odd = true;
+      if (value !== null && !Number.isFinite(value)) has_nan = true;
       else if (value !== null) {
         [sum, many, x] = [sum + value, many + 1, x + at(i)];
         const [least, most] = [min?.[i] ?? value, max?.[i] ?? value];
@@ -110,15 +110,15 @@ function visible_points(at, { mean, min, max }, first, end) {
       }
       i += 1;
     } while (i < end && column !== null && Math.floor(at(i) / COLUMN_PX) === column);
-    if (odd) points.push({ x: at(i - 1), y: NaN, low: NaN, high: NaN });
+    if (has_nan) points.push({ x: at(i - 1), y: NaN, low: NaN, high: NaN });
     else if (many > 0) points.push({ x: x / many, y: sum / many, low, high });
   }
   return points;
 }
 
 /**
- * The path of a line, interrupted where a value is not finite. Where one is missing it continues: a series that is said less
- * often than others is no broken one.
+ * SVG path of a line. A value that is not finite interrupts the line. A missing value does not, because a series may
+ * be reported less often than others.
  */
 function line_path(points, height) {
   let path = "";
@@ -132,11 +132,11 @@ function line_path(points, height) {
 }
 
 /**
- * The range that shows these values. A few that lie far from all others do not press those flat if `cut` is set: far is
- * half as far again as 98 of 100 lie apart.
+ * Range that shows the values. If `cut` is set, outliers are cut off: values farther from the central 98 % than half
+ * its width.
  */
 function fit(values, { log, cut }) {
-  // Numbers in an array of their own are sorted ten times as fast.
+  // A typed array is sorted ten times as fast.
   const finite = Float64Array.from(values.filter((value) => Number.isFinite(value) && (!log || value > 0))).sort();
   if (finite.length === 0) return null;
   let [low, high] = [finite[0], finite.at(-1)];
@@ -155,6 +155,6 @@ function fit(values, { log, cut }) {
   if (low === high) return log ? [low / 1.5, high * 1.5] : [low - Math.abs(low) * 0.1, high + Math.abs(high) * 0.1];
   if (log) return [low / (high / low) ** 0.05, high * (high / low) ** 0.05];
   const room = (high - low) * 0.06;
-  // A range that begins at nothing stays there: shares and counts are never below it.
+  // A range of non-negative values does not extend below 0, because fractions and counts are never negative.
   return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
 }

@@ -1,13 +1,13 @@
 "use strict";
-// Numbers, times and foreign text in words, and the elements that hold them.
+// Formatting of numbers, times and untrusted text, and creation of elements.
 //
-// Everything that comes over the wire may be hostile: a document, a name, a path. So nothing here reads markup. Text goes
-// into text nodes and attributes, and signs that would turn the line around or hide in it are made visible first.
+// All data from the server may be hostile: a document, a name, a path. Therefore no function parses markup. Text goes
+// into text nodes and attributes. Characters that change the text direction or are invisible are escaped first.
 
 const NOTHING = "–";
 
-// Signs that draw nothing or change the direction of what follows. A line break and a tab become pictures too, since a
-// token of text is one word here.
+// Characters that are invisible or change the text direction. Line breaks and tabs are replaced by symbols too, because
+// a token is shown as one word.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/gu;
 
 function printable(text) {
@@ -17,13 +17,13 @@ function printable(text) {
   });
 }
 
-/** At most so many signs of a text: what is longer is said to be. */
+/** Shortens a text to at most `most` characters and appends the full length. */
 function brief(text, most) {
   const signs = printable(text);
-  return signs.length > most ? `${signs.slice(0, most)}… (${count(signs.length)} signs)` : signs;
+  return signs.length > most ? `${signs.slice(0, most)}… (${count(signs.length)} characters)` : signs;
 }
 
-/** A number as the server writes it: those that are not finite are words, what is missing is null. */
+/** Parses a number of the server: non-finite numbers are strings, missing ones are null. */
 function number(value) {
   if (typeof value === "number") return value;
   if (value === "NaN") return NaN;
@@ -36,7 +36,7 @@ function count(value) {
   return Number.isFinite(value) ? Math.round(value).toLocaleString("en") : NOTHING;
 }
 
-/** Four digits that count, whatever the size: 10.35, 0.0412, 4.400e-5. */
+/** Formats a number with about four significant digits: 10.350, 0.0412, 4.40e−5. */
 function figure(value) {
   if (value === null || value === undefined) return NOTHING;
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
@@ -55,14 +55,14 @@ const SIZES = [
   [1e3, " k"],
 ];
 
-/** 12.3 k, 4.56 M. */
+/** Formats a number with a unit prefix: 12.3 k, 4.56 M. */
 function short(value) {
   if (!Number.isFinite(value)) return figure(value);
   const found = SIZES.find(([size]) => Math.abs(value) >= size);
   return found ? (value / found[0]).toPrecision(3) + found[1] : String(Number(value.toPrecision(3)));
 }
 
-/** The same of a round value, with no digit that says nothing. */
+/** Formats a round number with a unit prefix and without trailing zeros. */
 function short_tick(value) {
   const [size, sign] = SIZES.find(([size]) => Math.abs(value) >= size) ?? [1, ""];
   return Number((value / size).toPrecision(8)) + sign;
@@ -81,7 +81,7 @@ function bytes(value) {
   return `${Number(value.toPrecision(3))} B`;
 }
 
-/** The same of a round value, with no digit that says nothing. */
+/** Formats a round number of bytes without trailing zeros. */
 function bytes_tick(value) {
   const size = byte_unit(Math.abs(value));
   const sign = { [2 ** 40]: "TiB", [2 ** 30]: "GiB", [2 ** 20]: "MiB", [2 ** 10]: "KiB" }[size] ?? "B";
@@ -94,7 +94,7 @@ function percent(value) {
   return `${Math.abs(hundredths) < 0.05 ? Number(hundredths.toPrecision(1)) : Number(hundredths.toFixed(1))} %`;
 }
 
-/** The two largest units: 3 d 4 h, 12 min 5 s, 4.2 s. */
+/** Formats a duration with its two largest units: 3 d 4 h, 12 min 5 s, 4.2 s. */
 function duration(seconds) {
   if (!Number.isFinite(seconds)) return NOTHING;
   if (Math.abs(seconds) < 0.1) return `${Number(seconds.toPrecision(1))} s`;
@@ -111,12 +111,12 @@ function duration(seconds) {
   return min > 0 ? `${min} min ${s} s` : `${s} s`;
 }
 
-/** The same of a round time: no unit that is nothing. */
+/** Formats a round duration without units that are zero. */
 function duration_tick(seconds) {
   return duration(seconds).replace(/(?<=\S \S+) 0 \S+$/, "");
 }
 
-/** The time of the day, with the day where it is another one. */
+/** Time of day; with the date unless it is today. */
 function clock(time, now = Date.now()) {
   if (!Number.isFinite(time)) return NOTHING;
   const date = new Date(time);
@@ -124,22 +124,22 @@ function clock(time, now = Date.now()) {
   return date.toDateString() === new Date(now).toDateString() ? hours : `${date.toLocaleDateString("sv-SE")} ${hours}`;
 }
 
-/** A moment in words: 3 January 2026, 14:05. */
+/** Date and time: 3 January 2026, 14:05. */
 function day(time) {
   const date = new Date(time);
   const words = date.toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
   return `${words}, ${date.toLocaleTimeString("en-GB").slice(0, 5)}`;
 }
 
-/** How each sort of number is written. */
+/** Formatter of each unit. */
 const UNITS = { plain: figure, percent, bytes, short, count, seconds: duration };
 
-/** An element: its attributes, `text`, `class`, `on` (listeners), and what it holds. */
+/** Creates an HTML element. `options` are attributes, `text`, `class` and `on` (listeners). */
 function make(tag, options = {}, ...content) {
   return furnish(document.createElement(tag), options, content);
 }
 
-/** The same of SVG. */
+/** Creates an SVG element; see `make`. */
 function draw(tag, options = {}, ...content) {
   return furnish(document.createElementNS("http://www.w3.org/2000/svg", tag), options, content);
 }
@@ -160,13 +160,13 @@ function find(id) {
   return document.getElementById(id);
 }
 
-/** Sets a text if it is another one: what stands still is not drawn again. */
+/** Sets the text of an element if it has changed, which avoids a repaint. */
 function say(element, text) {
   const signs = printable(text);
   if (element.textContent !== signs) element.textContent = signs;
 }
 
-/** A choice that the browser keeps, where it may. */
+/** Settings in the storage of the browser. */
 const kept = {
   get(name, store = localStorage) {
     try {
@@ -176,7 +176,7 @@ const kept = {
     }
   },
   set(name, value, store = localStorage) {
-    // A browser may keep nothing for this page; then the choice lasts as long as the page.
+    // If the browser denies storage, the setting lasts until the page is closed.
     try {
       if (value === null) store.removeItem(`cloze.${name}`);
       else store.setItem(`cloze.${name}`, value);

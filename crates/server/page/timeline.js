@@ -1,8 +1,8 @@
-// The whole run in one line, below the plots: what happened when, and which part of it the plots show.
+// Timeline of the whole run below the plots, with its events and the visible range of the plots.
 //
-// Dragging on it chooses that part; the part itself can be moved.
+// Dragging selects the visible range; the range itself can be moved.
 
-const LANE = { checkpoint: 34, calm: 20, good: 20, notice: 20, alarm: 20 };
+const MARK_Y = { checkpoint: 34, calm: 20, good: 20, notice: 20, alarm: 20 };
 const TIMELINE = { left: 52, right: 12, height: 58 };
 
 class TimeLine {
@@ -58,16 +58,16 @@ class TimeLine {
     this.chosen.setAttribute("x", left);
     this.chosen.setAttribute("width", Math.max(2, right - left));
     const shown = zoomed
-      ? `${view.word("run", window[0])} to ${view.word("run", window[1])} is shown`
-      : "all of it is shown";
+      ? `${view.word("run", window[0])} to ${view.word("run", window[1])} is visible`
+      : "all of it is visible";
     this.svg.setAttribute(
       "aria-label",
       `the whole run, ${view.word("run", extent[0])} to ${view.word("run", extent[1])}; ${shown} ` +
-        "(arrow keys move what is shown, plus and minus zoom, 0 shows all)",
+        "(arrow keys move the visible range, plus and minus zoom, 0 shows all)",
     );
   }
 
-  /** The loss as a faint shape, so that one knows where one is. */
+  /** Draws the loss as a faint line for orientation. */
   ghost(start, end) {
     const columns = view.run?.groups.reports;
     const loss = columns?.series.get("loss")?.mean;
@@ -80,31 +80,31 @@ class TimeLine {
     return [draw("path", { class: "ghost", d, fill: "none" })];
   }
 
-  /** A mark for each event; several of one sort at one place are one mark. */
+  /** Draws a mark for each event. Events of one kind at one position share a mark. */
   draw_marks() {
-    // What somebody is reading stays.
+    // A mark with an open tooltip is not redrawn.
     if (this.marks.contains(tip_of)) return;
-    const workers = new Map();
+    const groups = new Map();
     for (const [run, event] of view.shown().flatMap((run) => run.events.map((event) => [run, event]))) {
       if (view.hidden.has(event.kind)) continue;
       const place = run.where(event, view.axis);
       if (place === null) continue;
       const sort = sort_of(event);
       const x = this.x.at(Math.min(Math.max(place, this.x.from), this.x.to));
-      if (!workers.has(sort)) workers.set(sort, []);
-      const worker = workers.get(sort);
-      const last = worker.at(-1);
+      if (!groups.has(sort)) groups.set(sort, []);
+      const group = groups.get(sort);
+      const last = group.at(-1);
       if (last?.run === run && x - last.x < 9) last.events.push(event);
-      else worker.push({ run, x, events: [event] });
+      else group.push({ run, x, events: [event] });
     }
     const marks = [];
     for (const sort of ["checkpoint", "calm", "good", "notice", "alarm"]) {
-      for (const { run, x, events } of workers.get(sort) ?? []) marks.push(this.mark(sort, run, x, events));
+      for (const { run, x, events } of groups.get(sort) ?? []) marks.push(this.mark(sort, run, x, events));
     }
     this.marks.replaceChildren(...marks);
   }
 
-  /** Of several runs each mark has the edge of its run's colour, and says whose it is. */
+  /** Creates a mark. With several runs, it has the colour of its run and names it in the tooltip. */
   mark(sort, run, x, events) {
     const newest = events.slice(-4);
     const words = newest.map((event) => `${kind_word(event.kind)}, ${where_words(event)}: ${brief(story(event), 160)}`);
@@ -113,7 +113,7 @@ class TimeLine {
     const show = (event) => show_tip(event.currentTarget, words);
     return draw("path", {
       class: `event ${sort} ${view.several ? `of-run c${run.colour % COLOURS}` : ""}`,
-      d: glyph(sort, x, LANE[sort]),
+      d: glyph(sort, x, MARK_Y[sort]),
       on: { pointerenter: show, pointerleave: hide_tip, click: () => point_at(run, events.at(-1)) },
     });
   }
@@ -158,7 +158,7 @@ class TimeLine {
     redraw("cursor");
   }
 
-  /** Moves what is shown; at an end of the run it stops. */
+  /** Moves the visible range; it stops at the ends of the run. */
   shift(window, far) {
     const extent = view.extent("run");
     const by = Math.min(Math.max(far, extent[0] - window[0]), extent[1] - window[1]);
@@ -185,12 +185,12 @@ class TimeLine {
   }
 }
 
-/** Checkpoints have a mark of their own; all others that of their tone. */
+/** Mark of an event: `checkpoint`, or the tone of the event. */
 function sort_of(event) {
   return event.kind === "checkpoint" ? "checkpoint" : tone(event);
 }
 
-/** A mark: its shape says what its colour says. */
+/** Path of a mark. The shape carries the same information as the colour. */
 function glyph(sort, x, y) {
   const shapes = {
     checkpoint: `M${x} ${y - 4}l4 4l-4 4l-4 -4Z`,
@@ -200,13 +200,13 @@ function glyph(sort, x, y) {
   return shapes[sort] ?? `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`;
 }
 
-/** Where and when something happened, as short as it can be said. */
+/** Short text with the step and time of an event. */
 function where_words(event) {
   const step = Number.isFinite(event.step) ? `step ${count(event.step)}, ` : "";
   return step + clock(event.time);
 }
 
-/** Shows in all plots where something happened. */
+/** Moves the cursor of all plots to an event. */
 function point_at(run, event) {
   const place = run.where(event, view.axis);
   if (place === null) return;
@@ -228,7 +228,7 @@ function show_tip(element, lines) {
   place_tip();
 }
 
-/** Above what it is of, or below where there is no room. */
+/** Places the tooltip above its element, or below it if there is no space. */
 function place_tip() {
   const tip = find("tip");
   const box = tip_of.getBoundingClientRect();
@@ -243,7 +243,7 @@ function hide_tip() {
   tip_of = null;
 }
 
-/** What the keyboard is at keeps its tip while the page moves; what the pointer was over does not. */
+/** On scrolling, keeps the tooltip of the focused element and hides that of the pointer. */
 function follow_tip() {
   if (tip_of !== null && tip_of === document.activeElement) place_tip();
   else hide_tip();

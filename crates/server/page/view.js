@@ -1,4 +1,4 @@
-// How the page looks at what it knows: which runs, over which axis, which part of it. All plots share it.
+// View state that all plots share: visible runs, axis and visible range.
 
 const AXES = {
   step: { label: "step", word: (value) => `step ${count(value)}` },
@@ -14,22 +14,22 @@ const view = {
   filter: "",
   status: null,
   status_time: null,
-  /** Whether nobody answered the last time. */
+  /** Whether the last status request failed. */
   stale: false,
-  /** The newest looks at the actors, the oldest first: what lies between two of them is what has just been. */
+  /** Newest snapshots of the workers, oldest first. The difference of two snapshots is the recent activity. */
   looks: [],
-  /** When a report was made; null of what is live. */
+  /** Time at which a report was written; null for a live page. */
   made: null,
-  /** Where the hand is: `{domain, x}`. */
+  /** Position of the cursor: `{domain, x}`. */
   cursor: null,
-  /** Kinds of events that are not shown. */
+  /** Hidden kinds of events. */
   hidden: new Set(),
-  /** The part of an axis that is shown; null is its end, wherever that moves. A preparation has its own axis. */
+  /** Visible range of each axis; null means its end, which may move. A preparation has a separate axis. */
   windows: { run: { from: null, to: null }, preparation: { from: null, to: null } },
-  /** How many steps each run is to have, by its name, as its configuration says it. */
+  /** Planned steps of each run by name, from its configuration. */
   planned: new Map(),
 
-  /** The run that the page is about. */
+  /** Main run of the page. */
   get run() {
     return this.runs[0] ?? null;
   },
@@ -42,17 +42,17 @@ const view = {
     return this.runs.length > 1;
   },
 
-  /** Where the points of a group stand. */
+  /** Axis positions of the points of a group. */
   places(columns, domain) {
     return columns.axes[this.axis_of(domain)];
   },
 
-  /** A preparation has no steps: it lies over its hours. */
+  /** Axis of a domain. A preparation has no steps, so its axis is hours. */
   axis_of(domain) {
     return domain === "preparation" ? "hours" : this.axis;
   },
 
-  /** The round values of an axis, and how they are written. */
+  /** Ticks of an axis: pairs of value and label. */
   ticks(domain, scale, most) {
     if (this.axis_of(domain) !== "hours") return scale.ticks(most).map((value) => [value, short_tick(value)]);
     const seconds = new Scale(scale.from * 3600, scale.to * 3600, 0, 1);
@@ -63,7 +63,7 @@ const view = {
     return AXES[this.axis_of(domain)].word(value);
   },
 
-  /** From the first point to the last of what is shown; null where there is none. */
+  /** Range from the first to the last visible point; null if there are none. */
   extent(domain) {
     let [first, last] = [Infinity, -Infinity];
     for (const run of this.shown()) {
@@ -73,7 +73,7 @@ const view = {
       }
     }
     if (first > last) return null;
-    // One point alone lies in the middle of a step, or of a second.
+    // A single point is centred in a range of one step or one second.
     const half = this.axis_of(domain) === "hours" ? 0.5 / 3600 : 0.5;
     return first === last ? [Math.max(0, first - half), last + half] : [first, last];
   },
@@ -89,7 +89,7 @@ const view = {
     return from !== null || to !== null;
   },
 
-  /** Shows a part. One that reaches an end stays at it, however far the run goes. */
+  /** Shows a range. A range that reaches an end stays at the end while the run continues. */
   zoom(domain, from, to) {
     const extent = this.extent(domain);
     if (!extent) return;
@@ -100,31 +100,31 @@ const view = {
     redraw("plots", "timeline", "toolbar", "address");
   },
 
-  /** The whole of it again. */
+  /** Shows the whole range. */
   whole(domain) {
     this.windows[domain] = { from: null, to: null };
     redraw("plots", "timeline", "toolbar", "address");
   },
 
-  /** The same events over another axis: what is shown goes along. */
+  /** Changes the axis and converts the visible range. */
   turn(axis) {
     const { from, to } = this.windows.run;
     const columns = this.run?.groups.reports;
-    const along = (value) =>
+    const convert = (value) =>
       value === null || !columns?.length ? null : between(columns.axes[this.axis], columns.axes[axis], value);
-    this.windows.run = { from: along(from), to: along(to) };
+    this.windows.run = { from: convert(from), to: convert(to) };
     [this.axis, this.cursor] = [axis, null];
     kept.set("axis", axis);
     redraw("plots", "timeline", "toolbar", "address");
   },
 };
 
-// A browser lets a page change its address a few times a second at most.
+// Browsers limit how often a page may change its address.
 const ADDRESS_MS = 300;
 
 /**
- * What is shown stands in the address, behind its `#`: so it is there again when the page is loaded again, and it can be
- * sent to somebody: `#runs=b&axis=tokens&from=2e6`. What is not written there is as everybody has it.
+ * View state in the fragment of the address, such as `#runs=b&axis=tokens&from=2e6`. It survives a reload and can be
+ * shared as a link. Missing parameters have their default.
  */
 class Address {
   constructor(overlay, live) {
@@ -136,42 +136,43 @@ class Address {
     addEventListener("hashchange", () => this.read());
   }
 
-  /** Once there is a run to look at; later only where somebody changes the address. */
+  /** Reads the address once the first run is loaded; later changes arrive as `hashchange` events. */
   follow() {
     if (!this.followed) this.read();
     this.followed = true;
   }
 
   read() {
-    const said = new URLSearchParams(location.hash.slice(1));
-    // An address like `#curves` names a place on the page.
+    const params = new URLSearchParams(location.hash.slice(1));
+    // A fragment such as `#curves` is a section of the page.
     if (!location.hash.includes("=")) return;
-    const value = (name) => (said.has(name) && Number.isFinite(Number(said.get(name))) ? Number(said.get(name)) : null);
-    if (Object.hasOwn(AXES, said.get("axis") ?? "")) view.axis = said.get("axis");
+    const value = (name) =>
+      params.has(name) && Number.isFinite(Number(params.get(name))) ? Number(params.get(name)) : null;
+    if (Object.hasOwn(AXES, params.get("axis") ?? "")) view.axis = params.get("axis");
     view.smoothing = Math.min(0.99, Math.max(0, value("smoothing") ?? 0));
     view.windows.run = { from: value("from"), to: value("to") };
-    const away = new Set(said.getAll("hide"));
+    const away = new Set(params.getAll("hide"));
     for (const run of view.runs) run.away = away.has(run.name);
-    if (this.live) this.overlay.show(said.getAll("runs"));
+    if (this.live) this.overlay.show(params.getAll("runs"));
     redraw("runs", "groups", "plots", "timeline", "happened", "head", "toolbar");
   }
 
   write() {
     if (!this.followed) return;
-    const said = new URLSearchParams();
-    if (this.live) for (const name of this.overlay.wanted) said.append("runs", name);
-    for (const run of view.runs) if (run.away) said.append("hide", run.name);
+    const params = new URLSearchParams();
+    if (this.live) for (const name of this.overlay.wanted) params.append("runs", name);
+    for (const run of view.runs) if (run.away) params.append("hide", run.name);
     const { from, to } = view.windows.run;
     const figures = { axis: view.axis === "step" ? null : view.axis, smoothing: view.smoothing || null, from, to };
-    for (const [name, value] of Object.entries(figures)) if (value !== null) said.set(name, value);
-    const words = said.toString();
-    // A place on the page that the address named goes once there is something to say.
-    if (words === location.hash.slice(1) || (!words && !location.hash.includes("="))) return;
-    history.replaceState(null, "", words ? `#${words}` : location.pathname + location.search);
+    for (const [name, value] of Object.entries(figures)) if (value !== null) params.set(name, value);
+    const fragment = params.toString();
+    // A section in the address is replaced once a parameter is set.
+    if (fragment === location.hash.slice(1) || (!fragment && !location.hash.includes("="))) return;
+    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
   }
 }
 
-// What has to be drawn again, once a frame at most; what comes with the data, a few times a second.
+// Functions that redraw parts of the page, at most once a frame; after new data, a few times a second.
 const DRAWERS = new Map();
 const DATA_MS = 200;
 const waiting = new Set();
@@ -184,7 +185,7 @@ function drawer(name, draws) {
 
 function redraw(...names) {
   for (const name of names) waiting.add(name);
-  // A page behind others is drawn when somebody looks. But its title is what one looks at meanwhile.
+  // A background page is drawn when it becomes visible, except for its title.
   if (document.hidden && waiting.delete("head")) DRAWERS.get("head")?.();
   frame ??= requestAnimationFrame(() => {
     frame = null;
@@ -194,7 +195,7 @@ function redraw(...names) {
   });
 }
 
-/** Something was said: all that shows data follows, soon. */
+/** Schedules a redraw of everything that shows data. */
 function data_came() {
   data_timer ??= setTimeout(() => {
     data_timer = null;

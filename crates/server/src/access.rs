@@ -1,10 +1,10 @@
-//! Who may ask for what.
+//! Access control of requests.
 //!
 //! # Definition
-//! - Over TCP a request names its host by a number, by `localhost`, or by a name of `serve.allowed_hosts`; one that names an
-//!   origin names the same host. So no page of another site asks in its reader's name, whatever its name resolves to.
-//! - What changes something needs the token. Rows of the corpus need it where others than this machine reach the address.
-//! - A socket is its owner's alone, by its file's mode: it needs neither.
+//! - Over TCP, the `Host` header must be an IP address, `localhost` or a name of `serve.allowed_hosts`. An `Origin`
+//!   header must name the same host. This prevents requests by pages of other sites, also after DNS rebinding.
+//! - Requests that change something need the token. Corpus rows need it if the address is not a loopback address.
+//! - A Unix socket needs neither, because its file mode admits only its owner.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -12,21 +12,21 @@ use std::path::Path;
 use axum::http::{HeaderMap, StatusCode, header};
 use telemetry::secret::SERVER_TOKEN as TOKEN;
 
-/// A secret of fewer characters is guessed.
+/// Minimum length of a token; a shorter one can be guessed.
 const TOKEN_MIN: usize = 16;
 
-/// What a request is for.
+/// Category of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Numbers, states, names.
+    /// Read metrics, states and names.
     Look,
-    /// Text of the corpus.
+    /// Read text of the corpus.
     Corpus,
-    /// Something is another afterwards.
+    /// Change the run or the server.
     Change,
 }
 
-/// The rules of one address.
+/// Access rules of one address.
 #[derive(Debug)]
 pub(crate) struct Access {
     token: Option<Token>,
@@ -35,7 +35,7 @@ pub(crate) struct Access {
     is_socket: bool,
 }
 
-/// The digest of a secret; the secret itself is not kept, and is never shown.
+/// Digest of a secret token. The secret itself is neither kept nor shown.
 #[derive(Clone, Copy)]
 pub(crate) struct Token(blake3::Hash);
 
@@ -46,46 +46,48 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token of `CLOZE_TOKEN`, else of the file, if one is named.
+    /// Reads the token from `CLOZE_TOKEN`, else from `file`, if a file is configured.
     pub(crate) fn find(file: &Path) -> Result<Option<Self>, String> {
-        // Where files of variables set it to nothing, it is not set.
+        // Environment files may set the variable to an empty value; it then counts as unset.
         if let Some(secret) = std::env::var_os(TOKEN).filter(|secret| !secret.is_empty()) {
-            let secret = secret.into_string().map_err(|_| format!("{TOKEN}: it is no UTF-8"))?;
-            return Self::of(&secret).map(Some).map_err(|why| format!("{TOKEN}: {why}"));
+            let secret = secret.into_string().map_err(|_| format!("{TOKEN}: the value is not valid UTF-8"))?;
+            return Self::new(&secret).map(Some).map_err(|why| format!("{TOKEN}: {why}"));
         }
         if file.as_os_str().is_empty() {
             return Ok(None);
         }
         let place = file.display();
         let secret = telemetry::secret::read(file).map_err(|error| format!("serve.token_file: {place}: {error}"))?;
-        Self::of(&secret).map(Some).map_err(|why| format!("serve.token_file: {place}: {why}"))
+        Self::new(&secret).map(Some).map_err(|why| format!("serve.token_file: {place}: {why}"))
     }
 
-    /// Of a secret, without the white space around it.
-    pub(crate) fn of(secret: &str) -> Result<Self, String> {
+    /// Creates the token from a secret. Surrounding white space is removed.
+    pub(crate) fn new(secret: &str) -> Result<Self, String> {
         let secret = secret.trim();
         if secret.chars().count() < TOKEN_MIN {
-            return Err(format!("a token has {TOKEN_MIN} characters at least; `openssl rand -hex 16` makes one"));
+            return Err(format!(
+                "the token has fewer than {TOKEN_MIN} characters; create one with `openssl rand -hex 16`"
+            ));
         }
         if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let why = "no client can send more than one line of visible ASCII; `openssl rand -hex 16` makes one";
-            return Err(format!("a token has letters, digits and signs alone: {why}"));
+            let why = "the token must be one line of visible ASCII; create one with `openssl rand -hex 16`";
+            return Err(why.to_owned());
         }
         Ok(Self(blake3::hash(secret.as_bytes())))
     }
 
-    /// Whether that is the secret. It takes equally long whatever is wrong with it.
-    fn is(&self, secret: &str) -> bool {
+    /// Whether the secret matches. The comparison takes constant time.
+    fn matches(&self, secret: &str) -> bool {
         blake3::hash(secret.as_bytes()) == self.0
     }
 }
 
-/// Why a request is refused.
+/// Refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// 401 or 403.
+    /// Status 400, 401, 403 or 404.
     pub(crate) status: StatusCode,
-    /// What, and what to do.
+    /// Reason and remedy.
     pub(crate) why: String,
 }
 
@@ -96,32 +98,32 @@ impl Refusal {
 }
 
 impl Access {
-    /// Of an address that only this machine reaches, or that others do.
+    /// Rules of a TCP address. `is_local`: only local programs can connect.
     #[must_use]
     pub(crate) fn over_tcp(token: Option<Token>, hosts: Vec<String>, is_local: bool) -> Self {
         Self { token, hosts, is_local, is_socket: false }
     }
 
-    /// Of a socket.
+    /// Rules of a Unix socket.
     #[must_use]
     pub(crate) fn over_socket() -> Self {
         Self { token: None, hosts: Vec::new(), is_local: true, is_socket: true }
     }
 
-    /// Whether a change needs a token.
+    /// Whether changes need a token.
     #[must_use]
     pub(crate) fn needs_token(&self) -> bool {
         !self.is_socket
     }
 
-    /// Whether there is one that could be given.
+    /// Whether a token is configured.
     #[must_use]
     pub(crate) fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Whether a request is answered.
-    pub(crate) fn judge(&self, headers: &HeaderMap, purpose: Purpose) -> Result<(), Refusal> {
+    /// Checks whether a request is allowed.
+    pub(crate) fn check(&self, headers: &HeaderMap, purpose: Purpose) -> Result<(), Refusal> {
         if self.is_socket {
             return Ok(());
         }
@@ -135,18 +137,16 @@ impl Access {
     }
 
     fn judge_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        // Two could be read as either of them by who stands between.
+        // A proxy could use a different one of two headers.
         if [header::HOST, header::ORIGIN].iter().any(|name| headers.get_all(name).iter().count() > 1) {
-            let why = "a request names one host, and one origin at the most".to_owned();
+            let why = "a request must have exactly one Host header and at most one Origin header".to_owned();
             return Err(Refusal { status: StatusCode::BAD_REQUEST, why });
         }
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
-        let host = text(header::HOST).ok_or_else(|| Refusal::forbidden("a request has to name its host"))?;
+        let host = text(header::HOST).ok_or_else(|| Refusal::forbidden("the Host header is missing"))?;
         if !self.is_known(name_of(host)) {
-            let why = format!(
-                "`{}` is no name of this address; put it into `serve.allowed_hosts` if it is",
-                schemas::printable(name_of(host))
-            );
+            let why =
+                format!("host `{}` is not allowed; add it to `serve.allowed_hosts`", schemas::printable(name_of(host)));
             return Err(Refusal::forbidden(why));
         }
         match text(header::ORIGIN) {
@@ -156,7 +156,7 @@ impl Access {
             {
                 Ok(())
             }
-            Some(_) => Err(Refusal::forbidden("a page of another origin asks; open the page of this address itself")),
+            Some(_) => Err(Refusal::forbidden("cross-origin request refused; open the page at this address")),
         }
     }
 
@@ -169,27 +169,27 @@ impl Access {
 
     fn judge_token(&self, headers: &HeaderMap, purpose: Purpose) -> Result<(), Refusal> {
         let Some(token) = &self.token else {
-            let what = if purpose == Purpose::Change { "nothing can be changed" } else { "no rows are shown" };
-            let why = format!("{what} without a token: set `serve.token_file`, or `CLOZE_TOKEN` in its environment");
+            let what = if purpose == Purpose::Change { "actions" } else { "corpus rows" };
+            let why = format!("{what} need a token, and none is configured; set `serve.token_file` or `CLOZE_TOKEN`");
             return Err(Refusal::forbidden(why));
         };
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         match given.and_then(|value| value.strip_prefix("Bearer ")) {
-            Some(secret) if token.is(secret.trim()) => Ok(()),
+            Some(secret) if token.matches(secret.trim()) => Ok(()),
             given => {
-                let why = if given.is_some() { "the token is another" } else { "the token is missing" };
-                let why = format!("{why}: give `Authorization: Bearer TOKEN`");
+                let why = if given.is_some() { "invalid token" } else { "missing token" };
+                let why = format!("{why}; send `Authorization: Bearer TOKEN`");
                 Err(Refusal { status: StatusCode::UNAUTHORIZED, why })
             }
         }
     }
 }
 
-/// The name in `name:port` or `[number]:port`.
+/// Host part of `name:port` or `[address]:port`.
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.is_empty() => {
-            // A bare number of IPv6 has colons too.
+            // A bare IPv6 address contains colons too.
             if name.contains(':') && !name.starts_with('[') { host } else { name }
         }
         _ => host,
@@ -207,12 +207,12 @@ mod tests {
     }
 
     fn check(access: &Access, pairs: &[(header::HeaderName, &str)], purpose: Purpose, expected: u16) {
-        let found = access.judge(&headers(pairs), purpose).err().map_or(200, |refusal| refusal.status.as_u16());
+        let found = access.check(&headers(pairs), purpose).err().map_or(200, |refusal| refusal.status.as_u16());
         assert_eq!(found, expected, "{pairs:?} {purpose:?}");
     }
 
     #[test]
-    fn only_who_names_the_address_is_answered() {
+    fn only_requests_with_an_allowed_host_are_answered() {
         let access = Access::over_tcp(None, vec!["train1.lan".to_owned()], true);
         for host in ["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:8080", "10.0.0.7:1", "train1.lan:80", "::1"] {
             check(&access, &[(header::HOST, host)], Purpose::Look, 200);
@@ -231,12 +231,12 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_needs_the_token_and_rows_do_where_others_look() {
+    fn changes_need_the_token_and_rows_do_on_public_addresses() {
         let host = (header::HOST, "10.0.0.7");
         let bearer = format!("Bearer {SECRET}");
         let given = |value| [host.clone(), (header::AUTHORIZATION, value)];
         for is_local in [true, false] {
-            let access = Access::over_tcp(Token::of(SECRET).ok(), Vec::new(), is_local);
+            let access = Access::over_tcp(Token::new(SECRET).ok(), Vec::new(), is_local);
             check(&access, std::slice::from_ref(&host), Purpose::Look, 200);
             check(&access, std::slice::from_ref(&host), Purpose::Corpus, if is_local { 200 } else { 401 });
             check(&access, std::slice::from_ref(&host), Purpose::Change, 401);
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_secret_is_long_and_is_not_shown() {
-        assert!(Token::of("short").is_err());
-        let token = Token::of(&format!(" {SECRET}\n")).expect("long enough");
-        assert!(token.is(SECRET) && !token.is("") && !format!("{token:?}").contains("0123"));
+        assert!(Token::new("short").is_err());
+        let token = Token::new(&format!(" {SECRET}\n")).expect("long enough");
+        assert!(token.matches(SECRET) && !token.matches("") && !format!("{token:?}").contains("0123"));
     }
 }

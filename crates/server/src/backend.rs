@@ -1,68 +1,68 @@
-//! Who is looked at.
+//! Interface between the server and the training or preparation that it exposes.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// A training or a preparation, as those who look at it ask it. Everything is answered at once, but for rows, which are
-/// rebuilt, and other runs, whose logs are read.
+/// Training or preparation that the server exposes. Every method returns at once, except for rows, which are rebuilt,
+/// and for other runs, whose logs are read.
 pub trait Backend: Send + Sync {
-    /// What all of it does now.
+    /// Returns the current state of all workers, checkpoints and memory.
     fn status(&self) -> Status;
 
-    /// Whether it lives, is ready, has started: in this order what orchestrators ask.
+    /// Returns the liveness, readiness and startup state for orchestrators.
     fn health(&self) -> Health;
 
-    /// The configuration: `{"keys": [{"key", "value", "default", "changed"}], "toml"}`. No secret is in it.
+    /// Returns the configuration without secrets: `{"keys": [{"key", "value", "default", "changed"}], "toml"}`.
     fn config(&self) -> Result<Value, ApiError>;
 
-    /// Some rows that are learned from about now, with what each view made of them.
+    /// Returns `count` rows of the current batches, with the output of each view.
     fn rows(&self, count: usize) -> Result<Value, ApiError>;
 
-    /// Runs next to this one.
+    /// Returns the list of runs in the same parent folder.
     fn runs(&self) -> Value;
 
-    /// What another run next to this one has said: a history in the JSON that the page reads.
+    /// Returns the history of another run of the same parent folder, in the JSON format of the page.
     fn history_of(&self, run: &str) -> Result<String, ApiError>;
 
-    /// What may be asked of it.
+    /// Names of the supported actions.
     fn actions(&self) -> &'static [&'static str];
 
-    /// Asks it; says what will be done.
-    fn act(&self, action: Action) -> Result<String, ApiError>;
+    /// Requests an action. Returns a text that describes the effect.
+    fn execute(&self, action: Action) -> Result<String, ApiError>;
 }
 
-/// Why something cannot be answered.
+/// Error of a request to a [`Backend`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// There is no such thing.
+    /// The requested object does not exist (status 404).
     #[error("{0}")]
     Unknown(String),
-    /// It cannot be had now.
+    /// The request cannot be answered now; a retry may succeed (status 503).
     #[error("{0}")]
     Unable(String),
-    /// It was asked for in a way that never will be answered.
+    /// The request is invalid (status 400).
     #[error("{0}")]
     Wrong(String),
 }
 
-/// What may be asked of a run.
+/// Request to change a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Save now.
+    /// Saves a checkpoint now.
     Checkpoint,
-    /// Finish the step, save, leave.
+    /// Finishes the step, saves a checkpoint and exits.
     Stop,
-    /// Log by this filter.
+    /// Sets the log filter.
     LogLevel(String),
-    /// Write this into the log of the run.
+    /// Writes a note to the event log of the run.
     Note(String),
 }
 
 impl Action {
-    /// All names.
+    /// Names of all actions.
     pub const NAMES: &'static [&'static str] = &["checkpoint", "stop", "log-level", "note"];
 
-    /// Its name, as in a path.
+    /// Name of the action, which is also its URL path.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -74,101 +74,101 @@ impl Action {
     }
 }
 
-/// Whether a run lives, is ready, has started; the text says why not.
+/// Probe results. The error text gives the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Somebody moves.
+    /// Liveness: the process makes progress.
     pub live: Result<(), String>,
-    /// It does what it is for.
+    /// Readiness: the process does its task.
     pub ready: Result<(), String>,
-    /// It has begun.
+    /// Startup: the process has started its task.
     pub started: Result<(), String>,
 }
 
-/// What all actors do now.
+/// Current state of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
     /// `train` or `prepare`.
     pub kind: &'static str,
-    /// What is being done.
+    /// Name of the current phase.
     pub phase: String,
-    /// For how long, in seconds.
+    /// Seconds since the phase began.
     pub since_s: f64,
-    /// Steps done.
+    /// Completed steps.
     pub step: Option<u64>,
-    /// Steps by plan.
+    /// Planned steps.
     pub steps: Option<u64>,
-    /// The share that is done.
+    /// Completed fraction, 0 to 1.
     pub progress: Option<f64>,
-    /// Seconds that are left.
+    /// Estimated remaining seconds.
     pub eta_s: Option<f64>,
-    /// Passes over the data.
+    /// Completed passes over the data.
     pub epoch: Option<f64>,
     /// Real tokens per second.
     pub tokens_per_s: Option<f64>,
-    /// Those that make, and those that read.
+    /// Workers of the training data or of the preparation, and their consumers.
     pub actors: Vec<ActorStatus>,
-    /// The same of a validation, while there is one.
+    /// Workers of a running validation; empty otherwise.
     pub validation: Vec<ActorStatus>,
-    /// What becomes of checkpoints.
+    /// Checkpoint state.
     pub checkpoint: CheckpointStatus,
-    /// Memory.
+    /// Memory use.
     pub memory: MemoryStatus,
-    /// Seconds since the process began.
+    /// Seconds since the process started.
     pub uptime_s: f64,
-    /// What may be asked.
+    /// Names of the supported actions.
     pub actions: &'static [&'static str],
 }
 
-/// One actor.
+/// State and time account of one worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ActorStatus {
-    /// Its name.
+    /// Name of the worker.
     pub name: String,
     /// `busy`, `starved`, `blocked` or `ended`.
     pub doing: &'static str,
-    /// For how long, in seconds.
+    /// Seconds in the current state.
     pub since_s: f64,
-    /// Items done.
+    /// Completed items.
     pub items: u64,
-    /// Seconds that it worked.
+    /// Seconds of work.
     pub busy_s: f64,
-    /// Seconds that it waited for input.
+    /// Seconds of waiting for input.
     pub starved_s: f64,
-    /// Seconds that it waited for room.
+    /// Seconds of waiting for space in its output queue.
     pub blocked_s: f64,
-    /// Seconds that it is there.
+    /// Seconds since the worker started.
     pub wall_s: f64,
-    /// Items that wait behind it.
+    /// Items in its output queue.
     pub queued: u64,
-    /// Items that may.
+    /// Capacity of its output queue.
     pub capacity: u64,
-    /// Whether it reads what the others make.
+    /// Whether it consumes the output of the other workers.
     pub is_reader: bool,
 }
 
 impl ActorStatus {
-    /// The shares of its time that it was busy, starved and blocked.
+    /// Fractions of its time that it was busy, starved and blocked.
     #[must_use]
     pub fn shares(&self) -> [f64; 3] {
         [self.busy_s, self.starved_s, self.blocked_s].map(|seconds| seconds / self.wall_s.max(1e-9))
     }
 }
 
-/// What becomes of checkpoints.
+/// Checkpoint state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CheckpointStatus {
-    /// Seconds that one is being written; none if none is.
+    /// Seconds since the write of the current checkpoint began; `None` if no write is in progress.
     pub writing_s: Option<f64>,
-    /// The newest that this process kept.
+    /// Newest checkpoint that this process saved.
     pub kept: Option<String>,
 }
 
-/// Memory.
+/// Memory use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryStatus {
-    /// Resident bytes of the process.
+    /// Resident memory of the process, in bytes.
     pub host_bytes: Option<u64>,
-    /// The most bytes that tensors had on the device since the last report.
+    /// Peak device memory of tensors since the last report, in bytes.
     pub device_bytes: Option<u64>,
 }

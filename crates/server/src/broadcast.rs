@@ -1,7 +1,7 @@
-//! What a run says now, for any number of readers.
+//! Broadcast of new events to any number of readers.
 //!
-//! A ring of the newest events, each with its number. Readers keep a place in it and nothing else: one that is too slow
-//! is told to start over, and costs nobody memory.
+//! A ring buffer keeps the newest events, each with its number. A reader stores only its position in the buffer. If it
+//! falls behind, it is told to reload, so slow readers cost no memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-/// Events that a reader may be behind.
+/// Maximum number of events that a reader may lag behind.
 const RING: usize = 1024;
 
-/// A place among the events of one course of a run: `5f3a-17`.
+/// Position in the events since the last start or resume of a run, such as `5f3a-17`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Id {
     pub(crate) boot: Arc<str>,
@@ -26,55 +26,55 @@ impl fmt::Display for Id {
 }
 
 impl Id {
-    /// The place that a client says it is at.
+    /// Parses the position that a client sends.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (boot, number) = text.rsplit_once('-')?;
         Some(Self { boot: boot.into(), number: number.parse().ok()? })
     }
 }
 
-/// An event as it is sent.
+/// Serialized event with its number.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) number: u64,
     pub(crate) line: Arc<str>,
 }
 
-/// What a reader gets.
+/// Result of a read from a position.
 #[derive(Debug)]
-pub(crate) enum Since {
-    /// All that was said since its place, perhaps nothing.
+pub(crate) enum BroadcastStart {
+    /// Events after the position; may be empty.
     Messages(Vec<Message>),
-    /// It cannot go on from there.
+    /// The position is not in the buffer.
     Lost,
 }
 
-/// The ring.
+/// Ring buffer with change notification.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveEvents {
     ring: Mutex<Ring>,
-    said: watch::Sender<u64>,
+    changed: watch::Sender<u64>,
     instance: Arc<str>,
 }
 
 #[derive(Debug)]
 struct Ring {
     boot: Arc<str>,
-    /// The number of the newest event.
+    /// Number of the newest event.
     last: u64,
     messages: VecDeque<Message>,
-    /// How often it began again.
-    begun: u64,
+    /// Number of restarts.
+    restarts: u64,
 }
 
-impl Live {
+impl LiveEvents {
     pub(crate) fn new() -> Self {
         let instance = boot(0);
-        let ring = Ring { boot: Arc::clone(&instance), last: 0, messages: VecDeque::new(), begun: 0 };
-        Self { ring: Mutex::new(ring), said: watch::channel(0).0, instance }
+        let ring = Ring { boot: Arc::clone(&instance), last: 0, messages: VecDeque::new(), restarts: 0 };
+        Self { ring: Mutex::new(ring), changed: watch::channel(0).0, instance }
     }
 
-    /// A name that no other process has.
+    /// Identifier that is unique to this process.
     pub(crate) fn instance(&self) -> &str {
         &self.instance
     }
@@ -91,53 +91,53 @@ impl Live {
         }
         let message = Message { number: ring.last, line: line.into() };
         ring.messages.push_back(message);
-        self.wake();
+        self.notify_readers();
     }
 
-    /// What was said before is of another course: every reader starts over.
-    pub(crate) fn begin_anew(&self) {
+    /// Discards all events, so that every reader reloads. Called when a run resumes from a checkpoint.
+    pub(crate) fn reset(&self) {
         let mut ring = self.ring();
-        ring.begun += 1;
-        ring.boot = boot(ring.begun);
+        ring.restarts += 1;
+        ring.boot = boot(ring.restarts);
         ring.messages.clear();
-        self.wake();
+        self.notify_readers();
     }
 
-    fn wake(&self) {
-        self.said.send_modify(|changes| *changes = changes.wrapping_add(1));
+    fn notify_readers(&self) {
+        self.changed.send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
-    /// The place of the newest event.
+    /// Position of the newest event.
     pub(crate) fn last(&self) -> Id {
         let ring = self.ring();
         Id { boot: Arc::clone(&ring.boot), number: ring.last }
     }
 
-    pub(crate) fn since(&self, place: &Id) -> Since {
+    pub(crate) fn since(&self, place: &Id) -> BroadcastStart {
         let ring = self.ring();
         let oldest = ring.last + 1 - ring.messages.len() as u64;
         if ring.boot != place.boot || place.number > ring.last || place.number + 1 < oldest {
-            return Since::Lost;
+            return BroadcastStart::Lost;
         }
         let is_new = |message: &&Message| message.number > place.number;
-        Since::Messages(ring.messages.iter().filter(is_new).cloned().collect())
+        BroadcastStart::Messages(ring.messages.iter().filter(is_new).cloned().collect())
     }
 
-    /// Wakes its holder when something is said.
+    /// Returns a receiver that wakes on every change.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.said.subscribe()
+        self.changed.subscribe()
     }
 }
 
-/// A name that no other process, and no other course of this one, has.
-fn boot(begun: u64) -> Arc<str> {
+/// Returns an identifier that is unique to this process and restart.
+fn boot(restarts: u64) -> Arc<str> {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut hasher = blake3::Hasher::new();
     hasher.update(&now.as_nanos().to_le_bytes());
     hasher.update(&std::process::id().to_le_bytes());
-    hasher.update(&begun.to_le_bytes());
+    hasher.update(&restarts.to_le_bytes());
     hasher.finalize().to_hex()[..12].into()
 }
 
@@ -145,29 +145,29 @@ fn boot(begun: u64) -> Arc<str> {
 mod tests {
     use super::*;
 
-    fn numbers(live: &Live, place: &Id) -> Option<Vec<u64>> {
+    fn numbers(live: &LiveEvents, place: &Id) -> Option<Vec<u64>> {
         match live.since(place) {
-            Since::Messages(messages) => Some(messages.into_iter().map(|message| message.number).collect()),
-            Since::Lost => None,
+            BroadcastStart::Messages(messages) => Some(messages.into_iter().map(|message| message.number).collect()),
+            BroadcastStart::Lost => None,
         }
     }
 
     #[test]
-    fn a_reader_goes_on_where_it_was_or_begins_anew() {
-        let live = Live::new();
+    fn a_reader_continues_at_its_position_or_reloads() {
+        let live = LiveEvents::new();
         let begun = live.last();
         assert_eq!(numbers(&live, &begun), Some(vec![]));
         (1..=3).for_each(|number| live.push(number.to_string()));
         assert_eq!(numbers(&live, &begun), Some(vec![1, 2, 3]));
         let two = Id::parse(&Id { number: 2, ..begun.clone() }.to_string()).expect("as written");
         assert_eq!(numbers(&live, &two), Some(vec![3]));
-        assert_eq!(numbers(&live, &Id { number: 4, ..begun.clone() }), None, "from the future");
+        assert_eq!(numbers(&live, &Id { number: 4, ..begun.clone() }), None, "a position after the newest event");
         (0..RING).for_each(|number| live.push(number.to_string()));
-        assert_eq!(numbers(&live, &two), None, "it is too slow");
+        assert_eq!(numbers(&live, &two), None, "a reader that fell behind");
         assert_eq!(numbers(&live, &live.last()), Some(vec![]));
         let before = live.last();
-        live.begin_anew();
-        assert_eq!(numbers(&live, &before), None, "of another course");
+        live.reset();
+        assert_eq!(numbers(&live, &before), None, "a position before the restart");
         live.push("next".to_owned());
         assert_eq!(
             numbers(&live, &Id { boot: live.last().boot, number: before.number }),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_nobody_wrote_are_none() {
+    fn malformed_positions_are_rejected() {
         for text in ["", "-", "a-", "a-b", "12", "a-99999999999999999999999"] {
             assert_eq!(Id::parse(text), None, "{text}");
         }

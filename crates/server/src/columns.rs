@@ -1,13 +1,13 @@
-//! Numbers along a run, in bounded memory.
+//! Metrics over the course of a run, in bounded memory.
 //!
 //! # What
-//! [`Columns`] has one row for each report of a run, until there are [`POINTS_MAX`]: then each two neighbours become
-//! one, and every row stands for twice as many reports from there on. Of each figure a row keeps the mean, the least and
-//! the greatest, so a spike of one step is seen after a million.
+//! [`Columns`] has one row per report. At [`POINTS_MAX`] rows, neighbours are merged in pairs, and every row represents
+//! twice as many reports from then on. A row keeps the mean, minimum and maximum of each metric, so a spike of one step
+//! remains visible after a million steps.
 //!
 //! # Definition
-//! A row stands where the last of its reports stood. A figure that a report lacks counts nowhere; what is not a number
-//! makes the mean of its row none too, and leaves the least and the greatest of the others.
+//! A row has the position of the last of its reports. A metric that a report lacks is not counted. NaN makes the mean
+//! of its row NaN; the minimum and the maximum ignore it.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +15,28 @@ use report::line_chart::Curve;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-/// Rows that are kept: enough for the widest screen, and little to send.
+/// Maximum number of rows: enough for the widest screen, and small to send.
 pub(crate) const POINTS_MAX: usize = 2048;
 
-/// Figures of one run: terms and metrics are a few dozen. What comes after so many is left out.
+/// Maximum number of metrics per run; typical runs have a few dozen. Further metrics are dropped.
 const SERIES_MAX: usize = 512;
 
-/// Where a row stands.
+/// Position of a row on each axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Place {
+pub(crate) struct StepRange {
     pub(crate) step: u64,
     pub(crate) tokens: u64,
     pub(crate) rows: u64,
-    /// Hours that processes of this run have worked.
+    /// Total work time of all processes of the run, in hours.
     #[serde(serialize_with = "short")]
     pub(crate) hours: f64,
     #[serde(serialize_with = "short")]
     pub(crate) epoch: f64,
-    /// Milliseconds since the epoch of Unix.
+    /// Milliseconds since the Unix epoch.
     pub(crate) time: u64,
 }
 
-/// A figure over some reports.
+/// Mean, minimum and maximum of a metric over some reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     sum: f64,
@@ -46,23 +46,23 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of one value.
-    pub(crate) fn of(value: f64) -> Self {
+    /// Spread of one value.
+    pub(crate) fn single(value: f64) -> Self {
         Self { sum: value, count: 1.0, min: value, max: value }
     }
 
-    /// Of a mean whose parts are known one by one: their least and greatest.
-    pub(crate) fn among(mean: f64, parts: &[f64]) -> Self {
-        let least = parts.iter().copied().fold(mean, f64::min);
-        let greatest = parts.iter().copied().fold(mean, f64::max);
-        Self { min: least, max: greatest, ..Self::of(mean) }
+    /// Spread of a mean, with the minimum and maximum of its parts.
+    pub(crate) fn with_range(mean: f64, parts: &[f64]) -> Self {
+        let min = parts.iter().copied().fold(mean, f64::min);
+        let max = parts.iter().copied().fold(mean, f64::max);
+        Self { min, max, ..Self::single(mean) }
     }
 
     fn with(self, other: Self) -> Self {
         Self {
             sum: self.sum + other.sum,
             count: self.count + other.count,
-            // Of a number and none, the number.
+            // `f64::min` and `f64::max` ignore NaN.
             min: self.min.min(other.min),
             max: self.max.max(other.max),
         }
@@ -73,14 +73,14 @@ impl Spread {
     }
 }
 
-/// Rows along a run.
+/// Table of metrics with one row per report or group of reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
-    places: Vec<Place>,
+    places: Vec<StepRange>,
     series: BTreeMap<String, Vec<Option<Spread>>>,
-    /// Reports that one row stands for.
+    /// Reports per row.
     per_row: u64,
-    /// Those that the last one has.
+    /// Reports in the last row.
     in_last: u64,
 }
 
@@ -91,8 +91,8 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// One more report.
-    pub(crate) fn push(&mut self, place: Place, figures: impl IntoIterator<Item = (String, Spread)>) {
+    /// Adds a report.
+    pub(crate) fn push(&mut self, place: StepRange, values: impl IntoIterator<Item = (String, Spread)>) {
         if self.in_last == self.per_row || self.places.is_empty() {
             if self.places.len() == POINTS_MAX {
                 self.halve();
@@ -102,14 +102,14 @@ impl Columns {
         let last = self.places.len() - 1;
         self.places[last] = place;
         self.in_last += 1;
-        for (name, spread) in figures {
+        for (name, spread) in values {
             if let Some(cell) = self.cell(name, last) {
                 *cell = Some(cell.map_or(spread, |before| before.with(spread)));
             }
         }
     }
 
-    /// Every figure as a curve over steps.
+    /// Returns every metric as a curve over steps.
     pub(crate) fn curves(&self) -> impl Iterator<Item = (&str, Curve)> {
         self.series.iter().map(|(name, series)| {
             let points = self
@@ -121,14 +121,14 @@ impl Columns {
         })
     }
 
-    /// Rows.
+    /// Number of rows.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
     fn begin_row(&mut self) {
-        self.places.push(Place::default());
+        self.places.push(StepRange::default());
         self.series.values_mut().for_each(|series| series.push(None));
         self.in_last = 0;
     }
@@ -141,7 +141,7 @@ impl Columns {
         Some(&mut self.series.entry(name).or_insert_with(|| vec![None; rows])[row])
     }
 
-    /// Two neighbours become one.
+    /// Merges neighbouring rows in pairs.
     fn halve(&mut self) {
         self.places = self.places.chunks(2).map(|pair| pair[pair.len() - 1]).collect();
         for series in self.series.values_mut() {
@@ -152,12 +152,12 @@ impl Columns {
     }
 }
 
-/// As the page reads it: an array for each axis, and for each figure one of means, of least and of greatest values.
+/// Format of the page: an array per axis, and per metric an array of means, minima and maxima.
 impl Serialize for Columns {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let axis = |of: fn(&Place) -> u64| self.places.iter().map(of).collect::<Vec<u64>>();
-        let share = |of: fn(&Place) -> f64| Numbers(self.places.iter().map(|place| Some(of(place))).collect());
+        let axis = |of: fn(&StepRange) -> u64| self.places.iter().map(of).collect::<Vec<u64>>();
+        let share = |of: fn(&StepRange) -> f64| Numbers(self.places.iter().map(|place| Some(of(place))).collect());
         map.serialize_entry("step", &axis(|place| place.step))?;
         map.serialize_entry("tokens", &axis(|place| place.tokens))?;
         map.serialize_entry("rows", &axis(|place| place.rows))?;
@@ -190,28 +190,28 @@ impl Serialize for Numbers {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.0.len()))?;
         for value in &self.0 {
-            list.serialize_element(&Short(*value))?;
+            list.serialize_element(&ShortNumber(*value))?;
         }
         list.end()
     }
 }
 
-/// Mean, least, greatest.
+/// Array of mean, minimum and maximum.
 impl Serialize for Spread {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        [self.mean(), self.min, self.max].map(|value| Short(Some(value))).serialize(serializer)
+        [self.mean(), self.min, self.max].map(|value| ShortNumber(Some(value))).serialize(serializer)
     }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn short<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    Short(Some(*value)).serialize(serializer)
+    ShortNumber(Some(*value)).serialize(serializer)
 }
 
-/// A number for a screen: seven digits, `null` where there is none, and a name for what is not finite.
-pub(crate) struct Short(pub(crate) Option<f64>);
+/// Number with seven digits for display; `null` if it is missing, a string if it is not finite.
+pub(crate) struct ShortNumber(pub(crate) Option<f64>);
 
-impl Serialize for Short {
+impl Serialize for ShortNumber {
     #[expect(clippy::cast_possible_truncation, reason = "seven digits are what a screen can show")]
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
@@ -229,43 +229,43 @@ impl Serialize for Short {
 mod tests {
     use super::*;
 
-    fn at(step: u64) -> Place {
-        Place { step, ..Place::default() }
+    fn at(step: u64) -> StepRange {
+        StepRange { step, ..StepRange::default() }
     }
 
     fn filled(reports: u64) -> Columns {
         let mut columns = Columns::default();
         for step in 1..=reports {
             let loss = if step == 777 { 99.0 } else { 1.0 };
-            columns.push(at(step), [("loss".to_owned(), Spread::of(loss))]);
+            columns.push(at(step), [("loss".to_owned(), Spread::single(loss))]);
         }
         columns
     }
 
     #[test]
-    fn rows_are_bounded_and_a_spike_stays() {
+    fn rows_are_bounded_and_a_spike_is_kept() {
         for reports in [0, 1, 2047, 2048, 2049, 100_000] {
             let columns = filled(reports);
             assert!(columns.len() <= POINTS_MAX, "{reports}: {}", columns.len());
-            assert_eq!(columns.places.last().map_or(0, |place| place.step), reports, "the newest is always there");
-            let greatest = columns.series.get("loss").into_iter().flatten().flatten().map(|spread| spread.max);
-            let greatest = greatest.fold(0.0, f64::max);
+            assert_eq!(columns.places.last().map_or(0, |place| place.step), reports, "the newest report is kept");
+            let max = columns.series.get("loss").into_iter().flatten().flatten().map(|spread| spread.max);
+            let max = max.fold(0.0, f64::max);
             let expected = match reports {
                 0 => 0.0,
                 1 => 1.0,
                 _ => 99.0,
             };
-            assert!((greatest - expected).abs() < 1e-12, "{reports}: {greatest}");
+            assert!((max - expected).abs() < 1e-12, "{reports}: {max}");
             let counted: f64 = columns.series.get("loss").into_iter().flatten().flatten().map(|of| of.count).sum();
             assert!((counted - reports as f64).abs() < 1e-12, "each report counts once");
         }
     }
 
     #[test]
-    fn a_figure_that_comes_later_is_missing_before() {
+    fn a_metric_that_starts_later_is_missing_before() {
         let mut columns = filled(3);
-        columns.push(at(4), [("late".to_owned(), Spread::of(f64::NAN))]);
-        columns.push(at(5), [("late".to_owned(), Spread::among(2.0, &[1.0, f64::NAN, 3.0]))]);
+        columns.push(at(4), [("late".to_owned(), Spread::single(f64::NAN))]);
+        columns.push(at(5), [("late".to_owned(), Spread::with_range(2.0, &[1.0, f64::NAN, 3.0]))]);
         let json = serde_json::to_value(&columns).expect("plain data");
         assert_eq!(json["step"], serde_json::json!([1, 2, 3, 4, 5]));
         assert_eq!(json["series"]["late"]["mean"], serde_json::json!([null, null, null, "NaN", 2.0]));
@@ -274,10 +274,10 @@ mod tests {
     }
 
     #[test]
-    fn names_of_figures_are_bounded() {
+    fn the_number_of_metrics_is_bounded() {
         let mut columns = Columns::default();
         for number in 0..2 * SERIES_MAX {
-            columns.push(at(1), [(format!("term-{number}"), Spread::of(1.0))]);
+            columns.push(at(1), [(format!("term-{number}"), Spread::single(1.0))]);
         }
         assert_eq!(columns.series.len(), SERIES_MAX);
     }

@@ -1,4 +1,4 @@
-//! `[serve]`.
+//! Configuration section `[serve]`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,45 +8,45 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-/// Where a run can be seen while it is under way: a page, Prometheus' metrics, probes.
+/// HTTP server of a running training or preparation: live page, Prometheus metrics and health probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServeConfig {
-    /// An address like `127.0.0.1:8080`, or the path of a socket like `runs/a/serve.sock`. Empty: nothing is served. With
-    /// port 0 the system chooses; `serve.json` in the run's folder says which.
+    /// TCP address such as `127.0.0.1:8080`, or path of a Unix socket such as `runs/a/serve.sock`. Empty: no server.
+    /// With port 0 the system chooses a port, which is written to `serve.json` in the run folder.
     pub address: String,
-    /// A file with the token that whoever changes something has to give, and on an address that others reach whoever looks
-    /// at rows of the corpus; `CLOZE_TOKEN` in the environment is one too. Without a token neither can be done. A socket
-    /// needs none: its file is its owner's alone.
+    /// File with the access token. Actions require the token. Corpus rows require it if the address is not a loopback
+    /// address. The environment variable `CLOZE_TOKEN` takes precedence. Without a token, both are refused. A Unix
+    /// socket needs no token, because only the owner of its file can connect.
     pub token_file: PathBuf,
     /// Host names under which browsers may reach the server, in addition to `localhost` and IP addresses:
     /// `["train1.lan"]`. Requests with another name are refused, which prevents DNS rebinding.
     pub allowed_hosts: Vec<String>,
 }
 
-/// What a system takes for the path of a socket, less what is put before its name while it is made.
+/// Maximum path length of a Unix socket, less the characters of its temporary name.
 const SOCKET_PATH_MAX: usize = 96;
 
-/// Where to listen.
+/// Address on which the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// A number and a port.
+    /// IP address and port.
     Tcp(SocketAddr),
-    /// The path of a socket.
+    /// Path of a Unix socket.
     Socket(PathBuf),
 }
 
 impl ListenAddress {
-    /// As written, or as a browser has it: what has a `/` in it otherwise is a path.
+    /// Parses `host:port`, an `http://` URL of it, or a socket path, which contains a `/`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix("http://").map_or(text, |rest| rest.trim_end_matches('/'));
         if text.contains("://") {
-            return Err(format!("`{text}`: this speaks HTTP alone; for TLS put a proxy before it"));
+            return Err(format!("`{text}`: the server supports only `http://`; use a reverse proxy for TLS"));
         }
         if text.contains('/') {
             let length = text.len();
             if length > SOCKET_PATH_MAX {
-                return Err(format!("`{text}`: a socket's path has {SOCKET_PATH_MAX} bytes at the most, not {length}"));
+                return Err(format!("`{text}`: the socket path has {length} bytes; the maximum is {SOCKET_PATH_MAX}"));
             }
             return Ok(Self::Socket(text.into()));
         }
@@ -54,10 +54,10 @@ impl ListenAddress {
         local
             .parse()
             .map(Self::Tcp)
-            .map_err(|_| format!("`{text}` is neither an address like `127.0.0.1:8080` nor a path"))
+            .map_err(|_| format!("`{text}` is neither an address such as `127.0.0.1:8080` nor a socket path"))
     }
 
-    /// Whether only programs of this machine reach it.
+    /// Whether only local programs can connect.
     pub(crate) fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),
@@ -66,7 +66,7 @@ impl ListenAddress {
     }
 }
 
-/// As a client writes it.
+/// Formats the address as a URL or a path.
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -77,21 +77,24 @@ impl fmt::Display for ListenAddress {
 }
 
 impl ServeConfig {
-    /// Where to listen; none where nothing is served.
+    /// Parses the configured address. Returns `None` if no server is configured.
     pub fn address(&self) -> Result<Option<ListenAddress>, String> {
         if self.address.is_empty() { Ok(None) } else { ListenAddress::parse(&self.address).map(Some) }
     }
 
-    /// What is wrong with it.
+    /// Checks the section and returns its problems.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if let Err(message) = self.address() {
-            problems.push(Problem::new("serve.address", message).hint("write the port too, or a path with a `/`"));
+            problems.push(
+                Problem::new("serve.address", message).hint("use `HOST:PORT`, or a socket path that contains a `/`"),
+            );
         }
         for host in self.allowed_hosts.iter().filter(|host| host.is_empty() || host.contains(['/', ':', ' '])) {
-            let message = format!("`{host}` is no name of a machine");
-            problems.push(Problem::new("serve.allowed_hosts", message).hint("a name alone, without scheme and port"));
+            let message = format!("`{host}` is not a host name");
+            problems
+                .push(Problem::new("serve.allowed_hosts", message).hint("write the host name without scheme and port"));
         }
         problems
     }
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_numbers_or_paths() {
+    fn addresses_are_ip_addresses_or_paths() {
         assert_eq!(
             ListenAddress::parse("127.0.0.1:80").map(|at| at.to_string()),
             Ok("http://127.0.0.1:80/".to_owned())

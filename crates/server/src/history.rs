@@ -1,4 +1,4 @@
-//! What a run said so far, as its page begins with it.
+//! History of a run in bounded memory, which the page loads first.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,34 +10,34 @@ use telemetry::report_metrics::{REPORT_METRICS, ReportMetric};
 use telemetry::training::{PhaseSeconds, StepReport, ValidReport};
 use telemetry::{Event, EventKind, event_text};
 
-use crate::columns::{Columns, Place, Spread};
+use crate::columns::{Columns, Spread, StepRange};
 
-/// Events of one kind that are kept: the newest.
+/// Maximum number of events kept per kind; the oldest are dropped.
 const EVENTS_MAX: usize = 256;
 
-/// Kinds of events that are kept.
+/// Maximum number of event kinds.
 const KINDS_MAX: usize = 64;
 
-/// What a run said: numbers in columns, everything else as events.
+/// Metrics of a run in columns, and its other events.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     reports: Columns,
     validations: Columns,
     preparation: Columns,
-    /// By kind, each with its number, so that they can be put in order again.
+    /// Events by kind, each with its sequence number for sorting.
     events: BTreeMap<String, VecDeque<(u64, Value)>>,
-    said: u64,
-    working: Working,
+    event_count: u64,
+    work_time: WorkTime,
 }
 
-/// Hours of work over processes that each count from their own beginning.
+/// Total work time of a run over all its processes. Each process counts its elapsed time from 0.
 #[derive(Clone, Copy, Debug, Default)]
-struct Working {
+struct WorkTime {
     before_s: f64,
     last_s: f64,
 }
 
-impl Working {
+impl WorkTime {
     fn hours(&mut self, elapsed_s: f64) -> f64 {
         if elapsed_s < self.last_s {
             self.before_s += self.last_s;
@@ -48,70 +48,70 @@ impl Working {
 }
 
 impl History {
-    /// One more event, with figures that it does not have itself. The point that it makes, in JSON, if it makes one.
-    pub(crate) fn push(&mut self, event: &Event, beside: Vec<(String, Spread)>) -> Option<String> {
-        let place = self.place(event);
-        let (of, columns, mut figures) = match &event.what {
+    /// Adds an event, and for a report the extra metrics. Returns the new curve point in JSON, if there is one.
+    pub(crate) fn push(&mut self, event: &Event, extra: Vec<(String, Spread)>) -> Option<String> {
+        let place = self.position_of(event);
+        let (table, columns, mut values) = match &event.what {
             EventKind::Report(report) => ("reports", &mut self.reports, report_values(report)),
-            EventKind::Validation(report) => ("validations", &mut self.validations, validated(report)),
-            EventKind::PrepareProgress(progress) => ("preparation", &mut self.preparation, prepared(progress)),
-            // One for each part: progress says how many.
+            EventKind::Validation(report) => ("validations", &mut self.validations, validation_values(report)),
+            EventKind::PrepareProgress(progress) => ("preparation", &mut self.preparation, progress_values(progress)),
+            // One event per part; progress events contain the count.
             EventKind::PartDone(_) => return None,
             _ => {
-                self.keep(event);
+                self.record(event);
                 return None;
             }
         };
-        figures.extend(beside);
+        values.extend(extra);
         let point =
-            Point { of, place, values: figures.iter().map(|(name, spread)| (name.as_str(), *spread)).collect() };
-        let json = serde_json::to_string(&point).expect("string keys, and every number has a form");
-        columns.push(place, figures);
+            Point { of: table, place, values: values.iter().map(|(name, spread)| (name.as_str(), *spread)).collect() };
+        let json = serde_json::to_string(&point).expect("string keys and serializable numbers");
+        columns.push(place, values);
         Some(json)
     }
 
-    fn place(&mut self, event: &Event) -> Place {
+    fn position_of(&mut self, event: &Event) -> StepRange {
         let at = &event.at;
-        Place {
+        StepRange {
             step: at.step.map_or(0, |step| step.0),
             tokens: at.tokens_seen.unwrap_or(0),
             rows: at.rows_seen.unwrap_or(0),
-            hours: self.working.hours(event.elapsed_s),
+            hours: self.work_time.hours(event.elapsed_s),
             epoch: at.epoch.unwrap_or(0.0),
             time: event.time,
         }
     }
 
-    fn keep(&mut self, event: &Event) {
+    fn record(&mut self, event: &Event) {
         let kind = event.what.kind();
         if !self.events.contains_key(kind) && self.events.len() == KINDS_MAX {
             return;
         }
-        let mut value = serde_json::to_value(event).expect("events have string keys and write every number");
+        let mut value = serde_json::to_value(event).expect("events have string keys and serializable numbers");
         if let (Some(fields), Some(summary)) = (value.as_object_mut(), event_text::summary(event)) {
             fields.insert("summary".to_owned(), summary.into());
         }
-        self.said += 1;
+        self.event_count += 1;
         let kept = self.events.entry(kind.to_owned()).or_default();
         if kept.len() == EVENTS_MAX {
             kept.pop_front();
         }
-        kept.push_back((self.said, value));
+        kept.push_back((self.event_count, value));
     }
 
-    /// Each figure of the reports, and of the validations with `valid/` before its name, as a curve.
+    /// Returns one curve per metric. Names of validation metrics begin with `valid/`.
     pub(crate) fn curves(&self) -> BTreeMap<String, Curve> {
         let reports = self.reports.curves().map(|(name, curve)| (name.to_owned(), curve));
         let validations = self.validations.curves().map(|(name, curve)| (format!("valid/{name}"), curve));
         reports.chain(validations).collect()
     }
 
-    /// As the page reads it.
-    pub(crate) fn shown(&self) -> Shown<'_> {
+    /// Returns the serializable form for the page.
+    pub(crate) fn shown(&self) -> HistoryJson<'_> {
         let mut events: Vec<(u64, &Value)> =
             self.events.values().flatten().map(|(number, event)| (*number, event)).collect();
         events.sort_unstable_by_key(|(number, _)| *number);
-        Shown {
+        HistoryJson {
             reports: &self.reports,
             validations: &self.validations,
             preparation: &self.preparation,
@@ -120,18 +120,18 @@ impl History {
     }
 }
 
-/// What an event adds to the curves, as a page that is open appends it.
+/// Curve point of an event, which an open page appends.
 #[derive(Serialize)]
 struct Point<'a> {
     of: &'static str,
     #[serde(flatten)]
-    place: Place,
+    place: StepRange,
     values: BTreeMap<&'a str, Spread>,
 }
 
-/// A history in JSON.
+/// Serializable form of a history.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct HistoryJson<'a> {
     reports: &'a Columns,
     validations: &'a Columns,
     preparation: &'a Columns,
@@ -139,17 +139,17 @@ pub(crate) struct Shown<'a> {
 }
 
 fn one(name: &str, value: f64) -> (String, Spread) {
-    (name.to_owned(), Spread::of(value))
+    (name.to_owned(), Spread::single(value))
 }
 
-fn named<'a>(family: &'a str, of: &'a BTreeMap<String, f64>) -> impl Iterator<Item = (String, Spread)> + use<'a> {
-    of.iter().map(move |(name, value)| one(&format!("{family}/{name}"), *value))
+fn named<'a>(family: &'a str, values: &'a BTreeMap<String, f64>) -> impl Iterator<Item = (String, Spread)> + use<'a> {
+    values.iter().map(move |(name, value)| one(&format!("{family}/{name}"), *value))
 }
 
 fn report_values(report: &StepReport) -> Vec<(String, Spread)> {
     let series = |metric: &ReportMetric| {
         let value = (metric.value)(report)?;
-        Some((metric.series?.to_owned(), Spread::among(value, (metric.steps)(report))))
+        Some((metric.series?.to_owned(), Spread::with_range(value, (metric.steps)(report))))
     };
     let mut found: Vec<(String, Spread)> = REPORT_METRICS.iter().filter_map(series).collect();
     found.extend(report.phases.into_iter().flat_map(phases));
@@ -159,19 +159,19 @@ fn report_values(report: &StepReport) -> Vec<(String, Spread)> {
     found
 }
 
-/// The share of wall time that each phase took.
-fn phases(of: PhaseSeconds) -> [(String, Spread); 5] {
-    let share = |name: &str, seconds: f64| one(&format!("phase/{name}"), seconds / of.wall.max(1e-9));
+/// Fraction of wall time per phase.
+fn phases(seconds: PhaseSeconds) -> [(String, Spread); 5] {
+    let share = |name: &str, of_phase: f64| one(&format!("phase/{name}"), of_phase / seconds.wall.max(1e-9));
     [
-        share("data", of.data),
-        share("step", of.step),
-        share("read", of.read),
-        share("validation", of.validation),
-        share("checkpoint", of.checkpoint),
+        share("data", seconds.data),
+        share("step", seconds.step),
+        share("read", seconds.read),
+        share("validation", seconds.validation),
+        share("checkpoint", seconds.checkpoint),
     ]
 }
 
-fn validated(report: &ValidReport) -> Vec<(String, Spread)> {
+fn validation_values(report: &ValidReport) -> Vec<(String, Spread)> {
     let mut found = vec![one("loss", report.loss), one("seconds", report.seconds)];
     found.extend(named("terms", &report.terms));
     found.extend(named("metrics", &report.metrics));
@@ -185,7 +185,7 @@ fn validated(report: &ValidReport) -> Vec<(String, Spread)> {
     found
 }
 
-fn prepared(progress: &PrepareProgress) -> Vec<(String, Spread)> {
+fn progress_values(progress: &PrepareProgress) -> Vec<(String, Spread)> {
     vec![
         one("share", progress.share()),
         one("parts", progress.parts as f64),

@@ -1,12 +1,12 @@
-//! What a run is seen by from elsewhere: a page, metrics, probes, a few things that may be asked of it.
+//! HTTP server of a run: live page, Prometheus metrics, health probes and actions.
 //!
-//! In the order of reading: `history` keeps what a run said, in bounded memory; `live` hands on what it says now;
-//! [`RunState`] is both, fed by events. A [`Backend`] answers for what is not in events: what all actors do now, the
-//! configuration, sample rows, and what may be asked of it. [`Server`] puts these on an address; [`report`] puts the
-//! first into a file.
+//! Modules in reading order: `history` keeps past events in bounded memory. `broadcast` distributes new events.
+//! [`RunState`] contains both and is fed by events. A [`Backend`] provides the data that events do not contain: worker
+//! states, the configuration, sample rows and actions. [`Server`] serves them at an address. [`report`] writes the
+//! history to a file.
 //!
-//! Nothing here waits for a run, and no run waits for anything here: events come through a bounded queue of its owner,
-//! clients read a ring and are told to start over where they are too slow for it.
+//! The server and the run never wait for each other. The owner of the run passes events through a bounded queue.
+//! Clients read from a ring buffer. If a client falls behind the buffer, it is told to reload.
 
 mod access;
 mod backend;
@@ -27,5 +27,5 @@ mod tests;
 
 pub use backend::{Action, ActorStatus, ApiError, Backend, CheckpointStatus, Health, MemoryStatus, Status};
 pub use config::{ListenAddress, ServeConfig};
-pub use run_state::{About, Kind, RunState};
+pub use run_state::{Kind, RunInfo, RunState};
 pub use server::Server;

@@ -1,45 +1,45 @@
-//! How much anybody may take of a server, so that a run never feels it.
+//! Limits of the server, so that clients cannot slow down a run.
 
 use std::time::Duration;
 
-/// Connections at once; one more is told to come back.
+/// Maximum number of connections. A further client gets status 503 with `Retry-After`.
 pub(crate) const CONNECTIONS: u32 = 64;
 
-/// Places beyond them for one short request each: a probe is let in whoever else is there.
+/// Additional connections for one short request each, so that probes are answered when [`CONNECTIONS`] is reached.
 pub(crate) const SHORT: u32 = 16;
 
-/// How long such a request may take to be said.
+/// Time limit to receive the head of such a short request.
 pub(crate) const SHORT_TIME: Duration = Duration::from_secs(1);
 
-/// How long a connection may go on asking: whoever has more to ask comes again, behind others.
+/// Maximum age of a connection. A client with further requests must reconnect.
 pub(crate) const AGE: Duration = Duration::from_secs(60);
 
-/// How long somebody may listen to events at a time: who never reads what is sent keeps no place.
+/// Maximum duration of an event stream, so that a client that never reads cannot keep its slot.
 pub(crate) const LISTEN_TIME: Duration = Duration::from_secs(600);
 
-/// How long somebody waits behind another who is served with what takes long.
+/// Maximum time that a slow request waits for another slow request.
 pub(crate) const QUEUE_TIME: Duration = Duration::from_secs(2);
 
-/// Of them, those that listen to events.
+/// Maximum number of connections that stream events.
 pub(crate) const LISTENERS: usize = 16;
 
-/// Bytes of a body: a note, a filter.
+/// Maximum size of a request body (a note or a log filter).
 pub(crate) const BODY_BYTES: usize = 4096;
 
-/// Bytes of a request's head, which are all that a connection may keep in memory.
+/// Maximum size of a request head; also the read buffer of a connection.
 pub(crate) const HEAD_BYTES: usize = 16 << 10;
 
-/// How long a head may take, and how long a connection may be idle.
+/// Time limit to receive a request head; also the idle timeout of a connection.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// How long an answer may take to be made.
+/// Time limit to produce a response.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// How long a client may take none of an answer that there is.
+/// Maximum time in which a client reads no byte of a pending response.
 pub(crate) const WRITE_TIME: Duration = Duration::from_secs(15);
 
-/// Between two signs of life to who listens.
+/// Interval of keep-alive messages in an event stream.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Rows that are shown at once.
+/// Maximum number of rows per request.
 pub(crate) const ROWS: usize = 16;

@@ -1,4 +1,4 @@
-//! Prometheus' metrics of a run: those of its events, and the present state of its workers and probes.
+//! Prometheus metrics of a run: metrics of its events, and the current state of its workers and probes.
 
 use telemetry::prometheus::{self, MetricFamily};
 use telemetry::run_metrics::InstrumentKind::{self, Counter, Gauge};
@@ -17,8 +17,8 @@ pub(crate) fn text(seen: &RunState, subject: &dyn Backend, listeners: usize) -> 
         MetricFamily::gauge("cloze_live", "Whether the process makes progress.", up(&health.live)),
         MetricFamily::gauge("cloze_ready", "Whether the process does its task.", up(&health.ready)),
     ];
-    families.extend(of_status(&status));
-    families.extend(of_actors(&status.actors.iter().chain(&status.validation).collect::<Vec<_>>()));
+    families.extend(status_families(&status));
+    families.extend(actor_families(&status.actors.iter().chain(&status.validation).collect::<Vec<_>>()));
     prometheus::text(&seen.state().metrics, families)
 }
 
@@ -41,15 +41,19 @@ fn build(seen: &RunState) -> MetricFamily {
     family("cloze_build_info", "Version and task of the program.", Gauge, &["program", "kind"], [(labels, 1.0)])
 }
 
-fn of_status(status: &Status) -> Vec<MetricFamily> {
+fn status_families(status: &Status) -> Vec<MetricFamily> {
     let known = [
-        ("cloze_steps_planned", "Steps by plan.", status.steps.map(|steps| steps as f64)),
-        ("cloze_progress_ratio", "The share that is done.", status.progress),
-        ("cloze_eta_seconds", "Time that is left.", status.eta_s),
-        ("cloze_memory_resident_bytes", "Memory of the process.", status.memory.host_bytes.map(|bytes| bytes as f64)),
+        ("cloze_steps_planned", "Planned steps.", status.steps.map(|steps| steps as f64)),
+        ("cloze_progress_ratio", "Completed fraction.", status.progress),
+        ("cloze_eta_seconds", "Estimated remaining time.", status.eta_s),
+        (
+            "cloze_memory_resident_bytes",
+            "Resident memory of the process.",
+            status.memory.host_bytes.map(|bytes| bytes as f64),
+        ),
         (
             "cloze_memory_device_bytes",
-            "The most that tensors had at once since the last report.",
+            "Peak device memory of tensors since the last report.",
             status.memory.device_bytes.map(|bytes| bytes as f64),
         ),
     ];
@@ -58,16 +62,16 @@ fn of_status(status: &Status) -> Vec<MetricFamily> {
         MetricFamily::gauge("cloze_phase_age_seconds", "Time since the phase began.", status.since_s),
         MetricFamily::gauge(
             "cloze_checkpoint_writing_seconds",
-            "Time since the checkpoint that is being written was begun; 0 if none is.",
+            "Time since the current checkpoint write began; 0 without a write.",
             status.checkpoint.writing_s.unwrap_or(0.0),
         ),
-        family("cloze_phase", "1 for the present phase.", Gauge, &["phase"], [(vec![status.phase.clone()], 1.0)]),
+        family("cloze_phase", "1 for the current phase.", Gauge, &["phase"], [(vec![status.phase.clone()], 1.0)]),
     ];
     let known = known.into_iter().filter_map(|(name, help, value)| Some(MetricFamily::gauge(name, help, value?)));
     known.chain(always).collect()
 }
 
-fn of_actors(actors: &[&ActorStatus]) -> Vec<MetricFamily> {
+fn actor_families(actors: &[&ActorStatus]) -> Vec<MetricFamily> {
     let queues = || actors.iter().filter(|actor| actor.capacity > 0);
     let times = actors.iter().flat_map(|actor| {
         [("busy", actor.busy_s), ("starved", actor.starved_s), ("blocked", actor.blocked_s)]
@@ -84,7 +88,7 @@ fn of_actors(actors: &[&ActorStatus]) -> Vec<MetricFamily> {
         ),
         family(
             "cloze_actor_items_total",
-            "Items that an actor has done.",
+            "Items that an actor has completed.",
             Counter,
             &["actor"],
             actors.iter().map(|actor| named(actor, actor.items)),

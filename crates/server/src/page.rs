@@ -1,5 +1,5 @@
-//! The live page of a run, and of a report about runs, in one piece: `page/body.html` in the frame of all pages, with its
-//! style and its scripts.
+//! Live page of a run, and page of a report about runs, as one file: `page/body.html` in the common frame, with its
+//! style sheet and scripts.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 const BODY: &str = include_str!("../page/body.html");
 const STYLE: &str = include_str!("../page/page.css");
 
-/// One after another, as if they were one file.
+/// Scripts in the order in which they are concatenated.
 const SCRIPTS: &[&str] = &[
     include_str!("../page/text.js"),
     include_str!("../page/columns.js"),
@@ -37,28 +37,28 @@ const SCRIPTS: &[&str] = &[
     include_str!("../page/page.js"),
 ];
 
-/// The page as it is served, and its content security policy.
-pub(crate) struct Live {
+/// Live page and its content security policy.
+pub(crate) struct LivePage {
     pub(crate) html: String,
     pub(crate) policy: String,
 }
 
-/// The page of a run that is looked at.
-pub(crate) static LIVE: LazyLock<Live> = LazyLock::new(|| {
-    // Nothing runs but what was compiled in, and nothing is fetched but from here: also where a text found a way into the
-    // page that nobody thought of.
+/// Live page of a run.
+pub(crate) static LIVE: LazyLock<LivePage> = LazyLock::new(|| {
+    // Only the compiled-in scripts run, and data is fetched only from this server, also if a text is injected into the
+    // page.
     let policy = format!(
         "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'",
         hash(&SCRIPTS.concat()),
         hash(STYLE)
     );
-    Live { html: whole(&html! {}), policy }
+    LivePage { html: whole(&html! {}), policy }
 });
 
-/// Returns the page of a report: `json` is what it shows.
+/// Returns the page of a report with the data `json`.
 pub(crate) fn of_report(json: &str) -> String {
-    // HTML reads no entities in a script element: what could end it is escaped as JSON does.
+    // HTML decodes no entities in a script element, so characters that could end it are escaped in JSON.
     let json =
         json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").replace('\u{2028}', "\\u2028");
     whole(&html! { script type="application/json" id="report" { (PreEscaped(json)) } })
@@ -69,7 +69,7 @@ fn whole(report: &Markup) -> String {
     frame("cloze", STYLE, None, &body).into_string()
 }
 
-/// Names a script or style element in a policy.
+/// Returns the hash source of a script or style element for the policy.
 fn hash(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
@@ -78,23 +78,23 @@ fn hash(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What stands between the tags of an element.
+    /// Returns the text between the tags of an element.
     fn inside<'a>(page: &'a str, open: &str, close: &str) -> &'a str {
         let (_, rest) = page.split_once(open).unwrap_or_else(|| panic!("no {open}"));
         rest.split_once(close).map_or_else(|| panic!("no {close}"), |(inside, _)| inside)
     }
 
     #[test]
-    fn the_policy_allows_what_stands_in_the_page() {
-        let Live { html, policy } = &*LIVE;
+    fn the_policy_allows_the_content_of_the_page() {
+        let LivePage { html, policy } = &*LIVE;
         for (open, close) in [("<style>", "</style>"), ("<script>", "</script>")] {
             assert!(policy.contains(&hash(inside(html, open, close))), "{open}");
         }
     }
 
-    /// `make keys` writes the file again.
+    /// `make keys` regenerates the file.
     #[test]
-    fn the_page_of_keys_has_the_charts_of_the_report_metrics() {
+    fn generated_charts_script_is_current() {
         let generated = format!(
             "// Written by `make keys` from crates/telemetry/src/report_metrics.rs. Do not edit.\n\nconst REPORT_CHARTS = {};\n",
             telemetry::report_metrics::charts_json()
@@ -104,13 +104,13 @@ mod tests {
         if std::env::var_os("UPDATE").is_some() {
             page.put("report-charts.js", generated.as_bytes()).expect("the source tree is writable");
         }
-        let present = page.read("report-charts.js").expect("a generated file");
+        let present = page.get("report-charts.js").expect("a generated file");
         let present = String::from_utf8_lossy(&present);
         assert_eq!(present, generated, "run `make keys`");
     }
 
     #[test]
-    fn the_page_asks_nobody_else() {
+    fn the_page_loads_nothing_from_other_hosts() {
         for part in [BODY, STYLE].into_iter().chain(SCRIPTS.iter().copied()) {
             for foreign in ["src=\"http", "href=\"http", "url(http", "@import", "innerHTML", "eval(", " onclick="] {
                 assert!(!part.contains(foreign), "{foreign}");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_ends_no_element() {
+    fn a_text_cannot_end_its_element() {
         let hostile = serde_json::to_string("</script><img src=x onerror=alert(1)>\u{2028}<!--").expect("a text");
         let page = of_report(&hostile);
         let inside = inside(&page, "id=\"report\">", "</script>");

@@ -1,4 +1,4 @@
-//! Runs in a file: the page with what it shows in it, and each of its figures as a plot.
+//! Report about runs: an HTML file with the page and its data, and one plot per metric.
 
 use std::collections::BTreeMap;
 
@@ -10,62 +10,62 @@ use store::Store;
 
 use crate::history::History;
 use crate::page;
-use crate::run_state::{About, of_folder, page_history};
+use crate::run_state::{RunInfo, of_folder, page_history};
 
-/// What a report shows.
+/// Report about one or more runs.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     runs: Vec<Box<RawValue>>,
     config: serde_json::Map<String, Value>,
-    made: Made,
-    /// By figure, the curves of all runs.
+    made: RenderedReport,
+    /// Curves of all runs, by metric.
     #[serde(skip)]
     curves: BTreeMap<String, Vec<Curve>>,
 }
 
-/// Who made it, and when: milliseconds since the epoch of Unix.
+/// Program that wrote the report, and time in milliseconds since the Unix epoch.
 #[derive(Debug, Default, Serialize)]
-struct Made {
+struct RenderedReport {
     program: &'static str,
     time: u64,
 }
 
 impl Report {
-    /// An empty one, of that program and that time in milliseconds since the epoch of Unix.
+    /// Creates an empty report. `time` is in milliseconds since the Unix epoch.
     #[must_use]
     pub fn new(program: &'static str, time: u64) -> Self {
-        Self { made: Made { program, time }, ..Self::default() }
+        Self { made: RenderedReport { program, time }, ..Self::default() }
     }
 
-    /// One more run: what its log says, and its configuration as [`Backend::config`](crate::Backend::config) has it.
-    pub fn add(&mut self, about: &About, run: &Store, config: Value) {
+    /// Adds a run from its event log. `config` has the format of [`Backend::config`](crate::Backend::config).
+    pub fn add(&mut self, about: &RunInfo, run: &Store, config: Value) {
         let history = of_folder(run);
-        self.runs.push(RawValue::from_string(ended(about, &history)).expect("it was written as JSON"));
+        self.runs.push(RawValue::from_string(closed_history(about, &history)).expect("valid JSON"));
         self.config.insert(about.name.clone(), config);
-        for (figure, curve) in history.curves() {
-            self.curves.entry(figure).or_default().push(Curve { name: about.name.clone(), ..curve });
+        for (metric, curve) in history.curves() {
+            self.curves.entry(metric).or_default().push(Curve { name: about.name.clone(), ..curve });
         }
     }
 
-    /// As one file of HTML that needs nothing else.
+    /// Returns the report as a self-contained HTML file.
     #[must_use]
     pub fn html(&self) -> String {
         page::of_report(&serde_json::to_string(self).expect("string keys"))
     }
 
-    /// Each figure with its plot, in SVG.
+    /// Returns each metric with its plot in SVG.
     pub fn plots(&self) -> impl Iterator<Item = (&str, String)> {
-        self.curves.iter().map(|(figure, curves)| (figure.as_str(), line_chart::svg(figure, curves)))
+        self.curves.iter().map(|(metric, curves)| (metric.as_str(), line_chart::svg(metric, curves)))
     }
 }
 
-/// What a run has said, in the JSON that the page reads, from its folder.
+/// Reads the history of a run from its folder, in the JSON format of the page.
 #[must_use]
-pub fn history_of(about: &About, run: &Store) -> String {
-    ended(about, &of_folder(run))
+pub fn history_of(about: &RunInfo, run: &Store) -> String {
+    closed_history(about, &of_folder(run))
 }
 
-/// A history to which nothing is added.
-fn ended(about: &About, history: &History) -> String {
+/// Serializes a history that receives no further events.
+fn closed_history(about: &RunInfo, history: &History) -> String {
     page_history(about, "", 0, history)
 }

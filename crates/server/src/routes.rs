@@ -1,4 +1,4 @@
-//! What is answered.
+//! HTTP routes of the server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ use tower_http::timeout::TimeoutLayer;
 
 use crate::access::{Access, Purpose, Refusal};
 use crate::backend::{Action, ApiError, Backend};
-use crate::broadcast::{Id, Message, Since};
+use crate::broadcast::{BroadcastStart, Id, Message};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, HEAD_TIME, KEEP_ALIVE, LISTEN_TIME, LISTENERS, QUEUE_TIME, ROWS};
 use crate::metrics;
 use crate::page::LIVE;
 use crate::run_state::RunState;
-use crate::shutdown::over;
+use crate::shutdown::wait;
 
-/// Who answers.
+/// Shared state of all request handlers.
 #[derive(Clone)]
 pub(crate) struct AppState {
     pub(crate) seen: Arc<RunState>,
     pub(crate) subject: Arc<dyn Backend>,
     pub(crate) access: Arc<Access>,
-    /// Those that may listen to events. `tower::limit` would count a listener only until its answer begins.
+    /// Permits for event streams. `tower::limit` would count a stream only until its response begins.
     pub(crate) listeners: Arc<Semaphore>,
-    /// What takes long is done one at a time. `tower::limit` would let the next begin when a client leaves or its time is
-    /// over, while the thread that works for it still does.
+    /// Permit for slow requests, which run one at a time. If a client disconnects or times out, `tower::limit` would
+    /// start the next request while the thread of the old one is still running.
     pub(crate) slow: Arc<Semaphore>,
     /// Closes when the server ends.
     pub(crate) end: watch::Receiver<bool>,
@@ -62,38 +62,38 @@ impl AppState {
     }
 }
 
-/// Everything that is answered.
+/// Builds the router with all routes and layers.
 pub(crate) fn router(site: AppState) -> Router {
     let with_body = Router::new()
         .route("/log-level", post(log_level))
         .route("/note", post(note))
-        // The body has to come in the time of a head.
+        // The body must arrive within the time limit of a head.
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, HEAD_TIME));
-    let looked_at = Router::new()
+    let read_only = Router::new()
         .route("/", get(page))
-        // Browsers ask for one whatever the page says.
+        // Browsers request this path regardless of the page.
         .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
         .route("/history", get(history))
         .route("/status", get(status))
         .route("/config", get(config))
         .route("/runs", get(runs))
         .route("/rows", get(rows))
-        .route("/metrics", get(measured))
+        .route("/metrics", get(scrape))
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .route("/startupz", get(started))
         .route("/checkpoint", post(checkpoint))
         .route("/stop", post(stop))
         .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, ANSWER_TIME));
-    looked_at
+    read_only
         .merge(with_body)
-        // As long as its client listens.
+        // No time limit: an event stream ends after `LISTEN_TIME`.
         .route("/events", get(events))
-        .fallback(nothing)
-        .method_not_allowed_fallback(other_method)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(RequestBodyLimitLayer::new(BODY_BYTES))
-        .layer(middleware::map_response(explained))
-        .layer(middleware::from_fn_with_state(site.clone(), admit))
+        .layer(middleware::map_response(with_error_text))
+        .layer(middleware::from_fn_with_state(site.clone(), authorize))
         .layer(SetMultipleResponseHeadersLayer::overriding(vec![
             fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             fixed(header::REFERRER_POLICY, "no-referrer"),
@@ -101,7 +101,7 @@ pub(crate) fn router(site: AppState) -> Router {
         ]))
         .layer(SetMultipleResponseHeadersLayer::if_not_present(vec![
             fixed(header::CACHE_CONTROL, "no-store"),
-            // Of an answer that is opened as a page nothing is obeyed.
+            // A response other than the page runs no script if it is opened as a page.
             fixed(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
         ]))
         .with_state(site)
@@ -111,66 +111,66 @@ fn fixed(name: HeaderName, value: &'static str) -> HeaderMetadata<Response> {
     (name, HeaderValue::from_static(value)).into()
 }
 
-/// Judges before anything is done.
-async fn admit(State(site): State<AppState>, request: Request, next: Next) -> Response {
-    match judged(&site, &request) {
+/// Middleware that refuses requests without access.
+async fn authorize(State(site): State<AppState>, request: Request, next: Next) -> Response {
+    match check_access(&site, &request) {
         Ok(()) => next.run(request).await,
         Err(Refusal { status, why }) => refused(status, &why),
     }
 }
 
-/// Words for the refusals of layers, which have a status alone.
-async fn explained(response: Response) -> Response {
+/// Adds an error text to the responses of layers, which have only a status.
+async fn with_error_text(response: Response) -> Response {
     match response.status() {
         status @ StatusCode::PAYLOAD_TOO_LARGE => {
-            refused(status, &format!("the body is longer than {BODY_BYTES} bytes"))
+            refused(status, &format!("the request body is larger than {BODY_BYTES} bytes"))
         }
-        status @ StatusCode::REQUEST_TIMEOUT => refused(status, "the body did not come"),
-        StatusCode::GATEWAY_TIMEOUT => busy("it took too long; ask again"),
+        status @ StatusCode::REQUEST_TIMEOUT => refused(status, "the request body did not arrive in time"),
+        StatusCode::GATEWAY_TIMEOUT => busy("the request timed out; retry"),
         _ => response,
     }
 }
 
-/// Whether a request is answered, or how it is refused. What nobody may ask for needs no token to hear so.
-fn judged(site: &AppState, request: &Request) -> Result<(), Refusal> {
+/// Checks whether a request is allowed. An unsupported action is refused before the token is checked.
+fn check_access(site: &AppState, request: &Request) -> Result<(), Refusal> {
     let (path, headers) = (request.uri().path(), request.headers());
     let action = path.strip_prefix('/').filter(|name| Action::NAMES.contains(name));
     match (request.method(), action) {
-        (&Method::GET | &Method::HEAD, _) if path == "/rows" => site.access.judge(headers, Purpose::Corpus),
+        (&Method::GET | &Method::HEAD, _) if path == "/rows" => site.access.check(headers, Purpose::Corpus),
         (&Method::POST, Some(action)) => {
-            site.access.judge(headers, Purpose::Look)?;
+            site.access.check(headers, Purpose::Look)?;
             if !site.subject.actions().contains(&action) {
-                let why = format!("`{action}` cannot be asked of this");
+                let why = format!("action `{action}` is not supported by this command");
                 return Err(Refusal { status: StatusCode::NOT_FOUND, why });
             }
-            site.access.judge(headers, Purpose::Change)
+            site.access.check(headers, Purpose::Change)
         }
-        _ => site.access.judge(headers, Purpose::Look),
+        _ => site.access.check(headers, Purpose::Look),
     }
 }
 
-/// Others are being answered.
+/// Status 503 with a `Retry-After` header.
 fn busy(why: &str) -> Response {
     let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, why);
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     response
 }
 
-/// What was asked for behind a `?`.
-fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, String> {
-    query.map(|Query(asked)| asked).map_err(|error| error.body_text())
+/// Returns the query parameters, or the error text.
+fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, String> {
+    query.map(|Query(parameters)| parameters).map_err(|error| error.body_text())
 }
 
 fn refused(status: StatusCode, why: &str) -> Response {
     (status, axum::Json(json!({ "error": why }))).into_response()
 }
 
-async fn nothing() -> Response {
-    refused(StatusCode::NOT_FOUND, "nothing is here; the page is at `/`")
+async fn not_found() -> Response {
+    refused(StatusCode::NOT_FOUND, "no such path; the page is at `/`")
 }
 
-async fn other_method() -> Response {
-    refused(StatusCode::METHOD_NOT_ALLOWED, "look with GET, change with POST")
+async fn method_not_allowed() -> Response {
+    refused(StatusCode::METHOD_NOT_ALLOWED, "method not allowed; read with GET, change with POST")
 }
 
 async fn page() -> Response {
@@ -183,14 +183,14 @@ fn json_text(text: impl Into<Body>) -> Response {
 }
 
 #[derive(Deserialize)]
-struct Which {
+struct HistoryQuery {
     run: Option<String>,
 }
 
-async fn history(State(site): State<AppState>, which: Result<Query<Which>, QueryRejection>) -> Response {
+async fn history(State(site): State<AppState>, query: Result<Query<HistoryQuery>, QueryRejection>) -> Response {
     let seen = Arc::clone(&site.seen);
-    match asked(which) {
-        Ok(Which { run: Some(run) }) if run != seen.name() => {
+    match parameters(query) {
+        Ok(HistoryQuery { run: Some(run) }) if run != seen.name() => {
             slowly(&site, move |subject| subject.history_of(&run).map(json_text)).await
         }
         Ok(_) => slowly(&site, move |_| Ok(json_text(seen.history()))).await,
@@ -207,13 +207,13 @@ async fn config(State(site): State<AppState>) -> Response {
 }
 
 #[derive(Deserialize)]
-struct HowMany {
+struct RowsQuery {
     count: Option<usize>,
 }
 
-async fn rows(State(site): State<AppState>, how_many: Result<Query<HowMany>, QueryRejection>) -> Response {
-    match asked(how_many) {
-        Ok(HowMany { count }) => {
+async fn rows(State(site): State<AppState>, query: Result<Query<RowsQuery>, QueryRejection>) -> Response {
+    match parameters(query) {
+        Ok(RowsQuery { count }) => {
             let count = count.unwrap_or(4).clamp(1, ROWS);
             slowly(&site, move |subject| subject.rows(count).map(axum::Json)).await
         }
@@ -221,14 +221,14 @@ async fn rows(State(site): State<AppState>, how_many: Result<Query<HowMany>, Que
     }
 }
 
-/// Does what reads files on a thread that may wait, one at a time.
+/// Runs a request that reads files on a blocking thread, one at a time.
 async fn slowly<R: IntoResponse + Send + 'static>(
     site: &AppState,
     work: impl FnOnce(&dyn Backend) -> Result<R, ApiError> + Send + 'static,
 ) -> Response {
-    // Nobody queues for long: who is told to come again holds no connection meanwhile.
+    // The wait is short, because a waiting client holds a connection.
     let Ok(Ok(permit)) = timeout(QUEUE_TIME, Arc::clone(&site.slow).acquire_owned()).await else {
-        return busy("others are being answered; ask again");
+        return busy("the server is busy with another request; retry");
     };
     let subject = Arc::clone(&site.subject);
     let done = tokio::task::spawn_blocking(move || {
@@ -237,27 +237,27 @@ async fn slowly<R: IntoResponse + Send + 'static>(
     });
     match done.await {
         Ok(Ok(answer)) => answer.into_response(),
-        Ok(Err(trouble)) => troubled(&trouble),
+        Ok(Err(error)) => api_error(&error),
         Err(error) => {
-            tracing::error!(%error, "internal error while something was looked at");
-            refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run continues")
+            tracing::error!(%error, "server: internal error in a request");
+            refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error of the server; the run continues")
         }
     }
 }
 
-fn troubled(trouble: &ApiError) -> Response {
-    let status = match trouble {
+fn api_error(error: &ApiError) -> Response {
+    let status = match error {
         ApiError::Unknown(_) => StatusCode::NOT_FOUND,
-        ApiError::Unable(_) => return busy(&trouble.to_string()),
+        ApiError::Unable(_) => return busy(&error.to_string()),
         ApiError::Wrong(_) => StatusCode::BAD_REQUEST,
     };
-    refused(status, &trouble.to_string())
+    refused(status, &error.to_string())
 }
 
 async fn status(State(site): State<AppState>) -> Response {
     let status = serde_json::to_value(site.subject.status());
     let Ok(Value::Object(mut status)) = status else {
-        return refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run continues");
+        return refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error of the server; the run continues");
     };
     status.insert("watch".to_owned(), json!({ "clients": site.listening() }));
     status.insert("token_needed".to_owned(), json!(site.access.needs_token()));
@@ -266,7 +266,7 @@ async fn status(State(site): State<AppState>) -> Response {
     axum::Json(status).into_response()
 }
 
-async fn measured(State(site): State<AppState>) -> Response {
+async fn scrape(State(site): State<AppState>) -> Response {
     let text = metrics::text(&site.seen, &*site.subject, site.listening());
     ([(header::CONTENT_TYPE, telemetry::prometheus::CONTENT_TYPE)], text).into_response()
 }
@@ -291,44 +291,44 @@ async fn started(State(site): State<AppState>) -> Response {
 }
 
 async fn checkpoint(State(site): State<AppState>) -> Response {
-    act(&site, Action::Checkpoint)
+    run_action(&site, Action::Checkpoint)
 }
 
 async fn stop(State(site): State<AppState>) -> Response {
-    act(&site, Action::Stop)
+    run_action(&site, Action::Stop)
 }
 
 async fn log_level(State(site): State<AppState>, text: Result<String, StringRejection>) -> Response {
-    worded(&site, &text, Action::LogLevel)
+    act_with_text(&site, &text, Action::LogLevel)
 }
 
 async fn note(State(site): State<AppState>, text: Result<String, StringRejection>) -> Response {
-    worded(&site, &text, Action::Note)
+    act_with_text(&site, &text, Action::Note)
 }
 
-/// An action that has a text.
-fn worded(site: &AppState, text: &Result<String, StringRejection>, action: fn(String) -> Action) -> Response {
+/// Requests an action that takes a text.
+fn act_with_text(site: &AppState, text: &Result<String, StringRejection>, action: fn(String) -> Action) -> Response {
     match text.as_deref().map(str::trim) {
-        Ok("") => refused(StatusCode::BAD_REQUEST, "the body is empty; it is the text"),
-        Ok(text) => act(site, action(text.to_owned())),
+        Ok("") => refused(StatusCode::BAD_REQUEST, "the request body is empty; send the text as the body"),
+        Ok(text) => run_action(site, action(text.to_owned())),
         Err(rejection) => refused(rejection.status(), &rejection.body_text()),
     }
 }
 
-/// At once, whoever else is being answered: it only says what is to be done.
-fn act(site: &AppState, action: Action) -> Response {
-    match site.subject.act(action) {
+/// Requests an action. Does not wait for slow requests, because it only records the request.
+fn run_action(site: &AppState, action: Action) -> Response {
+    match site.subject.execute(action) {
         Ok(done) => axum::Json(json!({ "done": done })).into_response(),
-        Err(trouble) => troubled(&trouble),
+        Err(error) => api_error(&error),
     }
 }
 
 #[derive(Deserialize)]
-struct After {
+struct StepFilter {
     after: Option<String>,
 }
 
-/// A client that listens.
+/// Event stream of one client.
 struct Listener {
     site: AppState,
     place: Id,
@@ -338,21 +338,21 @@ struct Listener {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Server-sent events, from where the client was.
+/// Streams server-sent events from the position of the client.
 async fn events(
     State(site): State<AppState>,
-    after: Result<Query<After>, QueryRejection>,
+    after: Result<Query<StepFilter>, QueryRejection>,
     headers: HeaderMap,
 ) -> Response {
-    let after = match asked(after) {
-        Ok(After { after }) => after,
+    let after = match parameters(after) {
+        Ok(StepFilter { after }) => after,
         Err(why) => return refused(StatusCode::BAD_REQUEST, &why),
     };
     let Ok(permit) = Arc::clone(&site.listeners).try_acquire_owned() else {
-        return busy("too many listen already");
+        return busy("the maximum number of event streams is reached; retry later");
     };
     let given = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(after);
-    // Who gives a place that is none starts over; who gives none begins now.
+    // A client with an invalid position reloads; a client without a position starts at the newest event.
     let place = match given {
         None => site.seen.live.last(),
         Some(text) => Id::parse(&text).unwrap_or(Id { boot: "".into(), number: 0 }),
@@ -360,8 +360,8 @@ async fn events(
     let changes = site.seen.live.changes();
     let until = Instant::now() + LISTEN_TIME;
     let listener = Listener { site, place, changes, waiting: Vec::new().into_iter(), until, _permit: permit };
-    let said = stream::unfold(listener, next);
-    Stream::new(said).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    let events = stream::unfold(listener, next);
+    Stream::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
 async fn next(mut listener: Listener) -> Option<(Result<Sse, Infallible>, Listener)> {
@@ -371,15 +371,15 @@ async fn next(mut listener: Listener) -> Option<(Result<Sse, Infallible>, Listen
             let event = Sse::default().id(listener.place.to_string()).data(&*message.line);
             return Some((Ok(event), listener));
         }
-        // Before the look: what is said between the two is a change.
+        // Before the read, so that an event in between counts as a change.
         listener.changes.mark_unchanged();
         match listener.site.seen.live.since(&listener.place) {
-            Since::Messages(messages) if !messages.is_empty() => {
+            BroadcastStart::Messages(messages) if !messages.is_empty() => {
                 listener.waiting = messages.into_iter();
                 continue;
             }
-            Since::Messages(_) => {}
-            Since::Lost => {
+            BroadcastStart::Messages(_) => {}
+            BroadcastStart::Lost => {
                 listener.place = listener.site.seen.live.last();
                 let event = Sse::default().event("reset").id(listener.place.to_string()).data("{}");
                 return Some((Ok(event), listener));
@@ -388,8 +388,8 @@ async fn next(mut listener: Listener) -> Option<(Result<Sse, Infallible>, Listen
         let mut end = listener.site.end.clone();
         tokio::select! {
             changed = listener.changes.changed() => changed.ok()?,
-            () = over(&mut end) => return None,
-            // Browsers come back by themselves, to where they were.
+            () = wait(&mut end) => return None,
+            // Browsers reconnect at their last position.
             () = sleep_until(listener.until) => return None,
         }
     }

@@ -1,4 +1,4 @@
-//! What was said of a run, for all who look at it.
+//! Events of a run, kept in memory for the clients of the server.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,115 +11,115 @@ use store::{Lines, Store};
 use telemetry::run_metrics::RunMetrics;
 use telemetry::{Event, EventKind, Observer, Position, event_text, jsonl};
 
-use crate::broadcast::{Id, Live};
+use crate::broadcast::{Id, LiveEvents};
 use crate::columns::Spread;
-use crate::history::{History, Shown};
+use crate::history::{History, HistoryJson};
 
-/// What is looked at.
+/// Task of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A training.
+    /// Training.
     Train,
-    /// A preparation.
+    /// Preparation of a dataset.
     Prepare,
 }
 
-/// What does not change while it is looked at.
+/// Constant description of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct About {
-    /// A training or a preparation.
+pub struct RunInfo {
+    /// Task of the run.
     pub kind: Kind,
-    /// Its name, for people.
+    /// Display name.
     pub name: String,
-    /// Its folder.
+    /// Folder of the run.
     pub place: String,
-    /// Who runs it: `cloze 0.1.0`.
+    /// Name and version of the program, such as `cloze 0.1.0`.
     pub program: String,
 }
 
-/// Figures that no event has, at this moment.
-type Figures = Box<dyn Fn() -> Vec<(&'static str, f64)> + Send + Sync>;
+/// Function that returns the current values of metrics that no event contains.
+type ExtraMetrics = Box<dyn Fn() -> Vec<(&'static str, f64)> + Send + Sync>;
 
-/// What a run said so far, and says.
+/// Past events of a run, and the broadcast of new ones.
 pub struct RunState {
-    pub(crate) about: About,
-    pub(crate) live: Live,
+    pub(crate) about: RunInfo,
+    pub(crate) live: LiveEvents,
     state: Mutex<State>,
-    /// Where what was said before this process is read.
+    /// Store with the event log of earlier processes of the run.
     log: OnceLock<Store>,
-    /// Asked with every report.
-    figures: OnceLock<Figures>,
-    /// The history in JSON as it was made last, and up to which event: it is the same for all who ask.
-    made: Mutex<Option<(Id, Bytes)>>,
+    /// Called for every report.
+    extra_metrics: OnceLock<ExtraMetrics>,
+    /// Latest history in JSON, and the id of its last event. All clients get the same bytes.
+    cached_history: Mutex<Option<(Id, Bytes)>>,
 }
 
 impl fmt::Debug for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seen").field("about", &self.about).finish_non_exhaustive()
+        f.debug_struct("RunState").field("about", &self.about).finish_non_exhaustive()
     }
 }
 
-/// What events leave behind.
+/// State that events update.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) history: History,
-    /// The newest event that is one of a report, or of progress.
+    /// Newest report or progress event.
     pub(crate) newest: Option<Event>,
-    /// When that was heard: clocks of walls jump.
-    heard: Option<Instant>,
-    /// Where the run stands, by the newest event that says it.
+    /// Arrival time of the newest event. Monotonic, because the wall clock can jump.
+    newest_at: Option<Instant>,
+    /// Position of the newest event that has a step.
     pub(crate) at: Position,
     pub(crate) metrics: RunMetrics,
 }
 
 impl RunState {
-    /// Nothing is said so far.
+    /// Creates the state of a run without events.
     #[must_use]
-    pub fn new(about: About) -> Arc<Self> {
+    pub fn new(about: RunInfo) -> Arc<Self> {
         Arc::new(Self {
             about,
-            live: Live::new(),
+            live: LiveEvents::new(),
             state: Mutex::default(),
             log: OnceLock::new(),
-            figures: OnceLock::new(),
-            made: Mutex::default(),
+            extra_metrics: OnceLock::new(),
+            cached_history: Mutex::default(),
         })
     }
 
-    /// There lies what the run said before this process, if it continues.
+    /// Sets the store that contains the event log of earlier processes of a resumed run.
     pub fn goes_on_in(&self, run: &Store) {
         let _ = self.log.set(run.clone());
     }
 
-    /// These figures are shown next to those of the reports.
-    pub fn beside(&self, figures: impl Fn() -> Vec<(&'static str, f64)> + Send + Sync + 'static) {
-        let _ = self.figures.set(Box::new(figures));
+    /// Sets a function whose values are added to the metrics of every report.
+    pub fn with_extra_figures(&self, extra_metrics: impl Fn() -> Vec<(&'static str, f64)> + Send + Sync + 'static) {
+        let _ = self.extra_metrics.set(Box::new(extra_metrics));
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.about.name
     }
 
-    /// A name that no other process has.
+    /// Identifier that is unique to this process.
     #[must_use]
     pub fn instance(&self) -> &str {
         self.live.instance()
     }
 
-    /// For how long there is none newer.
+    /// Time since the newest report or progress event; zero before the first one.
     #[must_use]
     pub fn silence(&self) -> Duration {
-        self.state().heard.map_or(Duration::ZERO, |heard| heard.elapsed())
+        self.state().newest_at.map_or(Duration::ZERO, |arrival| arrival.elapsed())
     }
 
-    /// Where the run stands, as far as it was said.
+    /// Position of the newest event that has a step.
     #[must_use]
     pub fn at(&self) -> Position {
         self.state().at
     }
 
-    /// What it becomes part of hears every event.
+    /// Returns an observer that records every event in this state.
     #[must_use]
     pub fn observer(self: &Arc<Self>) -> Box<dyn Observer> {
         Box::new(StateObserver(Arc::clone(self)))
@@ -129,44 +129,44 @@ impl RunState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest report, for whoever says how a run is.
+    /// Newest report or progress event.
     #[must_use]
     pub fn newest(&self) -> Option<Event> {
         self.state().newest.clone()
     }
 
-    fn hear(&self, event: &Event) {
+    fn record(&self, event: &Event) {
         let line = jsonl::line(event);
         if matches!(event.what, EventKind::Resume(_)) {
-            // What came after the checkpoint is given up, and what this process has seen of it too.
-            let history = self.log.get().map(|log| before(log, Some(&line))).unwrap_or_default();
+            // A resume discards the events after the checkpoint, also those that this process recorded.
+            let history = self.log.get().map(|log| read_log(log, Some(&line))).unwrap_or_default();
             self.state().history = history;
-            self.live.begin_anew();
+            self.live.reset();
         }
-        let beside = match (&event.what, self.figures.get()) {
-            (EventKind::Report(_), Some(figures)) => figures(),
+        let extra = match (&event.what, self.extra_metrics.get()) {
+            (EventKind::Report(_), Some(extra_metrics)) => extra_metrics(),
             _ => Vec::new(),
         };
-        let beside = beside.into_iter().map(|(name, value)| (name.to_owned(), Spread::of(value))).collect();
+        let extra = extra.into_iter().map(|(name, value)| (name.to_owned(), Spread::single(value))).collect();
         let mut state = self.state();
-        let point = state.history.push(event, beside);
+        let point = state.history.push(event, extra);
         state.update(event);
-        // While the history is held: whoever reads both sees each event once.
+        // Under the lock of the history: a client that reads the history and then the broadcast gets each event once.
         self.live.push(with_extras(line, event_text::summary(event), point));
     }
 
-    /// Everything so far, as the page begins with it.
+    /// Returns the history in the JSON format that the page loads first.
     pub(crate) fn history(&self) -> Bytes {
         let state = self.state();
         let last = self.live.last();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, json)) = &*made
-            && *of == last
+        let mut cached = self.cached_history.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((id, json)) = &*cached
+            && *id == last
         {
             return json.clone();
         }
         let json = Bytes::from(page_history(&self.about, &last.boot, last.number, &state.history));
-        *made = Some((last, json.clone()));
+        *cached = Some((last, json.clone()));
         json
     }
 }
@@ -179,9 +179,10 @@ impl State {
         }
         match &event.what {
             EventKind::Report(_) | EventKind::PrepareProgress(_) => {
-                (self.newest, self.heard) = (Some(event.clone()), Some(Instant::now()));
+                self.newest = Some(event.clone());
+                self.newest_at = Some(Instant::now());
             }
-            // What the newest report said was undone with its step.
+            // The step of the newest report is rolled back.
             EventKind::Resume(_) => self.newest = None,
             _ => {}
         }
@@ -192,11 +193,11 @@ struct StateObserver(Arc<RunState>);
 
 impl Observer for StateObserver {
     fn observe(&mut self, event: &Event) {
-        self.0.hear(event);
+        self.0.record(event);
     }
 }
 
-/// The line of an event with what the page shows of it: its text, and the point of the curves.
+/// Adds the summary text and the curve point, which the page shows, to the line of an event.
 fn with_extras(line: String, summary: Option<String>, point: Option<String>) -> String {
     let Some(open) = line.strip_suffix('}') else { return line };
     let summary = summary.map(|text| format!(",\"summary\":{}", Value::from(text))).unwrap_or_default();
@@ -204,17 +205,18 @@ fn with_extras(line: String, summary: Option<String>, point: Option<String>) -> 
     format!("{open}{summary}{point}}}")
 }
 
-/// What the log of a run has before that line, if there is one; what cannot be read is skipped, and said.
-fn before(run: &Store, line: Option<&str>) -> History {
+/// Reads the event log of a run, up to `line` if it is given. Unreadable lines are skipped and logged.
+fn read_log(run: &Store, line: Option<&str>) -> History {
     let mut history = History::default();
-    let lines = match Lines::of(run, jsonl::LOG) {
+    let lines = match Lines::new(run, jsonl::LOG) {
         Ok(lines) => lines,
         Err(error) => {
-            tracing::warn!(%error, "what the run said before is not shown");
+            tracing::warn!(%error, "server: cannot read the event log; earlier events are not shown");
             return history;
         }
     };
-    let (mut strange, mut first) = (0_u64, None);
+    let mut unreadable = 0_u64;
+    let mut first = None;
     for read in lines {
         let event = match read {
             Ok(read) if line.is_some_and(|line| read == line.as_bytes()) => break,
@@ -225,35 +227,35 @@ fn before(run: &Store, line: Option<&str>) -> History {
         match event {
             Ok(event) => drop(history.push(&event, Vec::new())),
             Err(why) => {
-                strange += 1;
+                unreadable += 1;
                 first.get_or_insert(why);
             }
         }
     }
     if let Some(why) = first {
         let place = run.place(jsonl::LOG);
-        tracing::warn!("{place}: {strange} lines or segments cannot be read, and are not shown; the first: {why}");
+        tracing::warn!("server: {place}: {unreadable} unreadable lines or segments are not shown; first error: {why}");
     }
     history
 }
 
-/// All that a run has said, from its folder.
+/// Reads the complete history of a run from its folder.
 pub(crate) fn of_folder(run: &Store) -> History {
-    before(run, None)
+    read_log(run, None)
 }
 
-/// A history with what it is of, in JSON.
-pub(crate) fn page_history(about: &About, boot: &str, last: u64, history: &History) -> String {
+/// Serializes a history with the description of its run to JSON.
+pub(crate) fn page_history(about: &RunInfo, boot: &str, last: u64, history: &History) -> String {
     #[derive(Serialize)]
     struct Page<'a> {
         version: u32,
         boot: &'a str,
         last: u64,
         #[serde(flatten)]
-        about: &'a About,
+        about: &'a RunInfo,
         #[serde(flatten)]
-        shown: Shown<'a>,
+        shown: HistoryJson<'a>,
     }
     let page = Page { version: 1, boot, last, about, shown: history.shown() };
-    serde_json::to_string(&page).expect("string keys, and every number has a form")
+    serde_json::to_string(&page).expect("string keys and serializable numbers")
 }

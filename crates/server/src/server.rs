@@ -1,11 +1,11 @@
-//! A server on its own thread.
+//! HTTP server on its own thread.
 //!
-//! Its own runtime, so that whatever is asked of it keeps nobody waiting who has to do with the run: signals are heard and
-//! checkpoints written elsewhere. An address that is taken ends no run: it is said, and tried again.
+//! The server has its own async runtime, so requests never delay the run: other threads handle signals and write
+//! checkpoints. If the address is in use, the server logs a warning and retries; the run continues.
 //!
-//! Here are the bounds of a connection: how many there are, how long a head, silence and a client that reads nothing may
-//! last, how old one becomes. `tower-http` sees requests alone, and begins when a head is complete; its bounds are in
-//! `routes`.
+//! This module enforces the limits of connections: their number and age, and the timeouts for a request head, an idle
+//! connection and a client that does not read. `tower-http` enforces limits only after a request head is complete; its
+//! limits are in `routes`.
 
 use std::fs;
 use std::io;
@@ -31,37 +31,38 @@ use crate::config::{ListenAddress, ServeConfig};
 use crate::limits::{AGE, CONNECTIONS, HEAD_BYTES, HEAD_TIME, SHORT, SHORT_TIME, WRITE_TIME};
 use crate::routes::{AppState, router};
 use crate::run_state::RunState;
-use crate::shutdown::over;
+use crate::shutdown::wait;
 
-/// Between the first two tries to have an address, and between two at the most.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// First and maximum delay between two attempts to bind the address.
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// How long a socket's folder may not be there before anybody hears of it: a run makes its own when it is planned.
+/// Time before a warning about a missing folder of the socket. A run creates its folder when it is planned.
 const FOLDER_TIME: Duration = Duration::from_secs(60);
 
-/// How much nicer than the run its server is.
+/// Increment of the nice value of the server thread relative to the run.
 const NICE: i32 = 10;
 
-/// What clients may still get when a run has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Time to finish pending responses after the run has ended.
+const SHUTDOWN_TIME: Duration = Duration::from_millis(500);
 
-/// What a client hears for whom there is no room.
+/// Response if the maximum number of connections is reached.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Answers until it is dropped.
+/// Running server. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Server {
     end: watch::Sender<bool>,
-    /// Closes when its thread has ended.
+    /// Closes when the server thread has ended.
     done: Receiver<()>,
 }
 
 impl Server {
-    /// Starts to answer; none where nothing is to be served. `on_bound` is called with the address when the server listens.
+    /// Starts the server. Returns `None` if no address is configured. When the server listens, it calls `on_bound` with
+    /// the address.
     ///
     /// # Errors
-    /// For an address or a token that cannot be read. That an address is taken is none: it is said, and tried again.
+    /// If the address or the token is invalid. An address in use is no error: the server logs a warning and retries.
     pub fn start(
         config: &ServeConfig,
         seen: &Arc<RunState>,
@@ -70,7 +71,7 @@ impl Server {
     ) -> Result<Option<Self>, String> {
         let Some(address) = config.address()? else { return Ok(None) };
         if let ListenAddress::Socket(path) = &address {
-            refuse_others(path)?;
+            check_socket_path(path)?;
         }
         let access = match &address {
             ListenAddress::Socket(_) => Access::over_socket(),
@@ -81,18 +82,18 @@ impl Server {
         let (end, ends) = watch::channel(false);
         let router = router(AppState::new(Arc::clone(seen), subject, access, ends.clone()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build();
-        let runtime = runtime.map_err(|error| format!("cannot start the server: {error}"))?;
+        let runtime = runtime.map_err(|error| format!("serve: cannot start the server thread: {error}"))?;
         let (alive, done) = sync_channel(0);
         let body = move || {
             let _alive: std::sync::mpsc::SyncSender<()> = alive;
-            // Of this thread alone, and of those that it starts: where both want a core, the run has it.
+            // Applies to this thread and the threads that it starts, so that the run has priority on a busy core.
             let _ = rustix::process::nice(NICE);
-            runtime.block_on(until_it_ends(address, router, ends, on_bound));
-            // What still makes an answer is nobody's any more.
-            runtime.shutdown_timeout(LAST_WORDS);
+            runtime.block_on(serve_until_end(address, router, ends, on_bound));
+            // Abandons blocking requests that are still running.
+            runtime.shutdown_timeout(SHUTDOWN_TIME);
         };
         let thread = std::thread::Builder::new().name("serve".to_owned()).spawn(body);
-        thread.map_err(|error| format!("cannot start the server: {error}"))?;
+        thread.map_err(|error| format!("serve: cannot start the server thread: {error}"))?;
         Ok(Some(Self { end, done }))
     }
 }
@@ -100,18 +101,18 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.end.send_replace(true);
-        // Those who are answered, those who make answers, and a moment more; who waits for a disk even then is left behind.
-        let _ = self.done.recv_timeout(3 * LAST_WORDS);
+        // Pending responses, blocking requests and a margin. A thread that still waits for a disk is abandoned.
+        let _ = self.done.recv_timeout(3 * SHUTDOWN_TIME);
     }
 }
 
-/// Where connections come from.
+/// Source of connections.
 enum Listener {
     Tcp(TcpListener),
     Socket(UnixListener, PathBuf, Option<Inode>),
 }
 
-/// A file, whatever it is called: device and number.
+/// Identity of a file: device and inode number.
 type Inode = (u64, u64);
 
 impl Drop for Listener {
@@ -129,18 +130,18 @@ fn inode(path: &Path) -> Option<Inode> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// That nothing else than a socket is there: that would never go.
-fn refuse_others(path: &Path) -> Result<(), String> {
+/// Returns an error if the path exists and is not a socket, because binding would never succeed.
+fn check_socket_path(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             let path = path.display();
-            Err(format!("serve.address: {path}: something that is no socket is there; remove it, or name another path"))
+            Err(format!("serve.address: {path}: the path exists and is no socket; remove it or choose another path"))
         }
         _ => Ok(()),
     }
 }
 
-async fn until_it_ends(
+async fn serve_until_end(
     address: ListenAddress,
     router: Router,
     mut ends: watch::Receiver<bool>,
@@ -148,23 +149,25 @@ async fn until_it_ends(
 ) {
     let listener = tokio::select! {
         listener = bind(&address) => listener,
-        () = over(&mut ends) => return,
+        () = wait(&mut ends) => return,
     };
     on_bound(&listener.address(&address));
-    let for_each = ends.clone();
-    let places = Places::new();
+    let end_of_connections = ends.clone();
+    let places = ConnectionSlots::new();
     tokio::select! {
-        () = accept(&listener, &places, &router, &for_each) => {}
-        () = over(&mut ends) => {}
+        () = accept(&listener, &places, &router, &end_of_connections) => {}
+        () = wait(&mut ends) => {}
     }
     drop(listener);
-    // Who is being answered is answered.
-    let _ = tokio::time::timeout(LAST_WORDS, places.all_left()).await;
+    // Pending responses are completed.
+    let _ = tokio::time::timeout(SHUTDOWN_TIME, places.wait_for_connections()).await;
 }
 
-/// Has the address, sooner or later.
+/// Binds the address. Retries until it succeeds.
 async fn bind(address: &ListenAddress) -> Listener {
-    let (begun, mut pause, mut is_told) = (Instant::now(), AGAIN.0, false);
+    let begun = Instant::now();
+    let mut delay = RETRY_DELAYS.0;
+    let mut has_warned = false;
     loop {
         let bound = match address {
             ListenAddress::Tcp(address) => TcpListener::bind(address).await.map(Listener::Tcp),
@@ -173,25 +176,25 @@ async fn bind(address: &ListenAddress) -> Listener {
         match bound {
             Ok(listener) => return listener,
             Err(error) => {
-                let may_come = error.kind() == io::ErrorKind::NotFound && begun.elapsed() < FOLDER_TIME;
-                if !may_come && !std::mem::replace(&mut is_told, true) {
+                let may_appear = error.kind() == io::ErrorKind::NotFound && begun.elapsed() < FOLDER_TIME;
+                if !may_appear && !std::mem::replace(&mut has_warned, true) {
                     let address = schemas::printable(&address.to_string()).to_string();
-                    tracing::warn!("{address}: nothing is served yet ({error}); it is tried again and again");
+                    tracing::warn!("server: cannot listen on {address} ({error}); retrying until it succeeds");
                 }
-                tokio::time::sleep(pause).await;
-                pause = AGAIN.1.min(2 * pause);
+                tokio::time::sleep(delay).await;
+                delay = RETRY_DELAYS.1.min(2 * delay);
             }
         }
     }
 }
 
-/// A socket that its owner alone may open, from its first moment on. One that nobody listens at any more is replaced.
+/// Binds a socket with mode 0600 from the moment that its path exists. Replaces a stale socket without a listener.
 async fn socket(path: &Path) -> io::Result<Listener> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        // Asked without waiting: one whose queue is full is somebody's too.
+        // Connects without waiting: a socket with a full queue has a listener too.
         match UnixStream::connect(path).await {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
+            _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on this socket")),
         }
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -204,24 +207,24 @@ async fn socket(path: &Path) -> io::Result<Listener> {
 }
 
 impl Listener {
-    fn address(&self, asked: &ListenAddress) -> ListenAddress {
+    fn address(&self, configured: &ListenAddress) -> ListenAddress {
         match self {
-            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), ListenAddress::Tcp),
+            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| configured.clone(), ListenAddress::Tcp),
             Self::Socket(_, path, _) => ListenAddress::Socket(path.clone()),
         }
     }
 }
 
-/// Room for connections.
-struct Places {
+/// Slots for connections.
+struct ConnectionSlots {
     usual: Arc<Semaphore>,
-    /// For a short request each, when the others are taken.
+    /// Slots for one short request each, used when all others are taken.
     short: Arc<Semaphore>,
     count: u32,
 }
 
-impl Places {
-    /// As many as there are, and as the process has files for.
+impl ConnectionSlots {
+    /// Creates [`CONNECTIONS`] slots, or fewer if the limit of open files is low.
     fn new() -> Self {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let count = u32::try_from(files / 8).unwrap_or(u32::MAX).clamp(1, CONNECTIONS);
@@ -229,32 +232,32 @@ impl Places {
         Self { usual: places(count), short: places(SHORT.min(count)), count }
     }
 
-    async fn all_left(&self) {
+    async fn wait_for_connections(&self) {
         let _ = self.usual.acquire_many(self.count).await;
     }
 }
 
-async fn accept(listener: &Listener, places: &Places, router: &Router, ends: &watch::Receiver<bool>) {
+async fn accept(listener: &Listener, places: &ConnectionSlots, router: &Router, ends: &watch::Receiver<bool>) {
     loop {
         let served = match listener {
             Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                // Events are small, and are to be seen when they are said.
+                // Events are small and must arrive without delay.
                 let _ = stream.set_nodelay(true);
-                take(stream, places, router, ends);
+                spawn_connection(stream, places, router, ends);
             }),
             Listener::Socket(listener, ..) => {
-                listener.accept().await.map(|(stream, _)| take(stream, places, router, ends))
+                listener.accept().await.map(|(stream, _)| spawn_connection(stream, places, router, ends))
             }
         };
         if let Err(error) = served {
-            // Out of files, or a client that left at once: others may come.
-            tracing::debug!(%error, "a connection could not be taken");
+            // The process is out of file descriptors, or the client has disconnected: later connections may succeed.
+            tracing::debug!(%error, "server: cannot accept a connection");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
 
-fn take<S>(stream: S, places: &Places, router: &Router, ends: &watch::Receiver<bool>)
+fn spawn_connection<S>(stream: S, places: &ConnectionSlots, router: &Router, ends: &watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -271,11 +274,11 @@ where
     let (router, ends) = (router.clone(), ends.clone());
     tokio::spawn(async move {
         let _place = place;
-        answer(stream, router, ends, head_time).await;
+        serve_connection(stream, router, ends, head_time).await;
     });
 }
 
-async fn answer<S>(stream: S, router: Router, mut ends: watch::Receiver<bool>, head_time: Duration)
+async fn serve_connection<S>(stream: S, router: Router, mut ends: watch::Receiver<bool>, head_time: Duration)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -284,16 +287,16 @@ where
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(head_time)
-        // Whoever has a short place goes after one request.
+        // A short slot serves one request.
         .keep_alive(head_time == HEAD_TIME)
         .max_buf_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
     tokio::pin!(connection);
-    // That a client leaves, or says what is no request, is its own affair.
+    // Disconnects and malformed requests of clients are not logged.
     tokio::select! {
         done = connection.as_mut() => return drop(done),
-        () = over(&mut ends) => {}
-        // Its request is still answered.
+        () = wait(&mut ends) => {}
+        // A pending request is still answered.
         () = tokio::time::sleep(AGE) => {}
     }
     connection.as_mut().graceful_shutdown();

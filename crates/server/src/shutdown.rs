@@ -1,9 +1,9 @@
-//! The end of a server, for all who wait for something else.
+//! Shutdown signal of the server.
 
 use tokio::sync::watch;
 
 /// Waits until the server ends.
-pub(crate) async fn over(ends: &mut watch::Receiver<bool>) {
-    // Whoever could say it is gone: it has ended.
+pub(crate) async fn wait(ends: &mut watch::Receiver<bool>) {
+    // If the sender is dropped, the server has ended.
     let _ = ends.wait_for(|is_over| *is_over).await;
 }

@@ -1,4 +1,4 @@
-//! A server as clients meet it: real sockets, hostile requests.
+//! Tests of the server with real sockets and hostile requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -14,20 +14,21 @@ use telemetry::training::{Figures, ResumeReport, Speed, StepReport};
 use telemetry::{Clock, Event, EventKind, Position};
 
 use crate::backend::{ActorStatus, ApiError};
-use crate::broadcast::Since;
+use crate::broadcast::BroadcastStart;
 use crate::limits::{CONNECTIONS, LISTENERS};
-use crate::{About, Action, Backend, Health, Kind, ListenAddress, RunState, ServeConfig, Server, Status};
+use crate::{Action, Backend, Health, Kind, ListenAddress, RunInfo, RunState, ServeConfig, Server, Status};
 
 mod crowd;
 mod socket;
 
-const TOKEN: &str = "a-token-of-nobody-else";
+const TOKEN: &str = "a-token-of-the-tests";
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J";
 
+/// Backend with fixed answers that records actions.
 #[derive(Default)]
 struct Played {
     asked: Mutex<Vec<Action>>,
-    /// Held by who wants another run's history never to be read.
+    /// A test holds this lock to block the reading of another run's history.
     gate: Mutex<()>,
     is_validating: AtomicBool,
 }
@@ -81,8 +82,8 @@ impl Backend for Played {
         &["checkpoint", "stop", "note"]
     }
 
-    fn act(&self, action: Action) -> Result<String, ApiError> {
-        self.asked.lock().expect("nobody panics").push(action);
+    fn execute(&self, action: Action) -> Result<String, ApiError> {
+        self.asked.lock().expect("no panic under the lock").push(action);
         Ok("it will be done".to_owned())
     }
 }
@@ -95,8 +96,8 @@ struct Home {
     _token: tempfile::NamedTempFile,
 }
 
-fn about() -> About {
-    About { kind: Kind::Train, name: HOSTILE.to_owned(), place: "runs/a".to_owned(), program: "cloze 1".to_owned() }
+fn about() -> RunInfo {
+    RunInfo { kind: Kind::Train, name: HOSTILE.to_owned(), place: "runs/a".to_owned(), program: "cloze 1".to_owned() }
 }
 
 fn serving() -> Home {
@@ -106,19 +107,20 @@ fn serving() -> Home {
         ServeConfig { address: "127.0.0.1:0".to_owned(), token_file: token.path().into(), allowed_hosts: Vec::new() };
     let (seen, played) = (RunState::new(about()), Arc::<Played>::default());
     let (sender, heard) = sync_channel(1);
-    let told = move |address: &ListenAddress| sender.send(address.clone()).expect("heard");
-    let server = Server::start(&config, &seen, Arc::clone(&played) as _, told).expect("started").expect("an address");
+    let on_bound = move |address: &ListenAddress| sender.send(address.clone()).expect("heard");
+    let server =
+        Server::start(&config, &seen, Arc::clone(&played) as _, on_bound).expect("started").expect("an address");
     let ListenAddress::Tcp(at) = heard.recv_timeout(Duration::from_secs(10)).expect("bound") else {
         panic!("TCP was asked for")
     };
     Home { at, seen, played, _server: server, _token: token }
 }
 
-/// What comes for those bytes until the other side has nothing more to say.
+/// Sends a request and reads the response until the server closes the connection.
 fn exchange(at: SocketAddr, request: &[u8]) -> String {
-    let mut stream = TcpStream::connect(at).expect("somebody listens");
+    let mut stream = TcpStream::connect(at).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
-    // Who is refused early may find the door closed.
+    // If the server refuses early, the connection may be closed.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -166,7 +168,7 @@ fn report(step: u64, loss: f64) -> Event {
 }
 
 #[test]
-fn everything_that_is_looked_at_is_there() {
+fn every_route_is_answered() {
     let home = serving();
     home.seen.observer().observe(&report(10, 2.5));
     for path in ["/", "/history", "/status", "/config", "/runs", "/rows?count=2", "/metrics", "/livez", "/startupz"] {
@@ -244,27 +246,27 @@ fn hostile_requests_are_refused_and_the_next_is_answered() {
         assert!(!answer.contains(TOKEN), "{shown:?}");
         assert_eq!(code(&ask(at, "GET /status", "")), 200, "after {shown:?}");
     }
-    assert_eq!(*home.played.asked.lock().expect("nobody panics"), [Action::Note("\u{1b}\u{1b}".to_owned())]);
+    assert_eq!(*home.played.asked.lock().expect("no panic under the lock"), [Action::Note("\u{1b}\u{1b}".to_owned())]);
 }
 
 #[test]
-fn refusals_of_layers_have_words_and_headers() {
+fn refusals_of_layers_have_a_text_and_headers() {
     let home = serving();
     let head =
         format!("POST /note HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n", home.at);
     let announced = format!("{head}Content-Length: 4097\r\n\r\n");
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n1001\r\n{}\r\n0\r\n\r\n", "x".repeat(4097));
-    // Nothing more comes.
+    // The rest of the body never arrives.
     let silent = format!("{head}Content-Length: 5\r\n\r\nab");
-    for (request, expected, words) in [
-        (announced, 413, "the body is longer than 4096 bytes"),
-        (chunked, 413, "the body is longer than 4096 bytes"),
-        (silent, 408, "the body did not come"),
+    for (request, expected, text) in [
+        (announced, 413, "the request body is larger than 4096 bytes"),
+        (chunked, 413, "the request body is larger than 4096 bytes"),
+        (silent, 408, "the request body did not arrive in time"),
     ] {
         let answer = exchange(home.at, request.as_bytes());
         assert_eq!(
             (code(&answer), body(&answer)),
-            (expected, json!({ "error": words }).to_string().as_str()),
+            (expected, json!({ "error": text }).to_string().as_str()),
             "{answer}"
         );
         let answer = answer.to_ascii_lowercase();
@@ -281,62 +283,63 @@ fn refusals_of_layers_have_words_and_headers() {
 }
 
 #[test]
-fn a_stop_with_the_token_is_asked_for() {
+fn a_stop_with_the_token_reaches_the_backend() {
     let home = serving();
     let answer = ask(home.at, "POST /stop", &format!("Authorization: Bearer {TOKEN}\r\nContent-Length: 0\r\n"));
     assert_eq!((code(&answer), body(&answer)), (200, "{\"done\":\"it will be done\"}"));
-    assert_eq!(*home.played.asked.lock().expect("nobody panics"), [Action::Stop]);
+    assert_eq!(*home.played.asked.lock().expect("no panic under the lock"), [Action::Stop]);
 }
 
-/// Reads lines of events until there are so many of them.
+/// Reads `events` events and returns their `id` and `event` lines.
 fn listen(at: SocketAddr, after: &str, events: usize) -> Vec<String> {
-    let mut stream = TcpStream::connect(at).expect("somebody listens");
+    let mut stream = TcpStream::connect(at).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     let place = if after.is_empty() { String::new() } else { format!("Last-Event-ID: {after}\r\n") };
     write!(stream, "GET /events HTTP/1.1\r\nHost: {at}\r\n{place}\r\n").expect("asked");
     let (mut text, mut buffer) = (String::new(), [0; 4096]);
     while text.matches("\n\n").count() < events {
         let read = stream.read(&mut buffer).expect("in time");
-        assert!(read > 0, "it ended: {text}");
+        assert!(read > 0, "the stream ended: {text}");
         text.push_str(&String::from_utf8_lossy(&buffer[..read]));
     }
     text.lines().filter(|line| line.starts_with("id: ") || line.starts_with("event: ")).map(str::to_owned).collect()
 }
 
 #[test]
-fn who_listens_goes_on_where_it_was() {
+fn an_event_stream_continues_at_the_last_position() {
     let home = serving();
-    let mut ear = home.seen.observer();
+    let mut observer = home.seen.observer();
     let begun = home.seen.live.last().to_string();
-    (1..=3).for_each(|step| ear.observe(&report(step, 1.0)));
+    (1..=3).for_each(|step| observer.observe(&report(step, 1.0)));
     let ids = listen(home.at, &begun, 3);
     assert_eq!(ids.len(), 3, "{ids:?}");
     let second = ids[1].trim_start_matches("id: ");
     assert_eq!(listen(home.at, second, 1), ids[2..]);
-    // Of another process: starts over.
+    // A position of another process: the client reloads.
     assert!(listen(home.at, "f00f-7", 1).contains(&"event: reset".to_owned()));
     assert!(listen(home.at, "nonsense", 1).contains(&"event: reset".to_owned()));
 }
 
 #[test]
-fn what_was_said_before_a_resume_is_shown_and_what_was_given_up_is_not() {
-    let store = Store::memory(FaultConfig::calm());
+fn events_before_a_resume_are_shown_and_discarded_ones_are_not() {
+    let store = Store::in_memory(FaultConfig::none());
     let mut log = store::Log::open(&store, telemetry::jsonl::LOG).expect("a log");
-    let mut say = |event: &Event| log.push(&telemetry::jsonl::line(event)).expect("kept");
-    say(&report(10, 3.0));
-    say(&report(20, 2.0));
+    let mut push = |event: &Event| log.push(&telemetry::jsonl::line(event)).expect("kept");
+    push(&report(10, 3.0));
+    push(&report(20, 2.0));
     let at = Position { step: Some(Step(20)), ..Position::default() };
     let resume = Clock::system().event(at, EventKind::Resume(ResumeReport { place: "runs/a".to_owned() }));
-    say(&resume);
-    say(&report(30, 1.0));
+    push(&resume);
+    push(&report(30, 1.0));
     log.flush().expect("kept");
     let seen = RunState::new(about());
     seen.goes_on_in(&store);
-    let (mut ear, before) = (seen.observer(), seen.live.last());
-    ear.observe(&report(40, 9.0));
-    ear.observe(&resume);
-    ear.observe(&report(30, 1.0));
+    let mut observer = seen.observer();
+    let before = seen.live.last();
+    observer.observe(&report(40, 9.0));
+    observer.observe(&resume);
+    observer.observe(&report(30, 1.0));
     let history: Value = serde_json::from_slice(&seen.history()).expect("JSON");
     assert_eq!(history["reports"]["step"], json!([10, 20, 30]));
-    assert_ne!(history["boot"], json!(&*before.boot), "whoever listened starts over");
+    assert_ne!(history["boot"], json!(&*before.boot), "listeners reload");
 }

@@ -1,4 +1,4 @@
-//! What a kind of store can do, and the words for what it answers.
+//! Trait of storage backends, and the types of their answers.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
@@ -6,80 +6,83 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// A kind of store, below its handle: blocking calls, one attempt each.
+/// Storage backend below a [`Store`](crate::Store): blocking calls, one attempt each.
 ///
-/// Names have been checked: relative, parts between `/`, none of them `..` or empty. Errors are plain; the handle adds
-/// the place and asks again where an error passes by itself, so that every call may come twice: after an error, nobody
-/// knows whether it had its effect.
+/// The caller has checked the names: relative, parts between `/`, none of them `..` or empty. Errors are plain: the
+/// store adds the location and retries transient errors. Every call can therefore come twice, because an error does not
+/// tell whether the call had its effect.
 pub trait StoreBackend: Debug + Send + Sync {
-    /// The whole object, with what it was when it was read; `None` if there is none.
-    fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>>;
+    /// Returns the whole object and its [`Stat`] at the time of the read; `None` if the object is absent.
+    fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>>;
 
-    /// The bytes of that range, fewer where the object ends; an error of kind `NotFound` if there is none.
-    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
+    /// Returns the bytes of that range, fewer where the object ends; an error of kind `NotFound` if it is absent.
+    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
 
-    /// What the object is; `None` if there is none.
-    fn stat(&self, name: &str) -> io::Result<Option<Stat>>;
+    /// Returns the [`Stat`] of the object; `None` if the object is absent.
+    fn head(&self, name: &str) -> io::Result<Option<Stat>>;
 
-    /// Every object whose name begins with `FOLDER/`, or every object if `folder` is empty; in any order.
+    /// Lists every object whose name begins with `FOLDER/`, or every object if `folder` is empty; in any order.
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>>;
 
-    /// Begins an object of any size; nobody sees it before [`Upload::commit`].
-    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>>;
+    /// Begins an object of any size. The object is visible only after [`Upload::commit`].
+    fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>>;
 
-    /// Makes the object unless there is one.
+    /// Creates the object unless it exists.
     ///
-    /// On a folder: written to a temporary file and flushed, then linked to its name, which fails where there is one.
-    fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created>;
+    /// On a folder: writes and flushes a temporary file, then hard-links it to the name. The link fails if the name
+    /// exists.
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created>;
 
     /// Replaces the object if it still has that version.
     ///
-    /// On a folder, a lock would not do: it is not held between machines, and a process that is stopped in it stops
-    /// all. So the new content is written to a file next to it, and a symbolic link to it made whose name is that of the *version*:
-    /// the first to make it has decided what follows, and everybody who finds it may publish it. Nothing waits.
+    /// On a folder, a file lock is not sufficient: machines do not share it, and a process that is stopped while it
+    /// holds the lock blocks all others. The new content goes to a separate file in the same folder. A symbolic link to
+    /// that file is then created under a name derived from the *version*. The first process to create the link decides
+    /// which content follows, and every process that finds the link may publish it. No process waits.
     /// `crates/store/src/folder/replace.rs` has the proof.
-    fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced>;
+    fn put_if_version(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced>;
 
-    /// Removes the object; it need not be there.
-    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Removes the object. An absent object is no error.
+    fn delete(&self, name: &str) -> io::Result<()>;
 
-    /// Removes what writers that died left below `folder` (empty: everywhere), but not below a folder with a lock of its
-    /// own. Returns the names of the files.
+    /// Removes temporary files of dead writers below `folder` (empty: everywhere), except below a folder with a
+    /// separate lock. Returns the names of the files.
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>>;
 
-    /// The object, or the whole store if the name is empty, in words for people.
-    fn place(&self, name: &str) -> String;
+    /// Returns a readable location of the object, or of the whole store if the name is empty.
+    fn display_path(&self, name: &str) -> String;
 
-    /// The folder of that name on this machine, where there is such a thing; it need not exist.
+    /// Returns the local folder of that name if the backend has one. The folder need not exist.
     fn local(&self, folder: &str) -> Option<PathBuf>;
 }
 
-/// An object on its way. Dropped before it is committed, it leaves nothing.
+/// Unfinished upload of an object. Dropped before the commit, it leaves nothing.
 pub trait Upload: Debug + Send {
-    /// Writes all of `bytes` at `offset`. After an error the same bytes come again, at the same place.
+    /// Writes all of `bytes` at `offset`. After an error the caller passes the same bytes at the same offset again.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes it durable, then visible. After an error it may be called again, and continues where it was.
+    /// Makes the object durable, then visible. After an error it may be called again, and continues from the failed
+    /// step.
     fn commit(&mut self) -> io::Result<Stat>;
 }
 
-/// What an object is, without its bytes.
+/// Metadata of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its length.
+    /// Length of the object.
     pub bytes: u64,
-    /// Changes whenever the object is written, and never comes back.
+    /// Version of the content. It changes with every write and is never reused.
     pub version: Version,
-    /// When it was written, by the clock of whoever keeps it: for people, not for decisions.
+    /// Time of the write, by the clock of the storage: for display, not for decisions.
     pub modified: SystemTime,
 }
 
-/// Tells one writing of an object from every other. Means nothing beyond being equal or not.
+/// Opaque version of an object's content. Only equality has a meaning.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(String);
 
 impl Version {
-    /// What the kind of store tells versions apart by.
+    /// Creates a version from the text by which the backend tells versions apart.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -97,29 +100,29 @@ impl Debug for Version {
     }
 }
 
-/// A line of a listing.
+/// Entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Relative to the store that was asked.
+    /// Name relative to the store that was listed.
     pub name: String,
-    /// What it is.
+    /// Metadata of the object.
     pub stat: Stat,
 }
 
-/// What came of creating an object.
+/// Result of a create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It is ours.
+    /// The call created the object.
     Made(Stat),
-    /// There was one already, which is left as it is.
+    /// The object existed already and is unchanged.
     Exists,
 }
 
-/// What came of replacing an object.
+/// Result of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// It is ours.
+    /// The call replaced the object.
     Made(Stat),
-    /// It no longer has that version, or is gone.
+    /// The object no longer has that version, or is absent.
     Changed,
 }

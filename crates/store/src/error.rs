@@ -1,10 +1,10 @@
-//! Errors that say where, and what to do about it.
+//! Errors with a location and a hint.
 
 use std::fmt::Display;
 use std::io;
 
-/// `error`, with the place that it happened at and the way out where there is a common one.
-pub(crate) fn at(place: impl Display, error: &io::Error) -> io::Error {
+/// Returns `error` with its location, and with a hint for common causes.
+pub(crate) fn with_place(place: impl Display, error: &io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "; free some space and run the same command again, what is finished is kept"

@@ -1,33 +1,33 @@
-//! Weather: latency, failures and lost acknowledgements, all by seed.
+//! Injected faults: latency, failures and lost acknowledgements, determined by a seed.
 //!
 //! # Definition
-//! The n-th call of an operation on a name draws two numbers from (seed, operation, name, n): below `failures`, it fails
-//! and has no effect; else, below `lost`, it has its effect and fails nevertheless. So the weather does not depend on how
-//! threads interleave, as long as each name has one caller.
+//! The n-th call of an operation on a name draws two numbers from (seed, operation, name, n). If the first is below
+//! `failures`, the call fails without an effect. Otherwise, if the second is below `lost`, the call has its effect and
+//! fails. The faults do not depend on thread interleaving as long as each name has one caller.
 
 use std::time::Duration;
 
-/// How unfriendly a store is.
+/// Rates of injected faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultConfig {
-    /// What its draws begin with.
+    /// Seed of all draws.
     pub seed: u64,
-    /// Time that each call takes.
+    /// Duration of each call.
     pub latency: Duration,
     /// Share of calls that fail before they have their effect.
     pub failures: f64,
-    /// Share of the others that have their effect, and fail nevertheless: lost acknowledgements.
+    /// Share of the other calls that have their effect and still fail: lost acknowledgements.
     pub lost: f64,
 }
 
 impl FaultConfig {
-    /// No wind at all.
-    pub fn calm() -> Self {
+    /// Returns a configuration without faults.
+    pub fn none() -> Self {
         Self::default()
     }
 
-    /// The weather of one call.
-    pub(crate) fn strikes(&self, operation: &str, name: &str, attempt: u64) -> Strike {
+    /// Returns the fault of one call.
+    pub(crate) fn fault_for(&self, operation: &str, name: &str, attempt: u64) -> Strike {
         let address = format!("{} {operation} {attempt} {name}", self.seed);
         let [failure, loss] = draws(&address);
         match () {
@@ -38,7 +38,7 @@ impl FaultConfig {
     }
 }
 
-/// Two uniform numbers of [0, 1) that an address names.
+/// Returns two uniform numbers of [0, 1), determined by an address.
 #[must_use]
 pub fn draws(address: &str) -> [f64; 2] {
     let mut draws = [0_u64; 2];
@@ -49,30 +49,30 @@ pub fn draws(address: &str) -> [f64; 2] {
     draws.map(|draw| (draw >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-/// What became of a call.
+/// Fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strike {
-    /// It failed without an effect.
+    /// The call fails without an effect.
     Before,
-    /// It had its effect, and nobody heard of it.
+    /// The call has its effect, but its acknowledgement is lost.
     After,
-    /// Nothing.
+    /// No fault.
     Never,
 }
 
-/// What a store went through.
+/// Call counts of a store with injected faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// Calls of any operation.
     pub calls: u64,
-    /// Those that failed without an effect.
+    /// Calls that failed without an effect.
     pub failed: u64,
-    /// Those that had their effect and whose acknowledgement was lost.
+    /// Calls that had their effect and whose acknowledgement was lost.
     pub lost: u64,
 }
 
 impl Calls {
-    /// One more call.
+    /// Counts one call.
     pub(crate) fn count(&mut self, strike: Strike) {
         self.calls += 1;
         match strike {
@@ -87,10 +87,10 @@ impl Calls {
 mod tests {
     use super::*;
 
-    /// Which of a hundred calls strike, and how.
-    fn forecast(weather: FaultConfig, name: &str) -> String {
+    /// Returns one sign per call, for a hundred calls: the faults in their order.
+    fn forecast(faults: FaultConfig, name: &str) -> String {
         (0..100)
-            .map(|attempt| match weather.strikes("put", name, attempt) {
+            .map(|attempt| match faults.fault_for("put", name, attempt) {
                 Strike::Never => '.',
                 Strike::Before => 'x',
                 Strike::After => '?',
@@ -99,16 +99,16 @@ mod tests {
     }
 
     #[test]
-    fn the_weather_is_its_seed() {
-        let weather = FaultConfig { seed: 7, failures: 0.3, lost: 0.3, ..FaultConfig::calm() };
-        let found = forecast(weather, "a");
-        assert_eq!(found, forecast(weather, "a"));
-        assert_ne!(found, forecast(weather, "b"));
-        assert_ne!(found, forecast(FaultConfig { seed: 8, ..weather }, "a"));
+    fn faults_depend_on_the_seed_alone() {
+        let faults = FaultConfig { seed: 7, failures: 0.3, lost: 0.3, ..FaultConfig::none() };
+        let found = forecast(faults, "a");
+        assert_eq!(found, forecast(faults, "a"));
+        assert_ne!(found, forecast(faults, "b"));
+        assert_ne!(found, forecast(FaultConfig { seed: 8, ..faults }, "a"));
         // Of a hundred, 30 fail before and 21 after: within four standard errors.
         let count = |sign| found.matches(sign).count();
         assert!((12..=48).contains(&count('x')) && (5..=37).contains(&count('?')), "{found}");
-        assert_eq!(forecast(FaultConfig { lost: 1.0, ..FaultConfig::calm() }, "a"), "?".repeat(100));
-        assert_eq!(forecast(FaultConfig::calm(), "a"), ".".repeat(100));
+        assert_eq!(forecast(FaultConfig { lost: 1.0, ..FaultConfig::none() }, "a"), "?".repeat(100));
+        assert_eq!(forecast(FaultConfig::none(), "a"), ".".repeat(100));
     }
 }

@@ -1,17 +1,16 @@
-//! Any kind of store, in weather.
+//! Storage backend with injected faults.
 //!
 //! # What
-//! The store below, whose calls fail now and then: with EIO before they have their effect, or as if they had timed out
-//! after it.
+//! Wraps a backend whose calls then fail at random: with EIO before they have their effect, or with a timeout after it.
 //!
 //! # Why
-//! A run over a disk that fails must end as in calm. On a store in memory a test can see that; here anybody can, with
-//! the disk and the run that they have.
+//! A run over a failing disk must give the same result as a run without faults. Tests check that on a store in memory.
+//! This backend allows the same check on real disks and runs.
 //!
 //! # Definition
-//! A call is struck as [`FaultConfig`] says. While an object is streamed, what fails before its effect times out instead: after
-//! a flush that ended with EIO a disk may forget what it was given, so nobody asks for such a flush again, and a rehearsal
-//! would end every run.
+//! [`FaultConfig`] selects the failing calls. While an object is streamed, a failure before the effect is a timeout
+//! instead of EIO: after a flush that ends with EIO a disk may drop the data, so the store does not retry such a flush.
+//! An injected EIO would therefore end every run.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -23,23 +22,24 @@ use std::thread;
 use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 use crate::fault_config::{FaultConfig, Strike};
 
-/// The sky over a store, shared with its uploads.
+/// Fault state of a store, shared with its uploads.
 #[derive(Debug)]
-struct Sky {
-    weather: FaultConfig,
-    /// Calls of each operation on each name: a number for each name that was asked for.
+struct FaultState {
+    config: FaultConfig,
+    /// Number of calls for each operation and name.
     calls: Mutex<BTreeMap<(&'static str, String), u64>>,
 }
 
-impl Sky {
+impl FaultState {
     fn call<T>(
         &self,
-        (operation, name): (&'static str, &str),
+        operation: &'static str,
+        name: &str,
         failure: fn() -> io::Error,
         effect: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
-        if !self.weather.latency.is_zero() {
-            thread::sleep(self.weather.latency);
+        if !self.config.latency.is_zero() {
+            thread::sleep(self.config.latency);
         }
         let attempt = {
             let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,78 +47,78 @@ impl Sky {
             *attempt += 1;
             *attempt
         };
-        match self.weather.strikes(operation, name, attempt) {
+        match self.config.fault_for(operation, name, attempt) {
             Strike::Never => effect(),
             Strike::Before => Err(failure()),
-            // What fails by itself says why.
+            // An error of the backend keeps its own reason.
             Strike::After => effect().and_then(|_| Err(timeout())),
         }
     }
 }
 
 fn timeout() -> io::Error {
-    io::Error::new(ErrorKind::TimedOut, "timed out, as it was asked to")
+    io::Error::new(ErrorKind::TimedOut, "injected timeout")
 }
 
 fn eio() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
 
-/// A kind of store in weather.
+/// Storage backend with injected faults.
 #[derive(Debug)]
 pub(crate) struct FaultyBackend {
     kind: Arc<dyn StoreBackend>,
-    sky: Arc<Sky>,
+    faults: Arc<FaultState>,
 }
 
 impl FaultyBackend {
-    /// That weather over that kind.
-    pub(crate) fn over(kind: Arc<dyn StoreBackend>, weather: FaultConfig) -> Self {
-        Self { kind, sky: Arc::new(Sky { weather, calls: Mutex::default() }) }
+    /// Wraps `kind` with these faults.
+    pub(crate) fn new(kind: Arc<dyn StoreBackend>, config: FaultConfig) -> Self {
+        Self { kind, faults: Arc::new(FaultState { config, calls: Mutex::default() }) }
     }
 }
 
 impl StoreBackend for FaultyBackend {
-    fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
-        self.sky.call(("read", name), eio, || self.kind.read(name))
+    fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
+        self.faults.call("read", name, eio, || self.kind.get(name))
     }
 
-    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        self.sky.call(("read range", name), eio, || self.kind.read_range(name, range))
+    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        self.faults.call("read range", name, eio, || self.kind.get_range(name, range))
     }
 
-    fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
-        self.sky.call(("stat", name), eio, || self.kind.stat(name))
+    fn head(&self, name: &str) -> io::Result<Option<Stat>> {
+        self.faults.call("stat", name, eio, || self.kind.head(name))
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
-        self.sky.call(("list", folder), eio, || self.kind.list(folder))
+        self.faults.call("list", folder, eio, || self.kind.list(folder))
     }
 
-    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
-        let upload = self.sky.call(("begin", name), eio, || self.kind.begin(name))?;
-        Ok(Box::new(StormyUpload { upload, name: name.to_owned(), sky: Arc::clone(&self.sky) }))
+    fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+        let upload = self.faults.call("begin", name, eio, || self.kind.begin_upload(name))?;
+        Ok(Box::new(FaultyUpload { upload, name: name.to_owned(), faults: Arc::clone(&self.faults) }))
     }
 
-    fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
-        self.sky.call(("create", name), eio, || self.kind.create(name, bytes))
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
+        self.faults.call("create", name, eio, || self.kind.put_if_absent(name, bytes))
     }
 
-    fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
-        self.sky.call(("replace", name), eio, || self.kind.replace(name, bytes, expected))
+    fn put_if_version(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
+        self.faults.call("replace", name, eio, || self.kind.put_if_version(name, bytes, expected))
     }
 
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.sky.call(("remove", name), eio, || self.kind.remove(name))
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.faults.call("remove", name, eio, || self.kind.delete(name))
     }
 
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>> {
-        // Its answer is what it did: asked again, it would say that it did nothing.
+        // No lost acknowledgement here: a second sweep would report that it removed nothing.
         self.kind.sweep(folder)
     }
 
-    fn place(&self, name: &str) -> String {
-        self.kind.place(name)
+    fn display_path(&self, name: &str) -> String {
+        self.kind.display_path(name)
     }
 
     fn local(&self, folder: &str) -> Option<PathBuf> {
@@ -126,22 +126,22 @@ impl StoreBackend for FaultyBackend {
     }
 }
 
-/// An object on its way through weather.
+/// Unfinished upload with injected faults.
 #[derive(Debug)]
-struct StormyUpload {
+struct FaultyUpload {
     upload: Box<dyn Upload>,
     name: String,
-    sky: Arc<Sky>,
+    faults: Arc<FaultState>,
 }
 
-impl Upload for StormyUpload {
+impl Upload for FaultyUpload {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let Self { upload, name, sky } = self;
-        sky.call(("write", name), timeout, || upload.write_at(offset, bytes))
+        let Self { upload, name, faults } = self;
+        faults.call("write", name, timeout, || upload.write_at(offset, bytes))
     }
 
     fn commit(&mut self) -> io::Result<Stat> {
-        let Self { upload, name, sky } = self;
-        sky.call(("commit", name), timeout, || upload.commit())
+        let Self { upload, name, faults } = self;
+        faults.call("commit", name, timeout, || upload.commit())
     }
 }

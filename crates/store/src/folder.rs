@@ -1,24 +1,25 @@
-//! A folder of this machine, or of a network file system, as a store.
+//! Storage backend over a folder of this machine or of a network file system.
 //!
 //! # What
-//! An object is a file. What is not yet an object is a file whose name begins with a dot and says who writes it.
+//! An object is a file. An unfinished object is a file whose name begins with a dot and identifies its writer.
 //!
 //! # Why
-//! A kill or a power cut at any instant leaves the old file, the new one or none; next to it at most a temporary one,
-//! which nobody lists and [`sweep`](StoreBackend::sweep) removes.
+//! A kill or a power cut at any instant leaves the old file, the new one or none. In addition it leaves at most one
+//! temporary file, which no listing contains and [`sweep`](StoreBackend::sweep) removes.
 //!
 //! # Definition
 //! *Put*: write a temporary file, flush it, rename it, flush its folder. *Create*: the same with a hard link, which
-//! fails where there is a file. *Replace*: see `replace.rs`. The *version* of a file is its inode, modification time
-//! in nanoseconds (set by its writer, since the kernel's own moves only every few milliseconds) and length, and up to
-//! 64 KiB the BLAKE3 of its content: what is replaced by version is small, and so no coarse clock can hide a change.
-//! Links to files are objects, links to folders and names that no object may have are skipped.
+//! fails if the name exists. *Replace*: see `replace.rs`. The *version* of a file is its inode, modification time
+//! in nanoseconds and length. Up to 64 KiB it includes the BLAKE3 of the content: objects that are replaced by version
+//! are small, so a coarse clock cannot hide a change. The writer sets the modification time, since the kernel's own
+//! clock advances only every few milliseconds. Links to files are objects. Links to folders and names that no object
+//! may have are skipped.
 //!
-//! Files are opened before they are asked what they are, because that is when a network file system asks its server.
+//! Files are opened before their metadata is read, because a network file system queries its server on open.
 //!
 //! # Reference
-//! Linux `open(2)`, on `O_EXCL`: hard links exclude on network file systems too, and how to tell success after an
-//! answer got lost.
+//! Linux `open(2)`, on `O_EXCL`: hard links exclude on network file systems too, and the link count tells success after
+//! a lost answer.
 
 pub mod faults;
 mod files;
@@ -38,11 +39,11 @@ use self::files::{MAKES_MAX, is_absent, make_folder, open, stat_at, stat_of, swe
 use self::steps::Steps;
 use self::temporary::Temporary;
 use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
-use crate::error::at;
+use crate::error::with_place;
 use crate::name;
 use crate::name::LOCK;
 
-/// A folder.
+/// Storage backend over a folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
@@ -50,19 +51,23 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, made with its parents if it is missing.
+    /// Opens the folder at `path`. Creates it with its parents if it is missing.
     pub(crate) fn make(path: PathBuf) -> io::Result<Self> {
-        make_folder(&path).map_err(|error| at(path.display(), &error))?;
-        Ok(Self::at(path))
+        make_folder(&path).map_err(|error| with_place(path.display(), &error))?;
+        Ok(Self::new(path))
     }
 
-    /// The folder at `path`, which has to be there.
+    /// Opens the folder at `path`, which must exist.
     pub(crate) fn find(path: PathBuf) -> io::Result<Self> {
-        let metadata = fs::metadata(&path).map_err(|error| at(path.display(), &error))?;
-        if metadata.is_dir() { Ok(Self::at(path)) } else { Err(at(path.display(), &ErrorKind::NotADirectory.into())) }
+        let metadata = fs::metadata(&path).map_err(|error| with_place(path.display(), &error))?;
+        if metadata.is_dir() {
+            Ok(Self::new(path))
+        } else {
+            Err(with_place(path.display(), &ErrorKind::NotADirectory.into()))
+        }
     }
 
-    fn at(root: PathBuf) -> Self {
+    fn new(root: PathBuf) -> Self {
         Self { root, steps: Steps::default() }
     }
 
@@ -72,7 +77,7 @@ impl Folder {
 
     /// Removes folders that are empty, from `folder` up to the root.
     fn prune(&self, mut folder: &Path) {
-        // A folder that is not empty refuses; one that is gone is what we want. Neither is worth a word.
+        // A folder that is not empty fails; a missing one is already removed. Neither error needs a report.
         while folder != self.root && folder.starts_with(&self.root) && fs::remove_dir(folder).is_ok() {
             folder = folder.parent().expect("a folder below the root has a parent");
         }
@@ -80,14 +85,14 @@ impl Folder {
 }
 
 impl StoreBackend for Folder {
-    fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
+    fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         let Some(mut file) = open(&self.path(name))? else { return Ok(None) };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(Some((bytes, stat_of(&file)?)))
     }
 
-    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
         let mut file = open(&self.path(name))?.ok_or(ErrorKind::NotFound)?;
         let there = file.metadata()?.len();
         let length = range.end.min(there).saturating_sub(range.start);
@@ -97,7 +102,7 @@ impl StoreBackend for Folder {
         Ok(bytes)
     }
 
-    fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
+    fn head(&self, name: &str) -> io::Result<Option<Stat>> {
         match fs::metadata(self.path(name)) {
             // A folder is not an object.
             Ok(metadata) if metadata.is_dir() => Ok(None),
@@ -110,8 +115,8 @@ impl StoreBackend for Folder {
         self.walk(folder, &mut |name, part| {
             if name::check(part).is_ok() && fs::metadata(self.path(&name)).is_ok_and(|metadata| metadata.is_file()) {
                 let path = self.path(&name);
-                let stat = stat_at(&path).map_err(|error| at(path.display(), &error))?;
-                // What was removed since is not there.
+                let stat = stat_at(&path).map_err(|error| with_place(path.display(), &error))?;
+                // A file removed since the listing is not listed.
                 entries.extend(stat.map(|stat| Entry { name, stat }));
             }
             Ok(())
@@ -119,21 +124,21 @@ impl StoreBackend for Folder {
         Ok(entries)
     }
 
-    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+    fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
         let target = self.path(name);
-        Ok(Box::new(Beside { temporary: Temporary::beside(&target)?, target, published: None }))
+        Ok(Box::new(StreamedPut { temporary: Temporary::create_for(&target)?, target, published: None }))
     }
 
-    fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
         let target = self.path(name);
         for _ in 0..MAKES_MAX {
-            let mut temporary = Temporary::beside(&target)?;
+            let mut temporary = Temporary::create_for(&target)?;
             temporary.write_at(0, bytes)?;
             temporary.sync()?;
             let stat = stat_of(&temporary.file)?;
             match fs::hard_link(&temporary.path, &target) {
                 Ok(()) => {}
-                // An answer that got lost on the way comes back as "exists": the second name of our file is ours.
+                // A retry after a lost answer fails with "exists": a second link to our own file means success.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     let found = fs::metadata(&target).ok().map(|found| (found.dev(), found.ino()));
                     let own = temporary.file.metadata()?;
@@ -141,7 +146,7 @@ impl StoreBackend for Folder {
                         return Ok(Created::Exists);
                     }
                 }
-                // Swept away by another process.
+                // Another process swept the temporary file.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             }
@@ -151,11 +156,11 @@ impl StoreBackend for Folder {
         Err(swept())
     }
 
-    fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
+    fn put_if_version(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
         replace::replace(&self.path(name), bytes, expected, &self.steps)
     }
 
-    fn remove(&self, name: &str) -> io::Result<()> {
+    fn delete(&self, name: &str) -> io::Result<()> {
         let target = self.path(name);
         match fs::remove_file(&target) {
             Ok(()) => sync_parent(&target)?,
@@ -183,7 +188,7 @@ impl StoreBackend for Folder {
         Ok(removed)
     }
 
-    fn place(&self, name: &str) -> String {
+    fn display_path(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
@@ -193,12 +198,12 @@ impl StoreBackend for Folder {
 }
 
 impl Folder {
-    /// Visits all that is not a folder below `folder`: its name and the last part of it.
+    /// Visits every non-folder below `folder` with its name and its last part.
     fn walk(&self, folder: &str, visit: &mut impl FnMut(String, &str) -> io::Result<()>) -> io::Result<()> {
         self.walk_into(folder, visit, &|_| Ok(true))
     }
 
-    /// The same without what lies below a folder that has its own lock: that is its holder's.
+    /// Visits the same files, except those below a folder with a separate lock: they belong to its holder.
     fn walk_own(&self, folder: &str, visit: &mut impl FnMut(String, &str) -> io::Result<()>) -> io::Result<()> {
         self.walk_into(folder, visit, &|below| match fs::symlink_metadata(self.path(below).join(LOCK)) {
             Ok(_) => Ok(false),
@@ -215,7 +220,7 @@ impl Folder {
     ) -> io::Result<()> {
         let entries = match fs::read_dir(self.path(folder)) {
             Ok(entries) => entries,
-            // No object lies there; but without a root there is no store to say so.
+            // A missing folder has no objects. A missing root is an error.
             Err(error) if is_absent(&error) && fs::metadata(&self.root).is_ok_and(|root| root.is_dir()) => {
                 return Ok(());
             }
@@ -224,7 +229,7 @@ impl Folder {
         for entry in entries {
             let entry = entry?;
             let file_name = entry.file_name();
-            // A name that is not UTF-8 cannot be an object's.
+            // Names of objects are UTF-8.
             let Some(part) = file_name.to_str() else { continue };
             let name = if folder.is_empty() { part.to_owned() } else { format!("{folder}/{part}") };
             if !entry.file_type()?.is_dir() {
@@ -237,15 +242,15 @@ impl Folder {
     }
 }
 
-/// A streamed put.
+/// Streamed put.
 #[derive(Debug)]
-struct Beside {
+struct StreamedPut {
     temporary: Temporary,
     target: PathBuf,
     published: Option<Stat>,
 }
 
-impl Upload for Beside {
+impl Upload for StreamedPut {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.temporary.write_at(offset, bytes)
     }

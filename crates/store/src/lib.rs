@@ -1,24 +1,25 @@
-//! Durable bytes: whatever a run or a preparation keeps goes through here.
+//! Durable object storage for runs and prepared data.
 //!
 //! # What
 //! A [`Store`] is a flat set of named objects: read whole or in ranges, listed, put whole or not at all, created if
-//! absent, replaced if still of a version, removed. There is no rename, no append and no lock in it. What needs those
-//! is built on it: a [`Log`] is closed segments, a [`Lock`] an object with a counter that beats.
+//! absent, replaced if still of a version, removed. The store has no rename, no append and no lock. Those are built on
+//! top of it: a [`Log`] is a sequence of closed segments, a [`Lock`] an object with a heartbeat counter.
 //!
 //! # Why
-//! That is what folders, network file systems and object stores all can do, and what a program can keep its promises
-//! with on each of them: a kill, a full disk, a lost acknowledgement or a second machine finds an object of before or
-//! of after, never of between.
+//! Folders, network file systems and object stores all support these operations, and they suffice for the guarantees
+//! below on each of them. After a kill, a full disk, a lost acknowledgement or a concurrent machine, a reader finds the
+//! old object or the new one, never a mixture.
 //!
 //! # Definition
-//! | promise | folder | memory |
+//! | guarantee | folder | memory |
 //! |---|---|---|
 //! | an object is whole or absent | written to a temporary file, flushed, renamed, its folder flushed | swapped under a mutex |
 //! | create excludes | a hard link, which never overwrites | under a mutex |
-//! | replace excludes | the first symbolic link of a version's name decides who follows it ([`StoreBackend::replace`]) | under a mutex |
-//! | what did not answer is asked again | both: the handle asks a bounded number of times, with growing pauses ([`Retries`]) | |
+//! | replace excludes | the first symbolic link of a version's name decides who follows it ([`StoreBackend::put_if_version`]) | under a mutex |
+//! | a call without an answer is retried | both: the store retries a bounded number of times, with growing pauses ([`Retries`]) | |
 //!
-//! A kind of store is a [`StoreBackend`]; those that open sockets are packages of their own, and pass the same contract.
+//! A storage backend is a [`StoreBackend`]. Backends that open sockets are separate packages and pass the same
+//! contract.
 //!
 //! # Reference
 //! Maurice Herlihy, "Wait-Free Synchronization" (1991), for what exclusive creation and compare-and-swap can decide.

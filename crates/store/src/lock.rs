@@ -1,25 +1,26 @@
-//! One at a time: a lock between processes and machines that share nothing but a store.
+//! Exclusive lock between processes and machines that share only a store.
 //!
 //! # What
-//! A lock is an object that says who holds it, with a counter that its holder moves every *beat*. Who finds one that
-//! moves is refused; who finds one that stands still for the holder's *patience* takes it over. Before anything is
-//! published the holder [checks](Lock::check) that the lock is still its own.
+//! A lock is an object that names its holder, with a counter that the holder increments every *beat*. If the counter
+//! advances, a contender is refused. If the counter does not advance for the holder's *patience*, a contender takes the
+//! lock over. Before the holder publishes anything, it [checks](Lock::check) that it still holds the lock.
 //!
 //! # Why
-//! Locks of a file system end at the machine, or with who was stopped while it held them; object stores have none. Time
-//! of day differs between machines. So nobody compares times: each observer watches, on its own monotonic clock, whether
-//! the counter moves.
+//! File system locks end at the machine, or stay with a stopped process; object stores have none. The time of day
+//! differs between machines, so no process compares times. Each observer checks on its own monotonic clock whether the
+//! counter advances.
 //!
 //! # Definition
-//! *Take*: create the object, or replace one that says `released`, or whose holder was a process of this same boot and
-//! pid namespace that is gone, or that has stood still for the longer of both patiences; all by version, so that of
-//! several one succeeds. *Beat*: replace it by version, with the counter one higher. *Release*: replace it by one that
-//! says `released`. An object that no longer has our version and is not ours is a lost lock, for good.
+//! *Take*: create the object, or replace one by version. An object may be replaced if it says `released`, if its holder
+//! was a process of this same boot and pid namespace that is gone, or if its counter has not advanced for the longer of
+//! both patiences. Of several contenders one succeeds. *Beat*: replace the object by version, with the counter
+//! incremented. *Release*: replace the object by one that says `released`. An object with another version and another
+//! holder is a lost lock, permanently.
 //!
-//! *Check*: the object is looked at; if the newest beat is older than a third of the patience, it is renewed first. A
-//! publication that begins after a check has two thirds of the patience before anybody may take over. A process that is
-//! stopped for longer than that, between a check and its publication, publishes late: one object, whole; its next check
-//! tells it.
+//! *Check*: read the object; if the newest beat is older than a third of the patience, renew it first. A publication
+//! that begins after a check has two thirds of the patience before any contender may take over. A process that is
+//! stopped for longer than that, between a check and its publication, publishes late: one object, whole. Its next check
+//! fails.
 //!
 //! # Reference
 //! Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency" (1989).
@@ -40,56 +41,57 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use self::guard::Guarded;
+use self::guard::GuardedBackend;
 pub use self::holder::Holder;
-use self::lease::{LeaseClaim, Monotonic};
+use self::lease::{LeaseClaim, MonotonicClock};
 pub use self::lease_config::{LeaseConfig, LockError};
 pub use self::lease_observer::{LeaseStatus, LeaseWatch};
 use crate::store::Store;
 
-/// A lock that this process holds, until it is dropped or somebody takes it over.
+/// Lock that this process holds until it drops it or another process takes it over.
 #[derive(Debug)]
 pub struct Lock {
     claim: Arc<LeaseClaim>,
-    /// Nothing is ever sent: the thread ends when this is dropped.
+    /// Carries no messages: dropping it ends the thread.
     ended: Option<SyncSender<()>>,
     heart: Option<JoinHandle<()>>,
 }
 
 impl Lock {
-    /// Takes the lock `name` of a store. Waits no longer than it takes to see that another holder is alive: a beat or
-    /// two, or the patience.
-    pub fn take(store: &Store, name: &str, holder: Holder, terms: LeaseConfig) -> Result<Self, LockError> {
-        let claim = Arc::new(LeaseClaim::take(store, name, holder, terms, Arc::new(Monotonic::default()))?);
+    /// Takes the lock `name` of a store. Waits only until it sees that another holder is alive: one or two beats, or
+    /// the patience.
+    pub fn acquire(store: &Store, name: &str, holder: Holder, terms: LeaseConfig) -> Result<Self, LockError> {
+        let claim = Arc::new(LeaseClaim::acquire(store, name, holder, terms, Arc::new(MonotonicClock::default()))?);
         let (ended, end) = sync_channel(0);
         let beating = Arc::clone(&claim);
-        // Should there be no thread, what was claimed is released on the way out.
+        // If the thread cannot start, dropping `lock` releases the claim.
         let mut lock = Self { claim, ended: Some(ended), heart: None };
         let heart = thread::Builder::new().name("heartbeat".to_owned());
-        lock.heart = Some(heart.spawn(move || beat(&beating, terms.beat, &end))?);
+        lock.heart = Some(heart.spawn(move || renew_until(&beating, terms.beat, &end))?);
         Ok(lock)
     }
 
-    /// Who seems to hold that lock, for people: nobody where it was released, where its holder is seen to be gone, or where it
-    /// has stood still for longer than its patience by the clock of whoever keeps it. Changes nothing and waits for nothing.
+    /// Returns the apparent holder of that lock, for display. Returns `None` if the lock was released, if its holder is
+    /// seen to be gone, or if the counter has not advanced for the patience by the clock of the storage. Changes
+    /// nothing and does not wait.
     pub fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
         lease::seen(store, name)
     }
 
-    /// That the lock is still ours: to be asked before anything is published. A lost lock is an error, of kind
-    /// `ResourceBusy`, that names who has it now.
+    /// Checks that this process still holds the lock. Call it before publishing. A lost lock is an error of kind
+    /// `ResourceBusy` that names the new holder.
     pub fn check(&self) -> io::Result<()> {
         self.claim.check()
     }
 
-    /// A store, the one that the lock lies in or another, that is changed only as long as the lock is ours: every change
-    /// is [checked](Self::check) before it is made, and a put again before it becomes visible.
+    /// Returns a store that changes only while this process holds the lock: the lock's own store or another. The lock
+    /// is [checked](Self::check) before every change, and for a put again before the object becomes visible.
     #[must_use]
     pub fn guard(&self, store: &Store) -> Store {
-        store.beneath(|kind| Arc::new(Guarded { kind, claim: Arc::clone(&self.claim) }))
+        store.wrap(|kind| Arc::new(GuardedBackend { kind, claim: Arc::clone(&self.claim) }))
     }
 
-    /// Who we are.
+    /// Returns the holder: this process.
     pub fn holder(&self) -> &Holder {
         self.claim.holder()
     }
@@ -98,18 +100,18 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         drop(self.ended.take());
-        // A beat under way ends first. It does not panic; if it did, the lock would still have to go.
+        // A beat in progress ends first. A panic in it must not prevent the release.
         let _ = self.heart.take().map(JoinHandle::join);
         if let Err(error) = self.claim.release() {
-            warn!(%error, "could not release a lock: others wait for it until it has stood still for long enough");
+            warn!(%error, "could not release a lock; other processes wait until its patience has expired");
         }
     }
 }
 
-/// Beats until the lock is dropped or lost. A store that does not answer for a while is asked again at the next beat.
-fn beat(claim: &LeaseClaim, pause: Duration, end: &Receiver<()>) {
+/// Beats until the lock is dropped or lost. After a store error it retries at the next beat.
+fn renew_until(claim: &LeaseClaim, pause: Duration, end: &Receiver<()>) {
     while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        if let Err(error) = claim.beat() {
+        if let Err(error) = claim.renew() {
             warn!(%error, "the heartbeat of a lock failed");
             if claim.is_lost() {
                 return;

@@ -1,15 +1,15 @@
-//! A store in memory, with weather: latency, failures and lost acknowledgements, all by seed.
+//! Storage backend in memory, with injected faults: latency, failures and lost acknowledgements, determined by a seed.
 //!
 //! # What
-//! Objects in a map. Before and after each call the weather may let it fail, as if a network had lost the question or
+//! Objects in a map. Before and after each call an injected fault may fail it, as if a network had lost the request or
 //! the answer.
 //!
 //! # Why
-//! What runs over this store, and ends as it ends in calm, runs over a network too. Failures that depend on nothing but
-//! a seed can be met again.
+//! Code that gives the same result over this store with and without faults also works over a network. Failures that
+//! depend only on a seed are reproducible.
 //!
 //! # Definition
-//! What the [weather](crate::FaultConfig) strikes ends with `TimedOut`, without its effect or with it.
+//! A call that the [fault configuration](crate::FaultConfig) selects fails with `TimedOut`, without its effect or with it.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -22,10 +22,10 @@ use std::time::SystemTime;
 use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 use crate::fault_config::{Calls, FaultConfig, Strike};
 
-/// A store in memory. Clones are the same store.
+/// Storage backend in memory. Clones share their content.
 #[derive(Clone, Debug)]
 pub struct MemoryBackend {
-    weather: FaultConfig,
+    faults: FaultConfig,
     state: Arc<Mutex<State>>,
 }
 
@@ -38,31 +38,31 @@ struct State {
 }
 
 impl MemoryBackend {
-    /// An empty store.
-    pub fn new(weather: FaultConfig) -> Self {
-        Self { weather, state: Arc::default() }
+    /// Creates an empty store.
+    pub fn new(faults: FaultConfig) -> Self {
+        Self { faults, state: Arc::default() }
     }
 
-    /// The same store, in other weather from now on.
+    /// Returns the same store with other fault rates from now on.
     #[must_use]
-    pub fn under(&self, weather: FaultConfig) -> Self {
-        Self { weather, ..self.clone() }
+    pub fn with_faults(&self, faults: FaultConfig) -> Self {
+        Self { faults, ..self.clone() }
     }
 
-    /// What it went through so far.
+    /// Returns the call counts so far.
     pub fn tally(&self) -> Calls {
         self.state().tally
     }
 
-    /// One call: waits, then strikes, has its effect, or both.
+    /// Executes one call: waits, then injects a fault, applies the effect, or both.
     fn call<T>(&self, operation: &'static str, name: &str, effect: impl FnOnce(&mut State) -> T) -> io::Result<T> {
-        if !self.weather.latency.is_zero() {
-            thread::sleep(self.weather.latency);
+        if !self.faults.latency.is_zero() {
+            thread::sleep(self.faults.latency);
         }
         let mut state = self.state();
         let attempt = state.attempts.entry((operation, name.to_owned())).or_default();
         *attempt += 1;
-        let strike = self.weather.strikes(operation, name, *attempt);
+        let strike = self.faults.fault_for(operation, name, *attempt);
         state.tally.count(strike);
         let lost = |why: &str| Err(io::Error::new(ErrorKind::TimedOut, format!("{operation} timed out{why}")));
         match strike {
@@ -81,7 +81,7 @@ impl MemoryBackend {
 }
 
 impl State {
-    fn keep(&mut self, name: &str, bytes: &[u8]) -> Stat {
+    fn store(&mut self, name: &str, bytes: &[u8]) -> Stat {
         self.writings += 1;
         let version = Version::new(format!("writing {}", self.writings));
         let stat = Stat { bytes: bytes.len() as u64, version, modified: SystemTime::now() };
@@ -91,12 +91,12 @@ impl State {
 }
 
 impl StoreBackend for MemoryBackend {
-    fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
+    fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         let found = self.call("read", name, |state| state.objects.get(name).cloned())?;
         Ok(found.map(|(bytes, stat)| (bytes.to_vec(), stat)))
     }
 
-    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
         let found = self.call("read range", name, |state| state.objects.get(name).cloned())?;
         let (bytes, _) = found.ok_or(ErrorKind::NotFound)?;
         let [start, end] =
@@ -104,7 +104,7 @@ impl StoreBackend for MemoryBackend {
         Ok(bytes[start..end].to_vec())
     }
 
-    fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
+    fn head(&self, name: &str) -> io::Result<Option<Stat>> {
         self.call("stat", name, |state| state.objects.get(name).map(|(_, stat)| stat.clone()))
     }
 
@@ -117,35 +117,35 @@ impl StoreBackend for MemoryBackend {
         })
     }
 
-    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
-        let upload = Streamed { memory: self.clone(), name: name.to_owned(), bytes: Vec::new(), committed: None };
+    fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+        let upload = MemoryUpload { memory: self.clone(), name: name.to_owned(), bytes: Vec::new(), committed: None };
         self.call("begin", name, |_| ())?;
         Ok(Box::new(upload))
     }
 
-    fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
         self.call("create", name, |state| {
-            if state.objects.contains_key(name) { Created::Exists } else { Created::Made(state.keep(name, bytes)) }
+            if state.objects.contains_key(name) { Created::Exists } else { Created::Made(state.store(name, bytes)) }
         })
     }
 
-    fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
+    fn put_if_version(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
         self.call("replace", name, |state| match state.objects.get(name) {
-            Some((_, stat)) if stat.version == *expected => Replaced::Made(state.keep(name, bytes)),
+            Some((_, stat)) if stat.version == *expected => Replaced::Made(state.store(name, bytes)),
             _ => Replaced::Changed,
         })
     }
 
-    fn remove(&self, name: &str) -> io::Result<()> {
+    fn delete(&self, name: &str) -> io::Result<()> {
         self.call("remove", name, |state| drop(state.objects.remove(name)))
     }
 
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>> {
-        // What was not committed lies nowhere but with its writer.
+        // An uncommitted upload is only in its writer's memory.
         self.call("sweep", folder, |_| Vec::new())
     }
 
-    fn place(&self, name: &str) -> String {
+    fn display_path(&self, name: &str) -> String {
         format!("memory:{name}")
     }
 
@@ -154,20 +154,20 @@ impl StoreBackend for MemoryBackend {
     }
 }
 
-/// An object that is being streamed.
+/// Unfinished upload.
 #[derive(Debug)]
-struct Streamed {
+struct MemoryUpload {
     memory: MemoryBackend,
     name: String,
     bytes: Vec<u8>,
     committed: Option<Stat>,
 }
 
-impl Upload for Streamed {
+impl Upload for MemoryUpload {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let Self { memory, name, bytes: kept, .. } = self;
         memory.call("write", name, |_| {
-            // Bytes that come a second time come to the same place.
+            // Bytes that are passed again go to the same offset.
             kept.truncate(usize::try_from(offset).expect("what is in memory has a length that fits"));
             kept.extend_from_slice(bytes);
         })
@@ -175,6 +175,6 @@ impl Upload for Streamed {
 
     fn commit(&mut self) -> io::Result<Stat> {
         let Self { memory, name, bytes, committed } = self;
-        memory.call("commit", name, |state| committed.get_or_insert_with(|| state.keep(name, bytes)).clone())
+        memory.call("commit", name, |state| committed.get_or_insert_with(|| state.store(name, bytes)).clone())
     }
 }

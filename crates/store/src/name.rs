@@ -1,35 +1,35 @@
-//! What an object may be called: the same on every kind of store.
+//! Names of objects: the same rules on every storage backend.
 
 use std::io;
 
 /// Longest part of a name between two `/`, in bytes: file systems allow 255, and temporary files need 75 next to it.
 const PART_BYTES_MAX: usize = 180;
 
-/// What the lock of a folder is called. What lies below a folder that has one is its holder's to [sweep](crate::Store::sweep).
+/// Object name of a folder's lock. Only its holder may [sweep](crate::Store::sweep) the files below that folder.
 pub const LOCK: &str = "lock";
 
-/// Endings of files, with a dot before their name, that are not objects but on their way to be one.
+/// File endings of unfinished objects. Their names begin with a dot.
 const TEMPORARY: [&str; 3] = [PUTTING, REPLACING, GUARD];
 
-/// `.NAME.WRITER.tmp`: the content of a put or a create.
+/// `.NAME.WRITER.tmp`: content of a put or a create.
 pub(crate) const PUTTING: &str = "tmp";
-/// `.NAME.VERSION.WRITER.next`: content that would follow that version of `NAME`.
+/// `.NAME.VERSION.WRITER.next`: possible successor of that version of `NAME`.
 pub(crate) const REPLACING: &str = "next";
-/// `.NAME.VERSION.guard`: a link to the one content that will follow that version of `NAME`.
+/// `.NAME.VERSION.guard`: link to the decided successor of that version of `NAME`.
 pub(crate) const GUARD: &str = "guard";
 
-/// Refuses what is not the name of an object: names are relative, with `/` between their parts.
+/// Returns an error unless `name` is a valid object name: relative, with `/` between its parts.
 pub(crate) fn check(name: &str) -> io::Result<()> {
     match name.split('/').find_map(problem) {
         None => Ok(()),
         Some(problem) => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("`{}` is no name of an object: {problem}", name.escape_debug()),
+            format!("`{}` is not a valid object name: {problem}", name.escape_debug()),
         )),
     }
 }
 
-/// What is wrong with one part of a name.
+/// Returns the error of one part of a name.
 fn problem(part: &str) -> Option<&'static str> {
     match part {
         "" => Some("it is empty, absolute, or has an empty part"),
@@ -41,7 +41,7 @@ fn problem(part: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether the last part of a path is one that only unfinished files have.
+/// Returns true if the last part of a path is reserved for unfinished files.
 pub(crate) fn is_temporary(part: &str) -> bool {
     part.starts_with('.') && part.rsplit_once('.').is_some_and(|(_, ending)| TEMPORARY.contains(&ending))
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_lead_elsewhere_or_look_unfinished_are_refused() {
+    fn names_outside_the_store_or_of_temporary_files_are_refused() {
         let long = "n".repeat(181);
         let refused =
             ["", "/a", "a/", "a//b", ".", "..", "a/../b", "a\0b", "a\nb", ".a.tmp", "b/.a.v.guard", ".next", &long];

@@ -1,4 +1,4 @@
-//! What did not answer is asked again: a bounded number of times, with growing pauses.
+//! Retries of calls without an answer: a bounded number of times, with growing pauses.
 
 use std::io::{self, ErrorKind};
 use std::thread;
@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use tracing::debug;
 
-/// How often, and how long apart.
+/// Number of retries, and the pauses between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// Calls in all, the first included.
+    /// Maximum number of calls, including the first.
     pub attempts_max: u32,
-    /// The pause after the first; each that follows is twice as long.
+    /// Pause after the first call. Each following pause is twice as long.
     pub pause: Duration,
-    /// No pause is longer.
+    /// Upper limit of a pause.
     pub pause_max: Duration,
 }
 
-/// Twenty calls within half a minute: a server restarts in that time, and at three failures of ten calls twenty in a
-/// row are rarer than 10^-10.
+/// Twenty calls within half a minute. A server restarts in that time. At three failures in ten calls, twenty failures
+/// in a row have a probability below 10^-10.
 const ATTEMPTS_MAX: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Calls in all where the device itself fails: some disks read at the sixth time what they did not at the first, within a
-/// fifth of a second; one that is broken is named as soon.
+/// Maximum calls after a device error. Some disks succeed at the sixth read, within a fifth of a second. A broken disk
+/// is reported as fast.
 const DEVICE_ATTEMPTS_MAX: u32 = 6;
 
 impl Default for Retries {
@@ -33,21 +33,25 @@ impl Default for Retries {
     }
 }
 
-/// Which failures a call is made again after.
+/// Classes of errors after which a call is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
-    /// Those that pass by themselves. It continues where it was: after a flush that failed a disk may have forgotten what it
-    /// was given, and the next flush succeeds nevertheless.
+pub(crate) enum RetryDecision {
+    /// Transient errors. The call continues where it was. A device error is final: after a failed flush a disk may have
+    /// dropped the data, and the next flush still succeeds.
     Passing,
-    /// Those of the device too: it begins from nothing each time.
+    /// Transient and device errors: the call starts over each time.
     Any,
-    /// Those of the device alone: what is in it looks after the others.
+    /// Device errors only: the call handles the others itself.
     Device,
 }
 
 impl Retries {
-    /// Calls until the answer is not one that passes by itself. The call hears whether it is asked again.
-    pub(crate) fn until_answered<T>(&self, after: After, mut call: impl FnMut(bool) -> io::Result<T>) -> io::Result<T> {
+    /// Repeats the call until its error is not transient. The argument tells the call whether it is a repetition.
+    pub(crate) fn until_answered<T>(
+        &self,
+        after: RetryDecision,
+        mut call: impl FnMut(bool) -> io::Result<T>,
+    ) -> io::Result<T> {
         let mut pause = self.pause.min(self.pause_max);
         for attempt in 1.. {
             match call(attempt > 1) {
@@ -65,19 +69,19 @@ impl Retries {
         unreachable!("the loop ends with its last attempt")
     }
 
-    /// How many calls an error is worth, the first included.
-    fn attempts(&self, error: &io::Error, after: After) -> u32 {
+    /// Returns the maximum number of calls for an error, including the first.
+    fn attempts(&self, error: &io::Error, after: RetryDecision) -> u32 {
         match after {
-            After::Passing | After::Any if passes(error.kind()) => self.attempts_max,
-            After::Any | After::Device if error.raw_os_error() == Some(libc::EIO) => {
+            RetryDecision::Passing | RetryDecision::Any if passes(error.kind()) => self.attempts_max,
+            RetryDecision::Any | RetryDecision::Device if error.raw_os_error() == Some(libc::EIO) => {
                 self.attempts_max.min(DEVICE_ATTEMPTS_MAX)
             }
-            After::Passing | After::Any | After::Device => 1,
+            RetryDecision::Passing | RetryDecision::Any | RetryDecision::Device => 1,
         }
     }
 }
 
-/// Whether an error says that the answer was lost, not that there is none.
+/// Returns true if the error means that the answer was lost, not that the request failed.
 pub(crate) fn passes(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -99,7 +103,7 @@ mod tests {
         let retries = Retries { attempts_max: 3, pause: Duration::ZERO, pause_max: Duration::ZERO };
         let calls_for = |kind: ErrorKind, failures: u32| {
             let mut calls = 0;
-            let answer = retries.until_answered(After::Passing, |again| {
+            let answer = retries.until_answered(RetryDecision::Passing, |again| {
                 assert_eq!(again, calls > 0);
                 calls += 1;
                 if calls > failures { Ok(()) } else { Err(kind.into()) }
@@ -116,14 +120,18 @@ mod tests {
     fn a_device_that_fails_is_asked_a_few_times_but_never_to_flush_again() {
         let (pause, pause_max) = (Duration::ZERO, Duration::ZERO);
         let retries = Retries { pause, pause_max, ..Retries::default() };
-        for (after, expected) in [(After::Any, DEVICE_ATTEMPTS_MAX), (After::Passing, 1)] {
+        for (after, expected) in [(RetryDecision::Any, DEVICE_ATTEMPTS_MAX), (RetryDecision::Passing, 1)] {
             let mut calls = 0;
             let answer: io::Result<()> = retries.until_answered(after, |_| {
                 calls += 1;
                 Err(io::Error::from_raw_os_error(libc::EIO))
             });
             let error = answer.expect_err("a broken disk").to_string();
-            assert_eq!((calls, error.contains("(6 times in a row)")), (expected, after == After::Any), "{error}");
+            assert_eq!(
+                (calls, error.contains("(6 times in a row)")),
+                (expected, after == RetryDecision::Any),
+                "{error}"
+            );
         }
     }
 }

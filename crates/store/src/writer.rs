@@ -1,24 +1,24 @@
-//! An object on its way into a store.
+//! Writer of a streamed object.
 
 use std::io::{self, Write};
 
 use crate::backend::{Stat, Upload};
-use crate::error::at;
-use crate::retry::{After, Retries};
+use crate::error::with_place;
+use crate::retry::{Retries, RetryDecision};
 
-/// Bytes that are gathered before they are handed on: one system call per quarter of a megabyte.
+/// Buffer size: one system call per quarter of a megabyte.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// A streamed put: visible under its name only after [`commit`](ObjectWriter::commit).
+/// Streamed put: visible under its name only after [`commit`](Self::commit).
 ///
-/// Dropped without commit, it leaves nothing. `flush` promises nothing: only a commit does.
+/// Dropped without a commit, it leaves nothing. `flush` gives no guarantee: only a commit does.
 #[derive(Debug)]
 pub struct ObjectWriter {
     upload: Box<dyn Upload>,
     place: String,
     retries: Retries,
     buffer: Vec<u8>,
-    /// What the upload has.
+    /// Bytes that the upload has received.
     offset: u64,
     failed: bool,
 }
@@ -30,32 +30,35 @@ impl ObjectWriter {
 
     /// Makes the object durable, then visible.
     pub fn commit(mut self) -> io::Result<Stat> {
-        self.hand_on()?;
+        self.send_buffer()?;
         let Self { upload, place, retries, .. } = &mut self;
-        retries.until_answered(After::Passing, |_| upload.commit()).map_err(|error| at(place, &error))
+        retries.until_answered(RetryDecision::Passing, |_| upload.commit()).map_err(|error| with_place(place, &error))
     }
 
-    /// Hands the buffer on. Nobody may commit what lost a piece.
-    fn hand_on(&mut self) -> io::Result<()> {
+    /// Passes the buffer to the upload. After an error the object cannot be committed, because a piece is missing.
+    fn send_buffer(&mut self) -> io::Result<()> {
         if self.failed {
-            return Err(at(&self.place, &io::Error::other("an earlier write failed, so there is nothing to commit")));
+            return Err(with_place(
+                &self.place,
+                &io::Error::other("an earlier write failed, so there is nothing to commit"),
+            ));
         }
         if self.buffer.is_empty() {
             return Ok(());
         }
         let Self { upload, buffer, offset, retries, .. } = self;
-        let outcome = retries.until_answered(After::Passing, |_| upload.write_at(*offset, buffer));
+        let outcome = retries.until_answered(RetryDecision::Passing, |_| upload.write_at(*offset, buffer));
         self.failed = outcome.is_err();
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();
-        outcome.map_err(|error| at(&self.place, &error))
+        outcome.map_err(|error| with_place(&self.place, &error))
     }
 }
 
 impl Write for ObjectWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() >= BUFFER_BYTES {
-            self.hand_on()?;
+            self.send_buffer()?;
         }
         let count = bytes.len().min(BUFFER_BYTES - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..count]);

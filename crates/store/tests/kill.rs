@@ -1,4 +1,4 @@
-//! What a kill, a full queue of short writes or a failing disk leave behind.
+//! State of a store after a kill, short writes or a failing disk.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::symlink;
@@ -13,14 +13,14 @@ use crate::child;
 fn write_for_ever(store: &Store) {
     for time in 0_u64.. {
         store.put("put", &content(time)).expect("put");
-        store.create(&format!("created/{time}"), &content(time)).expect("created");
-        let (_, stat) = store.read_with_stat("replaced").expect("readable").expect("there");
-        store.replace("replaced", &content(time), &stat.version).expect("replaced");
-        writeln!(std::io::stdout(), "wrote {time}").expect("somebody reads");
+        store.put_if_absent(&format!("created/{time}"), &content(time)).expect("created");
+        let (_, stat) = store.get_with_stat("replaced").expect("readable").expect("there");
+        store.put_if_version("replaced", &content(time), &stat.version).expect("replaced");
+        writeln!(std::io::stdout(), "wrote {time}").expect("the parent reads");
     }
 }
 
-/// 300 kB of one byte, and how many: torn content does not look like this.
+/// Returns 300 kB of one byte, and its count: torn content differs.
 fn content(time: u64) -> Vec<u8> {
     vec![(time % 251) as u8; 300_000 + (time % 7) as usize]
 }
@@ -38,7 +38,7 @@ fn a_kill_leaves_whole_objects_and_nothing_that_a_sweep_does_not_find() {
     for lines in [1, 2, 4, 7] {
         let home = tempfile::tempdir().expect("a temporary folder");
         let store = Store::folder(home.path()).expect("made");
-        store.create("replaced", &content(0)).expect("created");
+        store.put_if_absent("replaced", &content(0)).expect("created");
         let mut child = child::command(test, home.path()).stdout(Stdio::piped()).spawn().expect("started");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let wrote = output.lines().map(|line| line.expect("readable")).filter(|line| line.contains("wrote"));
@@ -49,7 +49,7 @@ fn a_kill_leaves_whole_objects_and_nothing_that_a_sweep_does_not_find() {
         let entries = store.list("").expect("listed");
         assert!(entries.len() > lines, "{entries:?}");
         for entry in &entries {
-            assert!(is_whole(&store.read(&entry.name).expect("there")), "{} is torn", entry.name);
+            assert!(is_whole(&store.get(&entry.name).expect("there")), "{} is torn", entry.name);
         }
         store.sweep().expect("swept");
         let files = || -> Vec<String> {
@@ -57,10 +57,10 @@ fn a_kill_leaves_whole_objects_and_nothing_that_a_sweep_does_not_find() {
             entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect()
         };
         let (left, names): (Vec<_>, Vec<_>) = files().into_iter().partition(|name| name.starts_with('.'));
-        // What would have followed a version that still lasts stays until that is over.
+        // The possible successor of a current version stays until that version ends.
         assert!(names.len() == 3 && left.iter().all(|name| name.contains(".replaced.")), "{left:?}");
-        let (_, stat) = store.read_with_stat("replaced").expect("readable").expect("there");
-        store.replace("replaced", &content(1), &stat.version).expect("nothing stands in the way");
+        let (_, stat) = store.get_with_stat("replaced").expect("readable").expect("there");
+        store.put_if_version("replaced", &content(1), &stat.version).expect("nothing stands in the way");
         store.sweep().expect("swept");
         assert_eq!(files().len(), 3, "created, put, replaced: {:?}", files());
     }
@@ -71,7 +71,7 @@ fn a_sweep_removes_what_a_kill_left() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let store = Store::folder(home.path()).expect("made");
     for name in ["train/deep/x", "y"] {
-        let mut put = store.begin(name).expect("begun");
+        let mut put = store.writer(name).expect("begun");
         put.write_all(b"half").expect("written");
         std::mem::forget(put);
     }
@@ -84,16 +84,16 @@ fn a_sweep_removes_what_a_kill_left() {
         swept.iter().all(|name| name.contains(&here) && Path::new(name).extension().is_some_and(|end| end == "tmp"))
     );
     assert!(!home.path().join("train").exists(), "an empty folder is left");
-    assert_eq!(store.read("keep").expect("there"), b"1");
+    assert_eq!(store.get("keep").expect("there"), b"1");
 }
 
 #[test]
 fn a_put_that_was_swept_away_is_an_error() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let store = Store::folder(home.path()).expect("made");
-    let mut put = store.begin("a/x").expect("begun");
+    let mut put = store.writer("a/x").expect("begun");
     put.write_all(b"late").expect("written");
-    assert_eq!(store.within("a").sweep().expect("swept").len(), 1);
+    assert_eq!(store.prefixed("a").sweep().expect("swept").len(), 1);
     let error = put.commit().expect_err("another process owns the folder");
     assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("swept"), "{error}");
     assert_eq!(store.list("").expect("listed"), []);
@@ -103,20 +103,20 @@ fn a_put_that_was_swept_away_is_an_error() {
 fn short_writes_are_completed_and_a_failing_disk_leaves_nothing() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let store = Store::folder(home.path()).expect("made");
-    store.create("replaced", b"old").expect("created");
+    store.put_if_absent("replaced", b"old").expect("created");
     for writes in 0..8 {
-        let (_, stat) = store.read_with_stat("replaced").expect("readable").expect("there");
+        let (_, stat) = store.get_with_stat("replaced").expect("readable").expect("there");
         let name = format!("created {writes}");
         faults::fail_after(home.path(), Some(writes));
         let put = store.put("put", b"0123456789").map(drop);
         faults::fail_after(home.path(), Some(writes));
-        let created = store.create(&name, b"0123456789").map(drop);
+        let created = store.put_if_absent(&name, b"0123456789").map(drop);
         faults::fail_after(home.path(), Some(writes));
-        let replaced = store.replace("replaced", b"0123456789", &stat.version).map(drop);
+        let replaced = store.put_if_version("replaced", b"0123456789", &stat.version).map(drop);
         faults::fail_after(home.path(), None);
         for (name, outcome) in [("put", put), (&name, created), ("replaced", replaced)] {
             match outcome {
-                Ok(()) => assert_eq!(store.read(name).expect("there"), b"0123456789", "{name}"),
+                Ok(()) => assert_eq!(store.get(name).expect("there"), b"0123456789", "{name}"),
                 Err(error) => assert!(error.to_string().starts_with(&store.place(name)), "{error}"),
             }
         }
@@ -127,10 +127,10 @@ fn short_writes_are_completed_and_a_failing_disk_leaves_nothing() {
 }
 
 #[test]
-fn what_failed_once_is_not_committed() {
+fn failed_write_is_not_committed() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let store = Store::folder(home.path()).expect("made");
-    let mut put = store.begin("x").expect("begun");
+    let mut put = store.writer("x").expect("begun");
     faults::fail_after(home.path(), Some(0));
     put.write_all(&vec![1; 1 << 19]).expect_err("the disk fails");
     faults::fail_after(home.path(), None);
@@ -140,7 +140,7 @@ fn what_failed_once_is_not_committed() {
 }
 
 #[test]
-fn links_that_somebody_planted_are_replaced_and_not_followed() {
+fn foreign_links_are_replaced_and_not_followed() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let (store, victim) = (Store::folder(home.path()).expect("made"), Store::folder(elsewhere.path()).expect("made"));
@@ -150,10 +150,10 @@ fn links_that_somebody_planted_are_replaced_and_not_followed() {
     }
     symlink(elsewhere.path(), home.path().join("folder")).expect("planted");
     store.put("put", b"mine").expect("put");
-    assert_eq!(store.create("created", b"mine").expect("answered"), Created::Exists);
+    assert_eq!(store.put_if_absent("created", b"mine").expect("answered"), Created::Exists);
     let names: Vec<_> = store.list("").expect("listed").into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["created", "put"], "a link to a folder could lead in a circle");
-    assert_eq!(victim.read("victim").expect("there"), b"precious");
+    assert_eq!(victim.get("victim").expect("there"), b"precious");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Two processes that fight for one folder.
+//! Two processes that compete for one folder.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -10,21 +10,21 @@ use store::{Holder, LeaseConfig, Lock, LockError, Store};
 
 use crate::child;
 
-/// Short, so that nobody waits for long; long enough for a busy machine to beat in.
-const TERMS: LeaseConfig = LeaseConfig { beat: Duration::from_millis(50), patience: Duration::from_secs(2) };
+/// Short, to keep the test fast; long enough for a beat on a busy machine.
+const TERMS: LeaseConfig = LeaseConfig { beat: Duration::from_millis(50), takeover_delay: Duration::from_secs(2) };
 
-/// The other process: takes the lock, and then, for each line that it reads, checks the lock and writes as a run would.
+/// Other process: takes the lock. For each line that it reads, it checks the lock and writes as a run would.
 fn hold(store: &Store) {
-    let lock = Lock::take(store, "lock", Holder::this_process(), TERMS).expect("free");
+    let lock = Lock::acquire(store, "lock", Holder::this_process(), TERMS).expect("free");
     let mut output = std::io::stdout();
-    writeln!(output, "\nchild: took").expect("somebody reads");
+    writeln!(output, "\nchild: took").expect("the parent reads");
     for line in std::io::stdin().lines() {
         let outcome = lock.check().and_then(|()| store.put("written", line?.as_bytes()));
         match outcome {
             Ok(_) => writeln!(output, "child: wrote"),
             Err(error) => writeln!(output, "child: {error}"),
         }
-        .expect("somebody reads");
+        .expect("the parent reads");
     }
 }
 
@@ -35,7 +35,7 @@ struct Other {
 }
 
 impl Other {
-    /// Another process of that test, which holds the lock.
+    /// Starts a child of that test, which holds the lock.
     fn start(test: &str, folder: &Path) -> Self {
         let mut child = child::command(&format!("lock::{test}"), folder)
             .stdin(Stdio::piped())
@@ -48,13 +48,13 @@ impl Other {
         other
     }
 
-    /// What it says next. The test harness around it speaks too.
+    /// Returns the child's next line. Lines of the test harness around it are skipped.
     fn says(&mut self) -> String {
         let mut lines = self.output.by_ref().map(|line| line.expect("readable"));
         lines.find_map(|line| line.strip_prefix("child: ").map(str::to_owned)).expect("it continues")
     }
 
-    /// Lets it write, and hears what came of it.
+    /// Lets the child write, and returns the result.
     fn writes(&mut self, text: &str) -> String {
         writeln!(self.input.as_mut().expect("open"), "{text}").expect("it reads");
         self.says()
@@ -65,7 +65,7 @@ impl Other {
         assert!(status.expect("started").success());
     }
 
-    /// The letter of its state, as the kernel tells it.
+    /// Returns the letter of the child's state, from the kernel.
     fn state(&self) -> char {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it is there");
         stat.rsplit_once(") ").expect("a name in parentheses").1.chars().next().expect("a state")
@@ -87,7 +87,7 @@ fn a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken() {
     let store = Store::folder(home.path()).expect("made");
     let mut other = Other::start("a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken", home.path());
     assert_eq!(other.writes("first"), "wrote");
-    let Err(LockError::Held { holder, .. }) = Lock::take(&store, "lock", Holder::this_process(), TERMS) else {
+    let Err(LockError::Held { holder, .. }) = Lock::acquire(&store, "lock", Holder::this_process(), TERMS) else {
         panic!("the other holds it")
     };
     assert!(holder.to_string().contains(&format!("pid {} ", other.child.id())), "{holder}");
@@ -96,7 +96,7 @@ fn a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken() {
     while other.state() != 'T' {
         std::thread::yield_now();
     }
-    let lock = Lock::take(&store, "lock", Holder::this_process(), TERMS).expect("it stands still");
+    let lock = Lock::acquire(&store, "lock", Holder::this_process(), TERMS).expect("it stands still");
     lock.check().expect("ours");
     store.put("written", b"second").expect("put");
 
@@ -106,24 +106,24 @@ fn a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken() {
         refused.contains("no longer ours") && refused.contains(&format!("pid {} ", std::process::id())),
         "{refused}"
     );
-    assert_eq!(store.read("written").expect("there"), b"second", "the late one wrote");
+    assert_eq!(store.get("written").expect("there"), b"second", "the process that lost the lock wrote");
     other.end();
-    lock.check().expect("the end of the late one changed nothing");
+    lock.check().expect("the end of the process that lost the lock changed nothing");
 }
 
 #[test]
-fn a_process_that_is_killed_is_in_nobodys_way() {
+fn killed_process_does_not_block_others() {
     if let Some(store) = child::store() {
         return hold(&store);
     }
     let home = tempfile::tempdir().expect("a temporary folder");
     let store = Store::folder(home.path()).expect("made");
-    let mut other = Other::start("a_process_that_is_killed_is_in_nobodys_way", home.path());
+    let mut other = Other::start("killed_process_does_not_block_others", home.path());
     other.child.kill().expect("killed");
     other.child.wait().expect("ended");
-    // Who waited for such a patience would not come back.
-    let terms = LeaseConfig { patience: Duration::from_secs(1 << 20), ..TERMS };
-    let lock = Lock::take(&store, "lock", Holder::this_process(), terms).expect("its holder is gone");
+    // A contender that waited for this patience would not return.
+    let terms = LeaseConfig { takeover_delay: Duration::from_secs(1 << 20), ..TERMS };
+    let lock = Lock::acquire(&store, "lock", Holder::this_process(), terms).expect("its holder is gone");
     lock.check().expect("ours");
 }
 

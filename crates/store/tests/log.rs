@@ -1,4 +1,4 @@
-//! A log keeps every line that was put, whole, through kills, rewinds and storms.
+//! A log keeps every line that was put, whole, through kills, rewinds and injected faults.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -9,11 +9,11 @@ use store::{FaultConfig, Lines, Log, LogTerms, MemoryBackend, Store};
 
 use crate::child;
 
-/// Puts when it has to, and not because time has passed.
+/// Puts only on a flush or a full segment, not by time.
 const LAZY: LogTerms = LogTerms { put_every: Duration::MAX, segment_bytes: 64 };
 
 fn lines(store: &Store) -> Vec<String> {
-    let lines = Lines::of(store, "log").expect("listed");
+    let lines = Lines::new(store, "log").expect("listed");
     lines.map(|line| String::from_utf8_lossy(&line.expect("readable")).into_owned()).collect()
 }
 
@@ -27,7 +27,7 @@ enum Deed {
     Flush,
     /// The process is killed, and another continues.
     Kill,
-    /// Forgets the lines longer than this.
+    /// Removes the lines longer than this.
     Rewind(usize),
 }
 
@@ -41,8 +41,8 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     prop::collection::vec(deed, 0..60)
 }
 
-/// Runs the deeds next to a plain list of lines. After a kill the lines of the store are those of the list, but for some
-/// at its end that were not flushed.
+/// Runs the deeds against a plain list of lines. After a kill the lines of the store are those of the list, except for
+/// some at its end that were not flushed.
 fn check(store: &Store, deeds: &[Deed]) {
     let open = || Log::open_with(store, "log", LAZY).expect("opened");
     let (mut log, mut expected, mut flushed) = (open(), Vec::new(), 0);
@@ -73,7 +73,7 @@ fn check(store: &Store, deeds: &[Deed]) {
     }
     let found: Vec<_> = log.lines().expect("listed").map(|line| line.expect("readable")).collect();
     assert_eq!(found, expected.iter().map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>());
-    assert_eq!(lines(store), expected, "what its writer sees, everybody sees");
+    assert_eq!(lines(store), expected, "readers see the same lines as the writer");
     for entry in store.list("log").expect("listed") {
         assert!(entry.stat.bytes <= 64 + 40, "{entry:?} should have been closed");
     }
@@ -84,8 +84,8 @@ proptest! {
 
     #[test]
     fn a_log_is_a_list_of_lines(deeds in deeds()) {
-        check(&Store::memory(FaultConfig::calm()), &deeds);
-        check(&Store::memory(FaultConfig { seed: 5, failures: 0.2, lost: 0.2, ..FaultConfig::calm() }), &deeds);
+        check(&Store::in_memory(FaultConfig::none()), &deeds);
+        check(&Store::in_memory(FaultConfig { seed: 5, failures: 0.2, lost: 0.2, ..FaultConfig::none() }), &deeds);
     }
 }
 
@@ -100,18 +100,18 @@ fn a_log_in_a_folder_is_a_list_of_lines() {
 
 #[test]
 fn segments_close_at_their_size_and_are_named_in_order() {
-    let store = Store::memory(FaultConfig::calm());
+    let store = Store::in_memory(FaultConfig::none());
     let mut log = Log::open_with(&store, "log", LAZY).expect("opened");
     for _ in 0..5 {
         log.push(&"x".repeat(40)).expect("pushed");
     }
     log.flush().expect("flushed");
     assert_eq!(names(&store), ["log/00000000.jsonl", "log/00000001.jsonl", "log/00000002.jsonl"]);
-    let last = store.read("log/00000002.jsonl").expect("there");
+    let last = store.get("log/00000002.jsonl").expect("there");
     assert_eq!(last, ["x".repeat(40), "\n".to_owned()].concat().as_bytes());
     let calls = |memory: &MemoryBackend| memory.tally().calls;
-    let memory = MemoryBackend::new(FaultConfig::calm());
-    let mut log = Log::open(&Store::of_memory(&memory), "log").expect("opened");
+    let memory = MemoryBackend::new(FaultConfig::none());
+    let mut log = Log::open(&Store::from_memory(&memory), "log").expect("opened");
     log.push("the first is seen at once").expect("pushed");
     log.flush().expect("flushed");
     let before = calls(&memory);
@@ -120,11 +120,11 @@ fn segments_close_at_their_size_and_are_named_in_order() {
 }
 
 #[test]
-fn a_rewind_reads_bytes_and_forgets_what_nobody_can_read() {
-    let store = Store::memory(FaultConfig::calm());
+fn rewind_keeps_bytes_and_drops_unreadable_lines() {
+    let store = Store::in_memory(FaultConfig::none());
     store.put("log/00000000.jsonl", b"{\"step\":1}\n\xff\xfe\n\n{\"step\":2}\n{\"st").expect("put");
-    store.put("log/notes.txt", b"of somebody").expect("put");
-    store.put("log/1.jsonl", b"of somebody").expect("put");
+    store.put("log/notes.txt", b"of another program").expect("put");
+    store.put("log/1.jsonl", b"of another program").expect("put");
     let mut log = Log::open(&store, "log").expect("bytes are enough");
     log.push("{\"step\":3}").expect("pushed");
     log.rewind(|line| std::str::from_utf8(line).is_ok_and(|line| line.ends_with('}'))).expect("rewound");
@@ -132,20 +132,20 @@ fn a_rewind_reads_bytes_and_forgets_what_nobody_can_read() {
     assert_eq!(names(&store), ["log/00000000.jsonl", "log/1.jsonl", "log/notes.txt"]);
     log.rewind(|_| false).expect("rewound");
     assert_eq!(lines(&store), Vec::<String>::new());
-    log.push("anew").and_then(|()| log.flush()).expect("pushed");
-    assert_eq!(lines(&store), ["anew"]);
+    log.push("new").and_then(|()| log.flush()).expect("pushed");
+    assert_eq!(lines(&store), ["new"]);
 }
 
 #[test]
 #[should_panic(expected = "a line ends where it ends")]
 fn a_line_has_no_line_feed() {
-    let mut log = Log::open(&Store::memory(FaultConfig::calm()), "log").expect("opened");
+    let mut log = Log::open(&Store::in_memory(FaultConfig::none()), "log").expect("opened");
     let _ = log.push("a\nb");
 }
 
 #[test]
 fn a_log_that_was_dropped_writes_no_more() {
-    let store = Store::memory(FaultConfig::calm());
+    let store = Store::in_memory(FaultConfig::none());
     let mut log = Log::open_with(&store, "log", LAZY).expect("opened");
     for line in ["a", "b"] {
         log.push(line).expect("pushed");
@@ -160,7 +160,7 @@ fn log_for_ever(store: &Store) {
     let mut log = Log::open_with(store, "log", terms).expect("opened");
     for time in 0_u64.. {
         log.push(&line(time)).expect("pushed");
-        writeln!(std::io::stdout(), "pushed {time}").expect("somebody reads");
+        writeln!(std::io::stdout(), "pushed {time}").expect("the parent reads");
     }
 }
 
@@ -188,7 +188,7 @@ fn a_kill_tears_no_line_and_loses_none_that_was_put() {
 
 #[test]
 fn the_end_of_a_log_is_read_without_its_beginning() {
-    let store = Store::memory(FaultConfig::calm());
+    let store = Store::in_memory(FaultConfig::none());
     let mut log = Log::open_with(&store, "log", LogTerms { segment_bytes: 8, ..LAZY }).expect("new");
     for line in ["first", "second", "third", "fourth"] {
         log.push(line).expect("kept");

@@ -1,4 +1,4 @@
-//! The promises of a store, kept by every kind.
+//! Guarantees of a store, tested on every backend.
 
 mod child;
 mod contract;

@@ -1,7 +1,7 @@
-//! Who is told aside of what happens: `[alerts]` names a command, or a web address that is a secret.
+//! Alerts of a run or a preparation. `[alerts]` names a command or a webhook, whose address is a secret.
 //!
-//! Next to everything: what is to be told goes into a bounded queue, and its own thread delivers it, each within a
-//! time-out. That nobody answers costs the work nothing and ends nothing; it is said once for each topic.
+//! Alerts go into a bounded queue. A background thread delivers each of them within a timeout. A failed delivery never
+//! blocks or ends the work. It is logged once for each topic and destination.
 
 mod command;
 mod config;
@@ -17,38 +17,39 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use self::command::Command;
+use self::config::AlertTopic;
 pub use self::config::AlertsConfig;
-use self::config::Topic;
 use self::rate_limiter::RateLimiter;
 use self::webhook::Webhook;
 use crate::{Event, Observer, event_text};
 
-/// Alerts of one run or preparation. At its end it waits for the last ones, no longer than one may take.
+/// Alerts of one run or preparation. On drop, it waits for the last alerts for at most one timeout and 0.5 s.
 pub struct Alerts {
-    desk: Option<RateLimiter>,
-    /// When everything has to be delivered, once that is known.
+    limiter: Option<RateLimiter>,
+    /// Deadline of all deliveries. Set on drop.
     closing: Arc<OnceLock<Instant>>,
     timeout: Duration,
-    /// Dropped to end the look at the disk.
-    looks: Option<SyncSender<()>>,
-    /// Closed when all is delivered.
+    /// Dropped to stop the disk check.
+    disk_check: Option<SyncSender<()>>,
+    /// Closed when all alerts are delivered.
     done: Receiver<()>,
 }
 
 impl Alerts {
-    /// Tells whom the configuration names of what happens to `run`, which lies in `folder`. None where it names nobody.
+    /// Starts the alerts of `run`, whose folder is `folder`. Returns `None` if there is no destination or no event in the
+    /// configuration.
     pub fn start(config: &AlertsConfig, run: &str, folder: &Path) -> runtime::Result<Option<Self>> {
         if !config.tells_anybody() {
             return Ok(None);
         }
         let timeout = Duration::from_secs(config.timeout_seconds);
         let closing = Arc::<OnceLock<Instant>>::default();
-        let (desk, waiting) = RateLimiter::of(config, run);
+        let (limiter, waiting) = RateLimiter::new(config, run);
         let (alive, done) = sync_channel(0);
-        let command = Command::of(config);
-        let webhook = Webhook::of(config);
+        let command = Command::from_config(config);
+        let webhook = Webhook::from_config(config);
         if let Some(Err(why)) = webhook.as_ref().map(Webhook::address) {
-            tracing::warn!("no alert goes to the webhook: {why}");
+            tracing::warn!("alerts: the webhook has no valid address: {why}");
         }
         let ends = Arc::clone(&closing);
         runtime::spawn("alerts", move || {
@@ -59,32 +60,32 @@ impl Alerts {
                     let own = Instant::now() + timeout;
                     ends.get().map_or(own, |end| own.min(*end))
                 };
-                let ways = [
-                    ("command", command.as_ref().map(|command| command.tell(&alert, deadline()))),
-                    ("webhook", webhook.as_ref().map(|webhook| webhook.tell(&alert, deadline()))),
+                let results = [
+                    ("command", command.as_ref().map(|command| command.send(&alert, deadline()))),
+                    ("webhook", webhook.as_ref().map(|webhook| webhook.send(&alert, deadline()))),
                 ];
-                for (way, told) in ways {
-                    if let Some(Err(why)) = told {
-                        say_once(&mut failed, way, alert.topic, &why);
+                for (destination, result) in results {
+                    if let Some(Err(why)) = result {
+                        warn_once(&mut failed, destination, alert.topic, &why);
                     }
                 }
             }
         })?;
-        let looks = (config.events.contains(&Topic::Disk) && config.min_free_disk_bytes > 0)
-            .then(|| disk::look(folder, config.min_free_disk_bytes, desk.clone()))
+        let disk_check = (config.events.contains(&AlertTopic::Disk) && config.min_free_disk_bytes > 0)
+            .then(|| disk::spawn(folder, config.min_free_disk_bytes, limiter.clone()))
             .transpose()?;
-        Ok(Some(Self { desk: Some(desk), closing, timeout, looks, done }))
+        Ok(Some(Self { limiter: Some(limiter), closing, timeout, disk_check, done }))
     }
 
-    /// Who hears events for them.
+    /// Returns the observer that raises alerts from events.
     pub fn reader(&self) -> Option<Box<dyn Observer>> {
-        Some(Box::new(Reader(self.desk.clone()?)))
+        Some(Box::new(Reader(self.limiter.clone()?)))
     }
 
-    /// The work failed. Told, unless an event has said that it ends.
+    /// Raises an alert of a failure, unless an event has already raised one for the end.
     pub fn failed(&self, error: &dyn std::fmt::Display) {
-        if let Some(desk) = self.desk.as_ref().filter(|desk| !desk.has_told_the_end()) {
-            desk.tell(Topic::Stop, &format!("failed: {error:#}"), None);
+        if let Some(limiter) = self.limiter.as_ref().filter(|limiter| !limiter.has_told_the_end()) {
+            limiter.notify(AlertTopic::Stop, &format!("failed: {error:#}"), None);
         }
     }
 }
@@ -92,16 +93,17 @@ impl Alerts {
 impl Drop for Alerts {
     fn drop(&mut self) {
         let _ = self.closing.set(Instant::now() + self.timeout);
-        (self.desk, self.looks) = (None, None);
-        // Whoever is given up at that moment still has to be buried.
+        self.limiter = None;
+        self.disk_check = None;
+        // A command that exceeds the deadline must still be killed and reaped: 0.5 s more.
         let _ = self.done.recv_timeout(self.timeout + Duration::from_millis(500));
     }
 }
 
-fn say_once(failed: &mut Vec<(&'static str, Topic)>, way: &'static str, topic: Topic, why: &str) {
-    if !failed.contains(&(way, topic)) {
-        failed.push((way, topic));
-        tracing::warn!(%topic, "an alert was not delivered by the {way}: {why}; this is said once");
+fn warn_once(failed: &mut Vec<(&'static str, AlertTopic)>, destination: &'static str, topic: AlertTopic, why: &str) {
+    if !failed.contains(&(destination, topic)) {
+        failed.push((destination, topic));
+        tracing::warn!(%topic, "alerts: delivery by the {destination} failed: {why}; later failures are not logged");
     }
 }
 
@@ -109,9 +111,9 @@ struct Reader(RateLimiter);
 
 impl Observer for Reader {
     fn observe(&mut self, event: &Event) {
-        let Some(topic) = Topic::of(event) else { return };
+        let Some(topic) = AlertTopic::for_event(event) else { return };
         let text = event_text::line(event).or_else(|| event_text::summary(event));
         let text = text.unwrap_or_else(|| event.what.kind().to_owned());
-        self.0.tell(topic, &text, Some(event));
+        self.0.notify(topic, &text, Some(event));
     }
 }

@@ -1,4 +1,4 @@
-//! What somebody did to a run itself: not what it learned, but what it is.
+//! Payloads of the events of user changes to a run: changed keys, branches, extensions, rollbacks and notes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use schemars::JsonSchema;
 use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 
-/// A run is another from here on, since somebody wanted it so.
+/// Change of a run by its user, from this step on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeReport {
-    /// What was done.
+    /// Kind of the change.
     pub how: How,
-    /// The same in words, with what it means for the steps that follow.
+    /// Description of the change and of its effect on the following steps.
     pub message: String,
-    /// The keys of the run's identity that are others now.
+    /// Changed keys of the run identity.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyChange>,
     /// Steps that the run had done before a rollback.
@@ -21,47 +21,47 @@ pub struct ChangeReport {
     pub from: Option<Step>,
 }
 
-/// A word about a run, by somebody who looks at it.
+/// Note about a run by one of its viewers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoteReport {
-    /// What was said.
+    /// Text of the note.
     pub text: String,
 }
 
-/// What can be done to a run.
+/// Kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// A key of its configuration was changed in the middle of it: `train --allow-change`.
+    /// Changed key of the configuration of a running or interrupted run: `train --allow-change`.
     Allow,
-    /// It continues where another run stood.
+    /// Branch: the run continues from a checkpoint of another run.
     Branch,
-    /// It has more steps to do.
+    /// Extension: the run has more steps to do.
     Extend,
-    /// It went back to an older checkpoint.
+    /// Rollback: the run went back to an older checkpoint.
     Rollback,
-    /// What only a later program can do.
+    /// Change that only a later version of the program defines.
     #[serde(other)]
     Other,
 }
 
-/// A key of a configuration, as it was and as it is; none where there is no such key.
+/// Key of a configuration with its old and new value. A missing value means that the key is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyChange {
-    /// Its path.
+    /// Path of the key.
     pub key: String,
-    /// As it was.
+    /// Old value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<String>,
-    /// As it is.
+    /// New value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
 }
 
 impl KeyChange {
-    /// What became of a configuration, each of its keys with its value as text; empty for equal ones.
+    /// Returns the differences of two configurations, given as keys with their values as text. Empty if they are equal.
     #[must_use]
-    pub fn between(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<Self> {
+    pub fn compare(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<Self> {
         let keys: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
         let differ = keys.into_iter().filter(|key| then.get(*key) != now.get(*key));
         differ.map(|key| Self { key: key.clone(), then: then.get(key).cloned(), now: now.get(key).cloned() }).collect()

@@ -1,4 +1,4 @@
-//! When: the one place that reads time for events.
+//! Clock of events, the only place that reads time for them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,67 +6,67 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::event::{Event, EventKind, Position, VERSION};
 
-/// Stamps events. Clones share one beginning, so that everybody who speaks in a process counts from the same moment.
+/// Clock that stamps events. Clones share the same start, so that all events of a process count from one instant.
 #[derive(Clone)]
 pub struct Clock {
-    read: Arc<dyn Fn() -> Now + Send + Sync>,
+    read: Arc<dyn Fn() -> ClockTime + Send + Sync>,
     begun: Duration,
 }
 
-/// A reading of both clocks.
+/// Reading of the wall clock and the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// Milliseconds since the epoch of Unix. It may be set back.
+pub struct ClockTime {
+    /// Wall-clock time in milliseconds since the Unix epoch. It may be set back.
     pub time: u64,
-    /// Time since any fixed moment. It never goes back.
+    /// Monotonic time since a fixed instant.
     pub steady: Duration,
 }
 
 impl Clock {
-    /// The machine's clocks; begins now.
+    /// Creates a clock from the clocks of the machine. It starts now.
     #[must_use]
     pub fn system() -> Self {
         let begun = Instant::now();
-        Self::of(move || {
-            // A machine that believes it is before 1970 says 0.
+        Self::new(move || {
+            // A system time before 1970 counts as 0.
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            Now { time: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), steady: begun.elapsed() }
+            ClockTime { time: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), steady: begun.elapsed() }
         })
     }
 
-    /// Clocks that the caller reads; begins now.
+    /// Creates a clock from the readings of `read`. It starts now.
     #[must_use]
-    pub fn of(read: impl Fn() -> Now + Send + Sync + 'static) -> Self {
+    pub fn new(read: impl Fn() -> ClockTime + Send + Sync + 'static) -> Self {
         Self { begun: read().steady, read: Arc::new(read) }
     }
 
-    /// Clocks that stand still at the epoch, for tests that compare events.
+    /// Creates a clock that is stopped at the Unix epoch, for tests that compare events.
     #[must_use]
     pub fn still() -> Self {
-        Self::of(Now::default)
+        Self::new(ClockTime::default)
     }
 
-    /// An event of this moment.
+    /// Creates an event with the current time.
     #[must_use]
     pub fn event(&self, at: Position, what: EventKind) -> Event {
         let now = (self.read)();
         Event { version: VERSION, time: now.time, elapsed_s: self.since(now), at, what }
     }
 
-    /// Milliseconds since the epoch of Unix, as events have them.
+    /// Returns the wall-clock time of events, in milliseconds since the Unix epoch.
     #[must_use]
     pub fn time(&self) -> u64 {
         (self.read)().time
     }
 
-    /// Seconds since it began.
+    /// Returns the seconds since the clock started.
     #[must_use]
     pub fn elapsed_s(&self) -> f64 {
         self.since((self.read)())
     }
 
-    // Milliseconds say enough and read well.
-    fn since(&self, now: Now) -> f64 {
+    // Rounded to milliseconds, which keeps the JSON short.
+    fn since(&self, now: ClockTime) -> f64 {
         now.steady.saturating_sub(self.begun).as_millis() as f64 / 1e3
     }
 }
@@ -90,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn clones_count_from_one_beginning() {
+    fn clones_count_from_one_start() {
         let ms = Arc::new(AtomicU64::new(5000));
         let hand = Arc::clone(&ms);
-        let clock = Clock::of(move || {
+        let clock = Clock::new(move || {
             let ms = hand.load(Ordering::Relaxed);
-            // The wall clock is set back while the run continues.
-            Now { time: 1_700_000_000_000 - ms, steady: Duration::from_millis(ms) }
+            // The wall clock runs backwards.
+            ClockTime { time: 1_700_000_000_000 - ms, steady: Duration::from_millis(ms) }
         });
         assert_eq!(stamp(&clock), (1_699_999_995_000, 0.0));
         ms.store(6250, Ordering::Relaxed);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_says_milliseconds() {
+    fn the_system_clock_reads_milliseconds() {
         let (time, elapsed_s) = stamp(&Clock::system());
         // Between 2020 and 2100.
         assert!((1_577_836_800_000..4_102_444_800_000).contains(&time), "{time}");

@@ -1,7 +1,7 @@
 //! Dispatches events to observers on a background thread, so that training never blocks on an observer.
 //!
-//! An observer may be slow: a page without readers, a full disk, a host that does not answer. Events that the queue has no
-//! room for are dropped, counted and reported. The log is not such an observer: losing one of its lines must end a run.
+//! An observer may be slow: a page without readers, a full disk, a host that does not respond. If the queue is full,
+//! events are dropped, counted and reported. The log is not such an observer: losing one of its lines must end a run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -9,46 +9,46 @@ use std::time::Duration;
 
 use crate::{Event, Observer};
 
-/// Events that may wait to be told: at a report a second, those of a quarter of an hour.
+/// Capacity of the event queue: 17 minutes of events at one report per second.
 const EVENTS: usize = 1024;
 
-/// How long readers may take for the last ones.
+/// Maximum time that observers may take for the last events.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Readers, and the way to them.
+/// Dispatcher of events to observers.
 #[derive(Debug)]
 pub struct Dispatcher {
-    /// None where nobody reads.
-    events: Option<SyncSender<Told>>,
-    /// Events that there was no room for, since the last that there was.
+    /// Sender of events. `None` if there are no observers.
+    events: Option<SyncSender<Delivered>>,
+    /// Events that were dropped since the last queued event.
     missed: u64,
-    /// Closed when all is told.
+    /// Closed when all events are delivered.
     done: Receiver<()>,
 }
 
-/// An event on its way, and how many before it were left out.
+/// Queued event, and the number of events dropped before it.
 #[derive(Debug)]
-struct Told {
+struct Delivered {
     event: Event,
     missed: u64,
 }
 
 impl Dispatcher {
-    /// Tells these readers. Without one it costs nothing.
+    /// Starts the thread of these observers. Without observers there is no thread.
     pub fn start(readers: Vec<Box<dyn Observer>>) -> runtime::Result<Self> {
         let (alive, done) = sync_channel(0);
         if readers.is_empty() {
             return Ok(Self { events: None, missed: 0, done });
         }
-        let (events, waiting) = sync_channel::<Told>(EVENTS);
+        let (events, waiting) = sync_channel::<Delivered>(EVENTS);
         runtime::spawn("dispatcher", move || {
             let _alive = alive;
             let mut readers = readers;
-            for Told { event, missed } in waiting {
+            for Delivered { event, missed } in waiting {
                 if missed > 0 {
-                    say_missed(missed);
+                    warn_missed(missed);
                 }
-                readers.retain_mut(|reader| is_told(reader.as_mut(), &event));
+                readers.retain_mut(|reader| deliver(reader.as_mut(), &event));
             }
         })?;
         Ok(Self { events: Some(events), missed: 0, done })
@@ -58,10 +58,10 @@ impl Dispatcher {
 impl Observer for Dispatcher {
     fn observe(&mut self, event: &Event) {
         let Some(events) = &self.events else { return };
-        match events.try_send(Told { event: event.clone(), missed: self.missed }) {
+        match events.try_send(Delivered { event: event.clone(), missed: self.missed }) {
             Ok(()) => self.missed = 0,
             Err(TrySendError::Full(_)) => self.missed += 1,
-            // Every reader is gone, and that was said.
+            // The thread has ended, and its panics are logged.
             Err(TrySendError::Disconnected(_)) => {}
         }
     }
@@ -72,26 +72,27 @@ impl Drop for Dispatcher {
         let Some(events) = self.events.take() else { return };
         drop(events);
         if self.done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("those who watch next to the work were not done with its last events in time");
+            tracing::warn!("dispatcher: observers did not process the last events in time");
         }
         if self.missed > 0 {
-            say_missed(self.missed);
+            warn_missed(self.missed);
         }
     }
 }
 
-/// Whether a reader can be told more. One that panics is left out from then on: the others are not to be missed with it.
-fn is_told(reader: &mut dyn Observer, event: &Event) -> bool {
-    // It is not used again after a panic.
-    let told = catch_unwind(AssertUnwindSafe(|| reader.observe(event)));
-    if told.is_err() {
-        tracing::warn!("one of those who watch broke off and is told nothing more; the work continues");
+/// Delivers an event to an observer. Returns `false` if the observer panics: it then receives no more events, and the
+/// other observers are not affected.
+fn deliver(reader: &mut dyn Observer, event: &Event) -> bool {
+    // Unwind safety: the observer is not used again after a panic.
+    let result = catch_unwind(AssertUnwindSafe(|| reader.observe(event)));
+    if result.is_err() {
+        tracing::warn!("dispatcher: an observer panicked and receives no more events; the work continues");
     }
-    told.is_ok()
+    result.is_ok()
 }
 
-fn say_missed(missed: u64) {
-    tracing::warn!(missed, "events came faster than they were read next to the work; the log of a run has them all");
+fn warn_missed(missed: u64) {
+    tracing::warn!(missed, "dispatcher: dropped events, because observers are too slow; the run log has all events");
 }
 
 #[cfg(test)]
@@ -106,14 +107,14 @@ mod tests {
         Clock::still().event(Position::default(), EventKind::Resume(ResumeReport { place: place.to_owned() }))
     }
 
-    fn place(event: &Event) -> String {
+    fn position_of(event: &Event) -> String {
         let EventKind::Resume(ResumeReport { place }) = &event.what else {
-            unreachable!("this test says nothing else")
+            unreachable!("these tests emit no other kind")
         };
         place.clone()
     }
 
-    /// Says what it was told, as soon as it may.
+    /// Observer that forwards each event after a permission.
     struct Slow {
         told: SyncSender<String>,
         may: Receiver<()>,
@@ -122,7 +123,7 @@ mod tests {
     impl Observer for Slow {
         fn observe(&mut self, event: &Event) {
             let _ = self.may.recv();
-            let _ = self.told.send(place(event));
+            let _ = self.told.send(position_of(event));
         }
     }
 
@@ -135,11 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_keeps_nobody_waiting_and_is_told_in_order() {
-        let ((told, heard), (go, may)) = (sync_channel(2 * EVENTS), sync_channel(0));
+    fn a_slow_observer_never_blocks_and_receives_events_in_order() {
+        let (told, received) = sync_channel(2 * EVENTS);
+        let (go, may) = sync_channel(0);
         let mut watchers = Dispatcher::start(vec![Box::new(Slow { told, may })]).expect("a thread");
         let begun = Instant::now();
-        // One is in its hands at most, and there is room for so many more.
+        // The observer holds at most one event, and the queue has room for `EVENTS` more.
         for index in 0..EVENTS + 100 {
             watchers.observe(&event(&index.to_string()));
         }
@@ -147,14 +149,15 @@ mod tests {
         assert!((99..=100).contains(&watchers.missed), "{}", watchers.missed);
         drop(go);
         drop(watchers);
-        let heard: Vec<String> = heard.iter().collect();
-        let expected: Vec<String> = (0..heard.len()).map(|index| index.to_string()).collect();
-        assert!(heard.len() >= EVENTS && heard == expected, "{} were heard", heard.len());
+        let received: Vec<String> = received.iter().collect();
+        let expected: Vec<String> = (0..received.len()).map(|index| index.to_string()).collect();
+        assert!(received.len() >= EVENTS && received == expected, "{} were received", received.len());
     }
 
     #[test]
-    fn who_never_returns_is_waited_for_no_longer_than_patience() {
-        let ((told, _heard), (_never, may)) = (sync_channel(2 * EVENTS), sync_channel(0));
+    fn shutdown_waits_for_a_blocked_observer_up_to_the_timeout() {
+        let (told, _received) = sync_channel(2 * EVENTS);
+        let (_never, may) = sync_channel(0);
         let mut watchers = Dispatcher::start(vec![Box::new(Slow { told, may })]).expect("a thread");
         watchers.observe(&event("a"));
         let begun = Instant::now();
@@ -163,8 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn one_that_panics_takes_no_other_with_it() {
-        let ((told, heard), (go, may)) = (sync_channel(2 * EVENTS), sync_channel(0));
+    fn an_observer_that_panics_does_not_affect_others() {
+        let (told, received) = sync_channel(2 * EVENTS);
+        let (go, may) = sync_channel(0);
         drop(go);
         let readers: Vec<Box<dyn Observer>> = vec![Box::new(Broken), Box::new(Slow { told, may })];
         let mut watchers = Dispatcher::start(readers).expect("a thread");
@@ -172,8 +176,8 @@ mod tests {
             watchers.observe(&event(name));
         }
         drop(watchers);
-        assert_eq!(heard.iter().collect::<Vec<_>>(), ["a", "b"]);
-        let mut nobody = Dispatcher::start(Vec::new()).expect("no thread");
-        nobody.observe(&event("a"));
+        assert_eq!(received.iter().collect::<Vec<_>>(), ["a", "b"]);
+        let mut empty = Dispatcher::start(Vec::new()).expect("no thread");
+        empty.observe(&event("a"));
     }
 }

@@ -1,20 +1,20 @@
-//! The envelope of an event, and the table of everything that can be said.
+//! Event envelope and table of all event kinds.
 //!
 //! # What
-//! An [`Event`] is one thing that a run or a preparation says: the format's version, when, where in the run, and what.
-//! As JSON it is one flat object: the envelope's keys, `kind`, and the keys of what that kind carries.
+//! An [`Event`] of a run or a preparation has a format version, a time, a position in the run, and a kind. As JSON it
+//! is one flat object: the keys of the envelope, `kind`, and the keys of the payload of that kind.
 //!
 //! # Why
-//! A log is read for years, by programs that are older and newer than the one that wrote it. So the keys are a format.
+//! Logs are read for years, by older and newer programs than the one that wrote them. So the keys are a stable format.
 //!
 //! # Definition
-//! - The envelope is `version`, `time`, `elapsed_s`, `kind` and, where they apply, `step`, `epoch`, `rows_seen` and
-//!   `tokens_seen`. It never changes its meaning. No kind has a key of that name.
-//! - A new kind, or a new key of a kind, is no new version: readers skip keys that they do not know, and read kinds
-//!   that they do not know as [`EventKind::Unknown`], with all that stands there. A key that is added later has a default.
-//! - A key that goes or means something else is a new version. Events of a later version are read as
-//!   [`EventKind::Unknown`] too, since their keys may not mean what they seem to.
-//! - Numbers that are not finite are `"NaN"`, `"Infinity"` and `"-Infinity"`.
+//! - The envelope is `version`, `time`, `elapsed_s`, `kind` and, if they apply, `step`, `epoch`, `rows_seen` and
+//!   `tokens_seen`. Their meaning never changes. No payload has a key with one of these names.
+//! - A new kind or a new key of a kind does not raise the version. Readers ignore unknown keys. They read an unknown
+//!   kind as [`EventKind::Unknown`] with all its keys. A key that is added later has a default.
+//! - Removing a key or changing its meaning raises the version. Events of a later version are also read as
+//!   [`EventKind::Unknown`], because their keys may have another meaning.
+//! - Numbers that are not finite are written as `"NaN"`, `"Infinity"` and `"-Infinity"`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use schemas::ordinal::Step;
@@ -23,75 +23,75 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::change::{ChangeReport, NoteReport};
-use crate::number::{Float, Maybe};
+use crate::number::{Float, OptionalNumber};
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
     AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, LossSpikeReport, ResumeReport, SkipReport,
     StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning,
 };
 
-/// The version of the events that this program writes.
+/// Version of the event format that this program writes.
 pub const VERSION: u32 = 2;
 
-/// One thing that a run or a preparation says of itself. A [`Clock`](crate::Clock) makes it.
+/// Event of a run or a preparation. A [`Clock`](crate::Clock) creates it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// [`VERSION`] of the program that said it.
+    /// [`VERSION`] of the program that emitted the event.
     pub version: u32,
-    /// Milliseconds since the epoch of Unix, by the wall clock.
+    /// Wall-clock time in milliseconds since the Unix epoch.
     pub time: u64,
-    /// Seconds since this process began to run or to prepare, by a clock that never goes back.
+    /// Seconds since this process started the run or the preparation, by a monotonic clock.
     #[serde(with = "Float")]
     pub elapsed_s: f64,
-    /// Where in the run.
+    /// Position in the run.
     #[serde(flatten)]
     pub at: Position,
-    /// What.
+    /// Kind and payload.
     #[serde(flatten)]
     pub what: EventKind,
 }
 
-/// Where a run stands. A preparation stands nowhere.
+/// Position in a run. Events of a preparation have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Position {
     /// Steps done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
-    /// Passes over the training data: 1.25 is a quarter into the second. One number, since it is what curves are drawn
-    /// over; the exact position is `rows_seen`.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
+    /// Epochs of the training data: 1.25 is a quarter into the second epoch. Curves are drawn over this number. The
+    /// exact position is `rows_seen`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "OptionalNumber")]
     pub epoch: Option<f64>,
-    /// Rows of the stream that were learned from since the run's first step.
+    /// Rows of the stream that were trained on since the first step of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_seen: Option<u64>,
-    /// Real tokens (no padding) that were learned from since the run's first step.
+    /// Real tokens (no padding) that were trained on since the first step of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_seen: Option<u64>,
 }
 
-/// Declares [`EventKind`]: a line is a kind, its variant and what it carries.
+/// Declares [`EventKind`]: each line has a kind, its variant and its payload.
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:literal => $Variant:ident($Report:ident),)+) => {
-        /// What is said. Each line of the table is a kind.
+        /// Kind of an event, with its payload.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(tag = "kind")]
         pub enum EventKind {
             $($(#[doc = $doc])* #[serde(rename = $kind)] $Variant($Report),)+
-            /// Something that this program does not know: of a later one.
+            /// Kind or version that this program does not know, from a later program.
             #[serde(untagged)]
             Unknown(Unknown),
         }
 
         impl EventKind {
-            /// Every kind that this program knows, in the table's order.
+            /// Every kind that this program knows, in the order of the table.
             pub const KINDS: &'static [&'static str] = &[$($kind),+];
 
-            /// Each kind, what it is said for, and the schema of what it carries.
+            /// Returns the name, the description and the payload schema of each kind.
             pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, &'static str, Schema)> {
                 vec![$(($kind, concat!($($doc),*).trim_ascii(), <$Report>::json_schema(generator))),+]
             }
 
-            /// Its name in JSON.
+            /// Returns the name of the kind in JSON.
             #[must_use]
             pub fn kind(&self) -> &str {
                 match self {
@@ -100,7 +100,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Event name of its OpenTelemetry log record.
+            /// Returns the event name of the OpenTelemetry log record.
             #[cfg(feature = "otlp")]
             pub(crate) fn otel_event_name(&self) -> &'static str {
                 match self {
@@ -109,7 +109,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The known kind of that name, from its keys.
+            /// Reads the kind with this name from its keys.
             fn read(kind: String, fields: Map<String, Value>) -> serde_json::Result<Self> {
                 match kind.as_str() {
                     $($kind => serde_json::from_value(Value::Object(fields)).map(Self::$Variant),)+
@@ -125,53 +125,54 @@ kinds! {
     "start" => Start(StartReport),
     /// Some steps are done.
     "report" => Report(StepReport),
-    /// The valid split was looked at.
+    /// The model was evaluated on the valid split.
     "validation" => Validation(ValidReport),
-    /// A checkpoint is on disk. It is said when that is certain, some steps later; `at` is where the checkpoint stands.
+    /// A checkpoint is on disk. The event follows some steps later, when that is certain. `step` is the step of the
+    /// checkpoint.
     "checkpoint" => Checkpoint(CheckpointReport),
-    /// A run continues from a checkpoint.
+    /// A run resumes from a checkpoint.
     "resume" => Resume(ResumeReport),
-    /// Something is not as it should be, and work continues.
+    /// There is a problem, and the work continues.
     "warning" => Warning(Warning),
-    /// Batches were counted, and one law of a view was kept.
+    /// Batches were audited, and a view matches one of its specified probabilities.
     "audit" => Audit(AuditReport),
-    /// Rows are of another dataset version of the data from here on.
+    /// The dataset version of the rows changes here.
     "dataset_version" => DatasetVersion(DatasetVersionReport),
     /// A step waited for data that are still being prepared.
     "starved" => Starved(StarvedReport),
-    /// Somebody did something to the run itself.
+    /// The user changed the run itself.
     "change" => Change(ChangeReport),
-    /// Somebody who looks at a run said something of it.
+    /// A viewer of the run wrote a note.
     "note" => Note(NoteReport),
-    /// A row that cannot be made is left out of the steps from here on.
+    /// A row cannot be built and is excluded from here on.
     "bad_row" => BadRow(BadRowReport),
-    /// A run ended or was stopped: the last that its process says.
+    /// A run ended or was stopped: the last event of its process.
     "stop" => Stop(StopReport),
-    /// Loss or gradient norm of a step is far above those before it.
+    /// The loss or the gradient norm of a step is far above that of the preceding steps.
     "loss_spike" => LossSpike(LossSpikeReport),
     /// A step with a loss spike is skipped.
     "skip" => Skip(SkipReport),
     /// The workers of a preparation have started.
     "prepare_start" => PrepareStart(PrepareStart),
-    /// How far a preparation is.
+    /// Progress of a preparation.
     "prepare_progress" => PrepareProgress(PrepareProgress),
-    /// One more part of the corpus is there.
+    /// One more part of the corpus is complete.
     "part_done" => PartDone(PartDone),
-    /// The manifest is written: the last that a preparation says.
+    /// The manifest is written: the last event of a preparation.
     "prepare_end" => PrepareEnd(PrepareEnd),
 }
 
-/// A kind, or a version, that this program does not know: all that stands there next to the envelope.
+/// Kind or version that this program does not know, with all its keys except those of the envelope.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unknown {
-    /// Its name.
+    /// Name of the kind.
     pub kind: String,
-    /// Its keys.
+    /// Keys of the payload.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
 
-/// An event as it stands in JSON. What the envelope and [`Position`] have taken is not in `fields`.
+/// JSON form of an event. The keys of the envelope and of [`Position`] are not in `fields`.
 #[derive(Deserialize)]
 struct Line {
     version: u32,

@@ -1,10 +1,10 @@
-//! Events for people: plain lines, as few as can be.
+//! Events as text: short plain lines for users.
 
 mod preparation;
 
 use std::collections::BTreeMap;
 
-pub(crate) use preparation::beside_bar;
+pub(crate) use preparation::beside_progress_bar;
 use schemas::ordinal::Step;
 
 use crate::event::{Event, EventKind, Position};
@@ -12,27 +12,29 @@ use crate::event::{Event, EventKind, Position};
 use crate::quantities::{self};
 use crate::training::{
     AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, DevicePeak, Figures, LossSpikeReport,
-    SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning, Why,
+    SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReport, SuspectReason, ValidReport, Warning,
 };
 
-/// From this share of the time on it is worth a word that steps wait for checkpoints.
+/// Minimum fraction of wall time waiting for checkpoints that a report line shows.
 const STALL: f64 = 0.01;
-/// The same of one checkpoint, in seconds.
+/// Minimum wait for one checkpoint that its line shows, in seconds.
 const STALL_S: f64 = 1.0;
 
-/// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.
-/// Nothing for events that only programs care about.
+/// Returns the text of an event for users, without the final newline. The start and the end of a preparation have
+/// several lines. Returns `None` for events that are only for programs.
 #[must_use]
 pub fn line(event: &Event) -> Option<String> {
     sentence(event).map(|sentence| format!("{}{sentence}", prefix(event)))
 }
 
-/// The most characters of a [`summary`].
+/// Maximum number of characters of a [`summary`].
 const SUMMARY_MAX: usize = 2000;
 
-/// What happened, without the position and the severity, which a list of events shows in columns of their own; several
-/// sentences are joined by semicolons, and what the terminal leaves to other lines is added. At most 2,000 characters. None
-/// for kinds that are not told one by one and for those that this program does not know.
+/// Returns the text of an event without position and severity, which an event list shows in separate columns.
+///
+/// Lines are joined by semicolons. The text also has details that the terminal prints in other lines. It has at most
+/// 2,000 characters. Returns `None` for frequent kinds (reports, validations, progress, finished parts) and for unknown
+/// kinds.
 #[must_use]
 pub fn summary(event: &Event) -> Option<String> {
     let sentence = sentence(event).map(|sentence| sentence.replace('\n', "; "));
@@ -54,15 +56,15 @@ pub fn summary(event: &Event) -> Option<String> {
     })
 }
 
-/// The end of a run with the signal or the error that caused it.
+/// Returns the text of the end of a run, with the signal or the error that caused it.
 fn stop_summary(at: &Position, report: &StopReport, sentence: Option<String>) -> String {
     let cause = match (report.why, &report.error) {
         (_, Some(error)) => Some(error.as_str()),
-        (Why::Interrupt, None) => Some("SIGINT"),
-        (Why::Terminate, None) => Some("SIGTERM"),
-        (Why::Hangup, None) => Some("SIGHUP"),
-        (Why::Requeue, None) => Some("SIGUSR1"),
-        (Why::Finished | Why::Guard | Why::Failed | Why::Other, None) => None,
+        (SuspectReason::Interrupt, None) => Some("SIGINT"),
+        (SuspectReason::Terminate, None) => Some("SIGTERM"),
+        (SuspectReason::Hangup, None) => Some("SIGHUP"),
+        (SuspectReason::Requeue, None) => Some("SIGUSR1"),
+        (SuspectReason::Finished | SuspectReason::Guard | SuspectReason::Failed | SuspectReason::Other, None) => None,
     };
     let sentence = sentence.unwrap_or_else(|| match at.step {
         Some(step) if report.saved && step > Step::default() => format!("failed after step {step}, which is saved"),
@@ -71,7 +73,7 @@ fn stop_summary(at: &Position, report: &StopReport, sentence: Option<String>) ->
     cause.map_or_else(|| sentence.clone(), |cause| format!("{sentence}: {cause}"))
 }
 
-/// Position and severity in front of the sentence of a line.
+/// Returns the prefix of a line: its position and its severity.
 fn prefix(event: &Event) -> String {
     let position = format!("{}  ", steps(&event.at));
     match &event.what {
@@ -96,16 +98,16 @@ fn sentence(event: &Event) -> Option<String> {
         EventKind::Validation(report) => validation(report),
         EventKind::Checkpoint(report) => checkpoint(report),
         EventKind::Change(report) => report.message.clone(),
-        // One note is one line: control characters and line feeds of its text must not write others.
+        // Control characters and line feeds in the text of a note must not forge other lines.
         EventKind::Note(note) => schemas::printable(&note.text.replace('\n', " / ")).to_string(),
         EventKind::Resume(_) => format!("continuing after {}", steps(at)),
         EventKind::Warning(warning) => warn(warning),
         EventKind::Audit(report) => audit(report),
         EventKind::DatasetVersion(report) => dataset_version(report),
         EventKind::Starved(report) => starved(report),
-        EventKind::LossSpike(report) => leap(report),
+        EventKind::LossSpike(report) => loss_spike(report),
         EventKind::Skip(report) => skip(report),
-        EventKind::BadRow(report) => left_out(report),
+        EventKind::BadRow(report) => bad_row(report),
         EventKind::Stop(report) => return stop(at, report),
         EventKind::PrepareStart(start) => preparation::start(start),
         EventKind::PrepareProgress(progress) => preparation::line(progress),
@@ -114,7 +116,7 @@ fn sentence(event: &Event) -> Option<String> {
     })
 }
 
-/// Whether the line is a result, for stdout. The others tell how the work goes, for stderr.
+/// Returns whether the line is a result, which goes to stdout. Other lines are progress, which goes to stderr.
 pub(crate) fn is_result(event: &Event) -> bool {
     matches!(
         event.what,
@@ -122,14 +124,14 @@ pub(crate) fn is_result(event: &Event) -> bool {
     )
 }
 
-/// `step 1200`; a run always says where it stands.
+/// Returns the step as text, such as `step 1200`.
 fn steps(at: &Position) -> String {
     format!("step {}", at.step.unwrap_or_default())
 }
 
 fn start(report: &StartReport) -> String {
-    let how = if report.random { "at random" } else { "from weights it was given" };
-    format!("began {how} with {}", list(&report.terms))
+    let weights = if report.random { "random weights" } else { "given weights" };
+    format!("started from {weights}: {}", list(&report.terms))
 }
 
 fn step(report: &StepReport) -> String {
@@ -165,10 +167,10 @@ fn step(report: &StepReport) -> String {
     format!("{learned}{sources}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{done}{eta}{skipped}")
 }
 
-/// `saved checkpoint runs/a/checkpoints/step-00001200`, and how long steps waited for it where that can be felt.
+/// Returns `saved checkpoint runs/a/checkpoints/step-00001200`, and the wait for it if that is at least [`STALL_S`].
 fn checkpoint(report: &CheckpointReport) -> String {
     let stall = report.stall_s;
-    let waited = if stall >= STALL_S { format!("; the next step waited {stall:.1} s for it") } else { String::new() };
+    let waited = if stall >= STALL_S { format!("; the next step waited {stall:.1} s") } else { String::new() };
     format!("saved checkpoint {}{waited}", report.place)
 }
 
@@ -185,21 +187,21 @@ fn warn(warning: &Warning) -> String {
 
 fn audit(report: &AuditReport) -> String {
     let AuditReport { view, what, found, promised, error, of } = report;
-    format!("audited `{view}`: {what}: {found}, promised {promised}, error {error}, of {of}")
+    format!("audited `{view}`: {what}: {found} (specified {promised}, standard error {error}, n = {of})")
 }
 
 fn dataset_version(report: &DatasetVersionReport) -> String {
     let DatasetVersionReport { dataset_version, before, row, source } = report;
     let data = source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`"));
-    format!("rows from {row} on are of dataset version {dataset_version} of {data}, {before} before")
+    format!("rows from {row} on are of dataset version {dataset_version} of {data} (before: {before})")
 }
 
 fn starved(report: &StarvedReport) -> String {
     let StarvedReport { by, seconds, part, parts } = report;
-    format!("starved by {by}: {seconds:.1} s until part {} of {parts} was there", part.saturating_add(1))
+    format!("starved by {by}: waited {seconds:.1} s for part {} of {parts}", part.saturating_add(1))
 }
 
-fn leap(report: &LossSpikeReport) -> String {
+fn loss_spike(report: &LossSpikeReport) -> String {
     let LossSpikeReport { spike_step, first_row, rows, figure, value, median, sigmas } = report;
     let figure = match figure {
         SpikeMetric::Loss => "loss",
@@ -214,47 +216,59 @@ fn leap(report: &LossSpikeReport) -> String {
 fn skip(report: &SkipReport) -> String {
     let hardest = report.suspects.first().map_or(String::new(), |suspect| {
         let documents = suspect.documents.join(", ");
-        format!("; its hardest row is {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
+        format!("; row with the highest loss: {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
     });
-    format!("skipped: {}{}", leap(&report.leap), schemas::printable(&hardest))
+    format!("skipped: {}{}", loss_spike(&report.leap), schemas::printable(&hardest))
 }
 
-fn left_out(report: &BadRowReport) -> String {
+fn bad_row(report: &BadRowReport) -> String {
     let BadRowReport { row, source, sample, shard, group, row_in_group, why, .. } = report;
     let source = source.as_ref().map_or(String::new(), |source| format!(" of {source}"));
     let place = format!("sample {sample}{source} = {shard}, row group {group}, row {row_in_group}");
-    format!("row {row} is left out, it cannot be made ({place}): {why}")
+    format!("row {row} is excluded because it cannot be built ({place}): {why}")
 }
 
 fn stop(at: &Position, report: &StopReport) -> Option<String> {
     let done = at.step.unwrap_or_default();
     let kept = report
         .kept
-        .map_or("there is no checkpoint yet".to_owned(), |kept| format!("the newest checkpoint is of step {kept}"));
+        .map_or("there is no checkpoint yet".to_owned(), |kept| format!("the newest checkpoint is at step {kept}"));
     match report.why {
-        Why::Finished => {
+        SuspectReason::Finished => {
             Some(format!("done: {done} steps; checkpoints are in {}{}", report.place, peak(report.memory)))
         }
-        // Whoever meets the error prints it; where nothing was done since the newest checkpoint, it is all there is to say.
-        Why::Failed if report.saved || done == Step::default() => None,
-        Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
-        Why::Guard if report.saved => {
+        // The caller prints the error. If no step was done since the newest checkpoint, there is nothing to add.
+        SuspectReason::Failed if report.saved || done == Step::default() => None,
+        SuspectReason::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
+        SuspectReason::Guard if report.saved => {
             Some(format!("paused and saved after step {done}, after a loss spike; the same command continues"))
         }
-        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other if report.saved => {
+        SuspectReason::Interrupt
+        | SuspectReason::Terminate
+        | SuspectReason::Hangup
+        | SuspectReason::Requeue
+        | SuspectReason::Other
+            if report.saved =>
+        {
             Some(format!("stopped and saved after step {done}; the same command continues"))
         }
-        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Guard | Why::Other => {
+        SuspectReason::Interrupt
+        | SuspectReason::Terminate
+        | SuspectReason::Hangup
+        | SuspectReason::Requeue
+        | SuspectReason::Guard
+        | SuspectReason::Other => {
             Some(format!("stopped after step {done}, which is not saved; {kept}; the same command continues"))
         }
     }
 }
 
-/// `; at most 3.1 GiB of the device at once, 3.0 GiB by plan`, where it is known.
+/// Returns `; device memory: peak 3.1 GiB, planned 3.0 GiB`, or nothing if it is not known.
 fn peak(memory: Option<DevicePeak>) -> String {
     memory.map_or(String::new(), |DevicePeak { peak_bytes, planned_bytes }| {
-        let (most, planned) = (quantities::bytes(peak_bytes), quantities::bytes(planned_bytes));
-        format!("; at most {most} of the device at once, {planned} by plan")
+        let peak = quantities::bytes(peak_bytes);
+        let planned = quantities::bytes(planned_bytes);
+        format!("; device memory: peak {peak}, planned {planned}")
     })
 }
 

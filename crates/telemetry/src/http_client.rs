@@ -1,12 +1,12 @@
-//! Posts to addresses that may be secrets: whom to believe, and what to say of a failure.
+//! HTTP client for addresses that may be secrets: trusted certificates, and error messages without the address.
 
 use std::sync::Arc;
 
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Error};
 
-/// Who posts. A status is an answer, not an error; an address that has moved is for people to look at, since a redirected
-/// post is no post any more.
+/// Creates the HTTP agent. A status is a response, not an error. Redirects are not followed, because a redirected POST
+/// becomes a GET; the user must correct the address.
 pub(crate) fn agent() -> Agent {
     let tls = TlsConfig::builder().root_certs(roots()).build();
     let agent = Agent::config_builder()
@@ -19,46 +19,48 @@ pub(crate) fn agent() -> Agent {
     agent.into()
 }
 
-/// What went wrong, in words of our own: those of libraries may repeat the address.
-pub(crate) fn why(error: &Error) -> String {
+/// Returns the error message. The messages of the libraries are not used, because they may repeat the address.
+pub(crate) fn error_text(error: &Error) -> String {
     match error {
-        Error::StatusCode(status) => format!("it answered {status}"),
-        Error::Timeout(_) => "there was no answer in time".to_owned(),
-        Error::HostNotFound => "its host is not known".to_owned(),
-        Error::ConnectionFailed => "there was no connection".to_owned(),
-        // What TLS has to say of a certificate comes as this.
+        Error::StatusCode(status) => format!("the server answered with status {status}"),
+        Error::Timeout(_) => "timeout: no response".to_owned(),
+        Error::HostNotFound => "unknown host".to_owned(),
+        Error::ConnectionFailed => "connection failed".to_owned(),
+        // TLS reports certificate errors as this kind.
         Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => format!("TLS: {}", tls(error)),
         Error::Io(error) => error.kind().to_string(),
         Error::Rustls(rustls) => format!("TLS: {}", tls(rustls)),
         Error::Tls(_) | Error::TlsRequired | Error::Pem(_) => "TLS failed".to_owned(),
-        Error::BadUri(_) | Error::Http(_) => "what stands there is no address".to_owned(),
-        Error::InvalidProxyUrl | Error::ConnectProxyFailed(_) => "the proxy of the environment failed".to_owned(),
-        _ => "the post failed".to_owned(),
+        Error::BadUri(_) | Error::Http(_) => "invalid address".to_owned(),
+        Error::InvalidProxyUrl | Error::ConnectProxyFailed(_) => {
+            "the proxy of the environment variables failed".to_owned()
+        }
+        _ => "the request failed".to_owned(),
     }
 }
 
-/// A certificate that does not fit says for which name; the rest is of no secret's concern.
+/// Returns the category of a TLS error. The full text is not used, because it may contain the host name.
 fn tls(error: &impl std::fmt::Debug) -> &'static str {
     let text = format!("{error:?}");
     if text.contains("UnknownIssuer") {
-        "nobody vouches for its certificate; `SSL_CERT_FILE` may name who does"
+        "unknown certificate authority; set `SSL_CERT_FILE` to a file that has it"
     } else if text.contains("CaUsedAsEndEntity") {
-        "its certificate is that of an authority, not of a host"
+        "the certificate is that of an authority, not of a host"
     } else if text.contains("NotValidForName") {
-        "its certificate is for another name"
+        "the certificate is for another host name"
     } else if text.contains("Expired") || text.contains("NotValidYet") {
-        "its certificate is not valid now"
+        "the certificate is expired or not yet valid"
     } else {
-        "there was no agreement"
+        "handshake failed"
     }
 }
 
-/// Whom to believe: what `SSL_CERT_FILE` names, as a company's own hosts need it, else the list that browsers have, which
-/// is built in.
+/// Returns the trusted certificate authorities: those of `SSL_CERT_FILE`, which internal hosts of a company need, else
+/// the built-in list of browsers.
 fn roots() -> RootCerts {
     let Some(path) = std::env::var_os("SSL_CERT_FILE") else { return RootCerts::WebPki };
     let Ok(bytes) = std::fs::read(&path) else {
-        tracing::warn!("`SSL_CERT_FILE` cannot be read; the list that is built in serves");
+        tracing::warn!("http client: `SSL_CERT_FILE` cannot be read; using the built-in certificate authorities");
         return RootCerts::WebPki;
     };
     let certificates: Vec<Certificate<'static>> = parse_pem(&bytes)
@@ -77,16 +79,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_certificate_is_said_without_the_address() {
-        let of = |text: &str| why(&Error::Io(io::Error::new(io::ErrorKind::InvalidData, text.to_owned())));
+    fn certificate_errors_do_not_contain_the_address() {
+        let of = |text: &str| error_text(&Error::Io(io::Error::new(io::ErrorKind::InvalidData, text.to_owned())));
         for (text, word) in [
             ("invalid peer certificate: UnknownIssuer", "`SSL_CERT_FILE`"),
             ("invalid peer certificate: Other(CaUsedAsEndEntity)", "authority"),
-            ("invalid peer certificate: Expired https://s3cret", "not valid now"),
-            ("https://s3cret", "no agreement"),
+            ("invalid peer certificate: Expired https://s3cret", "expired"),
+            ("https://s3cret", "handshake failed"),
         ] {
-            let said = of(text);
-            assert!(said.starts_with("TLS: ") && said.contains(word) && !said.contains("s3cret"), "{said}");
+            let message = of(text);
+            assert!(message.starts_with("TLS: ") && message.contains(word) && !message.contains("s3cret"), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events for programs: one JSON object a line, as the [`event`](crate::event) module defines it.
+//! Events as JSON lines, in the format of the [`event`](crate::event) module.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use schemas::ordinal::Step;
 
 use crate::event::Event;
 
-/// The log of a run, in its store.
+/// Folder of the log in the store of a run.
 pub const LOG: &str = "log";
 
-/// The event as one line, without the newline that ends it. Line breaks within texts are escaped.
+/// Returns the event as one line without the final newline. Line breaks within texts are escaped.
 #[must_use]
 pub fn line(event: &Event) -> String {
     serde_json::to_string(event).expect("events have string keys and write every number")
 }
 
-/// Why a line is no event.
+/// Error of a line that is not an event.
 #[derive(Debug)]
 pub struct ParseError(serde_json::Error);
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way_out = if self.0.is_data() { "another program wrote it" } else { "it is cut or damaged: skip it" };
-        write!(f, "not an event: {}; {way_out}", self.0)
+        let hint = if self.0.is_data() { "another program wrote it" } else { "it is truncated or damaged: skip it" };
+        write!(f, "not an event: {}; {hint}", self.0)
     }
 }
 
@@ -32,16 +32,17 @@ impl std::error::Error for ParseError {
     }
 }
 
-/// Reads a line, with or without its newline. Any bytes may stand there: a kill cuts lines, a disk damages them.
+/// Parses a line, with or without its newline. The line may contain any bytes: a killed process truncates lines, and a
+/// disk may damage them.
 ///
 /// # Errors
-/// For what is no JSON object, lacks a key of the envelope, or lacks a key of its kind.
+/// If the line is not a JSON object, or lacks a key of the envelope or of its kind.
 pub fn parse(line: &[u8]) -> Result<Event, ParseError> {
     serde_json::from_slice(line).map_err(ParseError)
 }
 
-/// Whether a line was said up to that step, or of none. What nobody can read was not.
+/// Returns whether the event of a line has no step or a step up to `step`. An unreadable line returns `false`.
 #[must_use]
 pub fn is_said_by(line: &[u8], step: Step) -> bool {
-    parse(line).is_ok_and(|event| event.at.step.is_none_or(|said| said <= step))
+    parse(line).is_ok_and(|event| event.at.step.is_none_or(|event_step| event_step <= step))
 }

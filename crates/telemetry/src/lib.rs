@@ -1,16 +1,17 @@
-//! Events of runs and preparations, and every exporter that tells somebody of them.
+//! Events of runs and preparations, and their exporters.
 //!
-//! The trainer and the pipeline emit an [`Event`]: a time ([`Clock`] stamps it), a position ([`Position`]) and a kind ([`EventKind`]).
-//! An [`Observer`] receives it. So the trainer and the pipeline know no terminal, no log and no page.
+//! The trainer and the pipeline emit an [`Event`]: a time (of a [`Clock`]), a position ([`Position`]) and a kind
+//! ([`EventKind`]). An [`Observer`] receives it. So the trainer and the pipeline do not depend on the terminal, the log or
+//! the page.
 //!
-//! Events: [`event`] is the envelope and the table of all kinds; [`training`], [`change`] and [`preparation`] are their
-//! contents; [`schema`] describes them to programs; [`event_text`] to people. [`dispatcher`] runs observers on a thread of
-//! their own, so that training never waits for one.
+//! Events: [`event`] has the envelope and the table of all kinds. [`training`], [`change`] and [`preparation`] have their
+//! payloads. [`schema`] generates the JSON schema, [`event_text`] the text for users. [`dispatcher`] runs observers on a
+//! background thread, so that training never waits for them.
 //!
-//! [`report_metrics`] is the table of the metrics of a report: their names for each exporter, their units, their charts.
+//! [`report_metrics`] is the table of the metrics of a report: their names for each exporter, units and charts.
 //!
-//! Exporters: [`jsonl`] (the log of a run), [`terminal`], [`tensorboard`], [`otlp`], [`alerts`], [`systemd`], and [`log`] for
-//! what `tracing` collects.
+//! Exporters: [`jsonl`] (the log of a run), [`terminal`], [`tensorboard`], [`prometheus`], [`otlp`], [`alerts`],
+//! [`systemd`], and [`log`] for `tracing` events.
 
 pub mod alerts;
 pub mod change;
@@ -41,4 +42,4 @@ pub mod training;
 
 pub use clock::Clock;
 pub use event::{Event, EventKind, Position, Unknown, VERSION};
-pub use observer::{Many, Observer};
+pub use observer::{Fanout, Observer};

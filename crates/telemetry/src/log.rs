@@ -1,7 +1,7 @@
-//! Where `tracing` events go. Libraries emit them; only this file knows subscribers.
+//! Subscriber of `tracing` events. Libraries emit events; only this file knows subscribers.
 //!
-//! People read stderr; `--log json` makes it one JSON object a line for machines. `-v` and `-q` say how much of it there is,
-//! `RUST_LOG` filters as usual and wins, and a service is told by SIGHUP to filter otherwise.
+//! Log lines go to stderr, as text or with `--log json` as one JSON object per line. `-v` and `-q` set the level.
+//! `RUST_LOG` overrides them. SIGHUP makes a service read its filter again.
 
 use std::io;
 use std::io::Write;
@@ -16,7 +16,7 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::terminal::{self, OutputFormat, OutputMode, Paint, Verbosity};
 
-/// What is said, unless `RUST_LOG` says it better.
+/// Returns the default filter, which `RUST_LOG` overrides.
 fn usual(loudness: Verbosity) -> &'static str {
     match loudness {
         Verbosity::Quiet => "error",
@@ -26,14 +26,14 @@ fn usual(loudness: Verbosity) -> &'static str {
     }
 }
 
-/// Installs the subscriber, once per process, for the [`OutputMode`] that is set. Next to what is logged, whatever its filter is,
-/// traces hear what is theirs.
+/// Installs the subscriber of the current [`OutputMode`]. To be called once per process. The layer `traces` receives its
+/// spans independently of the log filter.
 pub fn install(traces: impl Layer<Registry> + Send + Sync) {
     let listeners = Registry::default().with(traces);
     let (filter, handle) = reload::Layer::new(first());
-    keep(handle);
+    set_filter_handle(handle);
     let filter = filter.and(for_logs());
-    let lines = fmt::layer().with_writer(|| Unfailing);
+    let lines = fmt::layer().with_writer(|| NonFailingWriter);
     if OutputMode::get().form == OutputFormat::Json {
         listeners.with(lines.json().with_filter(filter)).init();
     } else {
@@ -42,43 +42,46 @@ pub fn install(traces: impl Layer<Registry> + Send + Sync) {
     }
 }
 
-/// Traces' spans are no matter of logs, whatever is asked for. It has to say that it lets everything else pass: without a
-/// hint every place that could say something would have to be asked.
+/// Returns the filter that excludes the spans of traces from logs. The level hint is necessary: without it, `tracing`
+/// would evaluate the filter at every call site.
 fn for_logs() -> FilterFn {
     let is_for_logs: fn(&Metadata<'_>) -> bool = |metadata| metadata.target() != SPANS;
     FilterFn::new(is_for_logs).with_max_level_hint(LevelFilter::TRACE)
 }
 
-/// As the environment says, or the command line.
+/// Returns the filter of `RUST_LOG`, or else of the command line.
 fn first() -> EnvFilter {
     EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual(OutputMode::get().loudness)))
 }
 
-/// Puts another filter in the place of the one that there is.
+/// Function that replaces the current filter.
 type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
 static RELOAD: OnceLock<Reload> = OnceLock::new();
 
-fn keep<S: 'static>(handle: reload::Handle<EnvFilter, S>) {
+fn set_filter_handle<S: 'static>(handle: reload::Handle<EnvFilter, S>) {
     let _ = RELOAD.set(Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())));
 }
 
-/// Filters by `level` from now on, or as the environment says. Returns what is said now.
+/// Replaces the filter by `level`, or by that of the environment. Returns the new filter.
+///
+/// # Errors
+/// If `level` is no valid filter, or no subscriber is installed.
 pub fn reload(level: Option<&str>) -> Result<String, String> {
     let filter = match level {
         Some(level) => EnvFilter::try_new(level).map_err(|error| error.to_string())?,
         None => first(),
     };
     let text = filter.to_string();
-    RELOAD.get().ok_or_else(|| "nobody listens".to_owned())?(filter)?;
+    RELOAD.get().ok_or_else(|| "no log subscriber is installed".to_owned())?(filter)?;
     Ok(text)
 }
 
-/// stderr, which may be gone or full: then nobody reads, and nothing else is the matter. (The subscriber would print to
-/// stderr that it cannot print to stderr, and panic.)
-struct Unfailing;
+/// Writer to stderr that ignores errors, because stderr may be closed or full. Otherwise the subscriber would print the
+/// error to stderr and panic.
+struct NonFailingWriter;
 
-impl Write for Unfailing {
+impl Write for NonFailingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         terminal::err(format_args!("{}", String::from_utf8_lossy(bytes)));
         Ok(bytes.len())

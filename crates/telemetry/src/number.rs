@@ -1,8 +1,8 @@
-//! Floating-point numbers in JSON, those that are not finite among them.
+//! Floating-point numbers in JSON, including NaN and the infinities.
 //!
-//! JSON has no word for them, and `null` would not tell a loss that became infinite from one that was never a number.
-//! They are written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as in the JSON form of Protocol Buffers:
-//! `float(…)` of Python and `Number(…)` of JavaScript read all three. Every `f64` of an event goes through here.
+//! JSON cannot represent them, and `null` would not distinguish an infinite loss from NaN. They are written as the strings
+//! `"NaN"`, `"Infinity"` and `"-Infinity"`, as in the JSON mapping of Protocol Buffers. `float(…)` of Python and
+//! `Number(…)` of JavaScript read all three. Every `f64` of an event uses this module.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const NAN: &str = "NaN";
 const INFINITY: &str = "Infinity";
 const MINUS_INFINITY: &str = "-Infinity";
 
-/// A number as it stands in JSON.
+/// Number in its JSON form.
 struct Number(f64);
 
 impl Serialize for Number {
@@ -49,7 +49,7 @@ impl Visitor<'_> for Reader {
         Ok(Number(value))
     }
 
-    // Other writers leave the `.0` of a whole number out.
+    // Other writers omit the `.0` of an integer.
     fn visit_u64<E: Error>(self, value: u64) -> Result<Number, E> {
         Ok(Number(value as f64))
     }
@@ -68,8 +68,7 @@ impl Visitor<'_> for Reader {
     }
 }
 
-/// How a field of an event is written and read, by its type's name: `with = "Float"`. serde finds the two functions,
-/// `schemars` what then stands in JSON.
+/// Codec of a number field, used as `with = "Float"`: serde calls the two functions, and `schemars` the schema.
 pub(crate) struct Float;
 
 impl Float {
@@ -83,10 +82,10 @@ impl Float {
     }
 }
 
-/// A number that may be missing: `null`.
-pub(crate) struct Maybe;
+/// Codec of an optional number. `None` is `null`.
+pub(crate) struct OptionalNumber;
 
-impl Maybe {
+impl OptionalNumber {
     #[expect(clippy::ref_option, reason = "serde hands over a reference")]
     pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
         value.map(Number).serialize(serializer)
@@ -97,7 +96,7 @@ impl Maybe {
     }
 }
 
-/// Numbers in a row.
+/// Codec of a list of numbers.
 pub(crate) struct List;
 
 impl List {
@@ -111,10 +110,10 @@ impl List {
     }
 }
 
-/// Numbers by name.
-pub(crate) struct ByName;
+/// Codec of numbers by name.
+pub(crate) struct NamedNonFinite;
 
-impl ByName {
+impl NamedNonFinite {
     pub(crate) fn serialize<S: Serializer>(map: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(map.iter().map(|(name, &value)| (name, Number(value))))
     }
@@ -125,16 +124,16 @@ impl ByName {
     }
 }
 
-/// What stands in JSON, in schemas that define `number`.
+/// Implements `JsonSchema` for the codecs. The schema must define `number`.
 macro_rules! schemas {
-    ($($Way:ident: $schema:tt,)+) => {$(
-        impl JsonSchema for $Way {
+    ($($Codec:ident: $schema:tt,)+) => {$(
+        impl JsonSchema for $Codec {
             fn inline_schema() -> bool {
                 true
             }
 
             fn schema_name() -> Cow<'static, str> {
-                stringify!($Way).into()
+                stringify!($Codec).into()
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -146,9 +145,9 @@ macro_rules! schemas {
 
 schemas! {
     Float: { "$ref": "#/$defs/number" },
-    Maybe: { "anyOf": [{ "$ref": "#/$defs/number" }, { "type": "null" }] },
+    OptionalNumber: { "anyOf": [{ "$ref": "#/$defs/number" }, { "type": "null" }] },
     List: { "type": "array", "items": { "$ref": "#/$defs/number" } },
-    ByName: { "type": "object", "additionalProperties": { "$ref": "#/$defs/number" } },
+    NamedNonFinite: { "type": "object", "additionalProperties": { "$ref": "#/$defs/number" } },
 }
 
 #[cfg(test)]
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_survives_to_the_bit() {
+    fn every_number_is_read_back_bit_identical() {
         let finite = [0.0, -0.0, 0.1, 1.0 / 3.0, 1e-4, f64::MAX, f64::MIN_POSITIVE, 5e-324];
         for value in finite.into_iter().chain([f64::NAN, f64::INFINITY, f64::NEG_INFINITY]) {
             let Number(read) = serde_json::from_str(&written(value)).expect("as written");
@@ -169,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_has_a_name() {
+    fn a_number_that_is_not_finite_is_a_string() {
         let names = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(written);
         assert_eq!(names, ["\"NaN\"", "\"NaN\"", "\"Infinity\"", "\"-Infinity\""]);
     }
 
     #[test]
-    fn whole_numbers_of_other_writers_are_read_and_other_words_refused() {
+    fn integers_are_read_and_other_strings_refused() {
         let read = |text: &str| serde_json::from_str::<Number>(text).map(|number| number.0);
         assert!(matches!((read("3"), read("-3")), (Ok(3.0), Ok(-3.0))));
         for wrong in ["\"nan\"", "\"3\"", "null", "[]"] {

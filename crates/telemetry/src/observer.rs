@@ -1,21 +1,21 @@
-//! Where events go.
+//! Receivers of events.
 
 use crate::event::Event;
 
-/// Someone who wants to know. Events come in the order in which they were said.
+/// Receiver of events, in the order in which they are emitted.
 ///
-/// It is called in the middle of the work, so it returns at once. It has no way to fail: what nobody can read must not
-/// end a run. An observer whose event must not be lost keeps the error, for its owner to ask.
+/// The work calls it, so it must return immediately. It cannot fail, because a failing display must not end a run. An
+/// observer whose events must not be lost stores its error, and its owner asks for it.
 pub trait Observer: Send {
-    /// One more event.
+    /// Receives an event.
     fn observe(&mut self, event: &Event);
 }
 
-/// Several observers, told one after another.
+/// Sequence of observers. Each event is passed to them in order.
 #[derive(Default)]
-pub struct Many(pub Vec<Box<dyn Observer>>);
+pub struct Fanout(pub Vec<Box<dyn Observer>>);
 
-impl Observer for Many {
+impl Observer for Fanout {
     fn observe(&mut self, event: &Event) {
         for observer in &mut self.0 {
             observer.observe(event);

@@ -36,7 +36,8 @@ pub use self::run_resource::RunResource;
 
 /// Returns the problem of a configuration that enables the exporter in a program that was built without it.
 pub fn problem(is_enabled: bool) -> Option<Problem> {
-    let hint = "build it with `cargo build --release -p cloze -p cloze-train --features cloze-train/otlp`, or leave the key out";
+    let hint =
+        "build it with `cargo build --release -p cloze -p cloze-train --features cloze-train/otlp`, or remove the key";
     let message = "this program was built without the feature `otlp`";
     (is_enabled && cfg!(not(feature = "otlp"))).then(|| Problem::new("run.otlp", message).hint(hint))
 }

@@ -1,4 +1,4 @@
-//! What a preparation says.
+//! Payloads of the events of a preparation.
 
 use std::collections::BTreeMap;
 
@@ -6,75 +6,75 @@ use schemars::JsonSchema;
 use schemas::DatasetVersion;
 use serde::{Deserialize, Serialize};
 
-use crate::number::{Float, Maybe};
+use crate::number::{Float, OptionalNumber};
 
-/// What will be prepared.
+/// Plan of a preparation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrepareStart {
-    /// Files.
+    /// Number of input files.
     pub files: u64,
-    /// Bytes on disk.
+    /// Size of the input files on disk in bytes.
     pub bytes: u64,
-    /// Parts.
+    /// Number of parts.
     pub parts: u64,
-    /// Threads.
+    /// Number of worker threads.
     pub workers: u64,
-    /// Bound of all text in memory at once.
+    /// Upper bound of the text in memory, in bytes.
     pub text_bytes_max: u64,
-    /// The largest compressed file: nobody can cut it, so one worker reads it from end to end.
+    /// Largest compressed file. It cannot be split, so one worker reads it from start to end.
     pub largest_compressed: Option<LargestFile>,
-    /// The newest dataset version of the folder once this is done.
+    /// Newest dataset version of the folder after the preparation.
     #[serde(default)]
     pub dataset_version: DatasetVersion,
-    /// What makes ids of text, and why nothing faster does, in words.
+    /// Tokenizer implementation, and the reason if no faster one is used, as text.
     #[serde(default)]
     pub tokenized_by: String,
-    /// What has changed since the one before, in words, if this preparation begins it.
+    /// Changes since the previous dataset version, as text. None if this preparation starts no new version.
     #[serde(default)]
     pub change: Option<String>,
 }
 
-/// A file and its size.
+/// File and its size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LargestFile {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// Bytes on disk.
+    /// Size on disk in bytes.
     pub bytes: u64,
 }
 
-/// How far a preparation is.
+/// Progress of a preparation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PrepareProgress {
-    /// Bytes on disk that are done, those of earlier runs among them.
+    /// Input bytes on disk that are done, including those of earlier processes.
     pub bytes: u64,
-    /// Those of earlier runs.
+    /// Input bytes that earlier processes completed.
     pub bytes_kept: u64,
-    /// Bytes on disk of all parts.
+    /// Input bytes on disk of all parts.
     pub bytes_total: u64,
-    /// Finished parts, those of earlier runs among them.
+    /// Finished parts, including those of earlier processes.
     pub parts: u64,
     /// Number of parts.
     pub parts_total: u64,
-    /// Bytes of text tokenized in this run.
+    /// Bytes of text tokenized by this process.
     pub text_bytes: u64,
-    /// Tokens made in this run.
+    /// Tokens made by this process.
     pub tokens: u64,
-    /// Bytes of text per second of this run.
+    /// Bytes of text per second of this process.
     #[serde(with = "Float")]
     pub text_bytes_per_s: f64,
-    /// Tokens per second of this run.
+    /// Tokens per second of this process.
     #[serde(with = "Float")]
     pub tokens_per_s: f64,
-    /// Seconds to the end at this run's rate; none before its first bytes are done.
-    #[serde(default, with = "Maybe")]
+    /// Estimated seconds to the end at the rate of this process. None before its first bytes are done.
+    #[serde(default, with = "OptionalNumber")]
     pub eta_s: Option<f64>,
 }
 
 impl PrepareProgress {
-    /// The same counts, with the rates that they have after so many seconds of this run.
+    /// Sets the rates and the estimate from the counts and the elapsed `seconds` of this process.
     #[must_use]
-    pub fn after(mut self, seconds: f64) -> Self {
+    pub fn with_elapsed(mut self, seconds: f64) -> Self {
         let seconds = seconds.max(1e-9);
         self.text_bytes_per_s = self.text_bytes as f64 / seconds;
         self.tokens_per_s = self.tokens as f64 / seconds;
@@ -83,147 +83,147 @@ impl PrepareProgress {
         self
     }
 
-    /// The share of all bytes that is done.
+    /// Returns the fraction of all bytes that is done.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.bytes as f64 / self.bytes_total.max(1) as f64
     }
 }
 
-/// A part that is there.
+/// Completed part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PartDone {
-    /// Its number.
+    /// Number of the part.
     pub part: u32,
-    /// Bytes on disk that it was read from.
+    /// Input bytes on disk of the part.
     pub bytes: u64,
     /// Documents kept.
     pub documents: u64,
-    /// Tokens made of them.
+    /// Tokens of these documents.
     pub tokens: u64,
     /// Samples of both splits.
     pub samples: u64,
-    /// Whether an earlier run had made it.
+    /// Whether an earlier process had made the part.
     pub kept: bool,
 }
 
-/// What a preparation found and did.
+/// Result of a preparation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PrepareEnd {
-    /// The prepared folder.
+    /// Prepared folder.
     pub place: String,
-    /// Its newest dataset version.
+    /// Newest dataset version of the folder.
     #[serde(default)]
     pub dataset_version: DatasetVersion,
-    /// What has changed since the one before, in words, if this preparation began it.
+    /// Changes since the previous dataset version, as text. None if this preparation started no new version.
     #[serde(default)]
     pub change: Option<String>,
-    /// How documents became samples: the name in configurations.
+    /// Packing of documents into samples, as the configuration names it.
     pub pack: String,
-    /// Parts made by this run.
+    /// Parts made by this process.
     pub parts_made: u64,
-    /// Parts that were there already.
+    /// Parts that existed already.
     pub parts_kept: u64,
-    /// Whether nothing at all was left to do.
+    /// Whether nothing was left to do.
     pub nothing_to_do: bool,
-    /// Bytes of input files that were read, to make parts or to see that they are what they were.
+    /// Bytes of input files that were read, to make parts or to verify that the files are unchanged.
     #[serde(default)]
     pub bytes_read: u64,
-    /// Bytes of text tokenized by this run.
+    /// Bytes of text tokenized by this process.
     #[serde(default)]
     pub text_bytes_made: u64,
-    /// Lines or documents looked at.
+    /// Lines or documents read.
     pub lines: u64,
     /// Documents kept.
     pub documents: u64,
-    /// Bytes of text in them.
+    /// Bytes of text in the documents.
     pub text_bytes: u64,
-    /// Words (runs of non-white-space) in them.
+    /// Words (runs of non-white-space) in the documents.
     pub words: u64,
-    /// Tokens made of them, separators not counted.
+    /// Tokens of the documents, without separators.
     pub tokens: u64,
-    /// Unknown tokens among these.
+    /// Unknown tokens among them.
     pub unknown: u64,
-    /// Documents that were left out because they are to be forgotten.
+    /// Documents that were excluded because they are to be forgotten.
     #[serde(default)]
     pub forgotten: u64,
     /// Lines or documents rejected or repaired, by reason.
     pub rejected: BTreeMap<String, u64>,
-    /// Sentences, where they are kept.
+    /// Sentences, if the packing keeps them.
     pub sentences: u64,
-    /// Sentences that were longer than a sample, so cut.
+    /// Sentences that were cut because they are longer than a sample.
     pub cut_sentences: u64,
-    /// Documents that were longer than a sample, so truncated.
+    /// Documents that were truncated because they are longer than a sample.
     pub cut_documents: u64,
-    /// Tokens that no sample holds.
+    /// Tokens that are in no sample.
     pub cut_tokens: u64,
-    /// The training split.
+    /// Training split.
     pub train: SplitFigures,
-    /// The validation split.
+    /// Validation split.
     pub valid: SplitFigures,
-    /// Samples of both splits, those that were thrown away to measure among them.
+    /// Samples of both splits, including those that a measurement discarded.
     pub samples: u64,
-    /// Content tokens of both splits, separators among them.
+    /// Content tokens of both splits, including separators.
     pub stored_tokens: u64,
-    /// Content tokens that the same samples could hold.
+    /// Capacity of these samples in content tokens.
     pub tokens_capacity: u64,
-    /// Bytes of all shards.
+    /// Size of all shards in bytes.
     pub shard_bytes: u64,
     /// Busy time by stage, summed over the workers.
     pub stages: StageSeconds,
-    /// What the operator should know: a sentence each.
+    /// Warnings for the operator, one sentence each.
     pub warnings: Vec<String>,
-    /// Wall time.
+    /// Wall time in seconds.
     #[serde(with = "Float")]
     pub seconds: f64,
 }
 
-/// One side of the split.
+/// Size of one split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SplitFigures {
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Content tokens.
+    /// Number of content tokens.
     pub tokens: u64,
 }
 
-/// Seconds by stage.
+/// Busy time by stage, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageSeconds {
     /// Reading, decompressing and cleaning.
     #[serde(with = "Float")]
     pub read: f64,
-    /// Text to ids.
+    /// Converting text to ids.
     #[serde(with = "Float")]
     pub tokenize: f64,
-    /// Ids to samples, and what a document came to.
+    /// Packing ids into samples, and document statistics.
     #[serde(with = "Float")]
     pub pack: f64,
-    /// Samples to Parquet on disk.
+    /// Writing samples as Parquet to disk.
     #[serde(with = "Float")]
     pub write: f64,
 }
 
 impl PrepareEnd {
-    /// Tokens per word.
+    /// Returns the mean number of tokens per word.
     #[must_use]
     pub fn tokens_per_word(&self) -> f64 {
         self.tokens as f64 / self.words.max(1) as f64
     }
 
-    /// Share of unknown tokens.
+    /// Returns the fraction of unknown tokens.
     #[must_use]
     pub fn unknown_rate(&self) -> f64 {
         self.unknown as f64 / self.tokens.max(1) as f64
     }
 
-    /// Share of padding that rows of full length would have.
+    /// Returns the fraction of padding in rows of full length.
     #[must_use]
     pub fn padding_share(&self) -> f64 {
         self.tokens_capacity.saturating_sub(self.stored_tokens) as f64 / self.tokens_capacity.max(1) as f64
     }
 
-    /// Bytes on disk per stored token.
+    /// Returns the bytes on disk per stored token.
     #[must_use]
     pub fn bytes_per_token(&self) -> f64 {
         self.shard_bytes as f64 / self.stored_tokens.max(1) as f64
@@ -235,7 +235,7 @@ mod tests {
     use super::PrepareProgress;
 
     #[test]
-    fn an_estimate_goes_by_what_this_run_did() {
+    fn the_estimate_uses_the_rate_of_this_process() {
         let progress = PrepareProgress {
             bytes: 600,
             bytes_kept: 500,
@@ -244,12 +244,12 @@ mod tests {
             tokens: 50,
             ..PrepareProgress::default()
         };
-        let after = progress.after(10.0);
+        let after = progress.with_elapsed(10.0);
         assert_eq!((after.text_bytes_per_s, after.tokens_per_s, after.eta_s), (30.0, 5.0, Some(40.0)));
         assert!((after.share() - 0.6).abs() < 1e-12);
-        // Nothing done yet in this run: any estimate would be a guess.
-        assert_eq!(PrepareProgress { bytes: 500, ..progress }.after(10.0).eta_s, None);
-        // No time, no corpus: no division by nothing.
-        assert!(PrepareProgress::default().after(0.0).tokens_per_s.abs() < 1e-12);
+        // This process has done nothing yet, so there is no rate.
+        assert_eq!(PrepareProgress { bytes: 500, ..progress }.with_elapsed(10.0).eta_s, None);
+        // Zero time and an empty corpus do not divide by zero.
+        assert!(PrepareProgress::default().with_elapsed(0.0).tokens_per_s.abs() < 1e-12);
     }
 }

@@ -1,27 +1,27 @@
-//! Quantities as people read and write them.
+//! Formatting and parsing of quantities for users.
 
 use bytesize::ByteSize;
 use indicatif::HumanCount;
 
-/// `12,345,678`.
+/// Formats a count as `12,345,678`.
 #[must_use]
 pub fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// `1.5 GiB`.
+/// Formats bytes as `1.5 GiB`.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()
 }
 
-/// The most bytes that [`parse_bytes`] accepts.
+/// Exclusive upper bound of the bytes that [`parse_bytes`] accepts.
 const BYTES_MAX: u64 = 1_000_000_000_000_000_000;
 
 /// Parses a number of bytes, at least one: `8GiB`, `500 MB`, `123456`. `8G` is 8 GiB.
 ///
 /// # Errors
-/// Examples of what can be written.
+/// If the text is no number of bytes. The message has examples.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     // `ByteSize` reads `8G` as 8 GB, and no fraction without a unit.
@@ -35,14 +35,14 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     accepted.ok_or_else(|| "write bytes as `8GiB`, `500MB` or `8589934592`".to_owned())
 }
 
-/// The same of an estimate, which is not negative.
+/// Formats an estimated number of bytes, which must not be negative.
 #[must_use]
 pub fn estimate(size: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate in bytes, positive")]
     bytes(size as u64)
 }
 
-/// `745 k tok/s`.
+/// Formats a token rate as `745 k tok/s`.
 pub(super) fn tokens_per_s(rate: f64) -> String {
     if rate >= 1e6 {
         format!("{:.2} M tok/s", rate / 1e6)
@@ -53,13 +53,13 @@ pub(super) fn tokens_per_s(rate: f64) -> String {
     }
 }
 
-/// `  ETA 12 min`, where there is one.
+/// Formats the remaining time as `  ETA 12 min`; empty if it is not known.
 #[must_use]
 pub fn eta(seconds: Option<f64>) -> String {
     seconds.map_or(String::new(), |seconds| format!("  ETA {}", time(seconds)))
 }
 
-/// `12 min`: two or three digits are as many as a guess has.
+/// Formats a duration as `12 min`, with two or three digits, because it is an estimate.
 #[must_use]
 pub fn time(seconds: f64) -> String {
     let (minutes, hours) = (seconds / 60.0, seconds / 3600.0);
@@ -74,7 +74,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// `745 k`, `1.2 M`: a rate at a glance.
+/// Formats a rate with a unit prefix, such as `745 k` or `1.23 M`.
 pub fn short(value: f64) -> String {
     match value {
         v if v >= 1e9 => format!("{:.2} G", v / 1e9),
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_at_a_glance() {
+    fn numbers_are_formatted_for_users() {
         assert_eq!([999.0, 1500.0, 745_000.0, 1.23e6].map(short), ["999", "1.5 k", "745 k", "1.23 M"]);
         let counts = [0, 12, 123, 1234, 1_234_567].map(count);
         assert_eq!(counts, ["0", "12", "123", "1,234", "1,234,567"]);

@@ -16,7 +16,7 @@ pub enum ChartUnit {
     Plain,
     /// A count or a rate, with a prefix: `1.2 M`.
     Short,
-    /// A share between 0 and 1, as per cent.
+    /// A fraction between 0 and 1, as per cent.
     Percent,
     /// Bytes, with a binary prefix.
     Bytes,
@@ -47,21 +47,21 @@ pub struct OtlpGauge {
 /// One metric of a training report, under the name that each exporter gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportMetric {
-    /// Name of the series in the page's history; none where the page has the value from elsewhere.
+    /// Name of the series in the page's history. `None` if the page has the value from another source.
     pub series: Option<&'static str>,
-    /// Chart and label of the curve; none where the page draws it together with other series.
+    /// Chart and label of the curve. `None` if the page draws it together with other series.
     pub curve: Option<MetricCurve>,
     /// Tag of the TensorBoard scalar.
     pub tensorboard: &'static str,
-    /// Name of the Prometheus gauge; none where the page of metrics has the value of this moment instead of the last report's.
+    /// Name of the Prometheus gauge. `None` if the metrics page has the current value instead of that of the last report.
     pub prometheus: Option<&'static str>,
     /// OpenTelemetry gauge.
     pub otlp: Option<OtlpGauge>,
     /// Help text of Prometheus and description of OpenTelemetry.
     pub description: &'static str,
-    /// Value since the last report; none where the report does not have it.
+    /// Value since the last report. `None` if the report does not have it.
     pub value: fn(&StepReport) -> Option<f64>,
-    /// Values of the single steps since the last report; empty where the report has only the mean.
+    /// Values of the single steps since the last report. Empty if the report has only the mean.
     pub steps: fn(&StepReport) -> &[f64],
 }
 
@@ -91,7 +91,7 @@ const TOKEN_RATE: Chart =
 const MFU: Chart = Chart { key: "speed/mfu", group: "Machine", title: "MFU", unit: ChartUnit::Percent };
 const MEMORY: Chart = Chart { key: "memory", group: "Machine", title: "memory", unit: ChartUnit::Bytes };
 
-/// Row to start from: no name but that of TensorBoard.
+/// Returns a row that has only the TensorBoard name.
 const fn row(
     tensorboard: &'static str,
     description: &'static str,
@@ -123,16 +123,14 @@ pub const REPORT_METRICS: &[ReportMetric] = &[
         series: Some("loss"),
         prometheus: Some("cloze_loss"),
         steps: |report| &report.losses,
-        ..row("train/loss", "The sum of the terms with their weights, since the last report.", |report| {
-            Some(report.figures.loss)
-        })
+        ..row("train/loss", "Weighted sum of the terms, since the last report.", |report| Some(report.figures.loss))
     },
     ReportMetric {
         series: Some("lr"),
         curve: Some(curve(&LEARNING_RATE, "learning rate")),
         prometheus: Some("cloze_learning_rate"),
         otlp: Some(gauge("cloze.learning_rate", "")),
-        ..row("train/lr", "Of the last step.", |report| Some(report.figures.lr))
+        ..row("train/lr", "Learning rate of the last step.", |report| Some(report.figures.lr))
     },
     ReportMetric {
         series: Some("grad_norm"),
@@ -140,13 +138,13 @@ pub const REPORT_METRICS: &[ReportMetric] = &[
         prometheus: Some("cloze_gradient_norm"),
         otlp: Some(gauge("cloze.gradient_norm", "")),
         steps: |report| &report.grad_norms,
-        ..row("train/grad_norm", "Mean norm before clipping.", |report| Some(report.figures.grad_norm))
+        ..row("train/grad_norm", "Mean gradient norm before clipping.", |report| Some(report.figures.grad_norm))
     },
     ReportMetric {
         series: Some("skipped"),
         curve: Some(curve(&SKIPPED, "skipped steps")),
         otlp: Some(gauge("cloze.steps.skipped", "{step}")),
-        ..row("train/skipped_steps", "Steps that updated nothing, since the run's first.", |report| {
+        ..row("train/skipped_steps", "Steps that updated nothing, since the first step of the run.", |report| {
             Some(report.figures.skipped as f64)
         })
     },
@@ -155,7 +153,7 @@ pub const REPORT_METRICS: &[ReportMetric] = &[
         curve: Some(curve(&WAITS, "for batches")),
         prometheus: Some("cloze_data_wait_ratio"),
         otlp: Some(gauge("cloze.data_wait", "1")),
-        ..row("data/wait_fraction", "Share of wall time that steps wait for batches.", |report| {
+        ..row("data/wait_fraction", "Fraction of wall time that steps wait for batches.", |report| {
             Some(report.speed.data_wait)
         })
     },
@@ -164,7 +162,7 @@ pub const REPORT_METRICS: &[ReportMetric] = &[
         curve: Some(curve(&WAITS, "for checkpoints")),
         prometheus: Some("cloze_checkpoint_stall_ratio"),
         otlp: Some(gauge("cloze.checkpoint_stall", "1")),
-        ..row("time/stall_fraction", "Share of wall time that steps wait for checkpoints.", |report| {
+        ..row("time/stall_fraction", "Fraction of wall time that steps wait for checkpoints.", |report| {
             Some(report.speed.checkpoint_stall)
         })
     },
@@ -189,32 +187,34 @@ pub const REPORT_METRICS: &[ReportMetric] = &[
         curve: Some(curve(&MFU, "share of the device's peak")),
         prometheus: Some("cloze_mfu_ratio"),
         otlp: Some(gauge("cloze.mfu", "1")),
-        ..row("throughput/mfu", "Share of the device's peak that the model needed.", |report| report.speed.mfu)
+        ..row("throughput/mfu", "Fraction of the peak throughput of the device that the model uses.", |report| {
+            report.speed.mfu
+        })
     },
     ReportMetric {
         series: Some("memory/device_bytes"),
         curve: Some(curve(&MEMORY, "device, at most")),
         otlp: Some(gauge("cloze.memory.device", "By")),
-        ..row("memory/device_allocated_peak", "The most that tensors had at once since the last report.", |report| {
+        ..row("memory/device_allocated_peak", "Peak memory of tensors since the last report.", |report| {
             report.memory.map(|memory| memory.allocated_peak_bytes as f64)
         })
     },
-    row("memory/device_reserved_peak", "The most that libtorch had reserved since the last report.", |report| {
+    row("memory/device_reserved_peak", "Peak memory that libtorch reserved since the last report.", |report| {
         report.memory.map(|memory| memory.reserved_peak_bytes as f64)
     }),
     ReportMetric {
         series: Some("memory/host_bytes"),
         curve: Some(curve(&MEMORY, "host")),
         otlp: Some(gauge("cloze.memory.resident", "By")),
-        ..row("memory/host", "Memory of the process.", |report| report.host_bytes.map(|bytes| bytes as f64))
+        ..row("memory/host", "Resident memory of the process.", |report| report.host_bytes.map(|bytes| bytes as f64))
     },
     ReportMetric {
         otlp: Some(gauge("cloze.progress", "1")),
-        ..row("train/progress", "The share that is done.", |report| report.progress)
+        ..row("train/progress", "Fraction of the run that is done.", |report| report.progress)
     },
     ReportMetric {
         otlp: Some(gauge("cloze.eta", "s")),
-        ..row("time/eta_s", "Time that is left.", |report| report.speed.eta_s)
+        ..row("time/eta_s", "Estimated remaining time.", |report| report.speed.eta_s)
     },
 ];
 
@@ -227,18 +227,18 @@ pub fn charts_json() -> String {
         label: &'static str,
     }
     #[derive(Serialize)]
-    struct Drawn {
+    struct MetricCurves {
         #[serde(flatten)]
         chart: &'static Chart,
         parts: Vec<Part>,
     }
-    let mut charts: Vec<Drawn> = Vec::new();
+    let mut charts: Vec<MetricCurves> = Vec::new();
     for metric in REPORT_METRICS {
         let (Some(name), Some(MetricCurve { chart, label })) = (metric.series, metric.curve) else { continue };
         let part = Part { name, label };
         match charts.iter_mut().find(|drawn| drawn.chart == chart) {
             Some(drawn) => drawn.parts.push(part),
-            None => charts.push(Drawn { chart, parts: vec![part] }),
+            None => charts.push(MetricCurves { chart, parts: vec![part] }),
         }
     }
     serde_json::to_string_pretty(&charts).expect("plain strings")
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn names_of_each_exporter_are_unique() {
-        type NameOf = fn(&ReportMetric) -> Option<&'static str>;
-        let names: [(&str, NameOf); 4] = [
+        type MetricNameFn = fn(&ReportMetric) -> Option<&'static str>;
+        let names: [(&str, MetricNameFn); 4] = [
             ("series", |metric| metric.series),
             ("tensorboard", |metric| Some(metric.tensorboard)),
             ("prometheus", |metric| metric.prometheus),
@@ -262,7 +262,7 @@ mod tests {
         for (exporter, name_of) in names {
             let mut seen = BTreeSet::new();
             for name in REPORT_METRICS.iter().filter_map(name_of) {
-                assert!(seen.insert(name), "{exporter}: {name} stands twice");
+                assert!(seen.insert(name), "{exporter}: {name} occurs twice");
             }
         }
     }

@@ -83,25 +83,29 @@ pub(crate) const INSTRUMENTS: &[Instrument] = &[
         .named(&[of_split("cloze_validation_loss", VALID)]),
     gauge("cloze.term.loss", "", "Each term of the loss.")
         .named(&[of_split("cloze_term_loss", TRAIN), of_split("cloze_validation_term_loss", VALID)]),
-    gauge("cloze.metric", "", "Metrics next to the loss.").named(&[of_split("cloze_metric", TRAIN)]),
+    gauge("cloze.metric", "", "Metrics in addition to the loss.").named(&[of_split("cloze_metric", TRAIN)]),
     gauge("cloze.validation.mlm.loss", "", "Masked language modelling on the fixed mask.")
         .named(&[all("cloze_validation_mlm_loss")]),
     gauge("cloze.validation.mlm.accuracy", "1", "Accuracy of masked language modelling on the fixed mask.")
         .named(&[all("cloze_validation_mlm_accuracy_ratio")]),
     gauge("cloze.step", "{step}", "Steps done.").named(&[all("cloze_step")]),
-    gauge("cloze.steps.planned", "{step}", "Steps by plan."),
+    gauge("cloze.steps.planned", "{step}", "Planned steps."),
     gauge("cloze.epoch", "{epoch}", "Passes over the data.").named(&[all("cloze_epoch")]),
-    gauge("cloze.rows.seen", "{row}", "Rows of all steps since the run's first; fewer after a rollback.")
+    gauge("cloze.rows.seen", "{row}", "Rows of all steps since the first step of the run; fewer after a rollback.")
         .named(&[all("cloze_rows_seen")]),
-    gauge("cloze.tokens.seen", "{token}", "Real tokens of all steps since the run's first; fewer after a rollback.")
-        .named(&[all("cloze_tokens_seen")]),
+    gauge(
+        "cloze.tokens.seen",
+        "{token}",
+        "Real tokens of all steps since the first step of the run; fewer after a rollback.",
+    )
+    .named(&[all("cloze_tokens_seen")]),
     counter("cloze.rows", "{row}", "Rows of the steps of this process.").named(&[all("cloze_rows_total")]),
     counter("cloze.tokens", "{token}", "Real tokens of the steps of this process.").named(&[all("cloze_tokens_total")]),
     counter(SKIPPED, "{step}", "Steps of this process that updated nothing.")
         .named(&[all("cloze_steps_skipped_total")])
         .prometheus_only(),
     counter("cloze.phase.time", "s", "Time of each phase of the loop."),
-    gauge("cloze.report.timestamp", "s", "Time of the last report, since the epoch of Unix.")
+    gauge("cloze.report.timestamp", "s", "Time of the last report, since the Unix epoch.")
         .named(&[all("cloze_report_timestamp_seconds")]),
     counter("cloze.checkpoints", "{checkpoint}", "Checkpoints written.").named(&[all("cloze_checkpoints_total")]),
     counter("cloze.checkpoint.write.time", "s", "Time that writing checkpoints took, concurrently with training.")
@@ -113,7 +117,7 @@ pub(crate) const INSTRUMENTS: &[Instrument] = &[
         .named(&[all("cloze_validation_seconds_total")]),
     counter("cloze.warnings", "{warning}", "Warnings.").named(&[all("cloze_warnings_total")]),
     counter("cloze.loss_spikes", "{step}", "Loss spikes.").named(&[all("cloze_loss_spikes_total")]),
-    counter("cloze.bad_rows", "{row}", "Rows that could not be made.").named(&[all("cloze_bad_rows_total")]),
+    counter("cloze.bad_rows", "{row}", "Rows that could not be built.").named(&[all("cloze_bad_rows_total")]),
     counter("cloze.starved.time", "s", "Time that steps waited for data being prepared.")
         .named(&[all("cloze_starved_seconds_total")]),
     gauge("cloze.prepare.parts", "{part}", "Parts that are done.").named(&[all("cloze_prepare_parts")]),

@@ -1,4 +1,4 @@
-//! What stands in a log, for programs: a JSON schema of events, read off the types that say them.
+//! JSON schema of events, generated from their types.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema as _, SchemaGenerator};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::event::{EventKind, Position};
 
-/// The schema of one event, a line of a log, as this program writes it: what every event has, and each kind with its keys.
-/// Later programs may add kinds, and keys to kinds.
+/// Returns the schema of one event, which is a line of a log: the envelope, and each kind with its keys. Later versions of
+/// the program may add kinds, and keys of kinds.
 #[must_use]
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -28,10 +28,10 @@ pub fn schema() -> Value {
         "required": ["version", "time", "elapsed_s", "kind"],
         "oneOf": kinds,
     });
-    join(&mut schema, at(&mut generator));
+    join(&mut schema, position_schema(&mut generator));
     tidy(&mut schema);
     schema["$defs"] = json!({ "number": {
-        "description": "A number; what is not finite has a name.",
+        "description": "Number. A value that is not finite is a string.",
         "anyOf": [{ "type": "number" }, { "enum": ["NaN", "Infinity", "-Infinity"] }],
     } });
     schema
@@ -39,23 +39,23 @@ pub fn schema() -> Value {
 
 fn envelope() -> Value {
     json!({
-        "version": { "type": "integer", "description": "Version of the format: 1." },
-        "time": { "type": "integer", "description": "Milliseconds since the epoch of Unix, by the wall clock." },
+        "version": { "type": "integer", "description": "Version of the event format." },
+        "time": { "type": "integer", "description": "Wall-clock time in milliseconds since the Unix epoch." },
         "elapsed_s": {
             "$ref": "#/$defs/number",
-            "description": "Seconds since this process began to run or to prepare, by a clock that never goes back.",
+            "description": "Seconds since this process started the run or the preparation, by a monotonic clock.",
         },
-        "kind": { "type": "string", "description": "What is said." },
+        "kind": { "type": "string", "description": "Kind of the event." },
     })
 }
 
-fn at(generator: &mut SchemaGenerator) -> Value {
+fn position_schema(generator: &mut SchemaGenerator) -> Value {
     Position::json_schema(generator).to_value()
 }
 
-/// Adds the keys of one object, and which of them must be there, to those of another.
+/// Adds the properties and the required keys of one object schema to another.
 fn join(to: &mut Value, from: Value) {
-    let Value::Object(from) = from else { unreachable!("what events carry are objects") };
+    let Value::Object(from) = from else { unreachable!("payloads of events are objects") };
     for (key, value) in from {
         match (key.as_str(), value) {
             ("properties", Value::Object(more)) => {
@@ -68,16 +68,16 @@ fn join(to: &mut Value, from: Value) {
     }
 }
 
-/// Writes doc comments as one line without links, and leaves out how Rust stores a number.
+/// Converts doc comments to one line without links, and removes the number formats of Rust.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Array(all) => all.iter_mut().for_each(tidy),
         Value::Object(object) => {
-            // A key of an event may be called as a word of the schema is.
+            // A key of an event may have the name of a schema keyword.
             let is_type = object.get("type").is_some_and(|of| of.is_string() || of.is_array());
             if is_type {
-                for word in ["format", "default", "minimum", "maximum"] {
-                    object.remove(word);
+                for keyword in ["format", "default", "minimum", "maximum"] {
+                    object.remove(keyword);
                 }
             }
             if let Some(Value::String(text)) = object.get_mut("description") {
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_in_the_schema_with_what_it_carries() {
+    fn every_kind_is_in_the_schema_with_its_payload() {
         let schema = schema();
         let kinds: Vec<&str> =
             schema["oneOf"].as_array().expect("kinds").iter().filter_map(|kind| kind["title"].as_str()).collect();
         assert_eq!(kinds, EventKind::KINDS);
         let report = kind(&schema, "report");
         assert_eq!(report["description"], "Some steps are done.");
-        assert_eq!(report["properties"]["loss"]["$ref"], "#/$defs/number", "flattened, and may be no number");
+        assert_eq!(report["properties"]["loss"]["$ref"], "#/$defs/number", "flattened, and may be not finite");
         assert_eq!(report["properties"]["skipped"]["type"], "integer");
         assert_eq!(report["properties"]["mfu"]["anyOf"][1]["type"], "null");
         assert!(report["required"].as_array().expect("a list").contains(&json!("loss")), "{report}");

@@ -1,4 +1,4 @@
-//! Secrets in files: small, and read without waiting for anybody.
+//! Secrets in files. Reading a secret never blocks.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -7,34 +7,34 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The environment variable that holds the token of the server.
+/// Environment variable with the token of the server.
 pub const SERVER_TOKEN: &str = "CLOZE_TOKEN";
 
-/// Secrets are a line.
+/// Maximum size of a secret file in bytes.
 const BYTES_MAX: u64 = 8192;
 
-/// The text of a file. A pipe or a device, which could keep its reader waiting, or give forever, is refused.
+/// Returns the text of a file. Pipes and devices are refused, because they may block or be endless.
 ///
 /// # Errors
-/// If it is no plain file, longer than 8 KiB, no UTF-8, or cannot be read. No error repeats what is in it.
+/// If the file is not a regular file, is longer than 8 KiB, is not UTF-8, or cannot be read. No error repeats its content.
 pub fn read(path: &Path) -> io::Result<String> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what);
-    let waits_for_nobody = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(waits_for_nobody).open(path)?;
+    let non_blocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(wrong("it is no plain file"));
+        return Err(wrong("it is not a regular file"));
     }
     if found.mode() & 0o077 != 0 {
-        tracing::warn!("{}: others of this machine may read it; `chmod 600` keeps it", path.display());
+        tracing::warn!("{}: other users of this machine may read this secret; run `chmod 600`", path.display());
     }
     let mut text = String::new();
     file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => wrong("it is no UTF-8"),
+        io::ErrorKind::InvalidData => wrong("it is not UTF-8"),
         _ => error,
     })?;
     if text.len() as u64 > BYTES_MAX {
-        return Err(wrong("it is longer than a secret, 8 KiB"));
+        return Err(wrong("it is longer than 8 KiB, the limit of a secret"));
     }
     Ok(text.trim_start_matches('\u{feff}').to_owned())
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_a_small_plain_file() {
+    fn a_secret_is_a_small_regular_file() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| home.path().join(name);
         let store = store::Store::folder(home.path()).expect("a folder");
@@ -54,7 +54,7 @@ mod tests {
             store.put(name, bytes).expect("written");
         }
         assert_eq!(read(&at("good")).expect("readable"), "abc\n");
-        for (name, word) in [("long", "8 KiB"), ("bytes", "UTF-8"), ("", "plain file"), ("gone", "No such")] {
+        for (name, word) in [("long", "8 KiB"), ("bytes", "UTF-8"), ("", "regular file"), ("gone", "No such")] {
             let error = read(&at(name)).expect_err(name).to_string();
             assert!(error.contains(word) && !error.contains("secret\u{fffd}"), "{name}: {error}");
         }
@@ -67,6 +67,6 @@ mod tests {
             0,
         )
         .expect("made");
-        assert!(read(&at("pipe")).is_err(), "and nobody waits for a writer");
+        assert!(read(&at("pipe")).is_err(), "a pipe is refused without waiting for a writer");
     }
 }

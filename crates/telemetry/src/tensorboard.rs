@@ -1,21 +1,22 @@
-//! Events for TensorBoard: the bytes of a file that it reads.
+//! TensorBoard exporter: encodes events as TensorBoard files.
 //!
 //! # What
-//! A file is a sequence of frames (a TFRecord file), each of them a message of TensorFlow's `Event`. What has numbers is
-//! written as scalars over the optimizer's step, by the tags below.
+//! A file is a sequence of frames (TFRecord format). Each frame has one TensorFlow `Event` message. Events with numbers are
+//! written as scalars over the optimizer step, with the tags below.
 //!
 //! # Why
-//! Who has a TensorBoard has it open all day. The log stays the whole truth; these files can be deleted at any time.
+//! Many users watch their runs in TensorBoard. The run log is complete without these files, so they can be deleted at any
+//! time.
 //!
 //! # Definition
-//! - A frame is the length as 8 bytes, little-endian, its checksum, the message, its checksum; a checksum is CRC-32C,
-//!   turned right by 15 bits, plus `0xa282ead8`.
-//! - A file begins with its version, `brain.Event:2`. Where steps come that were there before, since a run continues from an
-//!   older checkpoint, a session `START` with the first of them goes before: readers then drop what they had from there on.
-//! - Tags: `train/…` is what was learned, with `train/loss`, `train/lr` and `train/grad_norm` next to each term and metric;
-//!   `eval/…` the same of validations, `eval/fixed_mask…` the yardstick; `throughput/…`, `data/…`, `time/…` (seconds) and
+//! - A frame has the length (8 bytes, little-endian), its checksum, the message, and its checksum. A checksum is CRC-32C,
+//!   rotated right by 15 bits, plus `0xa282ead8`.
+//! - A file begins with its version, `brain.Event:2`. If a run resumes from an older checkpoint, steps repeat. Then a
+//!   session `START` with the first repeated step precedes them. Readers drop their values from that step on.
+//! - Tags: `train/…` for training, with `train/loss`, `train/lr` and `train/grad_norm` in addition to each term and metric;
+//!   `eval/…` for validation, `eval/fixed_mask…` for the fixed mask; `throughput/…`, `data/…`, `time/…` (seconds) and
 //!   `memory/…` (bytes).
-//! - Values are 32-bit; what is not a number is written as NaN.
+//! - Values have 32 bits. NaN is written as NaN.
 
 mod writer;
 
@@ -29,10 +30,10 @@ use crate::event::{Event, EventKind};
 use crate::report_metrics::REPORT_METRICS;
 use crate::training::{StepReport, ValidReport};
 
-/// What a file begins with: its version.
+/// Version string at the start of a file.
 const VERSION: &str = "brain.Event:2";
 
-/// TensorFlow's `Event`, as far as it is written here.
+/// Subset of TensorFlow's `Event` message that is written here.
 #[derive(Clone, PartialEq, Message)]
 struct Record {
     #[prost(double, tag = "1")]
@@ -63,7 +64,7 @@ struct Summary {
 struct Scalar {
     #[prost(string, tag = "1")]
     tag: String,
-    // Also where it is 0: a scalar without a value is none.
+    // Optional, so that 0 is written too: a scalar without a value is invalid.
     #[prost(float, optional, tag = "2")]
     value: Option<f32>,
 }
@@ -77,16 +78,16 @@ struct Session {
 /// `SessionLog.START`.
 const START: i32 = 1;
 
-/// Writes the events of one process, which are one file.
+/// Encoder of the events of one process, which are one file.
 #[derive(Debug, Default)]
 struct Encoder {
     has_begun: bool,
-    /// The newest step that a reader of the file knows of.
+    /// Newest step in the file.
     newest: Option<Step>,
 }
 
 impl Encoder {
-    /// What an event adds to the file; nothing where it has no number to draw.
+    /// Returns the bytes that an event adds to the file. Empty if the event has no scalars.
     fn encode(&mut self, event: &Event) -> Vec<u8> {
         let mut bytes = Vec::new();
         let Some(step) = event.at.step else { return bytes };
@@ -99,14 +100,14 @@ impl Encoder {
         if scalars.is_empty() {
             return bytes;
         }
-        // A checkpoint is told of when it is certain, some steps later.
+        // A checkpoint event follows some steps later, so its step may be older than the newest.
         if !matches!(event.what, EventKind::Checkpoint(_)) {
             if self.newest.is_none_or(|newest| step < newest) {
                 self.start(event, step, &mut bytes);
             }
             self.newest = Some(step);
         }
-        let values = scalars.into_iter().map(|(tag, value)| Scalar { tag, value: Some(narrow(value)) }).collect();
+        let values = scalars.into_iter().map(|(tag, value)| Scalar { tag, value: Some(to_f32(value)) }).collect();
         self.push(event, step, Content::Summary(Summary { values }), &mut bytes);
         bytes
     }
@@ -126,7 +127,7 @@ impl Encoder {
     }
 }
 
-/// Adds a message with its length and both checksums.
+/// Appends a message with its length and both checksums.
 fn frame(message: &[u8], bytes: &mut Vec<u8>) {
     let length = (message.len() as u64).to_le_bytes();
     bytes.extend(length);
@@ -135,18 +136,18 @@ fn frame(message: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend(checksum(message).to_le_bytes());
 }
 
-/// Masked, as files have it that are themselves checked: the checksum of bytes with a checksum in them would be constant.
+/// Returns the masked CRC-32C of TFRecord. It is masked because the CRC of data that contain their own CRC is constant.
 fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// As a curve is drawn: seven digits are more than a screen has.
+/// Converts a value to 32 bits. Its seven digits suffice for a curve on a screen.
 #[expect(clippy::cast_possible_truncation, reason = "the format's scalars have 32 bits")]
-fn narrow(value: f64) -> f32 {
+fn to_f32(value: f64) -> f32 {
     value as f32
 }
 
-/// The numbers of an event by tag; of several by one name the last is drawn.
+/// Returns the scalars of an event by tag. If several have the same tag, the last one is used.
 fn scalars(event: &Event) -> BTreeMap<String, f64> {
     let mut scalars = BTreeMap::new();
     let mut add = |tag: &str, value: f64| {

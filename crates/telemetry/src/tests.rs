@@ -1,4 +1,4 @@
-//! The laws of the format, each over one example of every kind.
+//! Tests of the event format, each over one example of every kind.
 
 mod examples;
 
@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use self::examples::{PLACE, STAMP, event, golden, golden_line, mixing, named, prepare_end, step_report, valid_report};
 use crate::preparation::PrepareEnd;
 use crate::training::{
-    DeviceMemory, DevicePeak, Speed, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
+    DeviceMemory, DevicePeak, Speed, StartReport, StepReport, StopReport, SuspectReason, ValidReport, Warning,
 };
-use crate::{Event, EventKind, Many, Observer, Position, Unknown, event_text, jsonl};
+use crate::{Event, EventKind, Fanout, Observer, Position, Unknown, event_text, jsonl};
 
 const ENVELOPE: &[&str] = &["version", "time", "elapsed_s", "kind", "step", "epoch", "rows_seen", "tokens_seen"];
 
@@ -24,7 +24,7 @@ fn every_kind_has_an_example() {
 }
 
 #[test]
-fn every_kind_is_written_as_ever() {
+fn the_json_of_every_kind_is_stable() {
     for (what, line, _) in golden().into_iter().chain(mixing()) {
         assert_eq!(jsonl::line(&event(&what)), golden_line(&what, line));
     }
@@ -39,7 +39,7 @@ fn every_line_of_this_version_is_readable() {
 }
 
 #[test]
-fn people_see_what_they_always_saw() {
+fn the_text_of_every_kind_is_stable() {
     for (what, _, line) in golden().into_iter().chain(mixing()) {
         assert_eq!(event_text::line(&event(&what)).as_deref(), line);
     }
@@ -55,7 +55,7 @@ fn a_summary_is_the_line_without_position_and_severity() {
         let Some(summary) = event_text::summary(&event) else { continue };
         assert!(!summary.contains('\n') && !summary.starts_with("warning: "), "{summary}");
         let line = event_text::line(&event).unwrap_or_default().replace('\n', "; ");
-        // The text of these continues with what the terminal leaves to other lines.
+        // These summaries also have details that the terminal prints in other lines.
         let is_longer =
             matches!(what, EventKind::Stop(_) | EventKind::Resume(_) | EventKind::Checkpoint(_) | EventKind::BadRow(_));
         assert!(is_longer || line.ends_with(&summary), "{}: `{summary}` is not in `{line}`", what.kind());
@@ -72,7 +72,7 @@ fn a_summary_is_the_line_without_position_and_severity() {
 }
 
 #[test]
-fn what_a_line_shows_depends_on_what_there_is_to_show() {
+fn a_line_shows_optional_values_only_if_they_exist() {
     let seen = |what: EventKind| event_text::line(&event(&what));
     let shown = |what: EventKind| seen(what).expect("a line");
     let mut report = step_report();
@@ -99,37 +99,39 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
         expected: BTreeMap::new(),
         unexpected_losses: Vec::new(),
     };
-    assert_eq!(shown(EventKind::Start(given)), "step 1200  began from weights it was given with mlm 2.5000");
+    assert_eq!(shown(EventKind::Start(given)), "step 1200  started from given weights: mlm 2.5000");
     let stop = |why, saved, kept: Option<u64>| {
         let (place, kept) = ("runs/a".to_owned(), kept.map(Step));
         EventKind::Stop(StopReport { why, saved, kept, place, error: None, memory: None })
     };
-    assert_eq!(shown(stop(Why::Finished, true, Some(1200))), "done: 1200 steps; checkpoints are in runs/a");
-    let EventKind::Stop(finished) = stop(Why::Finished, true, Some(1200)) else { unreachable!("it was just made") };
+    assert_eq!(shown(stop(SuspectReason::Finished, true, Some(1200))), "done: 1200 steps; checkpoints are in runs/a");
+    let EventKind::Stop(finished) = stop(SuspectReason::Finished, true, Some(1200)) else {
+        unreachable!("it was just made")
+    };
     let memory = Some(DevicePeak { peak_bytes: 3 << 30, planned_bytes: 5 << 29 });
     assert_eq!(
         shown(EventKind::Stop(StopReport { memory, ..finished })),
-        "done: 1200 steps; checkpoints are in runs/a; at most 3.0 GiB of the device at once, 2.5 GiB by plan"
+        "done: 1200 steps; checkpoints are in runs/a; device memory: peak 3.0 GiB, planned 2.5 GiB"
     );
-    for why in [Why::Interrupt, Why::Terminate, Why::Hangup, Why::Requeue] {
+    for why in [SuspectReason::Interrupt, SuspectReason::Terminate, SuspectReason::Hangup, SuspectReason::Requeue] {
         let line = "stopped and saved after step 1200; the same command continues";
         assert_eq!(shown(stop(why, true, Some(1200))), line);
     }
-    // What is lost is said aloud.
+    // The text names lost steps.
     assert_eq!(
-        shown(stop(Why::Interrupt, false, None)),
+        shown(stop(SuspectReason::Interrupt, false, None)),
         "stopped after step 1200, which is not saved; there is no checkpoint yet; the same command continues"
     );
     assert_eq!(
-        shown(stop(Why::Failed, false, Some(1000))),
-        "failed after step 1200, which is not saved; the newest checkpoint is of step 1000"
+        shown(stop(SuspectReason::Failed, false, Some(1000))),
+        "failed after step 1200, which is not saved; the newest checkpoint is at step 1000"
     );
-    assert_eq!(seen(stop(Why::Failed, true, Some(1200))), None, "whoever meets the error prints it");
+    assert_eq!(seen(stop(SuspectReason::Failed, true, Some(1200))), None, "the caller prints the error");
     let nothing = PrepareEnd { nothing_to_do: true, parts_kept: 4, ..prepare_end() };
-    assert_eq!(shown(EventKind::PrepareEnd(nothing)), "corpus: nothing to do, all 4 parts are there");
+    assert_eq!(shown(EventKind::PrepareEnd(nothing)), "corpus: nothing to do, all 4 parts exist");
 }
 
-/// Every number that is not whole, put to `value`.
+/// Replaces every number that is not an integer by `value`.
 fn overwrite_floats(json: &mut Value, value: &str, changed: &mut usize) {
     match json {
         Value::Number(number) if number.is_f64() => {
@@ -143,7 +145,7 @@ fn overwrite_floats(json: &mut Value, value: &str, changed: &mut usize) {
 }
 
 #[test]
-fn every_number_of_every_kind_may_be_infinite_or_none() {
+fn every_number_of_every_kind_may_be_infinite_or_nan() {
     for (what, line, _) in golden().into_iter().chain(mixing()) {
         for value in ["NaN", "Infinity", "-Infinity"] {
             let mut json: Value = serde_json::from_str(&golden_line(&what, line)).expect("JSON");
@@ -153,14 +155,14 @@ fn every_number_of_every_kind_may_be_infinite_or_none() {
             let read = jsonl::parse(json.to_string().as_bytes()).expect(line);
             let written: Value = serde_json::from_str(&jsonl::line(&read)).expect("JSON");
             assert_eq!(written, json, "{}", what.kind());
-            // People are shown it too, and nothing panics.
+            // The text of such an event must not panic.
             let _ = event_text::line(&read);
         }
     }
 }
 
 #[test]
-fn a_diverged_loss_is_not_lost() {
+fn a_diverged_loss_is_written_and_read() {
     let mut report = step_report();
     report.figures.loss = f64::NAN;
     report.figures.grad_norm = f64::INFINITY;
@@ -171,7 +173,7 @@ fn a_diverged_loss_is_not_lost() {
 }
 
 #[test]
-fn no_kind_takes_a_key_of_the_envelope() {
+fn no_payload_has_a_key_of_the_envelope() {
     for (what, ..) in golden() {
         let json = serde_json::to_value(&what).expect("plain data");
         let keys: BTreeSet<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
@@ -191,8 +193,8 @@ fn a_kind_of_a_later_program_is_kept_whole() {
 }
 
 #[test]
-fn an_event_of_a_later_version_is_not_misread() {
-    // Perhaps its loss is in bits.
+fn event_of_a_later_version_is_refused() {
+    // A later version may report the loss in bits.
     let line = r#"{"version":3,"time":1,"elapsed_s":0.5,"step":7,"kind":"report","loss":4.5}"#;
     let event = jsonl::parse(line.as_bytes()).expect("an old reader continues");
     assert!(matches!(&event.what, EventKind::Unknown(unknown) if unknown.kind == "report"), "{event:?}");
@@ -200,14 +202,14 @@ fn an_event_of_a_later_version_is_not_misread() {
 }
 
 #[test]
-fn new_keys_and_new_reasons_are_passed_over() {
+fn new_keys_are_ignored_and_new_reasons_are_other() {
     let line = format!(r#"{STAMP}{PLACE}"kind":"stop","why":"budget","saved":true,"place":"runs/a","joules":5}}"#);
     let EventKind::Stop(stop) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
-    assert_eq!((stop.why, stop.saved, stop.kept), (Why::Other, true, None));
+    assert_eq!((stop.why, stop.saved, stop.kept), (SuspectReason::Other, true, None));
 }
 
 #[test]
-fn keys_that_came_later_have_defaults() {
+fn keys_that_were_added_later_have_defaults() {
     let later = ["dataset_version", "change", "bytes_read", "text_bytes_made", "forgotten", "tokenized_by"];
     for (what, line, _) in golden().into_iter().filter(|(what, ..)| what.kind().starts_with("prepare_")) {
         let mut json: Map<String, Value> = serde_json::from_str(&golden_line(&what, line)).expect("JSON");
@@ -227,7 +229,7 @@ fn keys_that_came_later_have_defaults() {
 }
 
 #[test]
-fn what_may_be_missing_may_be_missing() {
+fn optional_keys_may_be_missing() {
     let line = format!(r#"{STAMP}"kind":"warning","topic":"t","message":"m"}}"#);
     let event = jsonl::parse(line.as_bytes()).expect("no place, no hint");
     assert_eq!((event.at, jsonl::line(&event)), (Position::default(), line));
@@ -235,12 +237,12 @@ fn what_may_be_missing_may_be_missing() {
 }
 
 #[test]
-fn a_line_that_is_no_event_says_why() {
+fn the_error_of_an_invalid_line_has_a_cause() {
     let error = |line: &[u8]| jsonl::parse(line).expect_err("no event").to_string();
     let cases: [(&[u8], &str); 7] = [
-        (b"", "cut or damaged"),
-        (b"{\"version\": 1, \"ti", "cut or damaged"),
-        (b"{\"version\xff\": 1}", "cut or damaged"),
+        (b"", "truncated or damaged"),
+        (b"{\"version\": 1, \"ti", "truncated or damaged"),
+        (b"{\"version\xff\": 1}", "truncated or damaged"),
         (b"[]", "another program wrote it"),
         (b"{\"step\": 10}", "missing field `version`"),
         (br#"{"version":2,"time":1,"elapsed_s":0.5,"step":7,"kind":"resume"}"#, "kind `resume`: missing field `place`"),
@@ -261,7 +263,7 @@ fn a_text_of_many_lines_is_one_line_of_a_log() {
     assert_eq!(jsonl::parse(format!("{line}\n").as_bytes()).expect("with its newline"), event);
 }
 
-/// Keeps every event. Clones keep together: give one away and ask the other.
+/// Observer that records every event. Clones share the record.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<Event>>>);
 
@@ -278,15 +280,15 @@ impl Observer for Recorder {
 }
 
 #[test]
-fn all_observers_hear_all_events_in_order() {
+fn all_observers_receive_all_events_in_order() {
     let [one, two] = [Recorder::default(), Recorder::default()];
-    let inner = Many(vec![Box::new(two.clone())]);
-    let mut many = Many(vec![Box::new(one.clone()), Box::new(inner)]);
-    let said: Vec<Event> = golden().iter().map(|(what, ..)| event(what)).collect();
-    // Observers go to the thread that speaks.
-    let heard = std::thread::scope(|scope| {
-        scope.spawn(|| said.iter().for_each(|event| many.observe(event))).join().expect("no panic");
+    let inner = Fanout(vec![Box::new(two.clone())]);
+    let mut many = Fanout(vec![Box::new(one.clone()), Box::new(inner)]);
+    let emitted: Vec<Event> = golden().iter().map(|(what, ..)| event(what)).collect();
+    // An observer must be `Send`: it moves to the emitting thread.
+    let received = std::thread::scope(|scope| {
+        scope.spawn(|| emitted.iter().for_each(|event| many.observe(event))).join().expect("no panic");
         one.events()
     });
-    assert_eq!((heard, two.events()), (said.clone(), said));
+    assert_eq!((received, two.events()), (emitted.clone(), emitted));
 }

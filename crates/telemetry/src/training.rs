@@ -1,4 +1,4 @@
-//! What a run says. Where it stands, its step among it, is the event's [`Position`](crate::Position).
+//! Payloads of the events of a training run. The [`Position`](crate::Position) of the event has the step.
 
 use std::collections::BTreeMap;
 
@@ -7,418 +7,418 @@ use schemas::ordinal::Step;
 use schemas::{DatasetVersion, RowIndex};
 use serde::{Deserialize, Serialize};
 
-use crate::number::{ByName, Float, List, Maybe};
+use crate::number::{Float, List, NamedNonFinite, OptionalNumber};
 
-/// What a run began with.
+/// Losses of the first step of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartReport {
-    /// Whether all weights were drawn. Otherwise nothing is expected.
+    /// Whether all weights are randomly initialized. If not, `expected` is empty.
     pub random: bool,
-    /// Each term over the first step, by `objective` or `objective.term`.
-    #[serde(with = "ByName")]
+    /// Value of each term in the first step, by `objective` or `objective.term`.
+    #[serde(with = "NamedNonFinite")]
     pub terms: BTreeMap<String, f64>,
-    /// What those that have a law should be.
+    /// Expected range of each term that has a known initial value.
     pub expected: BTreeMap<String, Bounds>,
-    /// Those that are not.
+    /// Terms outside their expected range.
     pub unexpected_losses: Vec<UnexpectedLoss>,
 }
 
-/// Where a value should lie.
+/// Expected range of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
-    /// At least.
+    /// Lower bound, inclusive.
     #[serde(with = "Float")]
     pub low: f64,
-    /// At most.
+    /// Upper bound, inclusive.
     #[serde(with = "Float")]
     pub high: f64,
 }
 
 impl Bounds {
-    /// Whether a value lies there. What is not a number lies nowhere.
+    /// Returns whether a value is in the range. NaN is in no range.
     #[must_use]
     pub fn admit(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 }
 
-/// A first value that is not what guessing costs.
+/// Term whose first value differs from the loss of an untrained model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnexpectedLoss {
     /// `objective` or `objective.term`.
     pub term: String,
-    /// What it is.
+    /// Measured value.
     #[serde(with = "Float")]
     pub value: f64,
-    /// What it should be.
+    /// Expected range.
     #[serde(flatten)]
     pub expected: Bounds,
-    /// What usually causes it.
+    /// Usual cause.
     pub hint: String,
 }
 
 /// Training since the last report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepReport {
-    /// What was learned. The same command reports the same, to the bit, on an equal number of threads.
+    /// Losses and metrics. The same command on the same number of threads reports bit-identical values.
     #[serde(flatten)]
     pub figures: Figures,
-    /// The loss of each step since the last report, the first one first; what is not a number learned nothing.
+    /// Loss of each step since the last report, in order. If a loss is not a number, the step updated nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "List")]
     pub losses: Vec<f64>,
-    /// The norm of the gradient of each of them, before clipping.
+    /// Gradient norm of each of these steps, before clipping.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "List")]
     pub grad_norms: Vec<f64>,
     /// Running BLAKE3 over the digests of all rows consumed.
     pub batch_hash: String,
-    /// The share of the run that is done, by which the learning rate goes; where tokens or hours end the run.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
+    /// Fraction of the run that is done. The learning rate follows it. Only set if tokens or hours end the run.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "OptionalNumber")]
     pub progress: Option<f64>,
-    /// How fast: no two runs agree.
+    /// Speed, which differs between any two runs.
     #[serde(flatten)]
     pub speed: Speed,
-    /// Passes over each source of a mixture so far; nothing where a run reads one folder.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "ByName")]
+    /// Epochs of each source of a mixture so far. Empty if the run reads one folder.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "NamedNonFinite")]
     pub source_epochs: BTreeMap<String, f64>,
-    /// Where the wall time since the last report went.
+    /// Wall time since the last report, by phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhaseSeconds>,
-    /// How full the device was; CUDA only.
+    /// Memory use of the device. CUDA only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<DeviceMemory>,
-    /// Bytes of the machine's memory that the process has (resident), all its threads and page-locked buffers included.
+    /// Resident host memory of the process in bytes, including all its threads and page-locked buffers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_bytes: Option<u64>,
 }
 
-/// Seconds since the last report, and what the loop did in them; what is left of `wall` are the small things between.
-/// Reports are said with the steps that they are of: the validation and the checkpoint after a report are in the next one.
+/// Seconds since the last report by phase of the training loop. The rest of `wall` is overhead between the phases.
+/// A report covers the steps up to it. The validation and the checkpoint after a report count in the next report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseSeconds {
-    /// All of them.
+    /// Total wall time.
     #[serde(with = "Float")]
     pub wall: f64,
-    /// Waiting for batches.
+    /// Time waiting for batches.
     #[serde(with = "Float")]
     pub data: f64,
-    /// The host's part of steps: handing work to the device, on the CPU the work itself.
+    /// Host time of the steps: submitting work to the device. On the CPU: the work itself.
     #[serde(with = "Float")]
     pub step: f64,
-    /// Waiting for the device to be done with it, and reading what came of it.
+    /// Time waiting for the device and reading its results.
     #[serde(with = "Float")]
     pub read: f64,
-    /// Validating.
+    /// Time of validations.
     #[serde(with = "Float")]
     pub validation: f64,
-    /// Waiting for checkpoints: for a copy in memory, or for the one before to be written.
+    /// Time waiting for checkpoints: for the copy in memory, or for the previous checkpoint to be written.
     #[serde(with = "Float")]
     pub checkpoint: f64,
 }
 
-/// Memory of the device since the last report.
+/// Memory use of the device since the last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceMemory {
-    /// The most bytes that tensors had at once.
+    /// Peak bytes of all tensors.
     pub allocated_peak_bytes: u64,
-    /// The most bytes that libtorch had taken at once: those, and what it keeps for the next.
+    /// Peak bytes that libtorch reserved: tensors, and its cache for later tensors.
     pub reserved_peak_bytes: u64,
-    /// Bytes that the device has.
+    /// Total memory of the device in bytes.
     pub total_bytes: u64,
 }
 
-/// Memory of the device over a whole process.
+/// Memory use of the device over the whole process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DevicePeak {
-    /// The most bytes that tensors had at once.
+    /// Peak bytes of all tensors.
     pub peak_bytes: u64,
-    /// The most that there would be by plan.
+    /// Planned peak in bytes.
     pub planned_bytes: u64,
 }
 
-/// The numbers of the steps since the last report.
+/// Losses and metrics of the steps since the last report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
-    /// The sum of the terms with their weights.
+    /// Weighted sum of the terms.
     #[serde(with = "Float")]
     pub loss: f64,
-    /// Each term in nats or its own unit, by `objective` or `objective.term`.
-    #[serde(with = "ByName")]
+    /// Value of each term in nats or its own unit, by `objective` or `objective.term`.
+    #[serde(with = "NamedNonFinite")]
     pub terms: BTreeMap<String, f64>,
-    /// By `objective.metric`.
-    #[serde(with = "ByName")]
+    /// Metrics, by `objective.metric`.
+    #[serde(with = "NamedNonFinite")]
     pub metrics: BTreeMap<String, f64>,
     /// Learning rate of the last step.
     #[serde(with = "Float")]
     pub lr: f64,
-    /// Mean norm of the gradient before clipping; a skipped step counts as 0.
+    /// Mean gradient norm before clipping. A skipped step counts as 0.
     #[serde(with = "Float")]
     pub grad_norm: f64,
     /// Steps skipped since the run began.
     pub skipped: u64,
 }
 
-/// Numbers that depend on the machine.
+/// Measurements that depend on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Speed {
     /// Real tokens (no padding) per second of wall time.
     #[serde(with = "Float")]
     pub tokens_per_s: f64,
-    /// Optimizer steps per second of wall time, as `tokens_per_s` counts it: without validations.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
+    /// Optimizer steps per second of wall time. As for `tokens_per_s`, validations are excluded.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "OptionalNumber")]
     pub steps_per_s: Option<f64>,
-    /// Share of the device's peak that the model needed; CUDA only.
-    #[serde(default, with = "Maybe")]
+    /// Model FLOPs utilization: fraction of the peak throughput of the device. CUDA only.
+    #[serde(default, with = "OptionalNumber")]
     pub mfu: Option<f64>,
-    /// Share of wall time spent waiting for batches.
+    /// Fraction of wall time spent waiting for batches.
     #[serde(with = "Float")]
     pub data_wait: f64,
-    /// Share of wall time spent waiting for checkpoints: for a copy in memory, or for the one before to be written.
+    /// Fraction of wall time spent waiting for checkpoints: for the copy in memory, or for the previous write.
     #[serde(default, with = "Float")]
     pub checkpoint_stall: f64,
-    /// Seconds until the last step, if all take as long as this process's did so far, validations and checkpoints
-    /// included; none once it is done.
-    #[serde(default, with = "Maybe")]
+    /// Estimated seconds to the last step, at the average speed of this process including validations and
+    /// checkpoints. None after the last step.
+    #[serde(default, with = "OptionalNumber")]
     pub eta_s: Option<f64>,
 }
 
-/// The valid split, in eval mode.
+/// Validation on the valid split, in eval mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ValidReport {
-    /// Rows of the valid split that were looked at.
+    /// Rows of the valid split that were evaluated.
     pub rows: u64,
-    /// The sum of the terms with their weights.
+    /// Weighted sum of the terms.
     #[serde(with = "Float")]
     pub loss: f64,
-    /// Each term, by `objective` or `objective.term`.
-    #[serde(with = "ByName")]
+    /// Value of each term, by `objective` or `objective.term`.
+    #[serde(with = "NamedNonFinite")]
     pub terms: BTreeMap<String, f64>,
-    /// By `objective.metric`.
-    #[serde(with = "ByName")]
+    /// Metrics, by `objective.metric`.
+    #[serde(with = "NamedNonFinite")]
     pub metrics: BTreeMap<String, f64>,
-    /// Plain masked language modelling on the fixed mask; none without a head that predicts tokens.
+    /// Plain masked language modelling on the fixed mask. None if no head predicts tokens.
     pub mlm: Option<MlmReport>,
-    /// Seconds it took.
+    /// Duration in seconds.
     #[serde(with = "Float")]
     pub seconds: f64,
 }
 
-/// The yardstick: one fixed mask for all runs on the same data, next to what needs no context at all.
+/// Masked language modelling with one fixed mask for all runs on the same data, and context-free baselines.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MlmReport {
     /// Mean cross-entropy in nats.
     #[serde(with = "Float")]
     pub loss: f64,
-    /// Share of masked tokens whose best guess is right.
+    /// Fraction of masked tokens whose top prediction is correct.
     #[serde(with = "Float")]
     pub accuracy: f64,
-    /// ln of the vocabulary's size: where an untrained model begins.
+    /// Natural logarithm of the vocabulary size: the loss of an untrained model.
     #[serde(with = "Float")]
     pub ln_vocab: f64,
-    /// Entropy of the masked targets' own distribution: what no model without context can beat.
+    /// Entropy of the distribution of the masked targets: the lower bound for a model without context.
     #[serde(with = "Float")]
     pub unigram_entropy: f64,
-    /// Their cross-entropy under the training split's unigram distribution: what a model without context reaches.
-    /// None where nobody has counted it: a streamed run begins before.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
+    /// Cross-entropy of the masked targets under the unigram distribution of the training split: the loss that a model
+    /// without context reaches. None if the distribution is not counted, as when a streamed run starts before it is.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "OptionalNumber")]
     pub unigram_cross_entropy: Option<f64>,
 }
 
-/// The data of an epoch is another dataset version of the prepared folder than that of the epoch before.
+/// Change of the dataset version of a prepared folder between two epochs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DatasetVersionReport {
-    /// The dataset version that rows are of from now on.
+    /// Dataset version of the rows from here on.
     pub dataset_version: DatasetVersion,
-    /// The one before.
+    /// Previous dataset version.
     pub before: DatasetVersion,
-    /// The first row of the stream that is of it.
+    /// First row of the stream with this dataset version.
     pub row: RowIndex,
-    /// The source whose folder that is; none where a run reads one folder.
+    /// Source of the folder. None if the run reads one folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
-/// A step waited for data that are still being prepared.
+/// Wait of a step for data that are still being prepared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StarvedReport {
-    /// By whom: `prepare`.
+    /// Cause of the wait: `prepare`.
     pub by: String,
-    /// For how long.
+    /// Duration of the wait in seconds.
     #[serde(with = "Float")]
     pub seconds: f64,
-    /// The part that it waited for, by its place in the list, from 0.
+    /// Index of the awaited part in the list, from 0.
     pub part: u64,
-    /// Parts of the list.
+    /// Number of parts in the list.
     pub parts: u64,
 }
 
-/// What leaps.
+/// Quantity that the spike guard checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpikeMetric {
-    /// The loss of a step.
+    /// Loss of a step.
     Loss,
-    /// The norm of its gradient, before clipping.
+    /// Gradient norm of a step, before clipping.
     GradNorm,
 }
 
-/// A step whose loss or gradient leaps out of those before it.
+/// Step whose loss or gradient norm is far above that of the preceding steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossSpikeReport {
-    /// The step, counted from 1 as reports count them.
+    /// Step, counted from 1 as in reports.
     pub spike_step: Step,
-    /// The first row of the stream that it learned from.
+    /// First row of the step in the stream.
     pub first_row: RowIndex,
-    /// How many rows it learned from.
+    /// Number of rows of the step.
     pub rows: u64,
-    /// Which of its numbers spiked.
+    /// Quantity that spiked.
     pub figure: SpikeMetric,
-    /// What it was.
+    /// Value of the quantity.
     #[serde(with = "Float")]
     pub value: f64,
-    /// The median of those before it.
+    /// Median over the preceding steps.
     #[serde(with = "Float")]
     pub median: f64,
-    /// How many robust standard deviations lie between the two.
+    /// Distance between the value and the median, in robust standard deviations.
     #[serde(with = "Float")]
     pub sigmas: f64,
 }
 
-/// A step that is skipped: its rows are consumed, and teach nothing.
+/// Skipped step: its rows are consumed, but the weights are not updated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SkipReport {
-    /// Why.
+    /// Loss spike that caused the skip.
     #[serde(flatten)]
     pub leap: LossSpikeReport,
-    /// The rows that the model found hardest, the worst first.
-    pub suspects: Vec<Suspect>,
+    /// Rows with the highest loss, highest first.
+    pub suspects: Vec<SuspectStep>,
 }
 
-/// A row that may have made a step leap.
+/// Row that may have caused a loss spike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Suspect {
-    /// Its number in the stream.
+pub struct SuspectStep {
+    /// Row number in the stream.
     pub row: RowIndex,
-    /// Its own loss, without dropout, by the weights before the step.
+    /// Loss of the row without dropout, with the weights before the step.
     #[serde(with = "Float")]
     pub loss: f64,
-    /// The ids of its documents, in order.
+    /// Ids of its documents, in order.
     pub documents: Vec<String>,
 }
 
-/// A row that cannot be made is in the batch that was handed on: as padding, which counts nothing.
+/// Row that cannot be built. Its place in the batch is padding, which adds nothing to the loss.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BadRowReport {
-    /// Its number in the stream.
+    /// Row number in the stream.
     pub row: RowIndex,
-    /// The source of a mixture that it is of; none where a run reads one folder.
+    /// Source of the mixture that the row comes from. None if the run reads one folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The stored sample, `part:row`.
+    /// Stored sample, as `part:row`.
     pub sample: String,
-    /// The shard that it is in, within the prepared folder.
+    /// Shard of the sample, relative to the prepared folder.
     pub shard: String,
-    /// The row group in the shard.
+    /// Row group in the shard.
     pub group: u32,
-    /// The row in the group.
+    /// Row in the row group.
     pub row_in_group: u64,
-    /// The hashes of its documents, in hexadecimal.
+    /// Hashes of its documents, in hexadecimal.
     pub documents: Vec<String>,
-    /// What went wrong, each time that it was made.
+    /// Error, which occurred in each attempt to build the row.
     pub why: String,
 }
 
-/// A checkpoint that is on disk.
+/// Checkpoint that is on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckpointReport {
-    /// Where it is.
+    /// Location of the checkpoint.
     pub place: String,
-    /// Seconds that writing it took, next to training.
+    /// Seconds of writing, concurrently with training.
     #[serde(with = "Float")]
     pub seconds: f64,
-    /// Seconds that the next step waited for it: for the one before it to be written, and for a copy in memory.
+    /// Seconds that the next step waited: for the write of the previous checkpoint, and for the copy in memory.
     #[serde(default, with = "Float")]
     pub stall_s: f64,
 }
 
-/// The checkpoint that a run continues from.
+/// Checkpoint from which a run resumes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResumeReport {
-    /// Where it is.
+    /// Location of the checkpoint.
     pub place: String,
 }
 
-/// Something that is not as it should be, and that work continues with.
+/// Problem that does not stop the run or the preparation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
-    /// One name for all warnings of its sort, like `first_value`: what a program counts them by.
+    /// Category of the warning, such as `first_value`, by which programs count warnings.
     pub topic: String,
-    /// What, and where.
+    /// Problem and its place.
     pub message: String,
-    /// The usual cause, or the way out.
+    /// Usual cause or remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// What an audit counted of one law of one view.
+/// Audit result for one specified probability of one view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditReport {
-    /// The view.
+    /// View.
     pub view: String,
-    /// What was counted.
+    /// Counted quantity.
     pub what: String,
-    /// The share that was found.
+    /// Measured fraction.
     #[serde(with = "Float")]
     pub found: f64,
-    /// The share that the view promises.
+    /// Specified fraction.
     #[serde(with = "Float")]
     pub promised: f64,
-    /// Standard error of the share.
+    /// Standard error of the fraction.
     #[serde(with = "Float")]
     pub error: f64,
-    /// Of how many.
+    /// Sample size.
     #[serde(with = "Float")]
     pub of: f64,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StopReport {
-    /// Why it ended.
-    pub why: Why,
-    /// Whether a checkpoint holds every step done.
+    /// Reason for the end.
+    pub why: SuspectReason,
+    /// Whether a checkpoint contains every completed step.
     pub saved: bool,
-    /// Steps done at the newest checkpoint that is kept; none where there is no checkpoint.
+    /// Steps done at the newest checkpoint that is kept. None if there is no checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Step>,
-    /// The run's folder.
+    /// Run folder.
     pub place: String,
-    /// What went wrong, where something did.
+    /// Error message, if the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How full the device was; CUDA only.
+    /// Memory use of the device. CUDA only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<DevicePeak>,
 }
 
-/// Why a run ended.
+/// Reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum SuspectReason {
     /// All steps are done.
     Finished,
-    /// Somebody at the terminal asked for it: SIGINT.
+    /// SIGINT: the user stopped the run at the terminal.
     Interrupt,
-    /// The system asked for it: SIGTERM.
+    /// SIGTERM: the system stopped the run.
     Terminate,
-    /// The terminal that it was started from went away: SIGHUP.
+    /// SIGHUP: the terminal that started the run was closed.
     Hangup,
-    /// A scheduler wants to start it again elsewhere: SIGUSR1.
+    /// SIGUSR1: the scheduler stopped the run in order to requeue it.
     Requeue,
-    /// A step has a loss spike, and `spike_guard.action` is `pause`.
+    /// Loss spike, with `spike_guard.action = "pause"`.
     Guard,
-    /// An error.
+    /// Error.
     Failed,
-    /// For a reason that only a later program knows.
+    /// Reason that only a later version of the program defines.
     #[serde(other)]
     Other,
 }

@@ -1,7 +1,7 @@
-//! Generated documents: stories from a small grammar, with enough structure to learn from.
+//! Generated documents: stories from a small grammar, with enough structure for training.
 //!
-//! A document is a line of five to twelve sentences about one place and one person. The verb decides the kind of the object,
-//! so a model can predict a masked word from its neighbors.
+//! A document is one line: an opening sentence and 5 to 12 sentences about one place and one person. The verb
+//! determines the kind of the object, so a model can predict a masked word from its neighbors.
 
 const PEOPLE: &[&str] = &["the miller", "Anna", "the old sailor", "a young clerk", "Tomas", "the baker's sister"];
 const PLACES: &[&str] = &["harbour", "mill", "market", "library", "orchard", "station", "workshop"];
@@ -11,10 +11,10 @@ const TEXTS: &[&str] = &["a letter", "the newspaper", "an unfinished poem", "the
 const WEATHER: &[&str] = &["rain", "fog", "snow", "sunshine", "wind"];
 const DAYS: &[&str] = &["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Multiplicative generator: tests need the same text everywhere, not good randomness.
-struct Dice(u64);
+/// Linear congruential generator: tests need reproducible text, not good randomness.
+struct RandomNumbers(u64);
 
-impl Dice {
+impl RandomNumbers {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from((self.0 >> 33) % sides as u64).expect("fewer sides than addresses")
@@ -27,18 +27,18 @@ impl Dice {
 
 /// Returns `count` documents, the same for every call.
 pub fn documents(count: usize) -> Vec<String> {
-    let mut dice = Dice(20);
+    let mut dice = RandomNumbers(20);
     (0..count).map(|number| document(&mut dice, number)).collect()
 }
 
-fn document(dice: &mut Dice, number: usize) -> String {
+fn document(dice: &mut RandomNumbers, number: usize) -> String {
     let (person, place) = (dice.pick(PEOPLE), dice.pick(PLACES));
     let opening = format!("Story {number}. On {} there was {} over the {place}.", dice.pick(DAYS), dice.pick(WEATHER));
     let sentences = (0..5 + dice.roll(8)).map(|_| sentence(dice, person, place));
     std::iter::once(opening).chain(sentences).collect::<Vec<_>>().join(" ")
 }
 
-fn sentence(dice: &mut Dice, person: &str, place: &str) -> String {
+fn sentence(dice: &mut RandomNumbers, person: &str, place: &str) -> String {
     match dice.roll(5) {
         0 => format!("{person} ate {} and drank some water.", dice.pick(FOOD)),
         1 => format!("{person} carried {} to the {place} and worked until evening.", dice.pick(TOOLS)),

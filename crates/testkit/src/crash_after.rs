@@ -1,4 +1,4 @@
-//! Store of a process that crashes: after a number of changes, no change that it asks for happens.
+//! Store of a process that crashes: after a number of changes, every further change fails.
 
 use std::io;
 use std::ops::Range;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use store::{Created, Entry, MemoryBackend, Replaced, Retries, Stat, Store, StoreBackend, Upload, Version};
 
-/// Returns a handle to a store in memory; after `changes` changes every further change fails.
+/// Returns a handle to an in-memory store. After `changes` changes, every further change fails.
 pub fn crash_after(memory: &MemoryBackend, changes: u64) -> Store {
     let pause = std::time::Duration::ZERO;
     let backend = CrashingBackend { memory: memory.clone(), left: Arc::new(AtomicU64::new(changes)) };
-    Store::of(Arc::new(backend)).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
+    Store::new(Arc::new(backend)).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
 }
 
 #[derive(Debug)]
@@ -28,39 +28,39 @@ fn count(left: &AtomicU64) -> io::Result<()> {
 }
 
 impl StoreBackend for CrashingBackend {
-    fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
-        self.memory.read(name)
+    fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
+        self.memory.get(name)
     }
 
-    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        self.memory.read_range(name, range)
+    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        self.memory.get_range(name, range)
     }
 
-    fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
-        self.memory.stat(name)
+    fn head(&self, name: &str) -> io::Result<Option<Stat>> {
+        self.memory.head(name)
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
         self.memory.list(folder)
     }
 
-    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
-        Ok(Box::new(CrashingUpload { upload: self.memory.begin(name)?, left: Arc::clone(&self.left) }))
+    fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+        Ok(Box::new(CrashingUpload { upload: self.memory.begin_upload(name)?, left: Arc::clone(&self.left) }))
     }
 
-    fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
         count(&self.left)?;
-        self.memory.create(name, bytes)
+        self.memory.put_if_absent(name, bytes)
     }
 
-    fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
+    fn put_if_version(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
         count(&self.left)?;
-        self.memory.replace(name, bytes, expected)
+        self.memory.put_if_version(name, bytes, expected)
     }
 
-    fn remove(&self, name: &str) -> io::Result<()> {
+    fn delete(&self, name: &str) -> io::Result<()> {
         count(&self.left)?;
-        self.memory.remove(name)
+        self.memory.delete(name)
     }
 
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>> {
@@ -68,8 +68,8 @@ impl StoreBackend for CrashingBackend {
         self.memory.sweep(folder)
     }
 
-    fn place(&self, name: &str) -> String {
-        self.memory.place(name)
+    fn display_path(&self, name: &str) -> String {
+        self.memory.display_path(name)
     }
 
     fn local(&self, folder: &str) -> Option<PathBuf> {

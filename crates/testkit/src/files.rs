@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Hash of names and bytes of all [`files`] below `folder`.
+/// Returns the hash of the names and bytes of all [`files`] below `folder`.
 pub fn folder_hash(folder: &Path) -> String {
     let mut listing = String::new();
     for (name, bytes) in files(folder) {
@@ -13,8 +13,8 @@ pub fn folder_hash(folder: &Path) -> String {
     blake3::hash(listing.as_bytes()).to_string()
 }
 
-/// Every file below `folder` by its relative name, without the files at its root that name a process or a time: `lock` and
-/// `fingerprints.json`.
+/// Returns every file below `folder` by relative name, except `lock` and `fingerprints.json` at its root, which contain
+/// a process or a time.
 pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -24,7 +24,7 @@ pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
             if path.is_dir() {
                 open.push(path);
             } else {
-                let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
+                let name = path.strip_prefix(folder).expect("a path below the folder").to_string_lossy().into_owned();
                 if !["lock", "fingerprints.json"].contains(&name.as_str()) {
                     found.insert(name, std::fs::read(&path).expect("a readable file"));
                 }

@@ -1,4 +1,4 @@
-//! Temporary folder with a corpus, in which the program runs.
+//! Temporary working folder of the program with a corpus.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,7 +40,7 @@ impl Home {
         home
     }
 
-    /// The same with a tokenizer of at most 400 ids, and prepared with 64-token rows.
+    /// Like [`with_corpus`](Self::with_corpus), with a tokenizer of at most 400 ids and a dataset of 64-token rows.
     pub fn prepared(documents: usize) -> Self {
         let home = Self::with_corpus(documents);
         home.run_ok(&["tokenizer", "train"]);
@@ -60,16 +60,17 @@ impl Home {
 
     /// Writes a file and creates its folders.
     pub fn write(&self, name: &str, text: &str) {
-        let folder = Store::folder(self.path()).expect("it is there");
+        let folder = Store::folder(self.path()).expect("the folder exists");
         folder.put(name, text.as_bytes()).expect("a test can write");
     }
 
-    /// The program with `args` and, for verbs that read a configuration, `configs/tiny.toml` with the paths of this folder.
+    /// Returns the program with `args`. Verbs that read a configuration get `configs/tiny.toml` with the paths of this
+    /// folder.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.current_dir(self.path()).stdin(Stdio::null());
         command.env("NO_COLOR", "1").env_remove("RUST_LOG").env_remove("CLOZE_LOG_FORMAT");
-        // If a key is set twice, the last one counts: the `--set`s of the test follow these.
+        // If a key is set twice, the last value wins, so the `--set` options of the test follow these.
         let verb = args.iter().position(|arg| arg.starts_with('-')).unwrap_or(args.len());
         command.args(&args[..verb]);
         if reads_config(args) && !args.contains(&"--config") && !args.contains(&"-c") {
@@ -91,36 +92,37 @@ impl Home {
 
     /// Runs the program to its end.
     pub fn run(&self, args: &[&str]) -> Outcome {
-        Outcome::of(self.command(args).output().expect("the program starts"))
+        Outcome::new(self.command(args).output().expect("the program starts"))
     }
 
-    /// Runs the program; fails unless it ends with 0.
+    /// Runs the program. Panics unless it exits with 0.
     pub fn run_ok(&self, args: &[&str]) -> Outcome {
         let outcome = self.run(args);
         assert_eq!(outcome.code, Some(0), "cloze {args:?}\n{outcome}");
         outcome
     }
 
-    /// Starts the program; only its stderr is kept.
+    /// Starts the program and captures only its stderr.
     pub fn spawn(&self, args: &[&str]) -> Child {
         self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
 
-    /// Starts a training and reads what it reports.
+    /// Starts a training whose output is read while it runs.
     pub fn watch(&self, args: &[&str]) -> Running {
         let child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        Running::of(child.expect("the program starts"))
+        Running::new(child.expect("the program starts"))
     }
 
-    /// All events in the log of a run.
+    /// Returns all events in the log of a run.
     pub fn log(&self, run: &str) -> Vec<serde_json::Value> {
         let store = Store::existing(self.join(run)).expect("a run");
-        let lines = store::Lines::of(&store, "log").expect("a log").map(|line| line.expect("readable"));
+        let lines = store::Lines::new(&store, "log").expect("a log").map(|line| line.expect("readable"));
         lines.map(|line| serde_json::from_slice(&line).expect("one JSON object a line")).collect()
     }
 }
 
-/// Arguments of `cloze profile TARGET --json`. The target is the first of `args`, or `loader` if that is an option.
+/// Returns the arguments of `cloze profile TARGET --json`. The target is the first of `args`, or `loader` if the first
+/// is an option.
 #[must_use]
 pub fn profile_args<'a>(args: &[&'a str]) -> Vec<&'a str> {
     let (target, options) = match args {

@@ -1,4 +1,4 @@
-//! The end of a program.
+//! Result of a finished program.
 
 use std::process::Output;
 
@@ -6,20 +6,20 @@ use std::process::Output;
 pub struct Outcome {
     /// Exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
-    /// Its standard output.
+    /// Standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// Standard error.
     pub stderr: String,
 }
 
 impl Outcome {
-    /// Takes the output of a program that writes UTF-8.
-    pub fn of(output: Output) -> Self {
+    /// Converts the output of a program that writes UTF-8.
+    pub fn new(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the program writes UTF-8");
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// Fails unless the program ended with `code` and one clean error that contains all of `words`.
+    /// Panics unless the program exited with `code` and a clean error that contains all of `words`.
     #[track_caller]
     pub fn assert_fails(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self}");

@@ -9,7 +9,7 @@ use crate::files::files;
 use crate::home::Home;
 use crate::root;
 
-/// Fields of log entries that differ between two equal runs: times and facts of the machine.
+/// Fields of log entries that differ between two equal runs: times and machine metrics.
 pub const CLOCKS: [&str; 12] = [
     "time",
     "elapsed_s",
@@ -25,7 +25,7 @@ pub const CLOCKS: [&str; 12] = [
     "seconds",
 ];
 
-/// Entries of the log about the training itself, without [`CLOCKS`].
+/// Returns the log entries about the training itself, without the fields [`CLOCKS`].
 pub fn values(home: &Home, run: &str) -> Vec<Value> {
     let mut entries = home.log(run);
     entries.retain(|entry| ["start", "report", "validation", "bad_row"].iter().any(|kind| entry["kind"] == *kind));
@@ -36,7 +36,7 @@ pub fn values(home: &Home, run: &str) -> Vec<Value> {
     entries
 }
 
-/// Tensors of the last checkpoint: weights and optimizer state.
+/// Returns the tensors of the last checkpoint: weights and optimizer state.
 fn tensors(home: &Home, run: &str) -> BTreeMap<String, Vec<u8>> {
     let checkpoints = home.join(run).join("checkpoints");
     let newest = std::fs::read_to_string(checkpoints.join("latest")).expect("a checkpoint");
@@ -46,7 +46,7 @@ fn tensors(home: &Home, run: &str) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Fails unless two runs have the same log values and end with the same tensors.
+/// Panics unless two runs have equal log values and equal final tensors.
 #[track_caller]
 pub fn assert_equal_runs(home: &Home, expected: &str, run: &str) {
     let (values, expected_values) = (values(home, run), values(home, expected));
@@ -57,7 +57,7 @@ pub fn assert_equal_runs(home: &Home, expected: &str, run: &str) {
     assert!(tensors(home, run) == tensors(home, expected), "weights and optimizer state");
 }
 
-/// Folder that is prepared for a run with every objective.
+/// Returns a folder that is prepared for a run with every objective.
 pub fn with_every_objective() -> Home {
     let home = Home::with_corpus(120);
     home.run_ok(&every_objective(&["tokenizer", "train"], &[]));
@@ -65,7 +65,7 @@ pub fn with_every_objective() -> Home {
     home
 }
 
-/// Arguments of a verb on the run of `tests/fixtures/every-objective.toml`.
+/// Returns the arguments of a verb with the configuration `tests/fixtures/every-objective.toml`.
 pub fn every_objective<'a>(verb: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     static CONFIG: OnceLock<String> = OnceLock::new();
     let config = CONFIG.get_or_init(|| root().join("tests/fixtures/every-objective.toml").display().to_string());

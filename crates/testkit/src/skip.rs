@@ -1,4 +1,4 @@
-//! Skips that are counted: `scripts/test` prints their number and compares it with `tests/max_skips`.
+//! Counted skips: `scripts/test` prints their number and compares it with `tests/max_skips`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -6,13 +6,13 @@ use std::io::Write as _;
 /// Variable with the path of the file that collects the skips of a test run.
 const FILE: &str = "CLOZE_TEST_SKIPS";
 
-/// Says that the calling test, or a part of it, does not run, and counts it. A reason names what did not run and what is
-/// missing: `bfloat16 on the CPU: this processor has no products of it`.
+/// Reports and counts that the calling test, or a part of it, does not run. The reason names the skipped part and the
+/// missing requirement: `bfloat16 on the CPU: this processor has no products of it`.
 ///
 /// # Panics
-/// If the file of skips cannot be written: a skip that is not counted would be a pass.
+/// If the file of skips cannot be written, because an uncounted skip would look like a pass.
 pub fn skip(reason: &str) {
-    say(&format!("SKIPPED {reason}"));
+    print_uncaptured(&format!("SKIPPED {reason}"));
     let Some(path) = std::env::var_os(FILE) else { return };
     let file = OpenOptions::new().append(true).create(true).open(&path);
     // One write per line: processes that append at once do not mix their lines.
@@ -21,7 +21,7 @@ pub fn skip(reason: &str) {
 }
 
 /// Prints a line that the capture of test output does not hide.
-pub fn say(text: &str) {
+pub fn print_uncaptured(text: &str) {
     // If stderr is closed, nothing can be printed.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

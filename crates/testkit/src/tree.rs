@@ -1,11 +1,11 @@
-//! Source files of the repository: which of them are tests, and which folders are packages.
+//! Source files, test files and packages of the repository.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Root of the repository, or `CLOZE_TEST_ROOT` with the files that tests read, if tests run elsewhere.
+/// Root of the repository, or `CLOZE_TEST_ROOT` if the tests run on another machine.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -14,7 +14,7 @@ pub fn root() -> &'static Path {
     })
 }
 
-/// Every file of the tree below `root`, relative to it and sorted, without the files that its .gitignore names.
+/// Returns every file of the tree below `root` as sorted relative paths, except files that its .gitignore names.
 pub fn files(root: &Path) -> Vec<String> {
     let ignored: Vec<String> = read(root, ".gitignore").lines().map(|line| line.trim_matches('/').to_owned()).collect();
     let mut found = Vec::new();
@@ -36,12 +36,12 @@ pub fn files(root: &Path) -> Vec<String> {
     found
 }
 
-/// Content of a file of the tree below `root`.
+/// Returns the content of a file of the tree below `root`.
 pub fn read(root: &Path, path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Source folders of the packages: those with a `lib.rs` or a `main.rs`.
+/// Returns the source folders of all packages: folders with a `lib.rs` or a `main.rs`.
 pub fn packages(files: &[String]) -> Vec<String> {
     let roots = files.iter().filter_map(|path| path.strip_suffix("/lib.rs").or_else(|| path.strip_suffix("/main.rs")));
     let folders = roots.filter(|folder| *folder == "src" || folder.ends_with("/src")).map(str::to_owned);
@@ -49,7 +49,7 @@ pub fn packages(files: &[String]) -> Vec<String> {
     folders.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Name by which other packages import the library whose sources are in `folder`.
+/// Returns the import name of the library with its sources in `folder`.
 pub fn library(root: &Path, folder: &str) -> String {
     let manifest = Path::new(folder).with_file_name("Cargo.toml");
     let manifest: toml::Table = read(root, &manifest.to_string_lossy()).parse().expect("a manifest is TOML");
@@ -57,12 +57,12 @@ pub fn library(root: &Path, folder: &str) -> String {
     name("lib").or_else(|| name("package")).expect("a package has a name").replace('-', "_")
 }
 
-/// Whether a path has this extension.
-pub fn is(path: &str, extension: &str) -> bool {
+/// Returns whether a path has the given extension.
+pub fn has_extension(path: &str, extension: &str) -> bool {
     Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
-/// Whether a file is only for tests.
+/// Whether a file contains only test code.
 pub fn is_test(path: &str) -> bool {
     path.starts_with("tests/")
         || path.starts_with("crates/testkit/")

@@ -4,7 +4,7 @@ use crate::home::Home;
 use crate::outcome::Outcome;
 use crate::root;
 
-/// Configuration of a run to tune; its corpus is prepared.
+/// Configuration of a run to tune, with a prepared corpus.
 pub const RUN: &str = "\
 # a run to tune
 
@@ -18,19 +18,19 @@ tokenizer = 'tokenizer.json'
 folder    = 'data'
 
 [data]
-workers = 1   # one is enough, they said
+workers = 1   # a comment to keep
 prefetch_batches = 2
 
-# where it lives
+# folder of the run
 [run]
 folder = 'run'
 ";
 
-/// Arguments with which every worker takes 20 ms, and the trainer takes a batch every 6 ms. Without the trainer a step is
-/// one batch.
+/// Arguments with which a worker needs 20 ms per batch and the trainer takes a batch every 6 ms. Without the trainer, a
+/// step is one batch.
 pub const SLOW: [&str; 4] = ["--step-ms", "12", "--slow", "workers=20"];
 
-/// Prepared folder with `run.toml`.
+/// Returns a prepared folder with `run.toml`.
 pub fn home(text: &str) -> Home {
     let home = Home::prepared(200);
     write(&home, text);
@@ -43,7 +43,7 @@ pub fn write(home: &Home, text: &str) {
     home.write("run.toml", &format!("extends = '{}'\n{text}", tiny.display()));
 }
 
-/// Content of `run.toml`.
+/// Returns the content of `run.toml`.
 pub fn text(home: &Home) -> String {
     std::fs::read_to_string(home.join("run.toml")).expect("a file")
 }

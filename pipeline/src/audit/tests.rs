@@ -1,6 +1,6 @@
-//! A clean run is clean whatever its views, and each broken promise is seen.
+//! Audit tests: a clean run passes for every view, and each broken rule is reported.
 //!
-//! A view that does something else than it says is made of two configurations: one renders, the other audits.
+//! A faulty view consists of two configurations: one renders, the other audits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +19,11 @@ struct Home {
     vocab: Arc<Vocab>,
 }
 
-/// Rows of 3 to 64 tokens, among them the five special ones; a third of all ids continue words, with frequencies of
-/// their own.
+/// Rows of 3 to 64 tokens that include the five special tokens. A third of all ids continue words, and ids have unequal
+/// frequencies.
 fn home() -> Home {
     let synthetic = Synthetic { ids: 98..1000, lengths: 1..63, train_rows: 1000, ..Synthetic::default() };
-    let store = Store::memory(FaultConfig::calm());
+    let store = Store::in_memory(FaultConfig::none());
     let manifest = synthetic.write(&store).expect("written");
     let plain = read_vocab(&store, &manifest, manifest.newest()).expect("as written");
     let tokens = (0..1000).map(|id| if id < 98 { format!("[unused{id}]") } else { format!("w{id}") }).collect();
@@ -34,7 +34,7 @@ fn home() -> Home {
 }
 
 impl Home {
-    /// A plan of `views` with all columns that runs read.
+    /// Plan of `views` with all columns that runs read.
     fn plan(&self, views: &str, copies: u32) -> LoadPlan {
         let views: BTreeMap<String, AnyView> = toml::from_str(views).expect("views");
         let data = DataConfig { copies_per_sample: copies, ..DataConfig::default() };
@@ -50,11 +50,11 @@ impl Home {
             store: &self.store,
             manifest: &self.manifest,
             dataset_version: self.manifest.newest(),
-            follow: None,
-            growth: None,
+            epoch_versions: None,
+            segment_source: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
-            gone: MissingParts::Refused,
+            missing_parts: MissingParts::Refused,
             data: &data,
             views: &views,
             wanted: &wanted,
@@ -65,7 +65,7 @@ impl Home {
     }
 }
 
-/// What an audit by `audits` says of the first `batches` of `renders`, each changed by `change`.
+/// Audits the first `batches` of `renders`, each changed by `change`, against the rules of `audits`.
 fn said(renders: &LoadPlan, audits: &LoadPlan, batches: u64, change: impl Fn(Batch) -> Batch) -> Result<()> {
     let (groups, mut audit) = (renders.groups(), audits.audit());
     for index in 0..batches {
@@ -123,7 +123,7 @@ fn a_clean_run_is_clean() {
     }
 }
 
-/// The batches of `renders`, audited as if `audits` had made them, are told apart by `what`.
+/// Asserts that auditing batches of `renders` with the rules of `audits` fails with `what`.
 #[track_caller]
 fn assert_seen(renders: &str, audits: &str, what: &str) {
     let home = home();
@@ -136,18 +136,18 @@ fn assert_seen(renders: &str, audits: &str, what: &str) {
 fn another_rate_is_seen() {
     let views = |more: &str| format!("it = {{ kind = \"mask\", {more} }}");
     for (count, what) in [
-        ("exact", "another number of masked tokens"),
+        ("exact", "wrong number of masked tokens"),
         ("bernoulli", "masked tokens: "),
         ("stochastic_round", "masked tokens: "),
     ] {
         let of = |rate: &str| views(&format!("rate = {rate}, count = \"{count}\""));
         assert_seen(&of("0.17"), &of("0.15"), what);
     }
-    assert_seen(&views("rate_base = \"all\""), &views("rate_base = \"maskable\""), "another number of masked tokens");
+    assert_seen(&views("rate_base = \"all\""), &views("rate_base = \"maskable\""), "wrong number of masked tokens");
     let words = |rate: &str| views(&format!("unit = \"word\", rate = {rate}"));
-    assert_seen(&words("0.15"), &words("0.25"), "another number of masked tokens");
-    assert_seen(&words("0.25"), &words("0.15"), "another number of masked tokens");
-    assert_seen("it = { kind = \"corrupt\", rate = 0.1 }", "it = { kind = \"corrupt\" }", "another number");
+    assert_seen(&words("0.15"), &words("0.25"), "wrong number of masked tokens");
+    assert_seen(&words("0.25"), &words("0.15"), "wrong number of masked tokens");
+    assert_seen("it = { kind = \"corrupt\", rate = 0.1 }", "it = { kind = \"corrupt\" }", "wrong number");
 }
 
 #[test]
@@ -208,11 +208,11 @@ fn another_window_is_seen() {
 fn another_crop_is_seen() {
     for style in ["content", "raw"] {
         let crop = |share: &str| format!("it = {{ kind = \"crop\", keep_fraction = {share}, style = \"{style}\" }}");
-        assert_seen(&crop("0.92"), &crop("0.9"), "a crop has another length");
+        assert_seen(&crop("0.92"), &crop("0.9"), "a crop has a wrong length");
     }
 }
 
-/// The columns of the view `it` that some test changes.
+/// Columns of the view `it` that a test can change.
 struct Cells {
     width: usize,
     ids: Vec<i32>,
@@ -220,7 +220,7 @@ struct Cells {
     positives: Vec<i16>,
 }
 
-/// A batch of `it` that was tampered with after it was rendered.
+/// Returns a copy of the batch with changed columns of `it`.
 fn edited(batch: &Batch, change: impl Fn(&mut Cells)) -> Batch {
     fn copy<T: Element>(batch: &Batch, column: Column<T>) -> Option<Vec<T>> {
         batch.find("it", column).expect("no type clash").map(|grid| grid.values().to_vec())
@@ -246,8 +246,8 @@ fn edited(batch: &Batch, change: impl Fn(&mut Cells)) -> Batch {
     builder.finish()
 }
 
-/// What is said of a run in whose batch 5 something is changed in the first row that ends in padding, which begins at
-/// the cell that `change` is given.
+/// Asserts the error of a run in which one cell of batch 5 is changed. The row is the first that ends in padding.
+/// `change` receives the index of its first cell.
 #[track_caller]
 fn assert_found(views: &str, change: impl Fn(&mut Cells, usize), rule: &str, column: usize) {
     let home = home();
@@ -295,7 +295,7 @@ fn positives_of_one_side_are_seen() {
 }
 
 #[test]
-fn what_is_not_in_the_batch_is_not_judged() {
+fn absent_statistics_are_not_audited() {
     let home = home();
     let plan = home.plan("it = { kind = \"mask\" }", 1);
     let without_labels = |batch: Batch| {
@@ -314,10 +314,10 @@ fn the_first_batches_and_then_some_are_watched() {
     let (groups, mut watch) = (plan.groups(), AuditWatch::new(plan.audit()));
     for index in 0..250 {
         let batch = plan.batch(&groups, BatchIndex(index)).expect("good");
-        let said = watch.look(&batch).expect("as promised").map(Audit::batches);
+        let said = watch.check(&batch).expect("as promised").map(Audit::batches);
         let expected = match index + 1 {
             64 => Some(64),
-            // The 100th and the 200th are counted too, and nobody hears of it.
+            // The audit counts the 100th and the 200th too, but reports nothing.
             _ => None,
         };
         assert_eq!(said, expected, "batch {index}");
@@ -325,19 +325,19 @@ fn the_first_batches_and_then_some_are_watched() {
     let broken = home.plan("masked = { kind = 'mask', rate = 0.9 }", 1);
     let batch = broken.batch(&broken.groups(), BatchIndex(0)).expect("good");
     for more in 251..300 {
-        watch.look(&batch).unwrap_or_else(|error| panic!("batch {more} is not looked at: {error}"));
+        watch.check(&batch).unwrap_or_else(|error| panic!("batch {more} is not looked at: {error}"));
     }
-    let error = watch.look(&batch).expect_err("the 300th is").to_string();
-    assert!(error.contains("view `masked` does not do what it promises"), "{error}");
+    let error = watch.check(&batch).expect_err("the 300th is").to_string();
+    assert!(error.contains("view `masked` breaks its rules"), "{error}");
 }
 
 #[test]
-fn a_broken_promise_is_seen_before_the_batch_is_learnt_from() {
+fn a_broken_rule_is_found_before_the_batch_is_trained_on() {
     let home = home();
     let [promised, rendered] =
         ["0.15", "0.2"].map(|rate| home.plan(&format!("masked = {{ kind = 'mask', rate = {rate} }}"), 1));
     let batches = (0..4).map(|index| rendered.batch(&rendered.groups(), BatchIndex(index)).expect("good"));
     let mut watch = AuditWatch::new(promised.audit());
-    let error = batches.map(|batch| watch.look(&batch).map(|_| ())).find_map(Result::err).expect("another rate");
-    assert!(error.to_string().contains("view `masked` does not do what it promises"), "{error}");
+    let error = batches.map(|batch| watch.check(&batch).map(|_| ())).find_map(Result::err).expect("another rate");
+    assert!(error.to_string().contains("view `masked` breaks its rules"), "{error}");
 }

@@ -1,11 +1,11 @@
-//! An audit of a run under way: of some of its batches, as they come.
+//! Audit of a sample of the batches of a running training.
 
 use schemas::Batch;
 
 use super::Audit;
 use crate::error::Result;
 
-/// Counts whether the views do as they promise, on some of the batches that a process learns from.
+/// Checks on some of the batches of a process that views keep their rules and laws.
 #[derive(Debug)]
 pub struct AuditWatch {
     audit: Audit,
@@ -13,24 +13,23 @@ pub struct AuditWatch {
 }
 
 impl AuditWatch {
-    /// The first batches are all audited: that settles a share of 15 % to a thousandth.
+    /// Number of first batches that are all audited. They estimate a share of 15 % to 0.1 percentage points.
     const FIRST: u64 = 64;
 
-    /// Then one of so many is: what goes wrong later is seen, and nobody waits for it.
+    /// Interval of audited batches after the first ones. It detects later faults at negligible cost.
     const EVERY: u64 = 100;
 
-    /// A watch that has seen nothing, over an audit that has not either.
+    /// Creates a watch over an audit without counts.
     #[must_use]
     pub fn new(audit: Audit) -> Self {
         Self { audit, received: 0 }
     }
 
-    /// Looks at one more batch, before it is learned from. Returns the audit when there is something to say: once, when
-    /// the first batches are counted.
+    /// Observes one more batch before it is trained on. Returns the audit once, when the first batches are counted.
     ///
     /// # Errors
-    /// [`Error::Drift`](crate::Error::Drift) for a view that breaks its promise.
-    pub fn look(&mut self, batch: &Batch) -> Result<Option<&Audit>> {
+    /// [`Error::Drift`](crate::Error::Drift) for a view that breaks a rule or a law.
+    pub fn check(&mut self, batch: &Batch) -> Result<Option<&Audit>> {
         self.received += 1;
         if self.received > Self::FIRST && !self.received.is_multiple_of(Self::EVERY) {
             return Ok(None);

@@ -1,14 +1,13 @@
-//! Bytes of a file, whatever its compression.
+//! Decompressed bytes of a file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
-
 use super::decode::Decoding;
-use super::input_split::{BytesRead, Reading};
+use super::gzip::{self, GzipMembers};
+use super::input_split::{BytesRead, ReadOptions};
 use super::memory_budget::{COPIES, Reservation, ResourcesExhausted};
 use super::window::{WINDOW_BYTES, log2, window_bytes};
 use crate::{Error, Result};
@@ -18,7 +17,7 @@ const BUFFER_BYTES: usize = 1 << 17;
 /// Decompressed bytes of a file or of a byte range of a plain file.
 pub(super) type Bytes = Box<dyn BufRead + Send>;
 
-/// How a file is compressed, by its name.
+/// Compression of a file, detected from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     Plain,
@@ -27,7 +26,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    pub(super) fn of(path: &Path) -> Self {
+    pub(super) fn from_path(path: &Path) -> Self {
         let is = |name| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(name));
         if is("gz") {
             Self::Gzip
@@ -39,14 +38,52 @@ impl Compression {
     }
 }
 
-/// Whether a file can be read from the middle: not if it is compressed, nor where a character may begin at any byte.
-pub(super) fn can_be_entered(path: &Path, reading: &Reading) -> bool {
-    Compression::of(path) == Compression::Plain && reading.encoding.is_none()
+/// Returns the reason why a file is not compressed as its name says, with a hint; `None` if it is, or if it is empty.
+///
+/// Downloads keep the name `.gz` if the server has decompressed them, or has sent an HTML page.
+pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
+    let compression = Compression::from_path(path);
+    let is_right = |head: &[u8]| match compression {
+        Compression::Plain => true,
+        Compression::Gzip => head.starts_with(gzip::MAGIC),
+        // A frame, or a skippable frame of any of the 16 kinds (RFC 8878, section 3.1).
+        Compression::Zstd => {
+            head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+                || (head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == [0x2a, 0x4d, 0x18])
+        }
+    };
+    if compression == Compression::Plain || bytes == 0 {
+        return Ok(None);
+    }
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(|error| read_error(path, &error))?;
+    file.take(64).read_to_end(&mut head).map_err(|error| read_error(path, &error))?;
+    let name = if compression == Compression::Gzip { "gzip" } else { "zstd" };
+    Ok((!is_right(&head)).then(|| {
+        let text = String::from_utf8_lossy(&head);
+        let start = text.lines().next().unwrap_or_default();
+        let shown = if head.contains(&0) || start.contains('\u{fffd}') {
+            String::new()
+        } else {
+            format!(
+                "; it begins with {}",
+                schemas::printable(&format!("`{}`", start.chars().take(40).collect::<String>()))
+            )
+        };
+        format!(
+            "not a {name} file although its name says so{shown}; rename it if it is plain text, or download it again"
+        )
+    }))
 }
 
-/// Opens the bytes `range` of a file, decompressed and as UTF-8; ranges of files that cannot be entered are always whole. A
-/// file that ends before its range does is an error when that is found out, never a shorter text.
-pub(super) fn open(path: &Path, range: &Range<u64>, reading: &Reading) -> Result<Bytes> {
+/// Returns true if a file can be read from the middle: it is plain, and its encoding has character boundaries.
+pub(super) fn can_be_entered(path: &Path, reading: &ReadOptions) -> bool {
+    Compression::from_path(path) == Compression::Plain && reading.encoding.is_none()
+}
+
+/// Opens the bytes `range` of a file, decompressed and as UTF-8; ranges of files without entry points are always whole.
+/// A file that ends before its range is an error when the reader reaches its end, never a shorter text.
+pub(super) fn open(path: &Path, range: &Range<u64>, reading: &ReadOptions) -> Result<Bytes> {
     if range.is_empty() {
         return Ok(Box::new(io::empty()));
     }
@@ -54,15 +91,14 @@ pub(super) fn open(path: &Path, range: &Range<u64>, reading: &Reading) -> Result
     let mut file = File::open(path).map_err(refused)?;
     file.seek(SeekFrom::Start(range.start)).map_err(refused)?;
     let (left, count) = (range.end - range.start, reading.bytes_read.clone());
-    let mut raw = BufReader::with_capacity(BUFFER_BYTES, Exactly { file, left, count, hold: None });
-    let plain: Bytes = match Compression::of(path) {
+    let mut raw = BufReader::with_capacity(BUFFER_BYTES, ExactReader { file, left, count, hold: None });
+    let plain: Bytes = match Compression::from_path(path) {
         Compression::Plain => Box::new(raw),
-        // Several members or frames in one file are one text: `cat a.gz b.gz > c.gz`.
-        Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw))),
+        Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, GzipMembers::new(raw))),
         Compression::Zstd => {
             let window = window_bytes(raw.fill_buf().map_err(refused)?);
             let hold = reading
-                .room
+                .memory_budget
                 .file(window)
                 .map_err(|ResourcesExhausted { wanted, most }| too_long_a_window(path, wanted, most))?;
             raw.get_mut().hold = hold;
@@ -85,16 +121,16 @@ fn too_long_a_window(path: &Path, wanted: u64, most: u64) -> Error {
     Error::Unfit { path: path.to_owned(), line: None, message }
 }
 
-/// A file up to a place where it was seen to have bytes.
-struct Exactly {
+/// Reader of a file up to an offset that existed at discovery.
+struct ExactReader {
     file: File,
     left: u64,
     count: BytesRead,
-    /// Room for what it is decompressed with, as long as it is open.
+    /// Memory for the decoder, reserved while the file is open.
     hold: Option<Reservation>,
 }
 
-impl Read for Exactly {
+impl Read for ExactReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.file.read(&mut buffer[..most])?;
@@ -108,9 +144,9 @@ impl Read for Exactly {
     }
 }
 
-/// What a failing read means to the operator.
+/// Converts a read error to one with a hint.
 pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
-    let compressed = Compression::of(path) != Compression::Plain;
+    let compressed = Compression::from_path(path) != Compression::Plain;
     let unfit = |message: String| Error::Unfit { path: path.to_owned(), line: None, message };
     let message = if error.to_string().contains("requires too much memory") {
         return unfit(
@@ -128,11 +164,11 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
     Error::Corpus { path: path.to_owned(), line: None, message }
 }
 
-/// All bytes of a file, decompressed; `make_room` hears how many there are by now.
+/// Reads all bytes of a file, decompressed; `make_room` is called with the number of bytes so far.
 pub(super) fn read_whole(
     path: &Path,
     range: &Range<u64>,
-    reading: &Reading,
+    reading: &ReadOptions,
     mut make_room: impl FnMut(u64) -> Result<()>,
 ) -> Result<Vec<u8>> {
     let (mut bytes, mut source) = (Vec::new(), open(path, range, reading)?);
@@ -148,14 +184,14 @@ pub(super) fn read_whole(
     }
 }
 
-/// Room for a document that has so many bytes by now, and began at that line of the piece.
-pub(super) fn make_room(path: &Path, line: u64, bytes: u64, reading: &Reading) -> Result<()> {
+/// Reserves memory for a document of `bytes` bytes so far, which began at `line` of the piece.
+pub(super) fn make_room(path: &Path, line: u64, bytes: u64, reading: &ReadOptions) -> Result<()> {
     let limit = reading.max_document_bytes;
-    let fits = bytes <= limit && reading.room.document(bytes.saturating_mul(COPIES)).is_ok();
+    let fits = bytes <= limit && reading.memory_budget.document(bytes.saturating_mul(COPIES)).is_ok();
     if fits { Ok(()) } else { Err(too_long(path, line, limit)) }
 }
 
-/// A document that does not fit into memory's bound.
+/// Error for a document that exceeds the memory limit.
 pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
     let message = format!(
         "a document of more than {limit} bytes; raise `prepare.max_memory_bytes`, of which it is 1/64, or split it"
@@ -163,10 +199,10 @@ pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
     Error::Unfit { path: path.to_owned(), line: Some(line + 1), message }
 }
 
-/// What is gathered before it is hashed.
+/// Buffer size before hashing.
 const GATHERED_BYTES: usize = 1 << 16;
 
-/// BLAKE3 of what was read of a piece so far. Gathered, since BLAKE3 is several times faster on long inputs.
+/// BLAKE3 of the bytes of a piece that were read so far. Buffered, since BLAKE3 is several times faster on long inputs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadHash {
     hasher: blake3::Hasher,
@@ -183,7 +219,7 @@ impl ReadHash {
         }
     }
 
-    /// The hash, as hexadecimal digits; more may follow.
+    /// Returns the hash of the bytes so far, in hexadecimal digits.
     pub(super) fn hex(&self) -> String {
         let mut hasher = self.hasher.clone();
         hasher.update(&self.buffer);

@@ -1,4 +1,4 @@
-//! What every format keeps, whatever lies in its files.
+//! Contract tests that every format passes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use arrow_schema::{DataType, Field, Schema};
 use super::*;
 use crate::testing::write_all;
 
-/// Files of a format.
+/// Example files of a format.
 pub struct Example {
-    /// A file of documents with these texts: words apart by a blank each.
+    /// Writes a file of documents with these texts: words separated by one blank.
     pub(super) write: fn(&[&str]) -> Vec<u8>,
-    /// A file with dirt in it.
+    /// File with invalid content.
     pub(super) dirty: Vec<u8>,
-    /// The texts that are left of it, and what is complained of, as `reason:line`.
+    /// Texts read from `dirty`, and the complaints, as `reason:line`.
     pub(super) texts: &'static [&'static str],
     pub(super) complaints: &'static [&'static str],
 }
 
-/// A Parquet file of rows, some to a row group, with a column of text and one of keys.
+/// Returns a Parquet file with `rows_per_group` rows per row group, and columns for text and key.
 pub(super) fn parquet_file(texts: &[Option<&str>], rows_per_group: usize) -> Vec<u8> {
     let fields = vec![Field::new("text", DataType::Utf8, true), Field::new("key", DataType::Int64, false)];
     let schema = Arc::new(Schema::new(fields));
@@ -57,7 +57,7 @@ impl Member {
         super::tests::config(home, self.format.clone(), part_bytes)
     }
 
-    /// Documents and complaints of a file of that many texts, cut into parts of that size.
+    /// Returns documents and complaints of a file with these bytes, cut into parts of that size.
     fn read(&self, name: &str, bytes: &[u8], part_bytes: Option<u64>) -> Result<(Vec<String>, Vec<String>)> {
         let home = tempfile::tempdir().expect("a temporary folder");
         write_all(home.path(), &[(name, bytes)]);
@@ -94,7 +94,7 @@ fn every_format_finds_the_same_documents_whole_and_in_parts() {
 }
 
 #[test]
-fn every_format_counts_dirt_with_its_place() {
+fn every_format_counts_bad_records_with_their_location() {
     for member in members() {
         for name in ["a.{}", "a.{}.gz", "a.{}.zst"].map(|name| name.replace("{}", member.extension)) {
             let found = member.read(&name, &member.example.dirty, Some(1)).expect("dirt is no error");
@@ -139,7 +139,7 @@ fn every_format_covers_its_files_with_ranges_that_ascend() {
                 assert_eq!((range.start, part.pieces.len()), (end, 1), "{name}: pieces without gaps");
                 end = range.end;
                 let mut documents = corpus.format().open(&corpus.files()[0], range, corpus.reading()).expect("opened");
-                while let Some(record) = documents.next(&mut Spare::default()).expect("readable") {
+                while let Some(record) = documents.next(&mut RecordBuffers::default()).expect("readable") {
                     assert!(record.range.start >= last && record.range.end > record.range.start, "{name}: {record:?}");
                     assert!(record.range.end <= documents.reached().to, "{name}: {record:?}");
                     last = record.range.end;
@@ -150,7 +150,7 @@ fn every_format_covers_its_files_with_ranges_that_ascend() {
 }
 
 #[test]
-fn every_format_goes_on_behind_any_record_as_if_it_had_read_it() {
+fn every_format_continues_after_any_record() {
     for member in members() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let name = format!("a.{}.zst", member.extension);
@@ -161,12 +161,12 @@ fn every_format_goes_on_behind_any_record_as_if_it_had_read_it() {
             let range = &parts[0].pieces[0].range;
             corpus.format().open(&corpus.files()[0], range, corpus.reading()).expect("opened")
         };
-        let mut calm = open();
-        let mut reached = vec![calm.reached()];
+        let mut baseline = open();
+        let mut reached = vec![baseline.reached()];
         let mut records = Vec::new();
-        while let Some(record) = calm.next(&mut Spare::default()).expect("readable") {
+        while let Some(record) = baseline.next(&mut RecordBuffers::default()).expect("readable") {
             records.push(record);
-            reached.push(calm.reached());
+            reached.push(baseline.reached());
         }
         for (index, place) in reached.iter().enumerate() {
             let mut late = open();
@@ -174,14 +174,14 @@ fn every_format_goes_on_behind_any_record_as_if_it_had_read_it() {
             assert_eq!(late.reached(), *place, "{name} behind record {index}");
             for record in &records[index..] {
                 assert_eq!(
-                    late.next(&mut Spare::default()).expect("readable").as_ref(),
+                    late.next(&mut RecordBuffers::default()).expect("readable").as_ref(),
                     Some(record),
                     "{name} behind record {index}"
                 );
             }
             assert_eq!(
-                (late.next(&mut Spare::default()).expect("readable"), late.reached()),
-                (None, calm.reached()),
+                (late.next(&mut RecordBuffers::default()).expect("readable"), late.reached()),
+                (None, baseline.reached()),
                 "{name}"
             );
         }
@@ -215,7 +215,7 @@ fn every_format_names_a_file_that_was_cut_short() {
     }
 }
 
-/// An id is a document's own name, or that of its text: it does not depend on where the text lies.
+/// An id is the document's own id, or the hash of its text. It does not depend on the position of the text.
 #[test]
 fn every_format_gives_equal_texts_one_id_and_others_another() {
     for member in members() {

@@ -1,4 +1,4 @@
-//! Pieces ↦ parts, in an order drawn by a seed.
+//! Grouping of pieces into parts, in an order drawn by a seed.
 
 use schemas::{Epoch, PartId, SampleAddress};
 
@@ -6,14 +6,14 @@ use super::input_split::{Part, Piece};
 use crate::permutation::Permutation;
 use crate::rng::Key;
 
-/// Pieces of a part, at most: shards know the file of a sample by a number of 16 bits.
+/// Maximum pieces of a part: shards store the file of a sample as a number of 16 bits.
 const PIECES_MAX: usize = 1 << 16;
 
 /// Groups pieces into parts of about `part_bytes`, numbered from `first` on. `pieces` come with their weights.
 ///
-/// The order is a permutation of the pieces drawn with `seed` and `first`, so that a part holds files from anywhere of the
-/// corpus, and the first parts are a fair sample of it. A piece of half a part or more is a part by itself; the smaller
-/// ones fill parts in the order drawn.
+/// The order is a permutation of the pieces drawn with `seed` and `first`. So a part contains files from the whole
+/// corpus, and the first parts are a fair sample of it. A piece of at least half a part forms a separate part. Smaller
+/// pieces fill parts in the drawn order.
 #[must_use]
 pub fn group(mut pieces: Vec<(Piece, u64)>, part_bytes: u64, seed: u64, first: PartId) -> Vec<Part> {
     pieces.sort();
@@ -86,7 +86,7 @@ mod tests {
         assert!(group(Vec::new(), 100, 3, PartId(0)).is_empty());
     }
 
-    /// A corpus of two hundred thousand files of a few bytes: no file shares its number with another.
+    /// A corpus of two hundred thousand files of a few bytes: no two files share a number.
     #[test]
     fn a_part_has_no_more_files_than_there_are_numbers() {
         let pieces: Vec<_> = (0..200_000).map(|index| piece(index, 1)).collect();

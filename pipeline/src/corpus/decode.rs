@@ -1,23 +1,23 @@
-//! Bytes of another encoding as UTF-8.
+//! Conversion of other encodings to UTF-8.
 
 use std::io::{self, BufRead, Read};
 use std::ops::Range;
 
 use encoding_rs::{Decoder, DecoderResult, Encoding};
 
-/// A byte that is in no UTF-8 text: it stands where the encoding has no character, so that whoever reads the text finds it
-/// there, counts it with its place, and replaces it.
+/// Byte that is in no UTF-8 text. It marks undecodable input, so that the reader finds it, counts it with its position,
+/// and replaces it.
 const NO_CHARACTER: u8 = 0xff;
 
-/// UTF-8 that is decoded at a time.
+/// Bytes of UTF-8 decoded at a time.
 const BUFFER_BYTES: usize = 1 << 17;
 
-/// A stream as UTF-8. Where it begins with the byte-order mark of UTF-8 or UTF-16, that says what it is.
+/// Stream as UTF-8. A byte-order mark of UTF-8 or UTF-16 at its beginning overrides the encoding.
 pub(super) struct Decoding<R> {
     raw: R,
     decoder: Decoder,
     text: Vec<u8>,
-    /// What of the text is still to be read.
+    /// Decoded bytes that are still to be read.
     left: Range<usize>,
     is_done: bool,
 }
@@ -62,7 +62,7 @@ impl<R: BufRead> Read for Decoding<R> {
     }
 }
 
-/// The encoding of that name, as pages of the Web call it.
+/// Returns the encoding with that WHATWG label.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Encoding> {
     Encoding::for_label_no_replacement(name.as_bytes())
@@ -76,7 +76,7 @@ mod tests {
 
     fn decoded(name: &str, bytes: &[u8]) -> Vec<u8> {
         let encoding = by_name(name).expect("a known name");
-        // Three bytes at a time: characters are cut.
+        // Three bytes at a time, so that characters are cut.
         let raw = BufReader::with_capacity(3, bytes);
         let mut text = Vec::new();
         Decoding::new(raw, encoding).read_to_end(&mut text).expect("in memory");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_character_is_found_where_it_stands() {
+    fn invalid_utf8_is_reported_with_its_offset() {
         assert_eq!(decoded("gbk", b"a\xffb"), b"a\xffb");
         assert_eq!(decoded("utf-8", b"a\xc3(\n"), b"a\xff(\n");
         assert_eq!(decoded("utf-16le", b"a\0\n"), b"a\xff", "half a character at the end");

@@ -1,8 +1,8 @@
-//! From inputs to paths: files, folders and globs, and what is skipped on the way.
+//! Discovery of input files: expands files, folders and globs, and records skipped paths.
 //!
-//! A link is followed, once: what is found by its own path is not found again by that of a link. What is neither file nor
-//! folder (a pipe, a device) is refused where it is named and skipped where it lies in a folder: opening it might wait
-//! forever, or never end.
+//! A link is followed, once: a file found by its own path is not found again by the path of a link. A path that is
+//! neither file nor folder (a pipe, a device) is refused if it is named, and skipped if it is in a folder. Opening it
+//! might block or never end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, FileType, Metadata};
@@ -12,26 +12,26 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// What was found.
+/// Discovered files.
 #[derive(Debug, Default)]
-pub(super) struct Walked {
-    /// Files, with the number of components of each that are its name.
+pub(super) struct DiscoveredFiles {
+    /// Files, with the number of path components of each that form its name.
     pub(super) paths: BTreeMap<PathBuf, usize>,
-    pub(super) passed: PassedOver,
+    pub(super) passed: SkippedFiles,
 }
 
-/// What was skipped: how many of each kind, and one of them. Hidden files, which nobody means, are not counted.
+/// Skipped paths: a count and one example per kind. Hidden files are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PassedOver(BTreeMap<String, (u64, PathBuf)>);
+pub struct SkippedFiles(BTreeMap<String, (u64, PathBuf)>);
 
-impl PassedOver {
+impl SkippedFiles {
     fn note(&mut self, kind: impl Into<String>, path: &Path) {
         self.0.entry(kind.into()).or_insert_with(|| (0, path.to_owned())).0 += 1;
     }
 
-    /// In words, if there is anything: the most frequent kinds.
+    /// Returns a summary of the most frequent kinds; `None` if no path was skipped.
     #[must_use]
-    pub fn told(&self) -> Option<String> {
+    pub fn description(&self) -> Option<String> {
         const KINDS: usize = 5;
         let total: u64 = self.0.values().map(|(count, _)| count).sum();
         let mut kinds: Vec<_> = self.0.iter().collect();
@@ -53,17 +53,18 @@ pub(super) fn unusable(path: impl Into<PathBuf>, message: impl Into<String>) -> 
     Error::Corpus { path: path.into(), line: None, message: message.into() }
 }
 
-/// The files that `inputs` name. In folders only files that are wanted count; a file or glob that names one exactly is
-/// taken at its word.
-pub(super) fn walk(inputs: &[String], wanted: Wanted<'_>) -> Result<Walked> {
-    let mut walked = Walked::default();
+/// Finds the files that `inputs` name. In folders only wanted files count; a file or glob that names one exactly is
+/// always taken.
+pub(super) fn walk(inputs: &[String], wanted: FileFilter<'_>) -> Result<DiscoveredFiles> {
+    let mut walked = DiscoveredFiles::default();
     for input in inputs {
-        let mut walk = Walk { wanted, folders: BTreeSet::new(), found: BTreeSet::new(), passed: &mut walked.passed };
+        let mut walk =
+            FolderWalk { filter: wanted, folders: BTreeSet::new(), found: BTreeSet::new(), passed: &mut walked.passed };
         let base = walk.expand(input)?;
         let found = walk.found;
         if let (true, Some(extensions)) = (found.is_empty(), wanted.extensions) {
             let hint = "; files and globs are taken at their word";
-            let passed = walked.passed.told().map_or(String::new(), |told| format!("; {told}{hint}"));
+            let passed = walked.passed.description().map_or(String::new(), |told| format!("; {told}{hint}"));
             return Err(unusable(input, format!("no input here; looked for *.{}{passed}", extensions.join(", *."))));
         }
         for path in found {
@@ -76,8 +77,8 @@ pub(super) fn walk(inputs: &[String], wanted: Wanted<'_>) -> Result<Walked> {
     Ok(walked)
 }
 
-impl Walked {
-    /// Leaves out what is the same file under another path, that of a link.
+impl DiscoveredFiles {
+    /// Removes links to files that are also found by their own path.
     fn follow_once(&mut self) -> Result<()> {
         let mut places = BTreeMap::<(u64, u64), Vec<PathBuf>>::new();
         for path in self.paths.keys() {
@@ -85,7 +86,7 @@ impl Walked {
             places.entry((metadata.dev(), metadata.ino())).or_default().push(path.clone());
         }
         for same in places.into_values().filter(|same| same.len() > 1) {
-            // Two names of one file without a link are two copies of a text.
+            // Two hard links are two copies of a text.
             let mut own = BTreeMap::<PathBuf, Vec<PathBuf>>::new();
             for path in same {
                 let canonical = path.canonicalize().map_err(|error| unusable(&path, error.to_string()))?;
@@ -103,39 +104,39 @@ impl Walked {
     }
 }
 
-/// What prepared folders and runs have in them: they are no corpus, though some of their files have its endings.
+/// Marker entries of prepared folders and runs. Such folders are no corpus, although some files have its extensions.
 const OWN: [[&str; 2]; 2] = [["versions", "parts"], ["checkpoints", "log"]];
 
-/// Which files in folders count.
+/// Filter for files in folders.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
-    /// Those with one of these extensions, before an optional `.gz` or `.zst`; `None` for files of any kind.
+pub(super) struct FileFilter<'a> {
+    /// Accepted extensions, before an optional `.gz` or `.zst`; `None` for files of any kind.
     pub(super) extensions: Option<&'a [&'a str]>,
-    /// So many of an input, the first that are met.
+    /// Maximum number of files per input, in order of discovery.
     pub(super) most: usize,
 }
 
-impl<'a> Wanted<'a> {
-    /// All of these extensions.
-    pub(super) fn of(extensions: &'a [&'a str]) -> Self {
+impl<'a> FileFilter<'a> {
+    /// Returns a filter for all files with these extensions.
+    pub(super) fn new(extensions: &'a [&'a str]) -> Self {
         Self { extensions: Some(extensions), most: usize::MAX }
     }
 }
 
-struct Walk<'a> {
-    wanted: Wanted<'a>,
-    /// Folders that were walked, by their own paths.
+struct FolderWalk<'a> {
+    filter: FileFilter<'a>,
+    /// Visited folders, by their own paths.
     folders: BTreeSet<PathBuf>,
     found: BTreeSet<PathBuf>,
-    passed: &'a mut PassedOver,
+    passed: &'a mut SkippedFiles,
 }
 
-impl Walk<'_> {
-    /// Finds the files of one input. Returns the folder below which they have their names.
+impl FolderWalk<'_> {
+    /// Finds the files of one input. Returns the folder that their names are relative to.
     fn expand(&mut self, input: &str) -> Result<PathBuf> {
         let path = Path::new(input);
         let absolute = std::path::absolute(path)?;
-        match look(path)? {
+        match metadata_of(path)? {
             Some(metadata) if metadata.is_file() => {
                 let base = absolute.parent().map(Path::to_path_buf).unwrap_or_default();
                 self.found.insert(absolute);
@@ -168,22 +169,22 @@ impl Walk<'_> {
             .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
         for path in matches {
             let path = path.map_err(std::io::Error::from)?;
-            if self.found.len() >= self.wanted.most {
+            if self.found.len() >= self.filter.most {
                 break;
             }
-            match look(&path)? {
+            match metadata_of(&path)? {
                 Some(metadata) if metadata.is_file() => {
                     self.found.insert(std::path::absolute(path)?);
                 }
                 Some(metadata) if metadata.is_dir() => self.passed.note("folders that a glob matches", &path),
-                other => self.pass_over(&path, other.as_ref()),
+                other => self.skip(&path, other.as_ref()),
             }
         }
         let is_plain = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
         Ok(absolute.components().take_while(is_plain).collect())
     }
 
-    /// Walks a folder; a folder that is linked into itself is walked once.
+    /// Walks a folder; a folder that contains a link to itself is walked once.
     fn folder(&mut self, folder: &Path) -> Result<()> {
         let at = |error: std::io::Error| unusable(folder, error.to_string());
         if !self.folders.insert(folder.canonicalize().map_err(at)?) {
@@ -195,23 +196,23 @@ impl Walk<'_> {
             self.passed.note("folders that `cloze` wrote", folder);
             return Ok(());
         }
-        // Links last: what lies in the folder itself has its own name, not that of a link to it.
+        // Links last: a file in the folder itself gets its own name, not that of a link to it.
         let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|found| found.is_symlink());
         entries.sort_by_cached_key(|entry| (is_link(entry), entry.file_name()));
         for path in entries.into_iter().map(|entry| entry.path()) {
-            // One that is not UTF-8 is found too, and refused by name.
+            // A name that is not UTF-8 is found too, and refused with its path.
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.starts_with('.') {
                 continue;
             }
-            if self.found.len() >= self.wanted.most {
+            if self.found.len() >= self.filter.most {
                 break;
             }
             let extension = plain_extension(&name);
-            match look(&path)? {
+            match metadata_of(&path)? {
                 Some(metadata) if metadata.is_dir() => self.folder(&path)?,
                 Some(metadata) if metadata.is_file() => {
-                    if self.wanted.extensions.is_none_or(|wanted| wanted.contains(&extension.as_str())) {
+                    if self.filter.extensions.is_none_or(|wanted| wanted.contains(&extension.as_str())) {
                         self.found.insert(std::path::absolute(&path)?);
                     } else if extension.is_empty() {
                         self.passed.note("without an ending", &path);
@@ -219,25 +220,25 @@ impl Walk<'_> {
                         self.passed.note(format!("`*.{}`", extension.escape_debug()), &path);
                     }
                 }
-                other => self.pass_over(&path, other.as_ref()),
+                other => self.skip(&path, other.as_ref()),
             }
         }
         Ok(())
     }
 
-    fn pass_over(&mut self, path: &Path, found: Option<&Metadata>) {
+    fn skip(&mut self, path: &Path, found: Option<&Metadata>) {
         self.passed.note(found.map_or("links to nothing".to_owned(), |found| kind(found.file_type()).to_owned()), path);
     }
 }
 
-/// What is there, links followed; none if nothing is.
-fn look(path: &Path) -> Result<Option<Metadata>> {
+/// Returns the metadata at the path, following links; `None` if it is absent.
+fn metadata_of(path: &Path) -> Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        // A link that leads to itself leads to nothing.
+        // A link to itself counts as dangling.
         Err(_) if path.is_symlink() => Ok(None),
-        // A glob has bytes that no name may have, or is too long for one.
+        // A glob contains bytes that no name may have, or is too long for a name.
         Err(error) if error.raw_os_error().is_none() => Ok(None),
         Err(error) => Err(unusable(path, format!("{error}; check `prepare.inputs`"))),
     }
@@ -254,7 +255,7 @@ fn kind(found: FileType) -> &'static str {
     }
 }
 
-/// The extension of a file name without its compression, in small letters: `jsonl` for `a.JSONL.zst`.
+/// Returns the lower-case extension of a file name without its compression: `jsonl` for `a.JSONL.zst`.
 #[must_use]
 pub fn plain_extension(name: &str) -> String {
     let name = name.to_ascii_lowercase();
@@ -272,13 +273,13 @@ mod tests {
 
     fn walked(home: &Path, inputs: &[&str]) -> Result<(Vec<String>, Option<String>)> {
         let inputs: Vec<_> = inputs.iter().map(|input| home.join(input).display().to_string()).collect();
-        let walked = walk(&inputs, Wanted::of(&["txt"]))?;
+        let walked = walk(&inputs, FileFilter::new(&["txt"]))?;
         let below = |path: &PathBuf| path.strip_prefix(home).expect("below").display().to_string();
-        Ok((walked.paths.keys().map(below).collect(), walked.passed.told()))
+        Ok((walked.paths.keys().map(below).collect(), walked.passed.description()))
     }
 
     #[test]
-    fn what_is_passed_over_is_counted_and_named() {
+    fn skipped_files_are_counted_and_named() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let files = ["a/x.txt", "a/Y.TXT", "a/z.Txt.GZ", "a/p.xz", "a/q.xz", "a/README", "a/.hidden", "b/c/d.txt"];
         write_all(home.path(), &files.map(|name| (name, "")));
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_program_made_is_no_corpus() {
+    fn folders_written_by_the_program_are_not_read_as_corpus() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let files = ["a.txt", "data/versions/0.txt", "data/parts/0.txt", "data/b.txt", "run/log/0.txt", "log/c.txt"];
         write_all(home.path(), &files.map(|name| (name, "")));
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_refused_by_name() {
+    fn endless_inputs_are_refused_by_name() {
         let home = tempfile::tempdir().expect("a temporary folder");
         assert!(Command::new("mkfifo").arg(home.path().join("pipe")).status().expect("it runs").success());
         symlink("/dev/zero", home.path().join("zero")).expect("linked");

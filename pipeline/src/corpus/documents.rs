@@ -1,4 +1,4 @@
-//! The documents of a part, in order, and what was read to find them.
+//! Iterator over the documents of a part, with the progress of reading.
 
 use std::mem::take;
 use std::ops::Range;
@@ -7,31 +7,31 @@ use schemas::Document;
 use serde::{Deserialize, Serialize};
 
 use super::AnyFormat;
-use super::input_split::{Part, PieceReader, Reached, Reading};
+use super::input_split::{Part, PieceEnd, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::memory_budget::MemoryBudget;
-use super::record::{RawDocument, Record, RejectReason, Spare};
+use super::record::{RawDocument, Record, RecordBuffers, RejectReason};
 use crate::{Error, Result};
 
-/// A document of a part, or what took its place.
+/// Document of a part, or the complaints about a rejected one.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Index of the piece within the part.
     pub piece: usize,
     /// Bytes of the decompressed file, or rows of a Parquet file.
     pub range: Range<u64>,
-    /// The line on which it begins, 0-based, within the piece.
+    /// Line on which it begins, 0-based, within the piece.
     pub line: u64,
-    /// The document.
+    /// Document.
     pub document: Option<Document>,
-    /// What is wrong with it.
+    /// Repairs of this document, or the reasons for its rejection.
     pub complaints: Vec<Complaint>,
 }
 
-/// Something to count, and perhaps to log.
+/// Rejection or repair, to count and perhaps to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// What is wrong.
+    /// Reason of the complaint.
     pub reason: RejectReason,
     /// Index of the piece within the part.
     pub piece: usize,
@@ -39,14 +39,14 @@ pub struct Complaint {
     pub line: u64,
 }
 
-/// A place of a part behind which reading continues: where a document of a piece ended, or the beginning of a piece.
+/// Resume position in a part: the end of a document of a piece, or the beginning of a piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct DocumentPlace {
     /// Index of the piece within the part.
     pub piece: usize,
-    /// How far it was read; nothing yet, if it is absent.
-    pub reached: Option<Reached>,
+    /// Progress within the piece; `None` at its beginning.
+    pub reached: Option<PieceEnd>,
 }
 
 /// The documents of a part, in order.
@@ -54,12 +54,12 @@ pub struct Documents<'a> {
     part: &'a Part,
     files: Vec<&'a InputFile>,
     format: &'a AnyFormat,
-    reading: Reading,
-    /// The piece in hand, and those before it that were read to their ends, by this reader.
+    reading: ReadOptions,
+    /// Current piece. This reader has read the earlier ones to their ends.
     piece: usize,
-    read: Vec<(usize, Reached)>,
+    read: Vec<(usize, PieceEnd)>,
     open: Option<Box<dyn PieceReader>>,
-    spare: Spare,
+    spare: RecordBuffers,
 }
 
 impl<'a> Documents<'a> {
@@ -67,8 +67,8 @@ impl<'a> Documents<'a> {
         part: &'a Part,
         files: Vec<&'a InputFile>,
         format: &'a AnyFormat,
-        reading: Reading,
-        from: Place,
+        reading: ReadOptions,
+        from: DocumentPlace,
     ) -> Result<Self> {
         let mut documents = Self {
             part,
@@ -78,7 +78,7 @@ impl<'a> Documents<'a> {
             piece: from.piece,
             read: Vec::new(),
             open: None,
-            spare: Spare::default(),
+            spare: RecordBuffers::default(),
         };
         if let (Some(reached), Some(&file)) = (from.reached, documents.files.get(from.piece)) {
             let mut open = documents.begin(file)?;
@@ -91,25 +91,25 @@ impl<'a> Documents<'a> {
         Ok(documents)
     }
 
-    /// Where the next document is looked for.
+    /// Returns the position of the next document.
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place { piece: self.piece, reached: self.open.as_ref().map(|reader| reader.reached()) }
+    pub fn place(&self) -> DocumentPlace {
+        DocumentPlace { piece: self.piece, reached: self.open.as_ref().map(|reader| reader.reached()) }
     }
 
-    /// The room that its documents take.
+    /// Returns the memory budget of the documents.
     #[must_use]
-    pub fn room(&self) -> &MemoryBudget {
-        &self.reading.room
+    pub fn memory_budget(&self) -> &MemoryBudget {
+        &self.reading.memory_budget
     }
 
-    /// The pieces that this reader read to their ends, by index, and what they came to.
+    /// Returns the pieces that this reader read to their ends, by index, with the end state of each.
     #[must_use]
-    pub fn read(&self) -> &[(usize, Reached)] {
+    pub fn read(&self) -> &[(usize, PieceEnd)] {
         &self.read
     }
 
-    /// Takes back a document that nobody needs any more: the next one may lie in its memory.
+    /// Takes back a finished document, to reuse its memory for the next one.
     pub fn take_back(&mut self, found: Found) {
         if let Some(document) = found.document {
             self.spare.take_back(document);
@@ -117,8 +117,8 @@ impl<'a> Documents<'a> {
     }
 
     fn begin(&self, file: &InputFile) -> Result<Box<dyn PieceReader>> {
-        // What was read of the piece before is read no more: a file's room is asked for with no other in hand.
-        self.reading.room.put_down();
+        // The previous piece is closed: memory for a file is reserved while no other is held.
+        self.reading.memory_budget.release();
         file.refuse_another()?;
         self.format.open(file, &self.part.pieces[self.piece].range, &self.reading)
     }
@@ -141,7 +141,7 @@ impl<'a> Documents<'a> {
     }
 }
 
-fn found(record: Record, piece: usize, spare: &mut Spare) -> Found {
+fn found(record: Record, piece: usize, spare: &mut RecordBuffers) -> Found {
     let Record { document, range, line, complaints } = record;
     let complain = |(reason, line)| Complaint { reason, piece, line };
     Found {
@@ -153,8 +153,8 @@ fn found(record: Record, piece: usize, spare: &mut Spare) -> Found {
     }
 }
 
-/// A document under its own name, or under that of its text: two of one text are then one.
-fn named(document: RawDocument, spare: &mut Spare) -> Document {
+/// Returns a document with its own id, or with the hash of its text as id. Two documents of one text then share an id.
+fn named(document: RawDocument, spare: &mut RecordBuffers) -> Document {
     let RawDocument { id, text } = document;
     let id = id.unwrap_or_else(|| {
         let mut id = take(&mut spare.id);
@@ -164,8 +164,8 @@ fn named(document: RawDocument, spare: &mut Spare) -> Document {
     Document { id, text }
 }
 
-/// Each document or complaint. A file that is another at a piece's beginning or end than it was when it was found is an
-/// error.
+/// Each item is a document or a complaint. If a file has changed since discovery at a piece's beginning or end, the
+/// item is an error.
 impl Iterator for Documents<'_> {
     type Item = Result<Found>;
 

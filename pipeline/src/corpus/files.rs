@@ -1,4 +1,4 @@
-//! The files of a corpus and the way to read them.
+//! Files of a corpus and the configuration for reading them.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -8,57 +8,57 @@ use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
 use super::cut::group;
-use super::discover::PassedOver;
-use super::documents::{Complaint, Documents, Place};
-use super::input_split::{BytesRead, Part, Piece, Reading};
+use super::discover::SkippedFiles;
+use super::documents::{Complaint, DocumentPlace, Documents};
+use super::input_split::{BytesRead, Part, Piece, ReadOptions};
 use super::inputs::{self, InputFile};
-use super::sniff::{self, Fitness, Head};
+use super::sniff::{self, FileCheck, Head};
 use super::{AnyFormat, bytes};
 use crate::{Error, Result};
 
-/// Records of which none has the fields that are asked for, after which their names are wrong.
+/// Minimum number of records before missing fields in all of them count as wrong field names.
 const RECORDS_MIN: u64 = 10;
 
-/// What makes a corpus out of files; the `[prepare]` section's share of it.
+/// Corpus configuration: inputs, format and reading options of the `[prepare]` section.
 #[derive(Clone, Debug)]
 pub struct CorpusConfig {
     /// Files, folders and globs.
     pub inputs: Vec<String>,
-    /// How documents lie in a file.
+    /// Format of the files.
     pub format: AnyFormat,
-    /// What they are read by.
-    pub reading: Reading,
-    /// What becomes of files that cannot be used.
+    /// Options for reading records.
+    pub reading: ReadOptions,
+    /// Policy for unusable files.
     pub on_invalid_file: InvalidFilePolicy,
 }
 
-/// What becomes of files that cannot be used: binary ones, or of another encoding or format.
+/// Policy for unusable files: binary files, or files of another encoding or format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidFilePolicy {
-    /// The error names all of them, and nothing is prepared.
+    /// Fail: the error names all of them, and nothing is prepared.
     #[default]
     Error,
-    /// They are skipped and counted.
+    /// Skip and count them.
     Skip,
 }
 
-/// Files, those that can be used apart from the others.
+/// Files, split into usable and unusable ones.
 #[derive(Debug, Default)]
-pub struct SortedOut<'a> {
-    /// Those that can be used.
+pub struct SniffResult<'a> {
+    /// Usable files.
     pub fit: Vec<&'a InputFile>,
-    /// Those that cannot, each with the reason.
+    /// Unusable files, each with the reason.
     pub unfit: Vec<(&'a InputFile, String)>,
 }
 
-/// Sorted files and the way to read them.
+/// Sorted files with their reading options.
 pub struct Corpus {
     files: Vec<InputFile>,
-    passed: PassedOver,
+    passed: SkippedFiles,
     on_invalid_file: InvalidFilePolicy,
     format: AnyFormat,
-    reading: Reading,
+    reading: ReadOptions,
 }
 
 impl fmt::Debug for Corpus {
@@ -75,74 +75,79 @@ impl Corpus {
         Ok(Self { files, passed, on_invalid_file, format, reading })
     }
 
-    /// Refuses inputs that name no file, in the words of [`open`](Self::open), without looking for all of them.
-    pub fn look(config: &CorpusConfig) -> Result<()> {
-        inputs::look(&config.inputs, config.format.extensions())
+    /// Returns the error of [`open`](Self::open) for inputs without files, without listing all files.
+    pub fn check_inputs(config: &CorpusConfig) -> Result<()> {
+        inputs::check(&config.inputs, config.format.extensions())
     }
 
-    /// The files, sorted by name.
+    /// Returns the files, sorted by name.
     #[must_use]
     pub fn files(&self) -> &[InputFile] {
         &self.files
     }
 
-    /// The file of that name.
+    /// Returns the file of that name.
     #[must_use]
     pub fn file(&self, name: &str) -> Option<&InputFile> {
         self.files.binary_search_by(|file| file.name.as_str().cmp(name)).ok().map(|index| &self.files[index])
     }
 
-    /// Where the file of a piece is; its name alone, if it is no longer there.
+    /// Returns the path of a piece's file; only its name, if the file no longer exists.
     #[must_use]
-    pub fn place<'a>(&'a self, piece: &'a Piece) -> &'a Path {
+    pub fn path<'a>(&'a self, piece: &'a Piece) -> &'a Path {
         self.file(&piece.name).map_or_else(|| Path::new(&piece.name), |file| &file.path)
     }
 
-    /// Where a complaint about a part is, in words: file and line, counted from where the part begins in the file.
+    /// Returns the location of a complaint: file and line, counted from the beginning of the part in the file.
     #[must_use]
-    pub fn words(&self, part: &Part, complaint: Complaint) -> String {
+    pub fn describe(&self, part: &Part, complaint: Complaint) -> String {
         let piece = &part.pieces[complaint.piece];
-        piece.words(&self.place(piece).display(), complaint.line)
+        piece.describe(&self.path(piece).display(), complaint.line)
     }
 
-    /// Bytes on disk.
+    /// Returns the bytes on disk.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The size of parts where none is asked for.
+    /// Returns the default size of parts.
     #[must_use]
     pub fn usual_part_bytes(&self) -> u64 {
-        // 256 parts keep 64 workers busy to the end; 64 MiB bounds what a kill costs to a minute or so. A part costs some six
-        // flushes and a record of its vocabulary: of 1 MiB it took 20 % longer than of 8 MiB, to shards of half a row group.
+        // 256 parts keep 64 workers busy to the end; 64 MiB bounds the loss of a kill to about a minute. A part costs
+        // some six flushes and a vocabulary record: parts of 1 MiB took 20 % longer than parts of 8 MiB, and gave
+        // shards of half a row group.
         self.part_bytes(8 << 20)
     }
 
-    /// A part of 256, of `least` bytes or more and not too many.
+    /// Returns the size of one of 256 parts: at least `least` bytes, with an upper limit.
     fn part_bytes(&self, least: u64) -> u64 {
         (self.bytes() / 256).clamp(least, 64 << 20)
     }
 
-    /// The largest compressed file: nobody can enter it, so no number of workers is faster than it.
+    /// Returns the largest compressed file: only one worker can read it, so it bounds the speedup of more workers.
     #[must_use]
     pub fn largest_compressed(&self) -> Option<&InputFile> {
-        let compressed = |file: &&InputFile| bytes::Compression::of(&file.path) != bytes::Compression::Plain;
+        let compressed = |file: &&InputFile| bytes::Compression::from_path(&file.path) != bytes::Compression::Plain;
         self.files.iter().filter(compressed).max_by_key(|file| file.bytes)
     }
 
-    /// What was skipped when the files were looked for.
+    /// Returns the paths that were skipped during discovery.
     #[must_use]
-    pub fn passed_over(&self) -> &PassedOver {
+    pub fn passed_over(&self) -> &SkippedFiles {
         &self.passed
     }
 
-    /// Tells the files that can be used from the others; opens each for a moment. Refuses them as was asked for, all at
-    /// once, and a whole corpus of whose first records none has the fields that are to be read: their names are wrong.
-    pub fn sort_out<'a>(&self, files: impl Iterator<Item = &'a InputFile>) -> Result<SortedOut<'a>> {
-        let (mut sorted, mut head) = (SortedOut::default(), Head::default());
+    /// Splits the files into usable and unusable ones; opens each file briefly. With the policy `error`, one error
+    /// names all unusable files. It is also an error if no first record of the whole corpus has the configured fields.
+    pub fn sort_out<'a>(&self, files: impl Iterator<Item = &'a InputFile>) -> Result<SniffResult<'a>> {
+        let (mut sorted, mut head) = (SniffResult::default(), Head::default());
         for file in files {
-            let Fitness { unfit, head: more } = self.format.check(file, &self.reading)?;
+            let check = match bytes::name_problem(&file.path, file.bytes)? {
+                Some(problem) => FileCheck::unfit(problem),
+                None => self.format.check(file, &self.reading)?,
+            };
+            let FileCheck { unfit, head: more } = check;
             head.add(more);
             match unfit {
                 None => sorted.fit.push(file),
@@ -152,9 +157,9 @@ impl Corpus {
         let is_all = sorted.fit.len() + sorted.unfit.len() == self.files.len();
         let none_is_left = is_all && sorted.fit.is_empty();
         if !sorted.unfit.is_empty() && (self.on_invalid_file == InvalidFilePolicy::Error || none_is_left) {
-            return Err(self.refuse(&sorted));
+            return Err(self.nothing_found(&sorted));
         }
-        // Of files that were added, and of a few records before many more, all may be dirt.
+        // Added files, or a few records of a larger file, may all be invalid.
         let is_enough = head.records >= RECORDS_MIN || (head.records > 0 && !head.is_cut);
         if is_all && head.with_fields == 0 && is_enough {
             return Err(self.misnamed(&sorted, &head));
@@ -162,7 +167,7 @@ impl Corpus {
         Ok(sorted)
     }
 
-    fn refuse(&self, sorted: &SortedOut<'_>) -> Error {
+    fn nothing_found(&self, sorted: &SniffResult<'_>) -> Error {
         const NAMED: usize = 50;
         let (first, why) = &sorted.unfit[0];
         let others = sorted.unfit.iter().skip(1).take(NAMED);
@@ -181,7 +186,7 @@ impl Corpus {
         Error::Unfit { path: first.path.clone(), line: None, message }
     }
 
-    fn misnamed(&self, sorted: &SortedOut<'_>, head: &Head) -> Error {
+    fn misnamed(&self, sorted: &SniffResult<'_>, head: &Head) -> Error {
         const NAMED: usize = 20;
         let fields: Vec<String> =
             head.fields.iter().take(NAMED).map(|name| format!("`{}`", name.escape_debug())).collect();
@@ -202,7 +207,7 @@ impl Corpus {
         ))
     }
 
-    /// The first bytes of a file of text, decompressed and as UTF-8, broken characters and all.
+    /// Reads the first bytes of a text file, decompressed and as UTF-8, including invalid characters.
     pub fn beginning(&self, file: &InputFile, bytes: u64) -> Result<Vec<u8>> {
         sniff::beginning(file, bytes, &self.reading)
     }
@@ -214,9 +219,9 @@ impl Corpus {
         Ok(ranges.into_iter().map(|(range, weight)| (piece(range), weight)).collect())
     }
 
-    /// The whole corpus in some 256 parts, for those who count.
+    /// Returns the whole corpus in some 256 parts, for counting.
     pub fn parts(&self) -> Result<Vec<Part>> {
-        // Nothing is written of them: they may be small.
+        // Counting writes no files per part, so that parts may be small.
         let size = self.part_bytes(1 << 20);
         let mut pieces = Vec::new();
         for file in self.sort_out(self.files.iter())?.fit {
@@ -225,33 +230,33 @@ impl Corpus {
         Ok(group(pieces, size, 0, PartId(0)))
     }
 
-    /// The documents of a part, in order.
+    /// Returns the documents of a part, in order.
     pub fn read<'a>(&'a self, part: &'a Part) -> Result<Documents<'a>> {
-        self.documents(part, Place::default(), &BytesRead::default())
+        self.documents(part, DocumentPlace::default(), &BytesRead::default())
     }
 
-    /// The documents of a part from a place on, in order. `count` counts what is read of its files.
-    pub fn documents<'a>(&'a self, part: &'a Part, from: Place, count: &BytesRead) -> Result<Documents<'a>> {
+    /// Returns the documents of a part from a position on, in order. `count` counts the bytes read from its files.
+    pub fn documents<'a>(&'a self, part: &'a Part, from: DocumentPlace, count: &BytesRead) -> Result<Documents<'a>> {
         let file = |piece: &Piece| {
             let gone = || "no longer what the part list says; run the same command again".to_owned();
             let gone = || Error::Corpus { path: piece.name.clone().into(), line: None, message: gone() };
             self.file(&piece.name).filter(|file| file.bytes == piece.bytes).ok_or_else(gone)
         };
         let files = part.pieces.iter().map(file).collect::<Result<_>>()?;
-        let room = self.reading.room.part();
-        let reading = Reading { bytes_read: count.clone(), room, ..self.reading.clone() };
+        let room = self.reading.memory_budget.part();
+        let reading = ReadOptions { bytes_read: count.clone(), memory_budget: room, ..self.reading.clone() };
         Documents::open(part, files, &self.format, reading, from)
     }
 
-    /// How documents lie in the files.
+    /// Returns the format of the files.
     #[must_use]
     pub fn format(&self) -> &AnyFormat {
         &self.format
     }
 
-    /// What they are read by.
+    /// Returns the reading options.
     #[must_use]
-    pub fn reading(&self) -> &Reading {
+    pub fn reading(&self) -> &ReadOptions {
         &self.reading
     }
 }

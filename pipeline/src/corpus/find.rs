@@ -1,4 +1,4 @@
-//! One document of a corpus, by where it stands: for who looks at what a model has read.
+//! Lookup of one document by its position, for inspection of training data.
 
 use std::io::{self, BufRead as _, Read as _};
 use std::ops::Range;
@@ -11,15 +11,15 @@ use super::files::Corpus;
 use super::input_split::{Part, Piece};
 use crate::Result;
 
-/// A piece of a file that is read to find a document in it.
+/// Size of a piece that is read to find a document.
 const STRIDE: u64 = 16 << 20;
 
-/// Bytes that are skipped to come to a line.
+/// Maximum number of bytes that are skipped to reach a line.
 const PASSED_OVER: u64 = 64 << 20;
 
 impl Corpus {
-    /// The beginning of a line of a piece, of `most` bytes at the most: what a complaint is about. `None` where files are no
-    /// text, the file is another one by now, or the line stands behind 64 MiB.
+    /// Returns the beginning of a line of a piece, at most `most` bytes: the subject of a complaint. Returns `None` if
+    /// the file is not text, has changed, or if the line is after 64 MiB.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -40,8 +40,8 @@ impl Corpus {
         Ok((!found.is_empty()).then(|| String::from_utf8_lossy(&found).trim_end().to_owned()))
     }
 
-    /// The document that a file has at a range, as [`Found::range`](super::documents::Found) gives it; `None` where the file
-    /// is gone or has no such document there any more. What is compressed is read from its beginning.
+    /// Returns the document at a range of a file, as [`Found::range`](super::documents::Found) gives it. Returns `None`
+    /// if the file or the document no longer exists. A compressed file is read from its beginning.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -51,7 +51,7 @@ impl Corpus {
         let pieces = self.pieces(file, STRIDE)?;
         let holds = |piece: &Range<u64>| counts_bytes && piece.contains(&range.start);
         let mut pieces: Vec<_> = pieces.into_iter().map(|(piece, _)| piece).collect();
-        // A piece of a compressed file is counted in other bytes than what is in it.
+        // Ranges of a compressed file count compressed bytes, those of documents decompressed ones.
         if let Some(at) = pieces.iter().position(|piece| pieces.len() > 1 && holds(&piece.range)) {
             pieces = vec![pieces.swap_remove(at)];
         }

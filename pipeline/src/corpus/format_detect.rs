@@ -1,24 +1,24 @@
-//! What kinds of files lie where a corpus is said to be, before it is said how to read them.
+//! Detection of the format of a corpus from its file extensions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::AnyFormat;
-use super::discover::{Wanted, plain_extension, walk};
+use super::discover::{FileFilter, plain_extension, walk};
 
-/// The files that are looked at. Ten thousand of one kind are a kind.
-const ANY: Wanted<'static> = Wanted { extensions: None, most: 10_000 };
+/// Filter for any file, limited to ten thousand per input: enough to detect a format.
+const ANY: FileFilter<'static> = FileFilter { extensions: None, most: 10_000 };
 
-/// How many files have which ending, and their bytes: of the first ten thousand that whoever reads the corpus would find
-/// if it took files of any kind.
+/// Number and bytes of the files of each extension, over the first ten thousand files that a reader of any format would
+/// find.
 #[derive(Clone, Debug, Default)]
-pub struct Endings(BTreeMap<String, (usize, u64)>);
+pub struct FileExtensions(BTreeMap<String, (usize, u64)>);
 
-impl Endings {
-    /// Of the files that `inputs` name, links followed and globs expanded; opens none of them. Where an input names none,
-    /// of how it is written: the corpus may not be here yet.
+impl FileExtensions {
+    /// Counts the files that `inputs` name, with links followed and globs expanded; opens none of them. For an input
+    /// without files it uses the extension in the input itself: the corpus may not exist yet.
     #[must_use]
-    pub fn of(inputs: &[String]) -> Self {
+    pub fn detect(inputs: &[String]) -> Self {
         let mut found = Self::default();
         for input in inputs {
             let walked = walk(std::slice::from_ref(input), ANY).unwrap_or_default();
@@ -38,14 +38,14 @@ impl Endings {
         (*files, *bytes) = (*files + 1, *bytes + size);
     }
 
-    /// Bytes and files of a format.
+    /// Returns bytes and files of a format.
     fn count(&self, format: &AnyFormat) -> (u64, usize) {
         let found = format.extensions().iter().filter_map(|ending| self.0.get(*ending));
         found.fold((0, 0), |(bytes, files), (more, size)| (bytes + size, files + more))
     }
 
-    /// The format that most bytes are of: a page that explains a corpus is not the corpus. Of several with the same
-    /// endings the first that is registered.
+    /// Returns the format of most bytes, so that a readme next to a corpus does not decide. Of several formats with the
+    /// same extensions it returns the first registered.
     #[must_use]
     pub fn format(&self) -> Option<AnyFormat> {
         let known = AnyFormat::examples().into_iter().rev().filter(|format| self.count(format).1 > 0);
@@ -61,7 +61,7 @@ mod tests {
     use crate::testing::write_all;
 
     #[test]
-    fn a_format_is_known_by_the_files_however_they_are_named() {
+    fn format_is_detected_by_content() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let files = [
             ("jsonl/a.jsonl.zst", "1"),
@@ -87,7 +87,7 @@ mod tests {
             ("absent", None),
             ("absent/*.jsonl.zst", Some("jsonl")),
         ] {
-            let found = Endings::of(&[home.path().join(input).display().to_string()]);
+            let found = FileExtensions::detect(&[home.path().join(input).display().to_string()]);
             assert_eq!(found.format().map(|format| format.kind()), expected, "{input}");
         }
     }

@@ -1,4 +1,4 @@
-//! Parts and pieces: the nouns, and what reading one comes to.
+//! Parts and pieces of the input, and the state of reading a piece.
 
 use std::cmp::Ordering;
 use std::fmt::Display;
@@ -11,19 +11,19 @@ use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
 use super::memory_budget::MemoryBudget;
-use super::record::{Record, Spare};
+use super::record::{Record, RecordBuffers};
 use crate::Result;
 
-/// A range of a file and its weight in bytes on disk.
+/// Range of a file and its weight in bytes on disk.
 pub type PieceRange = (Range<u64>, u64);
 
-/// A file, or a range of one.
+/// File, or a range of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Piece {
-    /// The file's name.
+    /// Name of the file.
     pub name: String,
-    /// The length of the whole file.
+    /// Length of the whole file.
     pub bytes: u64,
     /// Bytes, or row groups of a Parquet file.
     #[serde(with = "range")]
@@ -31,9 +31,10 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Where a line of it is, in words: of that path, and counted from where the piece begins in the file; lines are 0-based.
+    /// Returns the location of a 0-based line: `path`, and the line counted from the beginning of the piece in the
+    /// file.
     #[must_use]
-    pub fn words(&self, path: &dyn Display, line: u64) -> String {
+    pub fn describe(&self, path: &dyn Display, line: u64) -> String {
         match (self.range.start, line + 1) {
             (0, line) => format!("{path}:{line}"),
             (start, line) => format!("{path}, line {line} from byte {start} on"),
@@ -41,7 +42,7 @@ impl Piece {
     }
 }
 
-/// By file, then from its beginning on.
+/// Orders pieces by file, then by start.
 impl Ord for Piece {
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |piece: &Self| (piece.range.start, piece.range.end, piece.bytes);
@@ -55,51 +56,51 @@ impl PartialOrd for Piece {
     }
 }
 
-/// The unit of preparing: what one worker turns into shards at a time.
+/// Part of the input: the unit that one worker turns into shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Its number, never used for another.
+    /// Number of the part, never reused.
     pub id: PartId,
     /// Bytes on disk.
     pub bytes: u64,
-    /// What it consists of, in order.
+    /// Pieces of the part, in order.
     pub pieces: Vec<Piece>,
 }
 
-/// What the records of a piece are read by: the `[prepare]` section's share of it.
+/// Reading options of the `[prepare]` section.
 #[derive(Clone, Debug)]
-pub struct Reading {
-    /// Where a structured record has its text.
+pub struct ReadOptions {
+    /// Field or column of the text.
     pub text_field: String,
-    /// Where it has its name.
+    /// Field or column of the document id.
     pub id_field: Option<String>,
-    /// What the bytes of text are; none for UTF-8.
+    /// Encoding of text files; `None` for UTF-8.
     pub encoding: Option<&'static Encoding>,
-    /// Longest document.
+    /// Maximum bytes of a document.
     pub max_document_bytes: u64,
-    /// Where it may lie in memory.
-    pub room: MemoryBudget,
-    /// Who counts.
+    /// Memory budget of documents and files.
+    pub memory_budget: MemoryBudget,
+    /// Counter of the bytes read.
     pub bytes_read: BytesRead,
 }
 
-/// Bytes of files that were read, while they are read; clones count together.
+/// Counter of the file bytes read so far; clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct BytesRead {
     own: Arc<AtomicU64>,
-    /// Who counts the same and more.
+    /// Parent counter, which includes this one.
     whole: Option<Arc<AtomicU64>>,
 }
 
 impl BytesRead {
-    /// Its own counter, whose bytes are counted here too.
+    /// Returns a child counter, whose bytes are counted here too.
     #[must_use]
     pub fn part(&self) -> Self {
         Self { own: Arc::default(), whole: Some(Arc::clone(&self.own)) }
     }
 
-    /// Counts more.
+    /// Adds bytes to this counter and its parents.
     pub fn add(&self, bytes: u64) {
         self.own.fetch_add(bytes, atomic::Ordering::Relaxed);
         if let Some(whole) = &self.whole {
@@ -107,40 +108,40 @@ impl BytesRead {
         }
     }
 
-    /// All until now.
+    /// Returns the bytes so far.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.own.load(atomic::Ordering::Relaxed)
     }
 }
 
-/// The records of a piece, in order.
+/// Reader of the records of a piece, in order.
 pub trait PieceReader: Send {
-    /// The next record; none behind the last. Its text and name may lie in what is to spare.
-    fn next(&mut self, spare: &mut Spare) -> Result<Option<Record>>;
+    /// Returns the next record, or `None` after the last. Text and id may reuse the memory in `spare`.
+    fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>>;
 
-    /// Passes over all records up to `to`, where one of them ended: what was [reached](Self::reached) is then what it
-    /// would be had they been read. Called before the first record only.
+    /// Skips all records up to `to`, the end of a record. [`reached`](Self::reached) is then the same as after reading
+    /// them. Called only before the first record.
     fn skip(&mut self, to: u64) -> Result<()>;
 
-    /// How far the reading is.
-    fn reached(&self) -> Reached;
+    /// Returns the current position.
+    fn reached(&self) -> PieceEnd;
 }
 
-/// How far a piece was read.
+/// Position in a piece.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reached {
+pub struct PieceEnd {
     /// Bytes of the decompressed file, or rows of a Parquet file, up to here.
     pub to: u64,
     /// Lines (or rows) of the piece before it.
     pub lines: u64,
-    /// BLAKE3 of what was read of the piece: decompressed text; of a Parquet file the raw bytes of the columns that are
+    /// BLAKE3 of the input read so far: decompressed text, or for a Parquet file the raw bytes of the columns that are
     /// read, of every row group that was begun.
     pub blake3: String,
 }
 
-/// Ranges as pairs: `[0, 4096]`.
+/// Serializes ranges as pairs: `[0, 4096]`.
 mod range {
     use std::ops::Range;
 

@@ -1,11 +1,11 @@
-//! Which files a corpus has, and what they are called.
+//! Files of a corpus and their names.
 //!
 //! # Names
 //!
-//! A file's name is its path below the input that it was found by: below the folder, below the part of a glob that has no
-//! wildcard, or its file name alone. So it depends neither on where the corpus lies nor on what other inputs there are. A
-//! file that is found by several inputs has the longest of these names. Where two files have one name, both take the name
-//! of one more parent folder each, until all names differ. Files are sorted by name.
+//! A file's name is its path relative to the input that found it: relative to the folder, or to the part of a glob that
+//! has no wildcard, or its file name alone. So it depends neither on the location of the corpus nor on other inputs. A
+//! file that several inputs find has the longest of these names. If two files have the same name, both names are
+//! extended by one more parent folder, until all names differ. Files are sorted by name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,25 +15,25 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::discover::{PassedOver, Walked, Wanted, unusable, walk};
+use super::discover::{DiscoveredFiles, FileFilter, SkippedFiles, unusable, walk};
 use crate::{Error, Result};
 
-/// One file of a corpus.
+/// File of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its name within the corpus, `/` separated.
+    /// Name within the corpus, `/` separated.
     pub name: String,
-    /// Its length on disk.
+    /// Length on disk.
     pub bytes: u64,
-    /// When it was last written to, renamed or given away, by the clock of its file system.
+    /// Time of the last write, rename or change of owner, by the clock of its file system.
     pub touched: SystemTime,
-    /// What tells it from one that takes its place, or from itself before it is written to.
+    /// Identity, to detect a replaced or modified file.
     pub identity: FileIdentity,
 }
 
-/// What a file is, as far as it can be seen without reading it.
+/// Identity of a file from its metadata, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileIdentity {
@@ -44,7 +44,7 @@ pub struct FileIdentity {
 }
 
 impl InputFile {
-    /// Looks at the file.
+    /// Reads the metadata of the file.
     pub fn new(path: PathBuf, name: String) -> Result<Self> {
         let metadata = fs::metadata(&path).map_err(|error| unusable(&path, error.to_string()))?;
         let since = |seconds: i64, nanoseconds: i64| {
@@ -59,15 +59,15 @@ impl InputFile {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
             inode: (metadata.dev(), metadata.ino()),
         };
-        // A file from before 1970 is as old as files are.
+        // A time before 1970 counts as 1970.
         let touched = SystemTime::UNIX_EPOCH + newest.unwrap_or_default();
         Ok(Self { path, name, bytes: identity.bytes, touched, identity })
     }
 
-    /// An error if the file is no longer the one that was found.
+    /// Returns an error if the file has changed since discovery.
     pub fn refuse_another(&self) -> Result<()> {
         let now = Self::new(self.path.clone(), self.name.clone())?.identity;
-        // A name more, or another owner, is no other text.
+        // A new hard link or another owner changes `changed` only, not the text.
         if (FileIdentity { changed: self.identity.changed, ..now }) == self.identity {
             return Ok(());
         }
@@ -81,18 +81,18 @@ impl InputFile {
     }
 }
 
-/// The files that `inputs` name, sorted, each once, and what was skipped.
-pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<(Vec<InputFile>, PassedOver)> {
-    let Walked { paths, passed } = walk(inputs, Wanted::of(extensions))?;
+/// Finds the files that `inputs` name, sorted, each once, and the skipped paths.
+pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<(Vec<InputFile>, SkippedFiles)> {
+    let DiscoveredFiles { paths, passed } = walk(inputs, FileFilter::new(extensions))?;
     Ok((name_all(paths)?, passed))
 }
 
-/// Refuses inputs that name no file, as [`find`] does, and looks no further than to the first.
-pub(super) fn look(inputs: &[String], extensions: &[&str]) -> Result<()> {
-    walk(inputs, Wanted { most: 1, ..Wanted::of(extensions) }).map(|_| ())
+/// Returns the same error as [`find`] for inputs without files, and stops at the first file.
+pub(super) fn check(inputs: &[String], extensions: &[&str]) -> Result<()> {
+    walk(inputs, FileFilter { most: 1, ..FileFilter::new(extensions) }).map(|_| ())
 }
 
-/// Names files by that many of their last components, and more of them where names meet.
+/// Names files by the given number of last path components, and by more where names collide.
 fn name_all(mut paths: BTreeMap<PathBuf, usize>) -> Result<Vec<InputFile>> {
     loop {
         let mut takers = BTreeMap::<String, u32>::new();

@@ -1,16 +1,16 @@
-//! JSONL: a line is a JSON object.
+//! JSONL format: each line is a JSON object.
 //!
 //! # What
-//! One field holds the text, and perhaps another one the document's name; all other fields are skipped unread.
+//! One field contains the text, and an optional second one the document id. All other fields are skipped unread.
 //!
 //! # Why
-//! What most published corpora come in.
+//! Most published corpora use this format.
 //!
 //! # Definition
-//! `prepare.text_field` is a string, `prepare.id_field` a string or a number. A line that is no object, or lacks one of
-//! them, is skipped and counted. Plain files are cut behind line feeds, which JSON never has within a line. What Python
-//! writes though JSON has no such thing is read: `NaN` and infinities where they do not matter, and half of a surrogate
-//! pair, which is replaced and counted where it is in the text.
+//! `prepare.text_field` is a string, `prepare.id_field` a string or a number. A line that is not an object, or lacks
+//! one of them, is skipped and counted. Plain files are cut after line feeds, which JSON never has within a line. Some
+//! invalid JSON that Python writes is accepted: `NaN` and infinities in other fields, and unpaired surrogates. An
+//! unpaired surrogate in the text is replaced and counted.
 //!
 //! # Reference
 //! JSON Lines, <https://jsonlines.org>; RFC 8259.
@@ -22,14 +22,14 @@ use std::ops::Range;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Format;
-use super::input_split::{PieceRange, PieceReader, Reading};
+use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{Border, Line, LineRecords, cut};
-use super::record::{Record, RejectReason, Spare};
-use super::sniff::{Fitness, HEAD_BYTES, Head, head, of_text};
+use super::record::{Record, RecordBuffers, RejectReason};
+use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text};
 use crate::Result;
 
-/// A line is a JSON object with a field of text.
+/// JSONL: each line is a JSON object with a text field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonLines;
 
@@ -42,18 +42,18 @@ impl Format for JsonLines {
         true
     }
 
-    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+    fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         let head = head(file, reading)?;
-        let Fitness { unfit, .. } = of_text(&head);
-        Ok(Fitness { unfit, head: look(&head, &Fields::of(reading)) })
+        let FileCheck { unfit, .. } = of_text(&head);
+        Ok(FileCheck { unfit, head: parse_head(&head, &Fields::new(reading)) })
     }
 
-    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
         cut(file, stride, Border::Line, reading)
     }
 
-    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        let fields = Fields::of(reading);
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
+        let fields = Fields::new(reading);
         let records = LineRecords::open(file, range, reading, move |line, spare| parse(&fields, line, spare))?;
         Ok(Box::new(records))
     }
@@ -72,7 +72,7 @@ impl Format for JsonLines {
     }
 }
 
-/// Where an object keeps what we need.
+/// Names of the fields that are read.
 #[derive(Clone, Debug)]
 struct Fields {
     text: String,
@@ -80,12 +80,12 @@ struct Fields {
 }
 
 impl Fields {
-    fn of(reading: &Reading) -> Self {
+    fn new(reading: &ReadOptions) -> Self {
         Self { text: reading.text_field.clone(), id: reading.id_field.clone() }
     }
 }
 
-fn parse(fields: &Fields, line: &Line<'_>, spare: &mut Spare) -> Record {
+fn parse(fields: &Fields, line: &Line<'_>, spare: &mut RecordBuffers) -> Record {
     let json = String::from_utf8_lossy(line.bytes);
     let mut repaired = matches!(json, std::borrow::Cow::Owned(_));
     let found = read(fields, &json, spare).ok().or_else(|| {
@@ -104,8 +104,8 @@ fn parse(fields: &Fields, line: &Line<'_>, spare: &mut Spare) -> Record {
     record
 }
 
-/// What Python's `json` writes and JSON does not have, as JSON: `NaN` and infinities as what is neither text nor name, halves
-/// of surrogate pairs as what stands for no character. None if there is nothing of the kind. Of the same length.
+/// Converts the non-standard output of Python's `json` to JSON of the same length. `NaN` and infinities become a value
+/// that is neither text nor id, unpaired surrogates the replacement character. Returns `None` if the line has neither.
 fn as_json(line: &str) -> Option<String> {
     const NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let mut bytes = line.as_bytes().to_vec();
@@ -139,14 +139,14 @@ fn as_json(line: &str) -> Option<String> {
     changed.then(|| String::from_utf8(bytes).expect("ASCII took the place of ASCII"))
 }
 
-/// The number in `\u1234` at that place.
+/// Returns the code unit of `\u1234` at that position.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The lines that are whole in the beginning of a file.
-fn look(head: &[u8], fields: &Fields) -> Head {
+/// Checks the complete lines in the beginning of a file.
+fn parse_head(head: &[u8], fields: &Fields) -> Head {
     let mut found = Head { is_cut: head.len() as u64 >= HEAD_BYTES, ..Head::default() };
     for line in head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
         let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(line) else { continue };
@@ -163,7 +163,7 @@ fn rejected(reason: RejectReason, line: &Line<'_>) -> Record {
     Record::rejected(reason, line.range.clone(), line.number)
 }
 
-fn read(fields: &Fields, json: &str, spare: &mut Spare) -> serde_json::Result<(Field, Field)> {
+fn read(fields: &Fields, json: &str, spare: &mut RecordBuffers) -> serde_json::Result<(Field, Field)> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let found = Object { fields, spare }.deserialize(&mut deserializer)?;
     deserializer.end()?;
@@ -184,7 +184,7 @@ fn assemble(fields: &Fields, text: Field, id: Field, line: &Line<'_>) -> Record 
     }
 }
 
-/// What a field of a line holds.
+/// Value of a field of a line.
 #[derive(Debug, Default, PartialEq)]
 enum Field {
     #[default]
@@ -194,10 +194,10 @@ enum Field {
     Other,
 }
 
-/// Reads the two fields of an object and skips the others without building them.
+/// Reads the two fields of an object and skips the others without allocating them.
 struct Object<'a> {
     fields: &'a Fields,
-    spare: &'a mut Spare,
+    spare: &'a mut RecordBuffers,
 }
 
 impl<'de> DeserializeSeed<'de> for Object<'_> {
@@ -235,7 +235,7 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// Whether a name is that of one of the two.
+/// Matches a field name against the two configured ones.
 struct Key {
     is_text: bool,
     is_id: bool,
@@ -261,7 +261,7 @@ impl Visitor<'_> for &Fields {
     }
 }
 
-/// Reads what a field holds; text lies in `room`.
+/// Reads the value of a field; text is stored in `room`.
 struct Value {
     room: String,
 }
@@ -305,7 +305,7 @@ impl<'de> Visitor<'de> for Value {
         Ok(self.number(number))
     }
 
-    /// Others have lost digits by now: two names may have become one.
+    // Larger numbers have lost digits in parsing, so that two ids could become equal.
     fn visit_f64<E: serde::de::Error>(self, _number: f64) -> Result<Field, E> {
         Ok(Field::Other)
     }
@@ -335,13 +335,13 @@ mod tests {
         let fields = Fields { text: "text".into(), id: None };
         let bytes = line.as_bytes();
         let line = Line { bytes, range: 0..bytes.len() as u64, number: 0 };
-        let record = parse(&fields, &line, &mut Spare::default());
+        let record = parse(&fields, &line, &mut RecordBuffers::default());
         let reasons = record.complaints.into_iter().map(|(reason, _)| reason);
         (record.document.map(|document| document.text), reasons.collect())
     }
 
     #[test]
-    fn what_python_writes_costs_no_document() {
+    fn json_written_by_python_loses_no_document() {
         for line in [
             r#"{"score": NaN, "text": "a", "low": -Infinity, "all": [Infinity, NaN]}"#,
             r#"{"text": "a", "other": "\ud800", "\udfff": 1}"#,
@@ -364,9 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_file_says_which_fields_there_are() {
+    fn fields_are_detected_from_the_start_of_a_file() {
         let fields = Fields { text: "text".into(), id: Some("key".into()) };
-        let head = look(b"{\"text\": 1, \"key\": 2}\n[]\n{\"text\": 1, \"a\": 0}\n{\"cut\": 1", &fields);
+        let head = parse_head(b"{\"text\": 1, \"key\": 2}\n[]\n{\"text\": 1, \"a\": 0}\n{\"cut\": 1", &fields);
         assert_eq!((head.records, head.with_fields), (2, 1));
         assert_eq!(head.fields.into_iter().collect::<Vec<_>>(), ["a", "key", "text"]);
     }

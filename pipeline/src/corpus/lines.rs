@@ -1,33 +1,33 @@
-//! Lines of a range of a file, and the places where plain files may be cut.
+//! Lines of a range of a file, and the cut points of plain files.
 
 use std::io::{BufRead, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::bytes::{Bytes, ReadHash, can_be_entered, make_room, open, read_error};
-use super::input_split::{PieceRange, PieceReader, Reached, Reading};
+use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::record::{KEPT_BYTES, Record, Spare, count_newlines};
+use super::record::{KEPT_BYTES, Record, RecordBuffers, count_newlines};
 use crate::{Error, Result};
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A line without its end.
+/// Line without its terminator.
 pub(super) struct Line<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where it begins in the (decompressed) file, and where its end begins.
+    /// Start of the line in the (decompressed) file, and start of its terminator.
     pub(super) range: Range<u64>,
     /// 0-based, within the piece.
     pub(super) number: u64,
 }
 
-/// Lines of a range of a file: where they lie in what was read, or, if they reach across two reads, in a buffer.
+/// Reader of the lines of a file range: slices of the read buffer, or a separate buffer for lines across two reads.
 pub(super) struct LineReader {
     bytes: Bytes,
     path: PathBuf,
-    reading: Reading,
-    /// Bytes of the line at hand that still lie in what was read.
-    lent: usize,
+    reading: ReadOptions,
+    /// Bytes of the current line that are still in the read buffer.
+    borrowed: usize,
     buffer: Vec<u8>,
     offset: u64,
     number: u64,
@@ -35,17 +35,17 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Self> {
+    pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
         let bytes = open(&file.path, range, reading)?;
         let (path, reading, buffer, read) = (file.path.clone(), reading.clone(), Vec::new(), ReadHash::default());
-        Ok(Self { bytes, path, reading, lent: 0, buffer, offset: range.start, number: 0, read })
+        Ok(Self { bytes, path, reading, borrowed: 0, buffer, offset: range.start, number: 0, read })
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>> {
         self.fill()?;
-        let line = match self.lent {
+        let line = match self.borrowed {
             0 => &self.buffer,
-            lent => &self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?[..lent],
+            borrowed => &self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?[..borrowed],
         };
         let length = line.len() as u64;
         if length == 0 {
@@ -61,7 +61,7 @@ impl LineReader {
         Ok(Some(Line { bytes: line, range, number }))
     }
 
-    /// Finds the next line, with its end: `lent` bytes of what was read, or all of the buffer.
+    /// Finds the next line with its terminator: `borrowed` bytes of the read buffer, or all of the separate buffer.
     fn fill(&mut self) -> Result<()> {
         self.give_back();
         self.buffer.clear();
@@ -72,7 +72,7 @@ impl LineReader {
             make_room(&self.path, self.number, (self.buffer.len() + length) as u64, &self.reading)?;
             self.read.push(part);
             if is_whole && self.buffer.is_empty() {
-                self.lent = length;
+                self.borrowed = length;
                 return Ok(());
             }
             self.buffer.extend_from_slice(part);
@@ -83,24 +83,24 @@ impl LineReader {
         }
     }
 
-    /// The line at hand is done with.
+    /// Releases the current line.
     fn give_back(&mut self) {
-        self.bytes.consume(std::mem::take(&mut self.lent));
+        self.bytes.consume(std::mem::take(&mut self.borrowed));
     }
 
-    /// Room for a document of some lines, of which the first is `line` of the piece.
+    /// Reserves memory for a document of several lines, the first of which is `line` of the piece.
     pub(super) fn make_room(&self, line: u64, bytes: usize) -> Result<()> {
         make_room(&self.path, line, bytes as u64, &self.reading)
     }
 
-    /// The document that was read before is no longer in memory.
-    pub(super) fn put_down(&mut self) {
+    /// Releases the memory of the previous document.
+    pub(super) fn release(&mut self) {
         self.buffer.clear();
         self.buffer.shrink_to(KEPT_BYTES);
-        self.reading.room.put_down();
+        self.reading.memory_budget.release();
     }
 
-    /// Passes over whole lines up to the offset `to`, at the speed of BLAKE3.
+    /// Skips whole lines up to the offset `to`, at the speed of BLAKE3.
     pub(super) fn skip(&mut self, to: u64) -> Result<()> {
         self.give_back();
         let mut last = b'\n';
@@ -117,31 +117,31 @@ impl LineReader {
             self.offset += most as u64;
             last = end;
         }
-        // A last line without an end is a line.
+        // A last line without a terminator counts as a line.
         self.number += u64::from(last != b'\n');
         Ok(())
     }
 
-    pub(super) fn reached(&self) -> Reached {
-        Reached { to: self.offset, lines: self.number, blake3: self.read.hex() }
+    pub(super) fn reached(&self) -> PieceEnd {
+        PieceEnd { to: self.offset, lines: self.number, blake3: self.read.hex() }
     }
 }
 
-/// A piece with one record for every line that is not blank.
+/// Reader of a piece with one record per non-blank line.
 pub(super) struct LineRecords<F> {
     lines: LineReader,
     record: F,
 }
 
-impl<F: Fn(&Line<'_>, &mut Spare) -> Record + Send> LineRecords<F> {
-    pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &Reading, record: F) -> Result<Self> {
+impl<F: Fn(&Line<'_>, &mut RecordBuffers) -> Record + Send> LineRecords<F> {
+    pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions, record: F) -> Result<Self> {
         Ok(Self { lines: LineReader::open(file, range, reading)?, record })
     }
 }
 
-impl<F: Fn(&Line<'_>, &mut Spare) -> Record + Send> PieceReader for LineRecords<F> {
-    fn next(&mut self, spare: &mut Spare) -> Result<Option<Record>> {
-        self.lines.put_down();
+impl<F: Fn(&Line<'_>, &mut RecordBuffers) -> Record + Send> PieceReader for LineRecords<F> {
+    fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
+        self.lines.release();
         while let Some(line) = self.lines.next()? {
             if !is_blank(line.bytes) {
                 return Ok(Some((self.record)(&line, spare)));
@@ -154,7 +154,7 @@ impl<F: Fn(&Line<'_>, &mut Spare) -> Record + Send> PieceReader for LineRecords<
         self.lines.skip(to)
     }
 
-    fn reached(&self) -> Reached {
+    fn reached(&self) -> PieceEnd {
         self.lines.reached()
     }
 }
@@ -163,20 +163,20 @@ pub(super) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 
-/// A file as one piece.
+/// Returns a file as one piece.
 pub(super) fn whole(file: &InputFile) -> Vec<PieceRange> {
     vec![(0..file.bytes, file.bytes)]
 }
 
-/// Where a plain file may be cut.
+/// Type of cut points of a plain file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Border {
     Line,
     BlankLine,
 }
 
-/// Cuts a plain file after the first border at or behind each multiple of `stride`.
-pub(super) fn cut(file: &InputFile, stride: u64, border: Border, reading: &Reading) -> Result<Vec<PieceRange>> {
+/// Cuts a plain file after the first border at or after each multiple of `stride`.
+pub(super) fn cut(file: &InputFile, stride: u64, border: Border, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
     if file.bytes <= stride || !can_be_entered(&file.path, reading) {
         return Ok(whole(file));
     }
@@ -192,10 +192,10 @@ pub(super) fn cut(file: &InputFile, stride: u64, border: Border, reading: &Readi
     Ok(cuts.windows(2).map(|pair| (pair[0]..pair[1], pair[1] - pair[0])).collect())
 }
 
-/// The offset behind the first border that ends behind `from`; the file's end where there is none.
+/// Returns the offset after the first border that ends after `from`, or the file's end.
 fn next_border(path: &Path, from: u64, border: Border) -> std::io::Result<u64> {
     let mut file = std::fs::File::open(path)?;
-    // One byte earlier, so that a line that ends exactly at `from` is seen to end there.
+    // Starts one byte earlier, to detect a line that ends exactly at `from`.
     file.seek(SeekFrom::Start(from - 1))?;
     let mut bytes = std::io::BufReader::new(file);
     let mut at = from - 1 + bytes.skip_until(b'\n')? as u64;
@@ -211,14 +211,14 @@ fn next_border(path: &Path, from: u64, border: Border) -> std::io::Result<u64> {
     }
 }
 
-/// What of the bytes at hand belongs to the line, its end too, and whether the line ends with it.
+/// Returns the part of the buffer that belongs to the line, with its terminator, and whether the line ends there.
 fn of_line(ready: &[u8]) -> (&[u8], bool) {
     let end = memchr::memchr(b'\n', ready);
     let part = &ready[..end.map_or(ready.len(), |end| end + 1)];
     (part, end.is_some() || part.is_empty())
 }
 
-/// Passes over a line, however long: its length, and whether it was blank.
+/// Skips a line of any length. Returns its length and whether it was blank.
 fn pass_line(bytes: &mut impl BufRead) -> std::io::Result<(u64, bool)> {
     let (mut length, mut blank) = (0, true);
     loop {

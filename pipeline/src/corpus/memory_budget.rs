@@ -1,31 +1,31 @@
-//! Room for text: what all workers together may hold in memory, and who waits for it.
+//! Memory budget for text: bounds the memory of all workers together, and queues their requests.
 //!
 //! # What
-//! `prepare.max_memory_bytes` in four parts. A quarter is for the workers, an equal share each: what is short costs no word. A half
-//! is for *files* that take memory as long as they are open (the window of a zstd stream, the pages of a Parquet file, a
-//! Parquet file that was compressed as a whole). An eighth is for eight *long* documents at a time, an eighth for one
-//! that is *very long*. Who needs more than is left waits for others to be done; what would not fit into an empty room is
-//! refused by name.
+//! `prepare.max_memory_bytes` has four parts. A quarter is divided equally among the workers; short documents use it
+//! without a request. A half is for *files* that need memory while they are open (the window of a zstd stream, the
+//! pages of a Parquet file, a Parquet file that was compressed as a whole). An eighth is for eight *long* documents at
+//! a time, an eighth for one *very long* document. A request for more than is free waits. A request that exceeds its
+//! whole part is an error.
 //!
 //! # Why
-//! A document may be as long with 64 workers as with one, and 64 of that length come one after another instead of all at
-//! once.
+//! The maximum document length does not depend on the number of workers. Many documents of that length are processed
+//! one after another instead of all at once.
 //!
 //! # Definition
-//! A worker takes a file's room before that of a document, and that of a long document before that of a very long one. So
-//! nobody who is waited for waits in turn, and nobody waits forever. Requests are met in the order in which they come: a
-//! large one is not overtaken again and again.
+//! A worker reserves memory for a file before that for a document, and for a long document before that for a very long
+//! one. So the holder of the last reservation never waits, and a deadlock is impossible. Requests are granted in their
+//! order of arrival, so that small requests cannot starve a large one.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Long documents that are in memory at a time, at most.
+/// Maximum number of long documents in memory at a time.
 const LONG_AT_A_TIME: u64 = 8;
 
-/// Copies of a document's bytes that there may be while it is read: the line, the same repaired (three bytes for one that
-/// is not UTF-8), the text that was in it with its escapes and without, the text with other line ends.
+/// Maximum copies of a document's bytes while it is read: the line, the repaired line (three bytes for each invalid
+/// one), the JSON text with its escapes and without, the text with converted line ends.
 pub(crate) const COPIES: u64 = 8;
 
-/// Bytes that are reserved and given back.
+/// Pool of bytes that are reserved and released.
 #[derive(Debug)]
 struct Budget {
     total: u64,
@@ -36,7 +36,7 @@ struct Budget {
 #[derive(Debug)]
 struct State {
     free: u64,
-    /// Requests that were made, and those that were met.
+    /// Number of requests made, and of requests granted.
     asked: u64,
     met: u64,
 }
@@ -47,13 +47,13 @@ impl Budget {
         Arc::new(Self { total, state, changed: Condvar::new() })
     }
 
-    /// Nothing is done while it is locked that could panic.
+    // No code that runs under this lock can panic, so a poisoned lock is still consistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes so many bytes as soon as they are there; none if they never will be.
-    fn take(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
+    /// Reserves `bytes` as soon as they are free; returns `None` if they exceed the pool.
+    fn try_reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
         if bytes > self.total {
             return None;
         }
@@ -71,7 +71,7 @@ impl Budget {
     }
 }
 
-/// Bytes that somebody holds; they go back when it is dropped.
+/// Reserved bytes, released on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
     budget: Arc<Budget>,
@@ -85,12 +85,12 @@ impl Drop for Reservation {
     }
 }
 
-/// Who gets how much of `prepare.max_memory_bytes`, in bytes.
+/// Division of `prepare.max_memory_bytes`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Short documents and files, in the hands of all workers together.
+    /// Short documents and files of all workers together.
     pub short: u64,
-    /// What longer files take while they are open: windows of zstd, pages of Parquet.
+    /// Longer files while they are open: windows of zstd, pages of Parquet.
     pub files: u64,
     /// Long documents, eight at a time.
     pub long: u64,
@@ -99,9 +99,9 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Those of so much.
+    /// Divides `max_memory_bytes`.
     #[must_use]
-    pub fn of(max_memory_bytes: u64) -> Self {
+    pub fn new(max_memory_bytes: u64) -> Self {
         Self {
             short: max_memory_bytes / 4,
             files: max_memory_bytes / 2,
@@ -111,23 +111,23 @@ impl Shares {
     }
 }
 
-/// All room there is, and what one part of the corpus holds of it.
+/// Memory budget, with the reservations of one part of the corpus.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
-    /// What one worker has to itself, for a file and for a document alike.
+    /// Bytes that one worker may use without a request, for a file and for a document each.
     share: u64,
     files: Arc<Budget>,
     long: Arc<Budget>,
     very_long: Arc<Budget>,
-    /// What this part holds for the document in hand.
+    /// Reservations of this part for its current document.
     held: Arc<Mutex<Vec<Reservation>>>,
 }
 
 impl MemoryBudget {
-    /// The room of a preparation.
+    /// Creates the budget of a preparation.
     #[must_use]
     pub fn new(max_memory_bytes: u64, workers: usize) -> Self {
-        let Shares { short, files, long, very_long } = Shares::of(max_memory_bytes);
+        let Shares { short, files, long, very_long } = Shares::new(max_memory_bytes);
         Self {
             share: short / 2 / workers as u64,
             files: Budget::new(files),
@@ -137,37 +137,37 @@ impl MemoryBudget {
         }
     }
 
-    /// The same room, for another part: what that holds is its own.
+    /// Returns the same budget for another part, with separate reservations.
     #[must_use]
     pub fn part(&self) -> Self {
         Self { held: Arc::default(), ..self.clone() }
     }
 
-    /// What a worker has without asking, for the file that is open.
+    /// Returns the bytes that a worker may use without a request, for the open file.
     pub(super) fn share(&self) -> u64 {
         self.share
     }
 
-    /// The most that a file may ask for.
+    /// Returns the maximum reservation of a file.
     pub(super) fn file_max(&self) -> u64 {
         self.files.total
     }
 
-    /// Room for a file, as long as it is open: none is needed for what fits into the worker's share.
+    /// Reserves memory for an open file; `None` if it fits into the worker's share.
     pub(super) fn file(&self, bytes: u64) -> Result<Option<Reservation>, ResourcesExhausted> {
         if bytes <= self.share {
             return Ok(None);
         }
-        self.files.take(bytes).map(Some).ok_or(ResourcesExhausted { wanted: bytes, most: self.files.total })
+        self.files.try_reserve(bytes).map(Some).ok_or(ResourcesExhausted { wanted: bytes, most: self.files.total })
     }
 
-    /// Whether so much is a worker's own, for which nobody has to ask.
+    /// Returns true if `bytes` fit into a worker's share and need no reservation.
     #[must_use]
     pub fn is_short(&self, bytes: u64) -> bool {
         bytes <= self.share
     }
 
-    /// Room for the document in hand, which takes so many bytes by now, until it is [put down](Self::put_down).
+    /// Reserves memory for the current document of `bytes` bytes so far, until it is [released](Self::release).
     pub fn document(&self, bytes: u64) -> Result<(), ResourcesExhausted> {
         if self.is_short(bytes) {
             return Ok(());
@@ -177,15 +177,16 @@ impl MemoryBudget {
         let level = levels.iter().position(|&most| bytes <= most);
         let level = level.ok_or(ResourcesExhausted { wanted: bytes, most: self.very_long.total })?;
         for next in held..level {
-            // Not while `held` is locked: it may take a while.
-            let hold = if next == 0 { self.long.take(slot) } else { self.very_long.take(self.very_long.total) };
+            // Not under the lock of `held`: the reservation may wait.
+            let hold =
+                if next == 0 { self.long.try_reserve(slot) } else { self.very_long.try_reserve(self.very_long.total) };
             self.held().extend(hold);
         }
         Ok(())
     }
 
-    /// The document in hand is no longer in memory.
-    pub fn put_down(&self) {
+    /// Releases the memory of the current document.
+    pub fn release(&self) {
         self.held().clear();
     }
 
@@ -194,12 +195,12 @@ impl MemoryBudget {
     }
 }
 
-/// What would not fit into an empty room.
+/// Error for a request that exceeds its whole part of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourcesExhausted {
-    /// What it would take.
+    /// Bytes requested.
     pub wanted: u64,
-    /// What there is for one.
+    /// Maximum bytes of one request.
     pub most: u64,
 }
 
@@ -210,14 +211,14 @@ mod tests {
 
     use super::*;
 
-    /// One worker of a room of 6400 bytes has 800 for short documents; long ones have 100 each, one very long one 800.
-    fn room(workers: usize) -> MemoryBudget {
+    /// Budget of 6400 bytes: workers have 800 for short documents; long ones have 100 each, one very long one 800.
+    fn budget(workers: usize) -> MemoryBudget {
         MemoryBudget::new(6400, workers)
     }
 
     #[test]
-    fn what_is_short_holds_nothing_and_what_never_fits_is_refused() {
-        let room = room(16);
+    fn small_requests_reserve_nothing_and_oversized_ones_are_refused() {
+        let room = budget(16);
         assert_eq!((room.share(), room.file_max()), (50, 3200));
         room.document(50).expect("short");
         assert_eq!(room.held().len(), 0);
@@ -227,17 +228,17 @@ mod tests {
         room.document(800).expect("very long");
         assert_eq!(room.held().len(), 2);
         assert_eq!(room.document(801), Err(ResourcesExhausted { wanted: 801, most: 800 }));
-        room.put_down();
+        room.release();
         assert_eq!((room.long.state().free, room.very_long.state().free), (800, 800), "all of it is back");
         assert!(room.file(50).expect("it fits").is_none() && room.file(3200).expect("it fits").is_some());
         assert_eq!(room.file(3201).expect_err("never").most, 3200);
         assert_eq!(room.files.state().free, 3200, "what is dropped is back");
     }
 
-    /// Whatever workers ask for, they never hold more than there is, and all of them come to their end.
+    /// For any requests, workers never hold more than the budget, and all of them finish.
     #[test]
-    fn workers_hold_no_more_than_there_is_and_none_waits_for_ever() {
-        let room = room(16);
+    fn workers_hold_no_more_than_there_is_and_none_waits_forever() {
+        let room = budget(16);
         let (documents, most) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for worker in 0..16_u64 {
@@ -252,7 +253,7 @@ mod tests {
                         let now = documents.fetch_add(size, Ordering::SeqCst) + size;
                         most.fetch_max(now, Ordering::SeqCst);
                         documents.fetch_sub(size, Ordering::SeqCst);
-                        room.put_down();
+                        room.release();
                         drop(file);
                     }
                 });
@@ -263,19 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn a_large_request_is_not_overtaken() {
+    fn large_request_is_served_in_order() {
         let budget = Budget::new(10);
-        let first = budget.take(5).expect("free");
+        let first = budget.try_reserve(5).expect("free");
         thread::scope(|scope| {
-            let large = scope.spawn(|| budget.take(10).map(drop));
+            let large = scope.spawn(|| budget.try_reserve(10).map(drop));
             while budget.state().asked < 2 {
                 thread::yield_now();
             }
-            let small = scope.spawn(|| budget.take(1).map(drop));
+            let small = scope.spawn(|| budget.try_reserve(1).map(drop));
             while budget.state().asked < 3 {
                 thread::yield_now();
             }
-            assert_eq!(budget.state().met, 1, "5 are free, and nobody passes the one that wants 10");
+            assert_eq!(budget.state().met, 1, "5 are free, and no request overtakes the one for 10");
             drop(first);
             assert!(large.join().expect("met").is_some() && small.join().expect("met").is_some());
         });

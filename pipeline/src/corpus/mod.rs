@@ -1,9 +1,9 @@
-//! Where documents come from: files ↦ parts ↦ documents.
+//! Corpus reading: files ↦ parts ↦ documents.
 //!
-//! The list of parts is a function of the corpus alone: never of threads or machines. A part is one or more *pieces*,
-//! a piece a file or a byte range of one. Small files are grouped, large plain ones are cut where a document ends.
+//! The list of parts is a function of the corpus alone, not of threads or machines. A part is one or more *pieces*, a
+//! piece a file or a byte range of one. Small files are grouped, large plain ones are cut at document ends.
 //!
-//! Dirty text is data, not an error: it is repaired or skipped, and counted by [`RejectReason`].
+//! Invalid text is data, not an error: it is repaired or skipped, and counted by [`RejectReason`].
 
 mod bytes;
 mod cut;
@@ -13,6 +13,7 @@ mod documents;
 mod files;
 mod find;
 mod format_detect;
+mod gzip;
 mod input_split;
 mod inputs;
 mod lines;
@@ -25,20 +26,20 @@ use std::ops::Range;
 
 pub use self::cut::group;
 pub use self::decode::by_name as encoding_by_name;
-pub use self::discover::{PassedOver, plain_extension};
-pub use self::documents::{Complaint, Documents, Found, Place};
-pub use self::files::{Corpus, CorpusConfig, InvalidFilePolicy, SortedOut};
-pub use self::format_detect::Endings;
-pub use self::input_split::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};
+pub use self::discover::{SkippedFiles, plain_extension};
+pub use self::documents::{Complaint, DocumentPlace, Documents, Found};
+pub use self::files::{Corpus, CorpusConfig, InvalidFilePolicy, SniffResult};
+pub use self::format_detect::FileExtensions;
+pub use self::input_split::{BytesRead, Part, Piece, PieceEnd, PieceRange, PieceReader, ReadOptions};
 pub use self::inputs::{FileIdentity, InputFile};
 pub(crate) use self::memory_budget::COPIES;
 pub use self::memory_budget::{MemoryBudget, ResourcesExhausted, Shares};
-pub use self::record::{RawDocument, Record, RejectReason, Spare};
-pub use self::sniff::{Fitness, Head};
+pub use self::record::{RawDocument, Record, RecordBuffers, RejectReason};
+pub use self::sniff::{FileCheck, Head};
 use crate::Result;
 
 schemas::registry! {
-    /// Every way in which documents lie in files.
+    /// Input format: the layout of documents in files.
     pub enum AnyFormat: Format by name {
         text::WholeFiles,
         text_paragraphs::Paragraphs,
@@ -54,27 +55,27 @@ impl Default for AnyFormat {
     }
 }
 
-/// A way in which documents lie in files.
+/// Input format: the layout of documents in files.
 pub trait Format: Send + Sync {
-    /// Extensions that count in folders.
+    /// Returns the extensions of files that count in folders.
     fn extensions(&self) -> &'static [&'static str];
 
-    /// Whether its records have fields, of which `prepare.text_field` and `prepare.id_field` name two.
+    /// Returns true if records have fields, which `prepare.text_field` and `prepare.id_field` select.
     fn has_fields(&self) -> bool {
         false
     }
 
-    /// Whether a part could use that file: asked before anything is written.
-    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness>;
+    /// Checks the beginning of a file before any output is written.
+    fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck>;
 
-    /// Cuts a file into ranges of about `stride` bytes at places where a document ends. They cover `0..file.bytes`, or
-    /// what the format counts in (Parquet: row groups).
-    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>>;
+    /// Cuts a file into ranges of about `stride` bytes at document ends. The ranges cover `0..file.bytes`, or the
+    /// format's own unit (Parquet: row groups).
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>>;
 
-    /// The records of a range that it cut.
-    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>>;
+    /// Opens the records of a range returned by `pieces`.
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>>;
 
-    /// Files for the contract of this family.
+    /// Returns files for the contract tests of the formats.
     #[cfg(test)]
     fn example(&self) -> contract::Example;
 }

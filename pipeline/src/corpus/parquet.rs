@@ -1,16 +1,17 @@
-//! Parquet: a row is a document.
+//! Parquet format: each row is a document.
 //!
 //! # What
-//! One column holds the text, and perhaps another one the document's name; no other column is read.
+//! One column contains the text, and an optional second one the document id. No other column is read.
 //!
 //! # Why
-//! What `datasets` and most dumps of today keep their corpora in.
+//! `datasets` and most current dumps store corpora as Parquet.
 //!
 //! # Definition
-//! `prepare.text_field` names a column of strings or bytes, in a dictionary or not, `prepare.id_field` one of these or of
-//! integers; a row that lacks one of them is skipped and counted. Files are cut between row groups; pages may be plain
-//! or compressed by any codec of the format (but LZO, which nothing writes). A file that is compressed as a whole is
-//! decompressed as a whole, into memory.
+//! `prepare.text_field` names a column of strings or bytes, optionally dictionary-encoded. Invalid UTF-8 of either is
+//! repaired and counted as in the text formats. `prepare.id_field` names one
+//! of these types or of integers. A row that lacks one of them is skipped and counted. Files are cut between row
+//! groups. Pages may be plain or compressed by any codec of the format (except LZO, which no common writer uses). A
+//! file that is compressed as a whole is decompressed as a whole, into memory.
 //!
 //! # Reference
 //! The Apache Parquet format, <https://parquet.apache.org/docs/file-format/>.
@@ -19,19 +20,23 @@ use std::convert::Infallible;
 use std::mem::take;
 use std::ops::Range;
 use std::string::FromUtf8Error;
+use std::sync::Arc;
 
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
-use ::parquet::file::metadata::RowGroupMetaData;
+use ::parquet::basic::Type as PhysicalType;
+use ::parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, RowGroupMetaData};
+use ::parquet::schema::types::{SchemaDescriptor, Type};
 use arrow_array::RecordBatch;
+use arrow_schema::{DataType, FieldRef, Schema};
 use runtime::catch_decoder;
 
 use super::Format;
-use super::input_split::{BytesRead, PieceRange, PieceReader, Reached, Reading};
+use super::input_split::{BytesRead, PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::record::{Record, RejectReason, Spare};
+use super::record::{Record, RecordBuffers, RejectReason};
 use crate::{Error, Result};
 
 mod cells;
@@ -43,12 +48,12 @@ use self::pages::Pages;
 use self::raw::Raw;
 use super::bytes::{ReadHash, make_room};
 use super::memory_budget::{Reservation, ResourcesExhausted};
-use super::sniff::Fitness;
+use super::sniff::FileCheck;
 
-/// Rows decoded at a time, at most.
+/// Maximum number of rows decoded at a time.
 const ROWS: u64 = 256;
 
-/// A row is a document.
+/// Parquet: each row is a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParquetRows;
 
@@ -61,36 +66,36 @@ impl Format for ParquetRows {
         true
     }
 
-    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
-        let (raw, _hold) = Raw::open(file, &Reading { bytes_read: BytesRead::default(), ..reading.clone() })?;
+    fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
+        let (raw, _hold) = Raw::open(file, &ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() })?;
         let metadata = match catch_decoder(|| ArrowReaderMetadata::load(&raw, ArrowReaderOptions::default())) {
             Ok(metadata) => metadata,
-            Err(error) => return Ok(Fitness::unfit(format!("not a readable Parquet file ({error}); replace it"))),
+            Err(error) => return Ok(FileCheck::unfit(format!("not a readable Parquet file ({error}); replace it"))),
         };
         let schema = metadata.schema();
         for (key, name) in fields(reading) {
             let Ok(field) = schema.field_with_name(name) else {
                 let columns: Vec<_> = schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
                 let message = format!("no column `{name}`; it has {}; set `{key}`", columns.join(", "));
-                return Ok(Fitness::unfit(message));
+                return Ok(FileCheck::unfit(message));
             };
             let usable = is_text(field.data_type()) || (key == "prepare.id_field" && field.data_type().is_integer());
             if !usable {
                 let message = format!("column `{name}` holds {}, not text; set `{key}`", field.data_type());
-                return Ok(Fitness::unfit(message));
+                return Ok(FileCheck::unfit(message));
             }
         }
-        Ok(Fitness::default())
+        Ok(FileCheck::default())
     }
 
-    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
-        let metadata = load(file, &Raw::open(file, reading)?.0)?;
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
+        let metadata = load(file, &Raw::open(file, reading)?.0, reading)?;
         let groups = metadata.metadata().row_groups();
         let mut pieces: Vec<PieceRange> = Vec::new();
         for (index, group) in (0_u64..).zip(groups) {
             let bytes = u64::try_from(group.compressed_size()).unwrap_or(0);
             match pieces.last_mut() {
-                // Compressed as a whole, it is one piece: it is decompressed as a whole.
+                // A file compressed as a whole is one piece, since it is decompressed as a whole.
                 Some((range, sum)) if *sum + bytes <= stride || Raw::is_wrapped(file) => {
                     range.end = index + 1;
                     *sum += bytes;
@@ -101,7 +106,7 @@ impl Format for ParquetRows {
         Ok(pieces)
     }
 
-    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
         Ok(Box::new(Rows::open(file, range, reading)?))
     }
 
@@ -116,15 +121,64 @@ impl Format for ParquetRows {
     }
 }
 
-/// The columns that are read, with the key of each.
-fn fields(reading: &Reading) -> impl Iterator<Item = (&'static str, &str)> {
+/// Returns the columns that are read, each with its configuration key.
+fn fields(reading: &ReadOptions) -> impl Iterator<Item = (&'static str, &str)> {
     let id = reading.id_field.as_deref().map(|name| ("prepare.id_field", name));
     [("prepare.text_field", reading.text_field.as_str())].into_iter().chain(id)
 }
 
-fn load(file: &InputFile, raw: &Raw) -> Result<ArrowReaderMetadata> {
-    let metadata = catch_decoder(|| ArrowReaderMetadata::load(raw, ArrowReaderOptions::default()));
+fn load(file: &InputFile, raw: &Raw, reading: &ReadOptions) -> Result<ArrowReaderMetadata> {
+    let metadata = catch_decoder(|| {
+        let metadata = ArrowReaderMetadata::load(raw, ArrowReaderOptions::default())?;
+        let names: Vec<&str> = fields(reading).map(|(_, name)| name).collect();
+        text_as_bytes(&metadata, &names)
+    });
     metadata.map_err(|error| damaged(file, &error))
+}
+
+/// Returns the metadata with these text columns declared as bytes.
+///
+/// The reader refuses a batch with one invalid character in a column of strings. Other writers produce such columns, so
+/// bytes are read and repaired as in the other formats.
+fn text_as_bytes(metadata: &ArrowReaderMetadata, names: &[&str]) -> ::parquet::errors::Result<ArrowReaderMetadata> {
+    let all = metadata.metadata();
+    let file = all.file_metadata();
+    let is_text = |name: &str| names.contains(&name);
+    let columns = file.schema().get_fields().iter().map(|column| {
+        if !(is_text(column.name()) && column.is_primitive() && column.get_physical_type() == PhysicalType::BYTE_ARRAY)
+        {
+            return Ok(Arc::clone(column));
+        }
+        let bytes = Type::primitive_type_builder(column.name(), PhysicalType::BYTE_ARRAY)
+            .with_repetition(column.get_basic_info().repetition());
+        bytes.build().map(Arc::new)
+    });
+    let columns = columns.collect::<::parquet::errors::Result<Vec<_>>>()?;
+    let root = Type::group_type_builder(file.schema().name()).with_fields(columns).build()?;
+    let file = FileMetaData::new(
+        file.version(),
+        file.num_rows(),
+        file.created_by().map(str::to_owned),
+        None,
+        Arc::new(SchemaDescriptor::new(Arc::new(root))),
+        file.column_orders().cloned(),
+    );
+    let all = Arc::new(ParquetMetaDataBuilder::new(file).set_row_groups(all.row_groups().to_vec()).build());
+    let declared = ArrowReaderMetadata::try_new(Arc::clone(&all), ArrowReaderOptions::default())?;
+    // Offsets of 64 bits, since the rows of a batch may have more than 2 GiB of text.
+    let large: Vec<FieldRef> = declared
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| match field.data_type() {
+            DataType::Binary if is_text(field.name()) => {
+                Arc::new(field.as_ref().clone().with_data_type(DataType::LargeBinary))
+            }
+            _ => Arc::clone(field),
+        })
+        .collect();
+    let options = ArrowReaderOptions::default().with_schema(Arc::new(Schema::new(large)));
+    ArrowReaderMetadata::try_new(all, options)
 }
 
 fn rows_before(file: &InputFile, metadata: &ArrowReaderMetadata, range: &Range<u64>) -> Result<u64> {
@@ -138,34 +192,34 @@ fn damaged(file: &InputFile, error: &dyn std::fmt::Display) -> Error {
     raw::unfit(file, format!("not a readable Parquet file ({error}); replace it"))
 }
 
-/// The rows of some row groups, decoded one row group after another.
+/// Reader of the rows of several row groups, one row group after another.
 struct Rows {
     file: InputFile,
     raw: Raw,
-    /// Room for the file, if it was compressed as a whole and is large.
+    /// Memory of the file, if it was compressed as a whole and is large.
     whole: Option<Reservation>,
-    /// Room for the pages of the row group in hand.
+    /// Memory of the pages of the current row group.
     pages: Option<Reservation>,
     metadata: ArrowReaderMetadata,
     columns: ProjectionMask,
-    reading: Reading,
-    /// Row groups that are still to come.
+    reading: ReadOptions,
+    /// Remaining row groups.
     groups: Range<usize>,
     batches: Option<ParquetRecordBatchReader>,
     batch: Option<(RecordBatch, usize)>,
     first: u64,
     row: u64,
     read: ReadHash,
-    /// Bytes of the row group in hand that nobody was told of yet, and its rows that did not come out of it: with them, its bytes
-    /// are told.
+    /// Bytes of the current row group that are not yet reported, and its rows that are not yet read. Bytes are reported
+    /// in proportion to the rows.
     uncounted: u64,
-    untold: u64,
+    unreported: u64,
 }
 
 impl Rows {
-    fn open(file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Self> {
+    fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
         let (raw, whole) = Raw::open(file, reading)?;
-        let metadata = load(file, &raw)?;
+        let metadata = load(file, &raw, reading)?;
         let group = |index| usize::try_from(index).expect("row groups are few");
         if group(range.end) > metadata.metadata().num_row_groups() {
             return Err(raw::error(file, "it has fewer row groups than it had: it was changed meanwhile".into()));
@@ -188,22 +242,22 @@ impl Rows {
             row: first,
             read: ReadHash::default(),
             uncounted: 0,
-            untold: 0,
+            unreported: 0,
         })
     }
 
-    /// Begins the next row group behind its first `offset` rows. False if there is none.
+    /// Begins the next row group after its first `offset` rows. Returns false if there is none.
     fn begin_group(&mut self, offset: usize) -> Result<bool> {
         (self.batches, self.batch, self.pages) = (None, None, None);
-        self.tell(self.untold);
+        self.report_rows(self.unreported);
         let Some(group) = self.groups.next() else { return Ok(false) };
-        self.untold = u64::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
+        self.unreported = u64::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
         let mut page_bytes = 0;
         let chunks = self.metadata.metadata().row_group(group).columns().iter().enumerate();
         for (_, chunk) in chunks.filter(|&(leaf, _)| self.columns.leaf_included(leaf)) {
             let place = catch_decoder(|| Ok::<_, Infallible>(chunk.byte_range()));
             let (start, length) = place.map_err(|error| damaged(&self.file, &error))?;
-            // One that cannot be told is of no use to the decoder either, which says why.
+            // A chunk with unreadable headers is left to the decoder, which reports the error.
             page_bytes +=
                 Pages::read(&self.raw, start..start.saturating_add(length)).map_or(0, |pages| pages.page_bytes_max);
             let (read, uncounted) = (&mut self.read, &mut self.uncounted);
@@ -225,20 +279,22 @@ impl Rows {
         Ok(true)
     }
 
-    /// Tells the bytes of so many of the row group's rows. What was decompressed as a whole was told when it was read.
-    fn tell(&mut self, rows: u64) {
-        let share = if rows < self.untold { self.uncounted / self.untold.max(1) * rows } else { self.uncounted };
+    /// Reports the bytes of `rows` rows of the group. A file decompressed as a whole was reported when it was read.
+    fn report_rows(&mut self, rows: u64) {
+        let share =
+            if rows < self.unreported { self.uncounted / self.unreported.max(1) * rows } else { self.uncounted };
         self.uncounted -= share;
-        self.untold -= rows.min(self.untold);
+        self.unreported -= rows.min(self.unreported);
         if !Raw::is_wrapped(&self.file) {
             self.reading.bytes_read.add(share);
         }
     }
 
-    /// Makes room for the pages of a row group of which the largest, of all columns, come to so many bytes: one page as
-    /// it is and decompressed, and as many rows as fit next to it. No cell is longer than a page.
+    /// Reserves memory for the pages of a row group whose largest pages, over all columns, sum to `page_bytes`: each
+    /// page both compressed and decompressed. Returns the number of rows that fit in addition. No cell is longer than a
+    /// page.
     fn rows_at_a_time(&mut self, page_bytes: u64) -> Result<usize> {
-        let (room, least) = (&self.reading.room, page_bytes.saturating_mul(3));
+        let (room, least) = (&self.reading.memory_budget, page_bytes.saturating_mul(3));
         let refused = |ResourcesExhausted { wanted, most }| {
             let hint = "raise it, or write the file again with smaller pages";
             let message =
@@ -255,7 +311,7 @@ impl Rows {
         Ok(usize::try_from(rows.clamp(1, ROWS)).expect("a few"))
     }
 
-    fn record(&self, batch: &RecordBatch, index: usize, spare: &mut Spare) -> Result<Record> {
+    fn record(&self, batch: &RecordBatch, index: usize, spare: &mut RecordBuffers) -> Result<Record> {
         let column = |name| batch.column_by_name(name).expect("checked before the first part");
         let (row, line) = (self.row, self.row - self.first);
         let cell = |name, mut bytes| cells::append(column(name), index, &mut bytes).map(|()| bytes);
@@ -270,15 +326,15 @@ impl Rows {
             let repaired = |id: FromUtf8Error| String::from_utf8_lossy(id.as_bytes()).into_owned();
             document.id = id.flatten().map(|id| String::from_utf8(id).unwrap_or_else(repaired));
         }
-        // Rows are their own places: line breaks within a cell are none of the file's.
+        // Complaints refer to rows: line breaks within a cell are not lines of the file.
         record.complaints.iter_mut().for_each(|(_, at)| *at = line);
         Ok(record)
     }
 }
 
 impl PieceReader for Rows {
-    fn next(&mut self, spare: &mut Spare) -> Result<Option<Record>> {
-        self.reading.room.put_down();
+    fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
+        self.reading.memory_budget.release();
         loop {
             if let Some((batch, index)) = self.batch.take_if(|(batch, index)| *index < batch.num_rows()) {
                 let record = self.record(&batch, index, spare)?;
@@ -290,7 +346,7 @@ impl PieceReader for Rows {
             let batch = catch_decoder(|| batches.and_then(Iterator::next).transpose());
             match batch.map_err(|error| damaged(&self.file, &error))? {
                 Some(batch) => {
-                    self.tell(batch.num_rows() as u64);
+                    self.report_rows(batch.num_rows() as u64);
                     self.batch = Some((batch, 0));
                 }
                 None if self.begin_group(0)? => {}
@@ -307,14 +363,14 @@ impl PieceReader for Rows {
             let rows = u64::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
             let passed = rows.min(to - self.row);
             self.begin_group(usize::try_from(passed).expect("a row group is in memory"))?;
-            self.tell(passed);
+            self.report_rows(passed);
             self.row += passed;
         }
         Ok(())
     }
 
-    fn reached(&self) -> Reached {
-        Reached { to: self.row, lines: self.row - self.first, blake3: self.read.hex() }
+    fn reached(&self) -> PieceEnd {
+        PieceEnd { to: self.row, lines: self.row - self.first, blake3: self.read.hex() }
     }
 }
 

@@ -1,48 +1,48 @@
-//! What is found at one place of a file: a document, complaints, or both.
+//! Record of a file: a document, complaints, or both.
 //!
-//! Dirty text is data, not an error: it is repaired or skipped, and counted by [`RejectReason`].
+//! Invalid text is data, not an error: it is repaired or skipped, and counted by [`RejectReason`].
 
 use std::fmt;
 use std::ops::Range;
 
 use schemas::Document;
 
-/// What was found at one place of a file.
+/// Record at one position of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The text, if it is fit for use.
+    /// Document, if it is usable.
     pub document: Option<RawDocument>,
-    /// Where it was found: bytes of the decompressed file, or rows of a Parquet file.
+    /// Position: bytes of the decompressed file, or rows of a Parquet file.
     pub range: Range<u64>,
-    /// The line on which it begins, counted from the start of the piece, 0-based.
+    /// Line on which it begins, counted from the start of the piece, 0-based.
     pub line: u64,
-    /// What is wrong with it, with lines counted from the start of the piece, 0-based.
+    /// Repairs and rejections, with lines counted from the start of the piece, 0-based.
     pub complaints: Vec<(RejectReason, u64)>,
 }
 
-/// A document as a file has it.
+/// Document as read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawDocument {
-    /// The file's own name for it, if it was asked for.
+    /// Document id of the file, if `prepare.id_field` is set.
     pub id: Option<String>,
-    /// Its text, cleaned.
+    /// Cleaned text.
     pub text: String,
 }
 
-/// Memory of a document that nobody needs any more, for the next one: nothing is allocated for a
-/// document of usual length that is neither repaired nor written with escapes of JSON.
+/// Memory of a finished document, for the next one. It avoids allocations for documents of usual length that need no
+/// repair and have no JSON escapes.
 #[derive(Debug, Default)]
-pub struct Spare {
-    /// For its text.
+pub struct RecordBuffers {
+    /// Memory for the text.
     pub text: Vec<u8>,
-    /// For its name.
+    /// Memory for the id.
     pub id: String,
 }
 
-/// What is kept of the room of a document that was longer.
+/// Maximum memory kept from a longer document.
 pub(super) const KEPT_BYTES: usize = 1 << 20;
 
-impl Spare {
+impl RecordBuffers {
     /// Takes back the memory of a document.
     pub(super) fn take_back(&mut self, document: Document) {
         let (mut text, mut id) = (document.text.into_bytes(), document.id);
@@ -58,13 +58,13 @@ impl Spare {
 }
 
 impl Record {
-    /// A place of which nothing can be used.
+    /// Creates a record without a usable document.
     #[must_use]
     pub fn rejected(reason: RejectReason, range: Range<u64>, line: u64) -> Self {
         Self { document: None, range, line, complaints: vec![(reason, line)] }
     }
 
-    /// A document of these bytes: replaces what is not UTF-8, then as [`of_text`](Self::of_text).
+    /// Creates a document from bytes: replaces invalid UTF-8, then continues as [`of_text`](Self::of_text).
     #[must_use]
     pub fn of_bytes(bytes: Vec<u8>, range: Range<u64>, line: u64) -> Self {
         match String::from_utf8(bytes) {
@@ -80,11 +80,11 @@ impl Record {
         }
     }
 
-    /// A document of this text: removes NULs, ends lines with a line feed, refuses the empty.
+    /// Creates a document from text: removes NULs, converts line ends to line feeds, rejects empty text.
     #[must_use]
     pub fn of_text(id: Option<String>, mut text: String, range: Range<u64>, line: u64) -> Self {
         let mut complaints = Vec::new();
-        // Nearly all texts have neither: they are looked at once.
+        // Nearly all texts have neither: one scan suffices.
         if memchr::memchr2(b'\0', b'\r', text.as_bytes()).is_some() {
             if let Some(at) = memchr::memchr(b'\0', text.as_bytes()) {
                 complaints.push((RejectReason::Nul, line + count_newlines(&text.as_bytes()[..at])));
@@ -100,18 +100,18 @@ impl Record {
     }
 }
 
-/// Why a line or a document was repaired or skipped.
+/// Reason for the repair or rejection of a line or a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RejectReason {
     /// Bytes that are not UTF-8, or not of `prepare.encoding`, replaced by U+FFFD.
     InvalidUtf8,
     /// NUL characters, removed.
     Nul,
-    /// A line that is no JSON object; skipped.
+    /// Line that is not a JSON object; skipped.
     BrokenJson,
-    /// The text or the name is missing; skipped.
+    /// Missing text or id; skipped.
     MissingField,
-    /// The text is not a string, or the name neither a string nor a number; skipped.
+    /// Text that is not a string, or an id that is neither a string nor a number; skipped.
     NonStringField,
     /// No text, or none that the tokenizer keeps; skipped.
     EmptyDocument,
@@ -133,7 +133,7 @@ impl fmt::Display for RejectReason {
     }
 }
 
-/// The text with line feeds instead of pairs of a carriage return and one, in the same memory.
+/// Returns the text with CRLF converted to line feeds, in the same memory.
 fn with_line_feeds(text: String) -> String {
     let (mut bytes, mut kept) = (text.into_bytes(), 0);
     for at in 0..bytes.len() {

@@ -1,40 +1,40 @@
-//! Whether a file can be used at all: judged by its beginning, before anything is written.
+//! Check of a file's beginning, before any output is written, to detect unusable files.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
 
 use super::bytes::open;
-use super::input_split::{BytesRead, Reading};
+use super::input_split::{BytesRead, ReadOptions};
 use super::inputs::InputFile;
 use crate::Result;
 
-/// What is looked at of a file of text.
+/// Bytes of a text file that are checked.
 pub(super) const HEAD_BYTES: u64 = 8 << 10;
 
-/// What a file is good for.
+/// Result of the check of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fitness {
-    /// Why it cannot be used, and what to do about it.
+pub struct FileCheck {
+    /// Reason why the file is unusable, with a hint.
     pub unfit: Option<String>,
-    /// What its first records are like, where these have fields and say so themselves.
+    /// Summary of the first records, for formats with fields.
     pub head: Head,
 }
 
-/// The first records of a file.
+/// Summary of the first records of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Those of them that have the fields which are asked for.
+    /// Number of records that have the configured fields.
     pub with_fields: u64,
-    /// The names of all their fields.
+    /// Names of all their fields.
     pub fields: BTreeSet<String>,
-    /// Whether there are more records, which were not looked at.
+    /// True if there are more records, which were not checked.
     pub is_cut: bool,
 }
 
-impl Fitness {
-    /// That of a file which cannot be used.
+impl FileCheck {
+    /// Creates the result for an unusable file.
     #[must_use]
     pub fn unfit(why: impl Into<String>) -> Self {
         Self { unfit: Some(why.into()), head: Head::default() }
@@ -51,38 +51,38 @@ impl Head {
     }
 }
 
-/// The beginning of a file of text, decompressed and as UTF-8.
-pub(super) fn head(file: &InputFile, reading: &Reading) -> Result<Vec<u8>> {
+/// Reads the beginning of a text file, decompressed and as UTF-8.
+pub(super) fn head(file: &InputFile, reading: &ReadOptions) -> Result<Vec<u8>> {
     beginning(file, HEAD_BYTES, reading)
 }
 
-/// The same, of so many bytes.
-pub(super) fn beginning(file: &InputFile, bytes: u64, reading: &Reading) -> Result<Vec<u8>> {
+/// Reads the first `bytes` bytes of a text file, decompressed and as UTF-8.
+pub(super) fn beginning(file: &InputFile, bytes: u64, reading: &ReadOptions) -> Result<Vec<u8>> {
     let mut head = Vec::new();
-    let uncounted = Reading { bytes_read: BytesRead::default(), ..reading.clone() };
-    // A file that cannot be read to here is reported by the part that it belongs to.
+    let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
+    // A read error here is ignored: the part of the file reports it.
     let _ = open(&file.path, &(0..file.bytes), &uncounted)?.take(bytes).read_to_end(&mut head);
     Ok(head)
 }
 
-/// Whether that is the beginning of a text: not if there is a NUL in it, or the mark of UTF-16.
-pub(super) fn of_text(head: &[u8]) -> Fitness {
+/// Checks the beginning of a text: a NUL or the byte-order mark of UTF-16 makes it unusable.
+pub(super) fn of_text(head: &[u8]) -> FileCheck {
     let is_marked = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
     if memchr::memchr(0, head).is_none() && !is_marked {
-        return Fitness::default();
+        return FileCheck::default();
     }
     match guess(head) {
-        Some((name, label)) => Fitness::unfit(format!(
+        Some((name, label)) => FileCheck::unfit(format!(
             "{name}; set `prepare.encoding = \"{label}\"` if all files are, or convert it to UTF-8 (`iconv -f {name} -t UTF-8`)"
         )),
-        None => Fitness::unfit(
+        None => FileCheck::unfit(
             "a binary file (a NUL in its first 8 KiB); take it out of `prepare.inputs`, convert it to text, or set \
              `prepare.on_invalid_file = \"skip\"`",
         ),
     }
 }
 
-/// What a text with NULs is, if it can be told: by its mark, or since its letters are ASCII, each next to a NUL.
+/// Guesses the encoding of a text with NULs: by its byte-order mark, or by ASCII letters that alternate with NULs.
 fn guess(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const LITTLE: (&str, &str) = ("UTF-16LE", "utf-16le");
     const BIG: (&str, &str) = ("UTF-16BE", "utf-16be");
@@ -99,7 +99,7 @@ fn guess(head: &[u8]) -> Option<(&'static str, &'static str)> {
     let (count, letter) = (pairs.len(), |byte: u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
     let little = pairs.clone().filter(|pair| letter(pair[0]) && pair[1] == 0).count();
     let big = pairs.filter(|pair| pair[0] == 0 && letter(pair[1])).count();
-    // Half of them is more than any other kind of file has.
+    // Other binary files have such pairs in less than half of the positions.
     if little * 2 > count && count >= 4 {
         Some(LITTLE)
     } else if big * 2 > count && count >= 4 {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_says_what_it_is_where_that_can_be_told() {
+    fn unsupported_formats_are_refused_by_name() {
         let utf16 = |big: bool, mark: &str| -> Vec<u8> {
             let units = format!("{mark}plain words").encode_utf16().collect::<Vec<_>>();
             units.iter().flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
@@ -130,6 +130,6 @@ mod tests {
         }
         let marked = of_text(b"\xff\xfe\x2d\x4e\x87\x65").unfit.expect("letters without a NUL, after a mark");
         assert!(marked.contains("\"utf-16le\""), "{marked}");
-        assert_eq!(of_text("Grüße\n".as_bytes()), Fitness::default());
+        assert_eq!(of_text("Grüße\n".as_bytes()), FileCheck::default());
     }
 }

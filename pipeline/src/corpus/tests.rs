@@ -1,4 +1,4 @@
-//! What single formats keep next to the contract of all: nothing lost at the cuts, silence where it is due.
+//! Tests of single formats in addition to the contract: cuts lose nothing, and valid input gives no complaints.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,19 +9,19 @@ use store::Store;
 use super::*;
 use crate::testing::write_all;
 
-/// A corpus and the size of its pieces.
+/// Corpus and the size of its pieces.
 pub(crate) struct Cut {
     pub(crate) config: CorpusConfig,
     pub(crate) part_bytes: u64,
 }
 
 pub(crate) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) -> Cut {
-    let reading = Reading {
+    let reading = ReadOptions {
         text_field: "text".into(),
         id_field: None,
         encoding: None,
         max_document_bytes: 4 << 20,
-        room: MemoryBudget::new(256 << 20, 1),
+        memory_budget: MemoryBudget::new(256 << 20, 1),
         bytes_read: BytesRead::default(),
     };
     let inputs = vec![home.display().to_string()];
@@ -33,7 +33,7 @@ fn format(name: &str) -> AnyFormat {
     AnyFormat::of_kind(name).expect("a known format")
 }
 
-/// Each piece as a part, in the order of the files.
+/// Returns each piece as a part, in the order of the files.
 pub(crate) fn parts(corpus: &Corpus, part_bytes: u64) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     for file in corpus.sort_out(corpus.files().iter())?.fit {
@@ -48,7 +48,7 @@ pub(super) fn documents<'a>(corpus: &'a Corpus, part: &'a Part) -> Result<Docume
     corpus.read(part)
 }
 
-/// Texts in order, and complaints as `reason@line`.
+/// Returns texts in order, and complaints as `reason@line`.
 pub(crate) fn read(cut: &Cut) -> Result<(Vec<String>, Vec<String>)> {
     let corpus = Corpus::open(&cut.config)?;
     let (mut texts, mut complaints) = (Vec::new(), Vec::new());
@@ -83,13 +83,13 @@ fn check(name: &str, file: (&str, &[u8]), texts: &[&str], complaints: &[&str]) {
     );
 }
 
-/// 9 KiB of spaces: what follows is past the window in which a NUL means a binary file.
+/// Returns 9 KiB of spaces and `tail`: the tail is outside the window in which a NUL means a binary file.
 fn far(tail: &[u8]) -> Vec<u8> {
     [vec![b' '; 9 << 10], tail.to_vec()].concat()
 }
 
 #[test]
-fn dirty_text_is_repaired_and_counted() {
+fn invalid_text_is_repaired_and_counted() {
     let [text, lines_of, paragraphs, jsonl] = ["text", "text_lines", "text_paragraphs", "jsonl"];
     let spaces = " ".repeat(9 << 10);
     check(text, ("a.txt", b"one\ntwo\xff\n"), &["one\ntwo\u{fffd}\n"], &["invalid_utf8@a.txt:2"]);
@@ -180,7 +180,7 @@ fn large_files_are_cut_where_lines_end() {
     assert_eq!(shapes, ["a.txt0..2", "b.txt0..200", "b.txt200..400", "b.txt400..500"]);
 }
 
-/// What is read of a file is never the half of it that was left.
+/// A truncated file is an error, not a shorter text.
 #[test]
 fn a_file_that_is_cut_short_while_it_is_read_fails_its_part() {
     for name in ["a.txt", "a.txt.zst"] {
@@ -201,7 +201,7 @@ fn a_file_that_is_cut_short_while_it_is_read_fails_its_part() {
     }
 }
 
-/// Whatever happened to a file between its pieces, it is another file.
+/// A file that changes between the reads of its pieces counts as another file.
 #[test]
 fn a_file_that_is_replaced_or_grows_fails_its_part() {
     for change in ["x\ny\n", "x\ny\nz\n"] {
@@ -235,7 +235,7 @@ fn unusable_files_are_refused_before_the_first_part() {
 }
 
 #[test]
-fn parquet_rows_are_documents_however_they_are_cut_or_wrapped() {
+fn parquet_rows_are_documents_for_any_layout() {
     let home = tempfile::tempdir().expect("a temporary folder");
     for (index, name) in ["a.parquet", "a.parquet.zst", "a.parquet.gz"].into_iter().enumerate() {
         let folder = home.path().join(index.to_string());
@@ -264,9 +264,9 @@ fn parquet_rows_are_documents_however_they_are_cut_or_wrapped() {
     assert!(error.contains("no column `body`") && error.contains("`text`"), "{error}");
 }
 
-/// What `zstd --long=31` writes: its window is 2 GiB, of which a small file touches little.
+/// Output of `zstd --long=31`: its window is 2 GiB, of which a small file uses little.
 #[test]
-fn a_long_window_is_read_where_there_is_room_for_it() {
+fn long_window_is_read_within_the_memory_budget() {
     use std::io::Write as _;
     let home = tempfile::tempdir().expect("a temporary folder");
     let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("in memory");
@@ -279,11 +279,45 @@ fn a_long_window_is_read_where_there_is_room_for_it() {
     for word in ["a.txt.zst", "a zstd window of 2147483648 bytes", "raise it, or compress the file again"] {
         assert!(error.contains(word), "`{word}` is missing in {error}");
     }
-    cut.config.reading.room = MemoryBudget::new(4 << 30, 1);
+    cut.config.reading.memory_budget = MemoryBudget::new(4 << 30, 1);
     assert_eq!(read(&cut).expect("the way out").0, ["one", "two"]);
-    // A short frame first: the window of the second was not asked for.
+    // A short frame first: no memory was reserved for the window of the second.
     let two = [zstd::encode_all(&b"zero\n"[..], 1).expect("in memory"), long].concat();
     Store::folder(home.path()).and_then(|store| store.put("a.txt.zst", &two)).expect("written");
     let error = read(&cut).expect_err("a longer window than its first one").to_string();
     assert!(error.contains("longer window than its first one; compress it again"), "{error}");
+}
+
+#[test]
+fn invalid_characters_of_a_parquet_column_are_repaired_and_counted() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let file = contract::parquet_file(&[Some("one"), Some("a caf\u{e9} here"), Some("two"), Some("caf\u{e9} end")], 2);
+    // `é` of Latin-1 in a column of strings, as Spark and others write it.
+    let mut broken = file.clone();
+    for at in memchr::memmem::find_iter(&file, "\u{e9}") {
+        broken[at..at + 2].copy_from_slice(b"\xe9 ");
+    }
+    assert_ne!(broken, file);
+    write_all(home.path(), &[("a.parquet", broken)]);
+    let (texts, complaints) = read(&config(home.path(), format("parquet"), None)).expect("readable");
+    assert_eq!(texts, ["one", "a caf\u{fffd}  here", "two", "caf\u{fffd}  end"]);
+    assert_eq!(complaints, ["invalid_utf8@a.parquet:2", "invalid_utf8@a.parquet:4"]);
+}
+
+#[test]
+fn files_that_are_not_compressed_as_named_are_refused_or_skipped() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    write_all(home.path(), &[("a.txt.gz", "one\n"), ("b.txt.zst", "two\n"), ("e.txt.zst", "")]);
+    let page = b"<!DOCTYPE html>\n<html>404</html>\n";
+    let folder = Store::folder(home.path()).expect("a folder");
+    for name in ["c.txt.gz", "d.txt.zst"] {
+        folder.put(name, page).expect("written");
+    }
+    let mut config = config(home.path(), format("text_lines"), None);
+    let error = read(&config).expect_err("refused").to_string();
+    for text in ["c.txt.gz: not a gzip file", "d.txt.zst: not a zstd file", "`<!DOCTYPE html>`", "2 of 5 files"] {
+        assert!(error.contains(text), "{text}: {error}");
+    }
+    config.config.on_invalid_file = InvalidFilePolicy::Skip;
+    assert_eq!(read(&config).expect("the others").0, ["one", "two"]);
 }

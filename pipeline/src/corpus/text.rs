@@ -1,13 +1,13 @@
-//! Plain text: a file is a document.
+//! Plain text format: each file is a document.
 //!
 //! # What
 //! The whole file, without its byte-order mark, is one document; an empty file is none. Extensions `txt`, `text`, `md`.
 //!
 //! # Why
-//! Books and articles come as files.
+//! Books and articles are often stored as single files.
 //!
 //! # Definition
-//! Never cut, since a part would have to end within a document; long files make long parts.
+//! Never cut, since a part must not end within a document; long files make long parts.
 //!
 //! # Reference
 //! RFC 3629, section 6, for byte-order marks.
@@ -16,16 +16,16 @@ use std::ops::Range;
 
 use super::Format;
 use super::bytes::{ReadHash, make_room, read_whole};
-use super::input_split::{PieceRange, PieceReader, Reached, Reading};
+use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{BYTE_ORDER_MARK, whole};
-use super::record::{Record, Spare, count_newlines};
-use super::sniff::{Fitness, head, of_text};
+use super::record::{Record, RecordBuffers, count_newlines};
+use super::sniff::{FileCheck, head, of_text};
 use crate::Result;
 
 pub(super) const EXTENSIONS: &[&str] = &["txt", "text", "md"];
 
-/// A file is a document.
+/// Plain text: each file is a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WholeFiles;
 
@@ -34,24 +34,24 @@ impl Format for WholeFiles {
         EXTENSIONS
     }
 
-    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+    fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         Ok(of_text(&head(file, reading)?))
     }
 
-    fn pieces(&self, file: &InputFile, _stride: u64, _reading: &Reading) -> Result<Vec<PieceRange>> {
+    fn pieces(&self, file: &InputFile, _stride: u64, _reading: &ReadOptions) -> Result<Vec<PieceRange>> {
         Ok(whole(file))
     }
 
-    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        reading.room.put_down();
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
+        reading.memory_budget.release();
         let bytes = read_whole(&file.path, range, reading, |bytes| make_room(&file.path, 0, bytes, reading))?;
         let mut read = ReadHash::default();
         read.push(&bytes);
         let ends = count_newlines(&bytes);
         let lines = ends + u64::from(bytes.last().is_some_and(|&last| last != b'\n'));
-        let reached = Reached { to: bytes.len() as u64, lines, blake3: read.hex() };
-        let nothing = Reached { to: 0, lines: 0, blake3: ReadHash::default().hex() };
-        Ok(Box::new(OneRecord { bytes: Some(bytes), nothing, whole: reached }))
+        let reached = PieceEnd { to: bytes.len() as u64, lines, blake3: read.hex() };
+        let nothing = PieceEnd { to: 0, lines: 0, blake3: ReadHash::default().hex() };
+        Ok(Box::new(SingleRecord { bytes: Some(bytes), nothing, whole: reached }))
     }
 
     #[cfg(test)]
@@ -65,16 +65,16 @@ impl Format for WholeFiles {
     }
 }
 
-/// The only record of a file.
-struct OneRecord {
+/// Reader of the single record of a file.
+struct SingleRecord {
     bytes: Option<Vec<u8>>,
-    /// What is reached before it and behind it.
-    nothing: Reached,
-    whole: Reached,
+    /// Position before the record, and after it.
+    nothing: PieceEnd,
+    whole: PieceEnd,
 }
 
-impl PieceReader for OneRecord {
-    fn next(&mut self, _spare: &mut Spare) -> Result<Option<Record>> {
+impl PieceReader for SingleRecord {
+    fn next(&mut self, _spare: &mut RecordBuffers) -> Result<Option<Record>> {
         let text = self.bytes.take().map(|bytes| match bytes.strip_prefix(BYTE_ORDER_MARK) {
             Some(text) => text.to_vec(),
             None => bytes,
@@ -89,7 +89,7 @@ impl PieceReader for OneRecord {
         Ok(())
     }
 
-    fn reached(&self) -> Reached {
+    fn reached(&self) -> PieceEnd {
         if self.bytes.is_some() { self.nothing.clone() } else { self.whole.clone() }
     }
 }

@@ -1,14 +1,14 @@
-//! Plain text: a line is a document.
+//! Plain text format: each line is a document.
 //!
 //! # What
-//! Every line that is not blank is one document. Byte-order marks, CRLF and very long lines are silent and right.
+//! Every non-blank line is one document. Byte-order marks, CRLF and very long lines are valid and give no complaints.
 //!
 //! # Why
-//! The plainest form of a collection: what `grep`, `shuf` and `wc -l` work on.
+//! The simplest format of a collection: `grep`, `shuf` and `wc -l` work on it.
 //!
 //! # Definition
 //! Lines end with a line feed or with the file. A blank line is a separator and not an empty document: it is skipped
-//! without a complaint. Plain files are cut behind line feeds.
+//! without a complaint. Plain files are cut after line feeds.
 //!
 //! # Reference
 //! POSIX.1-2024, section 3.185, "line".
@@ -16,15 +16,15 @@
 use std::mem::take;
 use std::ops::Range;
 
-use super::input_split::{PieceRange, PieceReader, Reading};
+use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{Border, LineRecords, cut};
 use super::record::Record;
-use super::sniff::{Fitness, head, of_text};
+use super::sniff::{FileCheck, head, of_text};
 use super::{Format, text};
 use crate::Result;
 
-/// A line is a document.
+/// Plain text: each line is a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainLines;
 
@@ -33,15 +33,15 @@ impl Format for PlainLines {
         text::EXTENSIONS
     }
 
-    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+    fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         Ok(of_text(&head(file, reading)?))
     }
 
-    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
         cut(file, stride, Border::Line, reading)
     }
 
-    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
         let records = LineRecords::open(file, range, reading, |line, spare| {
             let mut text = take(&mut spare.text);
             text.extend_from_slice(line.bytes);

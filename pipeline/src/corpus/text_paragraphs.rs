@@ -1,14 +1,14 @@
-//! Plain text: a document is a run of lines.
+//! Plain text format: each document is a run of lines.
 //!
 //! # What
-//! Blank lines lie between documents; line breaks within one stay.
+//! Blank lines separate documents; line breaks within a document stay.
 //!
 //! # Why
-//! BERT's released code takes its text so: documents apart by blank lines, within them one sentence a line.
+//! BERT's released code reads this format: blank lines between documents, one sentence per line within them.
 //!
 //! # Definition
-//! A document begins at the first line that is not blank and ends before the next blank one, or with the file. Plain
-//! files are cut behind blank lines.
+//! A document begins at the first non-blank line and ends before the next blank one, or with the file. Plain files are
+//! cut after blank lines.
 //!
 //! # Reference
 //! Devlin et al. 2019, `create_pretraining_data.py`: "Blank lines between documents".
@@ -16,15 +16,15 @@
 use std::mem::take;
 use std::ops::Range;
 
-use super::input_split::{PieceRange, PieceReader, Reached, Reading};
+use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{Border, LineReader, cut, is_blank};
-use super::record::{Record, Spare};
-use super::sniff::{Fitness, head, of_text};
+use super::record::{Record, RecordBuffers};
+use super::sniff::{FileCheck, head, of_text};
 use super::{Format, text};
 use crate::Result;
 
-/// Documents lie between blank lines.
+/// Plain text: blank lines separate documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paragraphs;
 
@@ -33,15 +33,15 @@ impl Format for Paragraphs {
         text::EXTENSIONS
     }
 
-    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+    fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         Ok(of_text(&head(file, reading)?))
     }
 
-    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
         cut(file, stride, Border::BlankLine, reading)
     }
 
-    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
         Ok(Box::new(ParagraphReader { lines: LineReader::open(file, range, reading)? }))
     }
 
@@ -63,8 +63,8 @@ struct ParagraphReader {
 }
 
 impl PieceReader for ParagraphReader {
-    fn next(&mut self, spare: &mut Spare) -> Result<Option<Record>> {
-        self.lines.put_down();
+    fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
+        self.lines.release();
         let (mut text, mut range, mut first) = (take(&mut spare.text), 0..0, 0);
         while let Some(line) = self.lines.next()? {
             if is_blank(line.bytes) {
@@ -92,7 +92,7 @@ impl PieceReader for ParagraphReader {
         self.lines.skip(to)
     }
 
-    fn reached(&self) -> Reached {
+    fn reached(&self) -> PieceEnd {
         self.lines.reached()
     }
 }

@@ -1,18 +1,18 @@
-//! How much memory a zstd stream asks for: the window that its first frame names.
+//! Memory of a zstd stream: the window size in the header of its first frame.
 //!
-//! RFC 8878, section 3.1.1.1: magic number, descriptor, window descriptor, dictionary id, content size. Files of `pzstd` begin
-//! with a frame to be skipped.
+//! RFC 8878, section 3.1.1.1: magic number, descriptor, window descriptor, dictionary id, content size. Files of
+//! `pzstd` begin with a frame to be skipped.
 
-/// What every decoder should have (RFC 8878, section 3.1.1.1.2), whatever the first frame says: frames behind it may ask for
-/// more than it does.
+/// Window that every decoder should support (RFC 8878, section 3.1.1.1.2). Lower limit for any first frame, since later
+/// frames may need more than it does.
 pub(super) const WINDOW_BYTES: u64 = 8 << 20;
 
-/// Bytes of the window of a stream that begins so; as many as every decoder has, where that cannot be told.
+/// Returns the window bytes of a stream with this beginning; the lower limit if the header is unreadable.
 pub(super) fn window_bytes(head: &[u8]) -> u64 {
     of_first_frame(head).unwrap_or(WINDOW_BYTES)
 }
 
-/// The least power of two that is no less, as its logarithm: what the decoder is told.
+/// Returns the logarithm of the least power of two that is not smaller: the unit of the decoder's limit.
 pub(super) fn log2(bytes: u64) -> u32 {
     bytes.max(1).next_power_of_two().trailing_zeros()
 }
@@ -36,7 +36,7 @@ fn of_first_frame(mut head: &[u8]) -> Option<u64> {
         let base = 1_u64 << (10 + (window >> 3));
         return Some(base + base / 8 * u64::from(window & 7));
     }
-    // A single segment: its content is its window.
+    // Single segment: its content size is its window size.
     let id = [0, 1, 2, 4][usize::from(descriptor & 3)];
     let (length, least) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
     let mut size = [0; 8];
@@ -67,7 +67,7 @@ mod tests {
             assert_eq!(log2(1 << log), log);
         }
         assert_eq!(log2((1 << 24) + 1), 25);
-        // Known beforehand, so a single segment of 300 and of 20 million bytes.
+        // The size is known in advance, so these are single segments of 300 and of 20 million bytes.
         assert_eq!(of_first_frame(&zstd::bulk::compress(&[7; 300], 1).expect("in memory")), Some(300));
         for broken in [&b""[..], b"text", &[0x28, 0xb5, 0x2f, 0xfd], &[0x28, 0xb5, 0x2f, 0xfd, 0xe0, 1]] {
             assert_eq!(window_bytes(broken), WINDOW_BYTES);

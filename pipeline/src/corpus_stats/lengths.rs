@@ -1,18 +1,29 @@
-//! How long things are: counts that take the same room for ten lengths and for ten billion.
+//! Histogram of lengths, in memory that does not depend on the number of lengths.
 
-/// Classes of an octave: a length is known to a sixteenth.
+/// Classes per octave: the relative precision of a length is 1/16.
 const PER_OCTAVE: u32 = 16;
 
-/// Counts of lengths. Those below 32 are kept as they are, longer ones to a sixteenth.
+/// Histogram of lengths. Those below 32 are exact, longer ones have a precision of 1/16.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
-    /// By class: how many, and the sum of their lengths.
+    /// Number and sum of the lengths of each class.
     classes: Vec<(u64, u64)>,
     max: u64,
 }
 
+/// Lengths from a power of two up to twice that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Octave {
+    /// Least length: 0 or a power of two.
+    pub least: u64,
+    /// Number of lengths.
+    pub count: u64,
+    /// Sum of the lengths.
+    pub sum: u64,
+}
+
 impl Lengths {
-    /// Counts one.
+    /// Counts one length.
     pub fn add(&mut self, length: u64) {
         let class = class_of(length);
         if self.classes.len() <= class {
@@ -23,31 +34,31 @@ impl Lengths {
         self.max = self.max.max(length);
     }
 
-    /// How many there are.
+    /// Returns the number of lengths.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.classes.iter().map(|class| class.0).sum()
     }
 
-    /// The sum of all.
+    /// Returns the sum of all lengths.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.classes.iter().map(|class| class.1).sum()
     }
 
-    /// The longest.
+    /// Returns the largest length.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The mean; 0 of nothing.
+    /// Returns the mean; 0 if there are no lengths.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.sum() as f64 / self.count().max(1) as f64
     }
 
-    /// The length that a share of all do not exceed, to a sixteenth: the mean of its class. 0 of nothing.
+    /// Returns the quantile `share`, to a precision of 1/16: the mean of its class. 0 if there are no lengths.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let wanted = (share * self.count() as f64).max(1.0);
@@ -61,19 +72,20 @@ impl Lengths {
         0.0
     }
 
-    /// By octaves, from the first that has any to the last: the least length, how many there are up to twice that, and
-    /// their sum. The first begins at 0 where there are empty ones.
+    /// Returns the non-empty range of octaves. The first octave begins at 0 if there are empty documents.
     #[must_use]
-    pub fn octaves(&self) -> Vec<(u64, u64, u64)> {
-        let mut octaves: Vec<(u64, u64, u64)> = Vec::new();
+    pub fn octaves(&self) -> Vec<Octave> {
+        let mut octaves: Vec<Octave> = Vec::new();
         for (class, &(count, sum)) in self.classes.iter().enumerate() {
             let least = least_of(class);
-            let octave = if least == 0 { 0 } else { 1 << least.ilog2() };
+            let least = if least == 0 { 0 } else { 1 << least.ilog2() };
             match octaves.last_mut() {
-                Some(last) if last.0 == octave => (last.1, last.2) = (last.1 + count, last.2 + sum),
-                Some(_) => octaves.push((octave, count, sum)),
-                None if count > 0 => octaves.push((octave, count, sum)),
-                None => {}
+                Some(last) if last.least == least => {
+                    last.count += count;
+                    last.sum += sum;
+                }
+                None if count == 0 => {}
+                _ => octaves.push(Octave { least, count, sum }),
             }
         }
         octaves
@@ -84,7 +96,7 @@ fn class_of(length: u64) -> usize {
     let exact = u64::from(2 * PER_OCTAVE);
     let class = match length.checked_ilog2() {
         Some(octave) if length >= exact => {
-            // The four bits behind the first one.
+            // Four bits after the leading one.
             let within = (length >> (octave - PER_OCTAVE.ilog2())) - u64::from(PER_OCTAVE);
             exact + u64::from(octave - exact.ilog2()) * u64::from(PER_OCTAVE) + within
         }
@@ -93,7 +105,7 @@ fn class_of(length: u64) -> usize {
     usize::try_from(class).expect("there are a thousand classes")
 }
 
-/// The least length of a class.
+/// Returns the least length of a class.
 fn least_of(class: usize) -> u64 {
     let (class, exact, per) = (class as u64, u64::from(2 * PER_OCTAVE), u64::from(PER_OCTAVE));
     if class < exact {
@@ -107,14 +119,14 @@ fn least_of(class: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(lengths: impl IntoIterator<Item = u64>) -> Lengths {
+    fn lengths_of(lengths: impl IntoIterator<Item = u64>) -> Lengths {
         let mut counted = Lengths::default();
         lengths.into_iter().for_each(|length| counted.add(length));
         counted
     }
 
     #[test]
-    fn every_length_has_the_class_whose_least_is_within_a_sixteenth() {
+    fn length_class_is_within_a_sixteenth() {
         for length in (0..5000).chain([u64::from(u32::MAX), 1 << 40, (1 << 40) + 12345, u64::MAX >> 1]) {
             let (class, least) = (class_of(length), least_of(class_of(length)));
             assert!(least <= length && length - least <= length / 16, "{length}: class {class} from {least}");
@@ -126,7 +138,7 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_sorted_list_to_a_sixteenth() {
         let lengths: Vec<u64> = (1..=1000_u64).map(|number| number * number / 10).collect();
-        let counted = of(lengths.iter().copied());
+        let counted = lengths_of(lengths.iter().copied());
         assert_eq!((counted.count(), counted.sum(), counted.max()), (1000, lengths.iter().sum(), 100_000));
         for share in [0.01_f64, 0.25, 0.5, 0.9, 1.0] {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a thousand")]
@@ -140,11 +152,13 @@ mod tests {
 
     #[test]
     fn octaves_are_without_gaps_and_hold_everything() {
-        let counted = of([3, 3, 40, 700, 701]);
+        let counted = lengths_of([3, 3, 40, 700, 701]);
         let octaves = counted.octaves();
-        assert_eq!(octaves.iter().map(|octave| octave.0).collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 128, 256, 512]);
-        assert_eq!((octaves[0], octaves[8]), ((2, 2, 6), (512, 2, 1401)));
-        assert_eq!(octaves.iter().map(|octave| octave.2).sum::<u64>(), counted.sum());
-        assert_eq!(of([0, 0, 1]).octaves(), [(0, 2, 0), (1, 1, 1)]);
+        assert_eq!(octaves.iter().map(|octave| octave.least).collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 128, 256, 512]);
+        assert_eq!(octaves[0], Octave { least: 2, count: 2, sum: 6 });
+        assert_eq!(octaves[8], Octave { least: 512, count: 2, sum: 1401 });
+        assert_eq!(octaves.iter().map(|octave| octave.sum).sum::<u64>(), counted.sum());
+        let octaves = lengths_of([0, 0, 1]).octaves();
+        assert_eq!(octaves, [Octave { least: 0, count: 2, sum: 0 }, Octave { least: 1, count: 1, sum: 1 }]);
     }
 }

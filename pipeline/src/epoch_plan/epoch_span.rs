@@ -1,4 +1,4 @@
-//! Epochs, or a window of the first one, over one set of shards.
+//! Epochs, or one window of the first epoch, over one set of shards.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,32 +8,32 @@ use schemas::Epoch;
 use super::split_snapshot::SplitSnapshot;
 use crate::sampler::{RowRef, Sampler};
 
-/// Epochs over one dataset version that follow one another; of a streamed epoch, a window.
+/// Consecutive epochs over one dataset version, or one window of a streamed epoch.
 #[derive(Debug)]
 pub(crate) struct EpochSpan {
-    edition: Arc<SplitSnapshot>,
+    snapshot: Arc<SplitSnapshot>,
     sampler: Sampler,
     pub(super) first_epoch: Epoch,
-    /// Row of the stream and window of the course before which it begins.
+    /// First row of the stream and first window of the plan in this span.
     pub(super) first_row: u64,
     first_window: u64,
-    /// Of a streamed epoch: passes over the data before it, and behind it.
+    /// Passes over the data before and after this window of a streamed epoch.
     part_of_epoch: Option<Range<f64>>,
 }
 
 impl EpochSpan {
-    /// All epochs from the stream's first row on.
+    /// Creates the span of all epochs from the stream's first row on.
     pub(super) fn first(edition: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
-        Self { edition, sampler, first_epoch: Epoch(0), first_row: 0, first_window: 0, part_of_epoch: None }
+        Self { snapshot: edition, sampler, first_epoch: Epoch(0), first_row: 0, first_window: 0, part_of_epoch: None }
     }
 
-    /// What it is over.
+    /// Returns the split snapshot of the span.
     #[must_use]
     pub(crate) fn edition(&self) -> &SplitSnapshot {
-        &self.edition
+        &self.snapshot
     }
 
-    /// How its epochs are visited.
+    /// Returns the sampler of the span's epochs.
     #[must_use]
     pub(crate) fn sampler(&self) -> &Sampler {
         &self.sampler
@@ -44,13 +44,13 @@ impl EpochSpan {
         self.part_of_epoch.is_some()
     }
 
-    /// The epoch of a row of the stream, and the row's number in it, or in the window that it is.
+    /// Returns the epoch of a row of the stream, and the row's number in the epoch or window.
     pub(super) fn locate(&self, row: u64) -> (Epoch, u64) {
         let (since, per_epoch) = (row - self.first_row, self.sampler.rows_per_epoch());
         (Epoch(self.first_epoch.0 + since / per_epoch), since % per_epoch)
     }
 
-    /// Number of passes over the data in the first `rows` rows of the stream, the last of which it has.
+    /// Returns the passes over the data in the first `rows` rows of the stream. The last of them lies in this span.
     pub(super) fn passes(&self, rows: u64) -> f64 {
         let since = (rows - self.first_row) as f64 / self.sampler.rows_per_epoch() as f64;
         match &self.part_of_epoch {
@@ -59,8 +59,8 @@ impl EpochSpan {
         }
     }
 
-    /// The number of a window of an epoch, counted over the course: what decoded groups are kept by. All windows of a split
-    /// that is one window share the first's, so that it stays decoded for as long as the stretch lasts.
+    /// Returns the number of a window of an epoch, counted over the whole plan. Decoded groups are keyed by it. If the
+    /// split is one window, all epochs share the first number, so that it stays decoded for the whole span.
     pub(super) fn window(&self, epoch: Epoch, window: u64) -> u64 {
         if self.sampler.is_resident() {
             return self.first_window;
@@ -68,21 +68,21 @@ impl EpochSpan {
         self.first_window + (epoch.0 - self.first_epoch.0) * self.sampler.windows_per_epoch() + window
     }
 
-    /// The number of the window `window` of the course in its epoch.
+    /// Returns the number of the plan's window `window` within its epoch.
     pub(crate) fn window_in_epoch(&self, epoch: Epoch, window: u64) -> u64 {
         if self.sampler.is_resident() { 0 } else { window - self.window(epoch, 0) }
     }
 
-    /// Returns the rows `rows` of an epoch, with windows counted over the course.
+    /// Returns the rows `rows` of an epoch, with windows counted over the whole plan.
     pub(super) fn rows(&self, epoch: Epoch, rows: Range<u64>) -> impl Iterator<Item = RowRef> {
         let rows = self.sampler.rows(epoch, rows);
         rows.into_iter().map(move |row| RowRef { window: self.window(epoch, row.window), ..row })
     }
 
-    /// The stretch that follows after `epochs` of this one.
-    pub(super) fn then(&self, epochs: u64, edition: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
+    /// Creates the span that follows after `epochs` of this one.
+    pub(super) fn continued(&self, epochs: u64, edition: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
         Self {
-            edition,
+            snapshot: edition,
             sampler,
             first_epoch: Epoch(self.first_epoch.0 + epochs),
             first_row: self.first_row + epochs * self.sampler.rows_per_epoch(),
@@ -91,11 +91,11 @@ impl EpochSpan {
         }
     }
 
-    /// A window of the streamed epoch 0, behind `before`, and as many passes over the data after it.
+    /// Creates a window of the streamed epoch 0 after `before`. After it, `passes` passes over the data are complete.
     pub(super) fn part(before: Option<&Self>, passes: f64, edition: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
         let begins = before.and_then(|before| before.part_of_epoch.as_ref()).map_or(0.0, |part| part.end);
         Self {
-            edition,
+            snapshot: edition,
             sampler,
             first_epoch: Epoch(0),
             first_row: before.map_or(0, |before| before.first_row + before.sampler.rows_per_epoch()),

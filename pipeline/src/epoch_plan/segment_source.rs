@@ -1,14 +1,14 @@
-//! A first epoch that is read while it is prepared: from the segments of a part list to windows.
+//! First epoch that is read while it is prepared: conversion of the segments of a part list to windows.
 //!
 //! # What
-//! The list's parts are read in its order, segment by segment. A window is what segments come to from the first on that
-//! is in no window yet, up to and with the one that gives it `data.shuffle_window_groups` row groups; the last window is what is
-//! left. So what a row is made of is a function of the segments before it and of its own window's, and the same whether
-//! those behind are there or not.
+//! The loader reads the list's parts in order, segment by segment. A window starts with the first segment that is in no
+//! window yet. It ends with the segment that brings it to `data.shuffle_window_groups` row groups. The last window
+//! contains the remainder. A row therefore depends only on the segments before it and on those of its window. It does
+//! not depend on whether later segments are already available.
 //!
 //! # Why
-//! A corpus of a terabyte takes hours to prepare. Its part list is drawn with `prepare.seed` before its first part, so
-//! that the first parts are a fair sample of it: a run may as well begin with them.
+//! A corpus of a terabyte takes hours to prepare. The order of its part list is drawn with `prepare.seed` before the
+//! first part is prepared. The first parts are therefore a fair sample of the corpus, and a run can start with them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
@@ -19,32 +19,32 @@ use schemas::{DatasetVersion, Manifest, PartId, Shard, Split};
 
 use crate::error::Result;
 
-/// The training shards of one segment of a part; of segments that have some.
+/// Training shards of one segment of a part. Segments without training shards are not listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Which of the list's parts it is of, counted from 0.
+    /// Index of its part in the list, from 0.
     pub place: u64,
-    /// Its shards, in order.
+    /// Shards of the segment, in order.
     pub shards: Vec<Shard>,
 }
 
-/// Gives the segments of a part list in its order, as they are committed.
+/// Source of the segments of a part list, in order, as they are committed.
 pub trait SegmentSource: Debug + Send + Sync {
-    /// The segments behind the first `known`, as far as they are there: at least one, or none at the list's end. Until the
-    /// next is there it waits, for as long as nobody asks for a stop; where no stop can be asked for, it fails. Asked by one
-    /// worker at a time. The answers must never change, also not after a kill.
+    /// Returns the available segments after the first `known`: at least one, or none at the list's end. Waits for the
+    /// next segment until `stop` is cancelled. Fails instead of waiting if there is no cancel token. One worker calls
+    /// it at a time. The answers must never change, even after a kill.
     ///
     /// # Errors
-    /// [`Error::Unfinished`](crate::Error::Unfinished) where the next segment is not there and is not waited for,
-    /// [`Error::Stopped`](crate::Error::Stopped) after a stop; whatever else keeps it from answering.
-    fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>>;
+    /// [`Error::Unfinished`](crate::Error::Unfinished) if the next segment is missing and there is no cancel token,
+    /// [`Error::Stopped`](crate::Error::Stopped) after a stop. Any other failure to determine the answer.
+    fn segments_after(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>>;
 
-    /// Parts of the list.
+    /// Number of parts of the list.
     fn parts(&self) -> u64;
 }
 
-/// The segments of a dataset version that is whole, in the list's order: shards of one segment are those whose names differ in
-/// their last number only.
+/// Returns the segments of a complete dataset version, in the list's order. The names of the shards of one segment
+/// differ only in their last number.
 #[must_use]
 pub fn segments(manifest: &Manifest, dataset_version: DatasetVersion) -> Vec<Segment> {
     let so_far = &manifest.dataset_versions[..=dataset_version.0 as usize];
@@ -58,29 +58,29 @@ pub fn segments(manifest: &Manifest, dataset_version: DatasetVersion) -> Vec<Seg
     segments
 }
 
-/// `train/part-00007-02` of `train/part-00007-02-00.parquet`.
+/// Returns `train/part-00007-02` for `train/part-00007-02-00.parquet`.
 fn stem(shard: &Shard) -> &str {
     shard.path.rsplit_once('-').map_or(shard.path.as_str(), |(stem, _)| stem)
 }
 
-/// A window of the epoch.
+/// Complete window of the epoch.
 pub(super) struct Closed {
     pub(super) split: Split,
-    /// Passes over the data behind it.
+    /// Passes over the data at its end.
     pub(super) passes: f64,
 }
 
 /// Cuts the segments of a list into windows.
 #[derive(Debug)]
 pub(super) struct WindowBuilder {
-    growth: Arc<dyn SegmentSource>,
+    segments: Arc<dyn SegmentSource>,
     window_blocks: usize,
-    /// Segments that were given, of which some are in no window yet.
+    /// Number of received segments, including those that are in no window yet.
     given: usize,
     waiting: VecDeque<Segment>,
     open: Vec<Shard>,
     groups: usize,
-    /// The part of the last segment that was cut, and how many of its segments were.
+    /// Part of the last segment that was cut, and the number of its cut segments.
     place: u64,
     of_place: u64,
 }
@@ -88,14 +88,14 @@ pub(super) struct WindowBuilder {
 impl WindowBuilder {
     pub(super) fn new(growth: Arc<dyn SegmentSource>, window_blocks: usize) -> Self {
         let (waiting, open) = (VecDeque::new(), Vec::new());
-        Self { growth, window_blocks, given: 0, waiting, open, groups: 0, place: 0, of_place: 0 }
+        Self { segments: growth, window_blocks, given: 0, waiting, open, groups: 0, place: 0, of_place: 0 }
     }
 
-    /// The next window; none behind the last. What a wait was given before it was ended is not lost.
+    /// Returns the next window, or `None` after the last. Segments received before an interrupted wait are kept.
     pub(super) fn next(&mut self, stop: Option<&CancelToken>) -> Result<Option<Closed>> {
         loop {
             let Some(segment) = self.waiting.pop_front() else {
-                let more = self.growth.behind(self.given, stop)?;
+                let more = self.segments.segments_after(self.given, stop)?;
                 if more.is_empty() {
                     return Ok((!self.open.is_empty()).then(|| self.close(1.0)));
                 }
@@ -103,16 +103,17 @@ impl WindowBuilder {
                 self.waiting.extend(more);
                 continue;
             };
-            self.take(segment);
+            self.add(segment);
             if self.groups >= self.window_blocks {
-                // Whether more of this part follows is not known yet, and never looked at, so that it makes no difference.
+                // The code never checks whether the part has more segments, so the result does not depend on what is
+                // already available.
                 let of_part = self.of_place as f64 / (self.of_place + 1) as f64;
-                return Ok(Some(self.close((self.place as f64 + of_part) / self.growth.parts().max(1) as f64)));
+                return Ok(Some(self.close((self.place as f64 + of_part) / self.segments.parts().max(1) as f64)));
             }
         }
     }
 
-    fn take(&mut self, segment: Segment) {
+    fn add(&mut self, segment: Segment) {
         self.of_place = if segment.place == self.place { self.of_place + 1 } else { 1 };
         self.place = segment.place;
         self.groups += segment.shards.iter().map(|shard| shard.groups.len()).sum::<usize>();

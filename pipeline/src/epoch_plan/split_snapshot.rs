@@ -1,17 +1,17 @@
-//! One split of a prepared folder, as one dataset version of it has it.
+//! One split of a prepared folder in one dataset version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::{DatasetVersion, Manifest, PartId, Split};
 
-/// One split of a folder as a dataset version has it.
+/// One split of a folder in one dataset version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitSnapshot {
     /// The dataset version.
     pub dataset_version: DatasetVersion,
-    /// The shards in effect.
+    /// Shards in effect.
     pub split: Split,
-    /// Parts of these that a later dataset version dropped: their files are gone, or going.
+    /// Parts of the split that a later dataset version dropped. Their files are deleted, or will be.
     pub dropped: BTreeMap<PartId, DatasetVersion>,
 }
 
@@ -19,16 +19,16 @@ impl SplitSnapshot {
     /// The training split.
     #[must_use]
     pub fn train(manifest: &Manifest, dataset_version: DatasetVersion) -> Self {
-        Self::of(manifest, dataset_version, manifest.effective(dataset_version).train)
+        Self::new(manifest, dataset_version, manifest.effective(dataset_version).train)
     }
 
     /// The validation split.
     #[must_use]
     pub fn valid(manifest: &Manifest, dataset_version: DatasetVersion) -> Self {
-        Self::of(manifest, dataset_version, manifest.effective(dataset_version).valid)
+        Self::new(manifest, dataset_version, manifest.effective(dataset_version).valid)
     }
 
-    fn of(manifest: &Manifest, dataset_version: DatasetVersion, split: Split) -> Self {
+    fn new(manifest: &Manifest, dataset_version: DatasetVersion, split: Split) -> Self {
         let mut dropped = manifest.dropped_since(dataset_version);
         if !dropped.is_empty() {
             let read: BTreeSet<PartId> = split.shards.iter().map(|shard| shard.part).collect();
@@ -37,7 +37,7 @@ impl SplitSnapshot {
         Self { dataset_version, split, dropped }
     }
 
-    /// What is left of it: the parts that no later dataset version dropped.
+    /// Returns the remainder: the parts that no later dataset version dropped.
     #[must_use]
     pub fn left(mut self) -> Self {
         self.split.shards.retain(|shard| !self.dropped.contains_key(&shard.part));
@@ -45,7 +45,7 @@ impl SplitSnapshot {
         self
     }
 
-    /// Why nothing can be read of it, if nothing can: which parts a later dataset version dropped.
+    /// Returns the reason why the split cannot be read, if any: the parts that a later dataset version dropped.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         let by = self.dropped.values().max()?;

@@ -1,4 +1,4 @@
-//! A page of the ledger, as Parquet.
+//! Page of exposure counts, stored as Parquet.
 
 use std::sync::Arc;
 
@@ -19,30 +19,30 @@ use store::Store;
 
 use crate::error::{Error, Result};
 
-/// The metadata that counts the rows of a page.
+/// Metadata key for the row counts of a page.
 const ROWS: &str = "cloze.rows";
-/// The metadata that says which rows they are. Pages of earlier programs have none.
+/// Metadata key for the row range of a page. Pages of earlier program versions do not have it.
 const SPAN: &str = "cloze.span";
 const COLUMNS: [&str; 3] = ["trained", "skipped", "bad"];
 
-/// What became of the rows of a step.
+/// Outcome of the rows of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The model learned from them.
+    /// The model was trained on them.
     Trained,
     /// The step was skipped.
     Skipped,
 }
 
-/// Rows, by what became of them.
+/// Number of rows by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// The model learned from them.
+    /// Rows that the model was trained on.
     pub trained: u64,
-    /// Their step was skipped.
+    /// Rows of skipped steps.
     pub skipped: u64,
-    /// They were padding.
+    /// Rows that were padding.
     pub left_out: u64,
 }
 
@@ -55,7 +55,7 @@ impl Counts {
         }
     }
 
-    /// All of them.
+    /// Sum of all outcomes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.trained + self.skipped + self.left_out
@@ -70,20 +70,20 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A document of a page.
+/// Counts of one document on a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExposureEntry {
-    /// The source of the mixture that it is of; empty where one folder is all there is.
+    /// Mixture source of the document. Empty for a single folder.
     pub of: Arc<str>,
-    /// The dataset version of the data that its rows were of.
+    /// Dataset version of its rows.
     pub dataset_version: DatasetVersion,
-    /// Its name in shards.
+    /// Id of the document in shards.
     pub document: u64,
-    /// The rows that it is in.
+    /// Number of rows that contain it.
     pub counts: Counts,
 }
 
-/// Which rows a page tells of.
+/// Row range of a page.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Span {
     from: u64,
@@ -91,18 +91,18 @@ struct Span {
     first: u64,
 }
 
-/// What became of some rows that follow one another.
+/// Exposure counts of consecutive rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExposurePage {
-    /// Where the first page of its ledger begins; none where it does not say so.
+    /// First row of the first page of the run. `None` if the page does not contain it.
     pub first: Option<u64>,
-    /// The first of them.
+    /// First row.
     pub from: u64,
-    /// Behind the last of them.
+    /// Row after the last one.
     pub to: u64,
-    /// What became of them.
+    /// Counts of the rows.
     pub rows: Counts,
-    /// Their documents, by source, dataset version and name.
+    /// Documents by source, dataset version and id.
     pub entries: Vec<ExposureEntry>,
 }
 
@@ -111,7 +111,7 @@ impl ExposurePage {
         format!("rows-{:012}-{:012}.parquet", self.from, self.to)
     }
 
-    /// The rows of a page of that name; none if it is the name of something else.
+    /// Returns the rows of a page with this name. `None` if the name is not that of a page.
     pub(super) fn rows_of(name: &str) -> Option<(u64, u64)> {
         let (_, rows) = name.split_once("rows-").filter(|(number, _)| number.is_empty() || number.ends_with('-'))?;
         let (from, to) = rows.strip_suffix(".parquet")?.split_once('-')?;
@@ -119,7 +119,7 @@ impl ExposurePage {
         (from < to && !name.contains('/')).then_some((from, to))
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the page atomically.
     pub(super) fn put(&self, folder: &Store, name: &str) -> Result<()> {
         let bytes = self.to_parquet().map_err(|error| damaged(folder, name, error.to_string()))?;
         folder.put(name, &bytes)?;
@@ -158,17 +158,17 @@ impl ExposurePage {
         RecordBatch::try_new(schema(), columns).expect("the columns are those of the schema")
     }
 
-    /// Reads one of `ledger/` or `ledger/undone/`.
+    /// Reads a page of `exposure/` or `exposure/rolled_back/`.
     ///
     /// # Errors
-    /// [`Error::Shard`] if it is not as it was written.
+    /// [`Error::Shard`] if the page is damaged.
     pub fn read(folder: &Store, name: &str) -> Result<Self> {
         let damaged = |message: String| {
-            let way_on = "restore it from a copy, or move the ledger's folder away: counting then starts over";
+            let way_on = "restore it from a copy, or move the `exposure` folder away: counting then starts over";
             damaged(folder, name, format!("{message}; {way_on}"))
         };
-        let (from, to) = Self::rows_of(name).ok_or_else(|| damaged("it is no name of a page".to_owned()))?;
-        let bytes = bytes::Bytes::from(folder.read(name)?);
+        let (from, to) = Self::rows_of(name).ok_or_else(|| damaged("its name is not that of a page".to_owned()))?;
+        let bytes = bytes::Bytes::from(folder.get(name)?);
         let read = catch_decoder(|| {
             let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
             let metadata = builder.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
@@ -179,11 +179,11 @@ impl ExposurePage {
         let said = |key| metadata.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
         let rows: Option<Counts> = said(ROWS).and_then(|rows| serde_json::from_str(rows).ok());
         let rows = rows.filter(|rows| rows.total() == to - from);
-        let rows = rows.ok_or_else(|| damaged(format!("its rows are not the {} of its name", to - from)))?;
+        let rows = rows.ok_or_else(|| damaged(format!("its number of rows is not the {} of its name", to - from)))?;
         let span: Option<Span> =
             said(SPAN).map(serde_json::from_str).transpose().map_err(|e| damaged(e.to_string()))?;
         if let Some(span) = span.filter(|span| (span.from, span.to) != (from, to)) {
-            return Err(damaged(format!("it tells of the rows from {} to {}", span.from, span.to)));
+            return Err(damaged(format!("it contains the rows from {} to {}", span.from, span.to)));
         }
         let entries: Option<Vec<Vec<ExposureEntry>>> = batches.iter().map(entries).collect();
         let entries = entries.ok_or_else(|| damaged("its columns are not those of a page".to_owned()))?.concat();
@@ -205,7 +205,7 @@ fn entries(batch: &RecordBatch) -> Option<Vec<ExposureEntry>> {
     let documents = numbers("document")?;
     let [trained, skipped, left_out] = COLUMNS.map(numbers);
     let (trained, skipped, left_out) = (trained?, skipped?, left_out?);
-    // A row is mostly of the source of the row before.
+    // A row usually has the source of the previous row.
     let mut of: Arc<str> = "".into();
     let entry = |row: usize| ExposureEntry {
         of: {

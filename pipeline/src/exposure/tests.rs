@@ -14,13 +14,13 @@ fn row(row: u64, documents: &[u64]) -> RowDocuments {
     }
 }
 
-/// Rows of a document of their own and of one that two rows share.
+/// Rows with one document each that only they contain, and one document that two rows share.
 fn rows(range: std::ops::Range<u64>) -> Vec<RowDocuments> {
     range.map(|at| row(at, &[at, 1000 + at / 2])).collect()
 }
 
-fn calm() -> Store {
-    Store::memory(FaultConfig::calm())
+fn empty_run() -> Store {
+    Store::in_memory(FaultConfig::none())
 }
 
 fn begun(run: &Store, at: u64) -> Exposure {
@@ -29,33 +29,33 @@ fn begun(run: &Store, at: u64) -> Exposure {
     ledger
 }
 
-/// Consumes rows, and writes a page.
+/// Consumes rows and writes a page.
 fn consume(ledger: &mut Exposure, range: std::ops::Range<u64>, fate: Fate) {
     ledger.give(rows(range.clone()));
     ledger.consume(RowIndex(range.end), fate).expect("few documents");
     ledger.end_page().expect("there are rows").write().expect("written");
 }
 
-fn read(folder: &Store, pages: &[(String, u64, u64)]) -> Vec<ExposurePage> {
-    pages.iter().map(|(name, ..)| ExposurePage::read(folder, name).expect("as written")).collect()
+fn read(folder: &Store, pages: &[ListedPage]) -> Vec<ExposurePage> {
+    pages.iter().map(|page| ExposurePage::read(folder, &page.name).expect("as written")).collect()
 }
 
 fn kept(run: &Store) -> Vec<ExposurePage> {
-    read(&run.within(FOLDER), &pages(run).expect("listed"))
+    read(&run.prefixed(FOLDER), &pages(run).expect("listed"))
 }
 
 fn taken_back(run: &Store) -> Vec<ExposurePage> {
-    read(&run.within(FOLDER).within(ROLLED_BACK), &undone(run).expect("listed"))
+    read(&run.prefixed(FOLDER).prefixed(ROLLED_BACK), &undone(run).expect("listed"))
 }
 
 #[test]
-fn every_row_is_counted_once_by_what_became_of_it() {
-    let run = calm();
+fn every_row_is_counted_once_by_its_outcome() {
+    let run = empty_run();
     let mut ledger = begun(&run, 0);
     consume(&mut ledger, 0..8, Fate::Trained);
     consume(&mut ledger, 8..12, Fate::Skipped);
     let pages = kept(&run);
-    // Row 3 is left out; of a step that is skipped all rows are skipped.
+    // Row 3 is left out. In a skipped step, all rows are skipped.
     let counts = pages.iter().map(|page| (page.from, page.to, page.rows)).collect::<Vec<_>>();
     let [first, second] = [Counts { trained: 7, left_out: 1, skipped: 0 }, Counts { skipped: 4, ..Counts::default() }];
     assert_eq!(counts, [(0, 8, first), (8, 12, second)]);
@@ -65,17 +65,17 @@ fn every_row_is_counted_once_by_what_became_of_it() {
     };
     let (trained, left_out) = (Counts { trained: 1, ..Counts::default() }, Counts { left_out: 1, ..Counts::default() });
     assert_eq!((of("books", 2), of("news", 2)), (vec![trained], vec![]));
-    // Of rows 2 and 3: what has one name in two sources is two documents.
+    // Rows 2 and 3: one id in two sources is two documents.
     assert_eq!((of("books", 1001), of("news", 1001)), (vec![trained], vec![left_out]));
 }
 
 #[test]
-fn who_goes_back_moves_what_comes_again() {
-    let run = calm();
+fn rollback_moves_the_repeated_pages() {
+    let run = empty_run();
     let mut ledger = begun(&run, 0);
     consume(&mut ledger, 0..8, Fate::Trained);
     consume(&mut ledger, 8..16, Fate::Trained);
-    // Some that no page tells of yet.
+    // Rows that are on no page yet.
     ledger.give(rows(16..20));
     ledger.consume(RowIndex(18), Fate::Trained).expect("few documents");
     ledger.begin(&run, RowIndex(8)).expect("it adds up");
@@ -83,12 +83,12 @@ fn who_goes_back_moves_what_comes_again() {
     assert_eq!((spans(kept(&run)), spans(taken_back(&run))), (vec![(0, 8)], vec![(8, 16), (16, 18)]));
     consume(&mut ledger, 8..16, Fate::Skipped);
     assert_eq!(spans(kept(&run)), [(0, 8), (8, 16)]);
-    // And once more, over a page of the same name.
+    // Rolls back again, over a page of the same name.
     ledger.begin(&run, RowIndex(8)).expect("it adds up");
     assert_eq!(taken_back(&run).len(), 3);
 }
 
-/// Consumes rows whose page cannot be written: a folder stands where it is to go.
+/// Consumes rows whose page cannot be written: a folder has the path of the page.
 fn consume_in_vain(ledger: &mut Exposure, range: std::ops::Range<u64>, place: &std::path::Path) {
     std::fs::create_dir_all(place.join("in the way")).expect("made");
     ledger.give(rows(range.clone()));
@@ -98,7 +98,7 @@ fn consume_in_vain(ledger: &mut Exposure, range: std::ops::Range<u64>, place: &s
 }
 
 #[test]
-fn a_page_that_could_not_be_written_goes_before_the_next() {
+fn failed_page_is_written_before_the_next() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let run = Store::folder(home.path()).expect("made");
     let place = home.path().join("exposure/rows-000000000008-000000000016.parquet");
@@ -109,12 +109,12 @@ fn a_page_that_could_not_be_written_goes_before_the_next() {
     begun(&run, 24);
     assert_eq!(kept(&run).iter().map(|page| page.from).collect::<Vec<_>>(), [0, 8, 16]);
     assert!(ledger.end_page().is_none(), "all are written");
-    // Nothing more is consumed: what saves once more on its way out has to write it nevertheless.
+    // No more rows are consumed: a save at exit still has to write the page.
     let mut ledger = begun(&run, 8);
     consume_in_vain(&mut ledger, 8..16, &place);
     ledger.end_page().expect("one is not written").write().expect("written");
     begun(&run, 16);
-    // And whoever goes back behind it: its rows were consumed.
+    // A rollback also writes the page first, because its rows were consumed.
     let mut ledger = begun(&run, 8);
     consume_in_vain(&mut ledger, 8..16, &place);
     let before = taken_back(&run).len();
@@ -124,27 +124,27 @@ fn a_page_that_could_not_be_written_goes_before_the_next() {
 
 #[test]
 fn a_page_that_is_missing_or_damaged_is_named() {
-    let run = calm();
+    let run = empty_run();
     let mut ledger = begun(&run, 0);
     (0..3).for_each(|step| consume(&mut ledger, 8 * step..8 * step + 8, Fate::Trained));
-    let names: Vec<String> = pages(&run).expect("listed").into_iter().map(|(name, ..)| name).collect();
-    let folder = run.within(FOLDER);
-    let bytes = folder.read(&names[1]).expect("there");
-    folder.remove(&names[1]).expect("removed");
+    let names: Vec<String> = pages(&run).expect("listed").into_iter().map(|page| page.name).collect();
+    let folder = run.prefixed(FOLDER);
+    let bytes = folder.get(&names[1]).expect("there");
+    folder.delete(&names[1]).expect("removed");
     let error = Exposure::default().begin(&run, RowIndex(24)).expect_err("a gap").to_string();
     assert!(error.contains("from 8 to 16"), "{error}");
     let error = Exposure::default().begin(&run, RowIndex(32)).expect_err("it ends too early").to_string();
     assert!(error.contains("from 8 to 16"), "{error}");
     folder.put(&names[1], &bytes).expect("put");
-    let first = folder.read(&names[0]).expect("there");
-    folder.remove(&names[0]).expect("removed");
+    let first = folder.get(&names[0]).expect("there");
+    folder.delete(&names[0]).expect("removed");
     let error = Exposure::default().begin(&run, RowIndex(24)).expect_err("no beginning").to_string();
     assert!(error.contains("from 0 to 8"), "{error}");
     folder.put(&names[0], &bytes).expect("put");
     let error = Exposure::default().begin(&run, RowIndex(24)).expect_err("another page").to_string();
     assert!(error.contains("from 8 to 16") && error.contains("restore it"), "{error}");
     folder.put(&names[0], &first).expect("put");
-    // What is the page of more rows.
+    // Page whose name has more rows than its content.
     folder.put("rows-000000000008-000000000017.parquet", &bytes).expect("put");
     let error = ExposurePage::read(&folder, "rows-000000000008-000000000017.parquet").expect_err("8 rows").to_string();
     assert!(error.contains("not the 9"), "{error}");
@@ -155,19 +155,19 @@ fn a_page_that_is_missing_or_damaged_is_named() {
 }
 
 #[test]
-fn a_page_that_does_not_say_which_rows_it_tells_of_is_read() {
-    let run = calm();
+fn page_without_a_row_range_is_read() {
+    let run = empty_run();
     let rows = Counts { trained: 8, ..Counts::default() };
     let page = ExposurePage { first: None, from: 8, to: 16, rows, entries: Vec::new() };
-    page.put(&run.within(FOLDER), &page.name()).expect("put");
+    page.put(&run.prefixed(FOLDER), &page.name()).expect("put");
     consume(&mut begun(&run, 16), 16..24, Fate::Trained);
     begun(&run, 24);
     assert_eq!(kept(&run).iter().map(|page| page.first).collect::<Vec<_>>(), [None, Some(8)]);
 }
 
 #[test]
-fn a_run_that_had_no_ledger_counts_from_where_it_gets_one() {
-    let run = calm();
+fn run_without_pages_counts_from_its_resume() {
+    let run = empty_run();
     let mut ledger = begun(&run, 40);
     consume(&mut ledger, 40..48, Fate::Trained);
     begun(&run, 48);
@@ -175,19 +175,19 @@ fn a_run_that_had_no_ledger_counts_from_where_it_gets_one() {
 }
 
 proptest! {
-    /// A run that is killed anywhere, also while it goes back, over a store that fails: no row is missing, and none is there
-    /// twice.
+    /// A run that is killed at any point, also during a rollback, over a failing store: no row is missing or
+    /// duplicated.
     #[test]
-    fn whatever_is_killed_pages_add_up(
+    fn pages_sum_up_after_any_kill(
         kills in prop::collection::vec((1_u64..6, any::<bool>(), 0_u64..8), 0..6),
         seed: u64,
     ) {
-        let memory = MemoryBackend::new(FaultConfig { seed, failures: 0.1, lost: 0.1, ..FaultConfig::calm() });
-        let run = Store::of_memory(&memory);
+        let memory = MemoryBackend::new(FaultConfig { seed, failures: 0.1, lost: 0.1, ..FaultConfig::none() });
+        let run = Store::from_memory(&memory);
         let (mut saved, mut comes_again) = (0, 0);
         let undone = || taken_back(&run).iter().map(|page| page.rows.total()).sum::<u64>();
         for (steps, page_is_written, changes) in kills.into_iter().chain([(2, true, 3)]) {
-            // Whoever dies here has gone back as far as that.
+            // The simulated crash leaves the rollback incomplete at this point.
             let _ = Exposure::default().begin(&crash_after(&memory, changes), RowIndex(saved));
             prop_assert!(undone() <= comes_again);
             let mut ledger = begun(&run, saved);
@@ -199,7 +199,7 @@ proptest! {
             }
             if page_is_written {
                 ledger.end_page().expect("there are rows").write().expect("written in the end");
-                // Killed before the checkpoint, or behind it.
+                // The kill comes before or after the checkpoint.
                 let is_saved = steps % 2 == 0;
                 comes_again += if is_saved { 0 } else { end - saved };
                 saved = if is_saved { end } else { saved };

@@ -1,13 +1,13 @@
-//! Rows that are left out of a stream: by whoever asks for that, or because they cannot be made.
+//! Rows that are replaced by padding: rows that the caller excludes, and rows that cannot be made.
 //!
 //! # What
-//! A row that is left out is padding: no token of it is real, nothing of it is predicted, and what is counted or averaged
-//! does not hear of it. It keeps its place, so that every other row stays what it is.
+//! A replaced row is padding: it has no real token and no prediction, and counts and averages ignore it. It keeps its
+//! place, so every other row stays the same.
 //!
 //! # Why
-//! One sample that a view cannot take must not end a run of weeks; and which rows did not count must be the same after
-//! any kill, or the run would be another. So whoever answers for [`BadRows`] writes a row down before its batch is handed
-//! on, and knows it forever.
+//! One sample that a view cannot render must not end a run of weeks. The set of replaced rows must be the same after
+//! any kill, or the run would differ. Implementations of [`BadRows`] therefore record a row before its batch is handed
+//! out, and never forget it.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -20,76 +20,76 @@ use serde::{Deserialize, Serialize};
 use super::row_facts::RowFacts;
 use crate::error::{Error, Result};
 
-/// Rows of a stream that nobody learns from.
+/// Rows of a stream that are excluded from training.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut(BTreeSet<RowIndex>);
+pub struct ExcludedRows(BTreeSet<RowIndex>);
 
-impl LeftOut {
-    /// Whether the row is one of them.
+impl ExcludedRows {
+    /// Whether the row is excluded.
     #[must_use]
     pub fn contains(&self, row: RowIndex) -> bool {
         self.0.contains(&row)
     }
 }
 
-impl FromIterator<RowIndex> for LeftOut {
+impl FromIterator<RowIndex> for ExcludedRows {
     fn from_iter<I: IntoIterator<Item = RowIndex>>(rows: I) -> Self {
         Self(rows.into_iter().collect())
     }
 }
 
-/// A row that cannot be made.
+/// Row that cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BadRow {
-    /// Where it comes from.
+    /// Origin of the row.
     pub row: RowFacts,
-    /// What went wrong, each time.
+    /// Error message of each attempt.
     pub why: String,
 }
 
 impl BadRow {
-    /// That it ends the stream.
+    /// Returns the error that ends the stream at this row.
     pub(super) fn refused(&self, way_on: String) -> Error {
         Error::Row { row: self.row.to_string(), why: self.why.clone(), way_on }
     }
 }
 
-/// Keeps which rows of a stream cannot be made.
+/// Persistent list of the rows of a stream that cannot be made.
 pub trait BadRows: Debug + Send + Sync {
-    /// Those of `rows` that are left out by now.
-    fn within(&self, rows: Range<u64>) -> Vec<BadRow>;
+    /// Returns the recorded rows in `rows`.
+    fn in_range(&self, rows: Range<u64>) -> Vec<BadRow>;
 
-    /// How many are left out by now.
+    /// Number of recorded rows.
     fn count(&self) -> u64;
 
-    /// Leaves one more out, forever: it is written down when this returns. Rows come in the order of the stream, each
-    /// before its batch is handed on.
+    /// Records one more row permanently before it returns. Rows arrive in the order of the stream, each before its
+    /// batch is handed out.
     ///
     /// # Errors
-    /// If it cannot be written down; the stream ends with it.
+    /// If the row cannot be recorded; the stream ends with the error.
     fn leave_out(&self, row: &BadRow) -> Result<()>;
 }
 
-/// Strikes while rows are made, to see what becomes of them: it may take its time, or panic.
+/// Fault injection for rows: an implementation may sleep or panic.
 pub trait RowFaults: Debug + Send + Sync {
-    /// Row `row` is made, for the `attempt`-th time, counted from 0. Of [`ROW_ATTEMPTS`] the last decides.
-    fn strike(&self, row: RowIndex, attempt: u32);
+    /// Called when row `row` is made for the `attempt`-th time, counted from 0. The last of [`ROW_ATTEMPTS`] attempts
+    /// decides.
+    fn inject(&self, row: RowIndex, attempt: u32);
 }
 
-/// How often a row is made before it is given up: what panics once may have met a passing fault, and what panics twice
-/// would forever.
+/// Number of attempts to make a row. One panic may be a transient fault; a second one means that the row always panics.
 pub const ROW_ATTEMPTS: u32 = 2;
 
-/// Who looks after the rows of a stream.
+/// Policy for bad, excluded and faulty rows of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct RowPolicy {
-    /// Rows that are left out whatever they are.
-    pub left_out: LeftOut,
-    /// Who keeps which cannot be made; without, such a row ends the stream.
+    /// Rows that are excluded in any case.
+    pub excluded: ExcludedRows,
+    /// List of the rows that cannot be made. Without it, such a row ends the stream.
     pub bad_rows: Option<Arc<dyn BadRows>>,
-    /// Whether somebody counts what documents rows are made of: see [`exposure`](crate::exposure).
+    /// Whether the documents of rows are counted: see [`exposure`](crate::exposure).
     pub counts_documents: bool,
-    /// Who strikes, to see all this at work.
+    /// Fault injector for tests.
     pub faults: Option<Arc<dyn RowFaults>>,
 }

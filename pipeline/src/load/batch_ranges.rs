@@ -1,22 +1,22 @@
-//! How a stream of rows is cut into the micro-batches of a share.
+//! Partition of a stream of rows into the micro-batches of a rank.
 
 use std::ops::Range;
 
 use schemas::{BatchIndex, RankShard, RowIndex};
 
-/// The micro-batches of one share of a stream, by arithmetic.
+/// Micro-batches of one rank of a stream, computed arithmetically.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
-    /// The first row.
+pub(super) struct BatchRanges {
+    /// First row.
     pub(super) from: RowIndex,
-    /// Behind the last row; training has no end.
+    /// Row after the last. `None` for training, which has no end.
     pub(super) end: Option<u64>,
     pub(super) rows_per_batch: u64,
     pub(super) share: RankShard,
 }
 
-impl Cut {
-    /// Micro-batches of all shares together.
+impl BatchRanges {
+    /// Number of micro-batches of all ranks together.
     fn all(&self) -> Option<u64> {
         self.end.map(|end| {
             let rows = end.saturating_sub(self.from.0);
@@ -26,12 +26,12 @@ impl Cut {
         })
     }
 
-    /// The share's own micro-batches.
+    /// Number of micro-batches of this rank.
     pub(super) fn count(&self) -> Option<u64> {
         self.all().map(|all| self.share.of(all))
     }
 
-    /// The rows of the share's `own`-th.
+    /// Rows of the rank's `own`-th micro-batch.
     pub(super) fn rows(&self, own: u64) -> Range<u64> {
         let rows = self.share.rows(self.from.0, own, self.rows_per_batch);
         match (self.end, self.all()) {
@@ -40,7 +40,7 @@ impl Cut {
         }
     }
 
-    /// Its number: micro-batches of the whole stream before it.
+    /// Number of a micro-batch: micro-batches of the whole stream before it.
     pub(super) fn index(&self, own: u64) -> BatchIndex {
         BatchIndex(self.rows(own).start / self.rows_per_batch)
     }
@@ -57,7 +57,7 @@ mod tests {
         fn shares_together_are_the_stream_of_one(
             from in 0_u64..50, end in prop::option::of(0_u64..90), rows_per_batch in 1_u64..7, ranks in 1_u32..4,
         ) {
-            let cut = |share| Cut { from: RowIndex(from), end, rows_per_batch, share };
+            let cut = |share| BatchRanges { from: RowIndex(from), end, rows_per_batch, share };
             let alone = cut(RankShard::ALONE);
             let count = alone.count().unwrap_or(30);
             let mut together = Vec::new();
@@ -69,7 +69,7 @@ mod tests {
             together.sort_by_key(|(index, rows)| (*index, rows.start));
             let expected: Vec<_> = (0..count).map(|own| (alone.index(own), alone.rows(own))).collect();
             prop_assert_eq!(&together, &expected);
-            // No row is left out, none is alone unless it is the only one.
+            // Every row is in a batch, and no row is alone unless it is the only one.
             let mut next = from;
             for (_, rows) in &together {
                 prop_assert_eq!(rows.start, next);

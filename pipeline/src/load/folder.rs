@@ -1,4 +1,4 @@
-//! Opening a prepared folder.
+//! Functions that open a prepared folder.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,7 +13,7 @@ use store::Store;
 
 use crate::error::{Error, Result};
 
-/// The store in which a prepared folder of this machine is.
+/// Opens the store of a prepared folder on this machine.
 ///
 /// # Errors
 /// [`Error::Config`] if there is no such folder, [`Error::Io`] if it cannot be read.
@@ -29,7 +29,7 @@ pub fn find(folder: &Path) -> Result<Store> {
 /// # Errors
 /// [`Error::Config`] if there is none, [`Error::Manifest`] if it is damaged or of another version.
 pub fn open(store: &Store) -> Result<Manifest> {
-    let Some((bytes, _)) = store.read_with_stat(manifest::NAME)? else { return Err(nothing_at(&store.place(""))) };
+    let Some((bytes, _)) = store.get_with_stat(manifest::NAME)? else { return Err(nothing_at(&store.place(""))) };
     Manifest::from_json(&bytes).map_err(|why| Error::Manifest { place: store.place(manifest::NAME), why })
 }
 
@@ -40,18 +40,18 @@ fn nothing_at(place: &dyn std::fmt::Display) -> Error {
     ))
 }
 
-/// Reads the vocabulary of a dataset version and verifies it.
+/// Reads and verifies the vocabulary of a dataset version.
 ///
 /// # Errors
-/// [`Error::Manifest`] if the file is not the one that the manifest names, [`Error::Config`] if it cannot be read.
+/// [`Error::Manifest`] if the file does not match the manifest, [`Error::Config`] if it cannot be read.
 pub fn read_vocab(store: &Store, manifest: &Manifest, dataset_version: DatasetVersion) -> Result<Vocab> {
     let entry = &manifest.dataset_version(dataset_version).vocab;
     let place = store.place(&entry.path);
     let failed = |message: &str| {
-        let advice = "run `cloze prepare` again, it writes the file again";
+        let advice = "run `cloze prepare` again to rewrite the file";
         Error::Config(format!("{place}: {message}; {advice}"))
     };
-    let bytes = store.read(&entry.path).map_err(|error| failed(&error.to_string()))?;
+    let bytes = store.get(&entry.path).map_err(|error| failed(&error.to_string()))?;
     verify(&bytes, Some(&entry.blake3), &place)?;
     let size = manifest.tokenizer.vocab_size as usize;
     let record = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes))
@@ -63,20 +63,20 @@ pub fn read_vocab(store: &Store, manifest: &Manifest, dataset_version: DatasetVe
         .filter(|record| record.num_rows() == size)
         .ok_or_else(|| failed(&format!("it does not have {size} rows")))?;
     vocab(&record, manifest)
-        .ok_or_else(|| failed("its columns are not `token`, `word_start` and `count`, or no token is an ordinary one"))
+        .ok_or_else(|| failed("its columns are not `token`, `word_start` and `count`, or it has no ordinary token"))
 }
 
-/// Reads the `tokenizer.json` that the data was made with, and verifies it.
+/// Reads and verifies the `tokenizer.json` that the data was made with.
 ///
 /// # Errors
-/// [`Error::Manifest`] if it is another one by now, [`Error::Io`] if it cannot be read.
+/// [`Error::Manifest`] if the file has changed, [`Error::Io`] if it cannot be read.
 pub fn read_tokenizer(store: &Store, manifest: &Manifest) -> Result<Vec<u8>> {
-    let bytes = store.read(manifest::TOKENIZER)?;
+    let bytes = store.get(manifest::TOKENIZER)?;
     verify(&bytes, manifest.files.get(manifest::TOKENIZER), &store.place(manifest::TOKENIZER))?;
     Ok(bytes)
 }
 
-/// That a file is the one that the manifest names.
+/// Checks that a file is the one that the manifest names.
 fn verify(bytes: &[u8], promised: Option<&String>, place: &str) -> Result<()> {
     if promised.is_some_and(|promised| *promised == blake3::hash(bytes).to_hex().as_str()) {
         return Ok(());

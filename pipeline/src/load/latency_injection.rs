@@ -1,4 +1,4 @@
-//! Slowness on purpose: bottlenecks that are known, to see that a profile names and measures them.
+//! Latency injection: known bottlenecks that a profile must name and measure.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::sleep;
@@ -6,43 +6,43 @@ use std::time::Duration;
 
 use runtime::{CancelToken, ThreadSchedule};
 
-/// Between two looks of a worker that waits for the others: whether it is to end.
+/// Interval at which a worker that waits for others checks whether it must end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Slowness on purpose.
+/// Artificial latency of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyInjection {
-    /// Who is slow.
-    pub who: Who,
-    /// For how long before each batch.
+    /// Affected workers.
+    pub who: DelayedWorkers,
+    /// Latency before each batch.
     pub time: Duration,
-    /// Whether it computes for so long, instead of waiting.
+    /// Whether the worker computes for this time instead of waiting.
     pub computes: bool,
 }
 
-/// Who is slow.
+/// Workers that an injection affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum DelayedWorkers {
     /// One worker.
     Worker(usize),
     /// Every worker.
     Workers,
-    /// Whoever makes one of so many batches.
+    /// The worker that makes every n-th batch.
     OneIn(u64),
 }
 
-/// What this thread has had of processors; forever, where nobody counts.
+/// Processor time of this thread. `Duration::MAX` if the platform does not report it.
 fn processor_time() -> Duration {
     ThreadSchedule::current().map_or(Duration::MAX, |scheduled| scheduled.ran)
 }
 
 impl LatencyInjection {
-    /// Takes its time, if it is this one's turn.
-    pub(super) fn take(self, worker: usize, own: u64) {
+    /// Applies the latency if this worker and batch are affected.
+    pub(super) fn inject(self, worker: usize, own: u64) {
         let is_slow = match self.who {
-            Who::Worker(slow) => slow == worker,
-            Who::Workers => true,
-            Who::OneIn(many) => own.is_multiple_of(many.max(1)),
+            DelayedWorkers::Worker(slow) => slow == worker,
+            DelayedWorkers::Workers => true,
+            DelayedWorkers::OneIn(many) => own.is_multiple_of(many.max(1)),
         };
         if !is_slow {
             return;
@@ -50,7 +50,7 @@ impl LatencyInjection {
         if !self.computes {
             return sleep(self.time);
         }
-        // Of its own time on a processor: where others have it, this takes longer.
+        // Uses the thread's processor time: if other threads occupy the processor, the wall-clock time is longer.
         let begun = processor_time();
         while processor_time().saturating_sub(begun) < self.time {
             std::hint::spin_loop();
@@ -58,21 +58,21 @@ impl LatencyInjection {
     }
 }
 
-/// How workers are in one another's way on purpose: what each batch does while it has the one lock of all workers. It waits, so
-/// that a machine of few processors plays one of many.
+/// Artificial contention: each batch holds one lock of all workers for a configured time. The holder waits instead of
+/// computing, so a machine with few processors can simulate one with many.
 ///
 /// # Definition
-/// With `lock`, workers come to it when they come: `n` workers that wait `W` in addition make `min(n / (W + lock), 1 / lock)` batches
-/// a second. With `turns` or `pairs`, none begins before all have come (as in a barrier): a round of `n` batches takes
-/// `W + n · turns + n (n − 1) · pairs`, which is the law of Gunther with `σ = turns / (W + turns)` and
-/// `κ = pairs / (W + turns)`. Its synchronous bound is that of a repairman to whom all machines come at once.
+/// With `lock`, workers arrive independently: `n` workers that also wait `W` make `min(n / (W + lock), 1 / lock)`
+/// batches a second. With `turns` or `pairs`, all workers meet at a barrier first: a round of `n` batches takes `W + n
+/// · turns + n (n − 1) · pairs`. This is Gunther's law with `σ = turns / (W + turns)` and `κ = pairs / (W + turns)`.
+/// Its synchronous bound is that of a machine repairman model in which all machines fail at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
-    /// Each batch has the lock for so long.
+    /// Time for which each batch holds the lock.
     pub lock: Duration,
-    /// Workers meet, and then each batch has the lock for so long.
+    /// Time for which each batch holds the lock after all workers have met.
     pub turns: Duration,
-    /// The same, for so long with every other worker.
+    /// Additional time per other worker, after all workers have met.
     pub pairs: Duration,
 }
 
@@ -82,48 +82,48 @@ impl Contention {
     }
 }
 
-/// The lock, and where workers meet before it.
+/// Lock, and the barrier before it.
 #[derive(Debug, Default)]
-pub(super) struct Contended {
+pub(super) struct ContendedWorkers {
     contention: Contention,
     workers: usize,
-    /// Batches of the stream. Of the last round some workers may have none: nobody meets for it.
+    /// Number of batches of the stream. In the last round some workers have none, so that round has no barrier.
     batches: u64,
     lock: Mutex<()>,
-    met: Mutex<Met>,
+    met: Mutex<MeetingPoint>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Met {
-    /// Workers that wait for the others.
+struct MeetingPoint {
+    /// Number of workers that wait for the others.
     waiting: usize,
     rounds: u64,
-    /// A worker has ended: nobody comes any more.
+    /// Whether a worker has ended, so that no further worker arrives.
     is_over: bool,
 }
 
-impl Contended {
-    /// Of `workers` workers that make so many batches; none where nothing is asked for.
-    pub(super) fn of(contention: Contention, workers: usize, batches: u64) -> Option<Self> {
+impl ContendedWorkers {
+    /// Creates the contention of `workers` workers that make `batches` batches. `None` if no contention is configured.
+    pub(super) fn new(contention: Contention, workers: usize, batches: u64) -> Option<Self> {
         (!contention.is_nothing()).then(|| Self { contention, workers, batches, ..Self::default() })
     }
 
-    /// Runs `make` for batch `own` after it had the lock. Where that fails, those who wait for this worker go on.
-    pub(super) fn before<T, E>(
+    /// Runs `make` for batch `own` after it had the lock. If `make` fails, workers that wait for this one continue.
+    pub(super) fn run_after_delay<T, E>(
         &self,
         own: u64,
         stop: &CancelToken,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut ends = Ends { contended: self, has_made: false };
-        self.take(own, stop);
+        let mut ends = TurnGuard { contended: self, has_made: false };
+        self.wait_turn(own, stop);
         let made = make();
         ends.has_made = made.is_ok();
         made
     }
 
-    fn take(&self, own: u64, stop: &CancelToken) {
+    fn wait_turn(&self, own: u64, stop: &CancelToken) {
         let Contention { lock, turns, pairs } = self.contention;
         if !(turns.is_zero() && pairs.is_zero()) {
             self.meet(own, stop);
@@ -135,7 +135,7 @@ impl Contended {
         }
     }
 
-    /// Waits until every worker has come, or none does any more.
+    /// Waits until every worker has arrived, or until no further worker can arrive.
     fn meet(&self, own: u64, stop: &CancelToken) {
         let workers = self.workers as u64;
         let is_whole = (own / workers + 1).checked_mul(workers).is_some_and(|end| end <= self.batches);
@@ -156,13 +156,13 @@ impl Contended {
     }
 }
 
-/// Tells those who wait for a worker when it ends without a batch, by an error or a panic.
-struct Ends<'a> {
-    contended: &'a Contended,
+/// Guard that releases waiting workers if this worker ends without a batch, by an error or a panic.
+struct TurnGuard<'a> {
+    contended: &'a ContendedWorkers,
     has_made: bool,
 }
 
-impl Drop for Ends<'_> {
+impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
         if !self.has_made {
             self.contended.met.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
@@ -182,9 +182,9 @@ mod tests {
     const TURNS: Contention =
         Contention { lock: Duration::ZERO, turns: Duration::from_millis(1), pairs: Duration::ZERO };
 
-    /// Workers that make batches `worker, worker + workers, …` below `batches`; the one that fails makes none.
+    /// Runs workers that make batches `worker, worker + workers, …` below `batches`. The worker `fails` makes none.
     fn ran(workers: usize, batches: u64, fails: Option<u64>) -> u64 {
-        let contended = Contended::of(TURNS, workers, batches).expect("something is asked for");
+        let contended = ContendedWorkers::new(TURNS, workers, batches).expect("something is asked for");
         let ((_stopper, stop), made) = (cancel_pair(), AtomicU64::new(0));
         thread::scope(|scope| {
             for worker in 0..workers as u64 {
@@ -192,11 +192,11 @@ mod tests {
                 scope.spawn(move || {
                     for own in (worker..batches).step_by(workers) {
                         let outcome =
-                            contended.before(own, &stop, || if fails == Some(own) { Err(()) } else { Ok(()) });
+                            contended.run_after_delay(own, &stop, || if fails == Some(own) { Err(()) } else { Ok(()) });
                         if outcome.is_err() {
                             break;
                         }
-                        // Nobody begins a round before all have ended the one before.
+                        // No round begins before the previous one has ended.
                         let before = made.fetch_add(1, Ordering::SeqCst);
                         assert!(fails.is_some() || before / workers as u64 <= own / workers as u64 + 1);
                     }
@@ -214,23 +214,23 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_worker_that_has_failed() {
+    fn no_worker_waits_for_one_that_has_failed() {
         assert!(ran(3, 30, Some(4)) < 30);
     }
 
     #[test]
     fn a_stop_ends_the_wait_for_others() {
-        let contended = Contended::of(TURNS, 2, u64::MAX).expect("something is asked for");
+        let contended = ContendedWorkers::new(TURNS, 2, u64::MAX).expect("something is asked for");
         let (stopper, stop) = cancel_pair();
         thread::scope(|scope| {
-            let waits = scope.spawn(|| contended.before(0, &stop, || Ok::<_, ()>(())));
+            let waits = scope.spawn(|| contended.run_after_delay(0, &stop, || Ok::<_, ()>(())));
             stopper.cancel();
             assert_eq!(waits.join().expect("no panic"), Ok(()));
         });
     }
 
     #[test]
-    fn who_asks_for_nothing_gets_nothing() {
-        assert!(Contended::of(Contention::default(), 4, 100).is_none());
+    fn no_latency_is_injected_by_default() {
+        assert!(ContendedWorkers::new(Contention::default(), 4, 100).is_none());
     }
 }

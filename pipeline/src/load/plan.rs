@@ -1,4 +1,4 @@
-//! From a configuration to a [`LoadPlan`], or to everything that is wrong with it.
+//! Conversion of a configuration to a [`LoadPlan`], or to all of its problems.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::views::{assign_columns, order, prune};
 use super::windows::narrow_enough;
 use super::{LoadPlan, RowOrder};
 use crate::mixture::SourceAssignment;
-use crate::shard::reader::Promise;
+use crate::shard::reader::ShardExpectation;
 
 impl LoadPlan {
     /// Checks a request against the manifest.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems of the request.
     pub fn new(request: &LoadRequest<'_>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut folders = request.folders();
@@ -37,9 +37,9 @@ impl LoadPlan {
         if !problems.is_empty() {
             return Err(problems);
         }
-        // A view that nobody reads, not even through another, is not rendered.
+        // A view that is read neither directly nor through another view is not rendered.
         let views = prune(views);
-        let promise = Promise::of(request.manifest);
+        let promise = ShardExpectation::from_manifest(request.manifest);
         let cuts = request.manifest.pack.cuts;
         let piece_tokens = if cuts { width - 2 } else { promise.content_max };
         let pieces = (promise.content_max / piece_tokens).max(1);
@@ -57,7 +57,7 @@ impl LoadPlan {
             .map(|(index, folder)| folder.into_source(request, pieces, &|rows| assignment.at_most(index, rows)))
             .collect::<Result<_, _>>()
             .map_err(|problem| vec![problem])?;
-        // Workers of both splits may work at a time: who counts what they do tells them apart.
+        // Workers of both splits may run at the same time: statistics need distinct names.
         let name = if matches!(request.rows, Rows::Train) { "batch" } else { "valid" };
         let workers = PoolOptions {
             name,
@@ -67,7 +67,7 @@ impl LoadPlan {
         };
         let workers = narrow_enough(workers, &sources, &assignment, request.rows_per_batch);
         let plan = Self {
-            promise,
+            expectation: promise,
             vocab: Arc::clone(&request.vocab),
             pairs: views.iter().any(|view| view.view.samples() > 1),
             views,
@@ -83,19 +83,20 @@ impl LoadPlan {
             max_memory_bytes: request.data.max_memory_bytes,
             max_bad_rows: request.data.max_bad_rows,
         };
-        plan.within().map_err(|problem| vec![problem])
+        plan.checked().map_err(|problem| vec![problem])
     }
 }
 
-/// The width of the frame; a valid one even if the configured one is not, so that checking can go on.
+/// Returns the width of the frame. If the configured width is invalid, returns a valid one, so that checks can
+/// continue.
 fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
     let max = request.manifest.max_seq_len;
     let width = request.data.seq_len.unwrap_or(max);
     let pack = &request.manifest.pack;
     if !pack.cuts && width < max {
         let message =
-            format!("rows of {width} are pieces of samples for rows of {max}, and `{}` is not cut", pack.name);
-        let hint = format!("leave it out, or prepare with `prepare.max_seq_len = {width}` into another folder");
+            format!("rows of {width} are pieces of samples for rows of {max}, but `{}` allows no cuts", pack.name);
+        let hint = format!("remove it, or prepare with `prepare.max_seq_len = {width}` into another folder");
         problems.push(Problem::new("data.seq_len", message).hint(hint));
         return max.clamp(3, WIDTH_MAX);
     }
@@ -109,33 +110,33 @@ fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
     max.clamp(3, WIDTH_MAX)
 }
 
-/// Views of sentences need a folder that has them.
+/// Checks that a folder has sentences if views need them.
 fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
     let pack = &request.manifest.pack;
     for (name, view) in request.views.iter().filter(|(_, view)| view.needs_sentences() && !pack.keeps_sentences) {
-        let message = format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name);
+        let message = format!("a `{}` view needs sentences, but the folder is packed as `{}`", view.kind(), pack.name);
         let hint = "prepare with `prepare.packing = \"sentences\"` into another folder, and name it in `data.folder`";
         problems.push(Problem::new(format!("views.{name}"), message).hint(hint).about("views", name));
     }
 }
 
-/// Views that go by counts need them before the first row.
+/// Checks that token counts are known before the first row if views need them.
 fn check_counts(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
     if request.data.order != RowOrder::Streamed {
         return;
     }
     for (name, view) in request.views {
         let Some(key) = view.needs_counts() else { continue };
-        let message = "it goes by counts of the whole corpus, and a streamed run begins before they are known";
+        let message = "it needs token counts of the whole corpus, which a streamed run does not have at its start";
         let hint = "choose another, or set `data.order = \"shuffled\"`";
         problems.push(Problem::new(format!("views.{name}.{key}"), message).hint(hint).about("views", name));
     }
 }
 
-/// Positions within a row are stored as `i16`; so are those within two samples.
+/// Maximum width: positions within a row, and within two samples, are stored as `i16`.
 const WIDTH_MAX: u32 = 1 << 14;
 
-/// Threads that no machine is too small to start, and batches that no trainer is too slow to see.
+/// Upper limits that every machine and trainer can handle.
 const WORKERS_MAX: u64 = 1024;
 const DEPTH_MAX: u64 = 1024;
 
@@ -155,7 +156,7 @@ fn check_data(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
         }
     }
     if !(data.fraction > 0.0 && data.fraction <= 1.0) {
-        let message = format!("{} is not a part of the data", data.fraction);
+        let message = format!("{} is not a valid fraction of the data", data.fraction);
         problems.push(Problem::new("data.fraction", message).hint("give a number above 0, at most 1"));
     }
 }

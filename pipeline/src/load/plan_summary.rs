@@ -1,4 +1,4 @@
-//! What is derived, for people to read.
+//! Derived values of a plan, for display.
 
 use runtime::PoolOptions;
 use schemas::ColumnSpec;
@@ -9,116 +9,116 @@ use crate::collate::PlannedView;
 use crate::shard::opened::SHARDS_OPEN_MAX;
 use crate::views::ViewName;
 
-/// What `cloze plan` prints of the online half.
+/// Values of the online half that `cloze plan` prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadFacts {
-    /// The views that are rendered, in order.
+    /// Rendered views, in order.
     pub views: Vec<ViewFacts>,
     /// Stored samples.
     pub samples: u64,
-    /// Rows that are made of one sample.
+    /// Number of rows made of one sample.
     pub pieces_per_sample: u32,
-    /// Share of a full sample's content that its pieces leave out.
+    /// Share of a full sample's content that its pieces omit.
     pub content_lost: f64,
     /// Copies of each row.
     pub copies: u64,
-    /// Rows of an epoch, copies counted.
+    /// Rows of an epoch, including copies.
     pub rows_per_epoch: u64,
     /// Row groups of an epoch.
     pub blocks: u64,
     /// Blocks per shuffle window: `data.shuffle_window_groups`, raised if batches in flight need more.
     pub window_blocks: usize,
-    /// What was asked for.
+    /// Configured value of `data.shuffle_window_groups`.
     pub shuffle_window_groups: usize,
-    /// Whether the split is one window, and stays decoded.
+    /// Whether the split is one window that stays decoded.
     pub resident: bool,
-    /// How well windows mix: see [`Sampler::mixture_error`](crate::sampler::Sampler::mixture_error).
+    /// Mixing error of windows: see [`Sampler::mixture_error`](crate::sampler::Sampler::mixture_error).
     pub mixture_error: f64,
-    /// Rows of a window, at least.
+    /// Minimum number of rows of a window.
     pub window_rows_min: u64,
-    /// Of a first epoch that is streamed; all counts of data are then of what was there.
+    /// Facts about a streamed first epoch. All counts of data then cover only the data that was available.
     pub streamed: Option<StreamedFacts>,
     /// Threads and their queues.
     pub workers: PoolOptions,
-    /// Batches alive at once, at most.
+    /// Maximum number of batches alive at once.
     pub batches_alive_max: usize,
-    /// Bytes of these.
+    /// Bytes of these batches.
     pub batches_bytes: u64,
-    /// Decoded row groups alive at once, at most.
+    /// Maximum number of decoded row groups alive at once.
     pub groups_alive_max: u64,
-    /// Bytes of these, for full samples.
+    /// Bytes of these row groups, for full samples.
     pub groups_bytes: u64,
-    /// Shards whose footers are in memory, at most.
+    /// Maximum number of shards whose footers are in memory.
     pub shards_open_max: u64,
-    /// The sources of a mixture; nothing where one folder is all there is. The figures above are then of all of them
-    /// together, those of windows of the source that has it worst.
+    /// Sources of a mixture. Empty for a single folder. The counts above are totals of all sources; values of windows
+    /// are those of the worst source.
     pub sources: Vec<SourceFacts>,
 }
 
 /// One source of a mixture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceFacts {
-    /// Its name.
+    /// Name of the source.
     pub name: String,
-    /// Its shares of a thousand rows, each with the row from which on it holds.
+    /// Shares of 1000 rows, each with the first row at which it applies.
     pub shares: Vec<(u64, u64)>,
     /// Stored samples.
     pub samples: u64,
     /// Content tokens.
     pub tokens: u64,
-    /// Rows of an epoch, copies counted.
+    /// Rows of an epoch, including copies.
     pub rows_per_epoch: u64,
     /// Row groups of an epoch.
     pub blocks: u64,
     /// Blocks per shuffle window.
     pub window_blocks: usize,
-    /// Whether the split is one window, and stays decoded.
+    /// Whether the split is one window that stays decoded.
     pub resident: bool,
-    /// How well windows mix.
+    /// Mixing error of windows.
     pub mixture_error: f64,
-    /// Rows of a window, at least.
+    /// Minimum number of rows of a window.
     pub window_rows_min: u64,
-    /// Decoded row groups alive at once, at most.
+    /// Maximum number of decoded row groups alive at once.
     pub groups_alive_max: u64,
-    /// Bytes of these, for full samples.
+    /// Bytes of these row groups, for full samples.
     pub groups_bytes: u64,
 }
 
-/// A first epoch that is read in the order in which it is prepared.
+/// First epoch that is read in the order in which it is prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamedFacts {
-    /// Whether all of it was there.
+    /// Whether the whole epoch was available.
     pub is_whole: bool,
-    /// Its windows.
+    /// Number of its windows.
     pub windows: u64,
-    /// Row groups of the largest.
+    /// Row groups of the largest window.
     pub window_blocks_max: u64,
 }
 
 /// One rendered view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewFacts {
-    /// Its name.
+    /// Name of the view.
     pub name: ViewName,
-    /// What it is.
+    /// Kind of the view.
     pub kind: &'static str,
-    /// The view it edits.
+    /// View that it edits.
     pub of: Option<ViewName>,
     /// Columns per row.
     pub width: usize,
-    /// What is made of it.
+    /// Columns that are rendered.
     pub columns: Vec<ColumnSpec>,
     /// Bytes of one row, attention mask included.
     pub bytes_per_row: u64,
 }
 
 impl LoadPlan {
-    /// Everything derived, for people to read.
+    /// Returns all derived values, for display.
     #[must_use]
     pub fn facts(&self) -> LoadFacts {
         let views: Vec<ViewFacts> = self.views.iter().map(|view| self.view_facts(view)).collect();
         let (batches_bytes, groups_bytes) = self.bytes_at_most(self.workers, 1);
-        let content = u64::from(self.promise.content_max);
+        let content = u64::from(self.expectation.content_max);
         let alive = self.groups_alive_max(self.workers, 1);
         let sources = self.sources.iter().zip(alive).enumerate();
         let sources: Vec<SourceFacts> =
@@ -151,7 +151,7 @@ impl LoadPlan {
     }
 
     fn source_facts(&self, index: usize, source: &Source, groups_alive_max: u64) -> SourceFacts {
-        let (sampler, split) = (source.sampler(), &source.course.first().edition().split);
+        let (sampler, split) = (source.sampler(), &source.epoch_plan.first().edition().split);
         let samples = sampler.blocks().iter().map(|block| u64::from(block.stored)).sum();
         SourceFacts {
             name: source.name.clone().unwrap_or_default(),
@@ -165,7 +165,7 @@ impl LoadPlan {
             mixture_error: sampler.mixture_error(),
             window_rows_min: sampler.window_rows_min(),
             groups_alive_max,
-            groups_bytes: source.bytes_of(groups_alive_max, self.promise),
+            groups_bytes: source.bytes_of(groups_alive_max, self.expectation),
         }
     }
 
@@ -182,13 +182,13 @@ impl LoadPlan {
 }
 
 impl Source {
-    /// How its first epoch is streamed.
+    /// Returns the facts about a streamed first epoch.
     fn streamed_facts(&self) -> Option<StreamedFacts> {
         self.outline.as_ref()?;
-        let windows = self.course.parts();
+        let windows = self.epoch_plan.parts();
         let blocks = windows.iter().map(|window| window.sampler().blocks().len());
         Some(StreamedFacts {
-            is_whole: !self.course.grows(),
+            is_whole: !self.epoch_plan.grows(),
             windows: windows.len() as u64,
             window_blocks_max: blocks.max().unwrap_or(0) as u64,
         })

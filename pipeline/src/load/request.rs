@@ -1,4 +1,4 @@
-//! What a stream is asked for.
+//! Request for a stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,56 +11,56 @@ use crate::epoch_plan::{EpochVersions, SegmentSource};
 use crate::mixture::Weight;
 use crate::views::{AnyView, ViewName};
 
-/// Which rows a stream has.
+/// Rows of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// The training split, shuffled, without end.
+    /// The training split, shuffled, endless.
     Train,
-    /// Rows from all over the validation split, in stored order, once, under a seed of their own.
+    /// Rows from the whole validation split, in stored order, once, under a fixed seed.
     Valid {
-        /// At most this many.
+        /// Maximum number of rows.
         rows: u64,
     },
 }
 
-/// What a stream does with a dataset version of which parts were deleted.
+/// Policy for a dataset version with deleted parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingParts {
-    /// Nothing: rows would be other rows than before.
+    /// Fail: the row order would change.
     Refused,
-    /// What is left of it.
+    /// Use the remaining parts.
     LeftOut,
-    /// All of it: nobody will read a row, or the [`EpochPlan`](crate::epoch_plan) refuses whoever does.
+    /// Accept the version, because its rows are not read, or the [`EpochPlan`](crate::epoch_plan) fails when they are.
     Unread,
 }
 
-/// What a plan is made of.
+/// Inputs of a plan.
 #[derive(Clone, Debug)]
 pub struct LoadRequest<'a> {
-    /// The prepared folder; that of the first source, where there are several.
+    /// Prepared folder. For several sources, that of the first.
     pub store: &'a Store,
-    /// Its manifest.
+    /// Manifest of the folder.
     pub manifest: &'a Manifest,
-    /// The sources of a mixture, by name, none of a weight that is 0 for all rows; nothing where the folder above is all
-    /// there is.
+    /// Mixture sources, by name, without those whose weight is 0 for all rows. Empty if the folder above is the only
+    /// one.
     pub sources: &'a [SourceRequest<'a>],
     /// The vocabulary.
     pub vocab: Arc<Vocab>,
     /// The dataset version of it that the stream begins with.
     pub dataset_version: DatasetVersion,
-    /// Who says which dataset versions later epochs are over, and whether they are still there; without, all are over that one.
-    pub follow: Option<Arc<dyn EpochVersions>>,
-    /// Who gives the segments of a first epoch that is streamed; without, all epochs are shuffled. No mixture has one.
-    pub growth: Option<Arc<dyn SegmentSource>>,
-    /// Which rows.
+    /// Source of the dataset versions of later epochs. Without it, all epochs use the first version.
+    pub epoch_versions: Option<Arc<dyn EpochVersions>>,
+    /// Source of the segments of a streamed first epoch. Without it, all epochs are shuffled. Mixtures do not have one.
+    pub segment_source: Option<Arc<dyn SegmentSource>>,
+    /// Requested rows.
     pub rows: Rows,
-    /// What to do where a later dataset version has dropped parts of that one.
-    pub gone: MissingParts,
+    /// Policy if a later dataset version has dropped parts of this one.
+    pub missing_parts: MissingParts,
     /// The section `[data]`.
     pub data: &'a DataConfig,
-    /// The section `[views]`. A plain `original` is there without being written.
+    /// The section `[views]`. A plain `original` exists by default.
     pub views: &'a BTreeMap<ViewName, AnyView>,
-    /// The columns that somebody reads; no other is made.
+    /// Columns that are read. Other columns are not made.
     pub wanted: &'a BTreeSet<(ViewName, ColumnSpec)>,
     /// The run's seed.
     pub seed: u64,
@@ -68,21 +68,21 @@ pub struct LoadRequest<'a> {
     pub rows_per_batch: u64,
 }
 
-/// One source of a mixture, as a stream is asked for it.
+/// One mixture source of a load request.
 #[derive(Clone, Debug)]
 pub struct SourceRequest<'a> {
-    /// Its name in the configuration. What is drawn for its samples and the order of its rows depend on it.
+    /// Name in the configuration. The random draws for its samples and the order of its rows depend on it.
     pub name: &'a str,
-    /// Its share of the rows.
+    /// Share of the rows.
     pub weight: &'a Weight,
-    /// Its prepared folder.
+    /// Prepared folder of the source.
     pub store: &'a Store,
-    /// The folder's manifest.
+    /// Manifest of the folder.
     pub manifest: &'a Manifest,
     /// The dataset version of it that the stream begins with.
     pub dataset_version: DatasetVersion,
-    /// Who says which dataset versions later epochs are over.
+    /// Source of the dataset versions of later epochs.
     pub follow: Option<Arc<dyn EpochVersions>>,
-    /// What to do where a later dataset version has dropped parts of that one.
+    /// Policy if a later dataset version has dropped parts of this one.
     pub gone: MissingParts,
 }

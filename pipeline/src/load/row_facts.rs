@@ -1,30 +1,30 @@
-//! The address of a row.
+//! Address of a row.
 
 use std::fmt::{self, Display};
 
 use schemas::{DatasetVersion, Epoch, RowIndex, SampleAddress};
 use serde::{Deserialize, Serialize};
 
-/// Where a row comes from.
+/// Origin of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowFacts {
-    /// Its number in the stream.
+    /// Number of the row in the stream.
     pub row: RowIndex,
-    /// The source of the mixture that it is of; none where one folder is all there is.
+    /// Mixture source of the row. Absent for a single folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// Pass over the data of that source.
     pub epoch: Epoch,
-    /// The dataset version of its folder that the epoch is over.
+    /// Dataset version of the folder that the epoch reads.
     pub dataset_version: DatasetVersion,
-    /// The stored sample.
+    /// Stored sample.
     pub sample: SampleAddress,
-    /// Which piece of it.
+    /// Piece of the sample.
     pub piece: u32,
-    /// Which copy.
+    /// Copy of the row.
     pub copy: u32,
-    /// The shard's path within the folder.
+    /// Path of the shard within the folder.
     pub shard: String,
     /// Row group within the shard.
     pub group: u32,
@@ -32,11 +32,11 @@ pub struct RowFacts {
     pub row_in_group: usize,
     /// Source of the sample's first document.
     pub source: u16,
-    /// The names of its documents, in order.
+    /// Ids of its documents, in order.
     pub documents: Vec<u64>,
 }
 
-/// Documents that an address names.
+/// Maximum number of documents in a displayed address.
 const DOCUMENTS_SHOWN: usize = 5;
 
 impl Display for RowFacts {

@@ -5,53 +5,61 @@ use std::sync::Arc;
 
 use crate::epoch_plan::{EpochPlan, EpochSpan};
 use crate::sampler::{RowRef, Sampler};
-use crate::shard::groups::Held;
+use crate::shard::groups::HeldGroup;
 use crate::shard::opened::OpenShards;
 
-/// Prepared folder of which a stream has rows.
+/// Prepared folder that contributes rows to a stream.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// Its name; none where it is all there is.
+    /// Name of the mixture source. `None` for the only folder.
     pub(super) name: Option<String>,
     pub(super) shards: Arc<OpenShards>,
-    pub(super) course: EpochPlan,
-    /// What was known of data that are streamed when this was planned: an epoch over it that is shuffled.
+    pub(super) epoch_plan: EpochPlan,
+    /// Sampler of a shuffled epoch over the streamed data that was known when this was planned.
     pub(super) outline: Option<Sampler>,
     pub(super) seed: u64,
 }
 
 impl Source {
-    /// How an epoch over all that was known of it is visited.
+    /// Returns the sampler of an epoch over all data that was known when this was planned.
     pub(super) fn sampler(&self) -> &Sampler {
-        self.outline.as_ref().unwrap_or_else(|| self.course.first().sampler())
+        self.outline.as_ref().unwrap_or_else(|| self.epoch_plan.first().sampler())
     }
 }
 
-/// Rows that follow one another in a stream, and the stretches of epochs that they lie in.
+/// Consecutive rows of a stream, and their epoch spans.
 pub(super) struct RowRefs {
     pub(super) rows: Vec<RowRef>,
-    pub(super) stretches: Vec<Arc<EpochSpan>>,
+    pub(super) spans: Vec<Arc<EpochSpan>>,
 }
 
 impl RowRefs {
-    /// Epochs over the split that a row is of.
+    /// Returns the epoch span of a row.
     pub(super) fn stretch(&self, row: &RowRef) -> &EpochSpan {
-        &self.stretches[row.stretch]
+        &self.spans[row.span]
     }
 }
 
 /// Decoded groups by source, window and block.
 #[derive(Debug, Default)]
-pub(super) struct HeldGroups(BTreeMap<(usize, u64, usize), Held>);
+pub(super) struct HeldGroups(BTreeMap<GroupKey, HeldGroup>);
+
+/// Position of a group: source, window and block in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKey {
+    source: usize,
+    window: u64,
+    block: usize,
+}
 
 impl HeldGroups {
-    /// Keeps a group.
-    pub(super) fn insert(&mut self, source: usize, window: u64, block: usize, group: Held) {
-        self.0.insert((source, window, block), group);
+    /// Adds a group.
+    pub(super) fn insert(&mut self, source: usize, window: u64, block: usize, group: HeldGroup) {
+        self.0.insert(GroupKey { source, window, block }, group);
     }
 
-    /// The group of a block of the window that a row is of.
-    pub(super) fn group(&self, row: &RowRef, block: usize) -> &Held {
-        &self.0[&(row.source, row.window, block)]
+    /// Returns the group of a block in the window of a row.
+    pub(super) fn group(&self, row: &RowRef, block: usize) -> &HeldGroup {
+        &self.0[&GroupKey { source: row.source, window: row.window, block }]
     }
 }

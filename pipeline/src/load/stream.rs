@@ -1,4 +1,4 @@
-//! The plan's batches, made ahead of time by workers.
+//! Stream of the plan's batches, made ahead of time by workers.
 
 use std::sync::Arc;
 
@@ -9,52 +9,52 @@ use tracing::trace_span;
 
 use super::LoadPlan;
 use super::bad_rows::{BadRow, RowPolicy};
-use super::batch_builder::Made;
-use super::batch_ranges::Cut;
-use super::latency_injection::{Contended, Contention, LatencyInjection};
+use super::batch_builder::MadeBatch;
+use super::batch_ranges::BatchRanges;
+use super::latency_injection::{ContendedWorkers, Contention, LatencyInjection};
 use crate::error::Result;
 use crate::exposure::RowDocuments;
-use crate::shard::groups::Groups;
+use crate::shard::groups::{Groups, WorkerIndex};
 
-/// What a stream does in addition streaming. None of it changes a batch, but for the rows that are left out of it.
+/// Options of a stream. They do not change a batch, except for the rows that the policy replaces by padding.
 #[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
-    /// Who looks after its rows.
-    pub care: RowPolicy,
-    /// Digest the rows on the workers, for a reader that will ask for it: it then costs that reader nothing.
+    /// Policy for bad, excluded and faulty rows.
+    pub policy: RowPolicy,
+    /// Whether workers compute the row digests in advance, so that reading them costs nothing.
     pub digests: bool,
-    /// Make so many batches, keep them, and give them again forever: for profiling, the ceiling of a trainer that never
-    /// waits for data.
+    /// Number of batches to make, keep and repeat forever. For profiling: the upper limit of a trainer that never waits
+    /// for data.
     pub replay: Option<u64>,
-    /// Makes workers slow on purpose: for profiling, a bottleneck that is known.
-    pub hindrance: Option<LatencyInjection>,
-    /// Puts workers in one another's way on purpose.
+    /// Artificial latency of workers. For profiling with a known bottleneck.
+    pub latency_injection: Option<LatencyInjection>,
+    /// Artificial contention between workers.
     pub contention: Contention,
 }
 
-/// An iterator over the batches of a share, in order. Dropping it ends its workers.
+/// Iterator over the batches of a rank, in order. Dropping it ends its workers.
 #[derive(Debug)]
 pub struct BatchStream {
-    workers: OrderedPool<Made, crate::Error>,
+    workers: OrderedPool<MadeBatch, crate::Error>,
     plan: Arc<LoadPlan>,
     groups: Arc<Groups>,
-    cut: Cut,
-    /// Batches received.
+    cut: BatchRanges,
+    /// Number of received batches.
     received: u64,
     replay: Option<Replay>,
-    /// Ends what workers wait for, so that they can be ended.
+    /// Cancels waits of the workers, so that they can end.
     stopper: CancelSource,
     care: RowPolicy,
-    /// Rows of the batches that were handed on that are padding, since somebody last asked.
+    /// Bad rows of the batches that were handed out since the last query.
     bad_rows: Vec<BadRow>,
-    /// What the rows of these batches are made of, where somebody counts that.
+    /// Documents of the rows of these batches, if they are counted.
     documents: Vec<RowDocuments>,
-    /// A batch could not be handed on: those that follow are not either.
+    /// Whether a batch could not be handed out. No later batch is either.
     failed: bool,
 }
 
 impl LoadPlan {
-    /// The batches of a share of the stream from row `from` on, made by the plan's workers.
+    /// Returns the batches of a rank's rows from row `from` of the stream on, made by the plan's workers.
     #[must_use]
     pub fn stream(self: &Arc<Self>, from: RowIndex, share: RankShard) -> BatchStream {
         BatchStream::new(self, from, share, StreamOptions::default())
@@ -62,24 +62,24 @@ impl LoadPlan {
 }
 
 impl BatchStream {
-    /// The batches of `share`'s rows from row `from` of the stream on.
+    /// Returns the batches of `share`'s rows from row `from` of the stream on.
     #[must_use]
     pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: RankShard, options: StreamOptions) -> Self {
         let (groups, cut, workers) = (Arc::new(plan.groups()), plan.cut(from, share), plan.workers_of(share));
-        let (maker, decoded, care) = (Arc::clone(plan), Arc::clone(&groups), options.care.clone());
+        let (maker, decoded, care) = (Arc::clone(plan), Arc::clone(&groups), options.policy.clone());
         let (stopper, stop) = cancel_pair();
-        let replay = options.replay.map(Replay::of);
+        let replay = options.replay.map(Replay::new);
         let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
-        let contended = Contended::of(options.contention, workers.workers, made);
+        let contended = ContendedWorkers::new(options.contention, workers.workers, made);
         let make = move |own: u64| {
             let worker = usize::try_from(own % workers.workers as u64).expect("a worker");
-            if let Some(hindrance) = options.hindrance {
-                hindrance.take(worker, own);
+            if let Some(hindrance) = options.latency_injection {
+                hindrance.inject(worker, own);
             }
-            let by = (worker, workers.workers);
-            let make = || maker.make(&decoded, cut.index(own), cut.rows(own), by, (&care, Some(&stop)));
+            let by = WorkerIndex { index: worker, count: workers.workers };
+            let make = || maker.make(&decoded, cut.index(own), cut.rows(own), by, &care, Some(&stop));
             let made = match &contended {
-                Some(contended) => contended.before(own, &stop, make)?,
+                Some(contended) => contended.run_after_delay(own, &stop, make)?,
                 None => make()?,
             };
             if options.digests {
@@ -98,7 +98,7 @@ impl BatchStream {
             cut,
             received: 0,
             replay,
-            care: options.care,
+            care: options.policy,
             bad_rows: Vec::new(),
             documents: Vec::new(),
             failed: false,
@@ -106,47 +106,47 @@ impl BatchStream {
         }
     }
 
-    /// Like [`next`](Iterator::next), but returns as soon as `stop` is asked for, also in the middle of a wait.
+    /// Like [`next`](Iterator::next), but returns as soon as `stop` is cancelled, even during a wait.
     pub fn next_or_cancelled(&mut self, stop: &CancelToken) -> NextItem<Result<Batch>> {
-        if let Some(batch) = self.replay.as_mut().and_then(Replay::again) {
+        if let Some(batch) = self.replay.as_mut().and_then(Replay::next_replayed) {
             return NextItem::Item(Ok(batch));
         }
         if self.failed {
             return NextItem::End;
         }
         match self.workers.next_or_cancelled(stop) {
-            NextItem::Item(made) => NextItem::Item(self.hand_on(made)),
+            NextItem::Item(made) => NextItem::Item(self.receive(made)),
             NextItem::End => NextItem::End,
             NextItem::Cancelled => NextItem::Cancelled,
         }
     }
 
-    /// Those rows of the batches that were handed on since this was last asked that are padding, since they cannot be made.
+    /// Returns the bad rows of the batches that were handed out since the last call.
     pub fn bad_rows(&mut self) -> Vec<BadRow> {
         std::mem::take(&mut self.bad_rows)
     }
 
-    /// What the rows of the batches that were handed on since this was last asked are made of; nothing where nobody counts it.
+    /// Returns the documents of the rows that were handed out since the last call. Empty if documents are not counted.
     pub fn documents(&mut self) -> Vec<RowDocuments> {
         std::mem::take(&mut self.documents)
     }
 
-    /// The clocks of the workers and of whoever reads this.
+    /// Returns the statistics of the workers and of the reader.
     #[must_use]
     pub fn gauges(&self) -> PoolStats {
         self.workers.stats()
     }
 
-    /// The decoded groups, for their counts.
+    /// Returns the cache of decoded groups, for its counters.
     #[must_use]
     pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
     }
 
-    /// Writes down which of its rows are left out, before anybody sees a batch.
-    fn hand_on(&mut self, made: Result<Made>) -> Result<Batch> {
+    /// Records the bad rows of a batch before it is handed out.
+    fn receive(&mut self, made: Result<MadeBatch>) -> Result<Batch> {
         let made = made.and_then(|made| self.plan.seal(&made, &self.care).map(|()| made));
-        let Made { batch, known, found, documents } = made.inspect_err(|_| self.failed = true)?;
+        let MadeBatch { batch, known, found, documents } = made.inspect_err(|_| self.failed = true)?;
         self.bad_rows.extend(known);
         self.bad_rows.extend(found);
         self.documents.extend(documents);
@@ -154,7 +154,7 @@ impl BatchStream {
         Ok(batch)
     }
 
-    /// Frees the windows that no later batch touches.
+    /// Frees the windows that no later batch uses.
     fn received(&mut self, batch: &Batch) {
         self.received += 1;
         if let Some(replay) = &mut self.replay {
@@ -176,18 +176,18 @@ impl Iterator for BatchStream {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Result<Batch>> {
-        if let Some(batch) = self.replay.as_mut().and_then(Replay::again) {
+        if let Some(batch) = self.replay.as_mut().and_then(Replay::next_replayed) {
             return Some(Ok(batch));
         }
         if self.failed {
             return None;
         }
         let made = self.workers.next()?;
-        Some(self.hand_on(made))
+        Some(self.receive(made))
     }
 }
 
-/// The first batches, forever.
+/// First batches, repeated forever.
 #[derive(Debug)]
 struct Replay {
     count: u64,
@@ -196,12 +196,12 @@ struct Replay {
 }
 
 impl Replay {
-    fn of(count: u64) -> Self {
+    fn new(count: u64) -> Self {
         Self { count: count.max(1), batches: Vec::new(), next: 0 }
     }
 
-    /// The next one, once all of them are here.
-    fn again(&mut self) -> Option<Batch> {
+    /// Returns the next repeated batch, once all of them have arrived.
+    fn next_replayed(&mut self) -> Option<Batch> {
         if (self.batches.len() as u64) < self.count {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The laws of the stream, on small folders of random ids.
+//! Invariants of the stream, tested on small folders of random ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -43,7 +43,7 @@ fn taco() -> BTreeMap<ViewName, AnyView> {
     toml::from_str(text).expect("two views")
 }
 
-/// All views that draw, those of COCO-LM and FE-MLM among them.
+/// All views that draw randomly, including those of COCO-LM and FE-MLM.
 fn all_views() -> (BTreeMap<ViewName, AnyView>, BTreeSet<(ViewName, ColumnSpec)>) {
     let text = r#"
         masked = { kind = "mask", disjoint = true }
@@ -82,11 +82,11 @@ impl Home {
             store: &self.store,
             manifest: &self.manifest,
             dataset_version: self.manifest.newest(),
-            follow: None,
-            growth: None,
+            epoch_versions: None,
+            segment_source: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
-            gone: MissingParts::Refused,
+            missing_parts: MissingParts::Refused,
             data,
             views,
             wanted,
@@ -114,7 +114,7 @@ fn order_is_independent_of_worker_count_and_start() {
     let of_workers = |workers: usize| plan(&DataConfig { copies_per_sample: 3, seq_len: Some(24), ..data(workers) });
     let plan = of_workers(1);
     let groups = plan.groups();
-    // More than an epoch of 230 · 2 · 3 rows.
+    // The rows exceed an epoch of 230 · 2 · 3 rows.
     let expected: Vec<_> =
         (0..190).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec()).collect();
     for workers in [1, 2, 3, 7] {
@@ -139,7 +139,7 @@ fn the_copies_of_a_row_are_masked_apart() {
     let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
     let groups = plan.groups();
     for index in 0..60 {
-        // Eight rows: two pieces with their four copies each.
+        // Eight rows: two pieces with four copies each.
         let batch = plan.batch(&groups, BatchIndex(index)).expect("good");
         for name in ["masked", "spans"] {
             let labels = batch.column(name, LABELS).expect("made");
@@ -147,7 +147,7 @@ fn the_copies_of_a_row_are_masked_apart() {
                 let masks = |at: usize| (first..first + 4).filter(|&row| labels.row(row)[at] >= 0).count();
                 let tokens = labels.row(first).iter().filter(|&&label| label >= 0).count();
                 let overlap = (0..24).map(masks).max().expect("a row has positions");
-                // One token to predict in each copy, unless there are fewer tokens than copies.
+                // Each copy has at least one token to predict, unless there are fewer tokens than copies.
                 assert!(overlap <= 1 || tokens == 1, "{name}, batch {index}");
                 assert!(
                     (first..first + 4).all(|row| labels.row(row).iter().filter(|&&label| label >= 0).count() == tokens)
@@ -176,10 +176,13 @@ fn an_epoch_shows_every_token_once() {
     seen.truncate(230);
     seen.sort();
     let groups = plan.groups();
-    let block = |index: usize| (index, plan.sources[0].course.first().sampler().blocks()[index]);
-    let all: Vec<_> = (0..plan.sources[0].course.first().sampler().blocks().len()).map(block).collect();
+    let block = |index: usize| (index, plan.sources[0].epoch_plan.first().sampler().blocks()[index]);
+    let all: Vec<_> = (0..plan.sources[0].epoch_plan.first().sampler().blocks().len()).map(block).collect();
     let mut stored = Vec::new();
-    for group in groups.get(0, &plan.sources[0].course.first().edition().split, 0, &all, (0, 1)).expect("good").values()
+    for group in groups
+        .get(0, &plan.sources[0].epoch_plan.first().edition().split, 0, &all, WorkerIndex::ALONE)
+        .expect("good")
+        .values()
     {
         for row in 0..group.rows() {
             stored.push(group.sample(row).input_ids.iter().map(u32::cast_signed).collect::<Vec<i32>>());
@@ -193,7 +196,7 @@ fn an_epoch_shows_every_token_once() {
 fn shards_read_back_as_written() {
     for vocab_size in [1000, 70_000] {
         let home = home(&Synthetic { lengths: 0..63, vocab_size, ..Synthetic::default() });
-        let promise = Promise::of(&home.manifest);
+        let promise = ShardExpectation::from_manifest(&home.manifest);
         let now = home.manifest.now();
         for shard in now.train.shards.iter().chain(&now.valid.shards) {
             let reader = ShardReader::open(&home.store, shard, promise).expect("as written");
@@ -240,7 +243,7 @@ fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
         }
         let groups = Arc::clone(stream.groups());
         drop(stream);
-        // Workers may have gone ahead into the next window.
+        // Workers can be ahead, in the next window.
         let decoded = usize::try_from(groups.decoded()).expect("small");
         assert!(
             (epochs * 100..=epochs * 100 + facts.window_blocks).contains(&decoded),
@@ -277,7 +280,10 @@ fn workers_yield_to_the_window_and_never_the_other_way() {
         assert_eq!(order(&plan), expected, "{workers} workers of depth {depth} change no number");
         let facts = plan.facts();
         let in_flight = facts.batches_alive_max as u64 * plan.rows_per_batch();
-        assert!(facts.resident || in_flight <= plan.sources[0].course.first().sampler().window_rows_min(), "{facts:?}");
+        assert!(
+            facts.resident || in_flight <= plan.sources[0].epoch_plan.first().sampler().window_rows_min(),
+            "{facts:?}"
+        );
     }
 }
 
@@ -316,7 +322,7 @@ fn a_far_step_starts_at_once() {
 }
 
 #[test]
-fn columns_that_nobody_reads_are_not_made() {
+fn columns_that_are_not_read_are_not_made() {
     let home = home(&Synthetic::default());
     let (views, data) = (taco(), data(1));
     let wanted = BTreeSet::from([("neighbors".to_owned(), POSITIVES.spec())]);
@@ -398,7 +404,7 @@ fn a_damaged_shard_is_named() {
 }
 
 #[test]
-fn a_manifest_that_promises_something_else_is_refused() {
+fn manifest_that_differs_from_the_shards_is_refused() {
     let mut home = home(&Synthetic::default());
     let mut check = |change: &dyn Fn(&mut Manifest), expected: &str| {
         let good = home.manifest.clone();
@@ -459,8 +465,9 @@ fn a_replay_makes_its_batches_once() {
 fn a_sleeping_worker_is_seen() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&DataConfig { shuffle_window_groups: 1000, ..data(2) }, Rows::Train);
-    let slow = Some(LatencyInjection { who: Who::Worker(1), time: Duration::from_millis(20), computes: false });
-    let options = StreamOptions { digests: true, hindrance: slow, ..StreamOptions::default() };
+    let slow =
+        Some(LatencyInjection { who: DelayedWorkers::Worker(1), time: Duration::from_millis(20), computes: false });
+    let options = StreamOptions { digests: true, latency_injection: slow, ..StreamOptions::default() };
     let mut stream = BatchStream::new(&plan, RowIndex(40), RankShard::ALONE, options);
     let gauges = stream.gauges();
     assert_eq!(stream.by_ref().take(7).flatten().count(), 7);

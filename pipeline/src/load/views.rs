@@ -1,4 +1,4 @@
-//! The views of a plan: which are rendered, in which order, with which columns.
+//! Views of a plan: selection, order and columns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use schemas::{ColumnSpec, Problem};
 use crate::collate::{self, PlannedView};
 use crate::views::{AnyView, ORIGINAL, ViewName};
 
-/// The views, each after the one it edits; those of a cycle or of an unknown view are left out, with a problem each.
+/// Orders the views so that each comes after the one it edits. Omits views of a cycle or of an unknown view and reports
+/// a problem for each.
 pub(super) fn order(views: &BTreeMap<ViewName, AnyView>, width: u32, problems: &mut Vec<Problem>) -> Vec<PlannedView> {
     let mut left = views.clone();
     left.entry(ORIGINAL.to_owned()).or_insert_with(|| AnyView::of_kind(ORIGINAL).expect("`original` is registered"));
@@ -36,10 +37,10 @@ pub(super) fn order(views: &BTreeMap<ViewName, AnyView>, width: u32, problems: &
         let known = names.join("`, `");
         let key = format!("views.{name}.of");
         let found = match end(&left, name, of) {
-            End::Itself => Problem::new(key, format!("`{of}` is, over some views, an edit of `{name}` itself"))
+            End::Itself => Problem::new(key, format!("`{of}` is, directly or indirectly, an edit of `{name}` itself"))
                 .hint("name a view that does not depend on it"),
             End::Nowhere => Problem::new(key, format!("there is no view `{of}`")).hint(format!("there are `{known}`")),
-            // It follows from the mistake of another view, which is in the list.
+            // This problem follows from another view's problem, which is reported.
             End::OfAnother => continue,
         };
         problems.push(found.about("views", name).about("views", of));
@@ -47,13 +48,13 @@ pub(super) fn order(views: &BTreeMap<ViewName, AnyView>, width: u32, problems: &
     ordered
 }
 
-/// Where the views that an edit is of lead to, among those that could not be ordered.
+/// End of the chain of edited views, among views that could not be ordered.
 enum End {
-    /// Back to it.
+    /// The chain returns to the view.
     Itself,
-    /// At once to a name that nobody has.
+    /// The view edits an unknown view.
     Nowhere,
-    /// To a view that has its own mistake.
+    /// The chain leads to a view with another problem.
     OfAnother,
 }
 
@@ -92,7 +93,7 @@ fn columns_of(views: &[PlannedView], view: &PlannedView) -> BTreeSet<ColumnSpec>
     collate::columns(&view.view, &views[view.frame].view)
 }
 
-/// Gives every view the columns that are read of it.
+/// Assigns the columns that are read to each view.
 pub(super) fn assign_columns(
     views: &mut [PlannedView],
     wanted: &BTreeSet<(ViewName, ColumnSpec)>,
@@ -106,7 +107,7 @@ pub(super) fn assign_columns(
             .map(|view| view.name.as_str())
             .collect();
         let makers = if makers.is_empty() {
-            "no view here makes it".into()
+            "no view of this configuration makes it".into()
         } else {
             format!("`{}` has it", makers.join("`, `"))
         };
@@ -118,7 +119,7 @@ pub(super) fn assign_columns(
                     format!("column `{}` is read, which a `{}` view does not make", column.name, view.view.kind());
                 problems.push(Problem::new(format!("views.{name}"), message).hint(makers).about("views", name));
             }
-            // A view that could not be ordered has its problem already, or another one that it leads to.
+            // The problem of a view that could not be ordered, or of a view in its chain, is already reported.
             None if configured.contains_key(name) => {}
             None => {
                 let message = format!("column `{}` of a view `{name}` is read, and there is no such view", column.name);
@@ -128,7 +129,7 @@ pub(super) fn assign_columns(
     }
 }
 
-/// Drops the views that neither are read nor lead to one that is, and renumbers the rest.
+/// Removes views that are read neither directly nor through another view, and renumbers the rest.
 pub(super) fn prune(views: Vec<PlannedView>) -> Vec<PlannedView> {
     let mut needed: Vec<bool> = views.iter().map(|view| !view.wanted.is_empty()).collect();
     for place in (0..views.len()).rev() {

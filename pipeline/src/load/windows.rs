@@ -1,4 +1,4 @@
-//! Windows and workers that fit one another.
+//! Sizes of windows and numbers of workers that fit each other.
 
 use runtime::PoolOptions;
 use schemas::Split;
@@ -7,10 +7,10 @@ use super::source::Source;
 use crate::mixture::SourceAssignment;
 use crate::sampler::{Sampler, SamplerOptions};
 
-/// The sampler whose every window holds `rows` rows: those of a source in the batches that one worker of depth 1 keeps in
-/// flight.
+/// Creates the sampler whose windows each hold at least `rows` rows: the rows of a source in the batches that one
+/// worker of depth 1 keeps in flight.
 ///
-/// The window shapes the order of the data, so it may depend on the size of a batch, never on workers.
+/// The window determines the order of the data. It may depend on the batch size, never on workers.
 pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> Sampler {
     let (mut sampler, mut window_blocks) = (Sampler::new(split, options), options.window_blocks);
     while sampler.windows_per_epoch() > 1 && sampler.window_rows_min() < rows {
@@ -20,7 +20,7 @@ pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> 
     sampler
 }
 
-/// As many workers, as deep, as keep the batches in flight within two windows of each source: shallower first, then fewer.
+/// Reduces workers until the batches in flight fit two windows of each source: first depth, then number.
 pub(super) fn narrow_enough(
     mut workers: PoolOptions,
     sources: &[Source],
@@ -29,7 +29,7 @@ pub(super) fn narrow_enough(
 ) -> PoolOptions {
     let fits = |workers: PoolOptions| {
         let in_flight = workers.max_items_alive() as u64 * rows_per_batch;
-        let mut samplers = sources.iter().map(|source| source.course.first().sampler()).enumerate();
+        let mut samplers = sources.iter().map(|source| source.epoch_plan.first().sampler()).enumerate();
         samplers.all(|(source, sampler)| {
             sampler.windows_per_epoch() <= 1 || assignment.at_most(source, in_flight) <= sampler.window_rows_min()
         })
@@ -41,7 +41,8 @@ pub(super) fn narrow_enough(
     workers
 }
 
-/// Workers that keep fewer batches in flight: shallower ones, or else fewer. None where there is one of depth 1.
+/// Returns workers with fewer batches in flight: lower depth first, then fewer workers. `None` for one worker of depth
+/// 1.
 pub(super) fn narrower(workers: PoolOptions) -> Option<PoolOptions> {
     match (workers.queue_depth, workers.workers) {
         (2.., _) => Some(PoolOptions { queue_depth: workers.queue_depth - 1, ..workers }),

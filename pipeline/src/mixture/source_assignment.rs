@@ -1,22 +1,22 @@
-//! How rows of a stream are dealt to its sources.
+//! Assignment of the rows of a stream to its sources.
 
 use std::ops::Range;
 
 use super::{AssignedRows, Mixture};
 
-/// Which source each row of a stream is of.
+/// Rule that assigns a source to each row of a stream.
 #[derive(Debug)]
 pub(crate) enum SourceAssignment {
-    /// There is one.
+    /// A single source.
     SingleProcess,
-    /// One source after another, each for so many rows: validation.
+    /// One source after another, with this many rows each. Used for validation.
     InTurn(Vec<u64>),
-    /// A mixture.
+    /// A mixture of sources.
     Mixed(Mixture),
 }
 
 impl SourceAssignment {
-    /// What the rows `rows` are.
+    /// Assigns the rows `rows` to sources.
     pub(crate) fn assign(&self, rows: Range<u64>) -> AssignedRows {
         match self {
             Self::SingleProcess => {
@@ -34,16 +34,16 @@ impl SourceAssignment {
         }
     }
 
-    /// How many rows of each source there are before a row of the stream.
-    pub(crate) fn before(&self, row: u64) -> Vec<u64> {
+    /// Returns the number of rows of each source before a row of the stream.
+    pub(crate) fn rows_before(&self, row: u64) -> Vec<u64> {
         match self {
             Self::SingleProcess => vec![row],
             Self::InTurn(counts) => in_turn(counts, row),
-            Self::Mixed(mixture) => mixture.before(row),
+            Self::Mixed(mixture) => mixture.rows_before(row),
         }
     }
 
-    /// The row of the stream that a source's row `row` is; none if its turn never comes.
+    /// Returns the row of the stream that contains a source's row `row`. `None` if the stream never reaches it.
     pub(crate) fn row_of(&self, source: usize, row: u64) -> Option<u64> {
         match self {
             Self::SingleProcess => Some(row),
@@ -52,7 +52,8 @@ impl SourceAssignment {
         }
     }
 
-    /// The shares of a source in a period, each with the row from which on it holds, where there is a mixture.
+    /// Returns the shares of a mixture source in a period, each with the first row at which it applies. Empty without a
+    /// mixture.
     pub(crate) fn shares(&self, source: usize) -> Vec<(u64, u64)> {
         let Self::Mixed(mixture) = self else { return Vec::new() };
         let shares = mixture.recipes().iter().map(|recipe| (mixture.first_row(recipe.period), recipe.shares[source]));
@@ -61,7 +62,7 @@ impl SourceAssignment {
         changes
     }
 
-    /// Rows of a source among `rows` rows of the stream that follow one another, at most.
+    /// Returns the maximum number of a source's rows among `rows` consecutive rows of the stream.
     pub(crate) fn at_most(&self, source: usize, rows: u64) -> u64 {
         match self {
             Self::SingleProcess => rows,

@@ -1,4 +1,4 @@
-//! The laws of a mixture.
+//! Invariants of a mixture.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// A mixture of so many sources by these weights.
+/// Mixture of sources with these weights.
 fn mixture(weights: &[Weight], copies: u32, seed: u64) -> Result<Mixture, Vec<Problem>> {
     let named: Vec<(&str, &Weight)> = NAMES.into_iter().zip(weights).collect();
     Mixture::new(&named, copies, seed)
@@ -23,12 +23,12 @@ fn table(steps: &[(u64, f64)]) -> Weight {
     Weight::Table(steps.iter().map(|&(rows, weight)| WeightFrom { rows, weight }).collect())
 }
 
-/// A weight: nothing, or a share that is neither tiny nor huge next to the others.
+/// Weight: 0, or a share that is neither tiny nor huge compared with the others.
 fn any_weight() -> impl Strategy<Value = f64> {
     prop_oneof![1 => Just(0.0), 6 => 0.05_f64..3.0, 1 => (1_u32..9).prop_map(f64::from)]
 }
 
-/// Constant, or up to four weights of which each holds for a period or more.
+/// Constant, or up to four weights that each apply for at least one period.
 fn any_weights() -> impl Strategy<Value = Weight> {
     let steps = prop::collection::vec((1_u64..3, 0_u64..4 * PERIOD, any_weight()), 0..4);
     let of_table = (any_weight(), steps).prop_map(|(first, steps)| {
@@ -44,7 +44,7 @@ fn any_weights() -> impl Strategy<Value = Weight> {
     prop_oneof![any_weight().prop_map(Weight::Constant), of_table]
 }
 
-/// The weight that holds at a row, by reading the table from the top.
+/// Returns the weight at a row, by reading the table from the top.
 fn weight_at(weight: &Weight, row: u64, period: u64) -> f64 {
     match weight {
         Weight::Constant(weight) => *weight,
@@ -69,12 +69,12 @@ proptest! {
         let copies = u64::from(copies);
         let (period, rows) = (PERIOD * copies, periods * PERIOD * copies);
         let all = mixture.assign(0..rows);
-        // By brute force: a counter for each source.
+        // Brute force: one counter for each source.
         let mut next = vec![0; weights.len()];
         let mut befores = Vec::new();
         for (row, &source) in (0..).zip(&all.sources) {
             if row % 97 == 0 || row % period < 2 {
-                prop_assert_eq!(&mixture.before(row), &next, "before row {}", row);
+                prop_assert_eq!(&mixture.rows_before(row), &next, "before row {}", row);
                 let source = usize::from(source);
                 prop_assert_eq!(mixture.row_of(source, next[source]), Some(row));
             }
@@ -95,7 +95,7 @@ proptest! {
                 prop_assert!((dealt - wanted).abs() < 1.0, "{} of a period, not {}, from row {}", dealt, wanted, first);
             }
         }
-        // Any rows are a part of them.
+        // Any range of rows is a part of them.
         let (start, end) = (from.min(rows), (from + count).min(rows));
         let [first, behind] = [start, end].map(|row| usize::try_from(row).expect("small"));
         let some = mixture.assign(start..end);
@@ -126,11 +126,11 @@ fn a_turn_that_never_comes_has_no_row() {
     assert!(mixture.row_of(1, 2499).is_some_and(|row| row < 5000));
     assert_eq!(mixture.row_of(1, 2500), None);
     assert_eq!(mixture.row_of(0, 2500), Some(5000));
-    assert_eq!(mixture.before(1 << 60)[1], 2500);
+    assert_eq!(mixture.rows_before(1 << 60)[1], 2500);
 }
 
 #[test]
-fn periods_are_dealt_alike_and_each_in_its_own_order() {
+fn periods_have_equal_shares_and_different_orders() {
     let even = mixture(&constant(&[0.3, 0.7]), 1, 5).expect("two sources");
     let mut firsts = vec![0_u32; 1000];
     for row in 0..400 * PERIOD {
@@ -146,7 +146,7 @@ fn periods_are_dealt_alike_and_each_in_its_own_order() {
     assert_ne!(other.assign(0..100).sources, even.assign(0..100).sources, "another seed deals in another order");
 }
 
-/// Format: these may never change.
+/// Golden values of the format; they must never change.
 #[test]
 fn the_order_of_a_period_is_known() {
     let weights = [Weight::Constant(2.0), table(&[(0, 1.0), (4000, 3.0)]), Weight::Constant(1.0)];
@@ -154,8 +154,8 @@ fn the_order_of_a_period_is_known() {
     let shares: Vec<_> = mixture.recipes().iter().map(|recipe| (recipe.period, recipe.shares.clone())).collect();
     assert_eq!(shares, [(0, vec![500, 250, 250]), (2, vec![333, 500, 167])]);
     assert_eq!(mixture.assign(0..20).sources, [0, 0, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 0, 0]);
-    // Two periods of the first weights and one of the second, each position two rows.
-    assert_eq!(mixture.before(6000), [2 * 1333, 2 * 1000, 2 * 667]);
+    // Two periods of the first weights and one of the second; each position is two rows.
+    assert_eq!(mixture.rows_before(6000), [2 * 1333, 2 * 1000, 2 * 667]);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_far_row_is_found_at_once() {
     let weights = [Weight::Constant(0.999), Weight::Constant(0.001)];
     let mixture = mixture(&weights, 3, 7).expect("two sources");
     let row = (1 << 62) + 5;
-    let before = mixture.before(row);
+    let before = mixture.rows_before(row);
     assert_eq!(before.iter().sum::<u64>(), row);
     let assigned = mixture.assign(row..row + 1);
     let source = usize::from(assigned.sources[0]);
@@ -179,14 +179,14 @@ fn weights_that_are_no_shares_are_refused_with_a_way_out() {
     };
     let one = Weight::Constant(1.0);
     for (weight, words) in [
-        (Weight::Constant(-1.0), "`sources.b.weight`: -1 is no share"),
-        (Weight::Constant(f64::NAN), "NaN is no share"),
-        (Weight::Constant(f64::INFINITY), "inf is no share"),
+        (Weight::Constant(-1.0), "`sources.b.weight`: -1 is not a weight"),
+        (Weight::Constant(f64::NAN), "NaN is not a weight"),
+        (Weight::Constant(f64::INFINITY), "inf is not a weight"),
         (Weight::Constant(1e-4), "less than one row of 1000"),
-        (table(&[]), "does not say what the stream begins with"),
+        (table(&[]), "no weight for the start of the stream"),
         (table(&[(5, 1.0)]), "begin with `{ rows = 0"),
-        (table(&[(0, 1.0), (9000, 2.0), (7000, 1.0)]), "a weight from row 7000 on comes behind one from row 9000"),
-        (table(&[(0, 1.0), (2001, 2.0), (3999, 1.0)]), "rows 2001 and 3999 mean the same"),
+        (table(&[(0, 1.0), (9000, 2.0), (7000, 1.0)]), "a weight from row 7000 on is listed after one from row 9000"),
+        (table(&[(0, 1.0), (2001, 2.0), (3999, 1.0)]), "rows 2001 and 3999 round to the same"),
     ] {
         let text = said(&[one.clone(), weight]);
         assert!(text.contains(words), "{words}: {text}");
@@ -229,7 +229,7 @@ fn a_mixed_vocabulary_counts_what_is_seen() {
     let tokens = || ["p", "c", "s", "m", "x", "y"].map(String::from).to_vec();
     let vocab = |counts: [u64; 6]| Arc::new(Vocab::new(tokens(), vec![true; 6], counts.to_vec(), special, &[]));
     let sources = [vocab([0, 0, 0, 0, 1000, 0]), vocab([0, 0, 0, 0, 1, 9])];
-    // Of 1010 tokens: half like the first, half like the second.
+    // 1010 tokens: half distributed as in the first, half as in the second.
     assert_eq!(blend(&sources, &[500, 500]).counts(), [0, 0, 0, 0, 505 + 51, 455]);
     let first = blend(&sources[..1], &[1000]);
     assert_eq!((first.counts(), &first), (sources[0].counts(), &*sources[0]));

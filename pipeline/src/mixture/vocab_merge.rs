@@ -1,4 +1,4 @@
-//! One vocabulary for a mixture.
+//! Vocabulary of a mixture.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use schemas::Vocab;
 
 use super::PERIOD;
 
-/// The vocabulary of a mixture of folders with one tokenizer: each id is counted as often as it comes in rows that are
-/// mixed by `shares` of a period.
+/// Merges the vocabularies of folders with one tokenizer. The count of each id is its count in rows that are mixed by
+/// `shares` of a period.
 ///
 /// # Panics
 /// If there is no vocabulary, or they differ in size.
@@ -22,7 +22,7 @@ pub fn blend(vocabs: &[Arc<Vocab>], shares: &[u64]) -> Vocab {
         assert_eq!(vocab.size(), first.size(), "sources have one tokenizer");
         let weight = share as f64 / PERIOD as f64 * all / total(vocab).max(1.0);
         for (count, &of_source) in counts.iter_mut().zip(vocab.counts()) {
-            // Rounded up: what was seen at all stays seen.
+            // Rounded up: an id that occurs at all keeps a count above 0.
             *count = count.saturating_add((weight * of_source as f64).ceil() as u64);
         }
     }

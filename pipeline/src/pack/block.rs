@@ -1,22 +1,22 @@
-//! Rows filled to the last token, documents apart by a separator.
+//! Packing into full rows, with a separator between documents.
 //!
 //! # What
-//! Documents in order, a separator between two of them, cut into runs of `max_seq_len − 2`; the frame adds the outer
-//! tokens. Only the last run may be shorter.
+//! Documents in order, with a separator between two of them, cut into runs of `max_seq_len − 2`. The frame adds the
+//! outer tokens. Only the last run may be shorter.
 //!
 //! # Why
-//! No padding, and no token thrown away.
+//! No padding, and no token is dropped.
 //!
 //! # Definition
-//! A document that begins where a run begins has no separator before it: the frame already ends the row before.
+//! A document that begins at the start of a run has no separator before it: the frame already ends the previous row.
 //!
 //! # Reference
 //! Liu et al. 2019 (RoBERTa), section 4.2, "full-sentences".
 
-use super::{OpenSample, Packing, Sink};
+use super::{OpenSample, Packing, SampleSink};
 use crate::Result;
 
-/// Full rows, documents apart by a separator.
+/// Full rows, with a separator between documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Blocks;
 
@@ -29,14 +29,14 @@ impl Packing for Blocks {
         true
     }
 
-    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: Sink<'_>) -> Result<()> {
+    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: SampleSink<'_>) -> Result<()> {
         if open.is_fresh() && !open.is_empty() {
             open.separate(open.special().sep, sink)?;
         }
         open.fill(ids, sink)
     }
 
-    fn end(&self, _open: &mut OpenSample, _sink: Sink<'_>) -> Result<()> {
+    fn end(&self, _open: &mut OpenSample, _sink: SampleSink<'_>) -> Result<()> {
         Ok(())
     }
 }

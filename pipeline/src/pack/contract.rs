@@ -1,4 +1,4 @@
-//! What every way of packing keeps.
+//! Contract tests that every packing passes.
 
 use schemas::SpecialIds;
 use schemas::manifest::{Frame, PackReport};
@@ -7,7 +7,7 @@ use super::*;
 
 const SPECIAL: SpecialIds = SpecialIds { pad: 4, unk: None, cls: 1, sep: 0, mask: 3 };
 
-/// A sample as it was handed over.
+/// Copy of a sample that the packer emitted.
 struct Sample {
     input_ids: Vec<u32>,
     document_starts: Vec<u16>,
@@ -15,7 +15,7 @@ struct Sample {
     sentence_starts: Vec<u16>,
 }
 
-/// Document `d` (from 1) is `100 d + 1 ..= 100 d + n`, handed over in pieces (or sentences) of a length.
+/// Packs documents in pieces (or sentences) of length `piece`; document `d` (from 1) is `100 d + 1 ..= 100 d + n`.
 fn pack(packing: &AnyPacking, lengths: &[usize], max_seq_len: u32, piece: usize) -> (Vec<Sample>, PackReport) {
     let mut samples = Vec::new();
     let mut sink = |packed: Packed<'_>| {
@@ -38,7 +38,7 @@ fn pack(packing: &AnyPacking, lengths: &[usize], max_seq_len: u32, piece: usize)
     (samples, report)
 }
 
-/// Empty, one, full, over-full; many at a time.
+/// Corpora: empty, one, full, over-full documents; several at a time.
 const CORPORA: [&[usize]; 8] =
     [&[], &[0], &[1], &[9], &[10], &[11], &[40, 0, 1, 10], &[3, 9, 27, 1, 0, 8, 99, 5, 5, 5]];
 
@@ -70,7 +70,7 @@ fn every_packing_conserves_tokens_or_counts_what_it_cuts() {
 }
 
 #[test]
-fn every_packing_keeps_to_its_length_and_knows_its_documents() {
+fn every_packing_respects_its_length_and_records_documents() {
     every(|packing, lengths, max_seq_len, piece| {
         let content = packing.content(max_seq_len) as usize;
         let inside = if packing.frame() == Frame::None { content } else { content + 2 };

@@ -1,21 +1,21 @@
-//! A row a document, cut at its end.
+//! Packing with one document per row, truncated to the row.
 //!
 //! # What
-//! A sample is the first `max_seq_len − 2` tokens of a document; what is cut is counted.
+//! A sample is the first `max_seq_len − 2` tokens of a document. Dropped tokens are counted.
 //!
 //! # Why
-//! Rows that begin where texts begin, for corpora of short documents.
+//! Rows begin at the beginnings of texts, for corpora of short documents.
 //!
 //! # Definition
-//! As many samples as documents with tokens.
+//! One sample for each document with tokens.
 //!
 //! # Reference
 //! `truncation = True` of `transformers`' tokenizers.
 
-use super::{OpenSample, Packing, Sink};
+use super::{OpenSample, Packing, SampleSink};
 use crate::Result;
 
-/// The first tokens of each document.
+/// First tokens of each document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FirstTokens;
 
@@ -24,7 +24,7 @@ impl Packing for FirstTokens {
         max_seq_len.saturating_sub(2)
     }
 
-    fn extend(&self, open: &mut OpenSample, ids: &[u32], _sink: Sink<'_>) -> Result<()> {
+    fn extend(&self, open: &mut OpenSample, ids: &[u32], _sink: SampleSink<'_>) -> Result<()> {
         let room = open.capacity() - open.len();
         let (kept, cut) = ids.split_at(room.min(ids.len()));
         open.append(kept);
@@ -32,7 +32,7 @@ impl Packing for FirstTokens {
         Ok(())
     }
 
-    fn end(&self, open: &mut OpenSample, sink: Sink<'_>) -> Result<()> {
+    fn end(&self, open: &mut OpenSample, sink: SampleSink<'_>) -> Result<()> {
         open.flush_rest(sink)
     }
 }

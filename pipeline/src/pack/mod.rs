@@ -1,19 +1,19 @@
-//! Token ids to samples, within a part and never across.
+//! Packing of token ids into samples, within a part and never across parts.
 //!
-//! A [`Packer`] takes documents one after another and fills the one open sample of a split; when it hands a sample over,
-//! and what it puts between documents, is the [`Packing`]: one file, one line each.
+//! A [`Packer`] receives documents one after another and fills the one open sample of a split. The [`Packing`] decides
+//! when a sample is complete and which tokens separate documents. Each packing is one file, with one line here.
 
 mod open;
 mod packer;
 
 use schemas::manifest::{Frame, Pack};
 
-pub use self::open::{OpenSample, Packed, Sink};
+pub use self::open::{OpenSample, Packed, SampleSink};
 pub use self::packer::Packer;
 use crate::Result;
 
 schemas::registry! {
-    /// Every way in which documents become samples.
+    /// Method of packing documents into samples.
     pub enum AnyPacking: Packing by name {
         block::Blocks,
         taco::FramedBlocks,
@@ -23,7 +23,7 @@ schemas::registry! {
 }
 
 impl AnyPacking {
-    /// What a manifest says of it.
+    /// Returns the packing facts for a manifest.
     #[must_use]
     pub fn facts(&self, max_seq_len: u32) -> Pack {
         Pack {
@@ -42,39 +42,39 @@ impl Default for AnyPacking {
     }
 }
 
-/// A way in which documents become samples.
+/// Method of packing documents into samples.
 pub trait Packing: Send + Sync {
-    /// Content tokens of a full sample for rows of `max_seq_len`. 0 if they have no room for any.
+    /// Returns the content tokens of a full sample for rows of `max_seq_len`; 0 if they have no room for any.
     fn content(&self, max_seq_len: u32) -> u32;
 
-    /// What a frame adds around them.
+    /// Returns the frame tokens around the content.
     fn frame(&self) -> Frame {
         Frame::ClsSep
     }
 
-    /// Whether samples say where their sentences begin. Tokens then come sentence by sentence.
+    /// Returns true if samples record the starts of their sentences. The caller then passes one sentence at a time.
     fn keeps_sentences(&self) -> bool {
         false
     }
 
-    /// Whether a sample may be cut anywhere, so that narrower rows may be made of its pieces.
+    /// Returns true if a sample may be cut anywhere, so that its pieces can fill narrower rows.
     fn cuts(&self) -> bool {
         false
     }
 
-    /// The least `prepare.max_seq_len` that it can do with.
+    /// Returns the minimum `prepare.max_seq_len`.
     fn tokens_min(&self) -> u32 {
         4
     }
 
-    /// Appends tokens of the current document, at least one, handing over every sample that becomes full.
-    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: Sink<'_>) -> Result<()>;
+    /// Appends tokens of the current document, at least one, and emits every sample that becomes full.
+    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: SampleSink<'_>) -> Result<()>;
 
     /// Ends the document.
-    fn end(&self, open: &mut OpenSample, sink: Sink<'_>) -> Result<()>;
+    fn end(&self, open: &mut OpenSample, sink: SampleSink<'_>) -> Result<()>;
 
-    /// Hands over what is left.
-    fn finish(&self, open: &mut OpenSample, sink: Sink<'_>) -> Result<()> {
+    /// Emits the remaining tokens.
+    fn finish(&self, open: &mut OpenSample, sink: SampleSink<'_>) -> Result<()> {
         open.flush_rest(sink)
     }
 }

@@ -1,54 +1,54 @@
-//! The one open sample of a split.
+//! Open sample of a split.
 
 use schemas::SpecialIds;
 use schemas::manifest::PackReport;
 
 use crate::Result;
 
-/// One packed sample, borrowed from the packer.
+/// Packed sample, borrowed from the packer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed<'a> {
     /// Content tokens, at least one.
     pub input_ids: &'a [u32],
-    /// Where each document begins; the first is 0.
+    /// Start of each document; the first is 0.
     pub document_starts: &'a [u16],
-    /// The documents' names.
+    /// 64-bit document hashes.
     pub documents: &'a [u64],
-    /// Where each sentence begins; nothing unless the packing keeps sentences.
+    /// Start of each sentence; empty unless the packing keeps sentences.
     pub sentence_starts: &'a [u16],
     /// Source of the first document.
     pub source: u16,
 }
 
-/// Where samples go.
-pub type Sink<'a> = &'a mut dyn FnMut(Packed<'_>) -> Result<()>;
+/// Callback that receives completed samples.
+pub type SampleSink<'a> = &'a mut dyn FnMut(Packed<'_>) -> Result<()>;
 
-/// A sample in the making, and what a way of packing may do with it.
+/// Sample under construction, with the operations that packings use.
 #[derive(Clone, Debug)]
 pub struct OpenSample {
     content_max: usize,
     special: SpecialIds,
     document: Option<(u64, u16)>,
-    /// Whether no token of the document has come yet.
+    /// True until the first token of the document.
     fresh: bool,
-    /// Whether some token of the document was thrown away.
+    /// True if a token of the document was dropped.
     cut: bool,
     input_ids: Vec<u32>,
     document_starts: Vec<u16>,
     documents: Vec<u64>,
     sentence_starts: Vec<u16>,
     source: u16,
-    /// Samples handed over.
+    /// Number of samples emitted.
     handed: u64,
-    /// The sample in which the current document begins.
+    /// Number of the sample in which the current document begins.
     began: u64,
-    /// What was found and cut.
+    /// Counts of sentences and cuts.
     pub report: PackReport,
 }
 
 impl OpenSample {
     /// # Panics
-    /// If a sample has room for no content token, or for more than 65,535.
+    /// If a sample has no room for a content token, or room for more than 65,535.
     pub(super) fn new(content_max: u32, special: SpecialIds) -> Self {
         assert!((1..=65_535).contains(&content_max), "starts are 16-bit");
         Self {
@@ -74,49 +74,49 @@ impl OpenSample {
         self.cut = false;
     }
 
-    /// The number of the sample in which the current document begins.
+    /// Returns the number of the sample in which the current document begins.
     pub(super) fn began(&self) -> u64 {
         self.began
     }
 
-    /// The special ids.
+    /// Returns the special ids.
     #[must_use]
     pub fn special(&self) -> SpecialIds {
         self.special
     }
 
-    /// Whether no token of the current document has come yet.
+    /// Returns true until the first token of the current document.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// Its tokens.
+    /// Returns the number of its tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.input_ids.len()
     }
 
-    /// Whether it has none.
+    /// Returns true if it has no tokens.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.input_ids.is_empty()
     }
 
-    /// Tokens that it can hold.
+    /// Returns the maximum number of its tokens.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.content_max
     }
 
-    /// Appends a token between documents.
-    pub fn separate(&mut self, id: u32, sink: Sink<'_>) -> Result<()> {
+    /// Appends a separator between documents.
+    pub fn separate(&mut self, id: u32, sink: SampleSink<'_>) -> Result<()> {
         self.input_ids.push(id);
         self.flush_full(sink)
     }
 
-    /// Appends tokens of the current document, from one sample to the next.
-    pub fn fill(&mut self, mut ids: &[u32], sink: Sink<'_>) -> Result<()> {
+    /// Appends tokens of the current document, continuing in further samples.
+    pub fn fill(&mut self, mut ids: &[u32], sink: SampleSink<'_>) -> Result<()> {
         while !ids.is_empty() {
             let room = self.content_max - self.input_ids.len();
             let (now, later) = ids.split_at(room.min(ids.len()));
@@ -127,19 +127,19 @@ impl OpenSample {
         Ok(())
     }
 
-    /// Appends tokens of the current document for which there is room.
+    /// Appends tokens of the current document that are known to fit.
     pub fn append(&mut self, ids: &[u32]) {
         self.note_document();
         self.input_ids.extend_from_slice(ids);
     }
 
-    /// Appends a sentence of the current document, for which there is room.
+    /// Appends a sentence of the current document that is known to fit.
     pub fn append_sentence(&mut self, ids: &[u32]) {
         self.sentence_starts.push(start(self.input_ids.len()));
         self.append(ids);
     }
 
-    /// Counts tokens of the current document that no sample holds, and the document once.
+    /// Counts dropped tokens of the current document, and the document once.
     pub fn cut(&mut self, tokens: usize) {
         if tokens > 0 {
             self.report.cut_documents += u64::from(!self.cut);
@@ -148,7 +148,7 @@ impl OpenSample {
         }
     }
 
-    /// Writes down where the current document begins in the open sample, once.
+    /// Records the start of the current document in the open sample, once.
     fn note_document(&mut self) {
         let (document, source) = self.document.expect("`begin` comes first");
         if self.input_ids.is_empty() {
@@ -164,16 +164,16 @@ impl OpenSample {
         self.documents.push(document);
     }
 
-    fn flush_full(&mut self, sink: Sink<'_>) -> Result<()> {
+    fn flush_full(&mut self, sink: SampleSink<'_>) -> Result<()> {
         if self.input_ids.len() == self.content_max { self.flush(sink) } else { Ok(()) }
     }
 
-    /// Hands over the sample if it has tokens.
-    pub fn flush_rest(&mut self, sink: Sink<'_>) -> Result<()> {
+    /// Emits the sample if it has tokens.
+    pub fn flush_rest(&mut self, sink: SampleSink<'_>) -> Result<()> {
         if self.input_ids.is_empty() { Ok(()) } else { self.flush(sink) }
     }
 
-    fn flush(&mut self, sink: Sink<'_>) -> Result<()> {
+    fn flush(&mut self, sink: SampleSink<'_>) -> Result<()> {
         let Self { input_ids, document_starts, documents, sentence_starts, source, .. } = self;
         sink(Packed { input_ids, document_starts, documents, sentence_starts, source: *source })?;
         self.handed += 1;
@@ -181,7 +181,7 @@ impl OpenSample {
         Ok(())
     }
 
-    /// Throws its tokens away.
+    /// Drops its tokens.
     pub fn clear(&mut self) {
         self.input_ids.clear();
         self.document_starts.clear();

@@ -1,13 +1,13 @@
-//! Documents in, samples out.
+//! Packer: receives documents, emits samples.
 
 use schemas::SpecialIds;
 use schemas::manifest::PackReport;
 
 use super::AnyPacking;
-use super::open::{OpenSample, Sink};
+use super::open::{OpenSample, SampleSink};
 use crate::Result;
 
-/// A way of packing at work on one split.
+/// Packer of one split.
 #[derive(Clone, Debug)]
 pub struct Packer {
     packing: AnyPacking,
@@ -15,10 +15,10 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A packer of samples for rows of `max_seq_len`.
+    /// Creates a packer of samples for rows of `max_seq_len`.
     ///
     /// # Panics
-    /// If these have room for no content token, or for more than 65,535.
+    /// If the rows have no room for a content token, or room for more than 65,535.
     #[must_use]
     pub fn new(packing: &AnyPacking, max_seq_len: u32, special: SpecialIds) -> Self {
         Self { packing: packing.clone(), open: OpenSample::new(packing.content(max_seq_len), special) }
@@ -29,29 +29,29 @@ impl Packer {
         self.open.begin(document, source);
     }
 
-    /// The number of the sample, of all that this packer hands over, in which the current document begins; of no meaning
-    /// before its first token.
+    /// Returns the number, among all samples of this packer, of the sample in which the current document begins. Valid
+    /// only after its first token.
     #[must_use]
     pub fn began(&self) -> u64 {
         self.open.began()
     }
 
-    /// Appends tokens of the current document, handing over every sample that becomes full. If the packing keeps
-    /// sentences, `ids` are those of one sentence; otherwise it does not matter where they are cut.
+    /// Appends tokens of the current document, and emits every sample that becomes full. If the packing keeps
+    /// sentences, `ids` must be one sentence; otherwise `ids` may be any slice.
     ///
     /// # Panics
     /// If no document was begun.
-    pub fn extend(&mut self, ids: &[u32], sink: Sink<'_>) -> Result<()> {
+    pub fn extend(&mut self, ids: &[u32], sink: SampleSink<'_>) -> Result<()> {
         if ids.is_empty() { Ok(()) } else { self.packing.extend(&mut self.open, ids, sink) }
     }
 
     /// Ends the document.
-    pub fn end(&mut self, sink: Sink<'_>) -> Result<()> {
+    pub fn end(&mut self, sink: SampleSink<'_>) -> Result<()> {
         self.packing.end(&mut self.open, sink)
     }
 
-    /// Hands over what is left, or drops it, as the packing says. Returns what was found and cut.
-    pub fn finish(mut self, sink: Sink<'_>) -> Result<PackReport> {
+    /// Emits or drops the remaining tokens, as the packing defines. Returns the counts of sentences and cuts.
+    pub fn finish(mut self, sink: SampleSink<'_>) -> Result<PackReport> {
         self.packing.finish(&mut self.open, sink)?;
         Ok(self.open.report)
     }

@@ -1,11 +1,11 @@
-//! Rows of whole sentences of one document.
+//! Packing of whole sentences of one document.
 //!
 //! # What
-//! A sample is as many whole sentences of one document as fit `max_seq_len − 3`, and says where each begins: what segments
-//! and pairs are made of.
+//! A sample is as many whole sentences of one document as fit `max_seq_len − 3`, with the start of each. The views
+//! `segments` and `pair` use them.
 //!
 //! # Why
-//! Next-sentence prediction and its kin want segments that begin and end where sentences do.
+//! Next-sentence prediction and similar objectives need segments that begin and end at sentence boundaries.
 //!
 //! # Definition
 //! Greedy: a sentence that does not fit the open sample begins the next one. A sentence longer than a sample is cut
@@ -14,7 +14,7 @@
 //! # Reference
 //! Devlin et al. 2019, section 3.1, and `create_pretraining_data.py`.
 
-use super::{OpenSample, Packing, Sink};
+use super::{OpenSample, Packing, SampleSink};
 use crate::Result;
 
 /// Whole sentences of one document.
@@ -34,7 +34,7 @@ impl Packing for WholeSentences {
         5
     }
 
-    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: Sink<'_>) -> Result<()> {
+    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: SampleSink<'_>) -> Result<()> {
         open.report.sentences += 1;
         open.report.cut_sentences += u64::from(ids.len() > open.capacity());
         for piece in ids.chunks(open.capacity()) {
@@ -46,7 +46,7 @@ impl Packing for WholeSentences {
         Ok(())
     }
 
-    fn end(&self, open: &mut OpenSample, sink: Sink<'_>) -> Result<()> {
+    fn end(&self, open: &mut OpenSample, sink: SampleSink<'_>) -> Result<()> {
         open.flush_rest(sink)
     }
 }

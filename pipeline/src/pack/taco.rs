@@ -1,11 +1,11 @@
-//! Rows of framed documents, cut wherever a row is full.
+//! Packing of framed documents into full rows, cut at any token.
 //!
 //! # What
-//! Documents in order, each as `[CLS]` … `[SEP]`, cut into runs of exactly `max_seq_len`, wherever that falls; the frame
-//! adds nothing. What is left at the end is dropped, and counted.
+//! Documents in order, each as `[CLS]` … `[SEP]`, cut into runs of exactly `max_seq_len` at any token. The frame adds
+//! nothing. The remainder at the end is dropped, and counted.
 //!
 //! # Why
-//! The rows of TACO's released code, for its reproduction.
+//! These are the rows of TACO's released code, for its reproduction.
 //!
 //! # Definition
 //! A row may begin and end within a document; its first token need not be `[CLS]`.
@@ -15,7 +15,7 @@
 
 use schemas::manifest::Frame;
 
-use super::{OpenSample, Packing, Sink};
+use super::{OpenSample, Packing, SampleSink};
 use crate::Result;
 
 /// Full rows of framed documents.
@@ -31,19 +31,19 @@ impl Packing for FramedBlocks {
         Frame::None
     }
 
-    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: Sink<'_>) -> Result<()> {
+    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: SampleSink<'_>) -> Result<()> {
         if open.is_fresh() {
             open.fill(&[open.special().cls], sink)?;
         }
         open.fill(ids, sink)
     }
 
-    fn end(&self, open: &mut OpenSample, sink: Sink<'_>) -> Result<()> {
-        // A document without tokens has no frame either.
+    fn end(&self, open: &mut OpenSample, sink: SampleSink<'_>) -> Result<()> {
+        // A document without tokens gets no frame.
         if open.is_fresh() { Ok(()) } else { open.fill(&[open.special().sep], sink) }
     }
 
-    fn finish(&self, open: &mut OpenSample, _sink: Sink<'_>) -> Result<()> {
+    fn finish(&self, open: &mut OpenSample, _sink: SampleSink<'_>) -> Result<()> {
         open.report.cut_tokens += open.len() as u64;
         open.clear();
         Ok(())

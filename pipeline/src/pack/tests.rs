@@ -13,13 +13,13 @@ fn packing(name: &str) -> AnyPacking {
     AnyPacking::of_kind(name).expect("a known packing")
 }
 
-/// Document `d` (from 1) of length n: `100 d + 1 ..= 100 d + n`.
+/// Returns document `d` (from 1) of length n: `100 d + 1 ..= 100 d + n`.
 fn document(document: u32, length: usize) -> Vec<u32> {
     (1..).take(length).map(|i| document * 100 + i).collect()
 }
 
-/// What a style makes of such documents, each handed over in pieces (or sentences) of a length: samples, the starts of
-/// their sentences, and the report.
+/// Packs such documents, each passed in pieces (or sentences) of length `piece`. Returns samples, the starts of their
+/// sentences, and the report.
 fn pack_as(pack: &str, lengths: &[usize], max_seq_len: u32, piece: usize) -> (Vec<Owned>, Vec<Vec<u16>>, PackReport) {
     let (mut samples, mut sentences) = (Vec::new(), Vec::new());
     let mut sink = |sample: Packed<'_>| {
@@ -44,7 +44,7 @@ fn pack(lengths: &[usize], content_max: u32, piece: usize) -> Vec<Owned> {
     pack_as("block", lengths, content_max + 2, piece).0
 }
 
-/// The laws of packing; `lengths` in, samples out.
+/// Checks the invariants of packing for document `lengths` and the resulting samples.
 fn check(lengths: &[usize], content_max: u32, samples: &[Owned]) {
     let context = || format!("{lengths:?} into {content_max}: {samples:?}");
     let tokens: Vec<u32> = samples.iter().flat_map(|(ids, ..)| ids.iter().copied()).collect();
@@ -58,10 +58,10 @@ fn check(lengths: &[usize], content_max: u32, samples: &[Owned]) {
         assert_ne!(ids[0], SEPARATOR, "no row begins with a separator: {}", context());
         for (at, &id) in ids.iter().enumerate().filter(|&(_, &id)| id != SEPARATOR) {
             let owner = starts.partition_point(|&start| usize::from(start) <= at) - 1;
-            assert_eq!(u64::from(id / 100), documents[owner], "every token knows its document: {}", context());
+            assert_eq!(u64::from(id / 100), documents[owner], "every token has its document: {}", context());
         }
         for &start in &starts[1..] {
-            assert_eq!(ids[usize::from(start) - 1], SEPARATOR, "separators stand between documents: {}", context());
+            assert_eq!(ids[usize::from(start) - 1], SEPARATOR, "separators are between documents: {}", context());
         }
         let last = index + 1 == samples.len() || ids[ids.len() - 1] != SEPARATOR;
         let separators = ids.iter().filter(|&&id| id == SEPARATOR).count();
@@ -98,7 +98,7 @@ fn a_separator_stands_between_two_documents_of_a_row() {
     assert_eq!(samples, expected);
 }
 
-/// Every corpus of up to five documents of up to four tokens.
+/// Returns every corpus of up to five documents of up to four tokens.
 fn small_corpora() -> impl Iterator<Item = Vec<usize>> {
     (0..=5_u32).flat_map(|count| {
         (0..5_usize.pow(count)).map(move |code| (0..count).map(|digit| code / 5_usize.pow(digit) % 5).collect())
@@ -187,7 +187,7 @@ fn whole_sentences_of_one_document_fill_a_sample() {
 }
 
 #[test]
-fn a_sentence_that_is_too_long_goes_on_in_the_next_sample() {
+fn too_long_sentence_continues_in_the_next_sample() {
     let (samples, sentences, _) = pack_as("sentences", &[12], 6, 5);
     let lengths: Vec<usize> = samples.iter().map(|(ids, ..)| ids.len()).collect();
     assert_eq!(lengths, [3, 2, 3, 2, 2]);

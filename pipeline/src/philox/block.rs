@@ -2,13 +2,13 @@
 
 pub(crate) const ROUNDS: usize = 10;
 pub(crate) const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What is added to the key from round to round.
+/// Increment of the key per round.
 pub(crate) const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// Words that are drawn at once.
+/// Number of words per block.
 pub(crate) const WORDS_PER_BLOCK: usize = 4;
 
-/// One block.
+/// Returns one block.
 #[inline]
 pub(crate) fn block(mut counter: [u32; WORDS_PER_BLOCK], [mut key0, mut key1]: [u32; 2]) -> [u32; WORDS_PER_BLOCK] {
     for _ in 0..ROUNDS {
@@ -20,7 +20,7 @@ pub(crate) fn block(mut counter: [u32; WORDS_PER_BLOCK], [mut key0, mut key1]: [
     counter
 }
 
-/// The low half of a product, and the high one.
+/// Returns the low half and the high half of a product.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "taking the halves is what it is for")]
 pub(crate) fn halves(product: u64) -> (u32, u32) {

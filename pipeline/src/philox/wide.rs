@@ -1,8 +1,8 @@
-//! Blocks of Philox side by side, in AVX2.
+//! Vectorized Philox blocks, in AVX2.
 //!
-//! A lane of 64 bits is a block, and four vectors are the four words of four blocks: a word is the low half of its lane, and
-//! what a product leaves in the high half is never looked at. Two sets of vectors at a time: 0.7 ns a word, where one block
-//! after another takes 1.0 to 1.3, two blocks to a vector (SSE2) 1.5, and four sets at a time 0.8.
+//! A 64-bit lane is one block, and four vectors are the four words of four blocks. A word is the low half of its lane;
+//! the high half that a product leaves is never used. Processing two sets of vectors at a time takes 0.7 ns per word.
+//! One block after another takes 1.0 to 1.3, two blocks per vector (SSE2) 1.5, and four sets at a time 0.8.
 
 use std::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_mul_epu32, _mm256_or_si256, _mm256_permute2x128_si256, _mm256_set_epi64x,
@@ -12,16 +12,17 @@ use std::arch::x86_64::{
 
 use super::block::{MULTIPLIERS, ROUNDS, WEYL, WORDS_PER_BLOCK};
 
-/// Blocks of a set of vectors.
+/// Number of blocks in a set of vectors.
 const LANES: usize = 4;
 
-/// Words of a set.
+/// Number of words in a set.
 const WORDS: usize = LANES * WORDS_PER_BLOCK;
 
-/// Sets that are drawn at a time.
+/// Number of sets that are computed at a time.
 const SETS: usize = 2;
 
-/// Fills words with whole sets of blocks, from `first` on. Returns how many were filled; the rest is less than what is drawn at a time.
+/// Fills words with whole sets of blocks, from `first` on. Returns the number of filled words. The rest is smaller than
+/// one iteration.
 #[target_feature(enable = "avx2")]
 pub(super) fn fill(row: [u32; 3], mut first: u32, key: [u32; 2], words: &mut [u32]) -> usize {
     let mut filled = 0;
@@ -38,7 +39,7 @@ fn all(word: u32) -> __m256i {
     _mm256_set1_epi64x(i64::from(word))
 }
 
-/// Four words from `first` on.
+/// Four consecutive words from `first` on.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn ascending(first: u32) -> __m256i {
@@ -46,7 +47,7 @@ fn ascending(first: u32) -> __m256i {
     _mm256_set_epi64x(d, c, b, a)
 }
 
-/// The blocks of all sets.
+/// Computes the blocks of all sets.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn sets(row: [u32; 3], first: u32, key: [u32; 2], words: &mut [u32; SETS * WORDS]) {
@@ -72,17 +73,17 @@ fn sets(row: [u32; 3], first: u32, key: [u32; 2], words: &mut [u32; SETS * WORDS
     }
 }
 
-/// The four words of each lane, lane after lane.
+/// Stores the four words of each lane, lane by lane.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn store([a, b, c, d]: [__m256i; WORDS_PER_BLOCK], words: &mut [u32; WORDS]) {
     let low = all(u32::MAX);
     let front = _mm256_or_si256(_mm256_and_si256(a, low), _mm256_slli_epi64::<32>(b));
     let back = _mm256_or_si256(_mm256_and_si256(c, low), _mm256_slli_epi64::<32>(d));
-    // Of lanes 0 and 2, and of lanes 1 and 3.
+    // Words of lanes 0 and 2, and of lanes 1 and 3.
     let (even, odd) = (_mm256_unpacklo_epi64(front, back), _mm256_unpackhi_epi64(front, back));
     let target: *mut __m256i = words.as_mut_ptr().cast();
-    // SAFETY: the words are two vectors of 32 bytes; the stores ask for no alignment.
+    // SAFETY: `words` is as long as two 32-byte vectors; the stores need no alignment.
     unsafe {
         _mm256_storeu_si256(target, _mm256_permute2x128_si256::<0x20>(even, odd));
         _mm256_storeu_si256(target.add(1), _mm256_permute2x128_si256::<0x31>(even, odd));

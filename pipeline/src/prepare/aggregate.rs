@@ -1,8 +1,8 @@
-//! Fold of commit records into the manifest, independent of the order in which parts finish.
+//! Aggregation of commit records into the manifest, independent of the order in which parts finish.
 //!
-//! The manifest has an entry for each part list: the newest is computed, the others stay as they were published, since runs
-//! are bound to them. If the manifest is lost, dataset versions of which every part is still there are computed again; of the
-//! others only the numbers of their parts are known.
+//! The manifest has an entry for each part list. The newest is computed. The others stay as published, because runs
+//! depend on them. If the manifest is lost, dataset versions whose parts all exist are computed again. For the others,
+//! only their part numbers are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use schemas::{DatasetVersion, Manifest, PartId, Shard, Split, manifest};
 use tracing::warn;
 
 use super::commit_record::CommitRecord;
-use super::job::Work;
-use super::part::Outcome;
-use super::part_list::{Lists, PartList};
+use super::job::PrepareJob;
+use super::part::PartOutcome;
+use super::part_list::{PartList, VersionLists};
 use super::progress::Stages;
 use super::provisional_manifest;
 use super::reject_stats::{reasons, too_dirty, usual_max};
 use crate::corpus::{Corpus, Piece};
 use crate::{Error, Result};
 
-/// Complaints that are logged, over the whole corpus.
+/// Maximum number of logged rejects of a corpus.
 const EXAMPLES: usize = 5;
 
-/// What the parts of one list came to, as far as they are in effect.
+/// Sums over the parts of one list that are in effect.
 #[derive(Clone, Debug)]
 pub(super) struct ListSum {
     pub(super) corpus: CorpusReport,
@@ -31,13 +31,13 @@ pub(super) struct ListSum {
     pub(super) counts: Vec<u64>,
 }
 
-/// The state of the fold.
+/// State of the aggregation.
 pub(super) struct Fold<'a> {
     corpus: &'a Corpus,
     max_bad_lines: Option<u64>,
     vocab_size: usize,
     pub(super) parts: BTreeMap<PartId, PartEntry>,
-    /// Every object that a record in effect vouches for, and the records.
+    /// All objects that records in effect refer to, and the records.
     pub(super) objects: Vec<String>,
     pub(super) lists: BTreeMap<DatasetVersion, ListSum>,
     pub(super) lines: u64,
@@ -45,13 +45,13 @@ pub(super) struct Fold<'a> {
     pub(super) skipped: u64,
     pub(super) rows_made: u64,
     pub(super) stages: Stages,
-    /// The first few of each part, and the lines of every piece: together they say where a complaint is.
-    complaints: BTreeMap<PartId, Vec<Complained>>,
+    /// First rejects of each part, and the number of lines of each piece. Together they locate a reject.
+    complaints: BTreeMap<PartId, Vec<ListedReject>>,
     lengths: BTreeMap<Piece, u64>,
 }
 
-/// A complaint, by piece and line within it.
-struct Complained {
+/// Reject with its piece and its line within the piece.
+struct ListedReject {
     reason: String,
     piece: Piece,
     line: u64,
@@ -76,8 +76,8 @@ impl<'a> Fold<'a> {
         }
     }
 
-    pub(super) fn add(&mut self, outcome: Outcome) -> Result<()> {
-        let Outcome { dataset_version, records, made, stages, rows } = outcome;
+    pub(super) fn add(&mut self, outcome: PartOutcome) -> Result<()> {
+        let PartOutcome { dataset_version, records, made, stages, rows } = outcome;
         self.rows_made += rows;
         self.stages.add(&stages);
         *(if made { &mut self.made } else { &mut self.skipped }) += 1;
@@ -87,13 +87,13 @@ impl<'a> Fold<'a> {
         for record in records {
             self.add_record(dataset_version, &record);
             self.objects.push(record.file_name());
-            self.objects.extend(record.objects().map(|(name, ..)| name.to_owned()));
+            self.objects.extend(record.objects().map(|object| object.name.to_owned()));
             entry.train.extend(record.train);
             entry.valid.extend(record.valid);
         }
         self.parts.insert(id, entry);
         match self.max_bad_lines {
-            // A bound that was asked for is known from the start: no need to read on.
+            // A configured limit is known from the start, so reading on is unnecessary.
             Some(max) => self.refuse_dirt(max),
             None => Ok(()),
         }
@@ -111,33 +111,33 @@ impl<'a> Fold<'a> {
         let complaints = self.complaints.entry(record.part.id).or_default();
         for example in record.examples.iter().take(EXAMPLES - complaints.len().min(EXAMPLES)) {
             let piece = record.part.pieces[example.piece].clone();
-            complaints.push(Complained { reason: example.reason.clone(), piece, line: example.line });
+            complaints.push(ListedReject { reason: example.reason.clone(), piece, line: example.line });
         }
     }
 
-    /// All that was read, of whatever list.
+    /// Returns the counts over all part lists.
     pub(super) fn report(&self) -> CorpusReport {
         let mut report = CorpusReport::default();
         self.lists.values().for_each(|sum| report.add(&sum.corpus));
         report
     }
 
-    /// Training or validation shards of all parts, in order.
+    /// Returns the training or validation shards of all parts, in order.
     pub(super) fn shards(&self, split: fn(&PartEntry) -> &[Shard]) -> impl Iterator<Item = &Shard> {
         self.parts.values().flat_map(split)
     }
 
-    /// Refuses a corpus without documents and one that is too dirty; logs the first places of dirt.
-    pub(super) fn judge(&self, inputs: &[String]) -> Result<()> {
+    /// Rejects a corpus without documents, or with too many bad lines. Logs the first bad lines.
+    pub(super) fn check_rejects(&self, inputs: &[String]) -> Result<()> {
         let report = self.report();
         if report.documents == 0 {
-            let found = if report.rejected.is_empty() { "only emptiness".into() } else { reasons(&report.rejected) };
+            let found = if report.rejected.is_empty() { "only empty text".into() } else { reasons(&report.rejected) };
             let inputs = inputs.join("`, `");
             return Err(Error::Poison(format!("`{inputs}`: no valid document ({found}); check `prepare.format`")));
         }
         self.refuse_dirt(self.max_bad_lines.unwrap_or_else(|| usual_max(self.lines)))?;
         for (reason, place) in self.examples() {
-            warn!(reason, place, "dirty text");
+            warn!(reason, place, "prepare: rejected or repaired text");
         }
         Ok(())
     }
@@ -153,15 +153,16 @@ impl<'a> Fold<'a> {
         Err(Error::Poison(too_dirty(&self.lines.to_string(), &report.rejected, max, first)))
     }
 
-    /// The first complaints, in the order of the parts: reason and place.
+    /// Returns reason and place of the first rejects, in the order of the parts.
     fn examples(&self) -> impl Iterator<Item = (&str, String)> {
         let all = self.complaints.values().flatten().take(EXAMPLES);
         all.map(|complaint| (complaint.reason.as_str(), self.place(complaint)))
     }
 
-    /// `file:line`, once all pieces of the file before it are read; until then, the line from the piece's beginning on.
-    fn place(&self, Complained { piece, line, .. }: &Complained) -> String {
-        let path = self.corpus.place(piece).display();
+    /// Returns `file:line` if all earlier pieces of the file are read. Otherwise the line is relative to the start of
+    /// the piece.
+    fn place(&self, ListedReject { piece, line, .. }: &ListedReject) -> String {
+        let path = self.corpus.path(piece).display();
         let first = Piece { range: 0..0, ..piece.clone() };
         let (mut lines, mut end) = (0, 0);
         for (before, length) in self.lengths.range(first..piece.clone()) {
@@ -170,23 +171,23 @@ impl<'a> Fold<'a> {
             }
             (lines, end) = (lines + length, before.range.end);
         }
-        if end == piece.range.start { format!("{path}:{}", lines + line + 1) } else { piece.words(&path, *line) }
+        if end == piece.range.start { format!("{path}:{}", lines + line + 1) } else { piece.describe(&path, *line) }
     }
 }
 
-/// Writes what stands next to the parts, the manifest last, unless it is there already. Returns whether anything had to be
+/// Writes the objects in addition to the parts, the manifest last, unless they exist. Returns whether anything was
 /// written.
-pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<bool> {
+pub(super) fn publish(work: &PrepareJob, lists: &VersionLists, fold: &Fold<'_>) -> Result<bool> {
     let Some(store) = work.store() else { return Ok(false) };
     let mut written = false;
     let mut write = |name: &str, bytes: &[u8]| -> Result<()> {
-        if store.read_with_stat(name)?.is_none_or(|(found, _)| found != bytes) {
+        if store.get_with_stat(name)?.is_none_or(|(found, _)| found != bytes) {
             store.put(name, bytes)?;
             written = true;
         }
         Ok(())
     };
-    let before = store.read_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
+    let before = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
     let facts = work.tokenizer.facts();
     write(manifest::TOKENIZER, &facts.json)?;
     let mut dataset_versions = Vec::new();
@@ -218,12 +219,12 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
     Ok(written)
 }
 
-/// Whether an entry was published of that list.
+/// Whether an entry was published for that list.
 fn is_of(entry: &DatasetVersionEntry, list: &PartList) -> bool {
     entry.dropped == list.dropped && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
 }
 
-/// What a list says, with the shards of the parts that are there.
+/// Returns the entry of a list with the shards of its existing parts.
 fn bare(fold: &Fold<'_>, list: &PartList) -> DatasetVersionEntry {
     let entry =
         |id: PartId| fold.parts.get(&id).cloned().unwrap_or(PartEntry { id, train: Vec::new(), valid: Vec::new() });
@@ -236,15 +237,15 @@ fn bare(fold: &Fold<'_>, list: &PartList) -> DatasetVersionEntry {
     }
 }
 
-/// The parts in effect in a dataset version, in order.
-fn in_effect(lists: &Lists, dataset_version: DatasetVersion) -> impl Iterator<Item = PartId> {
+/// Returns the parts in effect in a dataset version, in order.
+fn in_effect(lists: &VersionLists, dataset_version: DatasetVersion) -> impl Iterator<Item = PartId> {
     let dropped: BTreeSet<PartId> = lists.dropped(dataset_version);
     let parts = lists.iter().take(dataset_version.0 as usize + 1).flat_map(|list| &list.parts).map(|part| part.id);
     parts.filter(move |id| !dropped.contains(id))
 }
 
-/// What the parts of a dataset version come to, if every one of them is there.
-fn whole(lists: &Lists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> Option<(CorpusReport, Vec<u64>)> {
+/// Returns the sums over a dataset version, if all of its parts exist.
+fn whole(lists: &VersionLists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> Option<(CorpusReport, Vec<u64>)> {
     if !in_effect(lists, dataset_version).all(|id| fold.parts.contains_key(&id)) {
         return None;
     }
@@ -257,7 +258,7 @@ fn whole(lists: &Lists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> Opt
     Some((corpus, counts))
 }
 
-fn content(lists: &Lists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> String {
+fn content(lists: &VersionLists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> String {
     let shards = in_effect(lists, dataset_version).flat_map(|id| fold.parts[&id].train.clone());
     Split { shards: shards.collect() }.content()
 }

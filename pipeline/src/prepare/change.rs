@@ -1,8 +1,9 @@
-//! What happened to the corpus since its parts were listed, and the list that follows from it.
+//! Comparison of the corpus with the prepared parts, and the part list that follows from it.
 //!
-//! A file is the one that it was if it has the same name and the same length, and either was not touched since the parts
-//! that hold it were listed, or reads the same when it is read again. Clocks are those of the files' and the folder's
-//! file systems; where these are machines of their own, they must agree to within the age of the newest file.
+//! A file counts as unchanged if it has the same name and length, and one more condition holds. It was not modified
+//! since the parts that contain it were listed, or reading it again gives the same content. The timestamps come from
+//! the file systems of the corpus and the folder. If these are different machines, their clocks must agree to within
+//! the age of the newest file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,35 +12,35 @@ use std::time::{Duration, SystemTime};
 use schemas::{DatasetVersion, PartId};
 use store::Store;
 
-use super::commit_record::{Bound, FoundPart};
+use super::commit_record::{FoundPart, PartBinding};
 use super::config::Settings;
 use super::fingerprints::Fingerprints;
-use super::job::Omit;
-use super::part_list::{self, Lists, PartList};
-use crate::corpus::{Corpus, InputFile, Part, Piece, Reached, Spare, group};
+use super::job::ForgottenDocuments;
+use super::part_list::{self, PartList, VersionLists};
+use crate::corpus::{Corpus, InputFile, Part, Piece, PieceEnd, RecordBuffers, group};
 use crate::{Error, Result};
 
-/// By so much the clocks of two file systems may differ.
+/// Maximum clock difference between two file systems.
 const A_SHORT_TIME: Duration = Duration::from_secs(60);
 
-/// What a new list is about, in numbers.
+/// Numbers of a new part list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatasetChange {
-    /// The number of the list.
+    /// Number of the list.
     pub dataset_version: DatasetVersion,
-    /// Files that are new.
+    /// New files.
     pub added: u64,
-    /// Files that are not what they were.
+    /// Files whose content has changed.
     pub replaced: u64,
-    /// Files that are gone.
+    /// Removed files.
     pub removed: u64,
-    /// Documents that are to be forgotten.
+    /// Documents to forget.
     pub forgotten: u64,
-    /// Parts that go.
+    /// Dropped parts.
     pub dropped: u64,
-    /// Parts that come.
+    /// New parts.
     pub parts: u64,
-    /// The dataset versions that have parts which go: the first of them; it, and all up to this one.
+    /// First of the dataset versions that contain dropped parts. All later ones up to this list are affected too.
     pub touches: Option<DatasetVersion>,
 }
 
@@ -66,48 +67,48 @@ impl fmt::Display for DatasetChange {
             (Some(first), Some(last)) if first.0 < last => {
                 write!(
                     f,
-                    "; runs over dataset versions {first} to {last} that would read what is dropped again are refused"
+                    "; runs over dataset versions {first} to {last} that would read dropped parts again are refused"
                 )
             }
             (Some(first), _) => {
-                write!(f, "; runs over dataset version {first} that would read what is dropped again are refused")
+                write!(f, "; runs over dataset version {first} that would read dropped parts again are refused")
             }
             (None, _) => Ok(()),
         }
     }
 }
 
-/// Files that cannot be used, each with the reason.
-pub(super) type Unfit = Vec<(String, String)>;
+/// Invalid files, each with the reason.
+pub(super) type InvalidFiles = Vec<(String, String)>;
 
-/// What comparing a folder with its corpus comes to.
-pub(super) struct Compared {
-    /// The list that the corpus asks for; none if nothing has changed.
+/// Result of comparing a folder with its corpus.
+pub(super) struct ComparedCorpus {
+    /// Part list that the corpus requires. `None` if nothing has changed.
     pub(super) next: Option<(PartList, DatasetChange)>,
-    /// Files that are left out since they cannot be used, each with the reason.
-    pub(super) unfit: Unfit,
-    /// Files that were touched and read the same.
-    pub(super) seen: Fingerprints,
+    /// Files that are skipped because they are invalid, each with the reason.
+    pub(super) unfit: InvalidFiles,
+    /// Files that were modified but have the same content.
+    pub(super) fingerprints: Fingerprints,
 }
 
-/// A folder and the corpus that it is of, side by side.
+/// Folder and its corpus during a comparison.
 pub(super) struct Comparison<'a> {
     pub(super) store: Option<&'a Store>,
-    pub(super) lists: &'a Lists,
+    pub(super) lists: &'a VersionLists,
     pub(super) corpus: &'a Corpus,
     pub(super) settings: &'a Settings,
     pub(super) part_bytes: u64,
     pub(super) seed: u64,
 }
 
-/// The pieces of a file that are in parts in effect, each with its part.
-type Holders<'a> = Vec<(DatasetVersion, &'a Part, &'a Piece)>;
+/// Pieces of a file in parts in effect, each with its part.
+type PieceHolders<'a> = Vec<(DatasetVersion, &'a Part, &'a Piece)>;
 
 impl Comparison<'_> {
-    /// What the corpus asks for.
-    pub(super) fn compare(&self) -> Result<Compared> {
+    /// Computes the part list that the corpus requires.
+    pub(super) fn compare(&self) -> Result<ComparedCorpus> {
         let in_effect = self.lists.in_effect();
-        let mut known = BTreeMap::<&str, Holders<'_>>::new();
+        let mut known = BTreeMap::<&str, PieceHolders<'_>>::new();
         for &(dataset_version, part) in in_effect.values() {
             for piece in &part.pieces {
                 known.entry(&piece.name).or_default().push((dataset_version, part, piece));
@@ -116,7 +117,7 @@ impl Comparison<'_> {
         let removed: BTreeSet<&str> = known.keys().copied().filter(|name| self.corpus.file(name).is_none()).collect();
         if !known.is_empty() && removed.len() == known.len() {
             return Err(Error::Config(format!(
-                "`prepare.folder` was prepared of other files: none of its {} ({}, …) is among `prepare.inputs`; name another \
+                "`prepare.folder` is of other files: none of its {} ({}, …) is among `prepare.inputs`; name another \
                  `prepare.folder`, or delete this one to prepare it again",
                 known.len(),
                 removed.first().copied().unwrap_or_default()
@@ -142,15 +143,15 @@ impl Comparison<'_> {
             .map(|(&id, &(_, part))| (id, part))
             .collect();
         let (mut pieces, unfit) = self.pieces(added.iter().chain(&replaced).copied())?;
-        // Files without a piece are nothing: an added one would be added again and again.
+        // Files without a piece are ignored: otherwise they would be added in every run.
         let cut: BTreeSet<&str> = pieces.iter().map(|(piece, _)| piece.name.as_str()).collect();
         added.retain(|name| cut.contains(name));
         self.note_cut(added.iter().chain(&replaced).copied(), &mut memory)?;
         let kept = dropped.values().flat_map(|part| &part.pieces).filter(|piece| !gone(piece));
         pieces.extend(self.weigh(kept)?);
-        let seen = memory.seen_now;
+        let seen = memory.new_fingerprints;
         if pieces.is_empty() && dropped.is_empty() && !self.lists.is_empty() {
-            return Ok(Compared { next: None, unfit, seen });
+            return Ok(ComparedCorpus { next: None, unfit, fingerprints: seen });
         }
         let touches = self.touches(dropped.keys());
         let list = self.list(dropped.into_keys().collect(), Vec::new(), pieces);
@@ -164,16 +165,16 @@ impl Comparison<'_> {
             parts: list.parts.len() as u64,
             touches,
         };
-        Ok(Compared { next: Some((list, change)), unfit, seen })
+        Ok(ComparedCorpus { next: Some((list, change)), unfit, fingerprints: seen })
     }
 
-    /// The first dataset version that has any of these parts.
+    /// Returns the first dataset version that contains any of these parts.
     fn touches<'p>(&self, dropped: impl Iterator<Item = &'p PartId>) -> Option<DatasetVersion> {
         let in_effect = self.lists.in_effect();
         dropped.filter_map(|id| in_effect.get(id)).map(|(dataset_version, _)| *dataset_version).min()
     }
 
-    /// The list that drops these parts and makes them again without a document.
+    /// Returns the list that drops these parts and makes them again without a document.
     pub(super) fn without(&self, digest: String, dropped: &[&Part]) -> Result<(PartList, DatasetChange)> {
         let pieces = self.weigh(dropped.iter().flat_map(|part| &part.pieces))?;
         let list = self.list(dropped.iter().map(|part| part.id).collect(), vec![digest], pieces);
@@ -196,8 +197,8 @@ impl Comparison<'_> {
         PartList { dataset_version, settings: self.settings.clone(), dropped, forgotten, parts }
     }
 
-    /// Checks and cuts files. Returns those that cannot be used next to the pieces of the others.
-    fn pieces<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<(Vec<(Piece, u64)>, Unfit)> {
+    /// Checks and cuts files. Returns the pieces of valid files, and the invalid files.
+    fn pieces<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<(Vec<(Piece, u64)>, InvalidFiles)> {
         let sorted = self.corpus.sort_out(names.filter_map(|name| self.corpus.file(name)))?;
         let mut pieces = Vec::new();
         for file in sorted.fit {
@@ -207,16 +208,16 @@ impl Comparison<'_> {
         Ok((pieces, unfit.collect()))
     }
 
-    /// Refuses files that were changed while they were cut, and notes what the others were.
+    /// Fails for files that changed while they were cut, and records the identity of the others.
     fn note_cut<'n>(&self, names: impl Iterator<Item = &'n str>, memory: &mut Memory) -> Result<()> {
         for file in names.filter_map(|name| self.corpus.file(name)) {
             file.refuse_another()?;
-            memory.seen_now.note(file);
+            memory.new_fingerprints.note(file);
         }
         Ok(())
     }
 
-    /// Pieces that were cut before, with their weights.
+    /// Returns previously cut pieces with their weights.
     fn weigh<'p>(&self, pieces: impl Iterator<Item = &'p Piece>) -> Result<Vec<(Piece, u64)>> {
         let mut weights = BTreeMap::<&str, BTreeMap<Piece, u64>>::new();
         let mut weighed = Vec::new();
@@ -232,22 +233,22 @@ impl Comparison<'_> {
         Ok(weighed)
     }
 
-    /// What is known of the parts before any file is looked at.
+    /// Collects the facts about the parts before any file is read.
     fn memory(&self) -> Result<Memory> {
         let mut memory = Memory { settings: self.settings.digest(), ..Memory::default() };
         let Some(store) = self.store else { return Ok(memory) };
         memory.seen = Fingerprints::read(store)?;
         for list in self.lists.iter() {
-            let stat = store.stat(&part_list::file_name(list.dataset_version.0 as usize))?;
+            let stat = store.head(&part_list::file_name(list.dataset_version.0 as usize))?;
             memory.since.insert(list.dataset_version, stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified));
         }
         Ok(memory)
     }
 
-    /// Whether a file is not what it was when parts of it were made. One that is what was seen when it was cut, or read
-    /// since, is; where nothing is known of what was seen, one that was not touched from shortly before the list on. Of
-    /// all others what their parts' records say is compared with what they hold.
-    fn is_other(&self, file: &InputFile, holders: &Holders<'_>, memory: &mut Memory) -> Result<bool> {
+    /// Whether a file has changed since its parts were made. It has not if its identity equals that recorded when it
+    /// was cut or last read. Without a record, a file counts as unchanged if it was last modified a minute or more
+    /// before the list. Other files are read and compared with the records of their parts.
+    fn is_other(&self, file: &InputFile, holders: &PieceHolders<'_>, memory: &mut Memory) -> Result<bool> {
         if holders.iter().any(|(_, _, piece)| piece.bytes != file.bytes) {
             return Ok(true);
         }
@@ -255,30 +256,32 @@ impl Comparison<'_> {
             let since = |dataset_version| memory.since.get(dataset_version).copied().unwrap_or(SystemTime::UNIX_EPOCH);
             let is_known = memory.seen.knows(file);
             let is_doubted = |dataset_version| is_known || file.touched >= since(dataset_version) - A_SHORT_TIME;
-            let doubted: Holders<'_> =
+            let doubted: PieceHolders<'_> =
                 holders.iter().filter(|(dataset_version, ..)| is_doubted(dataset_version)).copied().collect();
-            for holder in doubted {
-                if !self.reads_the_same(file, holder, memory)? {
+            for (dataset_version, part, piece) in doubted {
+                if !self.reads_the_same(file, dataset_version, part, piece, memory)? {
                     return Ok(true);
                 }
             }
         }
-        // It may have been changed behind our backs: then it is not what was seen.
+        // The file may have changed during the comparison; then its identity is not recorded.
         if file.refuse_another().is_ok() {
-            memory.seen_now.note(file);
+            memory.new_fingerprints.note(file);
         }
         Ok(false)
     }
 
-    /// Whether a piece is what its part's records say, or, where they say nothing yet, would be cut as it was.
+    /// Whether a piece matches the records of its part. Without records, whether it would be cut at the same place.
     fn reads_the_same(
         &self,
         file: &InputFile,
-        (dataset_version, part, piece): (DatasetVersion, &Part, &Piece),
+        dataset_version: DatasetVersion,
+        part: &Part,
+        piece: &Piece,
         memory: &mut Memory,
     ) -> Result<bool> {
         if !memory.reached.contains_key(&part.id) {
-            let reached = self.reached(dataset_version, part, &memory.settings)?;
+            let reached = self.recorded_ends(dataset_version, part, &memory.settings)?;
             memory.reached.insert(part.id, reached);
         }
         match memory.reached[&part.id].get(piece) {
@@ -287,38 +290,38 @@ impl Comparison<'_> {
         }
     }
 
-    /// What the records of a part say of its pieces.
-    fn reached(
+    /// Returns the recorded ends of the pieces of a part.
+    fn recorded_ends(
         &self,
         dataset_version: DatasetVersion,
         part: &Part,
         settings: &str,
-    ) -> Result<BTreeMap<Piece, Reached>> {
-        let omit = Omit::of(self.lists, dataset_version);
-        let bound = Bound { settings, forgotten: omit.name(), part };
+    ) -> Result<BTreeMap<Piece, PieceEnd>> {
+        let omit = ForgottenDocuments::new(self.lists, dataset_version);
+        let bound = PartBinding { settings, forgotten: omit.name(), part };
         let found = self.store.map(|store| FoundPart::read(store, bound)).transpose()?.unwrap_or_default();
         let read = found.records.into_iter().flat_map(|record| record.read);
         Ok(read.map(|(index, reached)| (part.pieces[index].clone(), reached)).collect())
     }
 
-    /// Whether reading a piece again comes to the same. One that cannot be read is another.
-    fn reads(&self, file: &InputFile, piece: &Piece, reached: &Reached) -> Result<bool> {
+    /// Whether reading a piece again gives the same result. An unreadable piece counts as changed.
+    fn reads(&self, file: &InputFile, piece: &Piece, reached: &PieceEnd) -> Result<bool> {
         let mut reader = self.corpus.format().open(file, &piece.range, self.corpus.reading())?;
         reader.skip(reached.to)?;
-        Ok(reader.reached() == *reached && reader.next(&mut Spare::default())?.is_none())
+        Ok(reader.reached() == *reached && reader.next(&mut RecordBuffers::default())?.is_none())
     }
 }
 
-/// What a comparison has asked the folder for, once.
+/// Facts that a comparison has read from the folder, cached.
 #[derive(Default)]
 struct Memory {
     /// BLAKE3 of the settings.
     settings: String,
-    /// When each list was written.
+    /// Time at which each list was written.
     since: BTreeMap<DatasetVersion, SystemTime>,
-    /// What the records of a part say of its pieces.
-    reached: BTreeMap<PartId, BTreeMap<Piece, Reached>>,
-    /// Files that were touched and read the same before, and now.
+    /// Recorded ends of the pieces of a part.
+    reached: BTreeMap<PartId, BTreeMap<Piece, PieceEnd>>,
+    /// Identities of files that were modified but have the same content, from earlier and this comparison.
     seen: Fingerprints,
-    seen_now: Fingerprints,
+    new_fingerprints: Fingerprints,
 }

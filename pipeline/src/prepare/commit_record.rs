@@ -1,63 +1,63 @@
-//! Commit records: `parts/part-00000-00.json`, sealed, one for each segment of a part, written after its shards and its
-//! table of documents; what is not recorded does not exist.
+//! Commit records: `parts/part-00000-00.json`, sealed. Each segment of a part has one, written after its shards and its
+//! table of documents. Objects without a record are ignored.
 //!
-//! A record holds what the manifest is folded from, and what it is bound to: the settings, the part with its files, the
-//! segment, the place where it begins and what was read. A record of anything else is no evidence, wherever it lies. A
-//! segment that is recorded is not made again if the record is whole and its objects have the recorded BLAKE3: a gigabyte
-//! a second and worker. What cannot be read now is not damaged: a store that does not answer ends the run, and costs no
-//! part.
+//! A record contains the inputs of the manifest. It is bound to the settings, the part with its files, the segment, its
+//! start and the text that was read. A record of anything else is ignored. A recorded segment is not made again if the
+//! record is intact and its objects have the recorded BLAKE3. The check runs at 1 GB/s per worker. Unreadable objects
+//! do not count as damaged: if the store does not answer, the run ends and no part is lost.
 
 use schemas::manifest::{CorpusReport, FileEntry};
 use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
-use crate::corpus::{Part, Place, Reached};
+use crate::corpus::{DocumentPlace, Part, PieceEnd};
 use crate::{Error, Result};
 
-/// What one segment of a part came to.
+/// Result of one segment of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CommitRecord {
-    /// BLAKE3 of the settings that it was made with.
+    /// BLAKE3 of the settings of the segment.
     pub(super) settings: String,
-    /// The part, as in its list.
+    /// Part, as in its list.
     pub(super) part: Part,
-    /// Its number within the part.
+    /// Number within the part.
     pub(super) segment: u32,
-    /// BLAKE3 of the ids that were left out, joined: those of the part's list.
+    /// BLAKE3 of the omitted document ids, joined: those of the part's list.
     pub(super) forgotten: String,
-    /// Where it begins, and rows of the part before it: of the training split, of the validation split.
-    pub(super) from: Place,
+    /// Start of the segment, and rows of the part before it: of the training split, of the validation split.
+    pub(super) from: DocumentPlace,
     pub(super) first_rows: [u32; 2],
-    /// Pieces that were read to their ends in it, by index.
-    pub(super) read: Vec<(usize, Reached)>,
-    /// Where the next segment begins; absent from the last one.
-    pub(super) next: Option<Place>,
-    /// Its training shards.
+    /// Pieces that were read to their ends in this segment, by index.
+    pub(super) read: Vec<(usize, PieceEnd)>,
+    /// Start of the next segment. Absent from the last one.
+    pub(super) next: Option<DocumentPlace>,
+    /// Training shards.
     pub(super) train: Vec<Shard>,
-    /// Its validation shards.
+    /// Validation shards.
     pub(super) valid: Vec<Shard>,
-    /// Its table of documents; absent where there are none.
+    /// Table of documents. Absent if there are no documents.
     pub(super) documents: Option<FileEntry>,
-    /// What was read and rejected.
+    /// Counts of read and rejected text.
     pub(super) report: CorpusReport,
-    /// Lines or documents looked at, rejected ones among them.
+    /// Number of lines or documents, including rejected ones.
     pub(super) lines: u64,
-    /// The first few that were rejected or repaired.
+    /// First rejected or repaired lines.
     pub(super) examples: Vec<Example>,
-    /// What of its text became the unknown token most often, as far as that was looked at; absent where nothing did.
+    /// Most frequent words that became the unknown token, among the examined ones. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unknown_words: Vec<(String, u64)>,
-    /// Occurrences in training documents: ids ascending, each as its distance from the one before, then its count.
+    /// Occurrences in training documents. Ids ascend; each is its difference from the previous id, followed by its
+    /// count.
     pub(super) counts: Vec<u64>,
 }
 
-/// A place of the corpus where something was rejected or repaired.
+/// Place of the corpus where a line was rejected or repaired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Example {
-    /// What is wrong there.
+    /// Reason.
     pub(super) reason: String,
     /// Index of the piece within the part.
     pub(super) piece: usize,
@@ -71,57 +71,58 @@ impl Sealed for CommitRecord {
     const PRETTY: bool = false;
 }
 
-/// What a record of a part's segment must be of.
+/// Required identity of the records of a part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bound<'a> {
+pub(super) struct PartBinding<'a> {
     pub(super) settings: &'a str,
     pub(super) forgotten: &'a str,
     pub(super) part: &'a Part,
 }
 
-/// What was found of a part.
+/// Existing records of a part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FoundPart {
-    /// Its first segments, in order.
+    /// First segments of the part, in order.
     pub(super) records: Vec<CommitRecord>,
-    /// Why there are not more, unless they were never written.
+    /// Reason why later segments are missing, unless they were never written.
     pub(super) damage: Option<String>,
 }
 
 impl FoundPart {
-    /// Whether nothing is missing.
+    /// Whether all segments exist.
     pub(super) fn is_whole(&self) -> bool {
         self.records.last().is_some_and(|record| record.next.is_none())
     }
 
-    /// Rows before what is missing: of the training split, of the validation split.
+    /// Rows before the missing segments: of the training split, of the validation split.
     pub(super) fn rows(&self) -> [u64; 2] {
         let rows =
             |split: fn(&CommitRecord) -> &[Shard]| self.records.iter().flat_map(split).map(|shard| shard.rows).sum();
         [rows(|record| &record.train), rows(|record| &record.valid)]
     }
 
-    /// Where what is missing begins.
-    pub(super) fn next(&self) -> Place {
+    /// Start of the missing segments.
+    pub(super) fn next(&self) -> DocumentPlace {
         self.records.last().and_then(|record| record.next.clone()).unwrap_or_default()
     }
 
-    /// The records of a part that can be relied upon, as far as their own bytes say: up to the first that is not there. One
-    /// that was made with other settings than its list says is of another folder: whoever put it here may have put more.
-    pub(super) fn read(store: &Store, bound: Bound<'_>) -> Result<Self> {
+    /// Reads the valid records of a part, up to the first missing one. Checks their bytes, not their objects. A record
+    /// with settings other than those of its list belongs to another folder, and is an error: other objects may be
+    /// foreign too.
+    pub(super) fn read(store: &Store, bound: PartBinding<'_>) -> Result<Self> {
         let mut found = Self::default();
         while found.read_next(store, bound)? {}
         Ok(found)
     }
 
-    /// Reads the record of the next segment; false if there is none that can be relied upon.
-    pub(super) fn read_next(&mut self, store: &Store, bound: Bound<'_>) -> Result<bool> {
+    /// Reads the record of the next segment. Returns false if there is no valid one.
+    pub(super) fn read_next(&mut self, store: &Store, bound: PartBinding<'_>) -> Result<bool> {
         self.damage = None;
         if self.is_whole() {
             return Ok(false);
         }
         let name = file_name(bound.part, self.records.len());
-        let Some((bytes, _)) = store.read_with_stat(&name)? else { return Ok(false) };
+        let Some((bytes, _)) = store.get_with_stat(&name)? else { return Ok(false) };
         let record = CommitRecord::unseal(&bytes).map_err(|error| error.to_string());
         if let Some(other) = record.as_ref().ok().filter(|record| record.settings != bound.settings) {
             return Err(strange(store, &name, other));
@@ -133,21 +134,21 @@ impl FoundPart {
         Ok(self.damage.is_none())
     }
 
-    /// That a record is the next one of this part.
-    fn check(&self, bound: Bound<'_>, record: &CommitRecord) -> std::result::Result<(), String> {
+    /// Checks that a record is the next one of this part.
+    fn check(&self, bound: PartBinding<'_>, record: &CommitRecord) -> std::result::Result<(), String> {
         let rows = record.first_rows.map(u64::from);
         let wrong = [
             (record.part != *bound.part, "of another part"),
             (record.segment as usize != self.records.len(), "of another segment"),
-            (record.forgotten != bound.forgotten, "made without other documents"),
-            (record.from != self.next() || rows != self.rows(), "it does not go on where the one before it ends"),
-            (!record.names_its_own(), "it names objects of others"),
-            (!record.counts_what_is_there(), "it counts what is not there"),
+            (record.forgotten != bound.forgotten, "made with another list of forgotten documents"),
+            (record.from != self.next() || rows != self.rows(), "it does not start where the previous one ends"),
+            (!record.names_its_own(), "it names objects of other segments"),
+            (!record.counts_what_is_there(), "it counts unknown pieces or ids"),
         ];
         wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, message)| Err(message.to_owned()))
     }
 
-    /// Drops the records from the first on whose objects are not what they were.
+    /// Removes the records from the first one on whose objects have changed.
     pub(super) fn verify(&mut self, store: &Store) -> Result<()> {
         for index in 0..self.records.len() {
             if let Some(message) = self.records[index].damage(store)? {
@@ -160,20 +161,31 @@ impl FoundPart {
     }
 }
 
+/// Object that a commit record refers to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordedObject<'a> {
+    pub(super) name: &'a str,
+    pub(super) blake3: &'a str,
+    /// Size, if the record has it.
+    pub(super) bytes: Option<u64>,
+}
+
 impl CommitRecord {
-    /// The name under which it is kept.
+    /// Returns the object name of the record.
     pub(super) fn file_name(&self) -> String {
         file_name(&self.part, self.segment as usize)
     }
 
-    /// Every object that it vouches for, with its BLAKE3 and its length, where that is known.
-    pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &str, Option<u64>)> {
+    /// Returns every object that the record refers to.
+    pub(super) fn objects(&self) -> impl Iterator<Item = RecordedObject<'_>> {
         let shards = self.train.iter().chain(&self.valid);
-        let shards = shards.map(|shard| (shard.path.as_str(), shard.blake3.as_str(), Some(shard.bytes)));
-        shards.chain(self.documents.iter().map(|file| (file.path.as_str(), file.blake3.as_str(), None)))
+        let shards =
+            shards.map(|shard| RecordedObject { name: &shard.path, blake3: &shard.blake3, bytes: Some(shard.bytes) });
+        let table = self.documents.iter();
+        shards.chain(table.map(|file| RecordedObject { name: &file.path, blake3: &file.blake3, bytes: None }))
     }
 
-    /// Whether all that it vouches for has the names of this segment: nothing outside, nothing of another part.
+    /// Whether all objects have names of this segment, not of another part or outside the folder.
     fn names_its_own(&self) -> bool {
         let stem = stem(&self.part, self.segment as usize);
         let own = |name: &str, folder: &str| {
@@ -185,7 +197,7 @@ impl CommitRecord {
             && self.documents.iter().all(|file| own(&file.path, "documents/"))
     }
 
-    /// Whether its lists are lists that could be: pieces of its part, and ids, with a count each.
+    /// Whether its lists are plausible: pieces of its part, and ids with a count each.
     fn counts_what_is_there(&self) -> bool {
         let pieces = self.part.pieces.len();
         let ids = self.counts.chunks(2).try_fold(0_u64, |id, pair| id.checked_add(pair[0]).filter(|_| pair.len() == 2));
@@ -194,11 +206,11 @@ impl CommitRecord {
             && ids.is_some_and(|largest| u32::try_from(largest).is_ok())
     }
 
-    /// In which of its objects what was written is no longer there, and how.
+    /// Returns the first missing or changed object with the problem, if any.
     fn damage(&self, store: &Store) -> Result<Option<String>> {
-        for (name, blake3, bytes) in self.objects() {
+        for RecordedObject { name, blake3, bytes } in self.objects() {
             let damaged = |what: &str| Ok(Some(format!("{}: {what}", store.place(name))));
-            let Some(found) = store.stat(name)? else { return damaged("it is gone") };
+            let Some(found) = store.head(name)? else { return damaged("it is missing") };
             if let Some(bytes) = bytes.filter(|bytes| *bytes != found.bytes) {
                 return damaged(&format!("{} bytes, {bytes} were written", found.bytes));
             }
@@ -209,7 +221,7 @@ impl CommitRecord {
         Ok(None)
     }
 
-    /// Adds the counts to those of the other segments. What no id of the tokenizer has was counted by nobody.
+    /// Adds the counts to those of the other segments. Counts of ids outside the vocabulary are ignored.
     pub(super) fn add_counts(&self, sums: &mut [u64]) {
         let mut id = 0;
         for pair in self.counts.chunks_exact(2) {
@@ -225,19 +237,19 @@ fn strange(store: &Store, name: &str, record: &CommitRecord) -> Error {
     let part = record.part.id;
     let place = store.place(name);
     Error::Config(format!(
-        "{place}: made with other settings than its part list says, of part {part} of another folder; put back what was \
-         here, or remove it, and what is missing is made again"
+        "{place}: made with other settings than those of its part list, for part {part} of another folder; restore the \
+         original, or remove it and run `cloze prepare` to remake the segment"
     ))
 }
 
-/// The compact form of `counts`.
+/// Returns the compact form of `counts`.
 pub(super) fn sparse(counts: &[u64]) -> Vec<u64> {
     let mut last = 0;
     let present = (0_u64..).zip(counts).filter(|&(_, &count)| count > 0);
     present.flat_map(|(id, &count)| [id - std::mem::replace(&mut last, id), count]).collect()
 }
 
-/// What the objects of a segment have in their names.
+/// Returns the common part of a segment's object names.
 pub(super) fn stem(part: &Part, segment: usize) -> String {
     format!("part-{:05}-{segment:02}", part.id.0)
 }
@@ -246,7 +258,7 @@ fn file_name(part: &Part, segment: usize) -> String {
     format!("parts/{}.json", stem(part, segment))
 }
 
-/// What follows the stem: `-07` of a shard, nothing of a table.
+/// Whether the rest of a name is valid: `-07` for a shard, empty for a table.
 fn is_number_or_nothing(rest: &str) -> bool {
     rest.is_empty() || rest.strip_prefix('-').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::corpus::{
-    AnyFormat, BytesRead, COPIES, CorpusConfig, InvalidFilePolicy, MemoryBudget, Reading, encoding_by_name,
+    AnyFormat, BytesRead, COPIES, CorpusConfig, InvalidFilePolicy, MemoryBudget, ReadOptions, encoding_by_name,
 };
 use crate::pack::AnyPacking;
 use crate::tokenize::TokenizerBackend;
 use crate::{Error, Result};
 
-/// How a corpus becomes a prepared folder: the `[prepare]` section of a configuration.
+/// Conversion of a corpus to a prepared folder: the `[prepare]` section of a configuration.
 ///
 /// `inputs`, `tokenizer` and `folder` must be given; everything else has a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -115,38 +115,38 @@ impl PrepareConfig {
         self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
     }
 
-    /// Longest document that there is room for, in bytes of text.
+    /// Maximum document size that fits in memory, in bytes of text.
     #[must_use]
     pub fn document_room(&self) -> u64 {
-        // An eighth is for a very long document and its copies.
+        // One eighth of the memory is reserved for a very long document and its copies.
         self.max_memory_bytes / 8 / COPIES
     }
 
-    /// What the bytes of text are, if it is not UTF-8 or no name that anybody knows.
+    /// Encoding of the text. `None` for UTF-8 and for unknown names.
     #[must_use]
     pub fn encoding(&self) -> Option<&'static Encoding> {
         self.encoding.as_deref().and_then(encoding_by_name).filter(|&found| found != encoding_rs::UTF_8)
     }
 
-    /// The part of the configuration that says what the corpus is.
+    /// Returns the corpus part of the configuration.
     #[must_use]
     pub fn corpus(&self) -> CorpusConfig {
         CorpusConfig {
             inputs: self.inputs.clone(),
             format: self.format.clone(),
-            reading: Reading {
+            reading: ReadOptions {
                 text_field: self.text_field.clone(),
                 id_field: self.id_field.clone(),
                 encoding: self.encoding(),
                 max_document_bytes: self.document_room(),
-                room: MemoryBudget::new(self.max_memory_bytes, self.workers()),
+                memory_budget: MemoryBudget::new(self.max_memory_bytes, self.workers()),
                 bytes_read: BytesRead::default(),
             },
             on_invalid_file: self.on_invalid_file,
         }
     }
 
-    /// Keys that must be given and are not: a corpus cannot be prepared, but one that is prepared can be read.
+    /// Returns problems for missing keys. They are required to prepare a corpus, but not to read a prepared one.
     #[must_use]
     pub fn missing(&self) -> Vec<Problem> {
         let keys = [
@@ -158,7 +158,7 @@ impl PrepareConfig {
         missing.map(|(key, _, message, hint)| Problem::new(key, message).hint(hint)).collect()
     }
 
-    /// All that is wrong with the values that are given, at once; paths are looked at later.
+    /// Returns all problems of the given values. Paths are checked later.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -173,15 +173,15 @@ impl PrepareConfig {
         require(
             (4..=32_767).contains(&tokens),
             "max_seq_len",
-            format!("{tokens} tokens are no row"),
+            format!("{tokens} tokens are not a valid row length"),
             "give 4 to 32767",
         );
         let (least, name) = (self.packing.tokens_min(), self.packing.kind());
         let room = format!("{tokens} tokens are too few for `packing = \"{name}\"`, which needs at least {least}");
-        require(tokens < 4 || tokens >= least, "max_seq_len", room, "give more, or pack otherwise");
-        let share = format!("{} is not a share that leaves most to train on", self.valid_fraction);
+        require(tokens < 4 || tokens >= least, "max_seq_len", room, "give more, or use another packing");
+        let share = format!("{} is not a valid share", self.valid_fraction);
         require((0.0..=0.5).contains(&self.valid_fraction), "valid_fraction", share, "give 0.0 to 0.5");
-        let level = format!("{} is no level of zstd", self.zstd_level);
+        let level = format!("{} is not a zstd level", self.zstd_level);
         require((1..=22).contains(&self.zstd_level), "zstd_level", level, "give 1 to 22");
         let none = || "0 is too few".to_owned();
         require(self.workers != Some(0), "workers", none(), "give 1 or more, or leave it out");
@@ -193,43 +193,43 @@ impl PrepareConfig {
         require(self.max_memory_bytes >= 32 << 20, "max_memory_bytes", least, "give at least 33554432");
         if let Some(name) = self.encoding.as_deref().filter(|name| encoding_by_name(name).is_none()) {
             let names = "names are those of <https://encoding.spec.whatwg.org>: utf-8, utf-16le, windows-1252, gbk, …";
-            require(false, "encoding", format!("`{name}` is no encoding that is known"), names);
+            require(false, "encoding", format!("`{name}` is not a known encoding"), names);
         }
         problems
     }
 
-    /// Refuses values that make no sense, all of them at once.
+    /// Rejects invalid values, all of them at once.
     pub fn check(&self) -> Result<()> {
         let problems: Vec<String> = self.missing().iter().chain(&self.problems()).map(ToString::to_string).collect();
         if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems.join("\n"))) }
     }
 }
 
-/// The version of what this program makes of a text: cleaning, ids, tokens, packing, order of parts. Raised when the same
-/// settings would give other bytes; folders of another version are refused.
+/// Version of the rules that turn text into parts: cleaning, ids, tokens, packing, order of parts. Incremented when the
+/// same settings would give different bytes. Folders of another version are refused.
 const RULES: u32 = 2;
 
-/// Everything in addition the part itself that decides a part's bytes, by name.
+/// All settings that determine a part's bytes, by name. The part itself is not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Settings(BTreeMap<String, Value>);
 
-/// Keys of `[prepare]` that change no byte of any part, each with the reason. A key that nobody thought of decides bytes.
+/// Keys of `[prepare]` that change no byte of any part, each with the reason. Every other key counts as one that does.
 const LEFT_OUT: &[(&str, &str)] = &[
-    ("inputs", "which files there are: the parts name them"),
-    ("on_invalid_file", "which files there are: the parts name them"),
+    ("inputs", "selects the files, which the parts list"),
+    ("on_invalid_file", "selects the files, which the parts list"),
     ("tokenizer_backend", "the ids are the same"),
-    ("lowercase", "part of the tokenizer, which is known by its fingerprint"),
-    ("folder", "where it is kept"),
-    ("max_bad_lines", "when a corpus is refused"),
-    ("workers", "who makes a part, not what is in it"),
-    ("valid_parts", "which of them a run looks at, not what is in them"),
+    ("lowercase", "part of the tokenizer, which is identified by its fingerprint"),
+    ("folder", "location of the folder"),
+    ("max_bad_lines", "limit for refusing a corpus"),
+    ("workers", "number of threads, which does not change the parts"),
+    ("valid_parts", "selects parts for validation, without changing them"),
     ("max_memory_bytes", "a document that does not fit ends the run"),
 ];
 
 impl Settings {
-    /// Those of a configuration whose parts have that size.
-    pub(super) fn of(config: &PrepareConfig, part_bytes: u64, tokenizer: &manifest::TokenizerInfo) -> Self {
+    /// Collects the settings of a configuration for parts of that size.
+    pub(super) fn new(config: &PrepareConfig, part_bytes: u64, tokenizer: &manifest::TokenizerInfo) -> Self {
         let keys = serde_json::to_value(config).expect("a configuration is plain values");
         let Value::Object(keys) = keys else { unreachable!("a section is a table") };
         let kept = keys.into_iter().filter(|(key, _)| LEFT_OUT.iter().all(|(left_out, _)| left_out != key));
@@ -237,14 +237,14 @@ impl Settings {
         if !config.format.has_fields() {
             settings.extend(["text_field", "id_field"].map(|key| (key.to_owned(), Value::Null)));
         }
-        // As they work out, whatever is written.
+        // Effective values, whatever the configuration contains.
         settings.extend([
             ("version".to_owned(), Value::from(manifest::VERSION)),
             ("rules".to_owned(), RULES.into()),
             ("tokenizer".to_owned(), tokenizer.fingerprint.as_str().into()),
             ("part_bytes".to_owned(), part_bytes.into()),
         ]);
-        // UTF-8 goes without saying, by whichever of its names.
+        // UTF-8 is the default and is not recorded, under any of its names.
         match config.encoding() {
             Some(encoding) => settings.insert("encoding".to_owned(), encoding.name().into()),
             None => settings.remove("encoding"),
@@ -252,18 +252,18 @@ impl Settings {
         Self(settings)
     }
 
-    /// The size of parts.
+    /// Size of parts, in bytes.
     pub(super) fn part_bytes(&self) -> Option<u64> {
         self.0.get("part_bytes").and_then(Value::as_u64)
     }
 
-    /// One name for all of them: what a commit record is bound to.
+    /// Returns the BLAKE3 of the settings, which commit records contain.
     pub(super) fn digest(&self) -> String {
         let json = serde_json::to_vec(self).expect("names and plain values");
         blake3::hash(&json).to_hex().to_string()
     }
 
-    /// `max_seq_len = 128, now 512` for each that differs.
+    /// Returns `max_seq_len = 128, now 512` for each setting that differs.
     pub(super) fn differences(&self, now: &Self) -> Vec<String> {
         let absent = Value::Null;
         let names: BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn two_segments_need_room() {
+    fn too_short_rows_for_two_segments_are_refused() {
         for (max_seq_len, refused) in [(4, true), (5, false)] {
             let pack = AnyPacking::of_kind("sentences").expect("known");
             let config = PrepareConfig { max_seq_len, packing: pack, ..PrepareConfig::default() };
@@ -349,7 +349,7 @@ mod tests {
             special,
             specials: Vec::new(),
         };
-        Settings::of(config, 7, &tokenizer)
+        Settings::new(config, 7, &tokenizer)
     }
 
     #[test]
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(settings(&PrepareConfig::default()).0.into_keys().collect::<BTreeSet<_>>(), expected);
     }
 
-    /// A later program knows a key that this one does not: its parts are not ours.
+    /// Parts are not reused if a later program version has a key that this one does not know.
     #[test]
     fn a_key_that_only_one_of_two_has_is_a_difference() {
         let ours = settings(&PrepareConfig::default());

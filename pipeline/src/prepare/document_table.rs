@@ -1,4 +1,5 @@
-//! The table of documents: `documents/part-00000-00.parquet`, one row per document of a segment; written, and searched.
+//! Table of documents: `documents/part-00000-00.parquet`, one row per document of a segment. Contains its writer and
+//! search functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,31 +26,31 @@ use store::Store;
 use crate::shard::writer::{Hashing, write_error};
 use crate::{Error, Result};
 
-/// Documents held in memory.
+/// Maximum number of documents in memory.
 const ROWS_PER_GROUP: usize = 1 << 16;
 
-/// What their names take there, at most: each a BLAKE3 in digits. Longer ones make smaller groups.
+/// Maximum bytes of their ids, one BLAKE3 in hexadecimal each. Longer ids lead to smaller groups.
 const ID_BYTES_PER_GROUP: usize = 64 * ROWS_PER_GROUP;
 
-/// What they take there as a whole.
+/// Maximum bytes of a group in memory.
 pub(super) const GROUP_BYTES: u64 = 48 * ROWS_PER_GROUP as u64 + ID_BYTES_PER_GROUP as u64;
 
-/// Where a document is and what it came to.
+/// Place and size of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
     pub(super) id: &'a str,
     pub(super) document: u64,
-    /// The name of its file.
+    /// Name of its file.
     pub(super) source: &'a str,
     /// Bytes of the decompressed file, or rows of a Parquet file.
     pub(super) range: std::ops::Range<u64>,
     pub(super) valid: bool,
-    /// Where it begins, among the part's rows of that split.
+    /// First row of the document, among the part's rows of that split.
     pub(super) row: u64,
     pub(super) tokens: u32,
 }
 
-/// Writes a table; an object appears with the first document.
+/// Writer of a table. The object is created with the first document.
 pub(super) struct TableWriter {
     store: Store,
     name: String,
@@ -58,12 +59,12 @@ pub(super) struct TableWriter {
     columns: Columns,
 }
 
-/// Names of files, each once, and which of them documents are of. Many documents that follow one another are of one: they
-/// cost a comparison.
+/// File names, each once, and a key per document. Consecutive documents mostly have the same file, which costs one
+/// comparison.
 #[derive(Default)]
 struct Sources {
     known: BTreeMap<String, i32>,
-    /// The name of the last document's.
+    /// File name of the last document.
     last: String,
     keys: Vec<i32>,
 }
@@ -75,7 +76,7 @@ impl Sources {
         self.keys.push(key);
     }
 
-    /// The key of a name that is not that of the last document.
+    /// Returns the key of a file name other than that of the last document.
     fn key(&mut self, name: &str) -> i32 {
         name.clone_into(&mut self.last);
         if let Some(&key) = self.known.get(name) {
@@ -86,7 +87,7 @@ impl Sources {
         key
     }
 
-    /// The column: names in the order in which they came.
+    /// Returns the column, with names in order of appearance.
     fn finish(self) -> DictionaryArray<Int32Type> {
         let mut names: Vec<_> = self.known.into_iter().map(|(name, key)| (key, name)).collect();
         names.sort_unstable();
@@ -127,7 +128,7 @@ impl TableWriter {
         Self { store: store.clone(), name, schema: schema(), open: None, columns: Columns::default() }
     }
 
-    /// Adds a document. What is [full](Self::is_full) then wants to be written.
+    /// Adds a document. If the group is [full](Self::is_full) afterwards, the caller must flush it.
     pub(super) fn add(&mut self, entry: &Entry<'_>) {
         let columns = &mut self.columns;
         columns.id.append_value(entry.id);
@@ -140,18 +141,18 @@ impl TableWriter {
         columns.tokens.push(entry.tokens);
     }
 
-    /// Whether a row group of documents is in memory.
+    /// Whether a complete row group of documents is in memory.
     pub(super) fn is_full(&self) -> bool {
         self.columns.document.len() >= ROWS_PER_GROUP || self.columns.id.values_slice().len() >= ID_BYTES_PER_GROUP
     }
 
-    /// Writes what is in memory.
+    /// Writes the documents in memory.
     pub(super) fn flush(&mut self) -> Result<()> {
         let Self { store, name, schema, open, columns } = self;
         let writer = match open {
             Some(writer) => writer,
             closed => {
-                let object = Hashing { put: store.begin(name)?, hasher: blake3::Hasher::new() };
+                let object = Hashing { put: store.writer(name)?, hasher: blake3::Hasher::new() };
                 let writer = ArrowWriter::try_new(object, schema.clone(), Some(properties()));
                 closed.insert(writer.map_err(|error| write_error(store, name, error))?)
             }
@@ -160,7 +161,7 @@ impl TableWriter {
         writer.write(&batch).and_then(|()| writer.flush()).map_err(|error| write_error(store, name, error))
     }
 
-    /// Completes the table. None if there is no document.
+    /// Completes the table. Returns `None` if there is no document.
     pub(super) fn finish(mut self) -> Result<Option<FileEntry>> {
         if !self.columns.document.is_empty() {
             self.flush()?;
@@ -195,19 +196,19 @@ fn properties() -> WriterProperties {
         .set_created_by("cloze".into())
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
-        // Names of files are few, and long; numbers are as short without one.
+        // File names are few and long. Numbers do not get shorter with a dictionary.
         .set_dictionary_enabled(false)
         .set_column_dictionary_enabled("source".into(), true)
         .build()
 }
 
-/// How many documents of that id a table has: texts that are equal are as many documents.
+/// Counts the documents with that id in a table. Equal texts count separately.
 pub(super) fn count(store: &Store, table: &FileEntry, id: &str) -> Result<u64> {
-    let bytes = store.read(&table.path)?;
+    let bytes = store.get(&table.path)?;
     let damaged = |message: String| Error::Shard { place: store.place(&table.path), group: None, message };
     if blake3::hash(&bytes).to_hex().as_str() != table.blake3 {
         return Err(damaged(
-            "damaged: its BLAKE3 is not its record's; run `cloze prepare`, it makes the part again".into(),
+            "damaged: its BLAKE3 differs from its record; run `cloze prepare` to remake the part".into(),
         ));
     }
     let unreadable = |error: &dyn std::fmt::Display| damaged(error.to_string());
@@ -228,32 +229,33 @@ pub(super) fn count(store: &Store, table: &FileEntry, id: &str) -> Result<u64> {
     Ok(count)
 }
 
-/// Ids that are told of: enough to say that an id is not the only one.
+/// Maximum number of returned ids, enough to show that an id is not unique.
 const LIKE_MAX: usize = 4;
 
-/// What the corpus calls a document, and where it stands there.
+/// Identity and place of a document in the corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Its id: what `cloze prepare forget --document` takes.
+    /// Id for `cloze prepare forget --document`.
     pub id: String,
-    /// The name of its file.
+    /// Name of its file.
     pub source: String,
     /// Bytes of the decompressed file, or rows of a Parquet file.
     pub range: Range<u64>,
 }
 
-/// The documents of a part that shards call by these names; those that no table has are missing. Of equal texts, the first.
+/// Returns the documents of a part that have these names in shards. Names without a document are missing from the
+/// result. For equal texts, returns the first.
 ///
 /// # Errors
 /// If a table cannot be read.
 pub fn origins(store: &Store, part: PartId, names: &BTreeSet<u64>) -> Result<BTreeMap<u64, Origin>> {
     let mut found = BTreeMap::new();
     let columns = ["id", "document", "source", "start", "end"];
-    each_table(store, is_of(&[part].into()), &columns, |batch| take(batch, names, &mut found))?;
+    each_table(store, is_of(&[part].into()), &columns, |batch| find_origins(batch, names, &mut found))?;
     Ok(found)
 }
 
-/// Every document of a folder, by the name that shards have for it, with the name of its file.
+/// Calls `hear` for every document of a folder with its name in shards and the name of its file.
 ///
 /// # Errors
 /// If a table cannot be read.
@@ -271,20 +273,20 @@ pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<(
     )
 }
 
-/// A document, and what it came to.
+/// Document with its number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TextMeasure<'a> {
-    /// Its id.
+    /// Id of the document.
     pub id: &'a str,
-    /// The name of its file.
+    /// Name of its file.
     pub source: &'a str,
     /// Whether it is in the validation split.
     pub valid: bool,
-    /// Its tokens.
+    /// Number of tokens.
     pub tokens: u32,
 }
 
-/// Every document of these parts.
+/// Visits every document of these parts.
 ///
 /// # Errors
 /// If a table cannot be read.
@@ -305,7 +307,8 @@ pub(crate) fn each_length(
     })
 }
 
-/// The ids in a folder that begin so, and that of the document which shards call so: the first few of them in order.
+/// Returns the first ids in a folder that begin with `asked`, and the id of the document named `called` in shards, in
+/// order.
 ///
 /// # Errors
 /// If a table cannot be read.
@@ -331,14 +334,14 @@ pub fn ids_like(store: &Store, asked: &str, called: Option<u64>) -> Result<BTree
     Ok(found)
 }
 
-/// Whether a table is of one of these parts, by its name.
+/// Whether a table belongs to one of these parts, by its name.
 fn is_of(parts: &BTreeSet<PartId>) -> impl Fn(&str) -> bool {
     let stems: BTreeSet<String> = parts.iter().map(|part| format!("documents/part-{:05}", part.0)).collect();
-    // `documents/part-00000-00.parquet`: the last number is that of the segment.
+    // In `documents/part-00000-00.parquet`, the last number is that of the segment.
     move |name| name.rsplit_once('-').is_some_and(|(stem, _)| stems.contains(stem))
 }
 
-/// Columns of the tables whose names are wanted, batch by batch. `take` says nothing of one whose columns are others.
+/// Visits the requested columns of the tables, batch by batch. `take` returns `None` if the columns have other types.
 fn each_table(
     store: &Store,
     is_wanted: impl Fn(&str) -> bool,
@@ -346,7 +349,7 @@ fn each_table(
     mut take: impl FnMut(&RecordBatch) -> Option<()>,
 ) -> Result<()> {
     for entry in store.list("documents")?.into_iter().filter(|entry| is_wanted(&entry.name)) {
-        let bytes = bytes::Bytes::from(store.read(&entry.name)?);
+        let bytes = bytes::Bytes::from(store.get(&entry.name)?);
         let damaged = |message: String| Error::Shard { place: store.place(&entry.name), group: None, message };
         let batches = catch_decoder(|| {
             let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
@@ -365,7 +368,7 @@ fn sources(batch: &RecordBatch) -> Option<TypedDictionaryArray<'_, Int32Type, St
     batch.column_by_name("source")?.as_dictionary_opt::<Int32Type>()?.downcast_dict::<StringArray>()
 }
 
-fn take(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap<u64, Origin>) -> Option<()> {
+fn find_origins(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap<u64, Origin>) -> Option<()> {
     let column = |name| batch.column_by_name(name);
     let number = |name| Some(column(name)?.as_primitive_opt::<UInt64Type>()?.values());
     let (documents, starts, ends) = (number("document")?, number("start")?, number("end")?);
@@ -387,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_document_is_found_by_its_id_and_a_table_of_none_is_no_object() {
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         assert_eq!(TableWriter::new(&store, "documents/none.parquet".into()).finish().expect("written"), None);
         assert!(store.list("").expect("listed").is_empty());
         let mut writer = TableWriter::new(&store, "documents/some.parquet".into());

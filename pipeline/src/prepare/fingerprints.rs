@@ -1,7 +1,8 @@
-//! Fingerprints of the corpus files when they were cut or last read: `fingerprints.json`, so that a run does not read them again.
+//! Fingerprints of the corpus files when they were cut or last read: `fingerprints.json`. With them a run need not read
+//! the files again.
 //!
-//! An entry only saves a reading of its file. If it is lost, damaged or of another machine, the file is read again. Like the
-//! lock, the object depends on when and where it was written.
+//! An entry only avoids reading its file. If it is lost, damaged or of another machine, the file is read again. Like
+//! the lock, the object depends on the time and machine of its writing.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,10 @@ use store::Store;
 use crate::Result;
 use crate::corpus::{FileIdentity, InputFile};
 
-/// The object.
+/// Name of the object.
 pub(super) const NAME: &str = "fingerprints.json";
 
-/// The files that are what the parts in effect were made of, as they were seen.
+/// Identities of the files whose content equals that of the parts in effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Fingerprints(BTreeMap<String, FileIdentity>);
@@ -28,16 +29,16 @@ impl Sealed for Fingerprints {
 
 impl Fingerprints {
     pub(super) fn read(store: &Store) -> Result<Self> {
-        let found = store.read_with_stat(NAME)?;
+        let found = store.get_with_stat(NAME)?;
         Ok(found.and_then(|(bytes, _)| Self::unseal(&bytes).ok()).unwrap_or_default())
     }
 
-    /// Whether it was seen as it is.
+    /// Whether the file has its recorded identity.
     pub(super) fn has(&self, file: &InputFile) -> bool {
         self.0.get(&file.name) == Some(&file.identity)
     }
 
-    /// Whether anything is known of a file of that name.
+    /// Whether a file of that name has an entry.
     pub(super) fn knows(&self, file: &InputFile) -> bool {
         self.0.contains_key(&file.name)
     }
@@ -46,13 +47,13 @@ impl Fingerprints {
         self.0.insert(file.name.clone(), file.identity);
     }
 
-    /// Keeps it, unless that is what is kept.
+    /// Writes the object, unless it is unchanged.
     pub(super) fn write(&self, store: &Store) -> Result<()> {
         if *self == Self::read(store)? {
             return Ok(());
         }
         if self.0.is_empty() {
-            return Ok(store.remove(NAME)?);
+            return Ok(store.delete(NAME)?);
         }
         store.put(NAME, &self.seal())?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Commit records and part lists that a disk, or somebody, has changed.
+//! Fuzz targets for commit records and part lists that were damaged or modified.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use schemas::manifest::{CorpusReport, FileEntry};
 use schemas::{DatasetVersion, PartId, Sealed, Shard};
 use store::{FaultConfig, Store};
 
-use super::commit_record::{Bound, CommitRecord, Example, FoundPart, sparse};
+use super::commit_record::{CommitRecord, Example, FoundPart, PartBinding, sparse};
 use super::config::Settings;
 use super::fingerprints::{self, Fingerprints};
-use super::part_list::{Lists, PartList};
-use crate::corpus::{InputFile, Part, Piece, Place, Reached};
+use super::part_list::{PartList, VersionLists};
+use crate::corpus::{DocumentPlace, InputFile, Part, Piece, PieceEnd};
 
 fn part() -> Part {
     Part { id: PartId(0), bytes: 7, pieces: vec![Piece { name: "a.txt".into(), bytes: 7, range: 0..7 }] }
 }
 
 fn record() -> CommitRecord {
-    let reached = Reached { to: 7, lines: 3, blake3: "b".into() };
+    let reached = PieceEnd { to: 7, lines: 3, blake3: "b".into() };
     let shard = Shard {
         path: "train/part-00000-00-00.parquet".into(),
         part: PartId(0),
@@ -34,10 +34,10 @@ fn record() -> CommitRecord {
         part: part(),
         segment: 0,
         forgotten: "f".into(),
-        from: Place::default(),
+        from: DocumentPlace::default(),
         first_rows: [0, 0],
         read: vec![(0, reached.clone())],
-        next: Some(Place { piece: 0, reached: Some(reached) }),
+        next: Some(DocumentPlace { piece: 0, reached: Some(reached) }),
         train: vec![shard],
         valid: Vec::new(),
         documents: Some(FileEntry { path: "documents/part-00000-00.parquet".into(), blake3: "e".into() }),
@@ -53,10 +53,10 @@ fn record() -> CommitRecord {
 fn a_record_is_read_as_written_or_refused() {
     fuzz::target!("record", vec![record().seal()], |bytes: &[u8]| {
         let Some(record) = fuzz::unsealed::<CommitRecord>(bytes) else { return };
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         store.put("parts/part-00000-00.json", &record.seal()).expect("memory takes all");
         let part = part();
-        let bound = Bound { settings: &record.settings, forgotten: "f", part: &part };
+        let bound = PartBinding { settings: &record.settings, forgotten: "f", part: &part };
         let mut found = FoundPart::read(&store, bound).expect("answered");
         assert!(found.records.iter().all(|read| *read == record));
         found.verify(&store).expect("answered");
@@ -78,11 +78,11 @@ fn part_lists_are_usable_or_refused() {
     let second = list(1, vec![PartId(0)], vec![Part { id: PartId(1), ..part() }]).seal();
     fuzz::target!("part-list", vec![first.clone(), second], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<PartList>(bytes) else { return };
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         let number = list.dataset_version.0.min(1);
         store.put("versions/00000.json", &first).expect("memory takes all");
         store.put(&format!("versions/{number:05}.json"), &list.seal()).expect("memory takes all");
-        let Ok(lists) = Lists::read(&store) else { return };
+        let Ok(lists) = VersionLists::read(&store) else { return };
         assert!(lists.iter().any(|read| *read == list));
         let (dataset_version, next) = lists.next();
         assert!(lists.in_effect().keys().all(|id| *id < next), "a number that comes is used already");
@@ -91,13 +91,13 @@ fn part_lists_are_usable_or_refused() {
 }
 
 #[test]
-fn what_was_seen_is_read_as_written_or_forgotten() {
+fn fingerprints_are_read_as_written_or_discarded() {
     let file = fuzz::on_disk(".txt", b"a text");
     let input = InputFile::new(file.path().to_owned(), "a.txt".into()).expect("it is there");
     let mut seen = Fingerprints::default();
     seen.note(&input);
     fuzz::target!("seen", vec![seen.seal()], |bytes: &[u8]| {
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         store.put(fingerprints::NAME, bytes).expect("memory takes all");
         let found = Fingerprints::read(&store).expect("answered");
         found.write(&store).expect("memory takes all");

@@ -9,16 +9,17 @@ use crate::Result;
 
 const FOLDERS: [&str; 4] = ["documents", "parts", "train", "valid"];
 
-/// Removes every object of ours that is not among those of the parts in effect. Returns how many there were.
+/// Removes every part object that is not among `ours`, the objects of parts in effect. Returns the number of removed
+/// objects.
 pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
     let ours: BTreeSet<&str> = ours.iter().map(String::as_str).collect();
     let mut removed = 0;
     for folder in FOLDERS {
         for entry in store.list(folder)? {
-            // What has another name is somebody else's.
+            // Objects with other names do not belong to cloze.
             let is_part = entry.name[folder.len()..].starts_with("/part-");
             if is_part && !ours.contains(entry.name.as_str()) {
-                store.remove(&entry.name)?;
+                store.delete(&entry.name)?;
                 removed += 1;
             }
         }
@@ -26,11 +27,11 @@ pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
     Ok(removed)
 }
 
-/// Removes the records and lists of a corpus without documents: they are all that was written.
-pub(super) fn withdraw(store: &Store) -> Result<()> {
+/// Removes the records and lists of a corpus without documents. Nothing else was written for it.
+pub(super) fn remove(store: &Store) -> Result<()> {
     remove_others(store, &[])?;
-    store.remove_all("versions")?;
-    ProvisionalManifest::withdraw(store)
+    store.delete_all("versions")?;
+    ProvisionalManifest::remove(store)
 }
 
 #[cfg(test)]
@@ -40,8 +41,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ours_and_vouched_for_stays_and_what_is_not_ours_too() {
-        let store = Store::memory(FaultConfig::calm());
+    fn removal_deletes_only_unreferenced_objects() {
+        let store = Store::in_memory(FaultConfig::none());
         let names =
             ["documents/part-1.parquet", "parts/part-1.json", "parts/readme", "train/part-0.parquet", "valid/x"];
         for name in names {

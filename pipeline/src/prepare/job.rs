@@ -7,43 +7,43 @@ use std::time::Duration;
 use schemas::{DatasetVersion, PartId};
 use store::{Lock, Store};
 
-use super::commit_record::Bound;
+use super::commit_record::PartBinding;
 use super::config::PrepareConfig;
-use super::part_list::Lists;
+use super::part_list::VersionLists;
 use crate::corpus::{Corpus, Part};
 use crate::tokenize::{Tokenizer, front};
 
-/// How a run differs from the plain one. Not part of any configuration.
+/// Options of a run for profiling and streaming, which are not part of any configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrepareOptions {
-    /// Deals the parts in the order of their list, for somebody who reads them as they come; else long ones first.
+    /// Processes the parts in the order of their list, for a reader that follows; otherwise longest first.
     pub in_order: bool,
-    /// Throws samples away instead of writing them: shows what the other stages can do.
+    /// Discards samples instead of writing them, to measure the other stages.
     pub null_writer: bool,
-    /// Makes the writer sleep this long for each segment: shows that a slow writer is found out.
+    /// Makes the writer sleep this long for each segment, to test that a slow writer is detected.
     pub write_delay: Duration,
 }
 
-/// A part in effect.
+/// Part in effect.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) dataset_version: DatasetVersion,
     pub(super) part: Part,
-    pub(super) omit: Omit,
+    pub(super) forgotten: ForgottenDocuments,
 }
 
-/// The documents that a part must not have.
+/// Documents that a part must not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Omit {
+pub(super) struct ForgottenDocuments {
     /// BLAKE3 of their ids.
     digests: BTreeSet<String>,
-    /// BLAKE3 over those.
+    /// BLAKE3 over these digests.
     name: String,
 }
 
-impl Omit {
-    /// What parts of that list leave out.
-    pub(super) fn of(lists: &Lists, dataset_version: DatasetVersion) -> Self {
+impl ForgottenDocuments {
+    /// Collects the documents that parts of that list omit.
+    pub(super) fn new(lists: &VersionLists, dataset_version: DatasetVersion) -> Self {
         let digests: BTreeSet<String> = lists.forgotten(dataset_version).into_keys().map(str::to_owned).collect();
         let mut hasher = blake3::Hasher::new();
         for digest in &digests {
@@ -52,39 +52,39 @@ impl Omit {
         Self { digests, name: hasher.finalize().to_hex().to_string() }
     }
 
-    /// Whether a document of that id is left out.
-    pub(super) fn has(&self, id: &str) -> bool {
+    /// Whether a document with that id is omitted.
+    pub(super) fn contains(&self, id: &str) -> bool {
         !self.digests.is_empty() && self.digests.contains(&schemas::Document::digest(id))
     }
 
-    /// What a commit record is bound to.
+    /// Returns the digest that commit records contain.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// What every worker shares.
-pub(super) struct Work {
+/// Inputs that all workers share.
+pub(super) struct PrepareJob {
     pub(super) config: PrepareConfig,
     pub(super) corpus: Corpus,
     pub(super) tokenizer: Box<dyn Tokenizer>,
-    /// What is tokenized twice.
+    /// Text that is tokenized by both implementations.
     pub(super) sample: Sample,
     /// BLAKE3 of the settings.
     pub(super) settings: String,
-    /// In the order in which they are dealt.
+    /// Tasks in processing order.
     pub(super) tasks: Vec<Task>,
     pub(super) options: PrepareOptions,
-    /// Where to put it, as long as it is ours, and the right to; none if it is thrown away.
+    /// Target store, usable while the lock is held, and the lock. `None` if samples are discarded.
     pub(super) target: Option<(Store, Lock)>,
 }
 
-impl Work {
+impl PrepareJob {
     pub(super) fn store(&self) -> Option<&Store> {
         self.target.as_ref().map(|(store, _)| store)
     }
 
-    /// Where it is put, or would be, in words.
+    /// Name of the actual or hypothetical target.
     pub(super) fn place(&self) -> String {
         match self.store().filter(|store| store.local().is_none()) {
             Some(store) => store.place(""),
@@ -92,13 +92,13 @@ impl Work {
         }
     }
 
-    pub(super) fn bound<'a>(&'a self, task: &'a Task) -> Bound<'a> {
-        Bound { settings: &self.settings, forgotten: task.omit.name(), part: &task.part }
+    pub(super) fn bound<'a>(&'a self, task: &'a Task) -> PartBinding<'a> {
+        PartBinding { settings: &self.settings, forgotten: task.forgotten.name(), part: &task.part }
     }
 }
 
-/// The parts in effect, long ones first, so that none begins when the others end.
-pub(super) fn long_ones_first(lists: &Lists, part_bytes: u64) -> Vec<Task> {
+/// Returns the parts in effect, longest first, so that no long part starts last.
+pub(super) fn long_ones_first(lists: &VersionLists, part_bytes: u64) -> Vec<Task> {
     let mut tasks = in_order(lists);
     let length = |task: &Task| if task.part.bytes > part_bytes { task.part.bytes } else { 0 };
     let order = |task: &Task| -> (std::cmp::Reverse<u64>, PartId) { (std::cmp::Reverse(length(task)), task.part.id) };
@@ -106,23 +106,24 @@ pub(super) fn long_ones_first(lists: &Lists, part_bytes: u64) -> Vec<Task> {
     tasks
 }
 
-/// The parts in effect, in the order of their lists.
-pub(super) fn in_order(lists: &Lists) -> Vec<Task> {
-    let omits: Vec<Omit> = lists.iter().map(|list| Omit::of(lists, list.dataset_version)).collect();
+/// Returns the parts in effect, in the order of their lists.
+pub(super) fn in_order(lists: &VersionLists) -> Vec<Task> {
+    let omits: Vec<ForgottenDocuments> =
+        lists.iter().map(|list| ForgottenDocuments::new(lists, list.dataset_version)).collect();
     let task = |(dataset_version, part): (DatasetVersion, &Part)| {
         let omit = omits[dataset_version.0 as usize].clone();
-        Task { dataset_version, part: part.clone(), omit }
+        Task { dataset_version, part: part.clone(), forgotten: omit }
     };
     lists.in_effect().into_values().map(task).collect()
 }
 
-/// Text of a run that is compared: the crate takes a tenth of a second for it.
+/// Bytes of text that a run compares. The reference tokenizer takes 0.1 s for them.
 const RUN_BYTES: u64 = 256 << 10;
 
-/// Text of a document that is: so that there are several.
+/// Maximum compared bytes per document, so that several documents are compared.
 const DOCUMENT_BYTES: usize = 16 << 10;
 
-/// How much is still to be compared. Whose documents come first is a matter of workers; what is made of them is not.
+/// Remaining text to compare. The selection of documents depends on the workers; the resulting ids do not.
 #[derive(Debug)]
 pub(super) struct Sample {
     left: AtomicU64,
@@ -135,8 +136,8 @@ impl Default for Sample {
 }
 
 impl Sample {
-    /// What of a document is to be compared, if there was not enough yet.
-    pub(super) fn take<'a>(&self, text: &'a str) -> Option<&'a str> {
+    /// Returns the part of a document to compare, if more text is needed.
+    pub(super) fn select<'a>(&self, text: &'a str) -> Option<&'a str> {
         if self.left.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -154,8 +155,8 @@ mod tests {
     #[test]
     fn a_sample_is_of_several_documents_and_ends() {
         let (sample, long) = (Sample::default(), "é".repeat(DOCUMENT_BYTES));
-        let taken: Vec<usize> = (0..100).map_while(|_| sample.take(&long)).map(str::len).collect();
+        let taken: Vec<usize> = (0..100).map_while(|_| sample.select(&long)).map(str::len).collect();
         assert_eq!((taken.len() as u64, taken[0]), (RUN_BYTES / DOCUMENT_BYTES as u64, DOCUMENT_BYTES));
-        assert_eq!(sample.take("a"), None);
+        assert_eq!(sample.select("a"), None);
     }
 }

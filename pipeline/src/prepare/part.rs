@@ -1,4 +1,4 @@
-//! Part ↦ segments: read, tokenize, pack, write, in one thread.
+//! Conversion of a part to segments: read, tokenize, pack and write, in one thread.
 
 use runtime::spans::SPANS;
 use runtime::{CancelToken, add_held};
@@ -7,32 +7,32 @@ use telemetry::preparation::PartDone;
 use tracing::{trace_span, warn};
 
 use super::commit_record::{CommitRecord, FoundPart};
-use super::job::{Task, Work};
+use super::job::{PrepareJob, Task};
 use super::progress::{Progress, Stage, Stages, Stopwatch};
 use super::segment::Segment;
-use crate::corpus::{Documents, Place, Reached};
+use crate::corpus::{DocumentPlace, Documents, PieceEnd};
 use crate::{Error, Result};
 
-/// What a part came to: its records, and what is not for them.
+/// Result of a part: its records, and values that are not recorded.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct PartOutcome {
     pub(super) dataset_version: DatasetVersion,
-    /// One for each segment, in order.
+    /// One record for each segment, in order.
     pub(super) records: Vec<CommitRecord>,
-    /// Whether any of them was made now.
+    /// Whether this run made any of them.
     pub(super) made: bool,
     pub(super) stages: Stages,
-    /// Samples made now.
+    /// Samples that this run made.
     pub(super) rows: u64,
 }
 
-impl Outcome {
-    /// Bytes of its shards: none where samples are thrown away.
+impl PartOutcome {
+    /// Bytes of its shards. 0 if samples are discarded.
     fn bytes(&self) -> u64 {
         self.records.iter().flat_map(|record| record.train.iter().chain(&record.valid)).map(|shard| shard.bytes).sum()
     }
 
-    /// What is said of it.
+    /// Returns the event of the finished part.
     pub(super) fn done(&self) -> PartDone {
         let part = &self.records.first().expect("a part has a segment").part;
         let sum = |count: fn(&CommitRecord) -> u64| self.records.iter().map(count).sum::<u64>();
@@ -42,15 +42,20 @@ impl Outcome {
             bytes: part.bytes,
             documents: sum(|record| record.report.documents),
             tokens: sum(|record| record.report.tokens),
-            // Samples that were thrown away are in no shard.
+            // Discarded samples are in no shard.
             samples: stored.max(self.rows),
             kept: !self.made,
         }
     }
 }
 
-/// Finds the part's segments and makes those that are missing. None if it was asked to stop.
-pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &CancelToken) -> Result<Option<Outcome>> {
+/// Reads the part's segments and makes the missing ones. Returns `None` after a stop.
+pub(super) fn make(
+    work: &PrepareJob,
+    task: &Task,
+    progress: &Progress,
+    stop: &CancelToken,
+) -> Result<Option<PartOutcome>> {
     let _span = trace_span!(target: SPANS, "make", part = task.part.id.0).entered();
     let mut found = FoundPart::default();
     if let Some(store) = work.store() {
@@ -58,7 +63,7 @@ pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &CancelT
         found.verify(store)?;
     }
     if let Some(reason) = &found.damage {
-        warn!(part = task.part.id.0, reason, "making again what is missing");
+        warn!(part = task.part.id.0, reason, "prepare: remaking the missing segments");
     }
     let part = PartMaker { work, task, progress, stop, watch: Stopwatch::start(Stage::Read), count: progress.part() };
     let made = !found.is_whole();
@@ -66,16 +71,16 @@ pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &CancelT
     let Some((records, rows)) = records else { return Ok(None) };
     progress.finish_part(&task.part, &part.count);
     let stages = if made { part.watch.read() } else { Stages::default() };
-    let outcome = Outcome { dataset_version: task.dataset_version, records, made, stages, rows };
+    let outcome = PartOutcome { dataset_version: task.dataset_version, records, made, stages, rows };
     if made {
         add_held(outcome.bytes(), outcome.done().tokens);
     }
     Ok(Some(outcome))
 }
 
-/// One part in the making.
+/// Part under construction.
 struct PartMaker<'a> {
-    work: &'a Work,
+    work: &'a PrepareJob,
     task: &'a Task,
     progress: &'a Progress,
     stop: &'a CancelToken,
@@ -84,36 +89,36 @@ struct PartMaker<'a> {
 }
 
 impl PartMaker<'_> {
-    /// Makes the segments behind those that were found. Returns all records, and the rows made now.
+    /// Makes the segments after the existing ones. Returns all records, and the rows made by this run.
     fn go_on(&self, found: FoundPart) -> Result<Option<(Vec<CommitRecord>, u64)>> {
         let (from, documents) = (found.next(), self.documents(found.next()));
         match documents {
             Ok(documents) => self.segments(found, from, documents),
-            // What was read of it is no longer there: its first segments are of another text.
+            // The text at the recorded place has changed: the first segments are outdated.
             Err(error) if !found.records.is_empty() => {
-                warn!(part = self.task.part.id.0, %error, "making this part from its beginning");
-                let documents = self.documents(Place::default())?;
-                self.segments(FoundPart::default(), Place::default(), documents)
+                warn!(part = self.task.part.id.0, %error, "prepare: remaking the part from its beginning");
+                let documents = self.documents(DocumentPlace::default())?;
+                self.segments(FoundPart::default(), DocumentPlace::default(), documents)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn documents(&self, from: Place) -> Result<Documents<'_>> {
+    fn documents(&self, from: DocumentPlace) -> Result<Documents<'_>> {
         self.work.corpus.documents(&self.task.part, from, &self.count)
     }
 
     fn segments(
         &self,
         found: FoundPart,
-        from: Place,
+        from: DocumentPlace,
         mut documents: Documents<'_>,
     ) -> Result<Option<(Vec<CommitRecord>, u64)>> {
         let (mut rows, mut made) = (self.rows(found.rows())?, 0);
         let mut records = found.records;
         let mut segment = self.begin(&records, from, rows);
-        // Where the segment ends if anything follows.
-        let mut full: Option<Place> = None;
+        // End of the segment, if more text follows.
+        let mut full: Option<DocumentPlace> = None;
         while let Some(next) = documents.next() {
             let next = next?;
             if self.stop.is_cancelled() {
@@ -126,7 +131,7 @@ impl PartMaker<'_> {
                 (rows, made) = (self.more(rows, more)?, made + more.iter().sum::<u64>());
                 segment = self.begin(&records, place, rows);
             }
-            segment.take(&next, documents.room())?;
+            segment.process(&next, documents.memory_budget())?;
             documents.take_back(next);
             if segment.is_full() {
                 full = Some(documents.place());
@@ -138,9 +143,9 @@ impl PartMaker<'_> {
         Ok(Some((records, made + more.iter().sum::<u64>())))
     }
 
-    fn begin(&self, records: &[CommitRecord], from: Place, rows: [u32; 2]) -> Segment<'_> {
+    fn begin(&self, records: &[CommitRecord], from: DocumentPlace, rows: [u32; 2]) -> Segment<'_> {
         let number = u32::try_from(records.len()).expect("segments are few");
-        Segment::begin((self.work, self.task), (self.progress, &self.watch), (number, from, rows))
+        Segment::begin(self.work, self.task, self.progress, &self.watch, number, from, rows)
     }
 
     fn more(&self, rows: [u32; 2], more: [u64; 2]) -> Result<[u32; 2]> {
@@ -156,8 +161,8 @@ impl PartMaker<'_> {
     }
 }
 
-/// The pieces before `end` that were read to their ends and are in no record yet.
-fn new(records: &[CommitRecord], read: &[(usize, Reached)], end: usize) -> Vec<(usize, Reached)> {
+/// Returns the pieces before `end` that were read to their ends and are in no record yet.
+fn new(records: &[CommitRecord], read: &[(usize, PieceEnd)], end: usize) -> Vec<(usize, PieceEnd)> {
     let first = records.iter().flat_map(|record| &record.read).map(|(piece, _)| piece + 1).max().unwrap_or(0);
     read.iter().filter(|(piece, _)| (first..end).contains(piece)).cloned().collect()
 }
@@ -168,8 +173,8 @@ mod tests {
 
     #[test]
     fn a_piece_is_in_the_record_of_the_segment_in_which_it_ended() {
-        let reached = || Reached { to: 1, lines: 1, blake3: String::new() };
-        let read: Vec<(usize, Reached)> = (0..4).map(|piece| (piece, reached())).collect();
+        let reached = || PieceEnd { to: 1, lines: 1, blake3: String::new() };
+        let read: Vec<(usize, PieceEnd)> = (0..4).map(|piece| (piece, reached())).collect();
         let pieces = |end| new(&[], &read, end).into_iter().map(|(piece, _)| piece).collect::<Vec<_>>();
         assert_eq!(pieces(0), [0; 0]);
         assert_eq!(pieces(2), [0, 1]);

@@ -1,7 +1,8 @@
-//! Plan of a preparation: corpus, folder and memory checked, the part list that follows, documents to forget.
+//! Plan of a preparation: checks of corpus, folder and memory, the part list that follows, documents to forget.
 //!
-//! `prepare.max_memory_bytes` bounds text from a file to its ids; a worker that needs more than is left waits
-//! ([`MemoryBudget`](crate::corpus::MemoryBudget)). The other memory of a worker does not grow with the text: [`PrepareMemory`] states it.
+//! `prepare.max_memory_bytes` limits text from a file to its ids. A worker that needs more than is left waits
+//! ([`MemoryBudget`](crate::corpus::MemoryBudget)). The other memory of a worker does not grow with the text:
+//! [`PrepareMemory`] states it.
 
 use std::io::ErrorKind;
 
@@ -11,25 +12,25 @@ use store::Store;
 use telemetry::preparation::{LargestFile, PrepareStart};
 use telemetry::training::Warning;
 
-use super::change::{Compared, Comparison, DatasetChange, Unfit};
-use super::commit_record::{Bound, FoundPart};
+use super::change::{ComparedCorpus, Comparison, DatasetChange, InvalidFiles};
+use super::commit_record::{FoundPart, PartBinding};
 use super::config::{PrepareConfig, Settings};
 use super::document_table;
 use super::fingerprints::Fingerprints;
-use super::job::Omit;
-use super::part_list::{self, Lists, PartList};
+use super::job::ForgottenDocuments;
+use super::part_list::{self, PartList, VersionLists};
 use crate::corpus::{Corpus, Part, Shares};
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
 
-/// What `plan` prints about a preparation.
+/// Numbers of a preparation that `plan` prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreparePlan {
     /// Files.
     pub files: usize,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Parts in effect, those that are there among them.
+    /// Parts in effect, including existing ones.
     pub parts: usize,
     /// Bytes on disk of the largest part.
     pub largest_part_bytes: u64,
@@ -37,22 +38,22 @@ pub struct PreparePlan {
     pub workers: usize,
     /// Longest document that is accepted, in bytes of text.
     pub max_document_bytes: u64,
-    /// Bound of all that text takes on its way.
+    /// Upper limit of the memory for text.
     pub text_bytes_max: u64,
-    /// Who gets how much.
+    /// Memory by purpose.
     pub memory: PrepareMemory,
-    /// The largest compressed file, by name and bytes: nobody can enter it, so it is the critical path.
+    /// Name and bytes of the largest compressed file. It cannot be split, so it is the critical path.
     pub largest_compressed: Option<(String, u64)>,
-    /// What has changed since the folder was prepared, if anything.
+    /// Changes since the folder was prepared, if any.
     pub change: Option<DatasetChange>,
     /// The tokenizer.
     pub tokenizer: manifest::TokenizerInfo,
-    /// What makes ids of text, and why nothing faster does.
+    /// Tokenizer implementation, and the reason why a faster one is not used.
     pub tokenized_by: String,
 }
 
 impl PreparePlan {
-    /// How a run over it begins, which ends with that dataset version.
+    /// Returns the start event of a run that ends with that dataset version.
     pub(super) fn start(&self, dataset_version: DatasetVersion) -> PrepareStart {
         let largest = self.largest_compressed.clone();
         PrepareStart {
@@ -69,58 +70,61 @@ impl PreparePlan {
     }
 }
 
-/// A configuration, its corpus and its folder, read and checked.
+/// Configuration, its corpus and its folder, read and checked.
 pub(super) struct Planned {
     pub(super) config: PrepareConfig,
     pub(super) corpus: Corpus,
     pub(super) tokenizer: Box<dyn Tokenizer>,
     pub(super) settings: Settings,
     pub(super) part_bytes: u64,
-    /// The lists that are there.
-    pub(super) lists: Lists,
-    /// The one that the corpus asks for.
+    /// Existing lists.
+    pub(super) lists: VersionLists,
+    /// New list that the corpus requires.
     pub(super) next: Option<(PartList, DatasetChange)>,
-    /// Files that are left out since they cannot be used, each with the reason.
-    pub(super) unfit: Unfit,
-    /// Files that were touched and read the same.
-    pub(super) seen: Fingerprints,
+    /// Files that are skipped because they are invalid, each with the reason.
+    pub(super) unfit: InvalidFiles,
+    /// Files that were modified but have the same content.
+    pub(super) fingerprints: Fingerprints,
 }
 
-/// Whether a folder, if there is one, is prepared as this configuration says: what can be known without a look at the corpus.
+/// Checks that an existing folder matches the configuration, without reading the corpus.
 pub fn fits(config: &PrepareConfig) -> Result<()> {
     config.check()?;
     let Ok(store) = Store::existing(&config.folder) else { return Ok(()) };
-    let lists = Lists::read(&store)?;
+    let lists = VersionLists::read(&store)?;
     refuse_strangers(&store, &lists)?;
     let Some(found) = lists.settings() else { return Ok(()) };
     let tokenizer = tokenize::load(&config.tokenizer, config.lowercase)?;
     let part_bytes = config.part_bytes.or(found.part_bytes()).unwrap_or_default();
-    refuse_others(found, &Settings::of(config, part_bytes, &tokenizer.facts().manifest), &store)
+    refuse_others(found, &Settings::new(config, part_bytes, &tokenizer.facts().manifest), &store)
 }
 
 impl Planned {
-    /// Reads the outline of the corpus, the tokenizer and the folder, if there is one, and refuses what cannot work.
-    /// Writes nothing.
-    pub(super) fn of(config: &PrepareConfig, store: Option<&Store>) -> Result<Self> {
+    /// Reads the outline of the corpus, the tokenizer and an existing folder, and rejects invalid combinations. Writes
+    /// nothing.
+    pub(super) fn new(config: &PrepareConfig, store: Option<&Store>) -> Result<Self> {
         config.check()?;
-        let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.by(config.tokenizer_backend));
+        let tokenizer =
+            Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend));
         let corpus = Corpus::open(&config.corpus())?;
-        let lists = store.map_or_else(|| Ok(Lists::default()), Lists::read)?;
+        let lists = store.map_or_else(|| Ok(VersionLists::default()), VersionLists::read)?;
         if let Some(store) = store {
             refuse_strangers(store, &lists)?;
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
-        let mut settings = Settings::of(config, part_bytes, &tokenizer.facts().manifest);
+        let mut settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest);
         if let (Some(found), Some(store)) = (lists.settings(), store) {
             refuse_others(found, &settings, store)?;
-            // What is equal may be written otherwise, by a program that knew fewer keys: records are bound to the list.
+            // Equal settings can be stored differently by a version with fewer keys. Records are bound to the stored
+            // ones.
             settings = found.clone();
         }
-        let (config, unfit, seen) = (config.clone(), Unfit::new(), Fingerprints::default());
-        let mut planned = Self { config, corpus, tokenizer, settings, part_bytes, lists, next: None, unfit, seen };
-        let Compared { next, unfit, seen } = planned.comparison(store).compare()?;
-        (planned.next, planned.unfit, planned.seen) = (next, unfit, seen);
+        let (config, unfit, seen) = (config.clone(), InvalidFiles::new(), Fingerprints::default());
+        let mut planned =
+            Self { config, corpus, tokenizer, settings, part_bytes, lists, next: None, unfit, fingerprints: seen };
+        let ComparedCorpus { next, unfit, fingerprints: seen } = planned.comparison(store).compare()?;
+        (planned.next, planned.unfit, planned.fingerprints) = (next, unfit, seen);
         Ok(planned)
     }
 
@@ -135,34 +139,34 @@ impl Planned {
         }
     }
 
-    /// What the operator should know before it begins: what is left out, and why.
+    /// Returns warnings for the user before the start: skipped files and the reasons.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         const NAMED: usize = 5;
-        let passed = self.corpus.passed_over().told().map(|told| Warning {
+        let passed = self.corpus.passed_over().description().map(|told| Warning {
             topic: "passed_over".into(),
             message: told,
-            hint: Some("name them in `prepare.inputs`, by themselves or by a glob, if they are to be read".into()),
+            hint: Some("to read them, name them in `prepare.inputs`, directly or by a glob".into()),
         });
         let unfit = (!self.unfit.is_empty()).then(|| {
             let named: Vec<String> =
                 self.unfit.iter().take(NAMED).map(|(path, why)| format!("{path}: {why}")).collect();
             let dots = if self.unfit.len() > NAMED { "; …" } else { "" };
             let message =
-                format!("{} files cannot be used and are left out: {}{dots}", self.unfit.len(), named.join("; "));
+                format!("{} files cannot be used and are skipped: {}{dots}", self.unfit.len(), named.join("; "));
             Warning { topic: "on_invalid_file".into(), message, hint: None }
         });
         passed.into_iter().chain(unfit).collect()
     }
 
-    /// The lists with the one that is to come.
-    pub(super) fn coming(&self) -> Lists {
+    /// Returns the lists and the new one.
+    pub(super) fn coming(&self) -> VersionLists {
         match &self.next {
             Some((list, _)) => self.lists.with(list.clone()),
             None => self.lists.clone(),
         }
     }
 
-    /// The numbers.
+    /// Returns the numbers of the plan.
     pub(super) fn describe(&self) -> PreparePlan {
         let (coming, workers) = (self.coming(), self.config.workers());
         let parts = coming.in_effect();
@@ -176,23 +180,23 @@ impl Planned {
             workers,
             max_document_bytes,
             text_bytes_max: self.config.max_memory_bytes,
-            memory: PrepareMemory::of(&self.config, self.tokenizer.facts().manifest.vocab_size),
+            memory: PrepareMemory::new(&self.config, self.tokenizer.facts().manifest.vocab_size),
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
             change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.dataset_version.0 > 0),
             tokenizer: self.tokenizer.facts().manifest.clone(),
-            tokenized_by: self.tokenizer.way().to_owned(),
+            tokenized_by: self.tokenizer.implementation_name().to_owned(),
         }
     }
 }
 
-/// The folder of a configuration, if it is there.
+/// Returns the store of the configured folder, if it exists.
 pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
     match Store::existing(&config.folder) {
         Ok(store) => Ok(Some(store)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
             let folder = config.folder.display();
-            Err(Error::Config(format!("{folder}: a file where a folder is to be; name another `prepare.folder`")))
+            Err(Error::Config(format!("{folder}: this is a file, not a folder; name another `prepare.folder`")))
         }
         Err(error) => Err(error.into()),
     }
@@ -210,70 +214,70 @@ fn refuse_others(found: &Settings, now: &Settings, store: &Store) -> Result<()> 
     Err(Error::Config(format!("{place}: prepared differently: {differences}; {WAY_ON}")))
 }
 
-/// Refuses a folder whose manifest and part lists do not belong together: of another version of this program, which would
-/// be written over; without a list, though somebody has prepared it; or with dataset versions that no list says any more, so
-/// that numbers of parts would be used again and forgotten documents come back.
-fn refuse_strangers(store: &Store, lists: &Lists) -> Result<()> {
+/// Refuses a folder whose manifest and part lists do not match. Three cases: another format version, which would be
+/// overwritten; a manifest without a list; dataset versions without a list. In the last case, part numbers would be
+/// reused and forgotten documents would return.
+fn refuse_strangers(store: &Store, lists: &VersionLists) -> Result<()> {
     let refused = |why: &str| Err(Error::Config(format!("{}: {why}; {WAY_ON}", store.place(""))));
     let (listed, version) = (lists.iter().count(), manifest::VERSION);
-    match store.read_with_stat(manifest::NAME)?.map(|(bytes, _)| Manifest::from_json(&bytes)) {
+    match store.get_with_stat(manifest::NAME)?.map(|(bytes, _)| Manifest::from_json(&bytes)) {
         Some(Err(ManifestError::Version { found })) => {
             refused(&format!("prepared in format {found}, this program writes format {version}"))
         }
         Some(_) if listed == 0 => refused("it has a manifest and no part list"),
-        Some(Ok(manifest)) if manifest.dataset_versions.len() > listed => Err(part_list::refuse(
+        Some(Ok(manifest)) if manifest.dataset_versions.len() > listed => Err(part_list::invalid(
             store,
             &part_list::file_name(listed),
-            "it is gone, and the manifest has a dataset version of it",
+            "it is missing, but the manifest has its dataset version",
         )),
         None if listed == 0 && !store.list("parts")?.is_empty() => {
             refused(&format!("it has parts and no part list: begun in a format before {version}"))
         }
-        // A damaged manifest is made again of lists and records.
+        // A damaged manifest is restored from lists and records.
         _ => Ok(()),
     }
 }
 
-/// Tables of words that a worker encodes with: 4.5 MB for WordPiece, 10 MB for byte pairs.
+/// Word tables of a worker's tokenizer: 4.5 MB for WordPiece, 10 MB for byte pairs.
 const WORDS_BYTES: u64 = 10 << 20;
 
-/// What a worker reads, hashes, counts and writes through.
+/// Buffers of a worker for reading, hashing, counting and writing.
 const BUFFERS_BYTES: u64 = 4 << 20;
 
-/// Bytes, at most.
+/// Maximum memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrepareMemory {
-    /// Of `prepare.max_memory_bytes`.
+    /// Shares of `prepare.max_memory_bytes`.
     pub text: Shares,
-    /// Next to all that, for each worker: rows of two row groups, one of them as it is written, documents of the table, words;
-    /// with `zstd_level = 1`, of which level 22 takes 35 MB more.
+    /// Additional memory of each worker: rows of two row groups, one of them while it is written, documents of the
+    /// table, words. Holds for `zstd_level = 1`; level 22 takes 35 MB more.
     pub worker: u64,
 }
 
 impl PrepareMemory {
-    /// What a preparation takes with a vocabulary of that size.
-    pub(super) fn of(config: &PrepareConfig, vocab_size: u32) -> Self {
+    /// Computes the memory of a preparation with a vocabulary of that size.
+    pub(super) fn new(config: &PrepareConfig, vocab_size: u32) -> Self {
         let id_bytes = id_type(vocab_size).primitive_width().expect("a number") as u64;
         let group = ROWS_PER_GROUP as u64 * u64::from(config.packing.content(config.max_seq_len)) * id_bytes;
-        // A page and its compressed bytes stand next to the rows while they are written; a table twice.
+        // While rows are written, a page and its compressed bytes are in memory too, and a table twice.
         let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES;
-        Self { text: Shares::of(config.max_memory_bytes), worker }
+        Self { text: Shares::new(config.max_memory_bytes), worker }
     }
 }
 
-/// What forgetting a document asks for.
-pub(super) enum Forgetting {
-    /// A list said so before.
+/// Result of a request to forget a document.
+pub(super) enum ForgetPlan {
+    /// An earlier list already omits it.
     Before(DatasetVersion),
-    /// The list that says so.
+    /// The new list that omits it.
     Now(Box<(PartList, DatasetChange)>),
 }
 
-/// Finds the parts that hold a document, and the list that drops them and makes them again without it.
-pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forgetting> {
+/// Finds the parts that contain a document, and creates the list that remakes them without it.
+pub(super) fn plan_forget(planned: &Planned, store: &Store, id: &str) -> Result<ForgetPlan> {
     let digest = Document::digest(id);
     if let Some(&dataset_version) = planned.lists.forgotten(planned.lists.newest()).get(digest.as_str()) {
-        return Ok(Forgetting::Before(dataset_version));
+        return Ok(ForgetPlan::Before(dataset_version));
     }
     let refused = |why: String| Error::Config(format!("{}: {why}", store.place("")));
     if let Some((_, change)) = &planned.next {
@@ -287,8 +291,8 @@ pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forge
     let (settings, mut holders) = (planned.settings.digest(), Vec::<&Part>::new());
     let (mut documents, mut of_that_id) = (0, 0);
     for (dataset_version, part) in planned.lists.in_effect().into_values() {
-        let omit = Omit::of(&planned.lists, dataset_version);
-        let found = FoundPart::read(store, Bound { settings: &settings, forgotten: omit.name(), part })?;
+        let omit = ForgottenDocuments::new(&planned.lists, dataset_version);
+        let found = FoundPart::read(store, PartBinding { settings: &settings, forgotten: omit.name(), part })?;
         if !found.is_whole() {
             return Err(refused(format!("part {} is not there; run `cloze prepare` to its end, then forget", part.id)));
         }
@@ -302,12 +306,12 @@ pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forge
     }
     if holders.is_empty() {
         return Err(refused(format!(
-            "no document `{}`; `documents/` lists the ids that there are (column `id`)",
+            "no document `{}`; `documents/` lists the existing ids (column `id`)",
             id.escape_debug()
         )));
     }
     if of_that_id == documents {
         return Err(refused("it has no other document; delete it to forget this one".into()));
     }
-    Ok(Forgetting::Now(Box::new(planned.comparison(Some(store)).without(digest, &holders)?)))
+    Ok(ForgetPlan::Now(Box::new(planned.comparison(Some(store)).without(digest, &holders)?)))
 }

@@ -1,4 +1,4 @@
-//! Progress of a run in counts, and busy time by stage.
+//! Counts of a run's progress, and busy time by stage.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use super::reject_stats::RejectStats;
 use crate::Result;
 use crate::corpus::{BytesRead, Part};
 
-/// Counters that grow while workers work.
+/// Counters that workers increment.
 #[derive(Debug)]
 pub(super) struct Progress {
     bytes_total: u64,
@@ -23,9 +23,9 @@ pub(super) struct Progress {
     kept: AtomicU64,
     text_bytes: AtomicU64,
     tokens: AtomicU64,
-    // Finished parts, those of earlier runs among them.
+    // Finished parts, including those of earlier runs.
     parts: AtomicU64,
-    dirt: RejectStats,
+    rejects: RejectStats,
 }
 
 impl Progress {
@@ -38,20 +38,20 @@ impl Progress {
             text_bytes: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
             parts: AtomicU64::new(0),
-            dirt: RejectStats::default(),
+            rejects: RejectStats::default(),
         }
     }
 
-    /// What is wrong with the lines that are read.
-    pub(super) fn dirt(&self) -> &RejectStats {
-        &self.dirt
+    /// Returns the counts of bad lines.
+    pub(super) fn reject_stats(&self) -> &RejectStats {
+        &self.rejects
     }
 
-    /// Refuses a corpus that is too dirty whatever follows.
-    pub(super) fn judge(&self, max_bad_lines: Option<u64>) -> Result<()> {
-        // Parts that were there already are none of these lines.
+    /// Rejects a corpus with too many bad lines, before the rest is read.
+    pub(super) fn check_rejects(&self, max_bad_lines: Option<u64>) -> Result<()> {
+        // Parts of earlier runs contribute no lines here.
         let total = self.bytes_total.saturating_sub(self.kept.load(Ordering::Relaxed)).max(1);
-        self.dirt.judge(max_bad_lines, self.read.get() as f64 / total as f64)
+        self.rejects.check(max_bad_lines, self.read.get() as f64 / total as f64)
     }
 
     /// Bytes of files that were read in this run.
@@ -64,8 +64,8 @@ impl Progress {
         self.text_bytes.load(Ordering::Relaxed)
     }
 
-    /// How far a run is that has lasted so long.
-    pub(super) fn after(&self, elapsed: Duration) -> PrepareProgress {
+    /// Returns the progress of a run after that time.
+    pub(super) fn at(&self, elapsed: Duration) -> PrepareProgress {
         let kept = self.kept.load(Ordering::Relaxed).min(self.bytes_total);
         let counts = PrepareProgress {
             bytes: (kept + self.read.get()).min(self.bytes_total),
@@ -77,10 +77,10 @@ impl Progress {
             tokens: self.tokens.load(Ordering::Relaxed),
             ..PrepareProgress::default()
         };
-        counts.after(elapsed.as_secs_f64())
+        counts.with_elapsed(elapsed.as_secs_f64())
     }
 
-    /// A counter for one part, which counts here too.
+    /// Creates a byte counter for one part that also adds to the total.
     pub(super) fn part(&self) -> BytesRead {
         self.read.part()
     }
@@ -90,48 +90,48 @@ impl Progress {
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// What was not read of a part that is finished counts as done.
+    /// Counts the unread bytes of a finished part as done.
     pub(super) fn finish_part(&self, part: &Part, read: &BytesRead) {
         self.kept.fetch_add(part.bytes.saturating_sub(read.get()), Ordering::Relaxed);
         self.parts.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Who says what a run does: stamps it, and tells it.
+/// Sink for the events of a run, with timestamps.
 pub(super) struct EventSink<'a> {
     pub(super) clock: &'a Clock,
     pub(super) observer: &'a mut dyn Observer,
 }
 
 impl EventSink<'_> {
-    pub(super) fn say(&mut self, what: EventKind) {
+    pub(super) fn emit(&mut self, what: EventKind) {
         self.observer.observe(&self.clock.event(Position::default(), what));
     }
 }
 
-/// The stages of a part.
+/// Stages of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Reading, decompressing and cleaning.
     Read,
-    /// Text to ids.
+    /// Conversion of text to ids.
     Tokenize,
-    /// Ids to samples, and what a document came to.
+    /// Conversion of ids to samples, including document statistics.
     Pack,
-    /// Samples to Parquet in the store.
+    /// Writing of samples to the store as Parquet.
     Write,
 }
 
 /// Busy time of each stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// In [`Stage::Read`].
+    /// Busy time in [`Stage::Read`].
     pub read: Duration,
-    /// In [`Stage::Tokenize`].
+    /// Busy time in [`Stage::Tokenize`].
     pub tokenize: Duration,
-    /// In [`Stage::Pack`].
+    /// Busy time in [`Stage::Pack`].
     pub pack: Duration,
-    /// In [`Stage::Write`].
+    /// Busy time in [`Stage::Write`].
     pub write: Duration,
 }
 
@@ -144,7 +144,7 @@ impl Stages {
         self.write += other.write;
     }
 
-    /// The stage that takes most of the time.
+    /// Returns the stage with the longest busy time.
     #[must_use]
     pub fn slowest(&self) -> Stage {
         let stages = [
@@ -157,20 +157,20 @@ impl Stages {
     }
 }
 
-/// A clock that always runs for one stage.
+/// Timer that always runs for exactly one stage.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     now: Cell<Stage>,
     since: Cell<Instant>,
     stages: Cell<Stages>,
-    /// What each is for who records a trace: entered for as long as its clock runs.
+    /// Trace span of each stage, entered while its timer runs.
     spans: [Span; 4],
 }
 
 impl Stopwatch {
-    /// Starts with `stage`, on the thread that continues with it.
+    /// Starts with `stage`, on the thread that does the work.
     pub(super) fn start(stage: Stage) -> Self {
-        // A stage changes several times for each document: one span each for all of them.
+        // A stage changes several times per document, so all documents share one span per stage.
         let spans = [
             trace_span!(target: SPANS, "read", often = true),
             trace_span!(target: SPANS, "tokenize", often = true),
@@ -178,7 +178,7 @@ impl Stopwatch {
             trace_span!(target: SPANS, "write", often = true),
         ];
         let watch = Self { now: Cell::new(stage), since: Cell::new(Instant::now()), stages: Cell::default(), spans };
-        watch.enter(stage);
+        watch.set_stage(stage);
         watch
     }
 
@@ -186,7 +186,7 @@ impl Stopwatch {
         &self.spans[stage as usize]
     }
 
-    fn enter(&self, stage: Stage) {
+    fn set_stage(&self, stage: Stage) {
         self.span(stage).with_subscriber(|(id, listener)| listener.enter(id));
     }
 
@@ -194,7 +194,7 @@ impl Stopwatch {
         self.span(stage).with_subscriber(|(id, listener)| listener.exit(id));
     }
 
-    /// Runs `work` on the clock of `stage`, then goes back to the one before.
+    /// Runs `work` on the timer of `stage`, then returns to the previous stage.
     pub(super) fn during<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let before = self.switch(stage);
         let value = work();
@@ -214,7 +214,7 @@ impl Stopwatch {
         *clock += now - self.since.replace(now);
         self.stages.set(stages);
         self.leave(self.now.get());
-        self.enter(stage);
+        self.set_stage(stage);
         self.now.replace(stage)
     }
 

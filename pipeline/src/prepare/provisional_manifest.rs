@@ -24,13 +24,13 @@ use super::config::PrepareConfig;
 use crate::tokenize::Facts;
 use crate::{Error, Result};
 
-/// The object.
+/// Name of the object.
 const NAME: &str = "provisional_manifest.json";
 
-/// The vocabulary: token and word start of each id, and 0 for its count.
+/// Name of the vocabulary: token and word start of each id, with count 0.
 const VOCAB: &str = "vocab/announced.parquet";
 
-/// All of a manifest but its dataset versions.
+/// Manifest without dataset versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProvisionalManifest {
@@ -48,8 +48,8 @@ impl Sealed for ProvisionalManifest {
 }
 
 impl ProvisionalManifest {
-    /// Writes what is to come, unless it stands there: the tokenizer and its vocabulary, then what names them. Returns
-    /// whether anything had to be written.
+    /// Writes the provisional manifest unless it exists: first the tokenizer and its vocabulary, then the object that
+    /// names them. Returns whether anything was written.
     pub(super) fn write(store: &Store, config: &PrepareConfig, facts: &Facts) -> Result<bool> {
         let vocab = vocab_to_parquet(&facts.vocab(vec![0; facts.tokens.len()]));
         let name = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
@@ -62,7 +62,7 @@ impl ProvisionalManifest {
         };
         let mut written = false;
         for (name, bytes) in [(manifest::TOKENIZER, facts.json.clone()), (VOCAB, vocab), (NAME, announcement.seal())] {
-            if store.read_with_stat(name)?.is_none_or(|(found, _)| found != bytes) {
+            if store.get_with_stat(name)?.is_none_or(|(found, _)| found != bytes) {
                 store.put(name, &bytes)?;
                 written = true;
             }
@@ -70,28 +70,28 @@ impl ProvisionalManifest {
         Ok(written)
     }
 
-    /// Reads it.
+    /// Reads the provisional manifest.
     pub(super) fn read(store: &Store) -> Result<Self> {
         let refused = |message: String| Error::Unfinished { place: store.place(NAME), message };
         let again = "run `cloze prepare` again, which writes it before it continues";
-        let Some((bytes, _)) = store.read_with_stat(NAME)? else {
-            return Err(refused(format!("it is not there; {again}")));
+        let Some((bytes, _)) = store.get_with_stat(NAME)? else {
+            return Err(refused(format!("it is missing; {again}")));
         };
         Self::unseal(&bytes).map_err(|error| refused(format!("{error}; {again}")))
     }
 
-    /// Content tokens of a full sample.
+    /// Number of content tokens of a full sample.
     pub(super) fn content(&self) -> u32 {
         self.pack.content
     }
 
-    /// Removes it, with what it names.
-    pub(super) fn withdraw(store: &Store) -> Result<()> {
-        [NAME, VOCAB, manifest::TOKENIZER].into_iter().try_for_each(|name| Ok(store.remove(name)?))
+    /// Removes the object and the objects that it names.
+    pub(super) fn remove(store: &Store) -> Result<()> {
+        [NAME, VOCAB, manifest::TOKENIZER].into_iter().try_for_each(|name| Ok(store.delete(name)?))
     }
 
-    /// The manifest of what is there of these dataset versions, checked as if it had been read. Nothing is counted in it, and no
-    /// dataset version has a content: nobody but who asked for it may begin with it.
+    /// Returns the manifest of the available parts of these dataset versions, validated as if it had been read. It
+    /// contains no counts and no content hashes, so only a streamed run can begin with it.
     pub(super) fn manifest(&self, dataset_versions: impl Iterator<Item = DatasetVersionEntry>) -> Result<Manifest> {
         let Self { tokenizer, max_seq_len, pack, files, vocab } = self.clone();
         let dataset_versions =

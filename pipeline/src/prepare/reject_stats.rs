@@ -1,4 +1,4 @@
-//! Rejected text: counts while parts are made, the bound on them, and the report from the commit records.
+//! Rejected text: counts while parts are made, their limit, and the report from the commit records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -11,16 +11,16 @@ use super::text_stats::most_frequent;
 use crate::corpus::Piece;
 use crate::{Error, Result};
 
-/// Lines before which nothing is judged.
+/// Minimum number of lines before the limit is checked.
 const LINES_MIN: u64 = 1000;
 
-/// As often may the lines that are to come be shorter than those that were read.
+/// Maximum factor by which later lines can be shorter than the lines read so far.
 const SHORTER: u64 = 4;
 
-/// Places that are named.
+/// Maximum number of reported places.
 const PLACES: usize = 5;
 
-/// Lines, and what is wrong with them, of all workers.
+/// Line counts and reject counts of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct RejectStats(Mutex<Counts>);
 
@@ -32,7 +32,7 @@ struct Counts {
 }
 
 impl RejectStats {
-    /// Adds lines, and what was wrong with them: reasons and places.
+    /// Adds lines, and the reasons and places of rejects.
     pub(crate) fn add(&self, lines: u64, complaints: Vec<(String, String)>) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.lines += lines;
@@ -44,7 +44,7 @@ impl RejectStats {
         }
     }
 
-    /// Adds what another has found, which lies behind.
+    /// Appends the counts of text that follows.
     pub(crate) fn append(&self, other: Self) {
         let other = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,8 @@ impl RejectStats {
         counts.places.extend(other.places.into_iter().take(room));
     }
 
-    /// Refuses more dirt than is allowed in a corpus that was read to its end; says what there is.
+    /// Rejects a corpus with more bad lines than allowed, after all of it was read. Otherwise returns a summary of the
+    /// rejects.
     pub(crate) fn judge_all(&self, max_bad_lines: Option<u64>) -> Result<Option<String>> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (bad, max) = (counts.rejected.values().sum::<u64>(), max_bad_lines.unwrap_or(usual_max(counts.lines)));
@@ -69,14 +70,14 @@ impl RejectStats {
         Ok((bad > 0).then(said))
     }
 
-    /// Refuses a corpus that cannot come to less dirt than is allowed: more than the bound that was asked for; or, where the
-    /// bound is a share of lines that are not counted yet, most of what was read, and more than that share of all lines
-    /// that there can be, `done` of the corpus being read.
-    pub(super) fn judge(&self, max_bad_lines: Option<u64>, done: f64) -> Result<()> {
+    /// Rejects a corpus that must exceed the limit of bad lines. A configured limit counts lines. The default limit is
+    /// a share of all lines, whose number is not known yet. Then most lines read so far must be bad, and more than that
+    /// share of the maximum possible number of lines. `done` is the share of the corpus that was read.
+    pub(super) fn check(&self, max_bad_lines: Option<u64>, done: f64) -> Result<()> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bad: u64 = counts.rejected.values().sum();
         let all = (counts.lines * SHORTER) as f64 / done.max(1e-9);
-        // A number of lines, and no less than ten.
+        // Default limit: at least ten lines.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a saturating cast of a count")]
         let max = max_bad_lines.unwrap_or((all / 1000.0).max(10.0) as u64);
         let early = max_bad_lines.is_some() || (counts.lines >= LINES_MIN && bad * 2 > counts.lines);
@@ -88,12 +89,12 @@ impl RejectStats {
     }
 }
 
-/// Lines that may be rejected or repaired of so many, where nobody says how many may.
+/// Default limit of rejected or repaired lines for a corpus with this many lines.
 pub(super) fn usual_max(lines: u64) -> u64 {
     (lines / 1000).max(10)
 }
 
-/// What is said of a corpus of which more lines than `max` were rejected or repaired, among so many.
+/// Returns the error message for a corpus with more than `max` rejected or repaired lines.
 pub(super) fn too_dirty<'p>(
     of: &str,
     rejected: &BTreeMap<String, u64>,
@@ -103,49 +104,49 @@ pub(super) fn too_dirty<'p>(
     let (bad, reasons) = (rejected.values().sum::<u64>(), reasons(rejected));
     let first = first.collect::<Vec<_>>().join(", ");
     let first = if first.is_empty() { first } else { format!("; first {first}") };
-    let hint = "mend the corpus, or raise `prepare.max_bad_lines`";
+    let hint = "fix the corpus, or raise `prepare.max_bad_lines`";
     format!("{bad} of {of} lines were rejected or repaired ({reasons}), more than {max}{first}; {hint}")
 }
 
-/// Reasons with their counts.
+/// Formats reasons with their counts.
 pub(super) fn reasons(rejected: &BTreeMap<String, u64>) -> String {
     let reasons: Vec<_> = rejected.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     reasons.join(", ")
 }
 
-/// What was noted while parts were made.
+/// Rejects and unknown words, as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noted {
-    /// Something that was rejected or repaired, the first few of each segment, in the order of the parts.
-    pub complaints: Vec<Complained>,
-    /// What became the unknown token, with how often, the most frequent first: of the words of each segment that were
-    /// looked at, and of those the most frequent.
+pub(crate) struct RecordedReject {
+    /// First rejected or repaired lines of each segment, in the order of the parts.
+    pub complaints: Vec<RejectsOfReason>,
+    /// Words that became the unknown token with their counts, the most frequent first. Each segment contributes the
+    /// most frequent of its examined words.
     pub unknown_words: Vec<(String, u64)>,
 }
 
-/// A place of the corpus where something was rejected or repaired.
+/// Place of the corpus where a line was rejected or repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Complained {
-    /// What is wrong there.
+pub(crate) struct RejectsOfReason {
+    /// Reason.
     pub reason: String,
-    /// The piece of a file.
+    /// Piece of a file.
     pub piece: Piece,
-    /// 0-based line within it.
+    /// 0-based line within the piece.
     pub line: u64,
 }
 
-/// What was noted of these parts.
+/// Reads the recorded rejects and unknown words of these parts.
 ///
 /// # Errors
 /// If a record cannot be read.
-pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Result<Noted> {
+pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Result<RecordedReject> {
     let (mut complaints, mut unknown) = (Vec::new(), BTreeMap::<String, u64>::new());
     for entry in store.list("parts")? {
         let damaged = |message: &dyn std::fmt::Display| {
             let place = store.place(&entry.name);
-            Error::Config(format!("{place}: {message}; run `cloze prepare` again, it makes the segment again"))
+            Error::Config(format!("{place}: {message}; run `cloze prepare` again to remake the segment"))
         };
-        let record = CommitRecord::unseal(&store.read(&entry.name)?).map_err(|error| damaged(&error))?;
+        let record = CommitRecord::unseal(&store.get(&entry.name)?).map_err(|error| damaged(&error))?;
         if !parts.contains(&record.part.id) {
             continue;
         }
@@ -156,11 +157,11 @@ pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Res
             let piece =
                 record.part.pieces.get(example.piece).ok_or_else(|| damaged(&"it names no piece of its part"))?;
             if complaints.len() < most {
-                complaints.push(Complained { reason: example.reason, piece: piece.clone(), line: example.line });
+                complaints.push(RejectsOfReason { reason: example.reason, piece: piece.clone(), line: example.line });
             }
         }
     }
-    Ok(Noted { complaints, unknown_words: most_frequent(unknown, most) })
+    Ok(RecordedReject { complaints, unknown_words: most_frequent(unknown, most) })
 }
 
 #[cfg(test)]
@@ -175,18 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn a_corpus_of_dirt_is_refused_as_soon_as_nothing_can_save_it() {
+    fn corpus_above_the_reject_limit_is_refused_early() {
         let error =
-            found(2000, 2000).judge(None, 0.01).expect_err("0.4 % of all lines are 3200 at the most").to_string();
+            found(2000, 2000).check(None, 0.01).expect_err("0.4 % of all lines are 3200 at the most").to_string();
         assert!(
             error.contains("2000 of the first 2000 lines") && error.contains("first a.jsonl:1 (missing"),
             "{error}"
         );
         assert!(error.contains("more than 800") && error.contains("`prepare.max_bad_lines`"), "{error}");
-        found(2000, 2000).judge(None, 0.001).expect("the rest may be clean, and long");
-        found(900, 900).judge(None, 1.0).expect("too few lines to judge by");
-        found(100_000, 49_000).judge(None, 0.9).expect("most of it is clean: counted, and judged in the end");
-        found(10, 3).judge(Some(3), 0.0).expect("as many as are allowed");
-        found(10, 4).judge(Some(3), 0.0).expect_err("one more, whatever follows");
+        found(2000, 2000).check(None, 0.001).expect("the rest may be clean, and long");
+        found(900, 900).check(None, 1.0).expect("too few lines to judge by");
+        found(100_000, 49_000).check(None, 0.9).expect("most of it is clean: counted, and judged in the end");
+        found(10, 3).check(Some(3), 0.0).expect("as many as are allowed");
+        found(10, 4).check(Some(3), 0.0).expect_err("one more, whatever follows");
     }
 }

@@ -1,4 +1,4 @@
-//! One segment of a part in the making: two open samples, their shards and the table of documents.
+//! Segment of a part under construction: two open samples, their shards and the table of documents.
 
 use std::mem::take;
 use std::thread::sleep;
@@ -9,39 +9,39 @@ use store::Store;
 
 use super::commit_record::{CommitRecord, Example, sparse, stem};
 use super::document_table::{Entry, TableWriter};
-use super::job::{Task, Work};
+use super::job::{PrepareJob, Task};
 use super::progress::{Progress, Stage, Stopwatch};
 use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
 use super::text_batch::{Batch, DocumentRef};
 use super::text_stats::{self, Unknowns};
-use crate::corpus::{Complaint, Found, MemoryBudget, Place, Reached, RejectReason, ResourcesExhausted};
+use crate::corpus::{Complaint, DocumentPlace, Found, MemoryBudget, PieceEnd, RejectReason, ResourcesExhausted};
 use crate::pack::Packer;
 use crate::sentences::Sentences;
 use crate::shard::{ShardOptions, ShardWriter};
 use crate::{Error, Result};
 
-/// Complaints of a segment that may be worth a line in the log.
+/// Maximum number of rejects of a segment that are recorded for the log.
 pub(super) const EXAMPLES: usize = 5;
 
-/// Lines after which somebody is told, if nothing is wrong with them.
+/// Interval of lines after which counts are reported if none is rejected.
 const LINES_TOLD: u64 = 256;
 
-/// A document's text while it is tokenized, and the line that it was read from.
+/// Copies of a document's text during tokenization: the text and the line it was read from.
 const TEXTS: u64 = 2;
 
-/// Bytes of memory that the `tokenizers` crate takes for a byte of text that it is given as a whole: 180 to 200 were measured
-/// with Chinese and WordPiece, where each character is a word.
+/// Bytes of memory that the `tokenizers` crate needs per byte of text without a split. 180 to 200 were measured with
+/// Chinese and WordPiece, where each character is a word.
 const WHOLE_BYTES: u64 = 256;
 
-/// The state of one segment.
+/// State of one segment.
 pub(super) struct Segment<'a> {
-    work: &'a Work,
+    work: &'a PrepareJob,
     task: &'a Task,
     progress: &'a Progress,
-    watch: &'a Stopwatch,
+    stopwatch: &'a Stopwatch,
     number: u32,
-    from: Place,
-    sides: [SplitWriter; 2],
+    from: DocumentPlace,
+    splits: [SplitWriter; 2],
     table: Option<TableWriter>,
     report: CorpusReport,
     text_bytes: u64,
@@ -51,17 +51,30 @@ pub(super) struct Segment<'a> {
     counts: Vec<u64>,
     sentences: Sentences,
     batch: Batch,
-    /// Lines that were read, and what was wrong with them, since anybody was told.
-    lines_untold: u64,
-    untold: Vec<(String, String)>,
+    /// Lines and rejects that are not reported yet.
+    unreported_lines: u64,
+    unreported: Vec<(String, String)>,
+}
+
+/// Document that was begun in its split.
+struct OpenedDocument<'a> {
+    /// Name of the document in shards.
+    name: u64,
+    /// True if it belongs to the validation split.
+    valid: bool,
+    open: OpenDocument<'a>,
 }
 
 impl<'a> Segment<'a> {
-    /// Begins the segment of that number at that place, behind so many rows of either side.
+    /// Begins a segment with that number and place. The counts are the earlier rows of each split.
     pub(super) fn begin(
-        (work, task): (&'a Work, &'a Task),
-        (progress, watch): (&'a Progress, &'a Stopwatch),
-        (number, from, first_rows): (u32, Place, [u32; 2]),
+        work: &'a PrepareJob,
+        task: &'a Task,
+        progress: &'a Progress,
+        watch: &'a Stopwatch,
+        number: u32,
+        from: DocumentPlace,
+        first_rows: [u32; 2],
     ) -> Self {
         let facts = work.tokenizer.facts();
         let (config, vocab_size) = (&work.config, facts.manifest.vocab_size);
@@ -85,10 +98,10 @@ impl<'a> Segment<'a> {
             work,
             task,
             progress,
-            watch,
+            stopwatch: watch,
             number,
             from,
-            sides: [side("train", first_rows[0]), side("valid", first_rows[1])],
+            splits: [side("train", first_rows[0]), side("valid", first_rows[1])],
             table: work.store().map(|store| TableWriter::new(store, format!("documents/{stem}.parquet"))),
             report: CorpusReport::default(),
             text_bytes: 0,
@@ -98,21 +111,21 @@ impl<'a> Segment<'a> {
             counts: vec![0; vocab_size as usize],
             sentences: Sentences::default(),
             batch: Batch::default(),
-            lines_untold: 0,
-            untold: Vec::new(),
+            unreported_lines: 0,
+            unreported: Vec::new(),
         }
     }
 
-    /// Whether so much text was read that what was made of it is worth keeping.
+    /// Whether enough text was read to commit the segment.
     pub(super) fn is_full(&self) -> bool {
         self.text_bytes >= self.work.config.segment_bytes
     }
 
-    /// Takes in a document, or what took its place.
-    pub(super) fn take(&mut self, found: &Found, room: &MemoryBudget) -> Result<()> {
+    /// Processes a document or a reject.
+    pub(super) fn process(&mut self, found: &Found, room: &MemoryBudget) -> Result<()> {
         self.lines += 1;
         if !found.complaints.is_empty() {
-            // In the order in which they were found.
+            // Documents keep the order in which they were found.
             self.pack_waiting()?;
         }
         for complaint in &found.complaints {
@@ -125,16 +138,16 @@ impl<'a> Segment<'a> {
                 room,
             )?;
         }
-        self.lines_untold += 1;
-        if self.lines_untold >= LINES_TOLD || !self.untold.is_empty() {
-            self.tell();
+        self.unreported_lines += 1;
+        if self.unreported_lines >= LINES_TOLD || !self.unreported.is_empty() {
+            self.report_lines();
         }
         Ok(())
     }
 
     fn take_document(&mut self, document: &DocumentRef<'_>, room: &MemoryBudget) -> Result<()> {
         let DocumentRef { id, text, piece, line, .. } = *document;
-        if self.task.omit.has(id) {
+        if self.task.forgotten.contains(id) {
             self.report.forgotten += 1;
             return Ok(());
         }
@@ -160,16 +173,18 @@ impl<'a> Segment<'a> {
         if self.examples.len() < EXAMPLES {
             self.examples.push(complaint);
         }
-        let place = self.work.corpus.words(&self.task.part, complaint);
-        self.untold.push((complaint.reason.to_string(), place));
+        let place = self.work.corpus.describe(&self.task.part, complaint);
+        self.unreported.push((complaint.reason.to_string(), place));
     }
 
-    /// Says what was read since the last time.
-    fn tell(&mut self) {
-        self.progress.dirt().add(std::mem::take(&mut self.lines_untold), std::mem::take(&mut self.untold));
+    /// Reports the lines since the last call.
+    fn report_lines(&mut self) {
+        self.progress
+            .reject_stats()
+            .add(std::mem::take(&mut self.unreported_lines), std::mem::take(&mut self.unreported));
     }
 
-    /// Waits for the memory that the tokenizer takes for a document next to its text, where that is much.
+    /// Waits for the memory that the tokenizer needs in addition to the text, if it is large.
     fn make_room(&self, document: &DocumentRef<'_>, room: &MemoryBudget) -> Result<()> {
         let text = document.text;
         let bytes = text.len() as u64 * TEXTS;
@@ -179,43 +194,43 @@ impl<'a> Segment<'a> {
             self.work.tokenizer.longest_piece(text) as u64
         };
         room.document(bytes + whole * WHOLE_BYTES).map_err(|ResourcesExhausted { wanted, most }| Error::Unfit {
-            path: self.work.corpus.place(&self.task.part.pieces[document.piece]).to_owned(),
+            path: self.work.corpus.path(&self.task.part.pieces[document.piece]).to_owned(),
             line: Some(document.line + 1),
             message: format!(
-                "the tokenizer takes {whole} bytes of this document as a whole, which needs some {wanted} of memory; \
+                "the tokenizer takes {whole} bytes of this document at once, which needs about {wanted} of memory; \
                  {most} are allowed, 1/8 of `prepare.max_memory_bytes`: raise it, \
-                 split the document, or set `prepare.max_document_bytes` below its {} bytes to leave such documents out",
+                 split the document, or set `prepare.max_document_bytes` below its {} bytes to skip such documents",
                 text.len()
             ),
         })
     }
 
-    /// Whether a document may wait until there are more to be tokenized with it.
+    /// Whether a document can wait for more documents to be tokenized with it.
     fn may_wait(&self, document: &DocumentRef<'_>, room: &MemoryBudget) -> bool {
         !self.work.config.packing.keeps_sentences()
             && Batch::is_short(document)
             && room.is_short(document.text.len() as u64 * (TEXTS + WHOLE_BYTES))
     }
 
-    /// Stops if the fast path makes other ids than the crate of a document that is among those which are compared.
+    /// Fails if the fast tokenizer and the reference give different ids for a document of the compared sample.
     fn compare(&self, document: &DocumentRef<'_>) -> Result<()> {
-        let Self { work, task, watch, .. } = *self;
-        let Some(text) = work.sample.take(document.text) else { return Ok(()) };
+        let Self { work, task, stopwatch: watch, .. } = *self;
+        let Some(text) = work.sample.select(document.text) else { return Ok(()) };
         watch.during(Stage::Tokenize, || work.tokenizer.compare(text)).map_err(|error| match error {
             Error::Config(what) => {
-                let place = work.corpus.place(&task.part.pieces[document.piece]).display();
+                let place = work.corpus.path(&task.part.pieces[document.piece]).display();
                 Error::Config(format!("{place}:{}: {what}", document.line + 1))
             }
             other => other,
         })
     }
 
-    /// Tokenizes a document and packs it on its side, piece by piece.
+    /// Tokenizes a document and packs it into its split, piece by piece.
     fn pack(&mut self, document: &DocumentRef<'_>) -> Result<()> {
-        let Self { work, watch, .. } = *self;
+        let Self { work, stopwatch: watch, .. } = *self;
         let mut sentences = take(&mut self.sentences);
-        let (side, mut open) = self.open(document);
-        let mut take = |ids: &[u32]| watch.during(Stage::Pack, || open.take(ids));
+        let OpenedDocument { name, valid, mut open } = self.open(document);
+        let mut take = |ids: &[u32]| watch.during(Stage::Pack, || open.append(ids));
         watch.during(Stage::Tokenize, || {
             if work.config.packing.keeps_sentences() {
                 work.tokenizer.encode_runs(document.text, sentences.starts(document.text), &mut take)
@@ -224,27 +239,27 @@ impl<'a> Segment<'a> {
             }
         })?;
         let came = watch.during(Stage::Pack, || open.end())?;
-        sentences.put_down();
+        sentences.release();
         self.sentences = sentences;
         self.progress.add_text(document.text.len(), came.tokens);
-        watch.during(Stage::Pack, || self.enter(document, side, came))
+        watch.during(Stage::Pack, || self.add_to_table(document, name, valid, came))
     }
 
-    /// Tokenizes and packs the documents that wait for it.
+    /// Tokenizes and packs the waiting documents.
     fn pack_waiting(&mut self) -> Result<()> {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let Self { work, watch, .. } = *self;
+        let Self { work, stopwatch: watch, .. } = *self;
         let mut batch = take(&mut self.batch);
         watch.during(Stage::Tokenize, || batch.tokenize(work.tokenizer.as_ref()))?;
         self.progress.add_text(batch.text_bytes(), batch.tokens());
         watch.during(Stage::Pack, || {
             batch.documents().try_for_each(|(document, ids)| {
-                let (side, mut open) = self.open(&document);
-                open.take(ids)?;
+                let OpenedDocument { name, valid, mut open } = self.open(&document);
+                open.append(ids)?;
                 let came = open.end()?;
-                self.enter(&document, side, came)
+                self.add_to_table(&document, name, valid, came)
             })
         })?;
         batch.clear();
@@ -252,22 +267,29 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    /// Begins a document on its side. Returns what shards call it, and whether it is one to validate on, too.
-    fn open(&mut self, document: &DocumentRef<'_>) -> ((u64, bool), OpenDocument<'_>) {
-        let Self { work, watch, sides, counts, .. } = self;
+    /// Begins a document in its split.
+    fn open(&mut self, document: &DocumentRef<'_>) -> OpenedDocument<'_> {
+        let Self { work, stopwatch: watch, splits: sides, counts, .. } = self;
         let name = Document::hash(document.id);
         let valid = Document::is_valid(name, work.config.valid_fraction);
         let source = u16::try_from(document.piece).expect("a part has no more pieces than there are numbers");
         let unknown_id = work.tokenizer.facts().special().unk;
-        // Only what is trained on is counted.
+        // Token counts cover the training split only.
         let counts = (!valid).then_some(counts.as_mut_slice());
-        ((name, valid), sides[usize::from(valid)].begin((name, source), watch, unknown_id, counts))
+        let open = sides[usize::from(valid)].begin(name, source, watch, unknown_id, counts);
+        OpenedDocument { name, valid, open }
     }
 
-    /// Writes down what a document came to.
-    fn enter(&mut self, document: &DocumentRef<'_>, (name, valid): (u64, bool), came: PackedDocument) -> Result<()> {
+    /// Adds a packed document to the table.
+    fn add_to_table(
+        &mut self,
+        document: &DocumentRef<'_>,
+        name: u64,
+        valid: bool,
+        packed: PackedDocument,
+    ) -> Result<()> {
         let DocumentRef { id, text, piece, line, ref range } = *document;
-        let PackedDocument { row, tokens, unknown } = came;
+        let PackedDocument { row, tokens, unknown } = packed;
         if tokens == 0 {
             self.reject(Complaint { reason: RejectReason::EmptyDocument, piece, line });
             return Ok(());
@@ -277,9 +299,9 @@ impl<'a> Segment<'a> {
         self.report.words += text_stats::count_words(text);
         self.report.tokens += tokens;
         self.report.unknown += unknown;
-        let Self { work, task, watch, unknowns, table, .. } = self;
+        let Self { work, task, stopwatch: watch, unknowns, table, .. } = self;
         if let (Some(unknown_id), 1..) = (work.tokenizer.facts().special().unk, unknown) {
-            watch.during(Stage::Tokenize, || unknowns.look(text, work.tokenizer.as_ref(), unknown_id))?;
+            watch.during(Stage::Tokenize, || unknowns.add_text(text, work.tokenizer.as_ref(), unknown_id))?;
         }
         let Some(table) = table else { return Ok(()) };
         table.add(&Entry {
@@ -294,23 +316,24 @@ impl<'a> Segment<'a> {
         if table.is_full() { watch.during(Stage::Write, || table.flush()) } else { Ok(()) }
     }
 
-    /// Completes shards and table, then writes the record: from here on the segment is done. `read` are the pieces that
-    /// were read to their ends in it, `next` is where the next segment begins. Returns the record, and the rows made.
+    /// Completes shards and table, then writes the record, which commits the segment. `read` lists the pieces that were
+    /// read to their ends; `next` is the start of the next segment. Returns the record and the number of rows.
     pub(super) fn commit(
         mut self,
-        read: Vec<(usize, Reached)>,
-        next: Option<Place>,
+        read: Vec<(usize, PieceEnd)>,
+        next: Option<DocumentPlace>,
     ) -> Result<(CommitRecord, [u64; 2])> {
         self.pack_waiting()?;
-        self.tell();
-        let Self { work, task, watch, .. } = self;
+        self.report_lines();
+        let Self { work, task, stopwatch: watch, .. } = self;
         let mut report = self.report;
-        let first_rows = self.sides.each_ref().map(SplitWriter::first_row);
-        let [train, valid] = self.sides;
+        let first_rows = self.splits.each_ref().map(SplitWriter::first_row);
+        let [train, valid] = self.splits;
         let finish = |side: SplitWriter| watch.during(Stage::Write, || side.finish());
-        let ((train, train_rows, train_report), (valid, valid_rows, valid_report)) = (finish(train)?, finish(valid)?);
-        report.packing.add(&train_report);
-        report.packing.add(&valid_report);
+        let train = finish(train)?;
+        let valid = finish(valid)?;
+        report.packing.add(&train.report);
+        report.packing.add(&valid.report);
         let documents = match self.table {
             Some(table) => watch.during(Stage::Write, || table.finish())?,
             None => None,
@@ -324,13 +347,13 @@ impl<'a> Segment<'a> {
             settings: work.settings.clone(),
             part: task.part.clone(),
             segment: self.number,
-            forgotten: task.omit.name().to_owned(),
+            forgotten: task.forgotten.name().to_owned(),
             from: self.from,
             first_rows,
             read,
             next,
-            train,
-            valid,
+            train: train.shards,
+            valid: valid.shards,
             documents,
             report,
             lines: self.lines,
@@ -343,6 +366,6 @@ impl<'a> Segment<'a> {
             let put = |store: &Store| store.put(&record.file_name(), &schemas::Sealed::seal(&record)).map(drop);
             work.store().map_or(Ok(()), put)
         })?;
-        Ok((record, [train_rows, valid_rows]))
+        Ok((record, [train.rows, valid.rows]))
     }
 }

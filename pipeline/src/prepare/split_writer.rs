@@ -1,4 +1,4 @@
-//! Writer of one side of the split, and the document that is being packed on it.
+//! Writer of one split, and the document that is being packed into it.
 
 use schemas::Shard;
 use schemas::manifest::PackReport;
@@ -8,7 +8,7 @@ use crate::Result;
 use crate::pack::{Packed, Packer};
 use crate::shard::ShardWriter;
 
-/// An open sample, and the shards before it.
+/// Open sample and the shards before it.
 pub(super) struct SplitWriter {
     packer: Packer,
     writer: Option<ShardWriter>,
@@ -16,20 +16,29 @@ pub(super) struct SplitWriter {
     rows: u64,
 }
 
-/// What a document came to.
+/// Result of packing a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PackedDocument {
-    /// The row in which it begins, among the part's rows of its side.
+    /// First row of the document, among the part's rows of its split.
     pub(super) row: u64,
     pub(super) tokens: u64,
-    /// How many of them stand for what the tokenizer does not know.
+    /// Number of its tokens that are the unknown token.
     pub(super) unknown: u64,
 }
 
-/// A document whose tokens follow.
+/// Output of a finished split.
+#[derive(Debug)]
+pub(super) struct FinishedSplit {
+    pub(super) shards: Vec<Shard>,
+    /// Number of samples.
+    pub(super) rows: u64,
+    pub(super) report: PackReport,
+}
+
+/// Document whose tokens follow.
 pub(super) struct OpenDocument<'a> {
-    side: &'a mut SplitWriter,
-    watch: &'a Stopwatch,
+    split: &'a mut SplitWriter,
+    stopwatch: &'a Stopwatch,
     unknown_id: u32,
     counts: Option<&'a mut [u64]>,
     tokens: u64,
@@ -37,7 +46,7 @@ pub(super) struct OpenDocument<'a> {
 }
 
 impl SplitWriter {
-    /// One behind so many rows. Without a writer samples are only counted.
+    /// Creates a writer that starts after `first_row` rows. Without a shard writer, samples are only counted.
     pub(super) fn new(packer: Packer, writer: Option<ShardWriter>, first_row: u32) -> Self {
         Self { packer, writer, first_row, rows: 0 }
     }
@@ -46,34 +55,36 @@ impl SplitWriter {
         self.first_row
     }
 
-    /// Begins a document of that name and source. `counts` are those of ids, where they are asked for.
+    /// Begins a document with that name and source. `counts` receives the counts of its ids, if given.
     pub(super) fn begin<'a>(
         &'a mut self,
-        (hash, source): (u64, u16),
+        hash: u64,
+        source: u16,
         watch: &'a Stopwatch,
         unknown_id: Option<u32>,
         counts: Option<&'a mut [u64]>,
     ) -> OpenDocument<'a> {
         self.packer.begin(hash, source);
-        // No token has the id that stands for none.
+        // Without an unknown token, use an id that no token has.
         let unknown_id = unknown_id.unwrap_or(u32::MAX);
-        OpenDocument { side: self, watch, unknown_id, counts, tokens: 0, unknown: 0 }
+        OpenDocument { split: self, stopwatch: watch, unknown_id, counts, tokens: 0, unknown: 0 }
     }
 
-    /// Ends the open sample and the last shard. Returns the shards, the samples handed over and what packing cut.
-    pub(super) fn finish(self) -> Result<(Vec<Shard>, u64, PackReport)> {
+    /// Ends the open sample and the last shard.
+    pub(super) fn finish(self) -> Result<FinishedSplit> {
         let Self { packer, mut writer, mut rows, .. } = self;
         let report = packer.finish(&mut |sample| {
             rows += 1;
             writer.as_mut().map_or(Ok(()), |writer| writer.write(sample))
         })?;
-        Ok((writer.map_or(Ok(Vec::new()), ShardWriter::finish)?, rows, report))
+        let shards = writer.map_or(Ok(Vec::new()), ShardWriter::finish)?;
+        Ok(FinishedSplit { shards, rows, report })
     }
 }
 
 impl OpenDocument<'_> {
-    /// Packs some of its tokens; of one whose sentences are kept, those of one sentence.
-    pub(super) fn take(&mut self, ids: &[u32]) -> Result<()> {
+    /// Packs some of its tokens. If sentences are kept, these are the tokens of one sentence.
+    pub(super) fn append(&mut self, ids: &[u32]) -> Result<()> {
         self.tokens += ids.len() as u64;
         self.unknown += ids.iter().filter(|&&id| id == self.unknown_id).count() as u64;
         if let Some(counts) = self.counts.as_deref_mut() {
@@ -81,13 +92,13 @@ impl OpenDocument<'_> {
                 counts[id as usize] += 1;
             }
         }
-        let SplitWriter { packer, writer, rows, .. } = &mut *self.side;
-        packer.extend(ids, &mut |sample| put(writer, rows, self.watch, sample))
+        let SplitWriter { packer, writer, rows, .. } = &mut *self.split;
+        packer.extend(ids, &mut |sample| put(writer, rows, self.stopwatch, sample))
     }
 
-    /// Ends it.
+    /// Ends the document.
     pub(super) fn end(self) -> Result<PackedDocument> {
-        let Self { side, watch, tokens, unknown, .. } = self;
+        let Self { split: side, stopwatch: watch, tokens, unknown, .. } = self;
         let SplitWriter { packer, writer, first_row, rows } = side;
         let row = u64::from(*first_row) + packer.began();
         packer.end(&mut |sample| put(writer, rows, watch, sample))?;

@@ -1,4 +1,4 @@
-//! What a run found and did.
+//! Summary of a run.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use telemetry::preparation::{PrepareEnd, SplitFigures, StageSeconds};
 use super::change::DatasetChange;
 use super::progress::Stages;
 
-/// A share of unknown tokens above which the tokenizer does not fit the corpus.
+/// Maximum share of unknown tokens before a warning that the tokenizer does not fit the corpus.
 const UNKNOWN_RATE_MAX: f64 = 0.05;
 
-/// What a run found and did.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrepareSummary {
-    /// The newest dataset version.
+    /// Newest dataset version.
     pub dataset_version: DatasetVersion,
-    /// What had changed since the one before, if this run began it.
+    /// Changes since the previous version, if this run created it.
     pub change: Option<DatasetChange>,
-    /// How documents became samples.
+    /// Name of the packing.
     pub pack: &'static str,
-    /// Documents, words, tokens, what packing cut, and rejected lines by reason: of what is in effect.
+    /// Counts of all data in effect: documents, words, tokens, packing losses, and rejected lines by reason.
     pub corpus: CorpusReport,
-    /// Lines or documents looked at.
+    /// Number of lines or documents that were read.
     pub lines: u64,
     /// Parts made by this run.
     pub parts_made: u64,
-    /// Parts that were there already.
+    /// Parts of earlier runs.
     pub parts_skipped: u64,
-    /// Whether nothing at all was left to do.
+    /// Whether no work was left.
     pub nothing_to_do: bool,
-    /// Bytes of input files that were read, to make parts or to see that they are what they were.
+    /// Bytes of input files that were read, to make parts or to detect changes.
     pub bytes_read: u64,
     /// Bytes of text tokenized by this run.
     pub text_bytes_made: u64,
     /// Samples of both splits.
     pub rows: u64,
-    /// Content tokens of both splits, separators among them.
+    /// Content tokens of both splits, including separators.
     pub stored_tokens: u64,
     /// Bytes of all shards.
     pub shard_bytes: u64,
@@ -46,20 +46,20 @@ pub struct PrepareSummary {
     pub train: (u64, u64),
     /// Samples and content tokens of the validation split.
     pub valid: (u64, u64),
-    /// Content tokens that the same samples could hold.
+    /// Maximum number of content tokens in these samples.
     pub tokens_capacity: u64,
     /// Busy time by stage, summed over the workers.
     pub stages: Stages,
-    /// Where the time of each worker went.
+    /// Time statistics of each worker.
     pub workers: Vec<WorkerStats>,
-    /// The same of whoever takes what the workers make.
+    /// Time statistics of the aggregation.
     pub fold: WorkerStats,
     /// Wall time.
     pub elapsed: Duration,
 }
 
 impl PrepareSummary {
-    /// What is said of it.
+    /// Returns the end event of the run.
     pub(super) fn end(&self, place: String) -> PrepareEnd {
         let (corpus, packing, stages) = (&self.corpus, &self.corpus.packing, &self.stages);
         let split = |(samples, tokens)| SplitFigures { samples, tokens };
@@ -102,7 +102,7 @@ impl PrepareSummary {
         }
     }
 
-    /// What the operator should know: a sentence each.
+    /// Returns warnings for the user, one sentence each.
     fn warnings(&self) -> Vec<String> {
         let unmeasured = (self.valid.0 == 0).then(|| {
             "no document fell into the validation split; raise `prepare.valid_fraction` to validate".to_owned()

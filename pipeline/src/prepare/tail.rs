@@ -1,4 +1,4 @@
-//! Segments of a folder that is still being filled, for a run that reads them as they are finished.
+//! Segments of a folder that is still being prepared, for a run that reads them as they are finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry}
 use schemas::{DatasetVersion, Manifest, ManifestError, PartId, Sealed};
 use store::Store;
 
-use super::commit_record::{Bound, FoundPart};
+use super::commit_record::{FoundPart, PartBinding};
 use super::config::Settings;
 use super::job::{Task, in_order};
-use super::part_list::Lists;
+use super::part_list::VersionLists;
 use super::provisional_manifest::ProvisionalManifest;
 use crate::epoch_plan::Segment;
 use crate::{Error, Result};
@@ -18,20 +18,20 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct PartLists {
     store: Store,
-    lists: Lists,
+    lists: VersionLists,
 }
 
 impl PartLists {
-    /// Reads them; none if there are none.
+    /// Reads the part lists. Returns `None` if there are none.
     ///
     /// # Errors
-    /// If one is damaged, or they do not fit one another.
+    /// If a list is damaged, or the lists are inconsistent.
     pub fn read(store: &Store) -> Result<Option<Self>> {
-        let lists = Lists::read(store)?;
+        let lists = VersionLists::read(store)?;
         Ok((!lists.is_empty()).then(|| Self { store: store.clone(), lists }))
     }
 
-    /// The dataset version that the newest list leads to.
+    /// Returns the dataset version of the newest list.
     #[must_use]
     pub fn newest(&self) -> DatasetVersion {
         self.lists.newest()
@@ -44,7 +44,7 @@ impl PartLists {
         self.lists.iter().map(|list| hasher.update(&list.seal()).finalize().to_hex().to_string()).collect()
     }
 
-    /// The parts that a later list dropped though they are in effect in that dataset version, each with the list that did.
+    /// Returns the parts of that dataset version that a later list dropped, each with that list.
     #[must_use]
     pub fn dropped_since(&self, dataset_version: DatasetVersion) -> BTreeMap<PartId, DatasetVersion> {
         let known: BTreeSet<PartId> = self.tasks(dataset_version).iter().map(|task| task.part.id).collect();
@@ -53,16 +53,16 @@ impl PartLists {
         dropped.filter(|(id, _)| known.contains(id)).collect()
     }
 
-    /// The parts in effect in a dataset version, in the order of its lists.
+    /// Returns the parts in effect in a dataset version, in the order of its lists.
     #[must_use]
     pub fn parts(&self, dataset_version: DatasetVersion) -> Vec<PartId> {
         self.tasks(dataset_version).into_iter().map(|task| task.part.id).collect()
     }
 
-    /// The segments of a dataset version that is being prepared.
+    /// Returns the segments of a dataset version that is being prepared.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] if what stands next to the parts is not there.
+    /// [`Error::Unfinished`] if the provisional manifest is missing.
     pub fn pending(&self, dataset_version: DatasetVersion) -> Result<PendingSegments> {
         let settings = self.lists.settings().map(Settings::digest).unwrap_or_default();
         Ok(PendingSegments {
@@ -81,31 +81,32 @@ impl PartLists {
         in_order(&self.up_to(dataset_version))
     }
 
-    fn up_to(&self, dataset_version: DatasetVersion) -> Lists {
+    fn up_to(&self, dataset_version: DatasetVersion) -> VersionLists {
         self.lists.up_to(dataset_version)
     }
 }
 
-/// The segments of a dataset version, as far as their records were there at the last look.
+/// Segments of a dataset version whose records existed at the last poll.
 #[derive(Debug)]
 pub struct PendingSegments {
     store: Store,
     announcement: ProvisionalManifest,
-    lists: Lists,
+    lists: VersionLists,
     settings: String,
     tasks: Vec<Task>,
-    /// Parts that are whole.
+    /// Number of complete parts.
     at: usize,
-    /// What is there of the next.
+    /// Existing records of the next part.
     found: FoundPart,
     entries: BTreeMap<PartId, PartEntry>,
 }
 
 impl PendingSegments {
-    /// Looks for segments behind those that were told, and tells those that have training shards.
+    /// Polls for segments after the known ones, and returns those with training shards.
     ///
     /// # Errors
-    /// If a record is of another folder, or the store fails. One that is damaged is not there: it is made again.
+    /// If a record is of another folder, or the store fails. A damaged record counts as missing: the segment is made
+    /// again.
     pub fn more(&mut self) -> Result<Vec<Segment>> {
         let mut told = Vec::new();
         while let Some(task) = self.tasks.get(self.at) {
@@ -113,12 +114,12 @@ impl PendingSegments {
                 (self.at, self.found) = (self.at + 1, FoundPart::default());
                 continue;
             }
-            let bound = Bound { settings: &self.settings, forgotten: task.omit.name(), part: &task.part };
+            let bound = PartBinding { settings: &self.settings, forgotten: task.forgotten.name(), part: &task.part };
             if !self.found.read_next(&self.store, bound)? {
                 break;
             }
             let record = self.found.records.last_mut().expect("it was just read");
-            // What is long of a record is of no use here.
+            // Drops the long fields of the record, which are not needed here.
             (record.counts, record.examples) = (Vec::new(), Vec::new());
             let id = task.part.id;
             let entry = self.entries.entry(id);
@@ -134,16 +135,16 @@ impl PendingSegments {
         Ok(told)
     }
 
-    /// Parts that are whole, of how many.
+    /// Number of complete parts, and of all parts.
     #[must_use]
     pub fn done(&self) -> (usize, usize) {
         (self.at, self.tasks.len())
     }
 
-    /// The folder as far as it was told.
+    /// Returns the manifest of the segments read so far.
     ///
     /// # Errors
-    /// If the records contradict what was announced.
+    /// If the records contradict the provisional manifest.
     pub fn manifest(&self) -> Result<Manifest> {
         let empty = |id| PartEntry { id, train: Vec::new(), valid: Vec::new() };
         let part = |id: PartId| self.entries.get(&id).cloned().unwrap_or_else(|| empty(id));

@@ -4,19 +4,19 @@ use std::fs::File;
 use std::path::Path;
 
 use schemas::{Document, Manifest, Sample};
-use telemetry::Many;
+use telemetry::Fanout;
 use testkit::files;
 
 use super::*;
 use crate::corpus::AnyFormat;
 use crate::load;
 use crate::pack::AnyPacking;
-use crate::shard::reader::{Promise, ShardReader};
+use crate::shard::reader::{ShardExpectation, ShardReader};
 use crate::testing;
 use crate::testing::write_all;
 use crate::tokenize::Tokenizer as _;
 
-/// A corpus of 240 short documents in three files, cut into a dozen parts, and a tokenizer.
+/// Corpus of 240 short documents in three files, cut into a dozen parts, and a tokenizer.
 struct Home {
     folder: tempfile::TempDir,
     config: PrepareConfig,
@@ -46,7 +46,7 @@ impl Home {
         Self { folder, config }
     }
 
-    /// The same, packed otherwise, and with a document of many sentences in each file.
+    /// Home with another packing, and with a document of many sentences in each file.
     fn packed(pack: &str) -> Self {
         let mut home = Self::new();
         home.config.packing = packing(pack);
@@ -66,7 +66,7 @@ impl Home {
     }
 
     fn data(&self) -> BTreeMap<String, Vec<u8>> {
-        // A preparation that fails early makes no folder.
+        // A preparation that fails early creates no folder.
         if self.config.folder.exists() { files(&self.config.folder) } else { BTreeMap::new() }
     }
 
@@ -75,7 +75,7 @@ impl Home {
     }
 
     fn forget(&self, document: &str) -> Result<(PrepareSummary, Option<DatasetVersion>)> {
-        Preparation::plan(&self.config)?.forget(document, &Clock::still(), &mut Many::default())
+        Preparation::plan(&self.config)?.forget_document(document, &Clock::still(), &mut Fanout::default())
     }
 }
 
@@ -84,7 +84,7 @@ fn format(name: &str) -> AnyFormat {
 }
 
 fn prepare(config: &PrepareConfig) -> Result<PrepareSummary> {
-    run(config, PrepareOptions::default(), &Clock::still(), &mut Many::default())
+    run(config, PrepareOptions::default(), &Clock::still(), &mut Fanout::default())
 }
 
 fn records(files: &BTreeMap<String, Vec<u8>>) -> usize {
@@ -123,9 +123,9 @@ fn a_second_run_has_nothing_to_do() {
     assert!(home.data() == before);
 }
 
-/// The disk fails after ever more writes; each run continues where the one before ended.
+/// The disk fails after an increasing number of writes; each run continues where the previous one ended.
 #[test]
-fn faults_cost_only_the_parts_in_hand() {
+fn faults_lose_only_parts_in_progress() {
     for pack in ["block", "sentences"] {
         faults_cost_only_the_parts_in_hand_of(&Home::packed(pack));
     }
@@ -140,7 +140,7 @@ fn faults_cost_only_the_parts_in_hand_of(home: &Home) {
         store::faults::fail_after(&home.config.folder, Some(writes));
         let outcome = home.run();
         store::faults::fail_after(&home.config.folder, None);
-        // It could not be released, and its holder, this process, is still alive.
+        // The lock could not be released, and its holder, this process, is still alive.
         let _ = fs::remove_file(home.config.folder.join(LOCK));
         let after = home.data();
         for (name, bytes) in &after {
@@ -164,11 +164,11 @@ fn faults_cost_only_the_parts_in_hand_of(home: &Home) {
 }
 
 #[test]
-fn what_a_kill_leaves_is_swept() {
+fn leftovers_of_a_kill_are_removed() {
     let home = Home::new();
     home.run().expect("prepared");
     let whole = home.data();
-    // Names that a store refuses to give.
+    // File names that a store does not accept.
     for half in ["train/.part-00003-00-00.parquet.1-2.tmp", ".manifest.json.1-3.tmp"] {
         fs::copy(home.config.folder.join("manifest.json"), home.config.folder.join(half)).expect("writable");
     }
@@ -200,7 +200,7 @@ fn damage_is_repaired_by_running_again() {
             fs::remove_file(&path).expect("there");
             if let Some(damaged) = damaged {
                 write_all(&home.config.folder, &[(name, damaged)]);
-                // Decay does not touch the clock of a file.
+                // Bit rot does not change the modification time of a file.
                 File::options().append(true).open(&path).and_then(|file| file.set_modified(times)).expect("set");
             }
             let summary = home.run().expect("repaired");
@@ -210,14 +210,14 @@ fn damage_is_repaired_by_running_again() {
     }
 }
 
-/// What was written is the tokens of the documents, each on its side.
+/// The shards contain the tokens of the documents, each in its split.
 #[test]
 fn shards_hold_the_tokens_of_their_split() {
     let home = Home::new();
     let summary = home.run().expect("prepared");
     let manifest = load::open(&home.store()).expect("a manifest");
     let vocab = load::read_vocab(&home.store(), &manifest, manifest.newest()).expect("a vocabulary");
-    let promise = Promise::of(&manifest);
+    let promise = ShardExpectation::from_manifest(&manifest);
     let separator = manifest.tokenizer.special.sep;
     let (mut counts, mut separators) = (vec![0; vocab.size() as usize], 0);
     let mut sides = [BTreeSet::new(), BTreeSet::new()];
@@ -243,12 +243,13 @@ fn shards_hold_the_tokens_of_their_split() {
     assert_eq!((summary.train.1, summary.valid.1), (manifest.now().train.tokens(), manifest.now().valid.tokens()));
 }
 
-/// Hands every sample of the prepared folder to `see`.
+/// Calls `see` with every sample of the prepared folder.
 fn see_samples(home: &Home, mut see: impl FnMut(&Sample<'_>)) -> Manifest {
     let manifest = load::open(&home.store()).expect("a manifest");
     let now = manifest.now();
     for shard in now.train.shards.iter().chain(&now.valid.shards) {
-        let reader = ShardReader::open(&home.store(), shard, Promise::of(&manifest)).expect("whole");
+        let reader =
+            ShardReader::open(&home.store(), shard, ShardExpectation::from_manifest(&manifest)).expect("whole");
         let group = reader.read(0).expect("one row group");
         (0..group.rows()).for_each(|row| see(&group.sample(row)));
     }
@@ -280,13 +281,13 @@ fn every_style_keeps_its_shape_and_its_tokens() {
         assert_eq!(tokens - specials + report.cut_tokens - dropped_specials, summary.corpus.tokens, "{pack:?}");
         assert_eq!(report.cut_documents > 0, pack == "document");
         assert_eq!(report.cut_tokens > 0, matches!(pack, "document" | "taco"));
-        // A document of many: four sentences, repeated; the others are a sentence each, a few of two.
+        // The long document has four sentences, repeated. The others have one sentence each, a few have two.
         assert_eq!(report.sentences, if pack == "sentences" { sentences } else { 0 });
     }
 }
 
 #[test]
-fn sentences_begin_where_the_splitter_says() {
+fn sentence_starts_are_those_of_the_splitter() {
     let home = Home::packed("sentences");
     home.run().expect("prepared");
     let mut many = Vec::new();
@@ -308,7 +309,7 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
     let home = Home::new();
     let options =
         PrepareOptions { null_writer: true, write_delay: Duration::from_millis(20), ..PrepareOptions::default() };
-    let slow = run(&home.config, options, &Clock::still(), &mut Many::default()).expect("run");
+    let slow = run(&home.config, options, &Clock::still(), &mut Fanout::default()).expect("run");
     assert!(!home.config.folder.exists());
     assert_eq!(slow.stages.slowest(), Stage::Write, "{:?}", slow.stages);
     let written = home.run().expect("prepared");
@@ -323,5 +324,5 @@ mod ids;
 mod masks;
 mod refusals;
 mod segments;
-mod storms;
+mod store_faults;
 mod unfit;

@@ -1,45 +1,45 @@
-//! Short documents that are tokenized together.
+//! Batches of short documents that are tokenized together.
 //!
-//! A document of a few hundred bytes costs as much for what is done once for each (taking a worker, clocks, counters
-//! that workers share) as for some of its tokens. Here that is done once for a hundred of them.
+//! For a document of a few hundred bytes, the fixed cost (taking a worker, clocks, counters that workers share) equals
+//! that of tokenizing part of its text. A batch pays it once for about a hundred documents.
 
 use std::ops::Range;
 
 use crate::Result;
 use crate::tokenize::{Texts, Tokenizer};
 
-/// Text that is tokenized together: it and its ids stay in the second-level cache.
+/// Bytes of text in a batch: the text and its ids stay in the second-level cache.
 const BYTES: usize = 32 << 10;
 
-/// A document in hand, and where it stands.
+/// Current document and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DocumentRef<'a> {
     pub(super) id: &'a str,
     pub(super) text: &'a str,
     /// Index of its piece within the part.
     pub(super) piece: usize,
-    /// The line on which it begins, 0-based, within the piece.
+    /// First line of the document within the piece, 0-based.
     pub(super) line: u64,
     /// Bytes of the decompressed file, or rows of a Parquet file.
     pub(super) range: Range<u64>,
 }
 
-/// Documents that wait, and their ids: in memory that is kept for the next ones.
+/// Waiting documents and their ids. Buffers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Their texts, as [`Texts`] has them, and where each ends.
+    /// Texts in the layout of [`Texts`], and their ends.
     texts: String,
     text_ends: Vec<usize>,
-    /// Their names, one behind the other.
+    /// Names, concatenated.
     names: String,
-    places: Vec<Place>,
+    places: Vec<TextRange>,
     ids: Vec<u32>,
     lengths: Vec<usize>,
 }
 
-/// Where a document stands in the corpus, and where its name ends.
+/// Place of a document in the corpus, and the end of its name.
 #[derive(Debug)]
-struct Place {
+struct TextRange {
     piece: usize,
     line: u64,
     range: Range<u64>,
@@ -47,7 +47,7 @@ struct Place {
 }
 
 impl Batch {
-    /// Whether a document is short enough to wait for others: its name is held, too.
+    /// Whether a document is short enough to wait for others. Its name counts too, because it is stored.
     pub(super) fn is_short(document: &DocumentRef<'_>) -> bool {
         document.id.len() + document.text.len() <= BYTES / 8
     }
@@ -56,28 +56,28 @@ impl Batch {
         self.places.is_empty()
     }
 
-    /// Whether there is enough for it to be tokenized.
+    /// Whether the batch has enough text to be tokenized.
     pub(super) fn is_full(&self) -> bool {
         self.texts.len() + self.names.len() >= BYTES
     }
 
-    /// Takes in a document.
+    /// Adds a document.
     pub(super) fn push(&mut self, document: &DocumentRef<'_>) {
         let DocumentRef { id, text, piece, line, ref range } = *document;
         self.texts.push_str(text);
         self.text_ends.push(self.texts.len());
         self.texts.push(Texts::BETWEEN);
         self.names.push_str(id);
-        self.places.push(Place { piece, line, range: range.clone(), name_end: self.names.len() });
+        self.places.push(TextRange { piece, line, range: range.clone(), name_end: self.names.len() });
     }
 
-    /// Makes ids of all texts.
+    /// Tokenizes all texts.
     pub(super) fn tokenize(&mut self, tokenizer: &dyn Tokenizer) -> Result<()> {
         let Self { texts, text_ends, ids, lengths, .. } = self;
         tokenizer.encode_texts(Texts::new(texts, text_ends), ids, lengths)
     }
 
-    /// The documents in order, each with its ids.
+    /// Returns the documents in order, each with its ids.
     pub(super) fn documents(&self) -> impl Iterator<Item = (DocumentRef<'_>, &[u32])> {
         let texts = Texts::new(&self.texts, &self.text_ends);
         let (mut name, mut first) = (0, 0);
@@ -88,17 +88,17 @@ impl Batch {
         })
     }
 
-    /// Bytes of all texts.
+    /// Number of bytes of all texts.
     pub(super) fn text_bytes(&self) -> usize {
         self.texts.len() - self.places.len()
     }
 
-    /// The ids of all documents.
+    /// Number of ids of all documents.
     pub(super) fn tokens(&self) -> u64 {
         self.ids.len() as u64
     }
 
-    /// Forgets the documents, and keeps their memory.
+    /// Removes the documents and keeps the buffers.
     pub(super) fn clear(&mut self) {
         let Self { texts, text_ends, names, places, ids, lengths } = self;
         texts.clear();

@@ -1,28 +1,28 @@
 //! Counts over the text of a segment: words, and words that the tokenizer has no token for.
 //!
-//! Words are runs without white space, as [`str::split_whitespace`] finds them, many bytes at a time. White space of more
-//! than one byte is rare, and told by its first byte: a text that has any is left to the standard library. Of all other
-//! texts only ASCII is examined, 128 bytes at a time, so that a sum fits a byte and the compiler can keep 16 of them:
-//! 0.2 ns per byte, where decoding characters takes 1.5.
+//! Words are runs without white space, as in [`str::split_whitespace`], counted many bytes at a time. White space of
+//! more than one byte is rare and recognizable by its first byte: a text that contains any is left to the standard
+//! library. In all other texts only ASCII is examined, 128 bytes at a time. The sum of a block then fits a byte, and
+//! the compiler can keep 16 of them. This takes 0.2 ns per byte; decoding characters takes 1.5.
 
 use std::collections::BTreeMap;
 
 use crate::Result;
 use crate::tokenize::Tokenizer;
 
-/// Words of a segment that are looked at: a corpus in a foreign script is told of within a second.
+/// Maximum number of examined words of a segment: a corpus in a foreign script is reported within a second.
 const LOOKED_AT: u64 = 20_000;
 
-/// Different ones that are counted at a time.
+/// Maximum number of distinct words that are counted at a time.
 const COUNTED: usize = 1000;
 
-/// Those that are kept of a segment.
+/// Number of words that are recorded per segment.
 const KEPT: usize = 20;
 
-/// Letters of a word that are shown.
+/// Maximum number of letters of a displayed word.
 const LETTERS: usize = 40;
 
-/// Counts over one segment. What is counted is a function of its text.
+/// Counts over one segment. They depend on its text only.
 #[derive(Debug, Default)]
 pub(super) struct Unknowns {
     looked_at: u64,
@@ -30,8 +30,8 @@ pub(super) struct Unknowns {
 }
 
 impl Unknowns {
-    /// Looks at a document in which something became that id.
-    pub(super) fn look(&mut self, text: &str, tokenizer: &dyn Tokenizer, unknown: u32) -> Result<()> {
+    /// Examines a document in which words became the unknown id.
+    pub(super) fn add_text(&mut self, text: &str, tokenizer: &dyn Tokenizer, unknown: u32) -> Result<()> {
         let left = usize::try_from(LOOKED_AT - self.looked_at).unwrap_or(usize::MAX);
         for word in text.split_whitespace().take(left) {
             self.looked_at += 1;
@@ -39,7 +39,7 @@ impl Unknowns {
                 continue;
             }
             let mut is_told = false;
-            // A character that is foreign by itself says more than the word that it stands in.
+            // A single unknown character says more than the word that contains it.
             for character in word.chars().take(LETTERS) {
                 let mut buffer = [0; 4];
                 let letter: &str = character.encode_utf8(&mut buffer);
@@ -63,13 +63,13 @@ impl Unknowns {
         }
     }
 
-    /// The most frequent ones.
+    /// Returns the most frequent words.
     pub(super) fn into_most_frequent(self) -> Vec<(String, u64)> {
         most_frequent(self.words, KEPT)
     }
 }
 
-/// The most frequent words first; of equally frequent ones the first of the alphabet.
+/// Sorts by descending count, then alphabetically, and returns the first `count` words.
 pub(super) fn most_frequent(words: BTreeMap<String, u64>, count: usize) -> Vec<(String, u64)> {
     let mut words: Vec<_> = words.into_iter().collect();
     words.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -77,10 +77,10 @@ pub(super) fn most_frequent(words: BTreeMap<String, u64>, count: usize) -> Vec<(
     words
 }
 
-/// Places that are looked at together: no more than a byte counts to.
+/// Block size in bytes: a count of a block fits a byte.
 const TOGETHER: usize = 128;
 
-/// The words of `text`.
+/// Counts the words of `text`.
 pub(super) fn count_words(text: &str) -> u64 {
     let bytes = text.as_bytes();
     if has_wide_space(bytes) {
@@ -93,12 +93,12 @@ pub(super) fn count_words(text: &str) -> u64 {
     u64::from(!is_space(first)) + counts.sum::<u64>()
 }
 
-/// White space of one byte. Without branches: they would be taken by chance.
+/// Whether the byte is white space. Branch-free, because the branches would be unpredictable.
 fn is_space(byte: u8) -> bool {
     (byte == b' ') | (byte.wrapping_sub(b'\t') < 5)
 }
 
-/// Whether there is white space of two or three bytes.
+/// Whether the text contains white space of two or three bytes.
 fn has_wide_space(bytes: &[u8]) -> bool {
     let is_wide = |at: usize| {
         matches!(
@@ -128,7 +128,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing here is left to the standard library: all of it is counted many bytes at a time.
+        /// These texts have no wide white space, so all of them are counted many bytes at a time.
         #[test]
         fn words_of_long_texts_are_those_of_the_standard_library(pieces in prop::collection::vec("[a-dé“中]{0,40}[ \t\n]{0,3}", 0..60)) {
             let text = pieces.concat();

@@ -1,23 +1,23 @@
-//! The row groups of a split, and how much of each is visited.
+//! Row groups of a split, and the visited part of each.
 
 use schemas::{SampleAddress, Split};
 
-/// A row group: the unit of decoding and of the coarse shuffle.
+/// Row group: the unit of decoding and of the coarse shuffle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Index of the shard in its split.
     pub shard: u32,
     /// Row group within the shard.
     pub group: u32,
-    /// The first sample.
+    /// First sample.
     pub first: SampleAddress,
-    /// Samples that are visited.
+    /// Number of visited samples.
     pub rows: u32,
-    /// Samples.
+    /// Number of stored samples.
     pub stored: u32,
 }
 
-/// The row groups, each with the first `fraction` of its samples: a part of the corpus that lies all over it.
+/// Returns the row groups, each with the first `fraction` of its samples: a sample of the corpus spread over all of it.
 pub(super) fn blocks(split: &Split, fraction: f64) -> Vec<Block> {
     let mut blocks = Vec::new();
     for (shard, entry) in (0..).zip(&split.shards) {
@@ -32,10 +32,10 @@ pub(super) fn blocks(split: &Split, fraction: f64) -> Vec<Block> {
     blocks
 }
 
-/// Samples of a row group that is visited for a part of them, at least: decoding it costs 3 ms, whatever is taken.
+/// Minimum number of samples of a partly visited row group. Decoding it costs 3 ms for any number of samples.
 const SPREAD_ROWS: u64 = 32;
 
-/// Blocks from all over a split, of which `samples` samples are visited: each block for its share of them.
+/// Selects blocks spread over a split with `samples` visited samples, each in proportion to its size.
 pub(super) fn spread(blocks: Vec<Block>, samples: u64) -> Vec<Block> {
     let rows = |blocks: &[Block]| blocks.iter().map(|block| u64::from(block.rows)).sum::<u64>();
     if samples >= rows(&blocks) {
@@ -58,12 +58,12 @@ pub(super) fn spread(blocks: Vec<Block>, samples: u64) -> Vec<Block> {
     chosen
 }
 
-/// So many of the blocks, at equal distances.
+/// Returns `count` of the blocks, at equal distances.
 fn evenly(blocks: &[Block], count: usize) -> Vec<Block> {
     (0..count).map(|index| blocks[(2 * index + 1) * blocks.len() / (2 * count)]).collect()
 }
 
-/// `fraction` of `rows`, rounded up, so that no block is left without any.
+/// Returns `fraction` of `rows`, rounded up, so that every block has at least one row.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most `rows`, and positive")]
 fn share(fraction: f64, rows: u32) -> u32 {
     ((fraction * f64::from(rows)).ceil() as u32).clamp(1, rows)

@@ -1,4 +1,4 @@
-//! The laws of an epoch.
+//! Invariants of an epoch.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn epochs_differ_and_seeds_differ() {
 }
 
 #[test]
-fn rows_of_a_window_are_drawn_alike() {
+fn rows_of_a_window_are_drawn_uniformly() {
     let split = split(&[&[30, 50], &[20, 7]]);
     for pieces in [1, 3] {
         let sampler = Sampler::new(&split, SamplerOptions { pieces, ..options(1, 2) });
@@ -99,7 +99,7 @@ fn rows_of_a_window_are_drawn_alike() {
                 *counts.entry((block, row)).or_insert(0_u32) += 1;
             }
             assert_eq!(counts.len(), rows as usize, "every row is drawn");
-            // 100 draws a row, within five standard deviations.
+            // 100 draws per row, within five standard deviations.
             assert!(counts.values().all(|count| (50..=150).contains(count)), "{counts:?}");
         }
     }
@@ -161,7 +161,8 @@ fn validation_leaves_no_corner_of_the_split_out() {
 fn the_mixture_of_a_window_is_as_sure_as_it_is_large() {
     let split = split(&[&[10; 100], &[10; 156]]);
     let error = |window| Sampler::new(&split, options(1, window)).mixture_error();
-    // √(240 / 255 / 16) / 2; of sources that lie in whole row groups, a window of 16 holds so much more or less.
+    // √(240 / 255 / 16) / 2; for sources that occupy whole row groups, the share in a window of 16 varies by this
+    // error.
     assert!((error(16) - 0.121_268).abs() < 1e-6 && error(64) < 0.055, "{} {}", error(16), error(64));
     assert!(error(256).abs() < f64::EPSILON && error(1) > 0.49);
     let sampler = Sampler::new(&split, options(3, 16));
@@ -173,11 +174,11 @@ fn the_mixture_of_a_window_is_as_sure_as_it_is_large() {
         })
         .collect();
     let variance = shares.iter().map(|share| (share - 0.5).powi(2)).sum::<f64>() / shares.len() as f64;
-    // Of 480 windows: within a fifth.
+    // Measured over 480 windows, within a fifth.
     assert!((variance.sqrt() / error(16) - 1.0).abs() < 0.2, "{}", variance.sqrt());
 }
 
-/// Parts that end a little after a row group does: half of the groups are nearly all of the rows.
+/// Parts that end shortly after a row group does: half of the groups contain nearly all rows.
 #[test]
 fn a_mixture_of_uneven_row_groups_is_less_sure() {
     let groups: Vec<u32> = (0..256).map(|group| if group % 2 == 0 { 2048 } else { 12 }).collect();

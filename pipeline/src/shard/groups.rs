@@ -1,4 +1,5 @@
-//! Decoded row groups: each decoded once per pass through its window, shared by all workers, freed by arithmetic.
+//! Decoded row groups. Each is decoded once per pass through its window and shared by all workers. Arithmetic
+//! determines when it is freed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,21 +14,35 @@ use super::opened::OpenShards;
 use super::reader::{Damage, Group};
 use crate::sampler::Block;
 
-/// The decoded groups of the windows in flight.
+/// Decoded groups of the windows in flight.
 ///
-/// A window's slots are filled by the workers that work in it and freed when the *reader* of the stream has received the
-/// last batch that touches it ([`release_before`](Self::release_before)): reference counting by arithmetic, without
-/// eviction and without waiting for memory, so without deadlock. Batches in flight span at most two windows, so at
-/// most `2·W` groups are alive, of each source of the stream.
+/// Workers fill the slots of the window that they work in. The slots are freed when the *reader* of the stream has
+/// received the last batch that uses the window ([`release_before`](Self::release_before)). This replaces reference
+/// counts by arithmetic. There is no eviction and no wait for memory, so there is no deadlock. Batches in flight span
+/// at most two windows, so at most `2·W` groups are alive for each source of the stream.
 #[derive(Debug)]
 pub struct Groups {
-    sources: Vec<OfSource>,
+    sources: Vec<SourceGroups>,
     counts: Arc<Counts>,
 }
 
-/// The groups of one prepared folder.
+/// Position of a worker among those of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerIndex {
+    /// Index of the worker.
+    pub index: usize,
+    /// Number of workers.
+    pub count: usize,
+}
+
+impl WorkerIndex {
+    /// The only worker.
+    pub const ALONE: Self = Self { index: 0, count: 1 };
+}
+
+/// Groups of one prepared folder.
 #[derive(Debug)]
-struct OfSource {
+struct SourceGroups {
     shards: Arc<OpenShards>,
     windows: Mutex<BTreeMap<u64, Arc<Slots>>>,
 }
@@ -38,17 +53,17 @@ type Slots = Mutex<BTreeMap<usize, Arc<Slot>>>;
 #[derive(Debug, Default)]
 struct Slot {
     claimed: AtomicBool,
-    group: OnceLock<Result<Alive, Damage>>,
-    /// Workers that took it while a trace was recorded, a bit for each: one arrow to each is enough.
+    group: OnceLock<Result<LiveGroups, Damage>>,
+    /// Bit set of the workers that used the group while a trace was recorded. The trace needs one arrow per worker.
     traced: AtomicU64,
 }
 
-/// A group that is counted for as long as it lives.
+/// Group that is counted while it is alive.
 #[derive(Debug)]
-struct Alive {
+struct LiveGroups {
     group: Group,
     counts: Arc<Counts>,
-    /// Of its way from who decoded it to those who take it.
+    /// Id of the trace arrow from the decoding worker to the others.
     number: u64,
 }
 
@@ -60,17 +75,17 @@ struct Counts {
     alive_max: AtomicU64,
 }
 
-impl Drop for Alive {
+impl Drop for LiveGroups {
     fn drop(&mut self) {
         self.counts.alive.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A decoded group, kept alive while it is held.
+/// Decoded group, kept alive while this handle exists.
 #[derive(Clone, Debug)]
-pub struct Held(Arc<Slot>);
+pub struct HeldGroup(Arc<Slot>);
 
-impl std::ops::Deref for Held {
+impl std::ops::Deref for HeldGroup {
     type Target = Group;
 
     fn deref(&self) -> &Group {
@@ -81,8 +96,8 @@ impl std::ops::Deref for Held {
     }
 }
 
-impl Held {
-    /// Says so, the first time that a worker takes it.
+impl HeldGroup {
+    /// Records a trace arrow at the first use by a worker.
     fn taken_by(self, rank: usize, block: Block) -> Self {
         if enabled!(target: SPANS, Level::TRACE)
             && let Some(Ok(alive)) = self.0.group.get()
@@ -97,59 +112,60 @@ impl Held {
 }
 
 impl Groups {
-    /// No groups yet of the shards of these sources.
+    /// Creates an empty cache for the shards of these sources.
     #[must_use]
     pub fn new(sources: impl IntoIterator<Item = Arc<OpenShards>>) -> Self {
-        let none = |shards| OfSource { shards, windows: Mutex::default() };
+        let none = |shards| SourceGroups { shards, windows: Mutex::default() };
         Self { sources: sources.into_iter().map(none).collect(), counts: Arc::default() }
     }
 
-    /// The groups of `blocks` of a source's `split` in its `window`, which is always of one split, each decoded by the first
-    /// that asks for it.
+    /// Returns the groups of `blocks` of a source's `split` in its `window`. A window always belongs to one split. The
+    /// first worker that requests a group decodes it.
     ///
-    /// `rank` of `ranks` is the asking worker: it begins at its own share of the blocks, so that workers that enter a window
-    /// together share the decoding, and waits for another's work only when nothing is left to begin.
+    /// The requesting worker begins at its own share of the blocks, so that workers that enter
+    /// a window together share the decoding. It waits for another worker only when no block is left to decode.
     pub fn get(
         &self,
         source: usize,
         split: &Split,
         window: u64,
         blocks: &[(usize, Block)],
-        (rank, ranks): (usize, usize),
-    ) -> Result<BTreeMap<usize, Held>, Damage> {
+        worker: WorkerIndex,
+    ) -> Result<BTreeMap<usize, HeldGroup>, Damage> {
         let shards = &self.sources[source].shards;
         let slots = self.slots(source, window, blocks);
-        let first = if slots.is_empty() { 0 } else { rank % ranks * slots.len() / ranks };
+        let WorkerIndex { index, count } = worker;
+        let first = if slots.is_empty() { 0 } else { index % count * slots.len() / count };
         let (before, after) = slots.split_at(first);
         for (_, block, slot) in after.iter().chain(before) {
             if slot.group.get().is_none() && !slot.claimed.swap(true, Ordering::Relaxed) {
                 slot.group.get_or_init(|| self.decode(shards, split, *block));
             }
         }
-        let held = |(index, block, slot): (usize, Block, Arc<Slot>)| {
+        let held = |(at, block, slot): (usize, Block, Arc<Slot>)| {
             if slot.group.get().is_none() {
                 let _span = trace_span!(target: SPANS, "wait for a row group").entered();
                 starved(|| slot.group.get_or_init(|| self.decode(shards, split, block)).is_ok());
             }
             match slot.group.get() {
                 Some(Err(damage)) => Err(damage.clone()),
-                _ => Ok((index, Held(slot).taken_by(rank, block))),
+                _ => Ok((at, HeldGroup(slot).taken_by(index, block))),
             }
         };
         slots.into_iter().map(held).collect()
     }
 
-    /// Frees all windows of a source before `window`: nobody will ask for them again.
+    /// Frees all windows of a source before `window`. No worker requests them again.
     pub fn release_before(&self, source: usize, window: u64) {
         let mut windows = self.lock(source);
         let kept = windows.split_off(&window);
         let freed = std::mem::replace(&mut *windows, kept);
-        // The buffers go after the lock, so that no worker waits for the allocator.
+        // Buffers are freed after the lock is released, so that no worker waits for the allocator.
         drop(windows);
         drop(freed);
     }
 
-    /// Groups decoded so far.
+    /// Number of groups decoded so far.
     pub fn decoded(&self) -> u64 {
         self.counts.decoded.load(Ordering::Relaxed)
     }
@@ -159,12 +175,12 @@ impl Groups {
         self.counts.decode_ns.load(Ordering::Relaxed)
     }
 
-    /// Groups that are alive.
+    /// Number of groups that are alive.
     pub fn alive(&self) -> u64 {
         self.counts.alive.load(Ordering::Relaxed)
     }
 
-    /// The most groups that were alive at once.
+    /// Maximum number of groups that were alive at once.
     pub fn alive_max(&self) -> u64 {
         self.counts.alive_max.load(Ordering::Relaxed)
     }
@@ -175,7 +191,7 @@ impl Groups {
         blocks.iter().map(|&(index, block)| (index, block, Arc::clone(slots.entry(index).or_default()))).collect()
     }
 
-    fn decode(&self, shards: &OpenShards, split: &Split, block: Block) -> Result<Alive, Damage> {
+    fn decode(&self, shards: &OpenShards, split: &Split, block: Block) -> Result<LiveGroups, Damage> {
         let (began, number) = (std::time::Instant::now(), unique_number());
         let _span =
             trace_span!(target: SPANS, "decode", shard = block.shard, group = block.group, makes = number).entered();
@@ -188,7 +204,7 @@ impl Groups {
         self.counts.decoded.fetch_add(1, Ordering::Relaxed);
         let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.counts.decode_ns.fetch_add(spent, Ordering::Relaxed);
-        Ok(Alive { group, counts: Arc::clone(&self.counts), number })
+        Ok(LiveGroups { group, counts: Arc::clone(&self.counts), number })
     }
 
     fn lock(&self, source: usize) -> MutexGuard<'_, BTreeMap<u64, Arc<Slots>>> {

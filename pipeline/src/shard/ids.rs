@@ -1,23 +1,24 @@
-//! The ids of a row group as a column chunk of Parquet, written and read by hand.
+//! Custom reader and writer of the ids of a row group as a Parquet column chunk.
 //!
 //! # Why
-//! Nearly all that a shard holds is ids. Parquet's own code makes two 16-bit levels of each before it encodes them in
-//! runs, widens it to 32 bits, compares it with the least and the largest so far, and reads all of it back the same way.
-//! Here a row is two runs from the start, and a stream of bytes is a stream of bytes. It is the same file for any reader.
+//! Nearly all data of a shard are ids. Parquet's own writer makes two 16-bit levels of each id before it encodes them
+//! in runs. It widens the id to 32 bits and compares it with the minimum and maximum so far. Its reader takes the same
+//! steps back. Here a row is two runs from the start, and a byte stream needs no conversion. Any reader sees a standard
+//! Parquet file.
 //!
 //! # The chunk
-//! Data pages of version 1 that hold whole rows, each compressed by zstd as a whole:
+//! Data pages of version 1 that contain whole rows, each compressed by zstd as a whole:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 4, then so many | repetition levels in runs: for each row one 0, then 1 for the other tokens |
-//! | 4, then so many | definition levels in runs: 1 for a token, 0 for a row without any |
+//! | 4, then that many | repetition levels in runs: for each row one 0, then 1 for the other tokens |
+//! | 4, then that many | definition levels in runs: 1 for a token, 0 for a row without any |
 //! | 4 × tokens | the ids as `BYTE_STREAM_SPLIT` of 32 bits: all lowest bytes, then the next |
 //!
-//! What is read is only taken if it is exactly that; everything else, also what is damaged, is left to Parquet's reader.
+//! The reader accepts exactly this layout. All other input, including damaged data, is left to Parquet's reader.
 //!
 //! # Budget
-//! Read at 2 ns per token, where Parquet's reader takes 5; written at half of what its writer takes. Most of what is left
+//! Reading takes 2 ns per token; Parquet's reader takes 5. Writing takes half the time of its writer. Most of the rest
 //! is zstd.
 
 use std::ops::Range;
@@ -37,20 +38,20 @@ use zstd::zstd_safe::CParameter;
 
 use super::runs::{Runs, runs};
 use super::shard_file::Excerpt;
-use super::{at, range};
+use super::{index, range};
 
-/// Tokens of a page, at least, if the group has as many: so few that page and streams stay in the second-level cache.
+/// Minimum number of tokens of a page, if the group has as many. Page and streams then stay in the second-level cache.
 const PAGE_TOKENS: usize = 1 << 17;
 
 /// Bytes of an id in the file.
 const WIDTH: usize = 4;
 
-/// Places that level 1 remembers to find repetitions by, as a power of two. Bytes of ids hardly repeat, so that nearly all
-/// that is gained comes from their frequencies; looking for repetitions in a table that fills the first-level cache, and is
-/// cleared for each page, took two thirds of the time for a thousandth of the size. Higher levels keep what zstd takes.
+/// Log2 of the number of match positions that level 1 remembers. Bytes of ids hardly repeat, so nearly all compression
+/// comes from their frequencies. A table that fills the first-level cache and is cleared for each page took two thirds
+/// of the time, for 0.1 % of the size. Higher levels keep zstd's default.
 const FEW_PLACES_LOG2: u32 = 10;
 
-/// Encodes column chunks. Has its buffers for all of them.
+/// Encoder of column chunks, with buffers that all chunks share.
 pub(super) struct Encoder {
     compressor: zstd::bulk::Compressor<'static>,
     level: ZstdLevel,
@@ -66,7 +67,7 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// An encoder with that compression.
+    /// Creates an encoder with that compression level.
     pub(super) fn new(level: ZstdLevel) -> Self {
         let mut compressor = zstd::bulk::Compressor::new(level.compression_level()).expect("a level that zstd has");
         if level.compression_level() == 1 {
@@ -75,7 +76,7 @@ impl Encoder {
         Self { compressor, level, plain: Vec::new(), repetition: Runs::default(), definition: Runs::default() }
     }
 
-    /// The rows that lie between `offsets` in `ids`, as the chunk of that column, and what a file says of it.
+    /// Encodes the rows between `offsets` in `ids` as the chunk of that column. Returns it with its metadata.
     pub(super) fn encode(
         &mut self,
         column: &ColumnDescPtr,
@@ -126,7 +127,7 @@ impl Encoder {
         self.plain.clear();
         let levels = self.repetition.finish(&mut self.plain);
         self.definition.finish(&mut self.plain);
-        split(ids.slice(at(offsets[0])..at(offsets[offsets.len() - 1])), &mut self.plain);
+        split(ids.slice(index(offsets[0])..index(offsets[offsets.len() - 1])), &mut self.plain);
         let page = Page::DataPage {
             buf: self.compressor.compress(&self.plain)?.into(),
             num_values: u32::try_from(levels).map_err(|_| ParquetError::General("a page of 2^32 tokens".into()))?,
@@ -139,13 +140,13 @@ impl Encoder {
     }
 }
 
-/// The row behind the last one of the page that begins with row `row`.
+/// Returns the row after the last one of the page that begins with row `row`.
 fn page_end(offsets: &[i32], row: usize) -> usize {
-    let enough = |&end: &i32| at(end) - at(offsets[row]) >= PAGE_TOKENS;
+    let enough = |&end: &i32| index(end) - index(offsets[row]) >= PAGE_TOKENS;
     (row + 1 + offsets[row + 1..].iter().position(enough).unwrap_or(offsets.len())).min(offsets.len() - 1)
 }
 
-/// Appends streams of bytes, the lowest bytes first.
+/// Appends the byte streams, lowest bytes first.
 fn split(ids: TokenIds<'_>, plain: &mut Vec<u8>) {
     match ids {
         TokenIds::U16(ids) => {
@@ -161,16 +162,16 @@ fn split(ids: TokenIds<'_>, plain: &mut Vec<u8>) {
     }
 }
 
-/// Ids and where rows end, of a chunk that is read.
+/// Ids and row ends of a decoded chunk.
 #[derive(Debug)]
 pub(super) struct Decoded<T: Id> {
     pub(super) ids: ScalarBuffer<T>,
     pub(super) offsets: ScalarBuffer<i32>,
 }
 
-/// An id as it is in memory.
+/// Integer type of an id in memory.
 pub(super) trait Id: arrow_buffer::ArrowNativeType {
-    /// Appends the ids that streams of bytes make, if they are as narrow.
+    /// Appends the ids from byte streams. Returns `None` if an id does not fit the type.
     fn join(streams: [&[u8]; WIDTH], ids: &mut Vec<Self>) -> Option<()>;
 }
 
@@ -190,7 +191,8 @@ impl Id for u32 {
     }
 }
 
-/// The first column of a row group, if it is a chunk as it is written here, of rows of at most so many tokens.
+/// Decodes the first column of a row group. Returns `None` unless it has the layout of this module, with rows of at
+/// most `row_max` tokens.
 pub(super) fn decode<T: Id>(file: &Excerpt, group: &RowGroupMetaData, row_max: u32) -> Option<Decoded<T>> {
     let column = group.column(0);
     let rows = usize::try_from(group.num_rows()).ok()?;
@@ -210,7 +212,7 @@ pub(super) fn decode<T: Id>(file: &Excerpt, group: &RowGroupMetaData, row_max: u
             return None;
         }
         let more = usize::try_from(num_values).ok()?;
-        // Pages that hold more than is promised are not waited for.
+        // Stop early if pages contain more than the metadata promises.
         if more > tokens - ids.len() || offsets.len() > rows + 1 {
             return None;
         }
@@ -220,7 +222,7 @@ pub(super) fn decode<T: Id>(file: &Excerpt, group: &RowGroupMetaData, row_max: u
     is_whole.then(|| Decoded { ids: ids.into(), offsets: offsets.into() })
 }
 
-/// Appends a page's ids and the ends of its rows.
+/// Appends a page's ids and its row ends.
 fn join_page<T: Id>(page: &[u8], tokens: usize, ids: &mut Vec<T>, offsets: &mut Vec<i32>) -> Option<()> {
     let mut rest = page;
     let (repetition, definition) = (take_levels(&mut rest)?, take_levels(&mut rest)?);
@@ -233,7 +235,7 @@ fn join_page<T: Id>(page: &[u8], tokens: usize, ids: &mut Vec<T>, offsets: &mut 
     T::join([0, 1, 2, 3].map(stream), ids)
 }
 
-/// Levels, with their length before them.
+/// Returns the levels after their length prefix.
 fn take_levels<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (mut length, tail) = rest.split_at_checked(4)?;
     let (levels, tail) = tail.split_at_checked(usize::try_from(length.get_u32_le()).ok()?)?;
@@ -241,11 +243,11 @@ fn take_levels<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(levels)
 }
 
-/// Whether so many levels say that a token is there: so it is without a row that is empty.
+/// Checks that all of these definition levels mark a token, as in a page without empty rows.
 fn is_defined(definition: &[u8], tokens: usize) -> Option<()> {
     let mut defined = 0_usize;
     for run in runs(definition) {
-        // What stands behind the last level of a page fills up its last byte.
+        // Bits after the last level of a page are padding.
         if defined >= tokens {
             break;
         }
@@ -255,7 +257,7 @@ fn is_defined(definition: &[u8], tokens: usize) -> Option<()> {
     (defined >= tokens).then_some(())
 }
 
-/// Turns repetition levels of the tokens in that range into ends of rows. A row ends where the next one begins.
+/// Converts the repetition levels of the tokens in that range to row ends. A row ends where the next one begins.
 fn push_ends(repetition: &[u8], tokens: Range<usize>, offsets: &mut Vec<i32>) -> Option<()> {
     let mut at = tokens.start;
     for run in runs(repetition) {
@@ -267,7 +269,7 @@ fn push_ends(repetition: &[u8], tokens: Range<usize>, offsets: &mut Vec<i32>) ->
                 return None;
             }
         } else {
-            // The first row began where the one before it has ended.
+            // The first row of the page begins at the end of the previous row.
             let skipped = usize::from(at == tokens.start);
             for start in (at..at + count).skip(skipped) {
                 offsets.push(i32::try_from(start).ok()?);

@@ -22,10 +22,10 @@ use std::ops::Range;
 
 use schemas::{Sample, TokenIds};
 
-/// Bytes that are hashed at a time: BLAKE3 is several times faster on long inputs, whole chunks of 1 KiB at that.
+/// Number of bytes that are hashed at a time. BLAKE3 is several times faster on long inputs in whole chunks of 1 KiB.
 const HASHED_BYTES: usize = 1 << 16;
 
-/// The content hash in the making.
+/// Content hash under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ContentHasher {
     hasher: blake3::Hasher,
@@ -58,7 +58,7 @@ impl ContentHasher {
         }
     }
 
-    /// The hash, as hexadecimal digits.
+    /// Returns the hash as hexadecimal digits.
     #[must_use]
     pub(crate) fn finish(mut self) -> String {
         self.hasher.update(&self.buffer);
@@ -66,17 +66,17 @@ impl ContentHasher {
     }
 }
 
-/// Where in a list's items those of a row lie.
+/// Returns the range of a row's items in a list column.
 fn range(offsets: &[i32], row: usize) -> Range<usize> {
-    at(offsets[row])..at(offsets[row + 1])
+    index(offsets[row])..index(offsets[row + 1])
 }
 
-/// An offset as an index.
-fn at(offset: i32) -> usize {
+/// Converts an offset to an index.
+fn index(offset: i32) -> usize {
     usize::try_from(offset).expect("Arrow offsets ascend from 0")
 }
 
-/// Appends the bytes of some numbers, many at a time: room is made before, not asked for by each.
+/// Appends the bytes of some numbers. Capacity is reserved once, not per number.
 fn put<T: Copy, const N: usize>(buffer: &mut Vec<u8>, numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
     let begin = buffer.len();
     buffer.resize(begin + N * numbers.len(), 0);

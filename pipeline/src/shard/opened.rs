@@ -1,7 +1,7 @@
-//! Shards that are open: verified once, remembered while they are used.
+//! Open shards: verified once, cached while they are used.
 //!
-//! What a footer comes to in memory is a hundredth of its shard's decoded groups, but a corpus has a hundred thousand
-//! shards. So the footers of those used last are kept, and of the others only that they were verified.
+//! A footer in memory takes 1 % of its shard's decoded groups, but a corpus can have 100,000 shards. The footers used
+//! last are therefore cached. For other shards, only the fact that they were verified is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,58 +9,59 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use schemas::Shard;
 use store::Store;
 
-use super::reader::{Damage, Promise, ShardReader};
+use super::reader::{Damage, ShardExpectation, ShardReader};
 
-/// Shards whose footers are in memory, at most. A window touches as many as it has row groups; those of two windows fit.
+/// Maximum number of shards whose footers are in memory. A window uses at most as many as it has row groups; two
+/// windows fit.
 pub(crate) const SHARDS_OPEN_MAX: usize = 64;
 
-/// The shards of a folder, opened when they are first asked for.
+/// Shards of a folder, opened at their first use.
 #[derive(Debug)]
 pub struct OpenShards {
     store: Store,
-    promise: Promise,
-    known: Mutex<Known>,
+    expectation: ShardExpectation,
+    known: Mutex<KnownShards>,
 }
 
-/// A shard that somebody asked for.
-type Opened = OnceLock<Result<ShardReader, Damage>>;
+/// Shard that was requested.
+type ShardSlot = OnceLock<Result<ShardReader, Damage>>;
 
 #[derive(Debug, Default)]
-struct Known {
-    /// By path: a later dataset version's are mostly the same. With when each was asked for last.
-    open: BTreeMap<String, (u64, Arc<Opened>)>,
+struct KnownShards {
+    /// Shards by path, because dataset versions mostly share them, each with the time of its last use.
+    open: BTreeMap<String, (u64, Arc<ShardSlot>)>,
     verified: BTreeSet<String>,
     asked: u64,
 }
 
 impl OpenShards {
-    /// None yet.
+    /// Creates an empty cache.
     #[must_use]
-    pub fn new(store: Store, promise: Promise) -> Self {
-        Self { store, promise, known: Mutex::default() }
+    pub fn new(store: Store, promise: ShardExpectation) -> Self {
+        Self { store, expectation: promise, known: Mutex::default() }
     }
 
-    /// Reads a row group of a shard, which is opened and verified unless it was before.
+    /// Reads a row group of a shard. Opens and verifies the shard first, unless that was done before.
     pub(super) fn read(&self, shard: &Shard, group: usize) -> Result<super::reader::Group, Damage> {
         let (opened, is_verified) = self.find(&shard.path);
         let reader = opened.get_or_init(|| {
             if is_verified {
-                return ShardReader::again(&self.store, shard, self.promise);
+                return ShardReader::reopen(&self.store, shard, self.expectation);
             }
-            let reader = ShardReader::open(&self.store, shard, self.promise)?;
+            let reader = ShardReader::open(&self.store, shard, self.expectation)?;
             self.lock().verified.insert(shard.path.clone());
             Ok(reader)
         });
         reader.as_ref().map_err(Clone::clone)?.read(group)
     }
 
-    /// Footers that are in memory.
+    /// Number of footers in memory.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().open.len()
     }
 
-    fn find(&self, path: &str) -> (Arc<Opened>, bool) {
+    fn find(&self, path: &str) -> (Arc<ShardSlot>, bool) {
         let mut known = self.lock();
         known.asked += 1;
         let (now, is_verified) = (known.asked, known.verified.contains(path));
@@ -72,12 +73,12 @@ impl OpenShards {
             let oldest = known.open.iter().min_by_key(|(_, (asked, _))| *asked).map(|(path, _)| path.clone());
             oldest.map(|path| known.open.remove(&path));
         }
-        let opened = Arc::<Opened>::default();
+        let opened = Arc::<ShardSlot>::default();
         known.open.insert(path.to_owned(), (now, Arc::clone(&opened)));
         (opened, is_verified)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, KnownShards> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,16 +92,17 @@ mod tests {
     use crate::shard::synthetic::Synthetic;
 
     fn folder() -> (Store, Manifest) {
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         let shape = Synthetic { rows_per_group: 2, groups_per_shard: 1, train_rows: 200, ..Synthetic::default() };
         let manifest = shape.write(&store).expect("written");
         (store, manifest)
     }
 
     #[test]
-    fn footers_are_bounded_whatever_the_folder() {
+    fn footers_are_bounded_for_any_folder() {
         let (store, manifest) = folder();
-        let (shards, train) = (OpenShards::new(store, Promise::of(&manifest)), manifest.now().train);
+        let (shards, train) =
+            (OpenShards::new(store, ShardExpectation::from_manifest(&manifest)), manifest.now().train);
         assert!(train.shards.len() > SHARDS_OPEN_MAX);
         for _ in 0..2 {
             for shard in &train.shards {
@@ -113,24 +115,26 @@ mod tests {
     #[test]
     fn a_shard_is_verified_before_anything_of_it_is_read_and_only_once() {
         let (store, manifest) = folder();
-        let (shards, train) = (OpenShards::new(store.clone(), Promise::of(&manifest)), manifest.now().train);
+        let (shards, train) =
+            (OpenShards::new(store.clone(), ShardExpectation::from_manifest(&manifest)), manifest.now().train);
         for shard in &train.shards {
             shards.read(shard, 0).expect("good");
         }
-        // The first one's footer is forgotten by now, and that it was good is not.
+        // The footer of the first shard is evicted by now, but not the fact that it was verified.
         let first = &train.shards[0];
         let other = Shard { blake3: "other".into(), ..first.clone() };
         shards.read(&other, 0).expect("known to be good");
-        let error = OpenShards::new(store, Promise::of(&manifest)).read(&other, 0).expect_err("never seen");
+        let error =
+            OpenShards::new(store, ShardExpectation::from_manifest(&manifest)).read(&other, 0).expect_err("never seen");
         assert!(crate::Error::from(error).to_string().contains("BLAKE3"));
     }
 
     #[test]
-    fn what_is_no_file_is_refused_with_a_place_and_a_way_out() {
+    fn non_files_are_refused_with_location_and_hint() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let store = Store::folder(home.path()).expect("there");
         let manifest = Synthetic::default().write(&store).expect("written");
-        let (promise, shard) = (Promise::of(&manifest), &manifest.now().train.shards[0]);
+        let (promise, shard) = (ShardExpectation::from_manifest(&manifest), &manifest.now().train.shards[0]);
         let path = home.path().join(&shard.path);
         let refused = || {
             let error = OpenShards::new(store.clone(), promise).read(shard, 0).expect_err("no file");

@@ -1,4 +1,4 @@
-//! A shard's row groups, decoded into flat buffers and checked against the manifest.
+//! Reader of a shard's row groups: decodes them into flat buffers and checks them against the manifest.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use super::range;
 use super::shard_file::Excerpt;
 use crate::error::Error;
 
-/// Why a shard is refused: what [`Error::Shard`] says, in a form that several workers may be told.
+/// Reason why a shard is refused. Cloneable form of [`Error::Shard`] that several workers can return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     place: String,
@@ -36,23 +36,23 @@ impl From<Damage> for Error {
     }
 }
 
-/// What the manifest promises about every shard.
+/// Guarantees of the manifest for every shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promise {
-    /// Ids are below this.
+pub struct ShardExpectation {
+    /// Upper limit of ids, exclusive.
     pub vocab_size: u32,
-    /// Content tokens of a sample, at most.
+    /// Maximum number of content tokens of a sample.
     pub content_max: u32,
-    /// What a frame adds around them.
+    /// Special tokens that a frame adds to the content.
     pub frame: Frame,
-    /// Whether samples say where their sentences begin.
+    /// Whether samples store where their sentences begin.
     pub sentences: bool,
 }
 
-impl Promise {
-    /// The promise of a manifest.
+impl ShardExpectation {
+    /// Returns the promise of a manifest.
     #[must_use]
-    pub fn of(manifest: &Manifest) -> Self {
+    pub fn from_manifest(manifest: &Manifest) -> Self {
         Self {
             vocab_size: manifest.tokenizer.vocab_size,
             content_max: manifest.pack.content,
@@ -62,26 +62,26 @@ impl Promise {
     }
 }
 
-/// A shard whose object is the one that the manifest names: its length, its BLAKE3, its schema and its row groups agree.
+/// Shard that matches the manifest: its length, its BLAKE3, its schema and its row groups agree.
 #[derive(Debug)]
 pub struct ShardReader {
     store: Store,
     name: String,
     length: u64,
-    promise: Promise,
+    expectation: ShardExpectation,
     metadata: ArrowReaderMetadata,
 }
 
 impl ShardReader {
     /// Opens and verifies a shard. Reads all of it once, at the speed of BLAKE3 (a few GB/s).
-    pub fn open(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
-        let reader = Self::again(store, shard, promise)?;
+    pub fn open(store: &Store, shard: &Shard, promise: ShardExpectation) -> Result<Self, Damage> {
+        let reader = Self::reopen(store, shard, promise)?;
         reader.verify_hash(shard)?;
         Ok(reader)
     }
 
     /// Opens a shard that was verified before.
-    pub(super) fn again(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
+    pub(super) fn reopen(store: &Store, shard: &Shard, promise: ShardExpectation) -> Result<Self, Damage> {
         let reader = Self::parse(store, shard, promise)?;
         let groups = reader.metadata.metadata().row_groups();
         let found: Vec<i64> = groups.iter().map(RowGroupMetaData::num_rows).collect();
@@ -98,7 +98,7 @@ impl ShardReader {
         Ok(reader)
     }
 
-    /// Reads row group `group` at once, and decodes it.
+    /// Reads row group `group` in one request, and decodes it.
     pub fn read(&self, group: usize) -> Result<Group, Damage> {
         let damage = |message: String| self.damage(Some(group), message);
         let row_group = self.metadata.metadata().row_group(group);
@@ -106,7 +106,7 @@ impl ShardReader {
         let range = catch_decoder(|| extent(row_group)).map_err(damage)?;
         let bytes = Excerpt::read(&self.store, &self.name, self.length, range);
         let bytes = bytes.map_err(|error| damage(error.to_string()))?;
-        // What is not as it is written here, or damaged, is for Parquet's reader to take or to refuse.
+        // Chunks of another layout and damaged ones are left to Parquet's reader.
         let by_hand = catch_decoder(|| self.by_hand(&bytes, row_group).ok_or("it is none of ours")).ok();
         let first = usize::from(by_hand.is_some());
         let columns = self.metadata.parquet_schema().num_columns();
@@ -120,26 +120,26 @@ impl ShardReader {
         if record.num_rows() != rows {
             return Err(damage(format!("{} rows decoded, {rows} expected", record.num_rows())));
         }
-        Group::new(by_hand, &record, self.promise).map_err(damage)
+        Group::new(by_hand, &record, self.expectation).map_err(damage)
     }
 
     fn by_hand(&self, bytes: &Excerpt, group: &RowGroupMetaData) -> Option<(Ids, ScalarBuffer<i32>)> {
-        let row_max = self.promise.content_max;
-        if id_type(self.promise.vocab_size) == DataType::UInt16 {
+        let row_max = self.expectation.content_max;
+        if id_type(self.expectation.vocab_size) == DataType::UInt16 {
             ids::decode(bytes, group, row_max).map(|read| (Ids::U16(read.ids), read.offsets))
         } else {
             ids::decode(bytes, group, row_max).map(|read| (Ids::U32(read.ids), read.offsets))
         }
     }
 
-    fn parse(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
+    fn parse(store: &Store, shard: &Shard, promise: ShardExpectation) -> Result<Self, Damage> {
         let name = &shard.path;
         let damage = |message: String| Damage { place: store.place(name), group: None, message };
-        let hint = "; run `cloze prepare` again, it makes the part again";
-        let elsewise = "; if that is no file, take it away and run `cloze prepare` again, it makes the part again";
-        let found = store.stat(name).map_err(|error| damage(format!("{error}{elsewise}")))?;
-        let gone = "it is gone; if the corpus was changed meanwhile, run the same command again: it says what the run \
-                    still can do; else run `cloze prepare`, it makes the part anew";
+        let hint = "; run `cloze prepare` again to remake the part";
+        let elsewise = "; if it is not a file, remove it and run `cloze prepare` again to remake the part";
+        let found = store.head(name).map_err(|error| damage(format!("{error}{elsewise}")))?;
+        let gone = "it is missing; if the corpus has changed, run the same command again: it reports what the run \
+                    can still do; otherwise run `cloze prepare` to remake the part";
         let length = found.ok_or_else(|| damage(gone.into()))?.bytes;
         if length != shard.bytes {
             return Err(damage(format!("{length} bytes long, the manifest says {}{hint}", shard.bytes)));
@@ -148,7 +148,7 @@ impl ShardReader {
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = catch_decoder(|| ArrowReaderMetadata::load(&bytes, options))
             .map_err(|message| damage(format!("{message}{hint}")))?;
-        Ok(Self { store: store.clone(), name: name.clone(), length, promise, metadata })
+        Ok(Self { store: store.clone(), name: name.clone(), length, expectation: promise, metadata })
     }
 
     fn verify_hash(&self, shard: &Shard) -> Result<(), Damage> {
@@ -157,9 +157,9 @@ impl ShardReader {
         if hash.to_hex().as_str() == shard.blake3 {
             return Ok(());
         }
-        // The hash knows that a byte was changed; the first group that no longer decodes, if any, says where.
+        // The hash shows that a byte has changed. The first group that cannot be decoded, if any, locates the damage.
         let broken = (0..shard.groups.len()).find(|&group| self.read(group).is_err());
-        let message = "damaged: its BLAKE3 is not the manifest's; run `cloze prepare` again, it makes the part again";
+        let message = "damaged: its BLAKE3 differs from the manifest; run `cloze prepare` again to remake the part";
         Err(self.damage(broken, message.into()))
     }
 
@@ -168,7 +168,7 @@ impl ShardReader {
     }
 }
 
-/// The bytes of the file in which a row group lies.
+/// Returns the byte range of a row group in the file.
 fn extent(group: &RowGroupMetaData) -> Result<Range<u64>, ParquetError> {
     let ranges = group.columns().iter().map(ColumnChunkMetaData::byte_range);
     let ends = ranges.map(|(start, length)| Some((start, start.checked_add(length)?)));
@@ -177,7 +177,7 @@ fn extent(group: &RowGroupMetaData) -> Result<Range<u64>, ParquetError> {
     Ok(start..end)
 }
 
-/// Columns by name and type; what a writer calls the items of a list is its own business.
+/// Compares columns by name and type. Writers may choose any name for the items of a list.
 fn same_columns(found: &SchemaRef, expected: &SchemaRef) -> bool {
     use arrow_schema::DataType::List;
     found.fields().len() == expected.fields().len()
@@ -190,7 +190,7 @@ fn same_columns(found: &SchemaRef, expected: &SchemaRef) -> bool {
         })
 }
 
-/// A decoded row group: flat buffers, as Parquet's reader left them.
+/// Decoded row group: flat buffers, as Parquet's reader returns them.
 #[derive(Debug)]
 pub struct Group {
     ids: Ids,
@@ -199,7 +199,7 @@ pub struct Group {
     documents: ScalarBuffer<u64>,
     document_offsets: ScalarBuffer<i32>,
     sources: ScalarBuffer<u16>,
-    /// Starts and offsets, where they are kept.
+    /// Sentence starts and offsets, if sentences are kept.
     sentences: Option<(ScalarBuffer<u16>, ScalarBuffer<i32>)>,
     frame: Frame,
 }
@@ -211,8 +211,12 @@ enum Ids {
 }
 
 impl Group {
-    /// The ids, if they were read by hand, and all other columns.
-    fn new(ids: Option<(Ids, ScalarBuffer<i32>)>, record: &RecordBatch, promise: Promise) -> Result<Self, String> {
+    /// Creates a group from the ids, if the custom reader decoded them, and from all other columns.
+    fn new(
+        ids: Option<(Ids, ScalarBuffer<i32>)>,
+        record: &RecordBatch,
+        promise: ShardExpectation,
+    ) -> Result<Self, String> {
         let first = usize::from(ids.is_none());
         let list = |column: usize| record.column(first + column).as_list::<i32>();
         let (ids, id_offsets) = ids.unwrap_or_else(|| read_ids(record.column(0).as_list()));
@@ -237,7 +241,7 @@ impl Group {
         Ok(group)
     }
 
-    fn check(&self, promise: Promise) -> Result<(), String> {
+    fn check(&self, promise: ShardExpectation) -> Result<(), String> {
         let largest = match &self.ids {
             Ids::U16(ids) => ids.iter().copied().max().map(u32::from),
             Ids::U32(ids) => ids.iter().copied().max(),
@@ -261,13 +265,13 @@ impl Group {
         Ok(())
     }
 
-    /// Samples.
+    /// Number of samples.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.sources.len()
     }
 
-    /// The sample in row `row`.
+    /// Returns the sample in row `row`.
     #[must_use]
     pub fn sample(&self, row: usize) -> Sample<'_> {
         let documents = range(&self.document_offsets, row);
@@ -289,7 +293,7 @@ impl Group {
         }
     }
 
-    /// Bytes of its buffers.
+    /// Number of bytes of its buffers.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let ids = match &self.ids {
@@ -304,14 +308,14 @@ impl Group {
     }
 }
 
-/// Whether `starts` are where the runs of a row of `length` tokens begin, none of them empty.
+/// Whether `starts` are valid starts of non-empty runs in a row of `length` tokens.
 fn are_starts(starts: &[u16], length: usize) -> bool {
     starts.first() == Some(&0)
         && starts.is_sorted_by(|a, b| a < b)
         && starts.last().is_some_and(|&last| usize::from(last) < length)
 }
 
-/// The ids and where rows end, by Parquet's own reader.
+/// Reads the ids and row ends with Parquet's own reader.
 fn read_ids(ids: &ListArray) -> (Ids, ScalarBuffer<i32>) {
     let values = match ids.values().as_primitive_opt::<UInt16Type>() {
         Some(values) => Ids::U16(values.values().clone()),

@@ -1,12 +1,13 @@
-//! Levels of one bit each, as Parquet's hybrid of runs and packed bits.
+//! One-bit levels in Parquet's hybrid of runs and packed bits.
 //!
-//! A run is a number with its length above its lowest bit, which is 0, then its value in a byte. Packed bits are a number
-//! with their count in bytes above its lowest bit, which is 1, then the bytes, lowest bit first; only read here.
+//! A run is a varint whose lowest bit is 0 and whose other bits are the length, then the value in one byte. Packed bits
+//! are a varint whose lowest bit is 1 and whose other bits are the number of bytes, then the bytes, lowest bit first.
+//! Packed bits are only read here, not written.
 
-/// Runs are shorter: what Parquet's own reader takes for a length.
+/// Exclusive maximum of a run length that Parquet's own reader accepts.
 const RUN_MAX: usize = 1 << 31;
 
-/// Levels in the making, in runs.
+/// Levels under construction, in runs.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     bytes: Vec<u8>,
@@ -43,7 +44,7 @@ impl Runs {
         self.bytes.extend([low_bits(number), u8::from(value)]);
     }
 
-    /// Appends their length in bytes and all levels to `to`. Returns how many there are.
+    /// Appends their length in bytes and all levels to `to`. Returns the number of levels.
     pub(super) fn finish(&mut self, to: &mut Vec<u8>) -> usize {
         self.end_run();
         self.run.1 = 0;
@@ -58,7 +59,7 @@ fn low_bits(number: usize) -> u8 {
     number.to_le_bytes()[0] & 0x7f
 }
 
-/// Runs of levels: a value and how many there are. `None` where what stands there is none; nothing follows it.
+/// Returns runs of levels: a value and its count. Yields `None` at invalid data, and then ends.
 pub(super) fn runs(levels: &[u8]) -> impl Iterator<Item = Option<(bool, usize)>> {
     let (mut rest, mut packed, mut bit) = (levels, &levels[..0], 0);
     std::iter::from_fn(move || {
@@ -78,7 +79,7 @@ pub(super) fn runs(levels: &[u8]) -> impl Iterator<Item = Option<(bool, usize)>>
                 }
             }
         }
-        // Equal bits that follow one another in a byte are a run.
+        // Consecutive equal bits in a byte form a run.
         let left = u32::from(packed[0]) >> bit;
         let (value, equal) = if left & 1 == 1 { (true, left.trailing_ones()) } else { (false, left.trailing_zeros()) };
         let count = equal.min(8 - bit);
@@ -90,13 +91,13 @@ pub(super) fn runs(levels: &[u8]) -> impl Iterator<Item = Option<(bool, usize)>>
     })
 }
 
-/// What levels are made of.
+/// Encoded unit of levels.
 enum Piece<'a> {
     Run(bool, usize),
     Packed(&'a [u8]),
 }
 
-/// The piece that some levels begin with, and what follows it.
+/// Splits the first unit from some levels. Returns the unit and the rest.
 fn piece(levels: &[u8]) -> Option<(Piece<'_>, &[u8])> {
     let (header, tail) = number(levels)?;
     let count = header >> 1;
@@ -104,7 +105,7 @@ fn piece(levels: &[u8]) -> Option<(Piece<'_>, &[u8])> {
         return None;
     }
     if header & 1 == 1 {
-        // The last bytes of padding may be left out.
+        // The last padding bytes can be missing.
         let (bytes, tail) = tail.split_at(count.min(tail.len()));
         return Some((Piece::Packed(bytes), tail));
     }
@@ -112,7 +113,7 @@ fn piece(levels: &[u8]) -> Option<(Piece<'_>, &[u8])> {
     Some((Piece::Run(value == 1, count), tail))
 }
 
-/// The number that some bytes begin with, seven bits in each, the lowest first; and what follows it.
+/// Decodes a varint: seven bits per byte, lowest first. Returns the number and the rest.
 fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut number = 0_usize;
     for (place, &byte) in bytes.iter().enumerate().take(5) {

@@ -1,4 +1,4 @@
-//! Objects of a prepared folder, as Parquet's decoder wants them.
+//! Adapter from objects of a prepared folder to Parquet's decoder.
 
 use std::io;
 use std::ops::Range;
@@ -8,29 +8,29 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
 use store::Store;
 
-/// What ends a Parquet file: the length of its metadata, and a magic word.
+/// Size of the end of a Parquet file: the length of its metadata, and a magic word.
 const FOOTER_BYTES: u64 = 8;
 
-/// The part of a Parquet file that is in memory. Whoever asks for another part is told that it is not there.
+/// Part of a Parquet file that is in memory. Reading another part is an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Excerpt {
-    /// Bytes of the whole file.
+    /// Length of the whole file in bytes.
     length: u64,
     first: u64,
     bytes: Bytes,
 }
 
 impl Excerpt {
-    /// Reads some bytes of a file of that length, at once.
+    /// Reads a byte range of a file with that length, in one request.
     pub(crate) fn read(store: &Store, name: &str, length: u64, range: Range<u64>) -> io::Result<Self> {
-        let bytes = store.read_range(name, range.clone())?;
+        let bytes = store.get_range(name, range.clone())?;
         Ok(Self { length, first: range.start, bytes: bytes.into() })
     }
 
-    /// Reads a file's metadata, for which its last bytes say how long it is.
+    /// Reads a file's metadata. The last bytes of the file contain its length.
     pub(crate) fn metadata(store: &Store, name: &str, length: u64) -> io::Result<Self> {
-        let footer = store.read_range(name, length.saturating_sub(FOOTER_BYTES)..length)?;
-        // Nonsense is found by who decodes it.
+        let footer = store.get_range(name, length.saturating_sub(FOOTER_BYTES)..length)?;
+        // The decoder detects invalid lengths.
         let metadata = footer.get(..4).map_or(0, |mut bytes| u64::from(bytes.get_u32_le()));
         let range = length.saturating_sub(metadata + FOOTER_BYTES)..length;
         Self::read(store, name, length, range)

@@ -1,4 +1,4 @@
-//! A prepared folder of random ids: what benchmarks and tests read when no corpus is at hand.
+//! Prepared folder of random ids for benchmarks and tests without a corpus.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use crate::error::{Error, Result};
 use crate::pack::{AnyPacking, Packed};
 use crate::rng::{Key, Rng};
 
-/// What to make up.
+/// Parameters of the folder.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
-    /// Number of ids; those of BERT's vocabularies that are special are so here.
+    /// Number of ids. Special ids are those of BERT's vocabularies.
     pub vocab_size: u32,
     /// Content ids are uniform over this range.
     pub ids: Range<u32>,
-    /// Longest row, frame included.
+    /// Longest row, including its frame.
     pub max_seq_len: u32,
     /// Content tokens of a sample are uniform over this range.
     pub lengths: Range<u32>,
-    /// Documents of a sample, at most; cut at equal distances.
+    /// Maximum number of documents of a sample, cut at equal distances.
     pub documents: u32,
     /// Adjacent samples that belong to the same documents.
     pub rows_per_document: u64,
-    /// How the manifest says it is packed.
+    /// Packing in the manifest.
     pub pack: AnyPacking,
-    /// Tokens of a sentence, at most and mostly, where the style keeps sentences.
+    /// Maximum and most frequent number of tokens of a sentence, if the packing keeps sentences.
     pub sentence_tokens: u16,
     /// Samples per row group.
     pub rows_per_group: u32,
@@ -42,12 +42,12 @@ pub struct Synthetic {
     pub train_rows: u64,
     /// Samples of the validation split.
     pub valid_rows: u64,
-    /// Another seed, other ids.
+    /// Seed of the ids.
     pub seed: u64,
 }
 
 impl Default for Synthetic {
-    /// A small folder: 3 shards of 4 groups, rows of up to 62 content tokens.
+    /// Returns a small folder: 3 shards of 4 groups, rows of up to 62 content tokens.
     fn default() -> Self {
         Self {
             vocab_size: 1000,
@@ -67,13 +67,13 @@ impl Default for Synthetic {
     }
 }
 
-/// What was written before.
+/// Returns the manifest of the folder.
 fn written(store: &Store) -> Result<Manifest> {
     let place = store.place("manifest.json");
-    Manifest::from_json(&store.read("manifest.json")?).map_err(|why| Error::Manifest { place, why })
+    Manifest::from_json(&store.get("manifest.json")?).map_err(|why| Error::Manifest { place, why })
 }
 
-/// What stands for a tokenizer: nobody asks it anything.
+/// Placeholder for a tokenizer that is never used.
 const TOKENIZER: &[u8] = b"{}\n";
 
 impl Synthetic {
@@ -98,7 +98,7 @@ impl Synthetic {
         self.dataset_version(store, manifest, &[0], &[])
     }
 
-    /// Adds a dataset version to a folder, which has these parts more and the `dropped` less. Returns its manifest.
+    /// Adds a dataset version with these new parts and without the `dropped` ones. Returns the manifest.
     pub fn add(&self, store: &Store, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
         self.dataset_version(store, written(store)?, parts, dropped)
     }

@@ -1,4 +1,4 @@
-//! Samples to shards.
+//! Writer of samples as shards.
 
 use std::io::{self, Write};
 use std::mem::take;
@@ -27,20 +27,20 @@ use crate::{Error, Result};
 /// Row groups per shard: about 270 M tokens of 510-token rows, a file of some 400 MB.
 const GROUPS_PER_SHARD: usize = 256;
 
-/// Which shards to write.
+/// Parameters of the shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardOptions {
-    /// The part that they are of.
+    /// Part of the shards.
     pub part: PartId,
-    /// Rows of the part and split before the first.
+    /// Number of the part's rows in that split before the first sample.
     pub first_row: u32,
-    /// They are named `PREFIX-00.parquet`, `PREFIX-01.parquet`, …
+    /// Prefix of the names: `PREFIX-00.parquet`, `PREFIX-01.parquet`, …
     pub prefix: String,
     /// Number of ids.
     pub vocab_size: u32,
-    /// Whether samples say where their sentences begin.
+    /// Whether samples store where their sentences begin.
     pub keeps_sentences: bool,
-    /// Their compression, 1 to 22.
+    /// Compression level, 1 to 22.
     pub zstd_level: i32,
 }
 
@@ -51,7 +51,7 @@ impl Default for ShardOptions {
     }
 }
 
-/// Writes the shards of one split of one segment, one object at a time.
+/// Writer of the shards of one split of one segment, one object at a time.
 #[derive(Debug)]
 pub struct ShardWriter {
     store: Store,
@@ -66,7 +66,7 @@ pub struct ShardWriter {
     shards: Vec<Shard>,
 }
 
-/// A row group's worth of rows.
+/// Rows of a row group.
 #[derive(Debug, Default)]
 struct Rows {
     wide: bool,
@@ -92,7 +92,7 @@ struct OpenShard {
 }
 
 impl ShardWriter {
-    /// A writer of such shards.
+    /// Creates a writer.
     #[must_use]
     pub fn new(store: &Store, options: ShardOptions) -> Self {
         let ShardOptions { vocab_size, keeps_sentences, zstd_level, .. } = options;
@@ -110,7 +110,7 @@ impl ShardWriter {
         }
     }
 
-    /// The same with smaller row groups and shards, for tests and benchmarks.
+    /// Sets smaller row groups and shards, for tests and benchmarks.
     ///
     /// # Panics
     /// If row groups would be empty, or larger than the format allows.
@@ -126,7 +126,7 @@ impl ShardWriter {
         if self.rows.len() == self.rows_per_group { self.flush_group() } else { Ok(()) }
     }
 
-    /// Completes the last shard. Returns all of them, in order.
+    /// Completes the last shard. Returns all shards in order.
     pub fn finish(mut self) -> Result<Vec<Shard>> {
         if self.rows.len() > 0 {
             self.flush_group()?;
@@ -180,14 +180,14 @@ fn level(zstd_level: i32) -> ZstdLevel {
     ZstdLevel::try_new(zstd_level).expect("checked by the configuration")
 }
 
-/// What the format asks for, and nothing that varies between machines or versions of this program.
+/// Returns the properties that the format requires. They do not vary with the machine or the program version.
 fn properties(level: ZstdLevel) -> WriterProperties {
     WriterProperties::builder()
         .set_created_by("cloze".into())
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
         .set_dictionary_enabled(false)
-        // Groups are read whole: nobody would ask which of them to skip.
+        // Groups are read whole, so statistics to skip groups are unnecessary.
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
         .build()
@@ -195,14 +195,15 @@ fn properties(level: ZstdLevel) -> WriterProperties {
 
 impl OpenShard {
     fn begin(store: &Store, name: &str, schema: &SchemaRef, properties: &WriterProperties) -> Result<Self> {
-        let object = Hashing { put: store.begin(name)?, hasher: blake3::Hasher::new() };
+        let object = Hashing { put: store.writer(name)?, hasher: blake3::Hasher::new() };
         let (file, columns) = ArrowWriter::try_new(object, schema.clone(), Some(properties.clone()))
             .and_then(ArrowWriter::into_serialized_writer)
             .map_err(|error| write_error(store, name, error))?;
         Ok(Self { file, columns, content: ContentHasher::default(), tokens: 0, groups: Vec::new() })
     }
 
-    /// Writes the rows as a row group, leaving none: the ids by hand, the other columns by Parquet's own code.
+    /// Writes the rows as a row group and clears them. The custom encoder writes the ids, Parquet's own code the other
+    /// columns.
     fn write(&mut self, rows: &mut Rows, encoder: &mut Encoder, schema: &SchemaRef) -> Result<(), ParquetError> {
         let ids = self.file.schema_descr().column(0);
         let (chunk, close) = encoder.encode(&ids, rows.ids(), &rows.id_offsets)?;
@@ -219,7 +220,7 @@ impl OpenShard {
     }
 }
 
-/// The disk's own words where there are any: they name the file and the way out.
+/// Prefers the disk's error message if there is one: it names the file and the fix.
 pub(crate) fn write_error(store: &Store, name: &str, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
@@ -249,7 +250,7 @@ impl Rows {
         if self.wide {
             self.wide_ids.extend_from_slice(sample.input_ids);
         } else {
-            narrow(sample.input_ids, &mut self.narrow_ids);
+            to_u16(sample.input_ids, &mut self.narrow_ids);
         }
         self.id_offsets.push(end(self.narrow_ids.len() + self.wide_ids.len()));
         self.document_starts.extend_from_slice(sample.document_starts);
@@ -273,7 +274,7 @@ impl Rows {
                 document_starts: &self.document_starts[documents.clone()],
                 documents: &self.documents[documents],
                 sentence_starts: &self.sentence_starts[range(&self.sentence_offsets, row)],
-                // Of all rows of the folder alike, so not part of their content.
+                // The frame is the same for all rows of the folder, so it is not part of their content.
                 frame: Frame::default(),
                 source,
                 offset: 0,
@@ -281,7 +282,7 @@ impl Rows {
         }
     }
 
-    /// The columns behind the ids, leaving no row.
+    /// Returns the columns after the ids and clears the rows.
     fn take_others(&mut self) -> Vec<ArrayRef> {
         self.narrow_ids.clear();
         self.wide_ids.clear();
@@ -301,8 +302,8 @@ impl Rows {
 }
 
 /// Appends ids of a vocabulary of at most 65,536.
-#[expect(clippy::cast_possible_truncation, reason = "none is larger: all were looked at")]
-fn narrow(ids: &[u32], narrow: &mut Vec<u16>) {
+#[expect(clippy::cast_possible_truncation, reason = "none is larger: all were checked")]
+fn to_u16(ids: &[u32], narrow: &mut Vec<u16>) {
     let all = ids.iter().fold(0, |all, id| all | id);
     assert!(u16::try_from(all).is_ok(), "an id of a vocabulary of at most 65,536 ids");
     narrow.extend(ids.iter().map(|&id| id as u16));
@@ -314,7 +315,7 @@ fn list<T: ArrowPrimitiveType>(values: Vec<T::Native>, offsets: Vec<i32>) -> Arr
     Arc::new(ListArray::new(field, OffsetBuffer::new(ScalarBuffer::from(offsets)), values, None))
 }
 
-/// Hashes what it passes on.
+/// Writer that hashes the bytes it forwards.
 #[derive(Debug)]
 pub(crate) struct Hashing {
     pub(crate) put: ObjectWriter,

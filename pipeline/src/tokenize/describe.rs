@@ -1,4 +1,4 @@
-//! Vocabularies as `tokenizer.json`: the two families that BERT-style models use, around the words that they know.
+//! Generation of `tokenizer.json` files from vocabularies, for the two families of BERT-style models.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,20 @@ use serde_json::{Value, json};
 
 use crate::{Error, Result};
 
-/// The bytes that the crate itself would save, so that equal tokenizers are equal files.
+/// Returns the bytes that the crate itself would save, so that equal tokenizers are equal files.
 pub(crate) fn render(json: &Value, refuse: impl Fn(String) -> Error) -> Result<Vec<u8>> {
     let model = tokenizers::Tokenizer::from_bytes(json.to_string()).map_err(|error| refuse(error.to_string()))?;
     model.to_string(true).map(String::into_bytes).map_err(|error| refuse(error.to_string()))
 }
 
-/// An added token as `tokenizer.json` lists it.
+/// Returns an added token in the format of `tokenizer.json`.
 fn added(id: u64, content: &str, lstrip: bool) -> Value {
     json!({"id": id, "content": content, "single_word": false, "lstrip": lstrip, "rstrip": false,
            "normalized": false, "special": true})
 }
 
-/// BERT's tokenizer around a vocabulary: Devlin et al. 2019; `BasicTokenizer` and `WordpieceTokenizer` of its code.
+/// Returns BERT's tokenizer for a vocabulary: Devlin et al. 2019; `BasicTokenizer` and `WordpieceTokenizer` of its
+/// code.
 pub(crate) fn word_piece_json(vocab: &BTreeMap<String, u64>, lowercase: bool) -> Value {
     let named = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
     let mut specials: Vec<_> = named.iter().filter_map(|&name| Some((*vocab.get(name)?, name))).collect();
@@ -43,7 +44,7 @@ pub(crate) fn word_piece(text: &str, lowercase: bool) -> Value {
     word_piece_json(&vocab, lowercase)
 }
 
-/// GPT-2's byte-level pairs with RoBERTa's special tokens, as far as the vocabulary has them.
+/// Returns a byte-level BPE tokenizer of GPT-2 with those of RoBERTa's special tokens that the vocabulary has.
 pub(crate) fn byte_level_json(vocab: &BTreeMap<String, u64>, merges: &[Value]) -> Value {
     let named = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
     let mut specials: Vec<_> = named.iter().filter_map(|&name| Some((*vocab.get(name)?, name))).collect();
@@ -51,7 +52,7 @@ pub(crate) fn byte_level_json(vocab: &BTreeMap<String, u64>, merges: &[Value]) -
     let template = |name: &str| vocab.get(name).map(|&id| json!([name, id]));
     json!({
         "version": "1.0", "truncation": null, "padding": null,
-        // RoBERTa's `<mask>` takes the space before it, as a word would.
+        // RoBERTa's `<mask>` includes the space before it, as a word would.
         "added_tokens": specials.iter().map(|&(id, name)| added(id, name, name == "<mask>")).collect::<Vec<_>>(),
         "normalizer": null,
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},

@@ -1,35 +1,42 @@
-//! What the rest of the program may know of a tokenizer.
+//! Facts about a tokenizer that other modules use.
 
 use std::collections::BTreeMap;
 
 use schemas::{SpecialIds, Vocab, manifest};
 use serde_json::Value;
+use tokenizers::Model as _;
 
 use super::fingerprint::fingerprint;
 
-/// All that is known of a tokenizer without running it.
+/// Facts about a tokenizer that are known without running it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The file, as it goes into the prepared folder.
+    /// Content of the file in the prepared folder.
     pub json: Vec<u8>,
-    /// The text of each id.
+    /// Text of each id.
     pub tokens: Vec<String>,
-    /// Whether a word begins at this id.
+    /// True for each id that begins a word.
     pub word_starts: Vec<bool>,
-    /// The short form for the manifest.
+    /// Summary for the manifest.
     pub manifest: manifest::TokenizerInfo,
 }
 
 impl Facts {
-    /// What a parsed tokenizer tells: `json` is the file as it was written, `meant` as the crate understood it.
-    pub(super) fn of(model: &tokenizers::Tokenizer, json: &Value, meant: &Value, bytes: &[u8]) -> Result<Self, String> {
+    /// Extracts the facts of a tokenizer: `json` is the file as written, `meant` the crate's own serialization.
+    pub(super) fn new(
+        model: &tokenizers::Tokenizer,
+        json: &Value,
+        meant: &Value,
+        bytes: &[u8],
+    ) -> Result<Self, String> {
         refuse_chance(meant)?;
         let ids: BTreeMap<u32, String> = model.get_vocab(true).into_iter().map(|(token, id)| (id, token)).collect();
         let size = size(model)?;
-        // A hole in the numbering is never drawn as a random word, like BERT's own `[unusedN]`.
+        // An unused number is never drawn as a random word, like BERT's own `[unusedN]`.
         let token = |id| ids.get(&id).cloned().unwrap_or_else(|| format!("[unused-id-{id}]"));
         let tokens: Vec<String> = (0..size).map(token).collect();
         let special = special_ids(model)?;
+        refuse_without_unknown(model, meant)?;
         let added = model.get_added_tokens_decoder();
         let mut specials: Vec<u32> = added.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
         specials.extend(special.iter());
@@ -52,13 +59,13 @@ impl Facts {
         Ok(Self { json: bytes.to_vec(), tokens, word_starts, manifest })
     }
 
-    /// The special ids.
+    /// Returns the special ids.
     #[must_use]
     pub fn special(&self) -> SpecialIds {
         self.manifest.special
     }
 
-    /// With counts, the vocabulary that views see.
+    /// Returns the vocabulary with counts, for views.
     #[must_use]
     pub fn vocab(&self, counts: Vec<u64>) -> Vocab {
         let specials = &self.manifest.specials;
@@ -66,10 +73,10 @@ impl Facts {
     }
 }
 
-/// Ids that no token has, at most, beyond as many as there are tokens.
+/// Maximum number of unused ids.
 const HOLES_MAX: u64 = 1000;
 
-/// The number of ids. Each costs memory and, in the crate, time, also one that no token has.
+/// Returns the number of ids. Each id costs memory and, in the crate, time, even if no token has it.
 pub(super) fn size(model: &tokenizers::Tokenizer) -> Result<u32, String> {
     let ids = model.get_vocab(true);
     let (tokens, largest) = (ids.len() as u64, ids.into_values().max().unwrap_or(0));
@@ -80,7 +87,7 @@ pub(super) fn size(model: &tokenizers::Tokenizer) -> Result<u32, String> {
     }
 }
 
-/// The special ids by their two usual spellings; all that are missing are named.
+/// Returns the special ids by their two usual spellings; the error names all missing ones.
 fn special_ids(model: &tokenizers::Tokenizer) -> Result<SpecialIds, String> {
     let find = |names: [&str; 2]| names.iter().find_map(|name| model.token_to_id(name));
     let needed = [["[PAD]", "<pad>"], ["[CLS]", "<s>"], ["[SEP]", "</s>"], ["[MASK]", "<mask>"]];
@@ -103,7 +110,7 @@ fn special_ids(model: &tokenizers::Tokenizer) -> Result<SpecialIds, String> {
     }
 }
 
-/// Models that split the same text now so, now otherwise: their ids would depend on workers and on luck.
+/// Returns an error for randomized models: their ids would depend on workers and chance.
 fn refuse_chance(meant: &Value) -> Result<(), String> {
     match meant["model"]["dropout"].as_f64() {
         Some(rate) if rate > 0.0 => {
@@ -113,18 +120,40 @@ fn refuse_chance(meant: &Value) -> Result<(), String> {
     }
 }
 
-/// How a token says that a word begins with it.
+/// Returns an error for models that fail on an unknown character: the first one may be hours into a corpus.
+fn refuse_without_unknown(model: &tokenizers::Tokenizer, meant: &Value) -> Result<(), String> {
+    let meant = &meant["model"];
+    let kind = meant["type"].as_str().unwrap_or_default();
+    let missing = match kind {
+        "WordPiece" | "WordLevel" => {
+            let name = meant["unk_token"].as_str().unwrap_or("[UNK]");
+            model.get_model().token_to_id(name).is_none().then(|| format!("`{name}` to the vocabulary"))
+        }
+        "Unigram" => (!meant["unk_id"].is_u64() && meant["byte_fallback"] != true)
+            .then(|| "`<unk>` to the vocabulary, and its id as `unk_id` of the model".to_owned()),
+        _ => None,
+    };
+    missing.map_or(Ok(()), |missing| {
+        Err(format!(
+            "its {kind} model has no unknown token, so a text with an unknown character could not be tokenized; add \
+             {missing}"
+        ))
+    })
+}
+
+/// Convention by which a token marks that it begins a word.
 enum Borders {
-    /// All do but those that begin like this: WordPiece.
+    /// All tokens begin a word except those with this prefix: WordPiece.
     Continued(String),
-    /// Those do that begin with one of these: byte-level and sentence-piece models, which write blanks down.
+    /// Tokens with one of these first characters begin a word: byte-level and sentence-piece models, which encode
+    /// blanks.
     Marked(Vec<char>),
     /// Every token is a word.
     Words,
 }
 
 impl Borders {
-    /// The convention of a model, from what the crate made of the file: published files leave out what it can guess.
+    /// Returns the convention of a model from the crate's serialization: published files may omit derivable fields.
     fn of(meant: &Value) -> Result<Self, String> {
         let model = &meant["model"];
         let text = |key: &str| model[key].as_str().filter(|text| !text.is_empty());
@@ -160,7 +189,7 @@ impl Borders {
     }
 }
 
-/// What a step writes for a blank, or one of the steps that it is made of.
+/// Returns the character that a step, or one of its parts, writes for a blank.
 fn blank(step: &Value) -> Option<char> {
     let written = match step["type"].as_str()? {
         "Metaspace" => &step["replacement"],
@@ -170,7 +199,7 @@ fn blank(step: &Value) -> Option<char> {
     written.as_str().and_then(|written| written.chars().next()).or_else(|| parts(step).find_map(blank))
 }
 
-/// The steps that a step is made of, if it is a sequence.
+/// Returns the parts of a step that is a sequence.
 fn parts(step: &Value) -> impl Iterator<Item = &Value> {
     ["pretokenizers", "normalizers"].into_iter().filter_map(|key| step[key].as_array()).flatten()
 }

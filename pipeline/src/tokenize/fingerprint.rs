@@ -1,10 +1,10 @@
-//! One name for a tokenizer, however it is written down.
+//! Fingerprint of a tokenizer, independent of its serialization.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// BLAKE3 of the tokenizer without padding and truncation, keys sorted: the same for every way of writing it down.
+/// Returns the BLAKE3 of the tokenizer without padding and truncation, keys sorted: equal for all serializations.
 pub(super) fn fingerprint(json: &Value) -> String {
     let mut text = Vec::new();
     let mut json = json.clone();

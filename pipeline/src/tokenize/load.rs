@@ -10,7 +10,7 @@ use super::describe::{byte_level, render, word_piece};
 use super::facts::{Facts, size};
 use crate::{Error, Result};
 
-/// Reads the tokenizer at `path`: a file, or a folder that holds one. `lowercase` must be said for a `vocab.txt`, and
+/// Reads the tokenizer at `path`: a file, or a folder that contains one. `lowercase` is required for a `vocab.txt`, and
 /// must not contradict another file.
 pub fn load(path: &Path, lowercase: Option<bool>) -> Result<HfTokenizer> {
     let file = find(path)?;
@@ -39,12 +39,12 @@ pub fn load(path: &Path, lowercase: Option<bool>) -> Result<HfTokenizer> {
     }
 }
 
-/// Reads a `tokenizer.json` that was read from `place`.
+/// Parses a `tokenizer.json` that was read from `place`.
 pub fn of_json(bytes: &[u8], place: &str) -> Result<HfTokenizer> {
     from_json(bytes, |message| Error::Tokenizer { path: place.into(), message })
 }
 
-/// The file that `path` means.
+/// Returns the file that `path` refers to.
 fn find(path: &Path) -> Result<PathBuf> {
     let refuse = |message: &str| Err(Error::Tokenizer { path: path.to_owned(), message: message.to_owned() });
     if path.is_dir() {
@@ -72,10 +72,10 @@ fn from_json(bytes: &[u8], refuse: impl Fn(String) -> Error) -> Result<HfTokeniz
     let json: Value = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
     let model = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| unreadable(&error))?;
     size(&model).map_err(&refuse)?;
-    // A file may leave out what the crate can guess, such as the type of its model.
+    // A file may omit derivable fields, such as the type of its model.
     let meant = model.to_string(false).map_err(|error| unreadable(&error))?;
     let meant: Value = serde_json::from_str(&meant).map_err(|error| unreadable(&error))?;
-    let facts = Facts::of(&model, &json, &meant, bytes).map_err(&refuse)?;
+    let facts = Facts::new(&model, &json, &meant, bytes).map_err(&refuse)?;
     Ok(HfTokenizer::new(model, &meant, facts))
 }
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn words_start_where_the_model_says() {
+    fn word_starts_are_those_of_the_model() {
         for (name, token, starts) in [
             ("wordpiece", "##s", false),
             ("wordpiece", "the", true),
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// A small tokenizer with something changed.
+    /// Returns a small tokenizer with a modified field.
     fn changed(name: &str, change: impl FnOnce(&mut Value)) -> Result<HfTokenizer> {
         let mut json: Value = serde_json::from_slice(&testing::tokenizer(name).facts().json).expect("JSON");
         change(&mut json);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn tokenizers_whose_words_or_ids_are_not_to_be_had_are_refused_by_name() {
+    fn tokenizers_without_word_boundaries_or_ids_are_refused_by_name() {
         let suffix = |json: &mut Value| json["model"]["end_of_word_suffix"] = json!("</w>");
         assert!(refusal("byte_bpe", suffix).contains("marks where words end"));
         let dropout = |json: &mut Value| json["model"]["dropout"] = json!(0.1);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_the_way_out() {
+    fn unusable_tokenizers_are_refused_with_a_hint() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let gpt2 = r#"{"a": 0, "<|endoftext|>": 1}"#;
         let files =
@@ -217,5 +217,8 @@ mod tests {
         assert!(refused(home.path(), "absent", None).contains("no such file"));
         write_all(home.path(), &[("d/tokenizer.json", &testing::tokenizer("wordpiece").facts().json)]);
         assert!(refused(home.path(), "d", Some(false)).contains("lowercase = true"));
+        let vocab = "[PAD]\n[CLS]\n[SEP]\n[MASK]\nthe\n";
+        write_all(home.path(), &[("e/vocab.txt", vocab)]);
+        assert!(refused(home.path(), "e/vocab.txt", Some(true)).contains("no unknown token"));
     }
 }

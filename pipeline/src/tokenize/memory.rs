@@ -1,7 +1,7 @@
-//! Words that were split before.
+//! Cache of split words, for the crate's encoder.
 //!
 //! Natural text repeats itself: of 100 words and punctuation marks of English novels, 99 are among the first 2^17
-//! different ones. Looking one up takes some 50 ns; the `tokenizers` crate takes about 10 µs to split it.
+//! distinct ones. A look-up takes some 50 ns; the `tokenizers` crate takes about 10 µs to split a word.
 
 #![expect(clippy::disallowed_types, reason = "looked up for every word of a corpus, and never iterated")]
 
@@ -10,13 +10,13 @@ use std::ops::Range;
 
 use crate::Result;
 
-/// Chunks that are remembered. The first ones are the frequent ones, so nothing is ever thrown out: some 15 MB.
+/// Maximum number of cached chunks. The first ones are the frequent ones, so nothing is evicted: some 15 MB.
 const CHUNKS_MAX: usize = 1 << 17;
 
-/// Longer chunks are rare, and none is seen twice.
+/// Maximum bytes of a cached chunk. Longer chunks are rare and seldom recur.
 const CHUNK_BYTES_MAX: usize = 32;
 
-/// The ids of chunks of text.
+/// Ids of chunks of text.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     known: HashMap<Box<str>, Range<u32>>,
@@ -24,7 +24,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Appends the ids of `chunk` to `target`, made by `encode` if they are not known.
+    /// Appends the ids of `chunk` to `target`; `encode` computes them if they are not cached.
     pub(super) fn append(
         &mut self,
         chunk: &str,

@@ -1,4 +1,4 @@
-//! Text to token ids.
+//! Tokenization: text to token ids.
 
 pub(crate) mod describe;
 mod facts;
@@ -15,58 +15,59 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::facts::Facts;
-// What characters are to the crate, for who looks at text before it is tokenized.
+// Character classes of the crate, for code that reads text before tokenization.
 pub(crate) use self::fast::{Character, Characters, Classes, first_pre_token};
-// Instructions of some processors have one place, which is there.
+// Shared by other modules, so that processor-specific instructions stay in one module.
 pub(crate) use self::fast::fetch;
 pub use self::hf::HfTokenizer;
 pub use self::load::{load, of_json};
 pub use self::texts::Texts;
 use crate::Result;
 
-/// What makes ids of text. The ids are the same.
+/// Implementation of the tokenizer. Both give the same ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenizerBackend {
-    /// The project's own code, where it is proved to return the ids of the `tokenizers` crate for this tokenizer.
+    /// The project's own code, if it is proved to return the ids of the `tokenizers` crate for this tokenizer.
     #[default]
     Fast,
     /// The `tokenizers` crate.
     Reference,
 }
 
-/// Turns text into ids, in the thread that calls it.
+/// Tokenizer, which runs in the calling thread.
 pub trait Tokenizer: Send + Sync {
-    /// What the rest of the program may know of it.
+    /// Returns the facts about the tokenizer.
     fn facts(&self) -> &Facts;
 
-    /// Hands over the ids of `text`, a piece at a time; the concatenation is that of the whole text.
+    /// Passes on the ids of `text`, a piece at a time; their concatenation is the result for the whole text.
     ///
-    /// Special tokens that the text spells out (`[MASK]`) become their ids, as in the Python package.
+    /// Special tokens that are spelled out in the text (`[MASK]`) become their ids, as in the Python package.
     fn encode(&self, text: &str, pieces: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
 
-    /// Hands over the ids of `text`, run by run: a run begins with the text, and at each of `starts`, which are byte
-    /// offsets in ascending order. The concatenation is that of the whole text: a token that reaches across a start
-    /// belongs to the run before it. A run without tokens is handed over empty. Starts are where sentences begin, with the
-    /// white space before them: behind white space, whose a token is may depend on what encodes.
+    /// Passes on the ids of `text`, run by run. A run begins with the text, and at each of `starts`, which are
+    /// ascending byte offsets. The concatenation is the result for the whole text: a token that reaches across a start
+    /// belongs to the run before it. A run without tokens is passed on empty. Starts are sentence starts, including the
+    /// white space before them: for a start after white space, the owner of a white-space token could depend on the
+    /// backend.
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
 
-    /// Appends the ids of each of `texts` to `ids`, and to `lengths` how many there are then: for short texts, which cost as
-    /// much each as their words.
+    /// Appends the ids of each of `texts` to `ids`, and after each the current number of ids to `lengths`. Avoids the
+    /// cost per call for short texts.
     fn encode_texts(&self, texts: Texts<'_>, ids: &mut Vec<u32>, lengths: &mut Vec<usize>) -> Result<()>;
 
-    /// What encodes, and why nothing faster does: for people.
-    fn way(&self) -> &str;
+    /// Returns the name of the encoder, and the reason if it is not the fast one, for display.
+    fn implementation_name(&self) -> &str;
 
-    /// Refuses to go on if the ids of `text` are not those of the `tokenizers` crate.
+    /// Returns an error if the ids of `text` differ from those of the `tokenizers` crate.
     fn compare(&self, text: &str) -> Result<()>;
 
-    /// Bytes of the longest piece of `text` that is split as a whole: what memory grows with.
+    /// Returns the bytes of the longest piece of `text` that is split as a whole, which determines the memory.
     fn longest_piece(&self, text: &str) -> usize {
         text.len()
     }
 
-    /// The ids of `text`, without frame tokens.
+    /// Returns the ids of `text`, without frame tokens.
     fn ids(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         self.encode(text, &mut |piece| {
@@ -77,7 +78,7 @@ pub trait Tokenizer: Send + Sync {
     }
 }
 
-/// As much of the front of a text as so many bytes hold, in whole characters.
+/// Returns the longest prefix of a text of at most `bytes` bytes, in whole characters.
 pub(crate) fn front(text: &str, bytes: usize) -> &str {
     let is_border = |end: &usize| text.is_char_boundary(*end);
     &text[..(0..=bytes.min(text.len())).rev().find(is_border).unwrap_or(0)]

@@ -1,9 +1,9 @@
-//! What a thread needs while it encodes, kept for the next one.
+//! Pool of per-thread working state, reused between threads.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Things of which each thread that is at work has one. Made when there is none to lend, and kept: there are as
-/// many as there were threads at once.
+/// Pool of values, one per working thread. A value is created when none is free, and kept: the pool has as many values
+/// as there were concurrent threads.
 #[derive(Debug)]
 pub(crate) struct Pool<T>(Mutex<Vec<T>>);
 
@@ -14,21 +14,21 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Lends one that nobody else has at the moment. One in use when a thread panicked is gone with it.
-    pub(crate) fn lend<R>(&self, make: impl FnOnce() -> T, work: impl FnOnce(&mut T) -> R) -> R {
+    /// Passes a free value to `work`. A value in use when a thread panics is dropped.
+    pub(crate) fn with_item<R>(&self, make: impl FnOnce() -> T, work: impl FnOnce(&mut T) -> R) -> R {
         let free = self.free().pop();
-        let mut lent = free.unwrap_or_else(make);
-        let outcome = work(&mut lent);
-        self.free().push(lent);
+        let mut value = free.unwrap_or_else(make);
+        let outcome = work(&mut value);
+        self.free().push(value);
         outcome
     }
 
-    /// All that nobody has, for good.
-    pub(crate) fn take(&self) -> Vec<T> {
+    /// Removes and returns all free values.
+    pub(crate) fn take_all(&self) -> Vec<T> {
         std::mem::take(&mut *self.free())
     }
 
-    /// Those that nobody has. Nothing is done while it is locked that could panic.
+    /// Locks the free values. No code that runs under this lock can panic.
     fn free(&self) -> std::sync::MutexGuard<'_, Vec<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,11 +1,11 @@
-//! Where a text is told apart into runs.
+//! Splitting of tokens into runs.
 
 use crate::Result;
 
-/// Tokens of a text: where each begins, and its id.
+/// Tokens of a text: the start and id of each.
 pub(super) type Tokens = Vec<(usize, u32)>;
 
-/// Ends a run for every start that is not behind `at`.
+/// Ends a run for every start that is not after `at`.
 pub(super) fn end_runs(
     starts: &mut &[usize],
     at: usize,

@@ -1,6 +1,6 @@
-//! Several texts in one piece of memory.
+//! Several texts in one string.
 
-/// Texts that stand one behind the other, a line feed behind each: what looks at all of them at once sees where each ends.
+/// Concatenated texts, each followed by a line feed, which marks its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Texts<'a> {
     joined: &'a str,
@@ -8,13 +8,13 @@ pub struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    /// Between two texts, and behind the last.
+    /// Separator between two texts, and after the last.
     pub const BETWEEN: char = '\n';
 
-    /// The texts of `joined` that end at these places, in ascending order.
+    /// Creates the texts of `joined` that end at these positions, in ascending order.
     ///
     /// # Panics
-    /// If something else than a line feed stands behind the last.
+    /// If the last text is not followed by a line feed.
     #[must_use]
     pub fn new(joined: &'a str, ends: &'a [usize]) -> Self {
         let end = ends.last().map_or(0, |end| end + 1);
@@ -22,17 +22,17 @@ impl<'a> Texts<'a> {
         Self { joined, ends }
     }
 
-    /// All of them, with what stands between.
+    /// Returns all texts with their separators.
     pub(crate) fn joined(&self) -> &'a str {
         self.joined
     }
 
-    /// Where each ends.
+    /// Returns the end of each text.
     pub(crate) fn ends(&self) -> &'a [usize] {
         self.ends
     }
 
-    /// One after another.
+    /// Returns the texts in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let (joined, mut begin) = (self.joined, 0);
         self.ends.iter().map(move |&end| &joined[std::mem::replace(&mut begin, end + 1)..end])

@@ -1,4 +1,4 @@
-//! The `[tokenizer]` section.
+//! Configuration section `[tokenizer]`.
 
 use std::sync::Arc;
 
@@ -8,28 +8,29 @@ use serde::{Deserialize, Serialize};
 use super::split::{BertSplit, ByteSplit, Split};
 use crate::{Error, Result};
 
-/// Which tokenizer to train: the `[tokenizer]` section of a configuration.
+/// Configuration of tokenizer training: the `[tokenizer]` section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerConfig {
-    /// The family.
+    /// Tokenizer family.
     pub kind: Family,
-    /// Number of ids, special tokens and alphabet included.
+    /// Number of ids, including special tokens and alphabet.
     pub vocab_size: u32,
     /// Whether text is lowercased and stripped of accents (WordPiece only).
     pub lowercase: bool,
     /// Pairs that occur less often are not merged.
     pub min_frequency: u64,
-    /// Characters that get an id of their own, the most frequent ones (WordPiece only).
+    /// Maximum number of characters with a separate id, the most frequent ones (WordPiece only).
     pub limit_alphabet: usize,
-    /// Share of documents that it learns from, chosen by their hash; above 0, at most 1. A document of the training split is
-    /// among them if the second 8 bytes of the BLAKE3 of its id, little endian, are less than this share of 2^64: the same
-    /// ones whatever the order of files and the number of workers, and those of a smaller share among those of a larger one.
+    /// Share of documents to train on, selected by hash; above 0, at most 1. A document of the training split is
+    /// selected if the second 8 bytes of the BLAKE3 of its id, little endian, are less than this share of 2^64. The
+    /// selection does not depend on the order of files or the number of workers. A smaller share is a subset of a
+    /// larger one.
     pub sample: f64,
 }
 
 impl Default for TokenizerConfig {
-    /// BERT's English vocabulary in size and treatment (Devlin et al. 2019).
+    /// Size and normalization of BERT's English vocabulary (Devlin et al. 2019).
     fn default() -> Self {
         Self {
             kind: Family::Wordpiece,
@@ -43,7 +44,7 @@ impl Default for TokenizerConfig {
 }
 
 impl TokenizerConfig {
-    /// Refuses values that make no sense.
+    /// Returns an error for invalid values.
     pub(super) fn check(&self) -> Result<()> {
         let Self { vocab_size, sample, .. } = self;
         if *vocab_size > IDS_MAX {
@@ -61,7 +62,7 @@ impl TokenizerConfig {
         Ok(())
     }
 
-    /// How its family splits text.
+    /// Returns the splitter of the family.
     pub(super) fn split(&self) -> Result<Arc<dyn Split>> {
         Ok(match self.kind {
             Family::Wordpiece => Arc::new(BertSplit::new(self.lowercase)),
@@ -70,7 +71,7 @@ impl TokenizerConfig {
     }
 }
 
-/// A family of tokenizers.
+/// Tokenizer family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
@@ -97,5 +98,5 @@ impl Family {
     }
 }
 
-/// Ids of a trained tokenizer, at most: some room is taken for each before any word is counted.
+/// Maximum number of ids: memory for each is reserved before any word is counted.
 const IDS_MAX: u32 = 1 << 22;

@@ -1,17 +1,18 @@
-//! Parts ↦ counts of raw words, folded into one tally, and that into the words that a tokenizer learns from.
+//! Counting of the words of a corpus for tokenizer training: parts ↦ counts of raw words ↦ words.
 //!
 //! # Idea
-//! Workers take parts by demand, as those of a preparation do. Each counts into its own tally, which is poured into the
-//! common one when it has grown to its share of memory, and in the end. Sums do not depend on who adds first.
+//! Workers take parts on demand, as in a preparation. Each counts into its own tally. The tally is merged into the
+//! common one when it reaches its share of memory, and at the end. Sums do not depend on the order of merges.
 //!
 //! # Invariants
-//! - What comes of a corpus does not depend on the number of workers or on time: sums are sums, what was wrong with lines is
-//!   told in the order of the parts, and of parts that cannot be read the first one is told: parts before it are read to
-//!   their ends, those behind it are left.
-//! - The common tally takes three eighths of `prepare.max_memory_bytes` at most, those of the workers a quarter together (next to the
-//!   text in hand, which has its own room); the words that it comes to in the end as much as it; and merging them half, when
-//!   it is gone. What a corpus takes of the common tally is a matter of its different words alone, so whether they fit does
-//!   not depend on workers either. (Which is told of a corpus that has too many words *and* a part that cannot be read, does.)
+//! - The result does not depend on the number of workers or on time. Sums are order-independent, and rejects are
+//!   reported in the order of the parts. If parts cannot be read, the error is that of the first one: earlier parts are
+//!   read to their ends, later ones are skipped.
+//! - The common tally takes at most three eighths of `prepare.max_memory_bytes`, the tallies of all workers a quarter
+//!   (the current text has a separate budget). The final words take at most as much as the common tally. Merging takes
+//!   at most half, after the tally is freed. The size of the common tally depends only on the distinct words of the
+//!   corpus, so the memory error does not depend on workers either. (If a corpus has too many words *and* an unreadable
+//!   part, the choice between the two errors does.)
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,43 +25,43 @@ use telemetry::preparation::PrepareProgress;
 use super::config::TokenizerConfig;
 use super::split::Split;
 use super::word_counts::WordCounts;
-use crate::corpus::{BytesRead, Complaint, Corpus, Part, Place};
+use crate::corpus::{BytesRead, Complaint, Corpus, DocumentPlace, Part};
 use crate::prepare::{PrepareConfig, RejectStats};
 use crate::tokenize::pool::Pool;
 use crate::{Error, Result};
 
-/// Finished parts that wait for the fold, per worker: they are small.
+/// Maximum finished parts that wait for merging, per worker: they are small.
 const DEPTH: usize = 4;
 
-/// Bytes of text after which a worker looks at what it holds.
+/// Bytes of text after which a worker checks the size of its tally.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// Bytes that pairs may take in any case: small corpora have more pairs than words.
+/// Minimum memory for pairs: small corpora have more pairs than words.
 const PAIRS_BYTES_LEAST: u64 = 4 << 20;
 
-/// How often somebody hears of progress when no part is finished.
+/// Maximum interval between progress reports.
 const PULSE: Duration = Duration::from_millis(500);
 
-/// Who is told how far the counting is.
+/// Callback for progress of the counting.
 pub type ProgressCallback<'a> = &'a mut dyn FnMut(&PrepareProgress);
 
-/// The words of a corpus.
-pub(super) struct Counted {
+/// Words of a corpus.
+pub(super) struct CountedWords {
     pub(super) documents: u64,
     pub(super) words: WordCounts,
     pub(super) left_out: Vec<String>,
 }
 
-/// How often each word occurs in the sample of the training split, after normalization.
+/// Counts each word in the sample of the training split, after normalization.
 pub(super) fn count_words(
     config: &TokenizerConfig,
     prepare: &PrepareConfig,
     split: Arc<dyn Split>,
     hears: ProgressCallback<'_>,
-) -> Result<Counted> {
+) -> Result<CountedWords> {
     let corpus = Corpus::open(&prepare.corpus())?;
     let parts = corpus.parts()?;
-    let work = Arc::new(Work::new(config, prepare, (corpus, parts), split));
+    let work = Arc::new(CountJob::new(config, prepare, corpus, parts, split));
     let (documents, dirt) = work.count(prepare.workers(), hears)?;
     let said = dirt.judge_all(prepare.max_bad_lines)?;
     if documents == 0 {
@@ -79,8 +80,8 @@ pub(super) fn count_words(
              and `prepare.encoding`"
         )));
     }
-    let left_out = work.corpus.passed_over().told().into_iter().chain(said).collect();
-    Ok(Counted { documents, words, left_out })
+    let left_out = work.corpus.passed_over().description().into_iter().chain(said).collect();
+    Ok(CountedWords { documents, words, left_out })
 }
 
 fn nothing_to_learn_from(config: &TokenizerConfig, prepare: &PrepareConfig) -> Error {
@@ -100,40 +101,41 @@ fn nothing_to_learn_from(config: &TokenizerConfig, prepare: &PrepareConfig) -> E
     Error::Poison(format!("`{inputs}`: no document to learn from: {why}"))
 }
 
-/// What every worker shares.
-struct Work {
+/// State shared by all workers.
+struct CountJob {
     corpus: Corpus,
     parts: Vec<Part>,
     split: Arc<dyn Split>,
     sample: f64,
     valid_fraction: f64,
-    /// What each worker has counted and not poured yet, and how much that may be.
+    /// Tally of each worker that is not merged yet, with its size limit.
     tallies: Pool<WordCounts>,
     worker_bytes_max: u64,
     whole: Mutex<WordCounts>,
     budget: Budget,
-    /// Whether the whole tally has no room for more.
+    /// True if the common tally has no room for more.
     is_full: AtomicBool,
-    /// The first part that is known to fail; those behind it are of no use.
+    /// First part that is known to fail; later parts are not needed.
     failed: AtomicU64,
     bytes_read: BytesRead,
     text_bytes: AtomicU64,
 }
 
-/// What a part came to.
+/// Result of a part.
 enum Read {
-    /// Documents that were counted, and what was wrong with lines.
+    /// Number of documents counted, and the rejects.
     Whole(u64, RejectStats),
     Failed(Error),
-    /// Nobody asks for it any more.
+    /// Not read, because the result is not needed any more.
     Left,
 }
 
-impl Work {
+impl CountJob {
     fn new(
         config: &TokenizerConfig,
         prepare: &PrepareConfig,
-        (corpus, parts): (Corpus, Vec<Part>),
+        corpus: Corpus,
+        parts: Vec<Part>,
         split: Arc<dyn Split>,
     ) -> Self {
         Self {
@@ -145,7 +147,7 @@ impl Work {
             tallies: Pool::default(),
             worker_bytes_max: prepare.max_memory_bytes / 4 / prepare.workers() as u64,
             whole: Mutex::default(),
-            budget: Budget::of(config, prepare),
+            budget: Budget::new(config, prepare),
             is_full: AtomicBool::new(false),
             failed: AtomicU64::new(u64::MAX),
             bytes_read: BytesRead::default(),
@@ -153,7 +155,7 @@ impl Work {
         }
     }
 
-    /// Counts all parts by so many workers. Returns how many documents, and what was wrong with lines.
+    /// Counts all parts with `workers` workers. Returns the number of documents, and the rejects.
     fn count(self: &Arc<Self>, workers: usize, hears: ProgressCallback<'_>) -> Result<(u64, RejectStats)> {
         let began = Instant::now();
         let mut results = {
@@ -184,7 +186,7 @@ impl Work {
                     dirt.append(of_part);
                 }
                 Read::Failed(error) => return Err(error),
-                // What it was left for comes behind it, or is the memory.
+                // An earlier part or the memory limit caused the skip, and is reported instead.
                 Read::Left => {}
             }
         }
@@ -192,7 +194,7 @@ impl Work {
     }
 
     fn read(&self, index: u64, stop: &CancelToken) -> Read {
-        let read = self.tallies.lend(WordCounts::default, |tally| self.part(index, tally, stop));
+        let read = self.tallies.with_item(WordCounts::default, |tally| self.part(index, tally, stop));
         read.unwrap_or_else(|error| {
             self.failed.fetch_min(index, Ordering::Relaxed);
             Read::Failed(error)
@@ -203,8 +205,8 @@ impl Work {
     fn part(&self, index: u64, tally: &mut WordCounts, stop: &CancelToken) -> Result<Read> {
         let part = &self.parts[place(index)];
         let (mut documents, dirt) = (0, RejectStats::default());
-        let complaint = |of: &Complaint| (of.reason.to_string(), self.corpus.words(part, *of));
-        let mut found = self.corpus.documents(part, Place::default(), &self.bytes_read.part())?;
+        let complaint = |of: &Complaint| (of.reason.to_string(), self.corpus.describe(part, *of));
+        let mut found = self.corpus.documents(part, DocumentPlace::default(), &self.bytes_read.part())?;
         while let Some(next) = found.next() {
             if self.failed.load(Ordering::Relaxed) < index
                 || self.is_full.load(Ordering::Relaxed)
@@ -214,7 +216,7 @@ impl Work {
             }
             let next = next?;
             dirt.add(1, next.complaints.iter().map(complaint).collect());
-            if let Some(document) = next.document.as_ref().filter(|document| self.has(document)) {
+            if let Some(document) = next.document.as_ref().filter(|document| self.contains(document)) {
                 documents += 1;
                 for piece in pieces(&document.text) {
                     self.split.count(piece, tally);
@@ -229,16 +231,16 @@ impl Work {
         Ok(Read::Whole(documents, dirt))
     }
 
-    /// Whether a document is one to learn from.
-    fn has(&self, document: &Document) -> bool {
+    /// Returns true if a document belongs to the sample.
+    fn contains(&self, document: &Document) -> bool {
         let id = &document.id;
         (self.valid_fraction <= 0.0 || !Document::is_valid(Document::hash(id), self.valid_fraction))
             && Document::is_sampled(id, self.sample)
     }
 
-    /// Pours what a worker has counted into the common tally, unless that is full.
+    /// Merges a worker's tally into the common tally, unless that is full.
     fn pour(&self, tally: &mut WordCounts) {
-        // Its room goes with it: one document of new words would hold it forever.
+        // Frees its memory too: one document of new words would keep it allocated permanently.
         let counted = std::mem::take(tally);
         let mut whole = self.whole();
         if self.is_full.load(Ordering::Relaxed) {
@@ -250,9 +252,9 @@ impl Work {
         }
     }
 
-    /// All that was counted.
+    /// Returns all counts.
     fn pour_all(&self) -> Result<WordCounts> {
-        for mut tally in self.tallies.take() {
+        for mut tally in self.tallies.take_all() {
             self.pour(&mut tally);
             self.budget.allow(self.whole().held())?;
         }
@@ -273,11 +275,11 @@ impl Work {
             text_bytes: self.text_bytes.load(Ordering::Relaxed),
             ..PrepareProgress::default()
         };
-        counts.after(began.elapsed().as_secs_f64())
+        counts.with_elapsed(began.elapsed().as_secs_f64())
     }
 }
 
-/// The text in pieces that end with lines, of [`PIECE_BYTES`] where there are lines.
+/// Splits the text at line ends into pieces of [`PIECE_BYTES`], if it has lines.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -288,7 +290,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What different words may take.
+/// Memory budget for distinct words.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
     max_memory_bytes: u64,
@@ -296,28 +298,28 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn of(config: &TokenizerConfig, prepare: &PrepareConfig) -> Self {
+    pub(super) fn new(config: &TokenizerConfig, prepare: &PrepareConfig) -> Self {
         Self { max_memory_bytes: prepare.max_memory_bytes, sample: config.sample }
     }
 
-    /// Refuses pairs that take more than half of the memory, and more than anybody has.
+    /// Returns an error for pairs that take more than half of the memory and more than the minimum.
     pub(super) fn allow_pairs(&self, held: u64) -> Result<()> {
         if held <= (self.max_memory_bytes / 2).max(PAIRS_BYTES_LEAST) {
             return Ok(());
         }
-        Err(self.refuse("the pairs of characters in the different words of this corpus take more than half of it"))
+        Err(self.too_small("the pairs of characters in the different words of this corpus take more than half of it"))
     }
 
-    /// Refuses a tally that takes more than three eighths of the memory.
+    /// Returns an error for a tally that takes more than three eighths of the memory.
     fn allow(&self, held: u64) -> Result<()> {
         if held <= self.max_memory_bytes / 8 * 3 { Ok(()) } else { Err(self.refuse_words()) }
     }
 
     fn refuse_words(&self) -> Error {
-        self.refuse("the different words of this corpus take more than three eighths of it")
+        self.too_small("the different words of this corpus take more than three eighths of it")
     }
 
-    fn refuse(&self, why: &str) -> Error {
+    fn too_small(&self, why: &str) -> Error {
         let Self { max_memory_bytes, sample } = self;
         Error::Config(format!(
             "`prepare.max_memory_bytes = {max_memory_bytes}`: {why}; learn from a share of the documents by `tokenizer.sample`, which is \

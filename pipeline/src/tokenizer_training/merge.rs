@@ -1,47 +1,49 @@
-//! Byte-pair merges (Sennrich et al. 2016): the most frequent pair of neighbours becomes one token, again and again.
+//! Byte-pair merges (Sennrich et al. 2016): repeatedly joins the most frequent pair of neighbours into one token.
 //!
 //! # Why not the crate's trainer
-//! It keeps 32 bytes per character of every word and a hash set per pair, some 600 bytes a word, counts pairs in 32 bits
-//! and looks at words in the order of a hash map. Here a character has four bytes, a pair the list of the words that it
-//! may be in, and counts 64 bits. What is merged is the same, in the same order (tests hold the two side by side).
+//! The crate keeps 32 bytes per character of every word and a hash set per pair, some 600 bytes a word. It counts pairs
+//! in 32 bits and visits words in the order of a hash map. Here a character takes four bytes, a pair a list of the
+//! words that may contain it, and counts have 64 bits. The merges are the same, in the same order (tests compare the
+//! two).
 //!
 //! # Definition
-//! Of the pairs the one with the highest count is next; of equal ones that of the lower ids, the left one first. A pair is
-//! replaced from left to right. The end is a full vocabulary, or that no pair occurs often enough. Where two pairs make
-//! one and the same token, it keeps its first id, and of the pairs that it is in then the words that were found first are
-//! merged first: of all that the crate leaves to chance, this is what is left.
+//! The next pair is the one with the highest count; of equal ones that of the lower ids, the left one first. A pair is
+//! replaced from left to right. Merging ends when the vocabulary is full, or when no pair is frequent enough. If two
+//! pairs form the same token, the token keeps its first id. Its later pairs are then merged in the order in which their
+//! words were found; the crate leaves that order to chance.
 //!
 //! # Memory
-//! Four bytes per character and four to eight for each pair of neighbours, of all different words; 24 per word, some 200 per
-//! different pair. English has few pairs; words that are long and all different (hexadecimal numbers, phrases without
-//! spaces) have so many that these take a multiple of what the words do. So all of it is reckoned, and has a bound.
+//! Four bytes per character and four to eight for each pair of neighbours, of all distinct words; 24 per word, some 200
+//! per distinct pair. English has few pairs. Long, distinct words (hexadecimal numbers, phrases without spaces) have
+//! pairs that take a multiple of the words' memory. So all of it is counted and limited.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::config::TokenizerConfig;
 use super::count::Budget;
-use super::pairs::{Pairs, TwoIds};
+use super::pairs::{IdPair, Pairs};
 use super::word_counts::WordCounts;
 use crate::Result;
 
-/// Tokens by id, and the pairs that became one, in order.
+/// Tokens by id, and the merged pairs, in order.
 pub(super) struct Merged {
     pub(super) tokens: Vec<String>,
     pub(super) merges: Vec<[String; 2]>,
 }
 
-/// Bytes of memory for each word, each pair whose count is known, each that may be next, and each word that is listed with it.
+/// Bytes of memory for each word. The next constants: for each counted pair, each candidate, and each word listed with
+/// a candidate.
 const WORD_BYTES: u64 = 24;
 const COUNT_BYTES: u64 = 48;
 const CANDIDATE_BYTES: u64 = 160;
 const LISTED_BYTES: u64 = 8;
 
-/// Words whose pairs are counted before somebody looks at what they take.
+/// Number of words whose pairs are counted between two checks of the memory.
 const WORDS_TOGETHER: u32 = 1024;
 
-/// Merges pairs of the words' characters behind the `leading` tokens. Characters that are not among these are left out.
-/// Refuses what takes more memory than the budget allows.
+/// Merges pairs of the words' characters into tokens after the `leading` ones. Characters that are not among these are
+/// omitted. Returns an error if the memory exceeds the budget.
 pub(super) fn merge_pairs(
     config: &TokenizerConfig,
     words: &WordCounts,
@@ -66,7 +68,7 @@ pub(super) fn merge_pairs(
     Ok(merger.into_merged())
 }
 
-/// What there are ids for.
+/// Tokens with ids.
 #[derive(Default)]
 struct Vocabulary {
     prefix: &'static str,
@@ -83,7 +85,7 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// The id of a token, which it has from now on.
+    /// Returns the id of a token, and assigns one if it has none.
     fn id(&mut self, token: String) -> u32 {
         let next = u32::try_from(self.tokens.len()).expect("there are few ids");
         let id = *self.ids.entry(token.clone()).or_insert(next);
@@ -93,7 +95,7 @@ impl Vocabulary {
         id
     }
 
-    /// The ids of those characters of a word that have one.
+    /// Returns the ids of the characters of a word that have one.
     fn characters<'a>(&'a self, word: &'a str) -> impl Iterator<Item = u32> + 'a {
         word.chars().enumerate().filter_map(|(at, character)| {
             let alone = *self.ids.get(character.encode_utf8(&mut [0; 4]) as &str)?;
@@ -104,14 +106,14 @@ impl Vocabulary {
         })
     }
 
-    /// What a pair becomes.
-    fn joined(&self, (left, right): TwoIds) -> String {
+    /// Returns the token of a merged pair.
+    fn joined(&self, (left, right): IdPair) -> String {
         let [left, right] = [left, right].map(|id| self.tokens[id as usize].as_str());
         format!("{left}{}", right.strip_prefix(self.prefix).unwrap_or(right))
     }
 }
 
-/// All words, one behind the other, as ids.
+/// All words as ids, in one buffer.
 #[derive(Default)]
 struct Text {
     ids: Vec<u32>,
@@ -126,13 +128,13 @@ struct Word {
 }
 
 impl Text {
-    /// With room for these words, and for no more.
+    /// Creates an empty text with the exact capacity for these words.
     fn with_room(words: &WordCounts) -> Self {
         let characters = words.iter().map(|(word, _)| word.chars().count()).sum();
         Self { ids: Vec::with_capacity(characters), words: Vec::with_capacity(words.len()) }
     }
 
-    /// Adds a word; one without two neighbours has nothing to merge.
+    /// Adds a word; a word without two neighbours has nothing to merge and is omitted.
     fn push(&mut self, ids: impl Iterator<Item = u32>, count: u64) {
         let begin = self.ids.len();
         self.ids.extend(ids);
@@ -150,8 +152,8 @@ impl Text {
         (&self.ids[begin..begin + length as usize], count)
     }
 
-    /// Replaces a pair in a word, from left to right, and tells which pairs came and went: with 1 and -1.
-    fn replace(&mut self, number: u32, (left, right): TwoIds, id: u32, mut tell: impl FnMut(TwoIds, i64)) {
+    /// Replaces a pair in a word, from left to right, and reports removed and new pairs: with -1 and 1.
+    fn replace(&mut self, number: u32, (left, right): IdPair, id: u32, mut tell: impl FnMut(IdPair, i64)) {
         let word = &mut self.words[number as usize];
         let ids = &mut self.ids[word.begin..word.begin + word.length as usize];
         let (mut from, mut to) = (0, 0);
@@ -176,12 +178,12 @@ impl Text {
     }
 }
 
-/// A pair that may be next: a count that it once had, and words that it was in. The order is that of the fields.
+/// Candidate for the next merge: a previous count, and words that contained it. The field order is the sort order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     count: u64,
-    pair: Reverse<TwoIds>,
-    /// Which merge has brought it.
+    pair: Reverse<IdPair>,
+    /// Number of the merge that created it.
     since: Reverse<usize>,
     words: Vec<u32>,
 }
@@ -192,15 +194,15 @@ struct Merger {
     text: Text,
     counts: Pairs<i64>,
     candidates: BinaryHeap<Candidate>,
-    /// Pairs that came with the merge in hand, and the words that they are in.
+    /// New pairs of the current merge, and the words that contain them.
     fresh: Pairs<Vec<u32>>,
-    /// Words that are listed with pairs.
+    /// Number of words listed with pairs.
     listed: u64,
-    merges: Vec<TwoIds>,
+    merges: Vec<IdPair>,
 }
 
 impl Merger {
-    /// Bytes of memory that it takes, about.
+    /// Returns the approximate bytes of memory.
     fn held(&self) -> u64 {
         let ids = self.text.ids.capacity() * size_of::<u32>();
         ids as u64
@@ -216,8 +218,8 @@ impl Merger {
             let (ids, count) = self.text.word(number);
             for pair in ids.windows(2) {
                 let pair = (pair[0], pair[1]);
-                *self.counts.at(pair) += count.cast_signed();
-                self.listed += note(self.fresh.at(pair), number);
+                *self.counts.entry(pair) += count.cast_signed();
+                self.listed += note(self.fresh.entry(pair), number);
             }
             if number % WORDS_TOGETHER == 0 {
                 budget.allow_pairs(self.held())?;
@@ -227,15 +229,15 @@ impl Merger {
         budget.allow_pairs(self.held())
     }
 
-    /// The pair with the highest count.
+    /// Returns the pair with the highest count.
     fn next(&mut self) -> Option<Candidate> {
         loop {
             let mut candidate = self.candidates.pop()?;
-            let now = u64::try_from(*self.counts.at(candidate.pair.0)).unwrap_or(0);
+            let now = u64::try_from(*self.counts.entry(candidate.pair.0)).unwrap_or(0);
             if candidate.count == now {
                 return Some(candidate);
             }
-            // It has lost occurrences to others since then.
+            // Other merges have reduced its count since then.
             candidate.count = now;
             self.candidates.push(candidate);
         }
@@ -248,20 +250,20 @@ impl Merger {
         for number in words {
             let count = self.text.words[number as usize].count.cast_signed();
             self.text.replace(number, pair, id, |pair, change| {
-                *self.counts.at(pair) += change * count;
+                *self.counts.entry(pair) += change * count;
                 if change > 0 {
-                    self.listed += note(self.fresh.at(pair), number);
+                    self.listed += note(self.fresh.entry(pair), number);
                 }
             });
         }
         self.queue();
     }
 
-    /// Makes candidates of the pairs that came.
+    /// Makes candidates of the new pairs.
     fn queue(&mut self) {
         let since = Reverse(self.merges.len());
         for (pair, words) in self.fresh.drain() {
-            if let Ok(count @ 1..) = u64::try_from(*self.counts.at(pair)) {
+            if let Ok(count @ 1..) = u64::try_from(*self.counts.entry(pair)) {
                 self.candidates.push(Candidate { count, pair: Reverse(pair), since, words });
             } else {
                 self.listed -= words.len() as u64;
@@ -270,9 +272,9 @@ impl Merger {
     }
 
     fn into_merged(self) -> Merged {
-        // A pair that was merged twice is told where it was merged last: so does the crate.
-        let last: BTreeMap<TwoIds, usize> = self.merges.iter().copied().zip(0..).collect();
-        let is_last = |(at, pair): &(usize, &TwoIds)| last[*pair] == *at;
+        // A pair that was merged twice gets its last position, as in the crate.
+        let last: BTreeMap<IdPair, usize> = self.merges.iter().copied().zip(0..).collect();
+        let is_last = |(at, pair): &(usize, &IdPair)| last[*pair] == *at;
         let text = |id: u32| self.vocabulary.tokens[id as usize].clone();
         let merges = self.merges.iter().enumerate().filter(is_last);
         let merges = merges.map(|(_, &(left, right))| [text(left), text(right)]).collect();
@@ -280,7 +282,7 @@ impl Merger {
     }
 }
 
-/// Notes a word once; words come one after the other. Returns how many were noted.
+/// Adds a word once; words come in order. Returns the number of words added.
 fn note(words: &mut Vec<u32>, number: u32) -> u64 {
     let is_new = words.last() != Some(&number);
     if is_new {

@@ -1,14 +1,14 @@
-//! Something for each pair of ids.
+//! Map from pairs of ids to values.
 
 #![expect(clippy::disallowed_types, reason = "what is drained goes into a queue that has its own order")]
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Two ids that are neighbours.
-pub(super) type TwoIds = (u32, u32);
+/// Two adjacent ids.
+pub(super) type IdPair = (u32, u32);
 
-/// A value for each pair that was asked for: the default one, until it is changed.
+/// Value for each pair that was accessed: initially the default.
 #[derive(Debug)]
 pub(super) struct Pairs<T>(HashMap<u64, T, BuildHasherDefault<PairHasher>>);
 
@@ -19,24 +19,24 @@ impl<T> Default for Pairs<T> {
 }
 
 impl<T: Default> Pairs<T> {
-    /// The value of a pair.
-    pub(super) fn at(&mut self, (left, right): TwoIds) -> &mut T {
+    /// Returns the value of a pair.
+    pub(super) fn entry(&mut self, (left, right): IdPair) -> &mut T {
         self.0.entry(u64::from(left) << 32 | u64::from(right)).or_default()
     }
 
-    /// Pairs that have a value.
+    /// Returns the number of pairs with a value.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All pairs with their values, in no order; they are gone then.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (TwoIds, T)> {
+    /// Removes and returns all pairs with their values, in no order.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (IdPair, T)> {
         let half = |key: u64| u32::try_from(key & 0xFFFF_FFFF).expect("32 bits");
         std::mem::take(&mut self.0).into_iter().map(move |(key, value)| ((half(key >> 32), half(key)), value))
     }
 }
 
-/// One product: keys are two small numbers, and nobody chooses them to meet.
+/// One multiplication: keys are two small numbers that an adversary cannot choose.
 #[derive(Debug, Default)]
 struct PairHasher(u64);
 

@@ -1,14 +1,15 @@
-//! Text to raw words, and a raw word to the words that a tokenizer learns from.
+//! Splitting of text into raw words, and of a raw word into the words to train on.
 //!
 //! # Idea
-//! The crate's normalizer and pre-tokenizer take some 2 µs a word and 40 bytes per byte of text. So text is cut into *raw
-//! words* first, at places across which neither of them looks; raw words are counted; and what becomes of each is asked
-//! once, in the end.
+//! The crate's normalizer and pre-tokenizer take some 2 µs a word and 40 bytes per byte of text. So text is cut into
+//! *raw words* first, at positions that neither of them looks across. Raw words are counted, and the crate splits each
+//! distinct one once, at the end.
 //!
 //! # Invariants
-//! - The words of a line are those of its raw words, one after the other: what is counted is what the crate would have
-//!   split line by line (tests hold the two side by side).
-//! - What a character is to either family is what the crate says of it (`Characters`, `Classes`), never a table of ours.
+//! - The words of a line are those of its raw words, in order: the counts are those of splitting by the crate line by
+//!   line (tests compare the two).
+//! - The class of a character in either family comes from the crate (`Characters`, `Classes`), never from a separate
+//!   table.
 
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
@@ -21,25 +22,25 @@ use super::word_counts::WordCounts;
 use crate::tokenize::{Character, Characters, Classes, first_pre_token};
 use crate::{Error, Result};
 
-/// One family's way to split text.
+/// Text splitter of a family.
 pub(super) trait Split: Send + Sync {
     /// Counts the raw words of a text.
     fn count(&self, text: &str, raw: &mut WordCounts);
 
-    /// Hands over the words of a raw word.
+    /// Passes the words of a raw word to `put`.
     fn words(&self, raw: &str, put: &mut dyn FnMut(&str)) -> Result<()>;
 }
 
-/// BERT's: a raw word ends where white space or a character that is a word by itself (punctuation, Chinese) begins. The
-/// normalizer looks at single characters, but for the order of marks, which no such character takes part in.
+/// BERT's splitter: a raw word ends before white space or a character that is a separate word (punctuation, Chinese).
+/// The normalizer processes single characters, except for the order of marks, which never involves such a character.
 pub(super) struct BertSplit {
     normalizer: BertNormalizer,
     characters: Characters,
-    /// What is what of ASCII.
+    /// Roles of the ASCII characters.
     ascii: [Role; 128],
 }
 
-/// What a character does to the raw word that it is met in.
+/// Effect of a character on the current raw word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Goes,
@@ -55,20 +56,20 @@ impl BertSplit {
         split
     }
 
-    fn of(&self, character: char) -> Character<'_> {
-        // Nobody asks for ids of words.
-        self.characters.of(character, |_| 0)
+    fn classify(&self, character: char) -> Character<'_> {
+        // Ids of words are not needed.
+        self.characters.classify(character, |_| 0)
     }
 
     fn role(&self, character: char) -> Role {
-        match self.of(character) {
+        match self.classify(character) {
             Character::White => Role::Ends,
             Character::SingleProcess(_) => Role::Stands,
             Character::Kept | Character::Mapped(_) | Character::Gone | Character::Unknown => Role::Goes,
         }
     }
 
-    /// The role and the length in bytes of the character that begins at `at`.
+    /// Returns the role and the length in bytes of the character that begins at `at`.
     #[inline]
     fn at(&self, text: &str, at: usize) -> (Role, usize) {
         match self.ascii.get(usize::from(text.as_bytes()[at])) {
@@ -77,8 +78,8 @@ impl BertSplit {
         }
     }
 
-    /// The words of a raw word, by the crate.
-    fn ask(&self, raw: &str, put: &mut dyn FnMut(&str)) -> tokenizers::Result<()> {
+    /// Splits a raw word into words with the crate.
+    fn split_by_crate(&self, raw: &str, put: &mut dyn FnMut(&str)) -> tokenizers::Result<()> {
         let mut normalized = NormalizedString::from(raw);
         self.normalizer.normalize(&mut normalized)?;
         let mut words = PreTokenizedString::from(normalized);
@@ -116,12 +117,12 @@ impl Split for BertSplit {
     fn words(&self, raw: &str, put: &mut dyn FnMut(&str)) -> Result<()> {
         let mut word = Vec::with_capacity(raw.len());
         for character in raw.chars() {
-            match self.of(character) {
+            match self.classify(character) {
                 Character::Kept => word.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
                 Character::Mapped(written) => word.extend_from_slice(written),
                 Character::Gone => {}
                 Character::White | Character::SingleProcess(_) | Character::Unknown => {
-                    return self.ask(raw, put).map_err(|error| unsplittable(&error));
+                    return self.split_by_crate(raw, put).map_err(|error| unsplittable(&error));
                 }
             }
         }
@@ -132,19 +133,19 @@ impl Split for BertSplit {
     }
 }
 
-/// The byte-level families': raw words are the matches of GPT-2's regular expression in a line, and a word is its bytes,
-/// each written as a character.
+/// Splitter of the byte-level families: raw words are the matches of GPT-2's regular expression in a line, and a word
+/// is its bytes, each written as a character.
 pub(super) struct ByteSplit {
     classes: &'static Classes,
-    /// How each byte is written.
+    /// Written form of each byte.
     written: [char; 256],
 }
 
 impl ByteSplit {
     pub(super) fn new() -> Result<Self> {
         let mut written = ['\0'; 256];
-        // Characters whose bytes are all bytes that there are in UTF-8: those of ASCII, all that can follow, and every
-        // byte that can begin one. How others would be written is never asked.
+        // Characters that cover all bytes that occur in UTF-8: ASCII, all continuation bytes, and every leading byte.
+        // Other bytes never occur.
         let beginnings = (0xC2..=0xF4_u32).filter_map(|lead| {
             char::from_u32(match lead {
                 0xC2..=0xDF => (lead & 0x1F) << 6,
@@ -168,7 +169,7 @@ impl ByteSplit {
 
 impl Split for ByteSplit {
     fn count(&self, text: &str, raw: &mut WordCounts) {
-        // A line at a time: what white space at its end becomes depends on it.
+        // One line at a time: the split of white space at its end depends on the line.
         for line in text.split_inclusive('\n') {
             let mut rest = line;
             while !rest.is_empty() {

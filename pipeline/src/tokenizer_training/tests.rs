@@ -1,4 +1,4 @@
-//! What is trained is decided by the corpus alone.
+//! Determinism of training: the result depends on the corpus alone.
 
 use schemas::Document;
 
@@ -19,7 +19,7 @@ fn corpus(home: &std::path::Path) -> PrepareConfig {
     }
 }
 
-fn trained(config: &TokenizerConfig) -> (Trained, Vec<u8>, crate::tokenize::HfTokenizer) {
+fn trained(config: &TokenizerConfig) -> (TrainedTokenizer, Vec<u8>, crate::tokenize::HfTokenizer) {
     let home = tempfile::tempdir().expect("a temporary folder");
     let prepare = corpus(home.path());
     let trained = train(config, &prepare, &mut |_| {}).expect("a tokenizer");
@@ -89,9 +89,9 @@ fn text_of_which_nothing_is_kept_is_refused() {
     assert!(error.contains("no word to learn from") && !prepare.tokenizer.exists(), "{error}");
 }
 
-/// Workers that pour what they have in the midst of a part.
+/// Workers merge their tallies in the middle of a part.
 #[test]
-fn pours_change_no_byte() {
+fn buffer_merges_change_no_byte() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let prepare = lines(home.path(), 50);
     for kind in [Family::Wordpiece, Family::ByteBpe] {
@@ -121,7 +121,7 @@ fn a_vocabulary_that_no_memory_holds_is_refused_before_anything_is_read() {
     assert!(message.contains("`tokenizer.vocab_size = 4294967295`"), "{message}");
 }
 
-/// A corpus of lines in several files, of which every so many are no JSON.
+/// Writes a corpus of lines in several files; every `broken_every`-th line is not JSON.
 fn lines(home: &std::path::Path, broken_every: usize) -> PrepareConfig {
     // Long lines, so that there are several parts.
     let text = |number: usize| format!("word{} Café{} — 中{number} ", number % 97, number % 7).repeat(50);
@@ -145,8 +145,12 @@ fn parts(prepare: &PrepareConfig) -> usize {
     Corpus::open(&prepare.corpus()).and_then(|corpus| corpus.parts()).expect("a corpus").len()
 }
 
-/// What it comes to with so many workers.
-fn with_workers(config: &TokenizerConfig, prepare: &PrepareConfig, workers: usize) -> Result<(Trained, Vec<u8>)> {
+/// Trains with `workers` workers.
+fn with_workers(
+    config: &TokenizerConfig,
+    prepare: &PrepareConfig,
+    workers: usize,
+) -> Result<(TrainedTokenizer, Vec<u8>)> {
     let prepare = PrepareConfig { workers: Some(workers), ..prepare.clone() };
     let trained = train(config, &prepare, &mut |_| {})?;
     let bytes = std::fs::read(&prepare.tokenizer).expect("written");
@@ -171,7 +175,7 @@ fn workers_change_nothing() {
 }
 
 #[test]
-fn a_sample_goes_by_documents_alone() {
+fn sample_depends_on_documents_alone() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let prepare = PrepareConfig { valid_fraction: 0.3, ..lines(home.path(), 4000) };
     let count = |sample| {
@@ -186,7 +190,7 @@ fn a_sample_goes_by_documents_alone() {
 }
 
 #[test]
-fn a_share_that_is_none_is_refused_and_one_without_documents_says_so() {
+fn invalid_shares_and_shares_without_documents_are_refused() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let prepare = lines(home.path(), 4000);
     for sample in [0.0, -0.5, 1.5, f64::NAN, f64::INFINITY] {
@@ -195,19 +199,19 @@ fn a_share_that_is_none_is_refused_and_one_without_documents_says_so() {
         assert!(message.contains("`tokenizer.sample = ") && message.contains("at most 1"), "{message}");
     }
     let config = TokenizerConfig { sample: 1e-9, ..TokenizerConfig::default() };
-    let error = train(&config, &prepare, &mut |_| {}).expect_err("nobody is in it").to_string();
+    let error = train(&config, &prepare, &mut |_| {}).expect_err("the sample is empty").to_string();
     assert!(error.contains("raise `tokenizer.sample`"), "{error}");
 }
 
 #[test]
-fn of_parts_that_cannot_be_read_the_first_is_told() {
+fn first_unreadable_part_is_reported() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    // What cannot be compressed to nothing: each file is a part.
+    // Incompressible text: each file is a part.
     let text: String = (0..30_000).map(|number: u32| Document::digest(&number.to_string()) + "\n").collect();
     let store = Store::folder(home.path()).expect("there");
     let packed = zstd::encode_all(text.as_bytes(), 1).expect("packed");
     for number in 0..8 {
-        // All but the first are cut short, the later the sooner.
+        // All but the first are truncated, the later ones more.
         let bytes = &packed[..packed.len() - number * packed.len() / 12];
         store.put(&format!("{number}.txt.zst"), bytes).expect("written");
     }
@@ -229,13 +233,13 @@ fn of_parts_that_cannot_be_read_the_first_is_told() {
     }
 }
 
-/// Whether words fit is a matter of the words: to the byte, for any number of workers.
+/// The memory error depends on the words alone: to the byte, for any number of workers.
 #[test]
 fn words_that_no_memory_holds_are_refused_for_any_number_of_workers() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let prepare = PrepareConfig { valid_fraction: 0.0, ..lines(home.path(), 4000) };
     let config = TokenizerConfig { vocab_size: 400, ..TokenizerConfig::default() };
-    // What `lines` writes into fields: 97 words, 7 words, a dash, an ideograph and the numbers behind it.
+    // Output of `lines`: 97 words, 7 words, a dash, an ideograph and the numbers after it.
     let mut raw = WordCounts::default();
     for number in (0..3600).filter(|number| *number != 1) {
         for word in

@@ -1,60 +1,59 @@
-//! How often each text was seen: a hash table whose texts lie in one string.
+//! Hash table of text counts, with all texts in one string.
 //!
 //! # Why not a map of strings
-//! Of 1 GB of text some 200 million words are looked up and a hundredth of a percent to a few percent of them are new. A
-//! look-up takes some 40 ns here and allocates nothing; and what is held has a bound that its texts alone decide. The order
-//! of the texts is that in which they came, so of chance where several workers count: whoever reads a tally must not
-//! depend on it.
+//! 1 GB of text needs some 200 million look-ups, of which 0.01 % to a few percent find a new word. A look-up takes some
+//! 40 ns here and allocates nothing. The memory has a bound that depends on the texts alone. The order of the texts is
+//! that of their arrival, so it is random if several workers count: readers of a tally must not depend on it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
-/// Bytes that a text takes next to its own, at most, and how often its own are taken: also while the table grows, when old
-/// and new are in memory together.
+/// Maximum bytes of overhead per text, and number of copies of its bytes. Valid also while the table grows, with old
+/// and new table in memory.
 const ENTRY_BYTES: u64 = 72;
 const COPIES: u64 = 3;
 
-/// Texts of one tally, at most: a place in the table has 32 bits for the number of one.
+/// Maximum number of texts of one tally: a slot of the table has 32 bits for the number of one.
 const TEXTS_MAX: usize = u32::MAX as usize - 1;
 
 /// Counts of texts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WordCounts {
-    /// A power of two of places, of which at most three in four are taken: the upper half of the hash, and the number of
-    /// the entry plus one; 0 where there is none.
+    /// Slots, a power of two, of which at most three in four are used: the upper half of the hash, and the number of
+    /// the entry plus one; 0 for an empty slot.
     places: Vec<u64>,
     entries: Vec<Entry>,
-    /// The texts, one behind the other.
+    /// Concatenated texts.
     text: String,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     count: u64,
-    /// Where in `text` it ends.
+    /// End of the entry in `text`.
     end: usize,
 }
 
 impl WordCounts {
-    /// Different texts.
+    /// Returns the number of distinct texts.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes of memory that it takes, at most: by its texts alone, in whatever order they came.
+    /// Returns the maximum bytes of memory, which depend on the texts alone, not on their order.
     pub(super) fn held(&self) -> u64 {
         self.entries.len() as u64 * ENTRY_BYTES + self.text.len() as u64 * COPIES
     }
 
-    /// Every text and how often it was seen; in no order that means anything.
+    /// Returns every text with its count, in arbitrary order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         (0..self.entries.len()).map(|number| (self.text(number), self.entries[number].count))
     }
 
-    /// Counts a text so many times more.
+    /// Adds `count` to the count of a text.
     ///
     /// # Panics
-    /// If there are 2^32 different ones.
+    /// If there are 2^32 distinct texts.
     #[inline]
     pub(super) fn add(&mut self, text: &str, count: u64) {
         if self.entries.len() * 4 >= self.places.len() * 3 {
@@ -66,7 +65,7 @@ impl WordCounts {
         loop {
             let found = self.places[place];
             if found == 0 {
-                return self.enter(place, tag, text, count);
+                return self.insert(place, tag, text, count);
             }
             let number = low(found & 0xFFFF_FFFF) - 1;
             if found >> 32 == tag && self.text(number) == text {
@@ -77,7 +76,7 @@ impl WordCounts {
         }
     }
 
-    /// Takes over what another has counted.
+    /// Adds the counts of another tally.
     pub(super) fn absorb(&mut self, other: &Self) {
         other.iter().for_each(|(text, count)| self.add(text, count));
     }
@@ -88,7 +87,7 @@ impl WordCounts {
     }
 
     #[cold]
-    fn enter(&mut self, place: usize, tag: u64, text: &str, count: u64) {
+    fn insert(&mut self, place: usize, tag: u64, text: &str, count: u64) {
         assert!(self.entries.len() < TEXTS_MAX, "a bound on memory comes before 2^32 texts");
         self.text.push_str(text);
         self.entries.push(Entry { count, end: self.text.len() });
@@ -111,19 +110,19 @@ impl WordCounts {
     }
 }
 
-/// What of a number fits into an index: a hash is masked anyway, and numbers of entries are small.
+/// Truncates a number to an index: a hash is masked anyway, and numbers of entries are small.
 #[expect(clippy::cast_possible_truncation, reason = "said above")]
 fn low(number: u64) -> usize {
     number as usize
 }
 
-/// Two odd numbers that nobody knows before the program runs: else a corpus could be made of words that all meet.
+/// Two odd numbers chosen at program start, so that no corpus can be constructed whose words all collide.
 static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
     // Each `RandomState` has its own key, drawn from the operating system's randomness.
     [(); 2].map(|()| RandomState::new().build_hasher().finish() | 1)
 });
 
-/// A hash of a text, by products of its words of 8 bytes.
+/// Returns a hash of a text, by products of its words of 8 bytes.
 #[inline]
 fn hash(bytes: &[u8]) -> u64 {
     let [first, second] = *SECRET;
@@ -162,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tally_counts_as_a_map_does(texts in prop::collection::vec(("[a-c]{0,3}|.{0,20}", 1_u64..5), 0..200), cut in 0_usize..200) {
+        fn word_counts_equal_those_of_a_map(texts in prop::collection::vec(("[a-c]{0,3}|.{0,20}", 1_u64..5), 0..200), cut in 0_usize..200) {
             let (mut first, mut second, mut expected) = (WordCounts::default(), WordCounts::default(), BTreeMap::new());
             for (at, (text, count)) in texts.iter().enumerate() {
                 if at < cut { first.add(text, *count) } else { second.add(text, *count) }

@@ -1,4 +1,4 @@
-//! What every view must keep, run over every registered one.
+//! Contract tests, run over every registered view.
 
 use proptest::prelude::*;
 use schemas::columns::{
@@ -24,13 +24,13 @@ pub(super) fn vocab() -> Vocab {
     Vocab::new(tokens, vec![true; VOCAB as usize], vec![1; VOCAB as usize], SPECIAL, &[])
 }
 
-/// Ids that look random; every eighth is a separator.
+/// Returns pseudo-random ids; every eighth is a separator.
 pub(super) fn ids(count: usize, seed: u16) -> Vec<u16> {
     let id = |i: u16| if i % 8 == 7 { 3 } else { 5 + i.wrapping_mul(31).wrapping_add(seed.wrapping_mul(97)) % 186 };
     (0..).take(count).map(id).collect()
 }
 
-/// Where sentences begin in the samples here, as far as they go.
+/// Starts of sentences in the test samples, up to their lengths.
 const SENTENCES: [u16; 6] = [0, 3, 7, 20, 22, 45];
 
 pub(super) fn sample(ids: &[u16]) -> Sample<'_> {
@@ -46,7 +46,7 @@ pub(super) fn sample(ids: &[u16]) -> Sample<'_> {
     }
 }
 
-/// The partner of every sample: its ids are those above 190.
+/// Partner of every sample: its ids are those above 190.
 const PARTNER: [u16; 9] = [191, 192, 193, 194, 195, 196, 197, 198, 199];
 
 fn partner() -> Sample<'static> {
@@ -58,7 +58,7 @@ pub(super) fn item(sample: Sample<'_>, index: u64) -> Item<'_> {
     Item { sample, partner, index, seed: 1, epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
 }
 
-/// `original`, and `view` under the name `view`, with every column that either has.
+/// Returns plans of `original` and of `view` under the name `view`, with every column that either has.
 pub(super) fn planned(view: AnyView, width: usize) -> Vec<PlannedView> {
     let columns = |view: &AnyView| {
         let mut columns: Vec<ColumnSpec> =
@@ -93,7 +93,7 @@ pub(super) fn column<T: Element>(batch: &Batch, column: Column<T>) -> Vec<T> {
     batch.column("view", column).expect("the view makes it").values().to_vec()
 }
 
-/// Rows of 0, 1, some and all tokens that fit a width of 64.
+/// Returns samples of 0, 1, some and all tokens that fit a width of 64.
 pub(super) fn samples() -> Vec<Vec<u16>> {
     [0, 1, 2, 3, 17, 61, 62].map(|count| ids(count, 3)).to_vec()
 }
@@ -155,7 +155,7 @@ fn every_view_keeps_origins_and_padding() {
         for (row, content) in samples().iter().enumerate() {
             let cells = row * width..(row + 1) * width;
             let tokens = mask[cells].iter().map(|&real| usize::from(real)).sum::<usize>();
-            // Frames of sentences choose from the sample, and a crop leaves some out; all others show it whole.
+            // Frames of sentences and crops omit tokens; all other frames contain the whole sample.
             let is_whole = !view.needs_sentences() && view.kind() != "crop";
             assert!(!is_whole || tokens == content.len() + 2, "{view:?}, row {row}: {tokens} tokens");
             let concatenation = [content, &PARTNER[..]].concat();
@@ -198,7 +198,7 @@ fn masked_positions(batch: &Batch) -> Vec<Vec<usize>> {
 
 #[test]
 fn exact_counts_round_half_up() {
-    // (maskable tokens, base, expected): objectives in print use both bases.
+    // (maskable tokens, base, expected): published objectives use both bases.
     let check = |maskable: usize, base, expected: usize| {
         let view = AnyView::Mask(Mask { rate_base: base, ..Mask::default() });
         let content = vec![5; maskable];
@@ -237,7 +237,7 @@ proptest! {
     }
 }
 
-/// Statistics of 600 rows of 500 maskable tokens.
+/// Renders 600 rows of 500 maskable tokens, for statistics.
 fn many(view: &AnyView) -> (Batch, Vec<Vec<usize>>) {
     let samples: Vec<Vec<u16>> = (0..600).map(|_| vec![150; 500]).collect();
     let batch = render(view, 502, &samples);
@@ -278,7 +278,7 @@ fn masked_positions_are_uniform_and_replaced_80_10_10() {
         }
     }
     assert_uniform(&per_position, 90.0);
-    // A random word is the original itself in 1 of 195 cases.
+    // A random word equals the original in 1 of 195 cases.
     let drawn = kinds[1] + kinds[1] / 194.0;
     for (share, expected) in [(kinds[0], 0.8), (drawn, 0.1), (kinds[2] - kinds[1] / 194.0, 0.1)] {
         let error: f64 = share / 45_000.0 - expected;
@@ -289,7 +289,7 @@ fn masked_positions_are_uniform_and_replaced_80_10_10() {
     assert_uniform(&words[5..], kinds[1] / 194.0);
 }
 
-/// Chi-square against the uniform distribution, five standard deviations above its mean.
+/// Checks the chi-square statistic against the uniform distribution, up to five standard deviations above its mean.
 pub(super) fn assert_uniform(counts: &[f64], expected: f64) {
     let chi_square: f64 = counts.iter().map(|count| (count - expected).powi(2) / expected).sum();
     let freedom = counts.len() as f64;
@@ -335,7 +335,7 @@ fn positives_are_uniform_over_the_allowed_offsets() {
 
 #[test]
 fn a_row_of_one_token_has_no_positive() {
-    // A frame always has two tokens; a view of another frame may not.
+    // A frame always has two tokens; a view of another frame may have fewer.
     let mut columns = vec![crate::row::Values::with_room(POSITIVES.spec(), 4)];
     columns[0].grow(4);
     let keys = crate::rng::Keys::new(1, Epoch(0), "w");

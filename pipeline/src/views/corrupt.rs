@@ -1,19 +1,20 @@
-//! Some tokens replaced by others, drawn blindly.
+//! Replacement of some tokens by random ones.
 //!
 //! # What
-//! Chooses positions of a row and writes a random token to each.
+//! Selects positions of a row and writes a random token to each.
 //!
 //! # Why
-//! The control of objectives that detect or correct replacements: what is left of them without a network that
-//! makes the replacements plausible (COCO-LM's Table 3, "w. Random Replacements").
+//! Control for objectives that detect or correct replacements: it shows their effect without a network that makes the
+//! replacements plausible (COCO-LM's Table 3, "w. Random Replacements").
 //!
 //! # Definition
-//! Positions as `mask` chooses subwords, with `rate`, `count`, `rate_base`, `mask_special_tokens` and `mask_cls` of the same
-//! meaning. Each becomes an ordinary token (neither special nor `[unusedN]`), uniformly, perhaps the same.
+//! Positions are selected as by `mask` with subwords; `rate`, `count`, `rate_base`, `mask_special_tokens` and
+//! `mask_cls` have the same meaning. Each selected token becomes a uniformly drawn ordinary token (neither special nor
+//! `[unusedN]`), possibly the same.
 //!
 //! # Columns
-//! `input_ids`; `labels` (the original id at the chosen positions, −100 elsewhere); `replaced` (1 where the
-//! id differs from the original's, 0 elsewhere).
+//! `input_ids`; `labels` (the original id at the selected positions, −100 elsewhere); `replaced` (1 for ids that differ
+//! from the original's, 0 elsewhere).
 //!
 //! # Reference
 //! Meng et al., *COCO-LM*, NeurIPS 2021, section 5.3.
@@ -27,11 +28,11 @@ use super::mask::positions::{Budget, Candidates, with_memory};
 use super::mask::promise::{self, Promise};
 use super::mask::{Base, Count, RandomWords, Unit, WordBudget, label};
 use super::{ORIGINAL, View, ViewName, ViewSource, rate_doubts};
-use crate::audit_counters::{AuditCounters, Seen};
+use crate::audit_counters::{AuditCounters, AuditedView};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
 
-/// Replaces tokens.
+/// Replaces tokens by random ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Corrupt {
@@ -39,7 +40,7 @@ pub struct Corrupt {
     pub of: ViewName,
     /// Share of `rate_base` that is replaced, in `0..=1`.
     pub rate: f64,
-    /// How the number of replaced tokens comes about.
+    /// Rule for the number of replaced tokens.
     pub count: Count,
     /// Number of tokens that `rate` is a share of.
     pub rate_base: Base,
@@ -77,7 +78,7 @@ impl View for Corrupt {
         problems
     }
 
-    fn doubts(&self) -> Vec<(&'static str, String)> {
+    fn warnings(&self) -> Vec<(&'static str, String)> {
         rate_doubts(self.rate)
     }
 
@@ -85,7 +86,7 @@ impl View for Corrupt {
         let tokens = source.row().tokens;
         with_memory(|positions| {
             self.candidates().find(&row.input_ids[..tokens], vocab, positions);
-            let count = self.budget().take(tokens, positions, at);
+            let count = self.budget().select(tokens, positions, at);
             label(&positions[..count], row);
             RandomWords::Uniform.write(&positions[..count], vocab, at, row.input_ids);
         });
@@ -96,7 +97,7 @@ impl View for Corrupt {
         }
     }
 
-    fn audit(&self, seen: &Seen<'_>, tally: &mut AuditCounters) {
+    fn audit(&self, seen: &AuditedView<'_>, tally: &mut AuditCounters) {
         let random = Promise {
             candidates: self.candidates(),
             budget: self.budget(),

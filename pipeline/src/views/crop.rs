@@ -1,19 +1,20 @@
-//! Most of a sample, in one piece.
+//! Contiguous crop of a sample.
 //!
 //! # What
-//! A row of a contiguous part of the sample.
+//! A row with a contiguous part of the sample.
 //!
 //! # Why
-//! The second view of a sequence: COCO-LM's sequence contrast pulls it to the row that its main network reads.
+//! Second view of a sequence: COCO-LM's sequence contrast aligns it with the row of its main network.
 //!
 //! # Definition
-//! Of `n` tokens a crop keeps `l = max(1, ⌊frac · n⌋)`, or `min(frac, n)` where `frac > 1` is a number of
-//! tokens (none of none); it begins at a uniform place of the `n − l + 1`. `style = "content"`: `n` counts the content,
-//! and the crop is framed, `[CLS]` … `[SEP]`. `style = "raw"`: `n` counts the whole row, frame included, and the crop is
-//! what is left of it, with or without its ends; `keep_cls = true` puts a `[CLS]` before a crop that is not the whole
-//! row, even if it begins with one. `keep_fraction = 1` is `original`, to the byte.
+//! Let `f = keep_fraction`. Of `n` tokens a crop keeps `l = max(1, ⌊f · n⌋)`; if `f > 1`, it is a number of tokens, and
+//! `l = min(f, n)`. If `n = 0`, the crop is empty. The crop begins at one of the `n − l + 1` positions, uniformly.
+//! `style = "content"`: `n` counts the content, and the crop is framed, `[CLS]` … `[SEP]`. `style = "raw"`: `n` counts
+//! the whole row, frame included, and the crop may or may not contain the frame tokens. `keep_cls = true` puts a
+//! `[CLS]` before a raw crop that is not the whole row, even if it begins with one. `keep_fraction = 1` equals
+//! `original`, to the byte.
 //!
-//! Rows are as wide as the longest crop, rounded up to a multiple of 8, and no wider than the data's.
+//! Rows are as wide as the longest crop, rounded up to a multiple of 8, and at most as wide as the data's.
 //!
 //! # Columns
 //! `input_ids`; on demand `attention_mask`, `origin`, `document`.
@@ -28,11 +29,11 @@ use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{View, ViewName, ViewSource};
-use crate::audit_counters::{AuditCounters, Seen};
+use crate::audit_counters::{AuditCounters, AuditedView};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
-/// Cuts a part out.
+/// Contiguous crop of the sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Crop {
@@ -44,7 +45,7 @@ pub struct Crop {
     pub keep_cls: bool,
 }
 
-/// What is cropped.
+/// Range that is cropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
@@ -100,23 +101,23 @@ impl View for Crop {
         }
     }
 
-    fn audit(&self, seen: &Seen<'_>, tally: &mut AuditCounters) {
+    fn audit(&self, seen: &AuditedView<'_>, tally: &mut AuditCounters) {
         let (Some(tokens), Some(framed)) = (seen.tokens(), seen.framed()) else { return };
         for (row, (&tokens, &framed)) in tokens.iter().zip(framed).enumerate() {
-            // A row that was left out has no frame.
+            // An omitted row has no frame.
             let framed = u32::try_from(framed).expect("a row is short");
             if tokens != if framed == 0 { 0 } else { self.tokens(framed) as usize } {
-                tally.forbid("a crop has another length than it should", row, tokens);
+                tally.forbid("a crop has a wrong length", row, tokens);
             }
         }
     }
 }
 
-/// Tokens of the frame.
+/// Number of tokens of the frame.
 const FRAME: u32 = 2;
 
 impl Crop {
-    /// Tokens of the crop of a sample that has `framed` in its frame.
+    /// Returns the tokens of the crop of a sample with `framed` tokens including its frame.
     fn tokens(&self, framed: u32) -> u32 {
         match self.style {
             Style::Content => self.kept(framed.saturating_sub(FRAME)) + FRAME,
@@ -143,13 +144,13 @@ impl Crop {
         self.keep_cls && kept < tokens
     }
 
-    /// Where the crop of `tokens` begins, and its length.
+    /// Returns the start of the crop of `tokens`, and its length.
     fn place(&self, tokens: u32, rng: &mut Rng) -> (u32, u32) {
         let kept = self.kept(tokens);
         (rng.below(tokens - kept + 1), kept)
     }
 
-    /// How many of `tokens` are kept. The margin keeps a whole number whole where the product falls just below it.
+    /// Returns the number of kept tokens. The margin corrects a product that is just below a whole number.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_nothing_is_refused() {
+    fn crop_that_keeps_nothing_is_refused() {
         let keys = |view: Crop| view.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
         for frac in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(keys(crop(frac, Style::Raw, false)), ["keep_fraction"]);

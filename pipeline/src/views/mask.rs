@@ -1,46 +1,46 @@
-//! Masked tokens to predict.
+//! Masking of tokens to predict.
 //!
 //! # What
-//! Chooses positions of a row, hides most of them and remembers what was there.
+//! Selects positions of a row, replaces most of their tokens and stores the originals as labels.
 //!
 //! # Why
-//! Masked language modelling; the row that TACO, TaCL's student and the generators of ELECTRA and COCO-LM read.
+//! Input of masked language modelling, and of TACO, TaCL's student and the generators of ELECTRA and COCO-LM.
 //!
 //! # Definition
-//! `M ⊆ candidates`, the candidates being the tokens that are not special (`[UNK]` counts as special), or
-//! all tokens with `mask_special_tokens = true`, `[CLS]` still excepted unless `mask_cls = true`.
+//! `M ⊆ candidates`. The candidates are the tokens that are not special (`[UNK]` counts as special), or all tokens with
+//! `mask_special_tokens = true`. `[CLS]` is no candidate unless `mask_cls = true`.
 //!
 //! `count` gives the size of M, with `rate_base` counting candidates (`"maskable"`) or all tokens of the row (`"all"`).
 //! `"exact"`: `⌊rate · base + ½⌋`, at least 1. `"stochastic_round"`: `⌊rate · base + U⌋`, `U` uniform in `[0, 1)`.
-//! `"bernoulli"`: each candidate by itself with probability `rate`. Never more than the candidates.
+//! `"bernoulli"`: each candidate independently with probability `rate`. Never more than the candidates.
 //!
-//! `unit` says what M is made of. `"subword"`: candidates, uniformly without replacement. `"word"`: whole words in random
-//! order. `word_budget = "skip"` takes words until M has its size, skipping those that would overshoot (a row of nothing
-//! but longer words stays unmasked); `"words"` lets `count` and `rate` speak of words, a quarter of them at most.
-//! `"span"`: runs of words, `span = "tiles"` or `"spanbert"` (lengths and both samplers: [`SpanSampler`]). A word begins
-//! at a token without `##` (`WordPiece`) or with the mark of a space (byte-level BPE), and next to any token that is no
-//! candidate.
+//! `unit` selects the elements of M. `"subword"`: candidates, uniformly without replacement. `"word"`: whole words in
+//! random order. `word_budget = "skip"` adds words until M has its size, and skips those that would overshoot (a row
+//! that has only longer words stays unmasked). With `"words"`, `count` and `rate` refer to words, at most a quarter of
+//! them. `"span"`: runs of words, `span = "tiles"` or `"spanbert"` (lengths and both samplers: [`SpanSampler`]). A word
+//! begins at a token without `##` (`WordPiece`) or with the mark of a space (byte-level BPE), and next to any token
+//! that is no candidate.
 //!
-//! `disjoint = true` gives the copies of a row (`data.copies_per_sample = K`) masks that do not overlap: candidates (or words, or
-//! tiles) are put in random order once for all copies, and copy `k` takes the `k`-th slice of the size `τ = |M|`. If
-//! `K · τ` exceeds the `n` candidates, `τ = ⌊n / K⌋`; if even `K > n`, the slices have one candidate each, and copy `k`
-//! takes slice `k mod n`. Each mask by itself is distributed as without `disjoint` where `K · τ ≤ n`.
+//! `disjoint = true` gives the copies of a row (`data.copies_per_sample = K`) masks that do not overlap. Candidates (or
+//! words, or tiles) are shuffled once for all copies, and copy `k` takes the `k`-th slice of the size `τ = |M|`. If
+//! `K · τ` exceeds the `n` candidates, `τ = ⌊n / K⌋`. If even `K > n`, the slices have one candidate each, and copy `k`
+//! takes slice `k mod n`. If `K · τ ≤ n`, each single mask has the same distribution as without `disjoint`.
 //!
-//! Each token of M becomes `[MASK]`, a random ordinary token (perhaps the same), or stays, with the percentages of
-//! `replacement`; all three are predicted. With `unit = "span"` one such decision holds for a whole run of adjacent tokens
-//! of M, so that spans which overlap or touch count as one. Random tokens are uniform, or as frequent as in the training
-//! split (`words = "unigram"`). Replacements are drawn for each copy by itself.
+//! Each token of M becomes `[MASK]`, a random ordinary token (possibly the same), or stays, with the percentages of
+//! `replacement`; all three are predicted. With `unit = "span"` one such decision holds for a whole run of adjacent
+//! tokens of M, so that spans which overlap or touch count as one. Random tokens are uniform, or as frequent as in the
+//! training split (`random_words = "unigram"`). Replacements are drawn independently for each copy.
 //!
 //! # Columns
-//! `input_ids`; `labels` (the original id on M, −100 elsewhere); `draws` (32 random bits on M, 0 elsewhere:
-//! what a generator samples its replacements with).
+//! `input_ids`; `labels` (the original id on M, −100 elsewhere); `draws` (32 random bits on M, 0 elsewhere: randomness
+//! for a generator's samples).
 //!
 //! # Reference
-//! Devlin et al., *BERT*, NAACL 2019, section 3.1. Exact counts over the tokens that may be masked are
-//! those of the TensorFlow release up to its base; Bernoulli counts and the skipping of words those of the collators of
-//! Hugging Face `transformers`, which draw random words from the whole vocabulary where we leave out special and
-//! `[unusedN]` tokens; stochastic rounding over all tokens that of fairseq (Liu et al., *RoBERTa*, 2019), as in COCO-LM
-//! (Meng et al., NeurIPS 2021), which spares `[CLS]`; counting words that of the released code of TaCL (Su et al., 2022).
+//! Devlin et al., *BERT*, NAACL 2019, section 3.1. Exact counts over the tokens that may be masked follow the
+//! TensorFlow release, up to its base. Bernoulli counts and the skipping of words follow the collators of Hugging Face
+//! `transformers`. Those draw random words from the whole vocabulary; this view excludes special and `[unusedN]`
+//! tokens. Stochastic rounding over all tokens follows fairseq (Liu et al., *RoBERTa*, 2019), as in COCO-LM (Meng et
+//! al., NeurIPS 2021), which never masks `[CLS]`. Counting words follows the released code of TaCL (Su et al., 2022).
 //! Disjoint masks: Zheng et al., *Fully-Explored Masked Language Model*, 2020. Random words by frequency: Joshi et al.,
 //! *SpanBERT*, TACL 2020. `replacement = [85, 0, 15]` is ELECTRA's, `[100, 0, 0]` COCO-LM's.
 
@@ -50,7 +50,7 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, View, ViewName, ViewSource, rate_doubts};
-use crate::audit_counters::{AuditCounters, Seen};
+use crate::audit_counters::{AuditCounters, AuditedView};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
 
@@ -70,10 +70,10 @@ pub use spans::SpanSampler;
 pub use unit::Unit;
 pub use words::WordBudget;
 
-use positions::{Budget, Candidates, bring_to_front, shuffle};
+use positions::{Budget, Candidates, move_to_front, shuffle};
 use promise::Promise;
 
-/// Chooses, hides and labels tokens.
+/// Selects tokens, masks them and stores the originals as labels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mask {
@@ -81,7 +81,7 @@ pub struct Mask {
     pub of: ViewName,
     /// Share of `rate_base` that is masked, in `0..=1`.
     pub rate: f64,
-    /// How the number of masked tokens comes about.
+    /// Rule for the number of masked tokens.
     pub count: Count,
     /// Number of tokens that `rate` is a share of.
     pub rate_base: Base,
@@ -95,9 +95,9 @@ pub struct Mask {
     pub mask_cls: bool,
     /// Unit of masking.
     pub unit: Unit,
-    /// How many words are masked, where `unit` is `"word"`.
+    /// Rule for the number of masked words, if `unit` is `"word"`.
     pub word_budget: WordBudget,
-    /// How spans are drawn, where `unit` is `"span"`.
+    /// Sampling method of spans, if `unit` is `"span"`.
     pub span: SpanSampler,
     /// Whether the masks of the copies of a row are disjoint.
     pub disjoint: bool,
@@ -161,7 +161,7 @@ impl View for Mask {
         problems
     }
 
-    fn doubts(&self) -> Vec<(&'static str, String)> {
+    fn warnings(&self) -> Vec<(&'static str, String)> {
         rate_doubts(self.rate)
     }
 
@@ -182,7 +182,7 @@ impl View for Mask {
         });
     }
 
-    fn audit(&self, seen: &Seen<'_>, tally: &mut AuditCounters) {
+    fn audit(&self, seen: &AuditedView<'_>, tally: &mut AuditCounters) {
         let (candidates, budget) = (self.candidates(), self.budget());
         let Self { replacement: replace, random_words: words, unit, word_budget, disjoint, .. } = *self;
         promise::audit(Promise { candidates, budget, replace, words, unit, word_budget, disjoint }, seen, tally);
@@ -190,7 +190,7 @@ impl View for Mask {
 }
 
 impl Mask {
-    /// Keys that were given and say nothing next to the others.
+    /// Returns the keys that were set but have no effect in combination with the others.
     fn idle_keys(&self) -> Vec<(&'static str, String)> {
         let usual = Self::default();
         let rules = [
@@ -216,19 +216,19 @@ impl Mask {
         Budget { rate: self.rate, count: self.count, base: self.rate_base }
     }
 
-    /// Brings the chosen of the candidates `positions` to the front; says how many they are.
+    /// Moves the selected candidates to the front of `positions`; returns their number.
     fn choose(&self, ids: &[i32], vocab: &Vocab, at: &RowAddress<'_>, positions: &mut Vec<u16>) -> usize {
-        // What is dealt out to the copies is drawn where all of them find it.
+        // Draws that are divided among the copies use an address that all copies share.
         let shared = if self.disjoint { &at.shared() } else { at };
         let part = |size, of| if self.disjoint { explored::part(size, of, at) } else { 0..size };
         let (budget, tokens) = (self.budget(), ids.len());
         if self.unit == Unit::Subword {
             if !self.disjoint {
-                return budget.take(tokens, positions, at);
+                return budget.select(tokens, positions, at);
             }
             let chosen = part(budget.size(tokens, positions.len(), shared), positions.len());
             shuffle(positions, chosen.end, &mut shared.rng("positions"));
-            return bring_to_front(positions, chosen);
+            return move_to_front(positions, chosen);
         }
         let borders = words::borders(ids, positions, vocab);
         let words = borders.len() - 1;
@@ -236,7 +236,7 @@ impl Mask {
         match (self.unit, self.word_budget, self.span) {
             (Unit::Word, WordBudget::Words, _) => {
                 let size = budget.size(words, words, shared).min(words::share_max(words));
-                words::take(part(size, words), &borders, positions, shared)
+                words::select(part(size, words), &borders, positions, shared)
             }
             (Unit::Word, WordBudget::Skip, _) => words::fill(size(), &borders, positions, shared),
             (_, _, SpanSampler::Tiles) => spans::take_tiles(part(size(), positions.len()), &borders, positions, shared),
@@ -245,7 +245,7 @@ impl Mask {
     }
 }
 
-/// Notes the original ids of the chosen positions, where somebody reads labels.
+/// Writes the original ids of the selected positions, if labels are read.
 pub(super) fn label(chosen: &[u16], row: &mut RowMut<'_>) {
     let Some(labels) = row.cells.get(LABELS) else { return };
     labels.fill(IGNORE);
@@ -254,7 +254,7 @@ pub(super) fn label(chosen: &[u16], row: &mut RowMut<'_>) {
     }
 }
 
-/// Gives each chosen position the word of its own number, where somebody reads draws.
+/// Writes a random word to each selected position, indexed by the position, if draws are read.
 fn write_draws(chosen: &[u16], row: &mut RowMut<'_>, at: &RowAddress<'_>) {
     let Some(draws) = row.cells.get(DRAWS) else { return };
     let rng = at.rng("draws");

@@ -1,10 +1,10 @@
-//! The sample as it is stored, framed.
+//! Framed sample without changes.
 //!
 //! # What
 //! `[CLS]` content `[SEP]`, padded to the width.
 //!
 //! # Why
-//! What every edit starts from, and the clean copy that teachers and analyses read.
+//! Default input of every edit, and the clean copy for teachers and analyses.
 //!
 //! # Definition
 //! Content of `n` tokens in a row of width `w ≥ n + 2`: column 0 is `[CLS]`, columns `1..=n` the content,
@@ -26,7 +26,7 @@ use super::{View, ViewName, ViewSource};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
 
-/// The sample, framed. It has no settings.
+/// Framed sample without changes. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Original {}

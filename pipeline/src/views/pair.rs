@@ -1,39 +1,41 @@
-//! Two segments that follow one another, or do not.
+//! Pair of segments, consecutive or random.
 //!
 //! # What
-//! `[CLS] A [SEP] B [SEP]`, padded to the width, and whether B is random. A is of the sample; B follows it there
-//! or comes from another document.
+//! `[CLS] A [SEP] B [SEP]`, padded to the width, and a label: is B random? A is of the sample; B follows it there or
+//! comes from another document.
 //!
 //! # Why
-//! What next-sentence prediction reads, and the rows of BERT and of TaCL's continued training.
+//! Input of next-sentence prediction: the rows of BERT and of TaCL's continued training.
 //!
 //! # Definition
-//! A sample is a run of whole sentences of one document, of `L − 3` tokens at most in rows of width `L`.
-//! The *target* is `L − 3`, or, with probability `short_rate`, uniform in `2..=L − 3`. The *chunk* is the fewest sentences
-//! from the first on that have so many tokens, or all. It is cut within its last sentence: at the target, or, if it is all
-//! and has no more tokens than that, behind a uniformly drawn token of that sentence. A is what lies before a uniformly
-//! drawn border between two sentences of the chunk, one at least; a chunk of one sentence (of which two tokens are left)
-//! has its border between two uniformly drawn tokens.
+//! A sample is a run of whole sentences of one document, of at most `L − 3` tokens in rows of width `L`. The *target*
+//! is `L − 3`, or, with probability `short_rate`, uniform in `2..=L − 3`. The *chunk* is the shortest run of sentences
+//! from the first on that has at least target tokens, or all sentences. It is cut within its last sentence: at the
+//! target, or, if it is the whole sample and has no more tokens than the target, after a uniformly drawn token of that
+//! sentence. A ends at a uniformly drawn border between two sentences of the chunk, and has at least one sentence. A
+//! chunk of one sentence keeps at least two tokens, and its border is between two uniformly drawn tokens.
 //!
-//! With probability `random_rate` B is random, and the label is 1: as many tokens as the chunk has behind A, from a
-//! uniformly drawn sentence of the *partner* on, of those that have so many tokens from their beginning on (from any
-//! token, if A ends within a sentence). Otherwise B is what the chunk has behind A, with label 0. The partner is another
-//! sample of the shuffle window: of ten that are drawn, the first of another document that is as long as the sample, else
-//! the longest of another document. One that has no more tokens than B shortens B, to an end within the partner's last
-//! sentence, whatever the label; where no other document was drawn, the label is 0. A chunk of a single token is a row of
-//! A, with label 0.
+//! With probability `random_rate` B is random, and the label is 1. B then has as many tokens as the chunk has after A.
+//! It begins at a uniformly drawn sentence of the *partner* that has enough tokens from its beginning on (at any such
+//! token, if A ends within a sentence). Otherwise B is the rest of the chunk after A, with label 0. The partner is
+//! another sample of the shuffle window: of ten drawn samples, the first of another document that is as long as the
+//! sample, else the longest of another document. A partner that has no more tokens than B shortens B, to an end within
+//! the partner's last sentence, for both labels. If no other document was drawn, the label is 0. A chunk of a single
+//! token is a row of A, with label 0.
 //!
-//! So **lengths say nothing of the label**: they are decided before it. Where documents are longer than a row the
-//! ends say little too, for both kinds of B begin with a sentence and mostly end within one (in novels, 4.7 % of true B
-//! and 3.7 % of random ones end with a full stop). Where they are single sentences the ends tell more: a true B ends
-//! uniformly within its own short sentence, a random one anywhere in its longer partner (in dialogues cut at each
-//! paragraph, 18 % and 4 %).
+//! So **lengths do not depend on the label**: they are decided before it. If documents are longer than a row, the ends
+//! carry little information too. Both kinds of B begin with a sentence and mostly end within one (in novels, 4.7 % of
+//! true B and 3.7 % of random ones end with a full stop). If documents are single sentences, the ends carry more: a
+//! true B ends uniformly within its own short sentence, a random one anywhere in its longer partner (in dialogues cut
+//! at each paragraph, 18 % and 4 %).
 //!
-//! This departs from BERT's script in three places. There both kinds of B read on until the row is over-full, and the
-//! longer segment is cut at either end; but where a document ends, what follows is shorter than what is random, and
-//! a chunk of one sentence is always labelled random, so that lengths tell something. The script gives the unused rest
-//! of a chunk back, to be the beginning of the next one: here it is unused in this epoch and returns in the next, with
-//! other draws. And a partner there is any document; here it is one of the window, and seldom a shorter one.
+//! Differences from BERT's script:
+//! - In the script both kinds of B continue until the row is over-full, and the longer segment is cut at either end. At
+//!   the end of a document a true B is shorter than a random one, and a chunk of one sentence is always labelled
+//!   random. So lengths reveal the label.
+//! - The script starts the next row with the unused rest of a chunk. Here the rest is unused in this epoch and can
+//!   return in the next, with other draws.
+//! - In the script a partner is any document. Here it is a sample of the window, and seldom a shorter one.
 //!
 //! # Columns
 //! `input_ids`, `token_types` (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`), `is_random` (the label in every cell of
@@ -56,7 +58,7 @@ use super::{View, ViewName, ViewSource, share_problems};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
-/// Two segments of one document or of two.
+/// Pair of segments of one document or of two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pair {
@@ -114,25 +116,25 @@ impl View for Pair {
     }
 }
 
-/// A sample's segments, were the second not random.
-struct Cut {
+/// Segments of a sample for a true second segment.
+struct PairCut {
     a: Range<usize>,
     b: Range<usize>,
-    /// Whether B begins with a sentence.
+    /// True if B begins with a sentence.
     is_clean: bool,
 }
 
 impl Pair {
-    fn cut(&self, sample: &Sample<'_>, max: usize, rng: &mut Rng) -> Cut {
+    fn cut(&self, sample: &Sample<'_>, max: usize, rng: &mut Rng) -> PairCut {
         let target = if rng.chance(self.short_rate) { 2 + below(rng, max - 1) } else { max };
-        let sentences = Sentences::of(sample);
+        let sentences = Sentences::new(sample);
         let chunk = sentences.until(0, target);
         let (last, all) = (sentences.bound(chunk - 1), sentences.bound(chunk));
         let end = if all > target || chunk < sentences.count() {
             target
         } else {
-            // Two tokens of a single sentence are left, if it has two.
-            within(last + usize::from(chunk == 1 && all > 1), all, rng)
+            // A single sentence keeps at least two tokens, if it has two.
+            draw_start(last + usize::from(chunk == 1 && all > 1), all, rng)
         };
         let is_clean = chunk > 1;
         let border = match end {
@@ -140,28 +142,28 @@ impl Pair {
             2.. => 1 + below(rng, end - 1),
             _ => end,
         };
-        Cut { a: 0..border, b: border..end, is_clean }
+        PairCut { a: 0..border, b: border..end, is_clean }
     }
 }
 
-/// An end behind one of the tokens `first..all`, uniformly drawn; `all` if there is none.
-fn within(first: usize, all: usize, rng: &mut Rng) -> usize {
+/// Returns an end after one of the tokens `first..all`, uniformly drawn; `all` if there is none.
+fn draw_start(first: usize, all: usize, rng: &mut Rng) -> usize {
     if first < all { first + 1 + below(rng, all - first) } else { all }
 }
 
-/// Tokens of a partner that may be a second segment. It ends within a sentence, as the other kind does, also where there
-/// are no more than `wanted`.
+/// Returns the number of the partner's tokens that may be a second segment. It ends within a sentence, as for a true
+/// segment, even if the partner has no more than `wanted`.
 fn usable(partner: &Sample<'_>, wanted: usize, rng: &mut Rng) -> usize {
-    let (sentences, all) = (Sentences::of(partner), partner.input_ids.len());
-    if all > wanted { all } else { within(sentences.bound(sentences.count() - 1), all, rng) }
+    let (sentences, all) = (Sentences::new(partner), partner.input_ids.len());
+    if all > wanted { all } else { draw_start(sentences.bound(sentences.count() - 1), all, rng) }
 }
 
-/// `length` tokens of `partner`, from a uniformly drawn sentence on that has so many behind its beginning, or from such a
-/// token. The sample has so many.
+/// Returns `length` tokens of `partner`, from a uniformly drawn sentence on that has at least `length` tokens after its
+/// beginning, or from such a token. The partner must have `length` tokens.
 fn somewhere(partner: &Sample<'_>, length: usize, is_clean: bool, rng: &mut Rng) -> Range<usize> {
     let latest = partner.input_ids.len() - length;
     let first = if is_clean {
-        let sentences = Sentences::of(partner);
+        let sentences = Sentences::new(partner);
         let fit = (1..sentences.count()).take_while(|&index| sentences.bound(index) <= latest).count();
         sentences.bound(below(rng, fit + 1))
     } else {
@@ -177,10 +179,15 @@ mod tests {
 
     use super::*;
     use crate::rng::Key;
-    use crate::testing::{Stored, assert_same_law, assert_share, assert_uniform, frame_rows, segments};
+    use crate::testing::{StoredCorpus, assert_same_law, assert_share, assert_uniform, frame_rows, segments};
     use crate::views::AnyView;
 
-    fn rows(pair: Pair, width: usize, sample: &Stored, partner: Option<&Stored>) -> Vec<([Vec<usize>; 2], u8)> {
+    fn rows(
+        pair: Pair,
+        width: usize,
+        sample: &StoredCorpus,
+        partner: Option<&StoredCorpus>,
+    ) -> Vec<([Vec<usize>; 2], u8)> {
         let batch = frame_rows(AnyView::Pair(pair), width, &sample.items(partner, 4000));
         let labels = batch.column("view", IS_RANDOM).expect("made");
         (0..).zip(segments(&batch)).map(|(row, segments)| (segments, labels.row(row)[0])).collect()
@@ -196,7 +203,7 @@ mod tests {
             lengths in prop::collection::vec(1_usize..12, 1..9), others in prop::collection::vec(1_usize..12, 1..9), room in 2_usize..60, lonely: bool,
         ) {
             let width = room.max(lengths.iter().sum()) + 3;
-            let (sample, partner) = (Stored::new(&lengths, 10), Stored::new(&others, 100));
+            let (sample, partner) = (StoredCorpus::new(&lengths, 10), StoredCorpus::new(&others, 100));
             let length: usize = lengths.iter().sum();
             let batch = frame_rows(AnyView::Pair(Pair { short_rate: 0.4, ..Pair::default() }), width, &sample.items((!lonely).then_some(&partner), 30));
             let ids = batch.column("view", INPUT_IDS).expect("made");
@@ -221,7 +228,7 @@ mod tests {
 
     #[test]
     fn half_of_the_pairs_are_random_and_borders_are_uniform() {
-        let (sample, partner) = (Stored::new(&[10; 6], 10), Stored::new(&[10; 6], 100));
+        let (sample, partner) = (StoredCorpus::new(&[10; 6], 10), StoredCorpus::new(&[10; 6], 100));
         let rows = rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner));
         assert_share(rows.iter().filter(|(_, label)| *label == 1).count(), 4000, 0.5);
         let (mut borders, mut ends, mut firsts) = ([0; 5], [0; 10], [0; 6]);
@@ -229,7 +236,8 @@ mod tests {
             assert_eq!(a.len() % 10, 0, "A is whole sentences");
             borders[a.len() / 10 - 1] += 1;
             ends[a.len() + b.len() - 51] += 1;
-            // Of the sentences of the partner from which on it is long enough, for A of one sentence only the first two.
+            // For an A of one sentence, only the first two sentences of the partner have enough tokens after their
+            // beginning.
             if *label == 1 && a.len() == 50 {
                 firsts[(b[0] - 60) / 10] += 1;
             }
@@ -240,7 +248,7 @@ mod tests {
         assert_uniform(&firsts);
     }
 
-    /// Samples and partners as a corpus of short and long documents has them.
+    /// Tests lengths and ends on a corpus of short and long documents.
     #[test]
     fn lengths_and_ends_say_nothing_of_the_label() {
         let mut drawn = Key::new(1, Epoch(0), "", "test").row(SampleAddress::numbered(0), 0);
@@ -251,7 +259,7 @@ mod tests {
                 let length = 4 + below(&mut drawn, 20);
                 sum += length;
                 if sum > max_seq_len {
-                    return Stored::new(&lengths, first_id);
+                    return StoredCorpus::new(&lengths, first_id);
                 }
                 lengths.push(length);
             }
@@ -273,7 +281,7 @@ mod tests {
         }
         assert_same_law(&totals);
         assert_same_law(&firsts);
-        // A sentence ends at a token of 13.5.
+        // The mean sentence length is 13.5 tokens.
         let share = |label| {
             let of: Vec<usize> =
                 ends.iter().filter(|(_, is_random)| *is_random == label).map(|(end, _)| *end).collect();
@@ -284,11 +292,11 @@ mod tests {
 
     #[test]
     fn some_targets_are_short() {
-        let (sample, partner) = (Stored::new(&[1; 60], 10), Stored::new(&[1; 60], 100));
+        let (sample, partner) = (StoredCorpus::new(&[1; 60], 10), StoredCorpus::new(&[1; 60], 100));
         let pair = |short_rate| Pair { short_rate, random_rate: 0.0 };
         let length = |([a, b], _): &([Vec<usize>; 2], u8)| a.len() + b.len();
         let usual = rows(pair(0.1), 63, &sample, Some(&partner));
-        // A short target is the longest in one of 59 cases.
+        // A short target equals the maximum in one of 59 cases.
         assert_share(usual.iter().filter(|row| length(row) < 60).count(), 4000, 0.1 * 58.0 / 59.0);
         let mut targets = [0; 59];
         for row in rows(pair(1.0), 63, &sample, Some(&partner)) {
@@ -298,8 +306,8 @@ mod tests {
     }
 
     #[test]
-    fn a_lonely_sentence_is_cut_anywhere_and_its_partner_begins_anywhere() {
-        let (sample, partner) = (Stored::new(&[30], 10), Stored::new(&[10, 21], 100));
+    fn single_sentence_is_cut_uniformly() {
+        let (sample, partner) = (StoredCorpus::new(&[30], 10), StoredCorpus::new(&[10, 21], 100));
         let (mut ends, mut firsts, mut random) = ([0; 29], [0; 31], 0);
         for ([a, b], label) in rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner)) {
             ends[a.len() + b.len() - 2] += 1;

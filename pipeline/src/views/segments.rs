@@ -1,21 +1,21 @@
-//! One or two segments of one document.
+//! Row of one or two segments of one document.
 //!
 //! # What
 //! `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, padded to the width, of the sentences of one sample.
 //!
 //! # Why
-//! The rows of ELECTRA: short and long segments, as fine-tuning will bring them, without a task on pairs.
+//! These are the rows of ELECTRA: short and long segments, as in fine-tuning, without a task on pairs.
 //!
 //! # Definition
-//! In rows of width `L`, the *target* is `L`, or, with probability `short_rate`, uniform in `5..=L`. The
-//! fewest sentences of the sample from the first on that have so many tokens, or all, are dealt out in order. With
-//! probability `single_rate` all go to A. Otherwise A's target is `(target − 3) div 2`, and a sentence joins A if A is
-//! empty; or if A then stays below its target; or if B is empty, A is below its target, and a fair coin says so. All
-//! others join B. (So A may go on behind a long sentence of B.) A is cut to its first `L − 2` tokens, B to its first
-//! `L − |A| − 3`.
+//! In rows of width `L`, the *target* is `L`, or, with probability `short_rate`, uniform in `5..=L`. The view uses the
+//! shortest run of sentences from the first on that has at least target tokens, or all, and assigns them in order. With
+//! probability `single_rate` all belong to A. Otherwise A's target is `(target − 3) div 2`. A sentence joins A in three
+//! cases: if A is empty; if A then stays below its target; or if B is empty, A is below its target, and a fair coin
+//! decides so. All others join B. (So A may continue after a long sentence of B.) A is cut to its first `L − 2` tokens,
+//! B to its first `L − |A| − 3`.
 //!
-//! A sample holds `L − 3` tokens at most where the script reads on to `L`, so fewer rows are cut at the end, and some are
-//! shorter by a few tokens.
+//! A sample has at most `L − 3` tokens, whereas the script reads up to `L`. So fewer rows are cut at the end, and some
+//! are shorter by a few tokens.
 //!
 //! # Columns
 //! `input_ids`, `token_types` (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`); on demand `attention_mask`, `origin`,
@@ -77,13 +77,13 @@ impl View for Segments {
 }
 
 impl Segments {
-    /// The sentences of A and of B.
+    /// Returns the sentences of A and of B.
     fn deal<'a>(&self, sample: &Sample<'a>, width: usize, rng: &mut Rng) -> [Vec<Span<'a>>; 2] {
         let short = rng.chance(self.short_rate);
         let target = if short { 5 + below(rng, width - 4) } else { width };
         let single = rng.chance(self.single_rate);
         let target_a = if single { usize::MAX } else { (target - 3) / 2 };
-        let sentences = Sentences::of(sample);
+        let sentences = Sentences::new(sample);
         let [mut a, mut b] = [Vec::new(), Vec::new()];
         let mut length_a = 0;
         for index in 0..sentences.until(0, target) {
@@ -100,7 +100,7 @@ impl Segments {
     }
 }
 
-/// The first `max` tokens.
+/// Returns the first `max` tokens.
 fn trim<'a>(spans: &[Span<'a>], max: usize) -> Vec<Span<'a>> {
     let mut left = max;
     let cut = spans.iter().map(|span| {
@@ -116,17 +116,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{Stored, assert_share, assert_uniform, frame_rows, segments};
+    use crate::testing::{StoredCorpus, assert_share, assert_uniform, frame_rows, segments};
     use crate::views::AnyView;
 
     fn rows(view: Segments, width: usize, lengths: &[usize], count: u64) -> Vec<[Vec<usize>; 2]> {
-        let sample = Stored::new(lengths, 10);
+        let sample = StoredCorpus::new(lengths, 10);
         segments(&frame_rows(AnyView::Segments(view), width, &sample.items(None, count)))
     }
 
     proptest! {
         #[test]
-        fn every_token_is_dealt_once_in_order(lengths in prop::collection::vec(1_usize..12, 1..9), room in 2_usize..60) {
+        fn every_token_is_assigned_once_in_order(lengths in prop::collection::vec(1_usize..12, 1..9), room in 2_usize..60) {
             let length: usize = lengths.iter().sum();
             let width = room.max(length) + 3;
             for [a, b] in rows(Segments { short_rate: 0.0, ..Segments::default() }, width, &lengths, 50) {
@@ -138,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn what_does_not_fit_is_cut(lengths in prop::collection::vec(1_usize..40, 1..6), width in 5_usize..40) {
+        fn segments_beyond_the_width_are_cut(lengths in prop::collection::vec(1_usize..40, 1..6), width in 5_usize..40) {
             for [a, b] in rows(Segments::default(), width, &lengths, 50) {
                 let frame = if b.is_empty() { 2 } else { 3 };
                 prop_assert!(!a.is_empty() && a.len() + b.len() + frame <= width);
@@ -150,7 +150,7 @@ mod tests {
     fn one_in_ten_has_one_segment() {
         let rows = rows(Segments { short_rate: 0.0, ..Segments::default() }, 63, &[10; 6], 4000);
         assert_share(rows.iter().filter(|[_, b]| b.is_empty()).count(), 4000, 0.1);
-        // A's target is 30: two sentences fit, the third makes it full and joins by a coin.
+        // A's target is 30: two sentences fit, the third fills it and joins by a coin.
         let double: Vec<usize> = rows.iter().filter(|[_, b]| !b.is_empty()).map(|[a, _]| a.len()).collect();
         assert!(double.iter().all(|length| [20, 30].contains(length)));
         assert_share(double.iter().filter(|&&length| length == 30).count(), double.len(), 0.5);
@@ -172,7 +172,7 @@ mod tests {
         for [a, _] in rows {
             targets[a.len() - 5] += 1;
         }
-        // All targets from the sample's 17 tokens on show them all.
+        // All targets from the sample's 17 tokens on contain all tokens.
         assert_eq!(targets[13..], [0; 3]);
         assert_uniform(&targets[..12]);
         assert_share(targets[12] as usize, 4000, 4.0 / 16.0);

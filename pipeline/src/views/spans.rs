@@ -1,4 +1,4 @@
-//! Rows of two segments: what [`pair`](super::pair) and [`segments`](super::segments) share.
+//! Rows of two segments: shared code of [`pair`](super::pair) and [`segments`](super::segments).
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use schemas::{Sample, Vocab};
 use crate::rng::Rng;
 use crate::row::{RowMut, write_documents};
 
-/// A run of a sample's tokens, with what is added to their places to make origins.
+/// Run of a sample's tokens, with the offset that makes their positions origins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span<'a> {
     sample: Sample<'a>,
@@ -16,7 +16,7 @@ pub(super) struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// The tokens `range` of `sample`, which `base` tokens of other samples precede in the row's list of samples.
+    /// Creates the tokens `range` of `sample`; `base` tokens of other samples precede it in the row's list of samples.
     pub(super) fn new(sample: &Sample<'a>, range: Range<usize>, base: usize) -> Self {
         Self { sample: sample.slice(range), base }
     }
@@ -25,19 +25,19 @@ impl<'a> Span<'a> {
         self.sample.input_ids.len()
     }
 
-    /// Its first `length` tokens, or all if there are fewer.
+    /// Returns its first `length` tokens, or all if there are fewer.
     pub(super) fn first(&self, length: usize) -> Self {
         Self { sample: self.sample.slice(0..length.min(self.len())), base: self.base }
     }
 }
 
-/// Tokens of all spans.
+/// Returns the number of tokens of all spans.
 pub(super) fn length(spans: &[Span<'_>]) -> usize {
     spans.iter().map(Span::len).sum()
 }
 
-/// Writes `[CLS] A [SEP] B [SEP]` and padding; `[CLS] A [SEP]` if B is empty. Origin, document and token types where
-/// they are read.
+/// Writes `[CLS] A [SEP] B [SEP]` and padding; `[CLS] A [SEP]` if B is empty. Writes origin, document and token types
+/// only if they are read.
 pub(super) fn write(row: &mut RowMut<'_>, vocab: &Vocab, a: &[Span<'_>], b: &[Span<'_>]) {
     let special = vocab.special();
     let [cls, sep, pad] = [special.cls, special.sep, special.pad].map(u32::cast_signed);
@@ -67,7 +67,7 @@ pub(super) fn write(row: &mut RowMut<'_>, vocab: &Vocab, a: &[Span<'_>], b: &[Sp
     }
 }
 
-/// The cells of each span, one after another from `first` on.
+/// Returns the cells of each span, one after another from `first` on.
 fn place<'s, 'a>(
     first: usize,
     spans: &'s [Span<'a>],
@@ -79,7 +79,7 @@ fn place<'s, 'a>(
     })
 }
 
-/// The sentences of a sample; a sample that does not say where they are is one.
+/// Sentences of a sample; a sample without sentence starts is one sentence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sentences<'a> {
     starts: &'a [u16],
@@ -87,7 +87,7 @@ pub(super) struct Sentences<'a> {
 }
 
 impl<'a> Sentences<'a> {
-    pub(super) fn of(sample: &Sample<'a>) -> Self {
+    pub(super) fn new(sample: &Sample<'a>) -> Self {
         Self { starts: sample.sentence_starts, tokens: sample.input_ids.len() }
     }
 
@@ -95,20 +95,20 @@ impl<'a> Sentences<'a> {
         self.starts.len().max(1)
     }
 
-    /// Where sentence `index` begins; the end of the sample for `index = count`.
+    /// Returns the start of sentence `index`; the end of the sample for `index = count`.
     pub(super) fn bound(&self, index: usize) -> usize {
         if index == 0 { 0 } else { self.starts.get(index).map_or(self.tokens, |&start| usize::from(start)) }
     }
 
-    /// The fewest sentences from `first` on that have `target` tokens, at least one, or all that are left: the end of
-    /// their range.
+    /// Returns the end of the shortest run of sentences from `first` on that has at least `target` tokens: at least one
+    /// sentence, or all remaining ones.
     pub(super) fn until(&self, first: usize, target: usize) -> usize {
         let begin = self.bound(first);
         (first + 1..self.count()).find(|&end| self.bound(end) - begin >= target).unwrap_or(self.count())
     }
 }
 
-/// A number of `0..count`.
+/// Returns a uniform number of `0..count`.
 pub(super) fn below(rng: &mut Rng, count: usize) -> usize {
     rng.below(u32::try_from(count).expect("a row has fewer than 2^32 tokens")) as usize
 }

@@ -1,16 +1,16 @@
-//! A near neighbour for every token.
+//! Nearby positive for every token.
 //!
 //! # What
-//! For each token of a row, the column of one other token near it.
+//! For each token of a row, the column of one other token nearby.
 //!
 //! # Why
-//! TACO pulls the global part of neighbouring tokens together: these are its positives.
+//! TACO aligns the global part of nearby tokens: these are its positives.
 //!
 //! # Definition
-//! Offsets `−m..=m` without 0, `m = max_offset`, uniformly. `edge = "window"`: only offsets that stay
-//! among the row's real tokens. `edge = "anywhere"`: an offset that leaves them is replaced by a uniform position of the
-//! row other than the anchor. Anchors and positives are any real tokens, special ones included. Padding, and the
-//! only token of a row, have none (−1).
+//! Offsets `−m..=m` without 0, `m = max_offset`, uniformly. `edge = "window"`: only offsets that stay among the row's
+//! real tokens. `edge = "anywhere"`: an offset outside them is replaced by a uniform position of the row other than the
+//! anchor. Anchors and positives are any real tokens, including special ones. Padding, and the only token of a row,
+//! have none (−1).
 //!
 //! # Columns
 //! `positives`.
@@ -25,11 +25,11 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, View, ViewName, ViewSource};
-use crate::audit_counters::{AuditCounters, Seen, ViewLaw};
+use crate::audit_counters::{AuditCounters, AuditedView, ViewLaw};
 use crate::rng::{Rng, RowAddress, digit, draws_per_word};
 use crate::row::RowMut;
 
-/// Draws a neighbour for every token.
+/// Draws a nearby positive for every token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Window {
@@ -37,18 +37,18 @@ pub struct Window {
     pub of: ViewName,
     /// Maximum distance.
     pub max_offset: u16,
-    /// What happens where the window leaves the row.
+    /// Rule for offsets outside the row.
     pub edge: Edge,
 }
 
-/// What happens where the window leaves the row.
+/// Rule for offsets outside the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Edge {
     /// Draw among the offsets that stay inside.
     #[default]
     Window,
-    /// Draw among all offsets; one that leaves is replaced by any other position of the row.
+    /// Draw among all offsets; replace one outside the row by any other position of the row.
     Anywhere,
 }
 
@@ -67,7 +67,7 @@ impl View for Window {
         const { &[POSITIVES.spec()] }
     }
 
-    fn reach(&self) -> Option<u16> {
+    fn window_reach(&self) -> Option<u16> {
         Some(self.max_offset)
     }
 
@@ -97,23 +97,24 @@ impl View for Window {
         }
     }
 
-    fn audit(&self, seen: &Seen<'_>, tally: &mut AuditCounters) {
+    fn audit(&self, seen: &AuditedView<'_>, tally: &mut AuditCounters) {
         let (Some(positives), Some(tokens)) = (seen.column(POSITIVES), seen.tokens()) else { return };
         for (row, &tokens) in tokens.iter().enumerate() {
-            self.audit_row(row, positives.row(row).split_at(tokens), tally);
+            let (positives, padding) = positives.row(row).split_at(tokens);
+            self.audit_row(row, positives, padding, tally);
         }
     }
 }
 
-/// Wider windows than any row make no sense.
+/// Upper limit: no row is wider.
 const OFFSET_MAX: u16 = 1 << 14;
 
-/// Words from which numbers are drawn side by side.
-const WORKERS: usize = 32;
+/// Number of words that the SIMD code processes in parallel.
+const LANES: usize = 32;
 
 impl Window {
     /// Counts one row: the positives of its tokens and of its padding.
-    fn audit_row(&self, row: usize, (positives, padding): (&[i16], &[i16]), tally: &mut AuditCounters) {
+    fn audit_row(&self, row: usize, positives: &[i16], padding: &[i16], tally: &mut AuditCounters) {
         let (tokens, reach) = (to_i16(positives.len()), self.max_offset.cast_signed());
         let (mut right, mut inner) = (0_u32, 0_u32);
         for (anchor, &positive) in (0..).zip(positives) {
@@ -133,23 +134,23 @@ impl Window {
         tally.count("positives to the right", ViewLaw::events(found, 0.5, of, 1.0));
     }
 
-    /// Anchors whose whole window is inside. The same words as [`Rng::split`] would use, in an order that vectorizes:
-    /// [`WORKERS`] of them side by side, first one number from each, then the next from each.
+    /// Draws for anchors whose whole window is inside. Uses the same words as [`Rng::split`], in an order that
+    /// vectorizes: [`LANES`] of them in parallel, first one number from each, then the next from each.
     fn draw_inner(&self, positives: &mut [i16], first: usize, rng: &mut Rng) {
         let choices = 2 * u32::from(self.max_offset);
-        let chunk_len = draws_per_word(choices) as usize * WORKERS;
-        let mut words = [0; WORKERS];
+        let chunk_len = draws_per_word(choices) as usize * LANES;
+        let mut words = [0; LANES];
         for (first, chunk) in (first..).step_by(chunk_len).zip(positives.chunks_mut(chunk_len)) {
             rng.fill(&mut words);
-            for (base, slots) in (to_i16(first)..).step_by(WORKERS).zip(chunk.chunks_mut(WORKERS)) {
+            for (base, slots) in (to_i16(first)..).step_by(LANES).zip(chunk.chunks_mut(LANES)) {
                 self.draw_each(slots, &mut words, base, choices);
             }
         }
     }
 
-    /// One number from each word. Where the choices are a power of two, as usual, the product is a shift: half the
-    /// instructions.
-    fn draw_each(&self, positives: &mut [i16], words: &mut [u32; WORKERS], base: i16, choices: u32) {
+    /// Draws one number from each word. If the number of choices is a power of two, as usual, the product is a shift,
+    /// with half the instructions.
+    fn draw_each(&self, positives: &mut [i16], words: &mut [u32; LANES], base: i16, choices: u32) {
         if choices.is_power_of_two() {
             let bits = choices.trailing_zeros();
             self.write_each(positives, words, base, |word| (word >> (u32::BITS - bits), word << bits));
@@ -163,17 +164,17 @@ impl Window {
     fn write_each(
         &self,
         positives: &mut [i16],
-        words: &mut [u32; WORKERS],
+        words: &mut [u32; LANES],
         base: i16,
         digit: impl Fn(u32) -> (u32, u32),
     ) {
         let reach = self.max_offset.cast_signed();
-        for ((slot, word), worker) in positives.iter_mut().zip(words).zip(0_i16..) {
+        for ((slot, word), lane) in positives.iter_mut().zip(words).zip(0_i16..) {
             let (number, rest) = digit(*word);
             *word = rest;
             let number = (number as u16).cast_signed();
             // 0, 1, …, 2m − 1 become −m, …, −1, 1, …, m.
-            *slot = (base + worker + number - reach) + i16::from(number >= reach);
+            *slot = (base + lane + number - reach) + i16::from(number >= reach);
         }
     }
 
@@ -183,7 +184,7 @@ impl Window {
         let drawn = match self.edge {
             Edge::Window => other(low, high, anchor, rng),
             Edge::Anywhere => {
-                // Around an anchor moved to `reach`, so that positions are not negative.
+                // The anchor is shifted to `reach`, so that positions are not negative.
                 let moved = other(0, 2 * reach, reach, rng) + anchor;
                 if moved >= reach && moved - reach < tokens { moved - reach } else { other(0, tokens - 1, anchor, rng) }
             }
@@ -192,7 +193,7 @@ impl Window {
     }
 }
 
-/// A uniform position of `low..=high` other than `anchor`, which lies in it.
+/// Returns a uniform position of `low..=high` other than `anchor`, which is in that range.
 fn other(low: usize, high: usize, anchor: usize, rng: &mut Rng) -> usize {
     let drawn = low + rng.below(u32::try_from(high - low).expect("a row is short")) as usize;
     drawn + usize::from(drawn >= anchor)

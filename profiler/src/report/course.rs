@@ -1,4 +1,4 @@
-//! Drawings over time: what each actor did, the rate, the queues, the memory.
+//! Charts over time: activity of each actor, rate, queue fill and memory.
 
 use telemetry::quantities::{bytes, short};
 
@@ -6,20 +6,20 @@ use super::read::{List, Memory, Number, Read, Share, Timeline, Training};
 use crate::statistics::percent;
 use report::chart::{AreaStep, LINE, NARROW, SvgChart, TextAnchor, ticks, truncate};
 
-/// Actors that are drawn: the first workers, and the reader.
+/// Largest number of actors that are drawn: the first workers, and the reader.
 const ACTORS: usize = 17;
 
-/// Heights of a band and of a curve's frame.
+/// Heights of an activity band and of a curve.
 const BAND: f64 = 34.0;
 const CURVE: f64 = 150.0;
 
-/// Room for the numbers at the left.
+/// Width of the axis labels at the left.
 const LEFT: f64 = 64.0;
 
 pub(super) const ACTIVITIES: [(&str, &str); 4] =
-    [("busy", "busy"), ("starved", "starved: no input"), ("blocked", "blocked: no room"), ("idle", "idle")];
+    [("busy", "busy"), ("starved", "starved: no input"), ("blocked", "blocked: output queue full"), ("idle", "idle")];
 
-/// From seconds to places.
+/// Mapping from seconds to x coordinates.
 pub(super) struct Clock {
     left: f64,
     right: f64,
@@ -27,7 +27,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    fn over(chart: &SvgChart, left: f64, timeline: &Timeline) -> Self {
+    fn covering(chart: &SvgChart, left: f64, timeline: &Timeline) -> Self {
         let seconds = timeline.at_s.0.last().map_or(0.0, |at| at.0);
         Self { left, right: chart.width, seconds: seconds.max(1e-9) }
     }
@@ -36,13 +36,13 @@ impl Clock {
         self.left + (at / self.seconds).clamp(0.0, 1.0) * (self.right - self.left)
     }
 
-    /// Marks below what was drawn.
+    /// Draws the time axis below the chart.
     fn axis(&self, chart: &mut SvgChart) {
         let y = chart.y;
         chart.line((self.left, y), (self.right, y), "axis");
         for mark in ticks(self.seconds, if chart.is_narrow() { 4 } else { 9 }) {
             let x = self.x(mark);
-            // The last one has no room behind it.
+            // The last label ends at the right edge.
             let side = if x > self.right - 16.0 { TextAnchor::End } else { TextAnchor::Middle };
             chart.line((x, y), (x, y + 4.0), "axis");
             chart.text((x, y + LINE), side, "soft", &time(mark));
@@ -50,13 +50,14 @@ impl Clock {
         chart.y += LINE;
     }
 
-    /// What does not count, paler.
+    /// Shades the warm-up, which does not count.
     fn warm_up(&self, chart: &mut SvgChart, until: f64, height: f64) {
-        let (x, top) = (self.x(until), chart.y);
+        let x = self.x(until);
+        let top = chart.y;
         if x - self.left < 8.0 {
             return;
         }
-        // Over what was drawn: it pales.
+        // This rectangle is drawn last, so that it dims the curve.
         chart.rect((self.left, top), (x - self.left, height), "warm", &format!("warm-up: {}", time(until)));
         chart.line((x, top - 14.0), (x, top + height), "axis");
         let side = if x - self.left > 56.0 { TextAnchor::End } else { TextAnchor::Start };
@@ -65,7 +66,7 @@ impl Clock {
     }
 }
 
-/// Seconds for people.
+/// Formats a duration.
 fn time(seconds: f64) -> String {
     if seconds >= 600.0 {
         return format!("{} min", round(seconds / 60.0));
@@ -78,22 +79,22 @@ pub(super) fn round(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What each actor did in each window, as bands above one another.
+/// Draws the activity of each actor per window, as stacked bands.
 pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
     let courses = &timeline.actors.0;
     if courses.is_empty() || timeline.at_s.0.is_empty() {
         return None;
     }
-    let about = "A band for each actor: from its foot to its top the shares of each window in which it was busy, starved, \
+    let about = "A band for each actor: from bottom to top the shares of each window in which it was busy, starved, \
                  blocked and idle. The table of actors has their means.";
-    let mut chart = SvgChart::new(width, "What each actor did", about.to_owned());
+    let mut chart = SvgChart::new(width, "Activity of each actor", about.to_owned());
     chart.legend(&ACTIVITIES);
-    let clock = Clock::over(&chart, LEFT, timeline);
+    let clock = Clock::covering(&chart, LEFT, timeline);
     let first = chart.y + LINE;
-    // The reader is the last of them.
-    let (shown, left_out) =
+    // The reader is the last actor.
+    let (shown, hidden) =
         if courses.len() > ACTORS { (ACTORS - 1, courses.len() - ACTORS) } else { (courses.len(), 0) };
-    for course in courses.iter().take(shown).chain(courses.last().filter(|_| left_out > 0)) {
+    for course in courses.iter().take(shown).chain(courses.last().filter(|_| hidden > 0)) {
         let means = [("busy", &course.busy.0), ("starved", &course.starved.0), ("blocked", &course.blocked.0)];
         chart.y += LINE;
         chart.text(
@@ -105,16 +106,16 @@ pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<Svg
         if let Some(actor) = read.actors.0.iter().find(|actor| actor.name == course.name) {
             let words = [("busy", actor.busy), ("starved", actor.starved), ("blocked", actor.blocked)];
             let words: Vec<String> = words.iter().map(|(word, share)| format!("{word} {}", percent(share.0))).collect();
-            let said = if chart.is_narrow() { &words[..1] } else { &words };
-            chart.text((chart.width, chart.y), TextAnchor::End, "soft", &said.join(" · "));
+            let labels = if chart.is_narrow() { &words[..1] } else { &words };
+            chart.text((chart.width, chart.y), TextAnchor::End, "soft", &labels.join(" · "));
         }
         chart.y += 6.0;
         band(&mut chart, &clock, timeline, means);
         chart.y += BAND + 2.0;
     }
-    if left_out > 0 {
+    if hidden > 0 {
         chart.y += LINE;
-        chart.text((LEFT, chart.y), TextAnchor::Start, "soft", &format!("and {left_out} more workers, in the table"));
+        chart.text((LEFT, chart.y), TextAnchor::Start, "soft", &format!("and {hidden} more workers, in the table"));
         chart.y += 4.0;
     }
     let warm = clock.x(read.warm_up_s.map_or(0.0, |at| at.0));
@@ -127,7 +128,8 @@ pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<Svg
 }
 
 fn band(chart: &mut SvgChart, clock: &Clock, timeline: &Timeline, parts: [(&str, &Vec<Share>); 3]) {
-    let (top, begin) = (chart.y, clock.x(timeline.from_s.0));
+    let top = chart.y;
+    let begin = clock.x(timeline.from_s.0);
     chart.rect((clock.left, top), (clock.right - clock.left, BAND), "idle", "");
     let mut feet = vec![0.0; timeline.at_s.0.len()];
     for (class, shares) in parts {
@@ -142,24 +144,24 @@ fn band(chart: &mut SvgChart, clock: &Clock, timeline: &Timeline, parts: [(&str,
                 AreaStep { end_x: clock.x(at.0), low_y: top + BAND * (1.0 - low), high_y: top + BAND * (1.0 - *foot) }
             })
             .collect();
-        // What nobody would see needs no shape.
+        // An empty area needs no shape.
         if shares.iter().any(|share| share.0 > 0.0) {
             chart.step_area(begin, &steps, class);
         }
     }
 }
 
-/// A curve that begins at 0: what it is called, its values, how they are said, its class.
+/// Curve with a y axis from 0: title, values, number format and class.
 struct Curve<'a> {
     title: &'a str,
     about: String,
     legend: Vec<(&'a str, &'a str)>,
     most: f64,
-    /// What is round is so many of these.
+    /// Axis labels are round multiples of this.
     unit: f64,
     words: fn(f64) -> String,
     areas: Vec<(&'a str, Vec<f64>)>,
-    /// A mean with its interval, over what counts.
+    /// Mean with its interval, drawn after the warm-up.
     mean: Option<(f64, Option<(f64, f64)>)>,
 }
 
@@ -168,7 +170,7 @@ impl Curve<'_> {
         let mut chart = SvgChart::new(width, self.title, self.about.clone());
         chart.legend(&self.legend);
         chart.y += LINE;
-        let clock = Clock::over(&chart, LEFT, timeline);
+        let clock = Clock::covering(&chart, LEFT, timeline);
         let warm_up = read.and_then(|read| read.warm_up_s).map_or(0.0, |at| at.0);
         let top = chart.y;
         let most = if self.most > 0.0 { self.most } else { 1.0 };
@@ -192,7 +194,7 @@ impl Curve<'_> {
         if let Some((mean, interval)) = self.mean {
             let begin = clock.x(warm_up);
             if let Some((low, high)) = interval {
-                chart.rect((begin, y(high)), (clock.right - begin, y(low) - y(high)), "sure", "95 of 100");
+                chart.rect((begin, y(high)), (clock.right - begin, y(low) - y(high)), "sure", "95 % interval");
             }
             chart.line((begin, y(mean)), (clock.right, y(mean)), "mark");
         }
@@ -211,20 +213,21 @@ fn numbers(of: &[Number]) -> Vec<f64> {
     of.iter().map(|number| number.0.max(0.0)).collect()
 }
 
-/// Items a second, with their mean after the warm-up.
+/// Draws the items per second, with their mean after the warm-up.
 pub(super) fn rate(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
     let rates = numbers(&timeline.items_per_s.0);
-    let (first, last) = (rates.first()?, rates.last()?);
+    let first = rates.first()?;
+    let last = rates.last()?;
     let mean = read.items_per_s;
     let about = format!(
-        "Items that were taken a second in each window: {} in the first, {} in the last{}.",
+        "Items per second in each window: {} in the first, {} in the last{}.",
         short(*first),
         short(*last),
-        mean.map(|mean| format!(", {} in the mean after the warm-up", short(mean.mean.0))).unwrap_or_default()
+        mean.map(|mean| format!(", mean {} after the warm-up", short(mean.mean.0))).unwrap_or_default()
     );
-    let title = if read.target == "prepare" { "Parts a second" } else { "Batches a second" };
+    let title = if read.target == "prepare" { "Parts per second" } else { "Batches per second" };
     let mean = mean.map(|mean| (mean.mean.0, mean.low.zip(mean.high).map(|(low, high)| (low.0, high.0))));
-    let legend = vec![("rate", "in each window"), ("sure", "mean, 95 of 100")];
+    let legend = vec![("rate", "in each window"), ("sure", "mean, 95 % interval")];
     let legend = if width > NARROW && mean.is_some() { legend } else { Vec::new() };
     let curve = Curve {
         title,
@@ -243,16 +246,16 @@ fn figure(value: f64) -> String {
     if value < 10.0 { round(value) } else { short(value) }
 }
 
-/// How full queues were.
+/// Draws the fill of the queues.
 pub(super) fn queues(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
     let shares: Vec<f64> = timeline.queue.0.iter().map(|share| share.0).collect();
     let queues = read.queues.as_ref().filter(|queues| !shares.is_empty() && queues.capacity.0 > 0.0)?;
     let about = format!(
-        "The share of the {} places between workers and their reader that was taken in each window; {} in the mean.",
+        "Fill of the {} places between the workers and the reader in each window; mean {}.",
         short(queues.capacity.0),
         percent(queues.mean.0)
     );
-    let title = format!("How full the queues were, of {} places", short(queues.capacity.0));
+    let title = format!("Queue fill, of {} places", short(queues.capacity.0));
     let mean = Some((queues.mean.0, None));
     let curve = Curve {
         title: &title,
@@ -271,10 +274,10 @@ fn whole(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// What the process has of the machine, and what of it waits in queues.
+/// Draws the resident memory of the process, and the part in queues.
 pub(super) fn memory(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
     let mut last = None;
-    // What is not known is as it was.
+    // A missing value repeats the previous one.
     let resident: Vec<f64> = timeline
         .resident_bytes
         .0
@@ -288,15 +291,15 @@ pub(super) fn memory(read: &Read, timeline: &Timeline, width: f64) -> Option<Svg
     let queued = numbers(&timeline.queued_bytes.0);
     let top = most(&resident).max(most(&queued));
     let about = format!(
-        "Resident bytes of the process, {} at most; {} of them wait in queues at most.",
+        "Resident bytes of the process, at most {}; at most {} of them in queues.",
         size(top),
         size(most(&queued))
     );
-    let legend = vec![("resident", "of the process"), ("held", "in queues")];
+    let legend = vec![("resident", "process"), ("held", "in queues")];
     let areas = vec![("resident", resident), ("held", queued)];
     let areas = areas.into_iter().filter(|(_, values)| !values.is_empty()).collect();
     let curve = Curve {
-        title: "Memory of the host",
+        title: "Host memory",
         about,
         legend,
         most: 1.1 * top,
@@ -308,12 +311,12 @@ pub(super) fn memory(read: &Read, timeline: &Timeline, width: f64) -> Option<Svg
     Some(curve.draw(Some(read), timeline, width))
 }
 
-/// The same of a mark, which is round.
+/// Formats a round axis label.
 fn round_size(value: f64) -> String {
     size(value).replace(".0 ", " ")
 }
 
-/// The unit in which so many bytes are said.
+/// Returns the binary unit for this number of bytes.
 fn unit(bytes: f64) -> f64 {
     [1024.0_f64.powi(3), 1024.0_f64.powi(2), 1024.0].into_iter().find(|unit| bytes >= *unit).unwrap_or(1.0)
 }
@@ -323,7 +326,7 @@ pub(super) fn size(value: f64) -> String {
     bytes(value.max(0.0) as u64)
 }
 
-/// Memory of training over time: of the host, and of the device where it has its own.
+/// Draws the memory of training over time: of the host, and of the device if it has its own.
 pub(super) fn training_memory(training: &Training, width: f64) -> Option<SvgChart> {
     let moments = &training.memory_over_time.0;
     let known = |of: fn(&Memory) -> Option<Number>| -> Option<Vec<f64>> {
@@ -333,19 +336,19 @@ pub(super) fn training_memory(training: &Training, width: f64) -> Option<SvgChar
     let (host, device) = (known(|it| it.resident_bytes), known(|it| it.device_bytes));
     let top = host.iter().chain(&device).map(|values| most(values)).reduce(f64::max)?;
     let mut times: Vec<Number> = moments.iter().map(|moment| moment.at_s).collect();
-    // Whoever wrote it, places go from left to right.
+    // A hand-edited profile may be out of order, and x coordinates must ascend.
     times.sort_by(|a, b| a.0.total_cmp(&b.0));
     let timeline = Timeline { at_s: List(times), ..Timeline::default() };
     let words = device.as_ref().map(|device| format!(", {} on the device", size(most(device)))).unwrap_or_default();
-    let about = format!("{} on the host at most{words}.", size(host.as_ref().map_or(0.0, |host| most(host))));
-    let legend = vec![("rate", "of the host"), ("device", "of the device")];
+    let about = format!("At most {} on the host{words}.", size(host.as_ref().map_or(0.0, |host| most(host))));
+    let legend = vec![("rate", "host"), ("device", "device")];
     let legend = if device.is_some() { legend } else { Vec::new() };
     let areas = [("rate", host), ("device", device)];
     let mut areas: Vec<(&str, Vec<f64>)> = areas.into_iter().filter_map(|(of, values)| Some((of, values?))).collect();
-    // What is less stands before what is more.
+    // The smaller area is drawn last, in front of the larger one.
     areas.sort_by(|a, b| most(&b.1).total_cmp(&most(&a.1)));
     let curve = Curve {
-        title: "Memory of training",
+        title: "Training memory",
         about,
         legend,
         most: 1.1 * top,

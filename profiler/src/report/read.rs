@@ -1,4 +1,4 @@
-//! What a page needs of a profile's JSON, typed. Whoever wrote it, what is wrong with it is said with its key.
+//! Typed view of a profile's JSON. Errors name the invalid key.
 
 use std::fmt;
 
@@ -8,47 +8,47 @@ use serde_json::Value;
 
 use crate::error::InvalidProfile;
 
-/// Entries of a list at the most, and how large a number may be: sums of so many are numbers still.
+/// Largest length of a list, and largest absolute value of a number. Sums then stay finite.
 const ENTRIES_MAX: usize = 1 << 16;
 const NUMBER_MAX: f64 = 1e18;
 
-/// A number that can be drawn.
+/// Finite number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub(super) struct Number(pub(super) f64);
 
-/// A share: from 0 to 1.
+/// Share from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Share(pub(super) f64);
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_f64(Within(-NUMBER_MAX, NUMBER_MAX)).map(Self)
+        from.deserialize_f64(NumberRange(-NUMBER_MAX, NUMBER_MAX)).map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        // Clocks of one look are read one after another, so sums are not exact.
-        from.deserialize_f64(Within(-0.01, 1.01)).map(|share| Self(share.clamp(0.0, 1.0)))
+        // Clocks of one snapshot are read in sequence, so sums are inexact.
+        from.deserialize_f64(NumberRange(-0.01, 1.01)).map(|share| Self(share.clamp(0.0, 1.0)))
     }
 }
 
-/// Numbers between these.
-struct Within(f64, f64);
+/// Range of numbers.
+struct NumberRange(f64, f64);
 
-impl Within {
-    fn take<E: serde::de::Error>(&self, number: f64) -> Result<f64, E> {
+impl NumberRange {
+    fn parse<E: serde::de::Error>(&self, number: f64) -> Result<f64, E> {
         if (self.0..=self.1).contains(&number) { Ok(number) } else { Err(E::custom(format!("{number} is not {self}"))) }
     }
 }
 
-impl fmt::Display for Within {
+impl fmt::Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.1 < 2.0 { f.write_str("a share from 0 to 1") } else { f.write_str("a number up to 1e18") }
     }
 }
 
-impl Visitor<'_> for Within {
+impl Visitor<'_> for NumberRange {
     type Value = f64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,19 +56,19 @@ impl Visitor<'_> for Within {
     }
 
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<f64, E> {
-        self.take(number)
+        self.parse(number)
     }
 
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<f64, E> {
-        self.take(number as f64)
+        self.parse(number as f64)
     }
 
     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<f64, E> {
-        self.take(number as f64)
+        self.parse(number as f64)
     }
 }
 
-/// A list that is not too long to be drawn.
+/// List of bounded length.
 #[derive(Clone, Debug)]
 pub(super) struct List<T>(pub(super) Vec<T>);
 
@@ -148,7 +148,7 @@ pub(super) struct Change {
     pub(super) then: String,
 }
 
-/// A mean; its interval where one is known.
+/// Mean with its interval, if known.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Estimated {
     pub(super) mean: Number,
@@ -223,11 +223,11 @@ pub(super) struct Timeline {
     #[serde(default)]
     pub queued_bytes: List<Number>,
     #[serde(default)]
-    pub actors: List<Course>,
+    pub actors: List<PlotCourse>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Course {
+pub(super) struct PlotCourse {
     pub(super) name: String,
     pub busy: List<Share>,
     pub starved: List<Share>,
@@ -297,7 +297,7 @@ pub(super) struct Machine {
     pub(super) command: Option<String>,
 }
 
-/// Reads a profile, and sees that its columns are as long as one another.
+/// Reads a profile and checks that its columns have equal lengths.
 pub(super) fn read(object: &Value) -> anyhow::Result<Read> {
     let read: Read = serde_path_to_error::deserialize(object).map_err(|error| {
         let key = error.path().to_string();
@@ -328,7 +328,7 @@ impl Timeline {
         let starts = [self.from_s].into_iter().chain(self.at_s.0.iter().copied());
         let ends = starts.zip(&self.at_s.0).position(|(before, at)| *at < before);
         ends.map_or(Ok(()), |at| {
-            Err(InvalidProfile(format!("`timeline.at_s[{at}]` of the profile: before the one before")))
+            Err(InvalidProfile(format!("`timeline.at_s[{at}]` of the profile: smaller than the previous entry")))
         })
     }
 }

@@ -1,21 +1,21 @@
-//! Drawings of a training step: where its time goes, one of them over time, memory by owner.
+//! Charts of a training step: time per phase, timeline of one step, memory by owner.
 
 use super::course::{round, size};
 use super::read::{Bar, Number, Owner, Training};
 use crate::statistics::{milliseconds, percent};
 use report::chart::{LINE, SvgChart, TextAnchor, ticks, truncate};
 
-/// Height of a bar, of a row of the waterfall, and the width of the names before them.
+/// Height of a bar, height of a waterfall row, and width of the names before them.
 const BAR: f64 = 28.0;
 const ROW: f64 = 20.0;
 const NAMES: f64 = 130.0;
 const NAMES_NARROW: f64 = 96.0;
 
-/// Rows and bars that are drawn of one step.
+/// Largest number of rows and bars per step.
 const ROWS: usize = 24;
 const BARS: usize = 4096;
 
-/// The class of a phase; an objective is one of many.
+/// CSS class of a phase. All objectives share one.
 pub(super) fn class_of(phase: &str) -> &'static str {
     match phase {
         "wait" => "p-wait",
@@ -32,7 +32,7 @@ pub(super) fn class_of(phase: &str) -> &'static str {
     }
 }
 
-/// Where a step goes: on the host and, where it is known, on the device.
+/// Draws the time of each phase: on the host and, if known, on the device.
 pub(super) fn phases(training: &Training, width: f64) -> Option<SvgChart> {
     let phases = &training.phases.0;
     let host: Vec<(&str, f64)> = phases.iter().map(|phase| (phase.what.as_str(), phase.host_ms.0)).collect();
@@ -44,9 +44,8 @@ pub(super) fn phases(training: &Training, width: f64) -> Option<SvgChart> {
         return None;
     }
     let largest = host.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |(what, _)| what);
-    let about =
-        format!("Phases of a step behind one another; most of the host's time goes into {largest}. The table has all.");
-    let mut chart = SvgChart::new(width, "Where a step goes", about);
+    let about = format!("Consecutive phases of a step; the longest on the host is {largest}. The table lists all.");
+    let mut chart = SvgChart::new(width, "Time of a step", about);
     for (clock, parts) in [("host", &host), ("device", &device)] {
         let sum = whole(parts);
         if sum <= 0.0 {
@@ -55,11 +54,12 @@ pub(super) fn phases(training: &Training, width: f64) -> Option<SvgChart> {
         chart.y += LINE;
         chart.text((0.0, chart.y), TextAnchor::Start, "soft", &format!("{clock}: {}", milliseconds(sum)));
         chart.y += 6.0;
-        let (mut from, y) = (0.0, chart.y);
+        let mut from = 0.0;
+        let y = chart.y;
         for (what, ms) in parts {
             let wide = ms.max(0.0) / most * chart.width;
             let tip = format!("{what}: {} ({})", milliseconds(*ms), percent(ms.max(0.0) / sum));
-            // A gap tells apart what has one colour.
+            // A gap separates neighbors of the same color.
             chart.rect((from, y), (if wide > 3.0 { wide - 1.0 } else { wide }, BAR), class_of(what), &tip);
             let letters = ((wide - 10.0) / 7.5).floor();
             if letters >= what.chars().count() as f64 {
@@ -73,7 +73,7 @@ pub(super) fn phases(training: &Training, width: f64) -> Option<SvgChart> {
     Some(chart)
 }
 
-/// One step over time: a row for each phase of the host, then of the device.
+/// Draws one step over time: one row per phase of the host, then of the device.
 pub(super) fn waterfall(training: &Training, width: f64) -> Option<SvgChart> {
     let host = training.waterfall.0.as_slice();
     let device = training.device_waterfall.as_ref().map_or(&[][..], |bars| &bars.0);
@@ -82,12 +82,12 @@ pub(super) fn waterfall(training: &Training, width: f64) -> Option<SvgChart> {
     if most <= 0.0 {
         return None;
     }
-    let about =
-        format!("Bars from left to right are {} of one step: a row for each of its phases.", milliseconds(most));
+    let about = format!("One step of {} from left to right, with a row for each phase.", milliseconds(most));
     let mut chart = SvgChart::new(width, "One step over time", about);
     let names = if chart.is_narrow() { NAMES_NARROW } else { NAMES };
     chart.y += 6.0;
-    let (top, scale) = (chart.y, (chart.width - names) / most);
+    let top = chart.y;
+    let scale = (chart.width - names) / most;
     let count = if chart.is_narrow() { 3 } else { 8 };
     let workers = [("host", host), ("device", device)];
     let height: f64 =
@@ -113,7 +113,8 @@ pub(super) fn waterfall(training: &Training, width: f64) -> Option<SvgChart> {
                 &truncate(what, if chart.is_narrow() { 12 } else { 17 }),
             );
             for bar in bars.iter().take(BARS).filter(|bar| bar.what == what) {
-                let (from, to) = (bar.from_ms.0.max(0.0), bar.to_ms.0);
+                let from = bar.from_ms.0.max(0.0);
+                let to = bar.to_ms.0;
                 let tip = format!("{what}: {} to {}", milliseconds(from), milliseconds(to));
                 let wide = ((to - from) * scale).max(0.75);
                 chart.rect((names + from * scale, y + 2.0), (wide, ROW - 4.0), class_of(what), &tip);
@@ -125,7 +126,7 @@ pub(super) fn waterfall(training: &Training, width: f64) -> Option<SvgChart> {
     Some(chart)
 }
 
-/// Phases in the order in which they begin.
+/// Returns the phases in the order of their start.
 fn rows(bars: &[Bar]) -> Vec<&str> {
     let mut rows: Vec<&str> = Vec::new();
     for bar in bars.iter().take(BARS) {
@@ -136,7 +137,7 @@ fn rows(bars: &[Bar]) -> Vec<&str> {
     rows
 }
 
-/// Memory by owner, one bar below another.
+/// Draws the memory by owner, one bar each.
 pub(super) fn owners(title: &str, owners: &[Owner], width: f64) -> Option<SvgChart> {
     let most = owners.iter().map(|owner| owner.bytes.0).fold(0.0, f64::max);
     if most <= 0.0 {

@@ -2,12 +2,12 @@ use serde_json::json;
 
 use super::*;
 
-/// All that a profile of a training may hold.
+/// Profile of a training run with all optional parts.
 fn whole() -> Value {
     let evil = "</script><img src=x onerror=alert(1)>\u{1b}[2J";
     json!({
         "version": 1, "target": "train",
-        "verdict": { "binding": "trainer", "worker": null, "sentence": format!("the trainer binds: `{evil}`"), "evidence": [evil] },
+        "verdict": { "binding": "trainer", "worker": null, "sentence": format!("bottleneck: `{evil}`"), "evidence": [evil] },
         "what_if": [{ "key": evil, "from": 1, "to": 2, "gain": 0.71, "within": 0.06, "then": evil }],
         "checked_gain": 0.8, "seconds": 4.0, "warm_up_s": 1.0, "processors": 2, "looking": 0.004,
         "tokens_per_s": { "mean": 1e6, "low": 9e5, "high": 1.1e6 },
@@ -40,16 +40,14 @@ fn whole() -> Value {
 }
 
 fn refused(object: &Value) -> String {
-    ProfilePage::of(object).err().map_or_else(|| panic!("{object} is no profile"), |error| error.to_string())
+    ProfilePage::parse(object).err().map_or_else(|| panic!("{object} is no profile"), |error| error.to_string())
 }
 
 #[test]
-fn a_page_shows_all_and_obeys_nothing() {
-    let page = ProfilePage::of(&whole()).expect("a profile");
+fn page_shows_all_parts_and_escapes_input() {
+    let page = ProfilePage::parse(&whole()).expect("a profile");
     let html = page.html();
-    for part in
-        ["+71\u{a0}%", "checked: it brought +80 %", "Where a step goes", "One step over time", "warm-up", "Stages of"]
-    {
+    for part in ["+71\u{a0}%", "measured: +80 %", "Time of a step", "One step over time", "warm-up", "Stages of"] {
         assert!(html.contains(part), "{part}");
     }
     let plots = page.plots();
@@ -72,14 +70,14 @@ fn a_page_shows_all_and_obeys_nothing() {
         assert!(!text.contains("<script") && !text.contains("<img") && !text.contains('\u{1b}'), "{text}");
         assert!(!text.contains("NaN") && !text.contains("inf\"") && !text.contains("\"-inf"), "{text}");
     }
-    assert_eq!(html, ProfilePage::of(&whole()).expect("a profile").html(), "the same profile is the same page");
+    assert_eq!(html, ProfilePage::parse(&whole()).expect("a profile").html(), "the same profile is the same page");
 }
 
 #[test]
-fn what_is_absent_is_left_out() {
+fn absent_parts_are_omitted() {
     let bare =
         json!({ "target": "loader", "verdict": { "sentence": "too short to say" }, "timeline": null, "actors": [] });
-    let page = ProfilePage::of(&bare).expect("a profile");
+    let page = ProfilePage::parse(&bare).expect("a profile");
     assert!(page.plots().is_empty());
     let html = page.html();
     assert!(html.contains("<h1>too short to say</h1>") && !html.contains("<svg") && !html.contains("<h2>"), "{html}");
@@ -87,12 +85,12 @@ fn what_is_absent_is_left_out() {
     object["what_if"] = json!({ "none": "the model does not fit" });
     object["timeline"] = json!({ "at_s": [], "items_per_s": [], "queue": [] });
     object["training"]["phases"] = json!([]);
-    let html = ProfilePage::of(&object).expect("a profile").html();
-    assert!(html.contains("the model does not fit") && !html.contains("Where a step goes"));
+    let html = ProfilePage::parse(&object).expect("a profile").html();
+    assert!(html.contains("the model does not fit") && !html.contains("Time of a step"));
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_key() {
+fn errors_name_the_invalid_key() {
     for (pointer, value, key) in [
         ("/verdict/sentence", json!(3), "`verdict.sentence`"),
         ("/actors/0/busy", json!("x"), "`actors[0].busy`"),
@@ -120,13 +118,13 @@ fn what_is_wrong_is_said_with_its_key() {
 }
 
 #[test]
-fn hundreds_of_workers_are_a_page_too() {
+fn page_of_hundreds_of_workers_is_bounded() {
     let mut object = whole();
     let actor = object["actors"][0].clone();
     let course = object["timeline"]["actors"][0].clone();
     object["actors"] = json!(vec![actor; 700]);
     object["timeline"]["actors"] = json!(vec![course; 700]);
-    let html = ProfilePage::of(&object).expect("a profile").html();
+    let html = ProfilePage::parse(&object).expect("a profile").html();
     assert!(html.contains("and 683 more workers") && html.contains("and 444 more"));
     assert!(html.len() < 1 << 20, "{}", html.len());
 }

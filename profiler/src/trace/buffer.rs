@@ -1,24 +1,24 @@
-//! What one thread did while a trace was recorded, in room that is shared with all others.
+//! Trace buffer of one thread, bounded by a limit that all threads share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries that a thread takes of the common room at a time.
+/// Number of entries that a thread reserves of the shared limit at a time.
 const CHUNK: u64 = 256;
 
-/// Stretches of a span that is entered `often`: from the first length on each is a slice; shorter ones are gathered for as
-/// long as the second, and placed out one span after another.
+/// Limits for spans that are entered `often`. An entry of at least the first length becomes a slice. Shorter ones are
+/// summed for the second length, and then written one span after another.
 const LONG_NS: u64 = 1_000_000;
 const GATHERED_NS: u64 = 10_000_000;
 
-/// The end of a slice that continues.
+/// End of a slice that is still open.
 pub(super) const OPEN: u64 = u64::MAX;
 
-/// A text, by its number in the trace.
+/// Text, by its number in the trace.
 pub(super) type Text = u32;
 
-/// What stands next to a slice.
+/// Value of an annotation of a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
     Number(u64),
@@ -28,21 +28,21 @@ pub(super) enum Value {
     Text(Text),
 }
 
-/// A field's name and its value.
+/// Name and value of a field.
 pub(super) type Note = (&'static str, Value);
 
-/// A span while it was entered.
+/// Span while it was entered.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     pub(super) begin: u64,
     pub(super) end: u64,
-    /// The number of what begins here and is taken elsewhere; 0 for nothing.
+    /// Number of the object that begins here and arrives elsewhere; 0 for none.
     pub(super) makes: u64,
     pub(super) name: Text,
     notes: (u32, u32),
 }
 
-/// What an actor began to do; nothing where it has ended.
+/// State change of an actor. `doing` is `None` if it has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) at: u64,
@@ -50,7 +50,7 @@ pub(super) struct Change {
     pub(super) doing: Option<Text>,
 }
 
-/// What an actor does, as far as this thread knows.
+/// Current state of an actor, as far as this thread knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Current {
     pub(super) name: Text,
@@ -61,7 +61,7 @@ pub(super) struct Current {
     span: u64,
 }
 
-/// What an actor says that it does.
+/// State reported by an actor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) actor: u64,
@@ -71,7 +71,7 @@ pub(super) struct State {
     pub(super) at: u64,
 }
 
-/// How full a queue is.
+/// Fill of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
     pub(super) at: u64,
@@ -81,69 +81,81 @@ pub(super) struct Fill {
     pub(super) capacity: u64,
 }
 
-/// Something that was made elsewhere arrives.
+/// Arrival of an object that was made elsewhere.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) at: u64,
-    /// The number under which it was made.
+    /// Number under which it was made.
     pub(super) takes: u64,
-    /// The actor that takes it; none where it is what this thread does.
+    /// Actor that takes it. `None` if this thread takes it.
     pub(super) by: Option<u64>,
     pub(super) name: Text,
     notes: (u32, u32),
 }
 
-/// A span that a layer has noted.
+/// Arrival as the layer records it, before its notes are stored.
+pub(super) struct ArrivalFields<'a> {
+    /// Time in nanoseconds.
+    pub(super) at: u64,
+    /// Number of the object that arrives.
+    pub(super) takes: u64,
+    /// Actor that receives it, if it is not the thread.
+    pub(super) by: Option<u64>,
+    pub(super) name: Text,
+    pub(super) notes: &'a [Note],
+}
+
+/// Span as recorded by the layer.
 #[derive(Clone, Debug)]
-pub(super) struct Noted {
+pub(super) struct NotedEntry {
     pub(super) name: Text,
     pub(super) makes: u64,
     pub(super) often: bool,
     pub(super) notes: Vec<Note>,
 }
 
-/// A span that is entered.
+/// Span that is currently entered.
 #[derive(Debug)]
 struct Open {
     span: u64,
     name: Text,
     since: u64,
     often: bool,
-    /// Its slice, where there was room for it.
+    /// Index of its slice, if it was stored.
     slice: Option<usize>,
 }
 
-/// The common room of all threads.
+/// Shared limit of all threads.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct BufferSpace {
     left: AtomicU64,
-    /// When it was used up; 0 before.
+    /// Time at which it was used up; 0 before.
     spent_at: AtomicU64,
 }
 
-impl Room {
-    pub(super) fn of(entries: u64) -> Self {
+impl BufferSpace {
+    pub(super) fn new(entries: u64) -> Self {
         Self { left: AtomicU64::new(entries), spent_at: AtomicU64::new(0) }
     }
 
-    /// When it was used up.
+    /// Returns the time at which the limit was used up.
     pub(super) fn spent_at(&self) -> Option<u64> {
         Some(self.spent_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
-    /// A chunk of it, or what is left.
-    fn take(&self, at: u64) -> u64 {
+    /// Reserves a chunk, or the rest.
+    fn reserve(&self, at: u64) -> u64 {
         let rest = |left: u64| Some(left.saturating_sub(CHUNK));
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).unwrap_or(0);
         if left == 0 {
-            // The first to find it so ends it for all.
+            // The first thread without a chunk stops the recording for all.
             let _ = self.spent_at.compare_exchange(0, at.max(1), Ordering::Relaxed, Ordering::Relaxed);
         }
         left.min(CHUNK)
     }
 }
 
-/// What one thread did.
+/// Recorded activity of one thread.
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) thread: String,
@@ -152,18 +164,18 @@ pub(super) struct Buffer {
     pub(super) fills: Vec<Fill>,
     pub(super) arrivals: Vec<Arrival>,
     pub(super) actors: BTreeMap<u64, Current>,
-    /// Entries for which there was no room.
+    /// Number of entries beyond the limit.
     pub(super) left_out: u64,
     notes: Vec<Note>,
     open: Vec<Open>,
     gathered: Vec<(Text, u64)>,
     gathered_from: u64,
-    room: Arc<Room>,
+    room: Arc<BufferSpace>,
     own_room: u64,
 }
 
 impl Buffer {
-    pub(super) fn new(thread: String, room: Arc<Room>) -> Self {
+    pub(super) fn new(thread: String, room: Arc<BufferSpace>) -> Self {
         Self {
             thread,
             slices: Vec::new(),
@@ -181,19 +193,20 @@ impl Buffer {
         }
     }
 
-    /// All that it has; nothing stays but what is going on.
-    pub(super) fn take(&mut self, at: u64) -> Self {
+    /// Takes the content of the buffer. Only current states remain.
+    pub(super) fn split_off(&mut self, at: u64) -> Self {
         self.pause(at);
-        self.lay_out(at);
-        std::mem::replace(self, Self::new(self.thread.clone(), Arc::new(Room::of(0))))
+        self.flush_sums(at);
+        std::mem::replace(self, Self::new(self.thread.clone(), Arc::new(BufferSpace::new(0))))
     }
 
-    /// Names of the spans that are entered, of the outermost first.
+    /// Returns the names of the entered spans, outermost first.
     pub(super) fn stack(&self) -> impl Iterator<Item = Text> {
         self.open.iter().map(|open| open.name)
     }
 
-    pub(super) fn notes_of(&self, (first, count): (u32, u32)) -> &[Note] {
+    pub(super) fn notes_of(&self, range: (u32, u32)) -> &[Note] {
+        let (first, count) = range;
         &self.notes[first as usize..(first + count) as usize]
     }
 
@@ -205,39 +218,40 @@ impl Buffer {
         self.notes_of(arrival.notes)
     }
 
-    /// A span is entered.
-    pub(super) fn begin(&mut self, at: u64, span: u64, noted: &Noted) {
-        let Noted { name, makes, often, .. } = *noted;
+    /// Records the entry of a span.
+    pub(super) fn begin(&mut self, at: u64, span: u64, noted: &NotedEntry) {
+        let NotedEntry { name, makes, often, .. } = *noted;
         self.pause(at);
         let slice = if often {
             None
         } else {
-            self.lay_out(at);
+            self.flush_sums(at);
             self.push(&Slice { begin: at, end: OPEN, makes, name, notes: (0, 0) }, &noted.notes)
         };
         self.open.push(Open { span, name, since: at, often, slice });
     }
 
-    /// A span is left, and with it those that were entered within it. What was entered before the trace is not known here.
+    /// Records the exit of a span and of the spans entered within it. Spans entered before the trace are unknown and
+    /// ignored.
     pub(super) fn end(&mut self, at: u64, span: u64) {
         let Some(depth) = self.open.iter().rposition(|open| open.span == span) else { return };
         while self.open.len() > depth {
             self.pause(at);
             let Some(open) = self.open.pop() else { return };
             if !open.often {
-                self.lay_out(at);
+                self.flush_sums(at);
             }
             if let Some(slice) = open.slice {
                 self.slices[slice].end = at;
             }
-            // What was below continues.
-            if let Some(beneath) = self.open.last_mut() {
-                beneath.since = at;
+            // The outer span continues.
+            if let Some(outer) = self.open.last_mut() {
+                outer.since = at;
             }
         }
     }
 
-    /// An actor begins to do something, or continues.
+    /// Records the state of an actor, unless it is unchanged.
     pub(super) fn state(&mut self, span: u64, state: State) {
         let State { actor, name, own, doing, at } = state;
         let known = self.actors.get_mut(&actor).filter(|known| known.doing == Some(doing) && known.own == own);
@@ -251,7 +265,7 @@ impl Buffer {
         }
     }
 
-    /// A state is over. Where another has taken its place, that is known already.
+    /// Records the end of a state. If another state has replaced it, the end is known already.
     pub(super) fn leave(&mut self, at: u64, span: u64) {
         let Some((&actor, known)) = self.actors.iter_mut().find(|(_, known)| known.span == span) else { return };
         if known.doing.take().is_some() {
@@ -268,10 +282,11 @@ impl Buffer {
         }
     }
 
-    /// Something arrives: with what this thread does, if it does anything that is known here.
-    pub(super) fn arrive(&mut self, (at, takes): (u64, u64), by: Option<u64>, name: Text, notes: &[Note]) {
+    /// Records an arrival. It belongs to this thread's open span, if there is one.
+    pub(super) fn arrive(&mut self, arrival: &ArrivalFields<'_>) {
+        let ArrivalFields { at, takes, by, name, notes } = *arrival;
         if self.has_room(at) {
-            let notes = self.keep(notes);
+            let notes = self.add_notes(notes);
             let by = by.filter(|_| self.open.is_empty());
             self.arrivals.push(Arrival { at, takes, by, name, notes });
         }
@@ -281,22 +296,22 @@ impl Buffer {
         if !self.has_room(slice.begin) {
             return None;
         }
-        let notes = self.keep(notes);
+        let notes = self.add_notes(notes);
         self.slices.push(Slice { notes, ..slice.clone() });
         Some(self.slices.len() - 1)
     }
 
-    fn keep(&mut self, notes: &[Note]) -> (u32, u32) {
-        let number = |len: usize| u32::try_from(len).expect("there is no room for so many");
+    fn add_notes(&mut self, notes: &[Note]) -> (u32, u32) {
+        let number = |len: usize| u32::try_from(len).expect("the limit bounds the number of entries");
         let place = (number(self.notes.len()), number(notes.len()));
         self.notes.extend_from_slice(notes);
         place
     }
 
-    /// Whether one more entry may be kept; counts it where not.
+    /// Returns whether one more entry may be stored. Otherwise counts it as dropped.
     fn has_room(&mut self, at: u64) -> bool {
         if self.own_room == 0 && self.room.spent_at().is_none() {
-            self.own_room = self.room.take(at);
+            self.own_room = self.room.reserve(at);
         }
         if self.own_room == 0 || self.room.spent_at().is_some() {
             self.left_out += 1;
@@ -306,10 +321,12 @@ impl Buffer {
         true
     }
 
-    /// Gathers what the innermost span has taken so far, if it is one that is entered often: it is left, or another begins.
+    /// Adds the time of the innermost span to its sum, if it is entered often. Called when it is exited or another
+    /// begins.
     fn pause(&mut self, at: u64) {
         if let Some(open) = self.open.last_mut().filter(|open| open.often) {
-            let (name, since) = (open.name, std::mem::replace(&mut open.since, at));
+            let name = open.name;
+            let since = std::mem::replace(&mut open.since, at);
             self.gather(name, since, at);
         }
     }
@@ -317,7 +334,7 @@ impl Buffer {
     fn gather(&mut self, name: Text, since: u64, at: u64) {
         let spent = at.saturating_sub(since);
         if spent >= LONG_NS {
-            self.lay_out(since);
+            self.flush_sums(since);
             self.push(&Slice { begin: since, end: at, makes: 0, name, notes: (0, 0) }, &[]);
             return;
         }
@@ -329,12 +346,12 @@ impl Buffer {
             None => self.gathered.push((name, spent)),
         }
         if at.saturating_sub(self.gathered_from) >= GATHERED_NS {
-            self.lay_out(at);
+            self.flush_sums(at);
         }
     }
 
-    /// What was gathered, one after another: each as long as all its stretches together, which fit before `until`.
-    fn lay_out(&mut self, until: u64) {
+    /// Writes the sums, one after another before `until`. Each slice is as long as all entries of its span together.
+    fn flush_sums(&mut self, until: u64) {
         let mut begin = self.gathered_from;
         for (name, spent) in std::mem::take(&mut self.gathered) {
             let end = (begin + spent).min(until.max(begin));

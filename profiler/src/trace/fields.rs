@@ -1,16 +1,16 @@
-//! What a span or an event of the target carries.
+//! Fields of a span or an event of the target.
 
 use std::fmt::Debug;
 
 use tracing::field::{Field, Visit};
 
-use super::buffer::{Fill, Note, Noted, State, Text, Value};
+use super::buffer::{ArrivalFields, Fill, Note, NotedEntry, State, Text, Value};
 use super::shared::Texts;
 
-/// Other fields that stand next to a slice, at the most.
+/// Largest number of annotations of a slice.
 const NOTES: usize = 8;
 
-/// The fields of one, read.
+/// Parsed fields of one span or event.
 pub(super) struct Fields<'a> {
     texts: &'a Texts,
     what: Option<Text>,
@@ -21,7 +21,7 @@ pub(super) struct Fields<'a> {
     notes: Vec<Note>,
 }
 
-/// Fields that mean more than they say.
+/// Fields with a special meaning.
 #[derive(Default)]
 struct Numbers {
     id: Option<u64>,
@@ -42,28 +42,30 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// The state of an actor, if it is one; `name` is the span's.
+    /// Returns the state of an actor, if the span is one. `name` is the name of the span.
     pub(super) fn state(&self, name: &str, now: u64) -> Option<State> {
-        let (actor, at) = (self.numbers.id?, self.numbers.at_ns.unwrap_or(now));
+        let actor = self.numbers.id?;
+        let at = self.numbers.at_ns.unwrap_or(now);
         Some(State { actor, name: self.actor?, own: self.own, doing: self.texts.number(name), at })
     }
 
-    /// Any other span.
-    pub(super) fn noted(self, name: &str) -> Noted {
-        let (makes, often) = (self.numbers.makes.unwrap_or(0), self.often);
-        Noted { name: self.what.unwrap_or_else(|| self.texts.number(name)), makes, often, notes: self.notes }
+    /// Converts any other span.
+    pub(super) fn noted(self, name: &str) -> NotedEntry {
+        let makes = self.numbers.makes.unwrap_or(0);
+        let often = self.often;
+        NotedEntry { name: self.what.unwrap_or_else(|| self.texts.number(name)), makes, often, notes: self.notes }
     }
 
-    /// How full a queue is, if it is that.
+    /// Returns the fill of a queue, if the event reports one.
     pub(super) fn fill(&self, at: u64) -> Option<Fill> {
         let Numbers { queue, fill, capacity, .. } = self.numbers;
         Some(Fill { at, actor: queue?, items: fill?, capacity: capacity? })
     }
 
-    /// What arrives, by whom, under which name.
-    pub(super) fn arrival(&self, name: &str) -> Option<(u64, Option<u64>, Text, &[Note])> {
+    /// Returns the arrival at time `at`, if the event is one. `name` is its default name.
+    pub(super) fn arrival(&self, at: u64, name: &str) -> Option<ArrivalFields<'_>> {
         let name = self.what.unwrap_or_else(|| self.texts.number(name));
-        Some((self.numbers.takes?, self.numbers.by, name, &self.notes))
+        Some(ArrivalFields { at, takes: self.numbers.takes?, by: self.numbers.by, name, notes: &self.notes })
     }
 
     fn note(&mut self, field: &Field, value: Value) {

@@ -1,4 +1,4 @@
-//! Hears the spans of the target while there is a trace, whatever is logged.
+//! Tracing layer that records the spans of the target while a trace exists, independent of log levels.
 
 use std::time::Instant;
 
@@ -11,25 +11,25 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::buffer::Noted;
+use super::buffer::NotedEntry;
 use super::fields::Fields;
-use super::shared::{heard, is_on};
+use super::shared::{is_on, with_buffer};
 
-/// The layer that a trace is recorded by, for the subscriber of this process.
+/// Returns the layer that records traces, for the subscriber of this process.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
-    Listener.with_filter(WhileRecorded)
+    Listener.with_filter(RecordingOnly)
 }
 
-/// Whether a span or an event is for traces, not for logs.
+/// Returns whether a span or an event belongs to traces, not to logs.
 fn is_of_spans(metadata: &Metadata<'_>) -> bool {
     metadata.target() == SPANS
 }
 
-/// Lets nothing pass but the target's spans, and those only while somebody records. Who switches it has the interest in all
-/// places asked for again: while it is off each is then passed by after a look at a level.
-struct WhileRecorded;
+/// Filter for the target's spans while a trace is recorded. Switching it rebuilds the interest cache of all
+/// callsites. While it is off, each callsite costs one level check.
+struct RecordingOnly;
 
-impl<S> Filter<S> for WhileRecorded {
+impl<S> Filter<S> for RecordingOnly {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         is_on() && is_of_spans(metadata)
     }
@@ -52,7 +52,7 @@ fn now() -> u64 {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let name = attributes.metadata().name();
-        heard(|shared, buffer| {
+        with_buffer(|shared, buffer| {
             let fields = Fields::read(&shared.texts, |fields| attributes.record(fields));
             if is_state(attributes.metadata()) {
                 if let Some(state) = fields.state(name, now()) {
@@ -65,38 +65,38 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        heard(|_, buffer| {
+        with_buffer(|_, buffer| {
             let Some(span) = context.span(id) else { return };
-            if let Some(noted) = span.extensions().get::<Noted>() {
+            if let Some(noted) = span.extensions().get::<NotedEntry>() {
                 buffer.begin(now(), id.into_u64(), noted);
             }
         });
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        heard(|_, buffer| buffer.end(now(), id.into_u64()));
+        with_buffer(|_, buffer| buffer.end(now(), id.into_u64()));
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         if context.span(&id).is_some_and(|span| is_state(span.metadata())) {
-            heard(|_, buffer| buffer.leave(now(), id.into_u64()));
+            with_buffer(|_, buffer| buffer.leave(now(), id.into_u64()));
         }
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let at = now();
-        heard(|shared, buffer| {
+        with_buffer(|shared, buffer| {
             let fields = Fields::read(&shared.texts, |fields| event.record(fields));
             if let Some(fill) = fields.fill(at) {
                 buffer.fill(fill);
-            } else if let Some((takes, by, name, notes)) = fields.arrival("taken") {
-                buffer.arrive((at, takes), by, name, notes);
+            } else if let Some(arrival) = fields.arrival(at, "taken") {
+                buffer.arrive(&arrival);
             }
         });
     }
 }
 
-/// Whether it is what an actor does, which nobody enters.
+/// Returns whether a span is the state of an actor. Such spans are never entered.
 fn is_state(metadata: &Metadata<'_>) -> bool {
     metadata.fields().field("actor").is_some()
 }

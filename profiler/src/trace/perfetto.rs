@@ -1,4 +1,4 @@
-//! Tracks in Perfetto's messages, one packet after another.
+//! Encoder of tracks as Perfetto packets.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,21 +9,21 @@ use runtime::spans::nanoseconds;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::buffer::{Note, Value};
-use super::tracks::{Drawn, Op, TrackEventKind};
+use super::tracks::{DrawnTracks, Op, TrackEventKind};
 use super::wire::{
     AnnotationValue, BEGIN, BOOTTIME, CLEARED, COUNT, COUNTER, ClockReading, ClockSnapshot, CounterDescriptor, Data,
     DebugAnnotation, END, EXPLICIT, INSTANT, InternedData, InternedName, MONOTONIC, NEEDED, Packets, ProcessDescriptor,
     REALTIME, TracePacket, TracePacketDefaults, TrackDescriptor, TrackEvent,
 };
 
-/// All packets are of one writer.
+/// Sequence number of the only writer.
 const SEQUENCE: u32 = 1;
 
-/// Bytes that are written at a time.
+/// Size of a write in bytes.
 const BYTES: usize = 1 << 18;
 
-/// Writes tracks and all that happens on them.
-pub(super) fn write(drawn: &Drawn<'_>, texts: &[String], out: &mut impl Write) -> io::Result<()> {
+/// Writes tracks and their events.
+pub(super) fn write(drawn: &DrawnTracks<'_>, texts: &[String], out: &mut impl Write) -> io::Result<()> {
     let mut writer = Writer::new(texts, out);
     writer.head()?;
     for (at, track) in drawn.tracks.iter().enumerate() {
@@ -41,22 +41,22 @@ pub(super) fn write(drawn: &Drawn<'_>, texts: &[String], out: &mut impl Write) -
     for op in &drawn.ops {
         writer.happens(op)?;
     }
-    writer.hand_on()
+    writer.flush_packets()
 }
 
-/// Names by number, each told once.
+/// Interned names by number. Each is written once.
 #[derive(Default)]
 struct Names<'a> {
     known: BTreeMap<&'a str, u64>,
-    untold: Vec<InternedName>,
+    unwritten: Vec<InternedName>,
 }
 
 impl<'a> Names<'a> {
-    /// Numbers begin with 1: 0 is no name.
+    /// Returns the number of a name. Numbers start at 1: 0 means no name.
     fn number(&mut self, name: &'a str) -> u64 {
         let next = self.known.len() as u64 + 1;
         *self.known.entry(name).or_insert_with(|| {
-            self.untold.push(InternedName { number: next, name: name.to_owned() });
+            self.unwritten.push(InternedName { number: next, name: name.to_owned() });
             next
         })
     }
@@ -66,9 +66,9 @@ struct Writer<'a, W> {
     texts: &'a [String],
     events: Names<'a>,
     annotations: Names<'a>,
-    /// Of the process in which all this happened.
+    /// Process id, for the track descriptors.
     process: u64,
-    /// From this program's moments to those of the machine's clock.
+    /// Offset from this program's clock to the monotonic clock.
     offset: u64,
     bytes: Vec<u8>,
     out: &'a mut W,
@@ -77,9 +77,10 @@ struct Writer<'a, W> {
 impl<'a, W: Write> Writer<'a, W> {
     fn new(texts: &'a [String], out: &'a mut W) -> Self {
         let offset = clock(ClockId::Monotonic).saturating_sub(nanoseconds(Instant::now()));
-        // Tracks of two processes are told apart where their files are put together.
+        // Distinct track ids allow traces of two processes to be concatenated.
         let process = u64::from(std::process::id()) << 32;
-        let (events, annotations) = (Names::default(), Names::default());
+        let events = Names::default();
+        let annotations = Names::default();
         Self { texts, events, annotations, process, offset, bytes: Vec::new(), out }
     }
 
@@ -87,7 +88,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.process + 1 + track as u64
     }
 
-    /// What readers need before anything else: clocks, and the process.
+    /// Writes the clock snapshot and the process descriptor, which readers need first.
     fn head(&mut self) -> io::Result<()> {
         let now = |id, of| ClockReading { id, timestamp: clock(of) };
         let clocks = vec![
@@ -103,7 +104,7 @@ impl<'a, W: Write> Writer<'a, W> {
             uuid: self.process,
             process: Some(ProcessDescriptor { pid, name: "cloze".to_owned() }),
             children: EXPLICIT,
-            description: "a track for each actor: busy, starved of input or blocked for want of room".to_owned(),
+            description: "a track for each actor: busy, starved (no input) or blocked (output queue full)".to_owned(),
             ..TrackDescriptor::default()
         };
         self.packet(TracePacket { data: Some(Data::Track(process)), ..TracePacket::default() })
@@ -127,22 +128,23 @@ impl<'a, W: Write> Writer<'a, W> {
                 ending_flows: flow.iter().copied().collect(),
                 ..event
             },
-            TrackEventKind::Cut(left_out) => TrackEvent {
+            TrackEventKind::Cut(dropped) => TrackEvent {
                 kind: INSTANT,
-                name: self.events.number("no room for more"),
-                annotations: self.annotated(&[("entries_left_out", Value::Number(*left_out))]),
+                name: self.events.number("trace limit reached"),
+                annotations: self.annotated(&[("dropped_entries", Value::Number(*dropped))]),
                 ..event
             },
             TrackEventKind::Count(count) => {
                 TrackEvent { kind: COUNTER, count: Some(i64::try_from(*count).unwrap_or(i64::MAX)), ..event }
             }
         };
-        let (events, annotations) = (&mut self.events.untold, &mut self.annotations.untold);
-        let is_told = events.is_empty() && annotations.is_empty();
+        let events = &mut self.events.unwritten;
+        let annotations = &mut self.annotations.unwritten;
+        let is_written = events.is_empty() && annotations.is_empty();
         let interned = InternedData { events: std::mem::take(events), annotations: std::mem::take(annotations) };
         self.packet(TracePacket {
             timestamp: Some(self.offset + op.at),
-            interned: (!is_told).then_some(interned),
+            interned: (!is_written).then_some(interned),
             data: Some(Data::Event(event)),
             ..TracePacket::default()
         })
@@ -163,21 +165,21 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     fn packet(&mut self, packet: TracePacket) -> io::Result<()> {
-        // All but the first rest upon what was told before.
+        // All packets except the first depend on interned data.
         let flags = if packet.flags == 0 { NEEDED } else { packet.flags };
         let packet = TracePacket { sequence: SEQUENCE, flags, ..packet };
         Packets { packet: vec![packet] }.encode(&mut self.bytes).map_err(io::Error::other)?;
-        if self.bytes.len() >= BYTES { self.hand_on() } else { Ok(()) }
+        if self.bytes.len() >= BYTES { self.flush_packets() } else { Ok(()) }
     }
 
-    fn hand_on(&mut self) -> io::Result<()> {
+    fn flush_packets(&mut self) -> io::Result<()> {
         self.out.write_all(&self.bytes)?;
         self.bytes.clear();
         Ok(())
     }
 }
 
-/// Nanoseconds of one of the machine's clocks.
+/// Returns the nanoseconds of a system clock.
 fn clock(id: ClockId) -> u64 {
     let now = clock_gettime(id);
     let [seconds, nanoseconds] = [now.tv_sec, now.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));

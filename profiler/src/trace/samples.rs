@@ -1,4 +1,4 @@
-//! What every actor is doing, looked at again and again: for flame graphs.
+//! Stack sampler of all actors, for flame graphs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,29 +12,29 @@ use runtime::NamedThread;
 use super::buffer::{Buffer, Current, Text};
 use super::shared::{Shared, lock};
 
-/// Between two looks.
+/// Sampling interval.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Different stacks that are counted; what comes after is counted as one.
+/// Largest number of distinct stacks. Later ones are counted together.
 const STACKS: usize = 1 << 14;
 
-/// How often each stack was seen: whose it is, then its frames from the outermost on.
+/// Number of samples of each stack: actor, then frames from the outermost on.
 pub(super) type Stacks = BTreeMap<Vec<Text>, u64>;
 
-/// A thread that looks.
+/// Sampling thread.
 pub(super) struct Sampler {
     is_over: Arc<AtomicBool>,
     thread: NamedThread<Stacks>,
 }
 
 impl Sampler {
-    pub(super) fn over(shared: Arc<Shared>) -> anyhow::Result<Self> {
+    pub(super) fn start(shared: Arc<Shared>) -> anyhow::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&is_over);
         let thread = runtime::spawn("trace-looks", move || {
             let mut stacks = Stacks::new();
             while !asked.load(Ordering::Relaxed) {
-                look(&shared, &mut stacks);
+                sample(&shared, &mut stacks);
                 sleep(LOOK);
             }
             stacks
@@ -42,17 +42,17 @@ impl Sampler {
         Ok(Self { is_over, thread })
     }
 
-    /// What it saw.
+    /// Stops the thread and returns its counts.
     pub(super) fn end(self) -> Stacks {
         self.is_over.store(true, Ordering::Relaxed);
-        // It does nothing that panics; if it did, there would be nothing to show.
+        // The thread runs no code that panics. If it does, the counts are empty.
         self.thread.join().unwrap_or_default()
     }
 }
 
-/// Looks once at all threads.
-fn look(shared: &Shared, stacks: &mut Stacks) {
-    // Of an actor that two threads know, the newer knows better.
+/// Samples all threads once.
+fn sample(shared: &Shared, stacks: &mut Stacks) {
+    // If two threads know an actor, the newer state is correct.
     let mut newest: BTreeMap<u64, (Current, Vec<Text>)> = BTreeMap::new();
     let mut count = |stack: Vec<Text>| {
         if stacks.len() < STACKS || stacks.contains_key(&stack) {
@@ -82,16 +82,17 @@ fn look(shared: &Shared, stacks: &mut Stacks) {
     }
 }
 
-/// Whether the thread is an actor and nothing else.
+/// Returns whether the thread is exactly one actor.
 pub(super) fn is_actor(buffer: &Buffer) -> bool {
     buffer.actors.values().any(|known| known.own)
 }
 
-/// Stacks as `flamegraph.pl`, inferno and speedscope read them: frames with semicolons between them, a space, the count.
+/// Formats folded stacks for `flamegraph.pl`, inferno and speedscope: frames separated by semicolons, a space, the
+/// count.
 pub(super) fn folded(stacks: &Stacks, name: impl Fn(Text) -> String) -> String {
     let mut text = String::new();
     for (stack, count) in stacks {
-        // Semicolons and line ends would make other stacks of it.
+        // Semicolons and line ends would change the stack.
         let frames: Vec<String> = stack.iter().map(|frame| name(*frame).replace([';', '\n', '\r'], ",")).collect();
         writeln!(text, "{} {count}", frames.join(";")).expect("a string takes all");
     }

@@ -1,44 +1,44 @@
-//! The trace that is recorded now, and the buffer of each thread in it.
+//! Current trace, and the buffer of each thread in it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::buffer::{Buffer, Room, Text};
+use super::buffer::{Buffer, BufferSpace, Text};
 
-/// Texts that a trace keeps; of those that come after, none is told from another.
+/// Largest number of distinct texts of a trace. Later texts are all stored as `…`.
 const TEXTS: usize = 1 << 16;
 const OTHER: &str = "…";
 
-/// What all threads of a trace share.
+/// State that all threads of a trace share.
 #[derive(Debug)]
 pub(super) struct Shared {
     number: u64,
-    pub(super) room: Arc<Room>,
+    pub(super) room: Arc<BufferSpace>,
     pub(super) texts: Texts,
     buffers: Mutex<Vec<Arc<Mutex<Buffer>>>>,
 }
 
-/// The number of the trace that is recorded; 0 for none.
+/// Number of the current trace; 0 if there is none.
 static LISTENING: AtomicU64 = AtomicU64::new(0);
 
-/// The trace that is recorded.
+/// Current trace.
 static CURRENT: RwLock<Option<Arc<Shared>>> = RwLock::new(None);
 
-/// A trace, and this thread's buffer in it.
-type Mine = (Arc<Shared>, Arc<Mutex<Buffer>>);
+/// Trace, and this thread's buffer in it.
+type ThreadBuffer = (Arc<Shared>, Arc<Mutex<Buffer>>);
 
 thread_local! {
-    static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
+    static MINE: RefCell<Option<ThreadBuffer>> = const { RefCell::new(None) };
 }
 
-/// Whether anybody records.
+/// Returns whether a trace is being recorded.
 pub(super) fn is_on() -> bool {
     LISTENING.load(Ordering::Relaxed) != 0
 }
 
-/// Records from now on, unless somebody does already.
+/// Starts a trace. Returns `None` if one is being recorded already.
 pub(super) fn begin(entries: u64) -> Option<Arc<Shared>> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut current = CURRENT.write().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ pub(super) fn begin(entries: u64) -> Option<Arc<Shared>> {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let shared = Arc::new(Shared {
         number,
-        room: Arc::new(Room::of(entries)),
+        room: Arc::new(BufferSpace::new(entries)),
         texts: Texts::default(),
         buffers: Mutex::default(),
     });
@@ -57,19 +57,19 @@ pub(super) fn begin(entries: u64) -> Option<Arc<Shared>> {
     Some(shared)
 }
 
-/// Records no more.
+/// Stops recording.
 pub(super) fn end() {
     LISTENING.store(0, Ordering::Relaxed);
     CURRENT.write().unwrap_or_else(PoisonError::into_inner).take();
 }
 
-/// Lets this thread's buffer hear something; nothing where nobody records.
-pub(super) fn heard(then: impl FnOnce(&Shared, &mut Buffer)) {
+/// Calls `then` with this thread's buffer. Does nothing if no trace is recorded.
+pub(super) fn with_buffer(then: impl FnOnce(&Shared, &mut Buffer)) {
     let number = LISTENING.load(Ordering::Relaxed);
     if number == 0 {
         return;
     }
-    // A thread that is about to end has none any more.
+    // The thread-local of an ending thread is gone.
     let _ = MINE.try_with(|mine| {
         let Ok(mut mine) = mine.try_borrow_mut() else { return };
         if mine.as_ref().is_none_or(|(shared, _)| shared.number != number) {
@@ -81,8 +81,8 @@ pub(super) fn heard(then: impl FnOnce(&Shared, &mut Buffer)) {
     });
 }
 
-/// A buffer for this thread in the trace that is recorded.
-fn joined() -> Option<Mine> {
+/// Registers a buffer for this thread in the current trace.
+fn joined() -> Option<ThreadBuffer> {
     let shared = CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()?;
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("thread").to_owned();
@@ -92,12 +92,12 @@ fn joined() -> Option<Mine> {
 }
 
 impl Shared {
-    /// Whether it is this one that is recorded.
+    /// Returns whether this is the current trace.
     pub(super) fn is_current(&self) -> bool {
         LISTENING.load(Ordering::Relaxed) == self.number
     }
 
-    /// The buffers of all threads.
+    /// Returns the buffers of all threads.
     pub(super) fn buffers(&self) -> Vec<Arc<Mutex<Buffer>>> {
         self.lock_buffers().clone()
     }
@@ -107,19 +107,19 @@ impl Shared {
     }
 }
 
-/// Waits at the most for who looks at stacks.
+/// Locks a buffer. Only the stack sampler contends for it.
 pub(super) fn lock(buffer: &Mutex<Buffer>) -> MutexGuard<'_, Buffer> {
     buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Texts by number, each once.
+/// Interned texts by number.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     known: RwLock<BTreeMap<String, Text>>,
 }
 
 impl Texts {
-    /// The number of a text.
+    /// Returns the number of a text.
     pub(super) fn number(&self, text: &str) -> Text {
         if let Some(number) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(text) {
             return *number;
@@ -130,7 +130,7 @@ impl Texts {
         *known.entry(text.to_owned()).or_insert(next)
     }
 
-    /// All texts, by number.
+    /// Returns all texts, ordered by number.
     pub(super) fn all(&self) -> Vec<String> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut texts = vec![String::new(); known.len()];

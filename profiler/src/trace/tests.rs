@@ -1,4 +1,4 @@
-//! The laws of a trace, on clocks that are told and on spans that are heard.
+//! Tests of the trace with given times and with real spans.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -9,8 +9,8 @@ use runtime::spans::SPANS;
 use tracing::{Level, enabled, trace, trace_span};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::buffer::{Buffer, Noted, Room, State};
-use super::tracks::{Drawn, Mark, Picture, TrackEventKind};
+use super::buffer::{Buffer, BufferSpace, NotedEntry, State};
+use super::tracks::{DrawnTracks, Mark, TrackDrawing, TrackEventKind};
 use super::wire::{BEGIN, Data, Packets};
 use super::*;
 
@@ -27,23 +27,23 @@ const READ: u32 = 4;
 const PACK: u32 = 5;
 
 fn buffer(entries: u64) -> Buffer {
-    Buffer::new("thread".to_owned(), Arc::new(Room::of(entries)))
+    Buffer::new("thread".to_owned(), Arc::new(BufferSpace::new(entries)))
 }
 
-fn span(name: u32) -> Noted {
-    Noted { name, makes: 0, often: false, notes: Vec::new() }
+fn span(name: u32) -> NotedEntry {
+    NotedEntry { name, makes: 0, often: false, notes: Vec::new() }
 }
 
-fn often(name: u32) -> Noted {
-    Noted { often: true, ..span(name) }
+fn often(name: u32) -> NotedEntry {
+    NotedEntry { often: true, ..span(name) }
 }
 
 fn state(buffer: &mut Buffer, at: u64, doing: u32) {
     buffer.state(at + 1, State { actor: 1, name: 0, own: true, doing, at });
 }
 
-/// Each happening in a word, with its time: `(` begins, `)` ends.
-fn words(drawn: &Drawn<'_>) -> String {
+/// Formats each event with its time: `(` starts a slice, `)` ends it.
+fn words(drawn: &DrawnTracks<'_>) -> String {
     let word = |what: &TrackEventKind<'_>| match what {
         TrackEventKind::Begin(name, ..) => format!("({name}"),
         TrackEventKind::End => ")".to_owned(),
@@ -55,19 +55,20 @@ fn words(drawn: &Drawn<'_>) -> String {
 }
 
 fn drawn(buffer: Buffer, ended: u64, cut: Option<(u64, u64)>) -> String {
-    let (threads, texts) = ([buffer], texts());
-    let picture = Picture { threads: &threads, texts: &texts, marks: &[], names: &[].into(), ended, cut };
+    let threads = [buffer];
+    let texts = texts();
+    let picture = TrackDrawing { threads: &threads, texts: &texts, marks: &[], names: &[].into(), ended, cut };
     words(&picture.drawn())
 }
 
 #[test]
-fn a_slice_goes_on_in_the_next_state() {
+fn slice_continues_in_the_next_state() {
     let mut one = buffer(100);
     state(&mut one, 0, BUSY);
     one.begin(2, 9, &span(BATCH));
     state(&mut one, 4, STARVED);
     state(&mut one, 6, BUSY);
-    // The same again is nothing new.
+    // The same state again records nothing.
     state(&mut one, 7, BUSY);
     one.end(8, 9);
     let expected = "0 (busy, 2 (batch, 4 ), 4 ), 4 (starved, 4 (batch, 6 ), 6 ), 6 (busy, 6 (batch, 8 ), 10 )";
@@ -75,13 +76,13 @@ fn a_slice_goes_on_in_the_next_state() {
 }
 
 #[test]
-fn what_is_left_open_ends_with_the_trace_and_what_began_before_is_unknown() {
+fn open_spans_end_with_the_trace_and_earlier_ones_are_ignored() {
     let mut one = buffer(100);
     one.end(1, 77);
     one.begin(2, 9, &span(BATCH));
     one.begin(3, 10, &span(READ));
     assert_eq!(drawn(one, 5, None), "2 (batch, 3 (read, 5 ), 5 )");
-    // Whoever ends the outer one has ended the inner one.
+    // The end of the outer span also ends the inner one.
     let mut one = buffer(100);
     one.begin(2, 9, &span(BATCH));
     one.begin(3, 10, &span(READ));
@@ -91,7 +92,7 @@ fn what_is_left_open_ends_with_the_trace_and_what_began_before_is_unknown() {
 }
 
 #[test]
-fn what_is_entered_often_is_gathered_and_loses_no_time() {
+fn frequent_spans_are_summed_without_loss() {
     let mut one = buffer(1000);
     one.begin(0, 1, &span(BATCH));
     let mut at = 0;
@@ -102,23 +103,23 @@ fn what_is_entered_often_is_gathered_and_loses_no_time() {
             one.end(at, 10 + turn);
         }
     }
-    // Long enough to be seen by itself.
+    // Long enough for its own slice.
     one.begin(at, 5, &often(READ));
     one.end(at + 2 * MS, 5);
     one.end(at + 2 * MS, 1);
-    let one = one.take(at + 2 * MS);
+    let one = one.split_off(at + 2 * MS);
     let of = |name: u32| one.slices.iter().filter(move |slice| slice.name == name);
     assert_eq!(of(READ).map(|slice| slice.end - slice.begin).sum::<u64>(), 27 * MS);
     assert_eq!(of(PACK).map(|slice| slice.end - slice.begin).sum::<u64>(), 12 * MS + MS / 2);
     assert!(of(READ).any(|slice| slice.begin == at && slice.end == at + 2 * MS));
-    assert!(one.slices.len() < 12, "{} slices of 201 stretches", one.slices.len());
+    assert!(one.slices.len() < 12, "{} slices of 201 entries", one.slices.len());
     let inner: Vec<_> = one.slices.iter().filter(|slice| slice.name != BATCH).collect();
     assert!(inner.windows(2).all(|pair| pair[0].end <= pair[1].begin), "one after another");
 }
 
 #[test]
-fn room_is_used_up_for_all_at_one_moment() {
-    let room = Arc::new(Room::of(300));
+fn limit_stops_all_threads_at_one_moment() {
+    let room = Arc::new(BufferSpace::new(300));
     let mut two = ["a", "b"].map(|name| Buffer::new(name.to_owned(), Arc::clone(&room)));
     for at in 0..1000 {
         for (thread, buffer) in two.iter_mut().enumerate() {
@@ -132,20 +133,22 @@ fn room_is_used_up_for_all_at_one_moment() {
     assert_eq!(kept.iter().sum::<usize>() as u64 + left_out, 2000);
     assert!(kept.iter().sum::<usize>() <= 300 && kept.iter().all(|kept| *kept > 40), "{kept:?}");
     let latest = two.iter().flat_map(|buffer| &buffer.slices).map(|slice| slice.begin).max();
-    assert!(latest <= Some(spent_at), "nothing is kept behind {spent_at}");
+    assert!(latest <= Some(spent_at), "no entry is later than {spent_at}");
     assert_eq!(drawn(buffer(0), 9, Some((7, 5))), "5 cut 7");
 }
 
 #[test]
-fn marks_lie_on_a_track_of_their_own() {
-    let (threads, texts) = ([buffer(1)], texts());
+fn marks_have_a_separate_track() {
+    let threads = [buffer(1)];
+    let texts = texts();
     let mark = |name: &str, from, to| Mark { name: name.to_owned(), from, to };
     let marks = [mark("warm-up", 1, 3), mark("measured", 3, 8)];
-    let picture = Picture { threads: &threads, texts: &texts, marks: &marks, names: &[].into(), ended: 9, cut: None };
+    let picture =
+        TrackDrawing { threads: &threads, texts: &texts, marks: &marks, names: &[].into(), ended: 9, cut: None };
     assert_eq!(words(&picture.drawn()), "1 (warm-up, 3 ), 3 (measured, 8 )");
 }
 
-/// A trace, as soon as no other test records one.
+/// Starts a trace as soon as no other test records one.
 fn begun(limits: Limits) -> Trace {
     loop {
         match Trace::begin(limits) {
@@ -159,14 +162,14 @@ fn works() {
     let _step = trace_span!(target: SPANS, "step", step = 7_u64, makes = 3_u64).entered();
     let _wait = trace_span!(target: SPANS, "kernel", what = "attention").entered();
     trace!(target: SPANS, takes = 3_u64, what = "batch");
-    // Somebody else's.
+    // Span of another target.
     let _other = trace_span!("other").entered();
 }
 
 #[test]
-fn spans_are_heard_while_a_trace_is_recorded_and_never_else() {
+fn spans_are_recorded_only_during_a_trace() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer()), || {
-        let named = std::thread::Builder::new().name("not listened to".to_owned());
+        let named = std::thread::Builder::new().name("not recorded".to_owned());
         named.spawn(works).expect("a thread").join().expect("no panic");
         for _ in 0..2 {
             works();
@@ -196,12 +199,12 @@ fn spans_are_heard_while_a_trace_is_recorded_and_never_else() {
             assert_eq!((names, arrows), (vec!["step".to_owned(), "attention".to_owned()], [1, 1]));
             assert_eq!((recorded.entries(), recorded.left_out()), (3, None));
         }
-        assert!(!enabled!(target: SPANS, Level::TRACE), "over is over");
+        assert!(!enabled!(target: SPANS, Level::TRACE), "the trace has ended");
     });
 }
 
 #[test]
-fn stacks_are_seen_by_name_and_a_trace_of_them_alone_keeps_nothing_else() {
+fn stack_only_trace_records_named_stacks_and_no_entries() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer()), || {
         for _ in 0..5 {
             let trace = begun(Limits { entries: 0, stacks: true });
@@ -216,6 +219,6 @@ fn stacks_are_seen_by_name_and_a_trace_of_them_alone_keeps_nothing_else() {
                 return;
             }
         }
-        panic!("never seen in 20 ms");
+        panic!("no sample in 20 ms");
     });
 }

@@ -1,17 +1,17 @@
-//! From what threads kept to tracks of nested slices.
+//! Conversion of the buffers to tracks of nested slices.
 //!
 //! # Definition
-//! An actor has a track with its states, one after another, without a hole from its first to its end. Where a thread is that
-//! actor, what it does lies within: a slice that continues while the state changes is drawn once in each. Every other thread
-//! that did anything has its own track, and every queue a counter. What lies behind the moment at which there was no more
-//! room is left away everywhere, so that tracks are whole up to there.
+//! An actor has a track with its states, one after another, without gaps from its first state to its end. If a thread
+//! is that actor, its spans are nested in the states. A span that continues across a change of state is drawn once
+//! per state. Every other active thread has its own track, and every queue has a counter. Events after the moment at
+//! which the limit was reached are dropped on all tracks, so that tracks are complete up to it.
 
 use std::collections::BTreeMap;
 
 use super::buffer::{Arrival, Buffer, Change, Note, OPEN, Slice, Text};
 use super::samples::is_actor;
 
-/// A stretch of time that somebody wants to find again.
+/// Named time range.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) name: String,
@@ -19,14 +19,14 @@ pub(super) struct Mark {
     pub(super) to: u64,
 }
 
-/// All that is drawn.
-pub(super) struct Picture<'a> {
+/// Input of the conversion.
+pub(super) struct TrackDrawing<'a> {
     pub(super) threads: &'a [Buffer],
     pub(super) texts: &'a [String],
     pub(super) marks: &'a [Mark],
     pub(super) names: &'a BTreeMap<String, String>,
     pub(super) ended: u64,
-    /// How many entries are missing, and from when on.
+    /// Number of dropped entries, and the time of the first one.
     pub(super) cut: Option<(u64, u64)>,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct Picture<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Track {
     pub(super) name: String,
-    /// Places of the queue, of a track that counts.
+    /// Capacity of the queue, for a counter track.
     pub(super) capacity: Option<u64>,
 }
 
-/// What happens on a track at a moment.
+/// Event on a track.
 #[derive(Clone, Debug)]
 pub(super) struct Op<'a> {
     pub(super) at: u64,
@@ -46,29 +46,29 @@ pub(super) struct Op<'a> {
     pub(super) what: TrackEventKind<'a>,
 }
 
-/// What happens.
+/// Kind of a track event.
 #[derive(Clone, Debug)]
 pub(super) enum TrackEventKind<'a> {
-    /// A slice begins, with what stands next to it and the arrows that begin with it.
+    /// Start of a slice, with its annotations and the flows that start with it.
     Begin(&'a str, &'a [Note], Vec<u64>),
-    /// The newest slice ends.
+    /// End of the newest slice.
     End,
-    /// Something that takes no time, with the arrow that ends there.
+    /// Instant event, with the flow that ends there.
     Instant(&'a str, &'a [Note], Option<u64>),
-    /// Entries are missing from here on.
+    /// Entries are missing after this event.
     Cut(u64),
-    /// So many items are there.
+    /// Value of a counter.
     Count(u64),
 }
 
-/// Tracks, and what happens on them in the order of time.
+/// Tracks, and their events in order of time.
 #[derive(Default)]
-pub(super) struct Drawn<'a> {
+pub(super) struct DrawnTracks<'a> {
     pub(super) tracks: Vec<Track>,
     pub(super) ops: Vec<Op<'a>>,
 }
 
-impl<'a> Drawn<'a> {
+impl<'a> DrawnTracks<'a> {
     fn track(&mut self, name: String, capacity: Option<u64>) -> usize {
         self.tracks.push(Track { name, capacity });
         self.tracks.len() - 1
@@ -79,22 +79,23 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// An actor, as all threads know it.
+/// Actor, merged from all threads.
 #[derive(Default)]
 struct Actor {
     name: Option<Text>,
     changes: Vec<Change>,
     fills: Vec<(u64, u64)>,
     capacity: u64,
-    /// Threads that are it.
+    /// Indices of the threads that are this actor.
     own: Vec<usize>,
 }
 
-impl<'a> Picture<'a> {
-    /// Draws it.
-    pub(super) fn drawn(&self) -> Drawn<'a> {
-        let (actors, arrows) = (self.actors(), self.arrows());
-        let mut drawn = Drawn::default();
+impl<'a> TrackDrawing<'a> {
+    /// Converts the buffers.
+    pub(super) fn drawn(&self) -> DrawnTracks<'a> {
+        let actors = self.actors();
+        let arrows = self.arrows();
+        let mut drawn = DrawnTracks::default();
         self.draw_marks(&mut drawn);
         let mut named: Vec<(String, u64, &Actor)> =
             actors.iter().map(|(number, actor)| (self.name_of(*number, actor), *number, actor)).collect();
@@ -103,8 +104,8 @@ impl<'a> Picture<'a> {
         for (name, number, actor) in named {
             let track = drawn.track(name.clone(), None);
             tracks.insert(number, track);
-            // Threads that are one actor are so one after another.
-            let within: Vec<Vec<Edge<'a>>> = actor.own.iter().map(|thread| self.edges(*thread, &arrows)).collect();
+            // Threads of one actor run one after another, so their edges can be concatenated.
+            let within: Vec<Vec<TrackEdge<'a>>> = actor.own.iter().map(|thread| self.edges(*thread, &arrows)).collect();
             Strip { picture: self, track, states: self.states(actor) }.draw(within.concat(), &mut drawn);
             if !actor.fills.is_empty() {
                 let counter = drawn.track(format!("{name} queue"), Some(actor.capacity));
@@ -115,15 +116,15 @@ impl<'a> Picture<'a> {
         }
         for (at, thread) in self.threads.iter().enumerate() {
             let own = is_actor(thread);
-            let speaks = !thread.slices.is_empty() || thread.arrivals.iter().any(|arrival| arrival.by.is_none());
-            if !own && speaks {
+            let has_events = !thread.slices.is_empty() || thread.arrivals.iter().any(|arrival| arrival.by.is_none());
+            if !own && has_events {
                 let track = drawn.track(thread.thread.clone(), None);
                 let edges = self.edges(at, &arrows);
                 Strip { picture: self, track, states: Vec::new() }.draw(edges, &mut drawn);
             }
         }
         self.draw_arrivals(&tracks, &arrows, &mut drawn);
-        // Stable: what happens on one track at one moment stays in its order.
+        // The sort is stable: simultaneous events of a track keep their order.
         drawn.ops.sort_by_key(|op| op.at);
         drawn
     }
@@ -141,7 +142,7 @@ impl<'a> Picture<'a> {
         self.names.get(&name).cloned().unwrap_or(name)
     }
 
-    fn draw_marks(&self, drawn: &mut Drawn<'a>) {
+    fn draw_marks(&self, drawn: &mut DrawnTracks<'a>) {
         if self.marks.is_empty() && self.cut.is_none() {
             return;
         }
@@ -151,15 +152,15 @@ impl<'a> Picture<'a> {
             ops.push((*from, TrackEventKind::Begin(name, &[], Vec::new())));
             ops.push((*to.max(from), TrackEventKind::End));
         }
-        if let Some((left_out, at)) = self.cut {
-            ops.push((at, TrackEventKind::Cut(left_out)));
+        if let Some((dropped, at)) = self.cut {
+            ops.push((at, TrackEventKind::Cut(dropped)));
         }
         for (at, what) in ops {
             drawn.put(at, track, what);
         }
     }
 
-    /// What all threads know of each actor.
+    /// Merges what the threads know of each actor.
     fn actors(&self) -> BTreeMap<u64, Actor> {
         let limit = self.limit();
         let mut actors: BTreeMap<u64, Actor> = BTreeMap::new();
@@ -187,21 +188,21 @@ impl<'a> Picture<'a> {
         actors
     }
 
-    /// Stretches of an actor's states: from, to, what.
-    fn states(&self, actor: &Actor) -> Vec<(u64, u64, &'a str)> {
-        let mut states: Vec<(u64, u64, &'a str)> = Vec::new();
+    /// Returns the states of an actor.
+    fn states(&self, actor: &Actor) -> Vec<ActorState<'a>> {
+        let mut states: Vec<ActorState<'a>> = Vec::new();
         let ends = actor.changes.iter().skip(1).map(|change| change.at).chain([self.limit()]);
         for (change, end) in actor.changes.iter().zip(ends) {
             let Some(doing) = change.doing.map(|doing| self.text(doing)) else { continue };
             match states.last_mut() {
-                Some((_, to, before)) if *to == change.at && *before == doing => *to = end,
-                _ => states.push((change.at, end, doing)),
+                Some(last) if last.to == change.at && last.doing == doing => last.to = end,
+                _ => states.push(ActorState { from: change.at, to: end, doing }),
             }
         }
         states
     }
 
-    /// Arrows by the number of what is made: one for each that takes it. Only those that have both ends.
+    /// Returns the flows by the number of the object: one per arrival. Flows without a known start are omitted.
     fn arrows(&self) -> Arrows {
         let limit = self.limit();
         let slices = self.threads.iter().flat_map(|thread| &thread.slices);
@@ -223,9 +224,10 @@ impl<'a> Picture<'a> {
         arrows
     }
 
-    /// What a thread did, as beginnings, ends and moments in their order.
-    fn edges(&self, number: usize, arrows: &Arrows) -> Vec<Edge<'a>> {
-        let (limit, thread) = (self.limit(), &self.threads[number]);
+    /// Returns the events of a thread: starts, ends and instants, in order.
+    fn edges(&self, number: usize, arrows: &Arrows) -> Vec<TrackEdge<'a>> {
+        let limit = self.limit();
+        let thread = &self.threads[number];
         let mut edges = Vec::new();
         let mut open: Vec<u64> = Vec::new();
         let arrivals = thread.arrivals.iter().enumerate().filter(|(_, arrival)| arrival.by.is_none());
@@ -233,11 +235,11 @@ impl<'a> Picture<'a> {
         let moment = |(place, arrival): (usize, &'a Arrival)| {
             let arrow = arrows.to.get(&(number, place)).copied();
             let what = TrackEventKind::Instant(self.text(arrival.name), thread.notes_of_arrival(arrival), arrow);
-            Edge { at: arrival.at, what }
+            TrackEdge { at: arrival.at, what }
         };
-        let close = |edges: &mut Vec<Edge<'a>>, open: &mut Vec<u64>, until: u64| {
+        let close = |edges: &mut Vec<TrackEdge<'a>>, open: &mut Vec<u64>, until: u64| {
             while let Some(end) = open.pop_if(|end| *end <= until) {
-                edges.push(Edge { at: end, what: TrackEventKind::End });
+                edges.push(TrackEdge { at: end, what: TrackEventKind::End });
             }
         };
         for slice in thread.slices.iter().filter(|slice| slice.begin <= limit) {
@@ -248,8 +250,10 @@ impl<'a> Picture<'a> {
             close(&mut edges, &mut open, slice.begin);
             let flows = arrows.from.get(&slice.makes).cloned().unwrap_or_default();
             let name = self.text(slice.name);
-            edges
-                .push(Edge { at: slice.begin, what: TrackEventKind::Begin(name, thread.notes_of_slice(slice), flows) });
+            edges.push(TrackEdge {
+                at: slice.begin,
+                what: TrackEventKind::Begin(name, thread.notes_of_slice(slice), flows),
+            });
             let around = open.last().copied().unwrap_or(limit);
             open.push(end_of(slice, limit).min(around));
         }
@@ -261,8 +265,8 @@ impl<'a> Picture<'a> {
         edges
     }
 
-    /// What actors take that are no threads.
-    fn draw_arrivals(&self, tracks: &BTreeMap<u64, usize>, arrows: &Arrows, drawn: &mut Drawn<'a>) {
+    /// Draws the arrivals of actors that are not threads.
+    fn draw_arrivals(&self, tracks: &BTreeMap<u64, usize>, arrows: &Arrows, drawn: &mut DrawnTracks<'a>) {
         for (thread, buffer) in self.threads.iter().enumerate() {
             for (place, arrival) in buffer.arrivals.iter().enumerate() {
                 let track = arrival.by.and_then(|by| tracks.get(&by));
@@ -281,44 +285,51 @@ fn end_of(slice: &Slice, limit: u64) -> u64 {
     if slice.end == OPEN { limit } else { slice.end.min(limit) }
 }
 
-/// Arrows that begin with what is made under a number, and those that end with an arrival of a thread.
+/// Flows that start with an object of a number, and flows that end with an arrival of a thread.
 #[derive(Default)]
 struct Arrows {
     from: BTreeMap<u64, Vec<u64>>,
     to: BTreeMap<(usize, usize), u64>,
 }
 
-/// A beginning, an end or a moment of a thread.
+/// Start, end or instant event of a thread.
 #[derive(Clone, Debug)]
-struct Edge<'a> {
+struct TrackEdge<'a> {
     at: u64,
     what: TrackEventKind<'a>,
 }
 
-/// A track in the drawing: states, and within them what is done.
+/// State of an actor from one time to another.
+struct ActorState<'a> {
+    from: u64,
+    to: u64,
+    doing: &'a str,
+}
+
+/// Track with states, and slices nested in them.
 struct Strip<'p, 'a> {
-    picture: &'p Picture<'a>,
+    picture: &'p TrackDrawing<'a>,
     track: usize,
-    states: Vec<(u64, u64, &'a str)>,
+    states: Vec<ActorState<'a>>,
 }
 
 impl<'a> Strip<'_, 'a> {
-    /// Draws what is done into the states. At one moment ends come before a change of state, and beginnings after it.
-    fn draw(&self, edges: Vec<Edge<'a>>, drawn: &mut Drawn<'a>) {
+    /// Draws the slices into the states. At the same time, ends precede a change of state, and starts follow it.
+    fn draw(&self, edges: Vec<TrackEdge<'a>>, drawn: &mut DrawnTracks<'a>) {
         let mut turns: Vec<(u64, Option<&'a str>)> = Vec::new();
-        for (from, to, doing) in &self.states {
-            if turns.last().is_some_and(|(at, _)| at == from) {
+        for &ActorState { from, to, doing } in &self.states {
+            if turns.last().is_some_and(|(at, _)| *at == from) {
                 turns.pop();
             }
-            turns.extend([(*from, Some(*doing)), (*to, None)]);
+            turns.extend([(from, Some(doing)), (to, None)]);
         }
         let mut turns = turns.into_iter().peekable();
         let mut open: Vec<(&'a str, &'a [Note])> = Vec::new();
         let mut state = None;
         for edge in edges {
             let is_end = matches!(edge.what, TrackEventKind::End);
-            while let Some(turn) = turns.next_if(|(at, _)| *at < edge.at || (*at == edge.at && !is_end)) {
-                self.turn(turn, &mut state, &open, drawn);
+            while let Some((at, doing)) = turns.next_if(|(at, _)| *at < edge.at || (*at == edge.at && !is_end)) {
+                self.turn(at, doing, &mut state, &open, drawn);
             }
             match &edge.what {
                 TrackEventKind::Begin(name, notes, _) => open.push((name, notes)),
@@ -327,18 +338,19 @@ impl<'a> Strip<'_, 'a> {
             }
             drawn.put(edge.at, self.track, edge.what);
         }
-        for turn in turns {
-            self.turn(turn, &mut state, &open, drawn);
+        for (at, doing) in turns {
+            self.turn(at, doing, &mut state, &open, drawn);
         }
     }
 
-    /// Ends what continues, changes the state, and continues.
+    /// Ends the open slices, changes the state, and reopens the slices.
     fn turn(
         &self,
-        (at, doing): (u64, Option<&'a str>),
+        at: u64,
+        doing: Option<&'a str>,
         state: &mut Option<&'a str>,
         open: &[(&'a str, &'a [Note])],
-        drawn: &mut Drawn<'a>,
+        drawn: &mut DrawnTracks<'a>,
     ) {
         let at = at.min(self.picture.limit());
         let depth = open.len() + usize::from(state.is_some());

@@ -1,14 +1,15 @@
-//! Perfetto's messages, as far as a trace needs them: `perfetto.protos`, with its names and numbers.
+//! Subset of Perfetto's messages: `perfetto.protos`, with its names and numbers.
 //!
 //! # What
-//! A trace is packets: what tracks there are, and what happens on them.
+//! A trace is a list of packets: track descriptors, and events on the tracks.
 //!
 //! # Why
-//! Derived by `prost` and not generated: the schema has thousands of messages, and numbers of published fields do not change.
+//! The messages are derived by `prost`, not generated. The schema has thousands of messages, and numbers of published
+//! fields do not change.
 //!
 //! # Reference
-//! github.com/google/perfetto, `protos/perfetto/trace`, by `perfetto.protos` 0.59 of `PyPI`, which `make test-readers` has decode what
-//! is written.
+//! github.com/google/perfetto, `protos/perfetto/trace`. `make test-readers` decodes the output with `perfetto.protos`
+//! 0.59 of `PyPI`.
 
 use prost::{Message, Oneof};
 
@@ -33,7 +34,7 @@ pub(super) const EXPLICIT: i32 = 3;
 /// `CounterDescriptor.Unit.UNIT_COUNT`.
 pub(super) const COUNT: i32 = 2;
 
-/// Packets; files of them can be put one behind another.
+/// List of packets. Trace files can be concatenated.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Packets {
     #[prost(message, repeated, tag = "1")]

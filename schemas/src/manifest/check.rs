@@ -1,11 +1,11 @@
-//! What the checksum of a manifest does not know.
+//! Consistency checks of a manifest that its checksum does not cover.
 
 use std::collections::BTreeSet;
 
 use super::{Manifest, PartEntry, ROWS_PER_GROUP, TokenizerInfo};
 
 impl Manifest {
-    /// What the checksum does not know: that numbers are possible, and that the lists fit one another.
+    /// Checks that numbers are in range and that the lists match one another.
     pub(super) fn check(&self) -> Result<(), String> {
         self.tokenizer.check()?;
         let content = self.pack.content;
@@ -38,7 +38,7 @@ impl Manifest {
     }
 }
 
-/// Content tokens of a sample, at most: its starts are 16-bit.
+/// Maximum content tokens of a sample: its starts are 16-bit.
 const ROW_TOKENS_MAX: u32 = 65_535;
 
 impl TokenizerInfo {
@@ -60,17 +60,18 @@ impl TokenizerInfo {
 }
 
 impl PartEntry {
-    /// That its shards are shards of such a part, whose full samples have so many tokens.
+    /// Checks that the part's shards belong to it, for full samples of `content` tokens.
     ///
     /// # Errors
-    /// Which is not.
+    /// Names the first shard that does not.
     pub fn check(&self, content: u32) -> Result<(), String> {
         for shards in [&self.train, &self.valid] {
             let mut rows = 0;
             for shard in shards {
                 let counted: u64 = shard.groups.iter().map(|&rows| u64::from(rows)).sum();
                 let fits = shard.part == self.id && u64::from(shard.first_row) == rows && counted == shard.rows;
-                // No row group is empty, so no shard; each has as many rows as one is written with, at most.
+                // No row group and no shard is empty; a group has at most the number of rows that the writer puts into
+                // one.
                 let groups = !shard.groups.is_empty()
                     && shard.groups.iter().all(|&rows| (1..=ROWS_PER_GROUP).contains(&(rows as usize)));
                 let tokens = shard.tokens <= shard.rows.saturating_mul(u64::from(content));
@@ -85,7 +86,7 @@ impl PartEntry {
     }
 }
 
-/// Whether a path stays below the folder that it is relative to.
+/// Returns true if a path stays below the folder that it is relative to.
 fn is_inside(path: &str) -> bool {
     !path.is_empty() && path.split('/').all(|piece| !piece.is_empty() && piece != "." && piece != "..")
 }

@@ -25,7 +25,7 @@ fn dataset_version(dropped: &[u32], parts: &[u32]) -> DatasetVersionEntry {
     }
 }
 
-/// A small manifest for tests: a part is added, then one replaced by two.
+/// Small manifest for tests: a part is added, then one is replaced by two.
 fn example() -> Manifest {
     Manifest {
         tokenizer: TokenizerInfo {
@@ -48,7 +48,7 @@ fn example() -> Manifest {
 }
 
 #[test]
-fn what_was_sealed_comes_back() {
+fn sealed_manifest_round_trips() {
     assert_eq!(Manifest::from_json(&example().to_json()).expect("as written"), example());
 }
 
@@ -84,7 +84,7 @@ fn a_sealed_contradiction_is_refused() {
 }
 
 #[test]
-fn what_is_usual_is_not_written() {
+fn default_fields_are_not_written() {
     let plain = String::from_utf8(example().to_json()).expect("JSON is UTF-8");
     assert!(!plain.contains("frame") && !plain.contains("packing"), "{plain}");
     let mut taco = example();

@@ -1,4 +1,4 @@
-//! The file that is written, and the numbers in it.
+//! Text of the written file, and its numbers.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use telemetry::quantities::bytes;
 
 use super::survey::Survey;
 
-/// Bytes of text that make a token, about, of a vocabulary that suits the corpus.
+/// Approximate bytes of text per token, for a vocabulary trained on the corpus.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// How large everything is, for a corpus of so many tokens.
+/// Model and schedule for a corpus of up to `below` tokens.
 struct RunSize {
-    /// Corpora below this, in tokens.
+    /// Upper limit of the corpus, in tokens.
     below: u64,
     ids: u32,
     valid_fraction: &'static str,
@@ -80,35 +80,35 @@ const SIZES: [RunSize; 4] = [
     },
 ];
 
-/// The configuration, commented.
+/// Returns the configuration with comments.
 pub(super) fn page(survey: &Survey, name: &str) -> String {
     let tokens = (survey.text_bytes / BYTES_PER_TOKEN).max(1);
     let size = SIZES.iter().find(|size| tokens < size.below).unwrap_or(&SIZES[SIZES.len() - 1]);
     let rows = (tokens / size.max_seq_len).max(1);
-    // A small corpus has at least eight steps an epoch.
+    // At least eight steps per epoch for a small corpus.
     let global_batch_size = (rows / 8).max(1).next_power_of_two().min(size.global_batch_size);
     let steps = round((rows * size.epochs / global_batch_size).clamp(20, 1_000_000));
     let RunSize { ids, valid_fraction, max_seq_len, layers, hidden, heads, lr, epochs, like, .. } = size;
     let (feed_forward, warmup, micro) = (4 * hidden, (steps / 20).max(1), global_batch_size.min(64));
     let (every, report) = ((steps / 10).max(1), (steps / 100).max(1));
     let (kind, lowercase) = if survey.is_latin {
-        ("wordpiece", "lowercase = true          # and accents go; `false` for a cased model")
+        ("wordpiece", "lowercase = true          # strips accents too; `false` for a cased model")
     } else {
-        ("byte_bpe", "# Text that is mostly not in Latin letters: bytes know every script.")
+        ("byte_bpe", "# Most letters are not Latin: byte-level BPE covers every script.")
     };
     let inputs: Vec<String> = survey.inputs.iter().map(|input| toml::Value::from(input.as_str()).to_string()).collect();
     let mut fields = String::new();
     if let Some(text) = &survey.text_field {
         let text = toml::Value::from(text.as_str());
-        let _ = writeln!(fields, "text_field = {text}       # the field that holds the text");
+        let _ = writeln!(fields, "text_field = {text}       # field with the text");
     }
     if let Some(id) = &survey.id_field {
         let id = toml::Value::from(id.as_str());
-        let _ = writeln!(fields, "id_field = {id}           # its document's name, for `cloze prepare forget`");
+        let _ = writeln!(fields, "id_field = {id}           # field with the document id, for `cloze prepare forget`");
     }
     format!(
         r#"# {files} of format `{format}`, {disk} on disk, about {text} of text: some {millions:.1} M tokens.
-# Written by `cloze init`; the sizes are for {like}. `cloze config` lists every key, `cloze plan -c` says what this costs.
+# Written by `cloze init`; the sizes are for {like}. `cloze config` lists every key, `cloze plan -c` prints the cost.
 seed = 1
 
 [tokenizer]               # `cloze tokenizer train`
@@ -121,8 +121,8 @@ inputs = [{inputs}]
 format = "{format}"
 {fields}tokenizer = "data/{name}-tokenizer.json"
 folder = "data/{name}"    # `data.folder` follows it
-max_seq_len = {max_seq_len}          # rows of so many tokens; longer ones cost more and see further
-valid_fraction = {valid_fraction}     # of the documents: never trained on, to validate on
+max_seq_len = {max_seq_len}          # tokens per row; longer rows cost more and give more context
+valid_fraction = {valid_fraction}     # share of the documents for validation, never trained on
 
 [encoder]
 layers = {layers}
@@ -131,7 +131,7 @@ heads = {heads}
 feed_forward = {feed_forward}
 max_positions = {max_seq_len}
 
-[views.masked]            # 15 % of the tokens, 80/10/10, drawn anew every epoch
+[views.masked]            # 15 % of the tokens, 80/10/10, drawn again in every epoch
 kind = "mask"
 
 [objectives.mlm]
@@ -144,7 +144,7 @@ mlm = 1.0
 [train]
 steps = {steps}            # about {epochs} passes over the corpus
 global_batch_size = {global_batch_size}
-micro_batch_size = {micro}  # as many as the device has memory for
+micro_batch_size = {micro}  # limited by device memory
 # precision = "bf16"      # on a GPU: six times as fast
 
 [optimizer]
@@ -170,7 +170,7 @@ folder = "runs/{name}"
 # [serve]
 # address = "127.0.0.1:8080"
 #
-# Who is told when it ends or leaps: docs/operations.md.
+# Alerts when the run ends or the loss spikes: docs/operations.md.
 # [alerts]
 # command = ["./tell", "the-team"]
 "#,
@@ -183,7 +183,7 @@ folder = "runs/{name}"
     )
 }
 
-/// To two figures: nobody means 13,847 steps.
+/// Rounds to two significant digits.
 fn round(steps: u64) -> u64 {
     let unit = 10_u64.pow(steps.max(1).ilog10().saturating_sub(1));
     steps.div_ceil(unit) * unit
@@ -194,14 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_of_corpus_gives_a_run_without_a_doubt() {
+    fn every_corpus_size_gives_a_valid_run() {
         for text_bytes in [0, 100, 10_000, 1_300_000, 60_000_000, 4_000_000_000, 500_000_000_000] {
             let survey = Survey {
                 inputs: vec!["a \"b\"/*.jsonl".to_owned()],
                 format: "jsonl".to_owned(),
                 text_field: Some("text".to_owned()),
                 id_field: None,
-                passed_over: None,
+                skipped_files: None,
                 files: 3,
                 bytes: text_bytes,
                 text_bytes,

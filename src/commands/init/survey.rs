@@ -1,8 +1,8 @@
-//! What a corpus looks like: its files, and the first documents of a few of them.
+//! Survey of a corpus: its files, and the first documents of a few of them.
 
 use std::collections::BTreeSet;
 
-use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, Endings, InputFile, group};
+use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, group};
 use pipeline::prepare::PrepareConfig;
 use schemas::PartId;
 use serde_json::Value;
@@ -11,54 +11,54 @@ use telemetry::quantities::count;
 use crate::config::corpus::is_there;
 use crate::exit::Usage;
 
-/// Files of which documents are read.
+/// Files to sample.
 const FILES: usize = 3;
 
-/// Documents that are read of each.
+/// Documents to read per file.
 const DOCUMENTS: usize = 50;
 
-/// Documents that a validation split can be drawn from.
+/// Minimum number of documents for a validation split.
 const DOCUMENTS_MIN: u64 = 100;
 
-/// Bytes of a text that are looked at for its lines.
+/// Bytes of a text that are searched for lines.
 const HEAD: u64 = 1 << 16;
 
-/// Fields that hold the text where they are there, the likeliest first.
+/// Common names of the text field, the most likely first.
 const TEXT_FIELDS: [&str; 9] =
     ["text", "content", "body", "raw_content", "document", "article", "abstract", "message", "sentence"];
 
-/// Bytes that a field holds in the mean if it is the text: a version, a label or a title is shorter.
+/// Minimum mean length of a text field, in bytes. Versions, labels and titles are shorter.
 const TEXT_BYTES_MIN: usize = 40;
 
-/// Fields that hold the name of a document.
+/// Common names of the id field.
 const ID_FIELDS: [&str; 6] = ["id", "_id", "doc_id", "document_id", "url", "guid"];
 
-/// What was seen.
+/// Result of the survey.
 #[derive(Clone, Debug)]
 pub(super) struct Survey {
     pub(super) inputs: Vec<String>,
     pub(super) format: String,
     pub(super) text_field: Option<String>,
     pub(super) id_field: Option<String>,
-    /// What lies next to the files, in words.
-    pub(super) passed_over: Option<String>,
+    /// Skipped files, in words.
+    pub(super) skipped_files: Option<String>,
     pub(super) files: usize,
     pub(super) bytes: u64,
-    /// Of text, estimated where it is compressed.
+    /// Bytes of text. Estimated for compressed files.
     pub(super) text_bytes: u64,
-    /// Whether most letters are Latin, so that words are cut at spaces and case is a choice.
+    /// Whether most letters are Latin. Then words are split at spaces, and case is a choice.
     pub(super) is_latin: bool,
 }
 
 impl Survey {
-    pub(super) fn of(inputs: &[String]) -> anyhow::Result<Self> {
+    pub(super) fn scan(inputs: &[String]) -> anyhow::Result<Self> {
         let found = |format: &AnyFormat| {
             Corpus::open(&config(inputs, format, "text")).map_err(|error| Usage(error.to_string()))
         };
         if !is_there(inputs) {
             found(&AnyFormat::default())?;
         }
-        let format = Endings::of(inputs).format().ok_or_else(|| {
+        let format = FileExtensions::detect(inputs).format().ok_or_else(|| {
             let known: BTreeSet<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", *.");
             Usage(format!("{}: no file of a known ending (*.{known}); write the file by hand", inputs.join(", ")))
@@ -84,7 +84,7 @@ impl Survey {
             format: format.kind().to_owned(),
             text_field,
             id_field,
-            passed_over: corpus.passed_over().told(),
+            skipped_files: corpus.passed_over().description(),
             files: corpus.files().len(),
             bytes: corpus.bytes(),
             text_bytes: corpus.files().iter().map(text_bytes).sum(),
@@ -92,7 +92,7 @@ impl Survey {
         })
     }
 
-    /// `1 file`, `12 files`
+    /// Number of files: `1 file`, `12 files`.
     pub(super) fn files(&self) -> String {
         if self.files == 1 { "1 file".to_owned() } else { format!("{} files", count(self.files as u64)) }
     }
@@ -103,12 +103,12 @@ fn config(inputs: &[String], format: &AnyFormat, text_field: &str) -> CorpusConf
     PrepareConfig { inputs, format, text_field, ..PrepareConfig::default() }.corpus()
 }
 
-/// Whether a file can be read as it is taken to be.
+/// Checks that a file has the assumed format.
 fn check(corpus: &Corpus, file: &InputFile) -> pipeline::Result<()> {
     corpus.sort_out(std::iter::once(file)).map(|_| ())
 }
 
-/// The first file, one in the middle and the last.
+/// First, middle and last file.
 fn spread(files: &[InputFile]) -> impl Iterator<Item = &InputFile> {
     let last = files.len().saturating_sub(1);
     let mut places: Vec<usize> = (0..FILES).map(|at| at * last / (FILES - 1)).collect();
@@ -116,7 +116,7 @@ fn spread(files: &[InputFile]) -> impl Iterator<Item = &InputFile> {
     places.into_iter().filter_map(|at| files.get(at))
 }
 
-/// Its text, as prose in English is compressed.
+/// Size of the text. Compressed files are assumed to have the ratio of English prose.
 fn text_bytes(file: &InputFile) -> u64 {
     let ending = file.path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     let tenths = match ending.as_deref() {
@@ -128,7 +128,7 @@ fn text_bytes(file: &InputFile) -> u64 {
     file.bytes / 10 * tenths + file.bytes % 10
 }
 
-/// The first documents of a file; what cannot be read is told when it is prepared.
+/// First documents of a file. Errors are left to the preparation, which reports them.
 fn texts(corpus: &Corpus, file: &InputFile) -> Vec<String> {
     let Ok(pieces) = check(corpus, file).and_then(|()| corpus.pieces(file, 1 << 20)) else { return Vec::new() };
     let part = group(pieces.into_iter().take(1).collect(), 1 << 20, 0, PartId(0)).into_iter().next();
@@ -137,7 +137,7 @@ fn texts(corpus: &Corpus, file: &InputFile) -> Vec<String> {
     documents.take(DOCUMENTS).filter_map(|found| Some(found.ok()?.document?.text)).collect()
 }
 
-/// The fields of text and of names, as the first documents have them.
+/// Names of the text field and the id field, from the first documents.
 fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<String>, Option<String>)> {
     let lines = AnyFormat::of_kind("text_lines").expect("it is registered");
     let objects: Vec<Value> = sample
@@ -150,7 +150,7 @@ fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<S
     if let Some(name) = TEXT_FIELDS.into_iter().find(|name| is_text(name)) {
         return Ok((Some(name.to_owned()), id_field(&objects)));
     }
-    // The longest of the texts that all have.
+    // The longest field that all documents have.
     if let Some(Value::Object(first)) = objects.first() {
         let length =
             |name: &str| objects.iter().filter_map(|object| object[name].as_str()).map(str::len).sum::<usize>();
@@ -159,7 +159,7 @@ fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<S
             return Ok((Some(name.clone()), id_field(&objects)));
         }
     }
-    // A format whose records are no lines says which of them it takes.
+    // A format without line records reports which field names it accepts.
     let mut refused = None;
     for name in TEXT_FIELDS {
         let Some(first) = sample.first() else { break };
@@ -180,7 +180,8 @@ fn id_field(objects: &[Value]) -> Option<String> {
     name.filter(|_| !objects.is_empty()).map(str::to_owned)
 }
 
-/// Of the formats of plain text: many small files are a document each, of a few the lines or paragraphs are.
+/// Format of plain text by shape: many small files are one document each; in a few files, lines or paragraphs are
+/// documents.
 fn by_shape(format: &AnyFormat, corpus: &Corpus) -> AnyFormat {
     let files = corpus.files().len() as u64;
     if files >= DOCUMENTS_MIN && corpus.bytes() / files < 1 << 20 {

@@ -1,5 +1,5 @@
-//! What a preparation says when it is asked to stop. It stops at once: every part that was reported done is whole, and a
-//! part that was begun is made again.
+//! Stop of a preparation by a signal. It is immediate: every part that was reported done is complete, and an unfinished
+//! part is made again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use runtime::FILE_SIZE_SIGNAL;
 use telemetry::dispatcher::Dispatcher;
-use telemetry::terminal::{answer, note};
+use telemetry::terminal::{note, print};
 use telemetry::{Event, Observer};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,51 +15,50 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::service::Service;
 use super::watcher::Watcher;
 
-/// How long somebody may take to read the last line.
+/// Maximum time for printing the last line.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The watcher of a preparation, which a signal reads too, those who watch next to the work, and who manages it as a
-/// service.
+/// Observer of a preparation that signals, the status server and the service manager also read.
 pub(super) struct Shared {
-    seen: Arc<Mutex<Watcher>>,
+    watcher_state: Arc<Mutex<Watcher>>,
     watchers: Dispatcher,
     service: Arc<Service>,
 }
 
 impl Shared {
-    /// A watcher that has seen nothing yet. From now on SIGINT, SIGTERM and SIGUSR1 end the process with a line of their
-    /// own, and SIGUSR2 has one as well. Nothing may happen for `hang` before a manager hears of it.
+    /// Starts an observer. From now on, SIGINT, SIGTERM and SIGUSR1 end the process with a final line, and
+    /// SIGUSR2 prints the state. After `hang` without progress, the service manager is told.
     pub(super) fn listening(watchers: Dispatcher, hang: Option<Duration>) -> anyhow::Result<Self> {
-        let seen = Arc::new(Mutex::new(Watcher::default()));
+        let watcher_state = Arc::new(Mutex::new(Watcher::default()));
         let runtime =
             Builder::new_current_thread().enable_all().build().context("cannot start listening for signals")?;
         let listen = |kind| {
             let _inside = runtime.enter();
             signal(kind).context("cannot listen for signals")
         };
-        // Who hears it is not ended by it: a file that may not grow is then an error with a name.
+        // Listening disables the default action, so that exceeding the file size limit is an error with a file name.
         let _heard = listen(SignalKind::from_raw(FILE_SIZE_SIGNAL))?;
         let asked = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::user_defined1()];
         let [interrupt, terminate, requeue] = asked.map(listen);
-        let asked = Asked {
+        let asked = InterruptRequest {
             interrupt: interrupt?,
             terminate: terminate?,
             requeue: requeue?,
             report: listen(SignalKind::user_defined2())?,
         };
         let service = Service::managed(hang)?;
-        let (watcher, managed) = (Arc::clone(&seen), Arc::clone(&service));
+        let (watcher, managed) = (Arc::clone(&watcher_state), Arc::clone(&service));
         let wait = move || runtime.block_on(leave_when_asked(asked, &watcher, &managed));
         runtime::spawn("signals", wait)?;
-        Ok(Self { seen, watchers, service })
+        Ok(Self { watcher_state, watchers, service })
     }
 
-    /// As if nothing had been seen yet.
-    pub(super) fn begin_anew(&self) {
+    /// Resets the observer.
+    pub(super) fn reset(&self) {
         *self.watcher() = Watcher::default();
     }
 
-    /// Who manages it.
+    /// State for the service manager.
     pub(super) fn service(&self) -> &Arc<Service> {
         &self.service
     }
@@ -73,8 +72,8 @@ impl Shared {
     }
 
     fn watcher(&self) -> MutexGuard<'_, Watcher> {
-        // A panic while it drew is told elsewhere, and what it knows is still true.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        // A panic while drawing is reported elsewhere; the counts remain valid.
+        self.watcher_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,26 +85,26 @@ impl Observer for Shared {
     }
 }
 
-/// What may be asked of a preparation.
-struct Asked {
+/// Signals that a preparation handles.
+struct InterruptRequest {
     interrupt: Signal,
     terminate: Signal,
-    /// A scheduler wants to start it again elsewhere.
+    /// The scheduler is about to requeue the job.
     requeue: Signal,
     report: Signal,
 }
 
-async fn leave_when_asked(mut asked: Asked, seen: &Mutex<Watcher>, service: &Service) {
+async fn leave_when_asked(mut asked: InterruptRequest, seen: &Mutex<Watcher>, service: &Service) {
     let code = loop {
         tokio::select! {
             _ = asked.interrupt.recv() => break 130,
             _ = asked.terminate.recv() => break 143,
             _ = asked.requeue.recv() => break 138,
-            _ = asked.report.recv() => answer(seen.lock().unwrap_or_else(PoisonError::into_inner).so_far()),
+            _ = asked.report.recv() => print(seen.lock().unwrap_or_else(PoisonError::into_inner).so_far()),
         }
     };
     service.stops();
-    // Where nobody reads what is said, whoever speaks waits: not forever.
+    // If the reader of stderr is blocked, printing waits at most this long.
     let _ = runtime::spawn("leave", move || {
         std::thread::sleep(PATIENCE);
         std::process::exit(code);

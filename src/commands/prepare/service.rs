@@ -1,4 +1,4 @@
-//! What a manager of services is told of a preparation.
+//! State of a preparation for the service manager.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,30 +8,30 @@ use telemetry::systemd::{Notify, PULSE};
 use telemetry::terminal::note;
 use telemetry::{Event, EventKind};
 
-/// Work that is done.
+/// Amount of completed work.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Done {
+struct ServiceProgress {
     bytes: u64,
     text_bytes: u64,
     tokens: u64,
 }
 
-/// A preparation as somebody manages it.
+/// Preparation under a service manager.
 pub(super) struct Service {
     notify: Notify,
-    /// What was done when more was done last, and when that was; none before the workers have started, and after the end.
-    moved: Mutex<Option<(Done, Instant)>>,
-    /// How long nothing may happen before it gives no sign of life.
+    /// Last progress and its time. None before the workers have started and after the end.
+    moved: Mutex<Option<(ServiceProgress, Instant)>>,
+    /// Maximum time without progress. After that, keep-alives stop.
     hang: Option<Duration>,
 }
 
 impl Service {
-    /// For the life of this process, if its environment names a manager.
+    /// Connects to the service manager, if the environment of this process names one.
     pub(super) fn managed(hang: Option<Duration>) -> anyhow::Result<Arc<Self>> {
         let service = Arc::new(Self { notify: Notify::of_environment(), moved: Mutex::default(), hang });
         if service.notify.is_asked() {
             let beating = Arc::clone(&service);
-            runtime::spawn("notify", move || beating.beat())?;
+            runtime::spawn("notify", move || beating.renew())?;
         }
         Ok(service)
     }
@@ -44,7 +44,8 @@ impl Service {
                 self.notify.progress(telemetry::event_text::line(event).unwrap_or_default());
             }
             EventKind::PrepareEnd(_) => {
-                // One that had nothing to do was ready for it: who manages it takes an end before that for a failure.
+                // A preparation without work must still report readiness: the manager takes an end before that as a
+                // failure.
                 self.notify.ready();
                 *self.moved() = None;
             }
@@ -52,42 +53,44 @@ impl Service {
         }
     }
 
-    /// Nothing is to be done until something changes.
+    /// Reports that the preparation waits for a change.
     pub(super) fn rests(&self) {
         *self.moved() = None;
         self.notify.progress("waiting for the corpus to change".to_owned());
     }
 
-    /// The process is about to leave.
+    /// Reports that the process is about to exit.
     pub(super) fn stops(&self) {
         self.notify.stopping();
     }
 
-    fn moved(&self) -> MutexGuard<'_, Option<(Done, Instant)>> {
+    fn moved(&self) -> MutexGuard<'_, Option<(ServiceProgress, Instant)>> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So much is done: that the same is said again is no sign of life.
+    /// Records progress. Repeated equal values are no progress.
     fn moves(&self, now: &PrepareProgress) {
-        let done = Done { bytes: now.bytes, text_bytes: now.text_bytes, tokens: now.tokens };
+        let done = ServiceProgress { bytes: now.bytes, text_bytes: now.text_bytes, tokens: now.tokens };
         let mut moved = self.moved();
         if moved.is_none_or(|(before, _)| before != done) {
             *moved = Some((done, Instant::now()));
         }
     }
 
-    /// Whether it continues, as far as anybody is patient.
-    pub(super) fn goes_on(&self) -> Result<(), String> {
+    /// Returns whether there was progress within `hang`.
+    pub(super) fn check_progress(&self) -> Result<(), String> {
         let still = self.moved().map(|(_, since)| since.elapsed());
         match still.zip(self.hang) {
-            Some((still, hang)) if still >= hang => Err(format!("no part has grown for {:.0} s", still.as_secs_f64())),
+            Some((still, hang)) if still >= hang => {
+                Err(format!("no progress on any part for {:.0} s", still.as_secs_f64()))
+            }
             _ => Ok(()),
         }
     }
 
-    fn beat(&self) {
+    fn renew(&self) {
         loop {
-            self.notify.beat("", self.goes_on().is_ok());
+            self.notify.beat("", self.check_progress().is_ok());
             if let Some(trouble) = self.notify.complaint() {
                 note(format_args!("warning: {trouble}"));
             }

@@ -1,7 +1,7 @@
-//! `cloze prepare --watch`: takes in what changes, until a signal ends it.
+//! `cloze prepare --watch`: prepares changes until a signal ends it.
 //!
-//! The files are looked at, not read, every so many seconds: names, lengths, times. A change is taken in once two looks
-//! that follow one another agree, so that a file that is still being written, or copied, is not cut in its middle.
+//! Files are compared by name, length and time at each interval; their contents are not read. A change is prepared when
+//! two consecutive checks agree. This prevents reading a file that is still being written or copied.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use telemetry::terminal::note;
 
 use crate::exit::Usage;
 
-/// The shortest pause between two looks, in seconds, and the longest: a day.
+/// Shortest and longest interval between two checks, in seconds. The longest is a day.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 
-/// The pause between two looks.
+/// Interval between two checks.
 pub(super) fn every(seconds: f64) -> anyhow::Result<Duration> {
     if SECONDS.contains(&seconds) {
         return Ok(Duration::from_secs_f64(seconds));
@@ -25,22 +25,22 @@ pub(super) fn every(seconds: f64) -> anyhow::Result<Duration> {
     Err(Usage(format!("--watch={seconds}: give a number of seconds from {least} to {most}")).into())
 }
 
-/// What a corpus looks like from outside, or why it cannot be looked at.
-type Look = Result<Vec<(String, FileIdentity)>, String>;
+/// Names and identities of the input files, or the error of listing them.
+type CorpusFingerprint = Result<Vec<(String, FileIdentity)>, String>;
 
-/// Lets `prepare` take in what there is, then what changes. That the first time fails ends it; a later failure is told, and
-/// tried again at the next change.
+/// Prepares the corpus, then its changes. A first failure ends the command. A later one is printed, and the next change
+/// tries again.
 pub(super) fn run(
     config: &PrepareConfig,
     every: Duration,
     mut prepare: impl FnMut() -> pipeline::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut taken = look(config);
+    let mut taken = check_inputs(config);
     prepare()?;
     let mut before = taken.clone();
     loop {
         sleep(every);
-        let now = look(config);
+        let now = check_inputs(config);
         let is_settled = now == before;
         before.clone_from(&now);
         if !is_settled || now == taken {
@@ -48,17 +48,17 @@ pub(super) fn run(
         }
         match prepare() {
             Ok(()) => taken = now,
-            // Somebody else takes it in.
+            // Another process prepares it.
             Err(Error::Locked { .. }) => {}
             Err(error) => {
-                note(format_args!("warning: {error}; it is tried again when the inputs have changed"));
+                note(format_args!("warning: {error}; the next change of the inputs tries again"));
                 taken = now;
             }
         }
     }
 }
 
-fn look(config: &PrepareConfig) -> Look {
+fn check_inputs(config: &PrepareConfig) -> CorpusFingerprint {
     let corpus = Corpus::open(&config.corpus()).map_err(|error| error.to_string())?;
     Ok(corpus.files().iter().map(|file| (file.name.clone(), file.identity)).collect())
 }

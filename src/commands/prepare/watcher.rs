@@ -1,14 +1,15 @@
-//! What people see of a preparation.
+//! Progress of a preparation on the terminal.
 
-use telemetry::terminal::{Progress, note, told};
+use telemetry::terminal::{Progress, note, outcome};
 use telemetry::{Event, EventKind, Observer};
 
-/// Shows how a preparation begins and how far it is, and keeps how it ended: the result comes when nothing can go wrong.
+/// Shows start and progress of a preparation, and keeps its result. The result is printed when nothing can fail any
+/// more.
 #[derive(Default)]
 pub(super) struct Watcher {
     bar: Option<Progress>,
     parts: u64,
-    // Of them, those that are done.
+    // Finished parts among them.
     done: u64,
     end: Option<String>,
 }
@@ -22,7 +23,7 @@ impl Observer for Watcher {
         }
         let Some(text) = telemetry::event_text::line(event) else { return };
         match &event.what {
-            // What was kept from before is no progress, and has no rate.
+            // Parts kept from an earlier preparation are no progress and have no rate.
             EventKind::PrepareProgress(now) if now.bytes == now.bytes_kept => {}
             EventKind::PrepareProgress(now) => {
                 self.bar.get_or_insert_with(|| Progress::new("prepare", now)).set(now, text);
@@ -42,11 +43,11 @@ impl Watcher {
 
     pub(super) fn report(&mut self) {
         if let Some(text) = self.end.take() {
-            told(text);
+            outcome(text);
         }
     }
 
-    /// What somebody who asks wants to know.
+    /// Progress in one line, for a signal.
     pub(super) fn so_far(&self) -> String {
         let Self { parts, done, .. } = self;
         if *parts == 0 {
@@ -56,7 +57,7 @@ impl Watcher {
         }
     }
 
-    /// What somebody who stops it wants to know.
+    /// Progress in one line, at a stop.
     pub(super) fn stopped(&self) -> String {
         let Self { parts, done, .. } = self;
         let kept = if *parts > 0 { format!(" after {done} of {parts} parts, which are kept") } else { String::new() };

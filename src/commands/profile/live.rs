@@ -1,7 +1,7 @@
-//! `cloze profile live`: a run that continues is asked to measure itself.
+//! `cloze profile live`: measures steps of a running training.
 //!
-//! It is asked by a file in its folder, as by `stop`, and answers with two files in `profiles/`: whoever may write there may
-//! ask, whether the run is served or not.
+//! The request is a file in the run folder, like `stop`. The run answers with two files in `profiles/`. Any user who
+//! may write to the folder can ask, with or without a status server.
 
 use std::io;
 use std::path::Path;
@@ -13,15 +13,15 @@ use store::{Lock, Store};
 use telemetry::terminal::{line, note};
 
 use crate::exit::Usage;
-use crate::run::control::profile_file::{self, PROFILES, REFUSED, Wanted, Wish};
+use crate::run::control::profile_file::{self, PROFILES, ProfileRequest, REFUSED, RequestedProfile};
 
-/// Between two looks for the answer, and between two at whoever trains.
-const PULSE: Duration = Duration::from_millis(200);
+/// Interval between two checks for the answer and for a running trainer.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// For how long after it was asked a run may hear nothing, as far as anybody can see, before that is said.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time without an answer before a note is printed.
+const NOTE_AFTER: Duration = Duration::from_secs(30);
 
-/// What is to be measured, and how it is told.
+/// Steps to measure, and format of the result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) steps: u64,
@@ -29,48 +29,48 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 }
 
-/// Asks, waits, and prints.
+/// Sends the request, waits, and prints the answer.
 pub(crate) fn run(run: &Path, options: Options) -> anyhow::Result<()> {
-    let wanted = options.seconds.map_or(Wanted::Next(options.steps), Wanted::Seconds);
-    // As whoever hears it will read it.
-    let wanted: Wanted = wanted.to_string().parse().map_err(Usage)?;
+    let wanted = options.seconds.map_or(RequestedProfile::Next(options.steps), RequestedProfile::Seconds);
+    // Parsed as the run will parse it.
+    let wanted: RequestedProfile = wanted.to_string().parse().map_err(Usage)?;
     let folder = Store::existing(run).with_context(|| run.display().to_string())?;
     let is_held = || Lock::seen(&folder, store::LOCK).map(|holder| holder.is_some());
     if !is_held()? {
         return Err(Usage(format!(
-            "{}: nobody trains there; `cloze train --profile 100..120` measures steps of a run that begins",
+            "{}: the run is not in progress; `cloze train --profile 100..120` measures steps of a new start",
             run.display()
         ))
         .into());
     }
     let by = format!("{:x}{:x}", std::process::id(), now_ns() & 0xff_ffff);
-    if !profile_file::ask(&folder, &Wish { wanted: wanted.clone(), by: Some(by.clone()) })? {
-        return Err(Usage(format!("{}: somebody else has asked; ask again when that is heard", run.display())).into());
+    if !profile_file::request(&folder, &ProfileRequest { wanted: wanted.clone(), by: Some(by.clone()) })? {
+        return Err(Usage(format!("{}: another request is pending; try again later", run.display())).into());
     }
-    note(format_args!("asked for {}; the run continues", words(&wanted)));
+    note(format_args!("requested {}; the run continues", describe(&wanted)));
     let name = wait(&folder, &by, &is_held)?;
     if name.contains(REFUSED) {
-        let why = folder.read(&format!("{name}.txt")).unwrap_or_default();
-        folder.remove(&format!("{name}.txt"))?;
-        anyhow::bail!("{}: the run will not measure that: {}", run.display(), String::from_utf8_lossy(&why));
+        let why = folder.get(&format!("{name}.txt")).unwrap_or_default();
+        folder.delete(&format!("{name}.txt"))?;
+        anyhow::bail!("{}: the run refused the request: {}", run.display(), String::from_utf8_lossy(&why));
     }
     let name = if options.json { format!("{name}.json") } else { format!("{name}.txt") };
-    let told = folder.read(&name).with_context(|| folder.place(&name))?;
-    line(String::from_utf8_lossy(&told).trim_end());
+    let text = folder.get(&name).with_context(|| folder.place(&name))?;
+    line(String::from_utf8_lossy(&text).trim_end());
     Ok(())
 }
 
-fn words(wanted: &Wanted) -> String {
+fn describe(wanted: &RequestedProfile) -> String {
     match wanted {
-        Wanted::Steps(steps) => format!("steps {} to {}", steps.start, steps.end),
-        Wanted::Next(1) => "a step".to_owned(),
-        Wanted::Next(steps) => format!("{steps} steps"),
-        Wanted::Seconds(seconds) => format!("{seconds} s"),
+        RequestedProfile::Steps(steps) => format!("steps {} to {}", steps.start, steps.end),
+        RequestedProfile::Next(1) => "a step".to_owned(),
+        RequestedProfile::Next(steps) => format!("{steps} steps"),
+        RequestedProfile::Seconds(seconds) => format!("{seconds} s"),
     }
 }
 
-/// The answer to whoever asked by that name, without its ending.
-fn answer(folder: &Store, by: &str) -> io::Result<Option<String>> {
+/// File stem of the answer to the request `by`.
+fn wait_for_answer(folder: &Store, by: &str) -> io::Result<Option<String>> {
     let entries = match folder.list(PROFILES) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -81,24 +81,24 @@ fn answer(folder: &Store, by: &str) -> io::Result<Option<String>> {
     Ok(own.map(|entry| entry.name.trim_end_matches(".txt").to_owned()))
 }
 
-/// Waits for the answer, for as long as somebody trains.
+/// Waits for the answer while a trainer holds the run.
 fn wait(folder: &Store, by: &str, is_held: &dyn Fn() -> io::Result<bool>) -> anyhow::Result<String> {
-    let (asked, mut is_told, mut is_over) = (Instant::now(), false, false);
+    let (asked, mut is_noted, mut is_over) = (Instant::now(), false, false);
     loop {
-        if let Some(name) = answer(folder, by)? {
+        if let Some(name) = wait_for_answer(folder, by)? {
             return Ok(name);
         }
         if is_over {
             profile_file::take_back(folder)?;
-            anyhow::bail!("{}: the run ended before it had answered", folder.place(""));
+            anyhow::bail!("{}: the run ended before it answered", folder.place(""));
         }
-        // What was written before it ended is looked for once more.
+        // An answer may have been written shortly before the run ended.
         is_over = !is_held()?;
-        if !is_told && asked.elapsed() >= PATIENCE && folder.stat(profile_file::PROFILE)?.is_some() {
-            is_told = true;
-            note("the run has not heard it yet: it looks for files twice a second, unless it is an older version");
+        if !is_noted && asked.elapsed() >= NOTE_AFTER && folder.head(profile_file::PROFILE)?.is_some() {
+            is_noted = true;
+            note("no answer yet: the run checks for requests twice a second, unless it is an older version");
         }
-        sleep(PULSE);
+        sleep(POLL_INTERVAL);
     }
 }
 

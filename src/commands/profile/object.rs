@@ -1,4 +1,4 @@
-//! A profile for programs: one JSON object, of which `docs/profiling.md` says what its keys hold.
+//! JSON object of a profile. `docs/profiling.md` documents its keys.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -8,14 +8,14 @@ use profiler::bottleneck::Binding;
 use profiler::measure::{ActorFigures, Measured, Timeline};
 use profiler::stages::StageCost;
 use profiler::statistics::Estimate;
-use profiler::what_if::Proposal;
+use profiler::what_if::WhatIfChange;
 use serde_json::{Value, json};
 
 use super::shown::Profile;
 use crate::run::monitoring::PROGRAM;
 
 impl Profile {
-    /// All of it; `configuration` is the file that it was measured by.
+    /// Returns the whole object. `configuration` is the measured file.
     pub fn object(&self, configuration: &Path) -> Value {
         let Measured { seconds, warm_up_s, rate, windows, queues, cores, depth, timeline, looking, .. } =
             &self.measured;
@@ -79,12 +79,12 @@ impl Profile {
     }
 }
 
-fn proposed(proposal: &Proposal) -> Value {
-    let Proposal { key, from, to, gain, within, then } = proposal;
+fn proposed(proposal: &WhatIfChange) -> Value {
+    let WhatIfChange { key, from, to, gain, within, then } = proposal;
     json!({ "key": key, "from": from, "to": to, "gain": gain, "within": within, "then": then })
 }
 
-/// Shares lie between 0 and 1, wherever their interval's ends would.
+/// Interval of a fraction, clamped to 0 to 1.
 fn interval(of: Option<Estimate>) -> Value {
     of.map_or(Value::Null, |of| json!({ "low": of.low.clamp(0.0, 1.0), "high": of.high.clamp(0.0, 1.0) }))
 }
@@ -95,7 +95,7 @@ fn stage(cost: &StageCost) -> Value {
             "bytes_out": bytes_out })
 }
 
-/// What the process has of the machine, by owner as far as one is known: at the window where it had most.
+/// Memory of the process by known owner, at the window with the maximum.
 fn memory(timeline: &Timeline) -> Value {
     let windows = timeline.resident_bytes.iter().zip(&timeline.queued_bytes);
     let most = windows.filter_map(|(resident, queued)| Some(((*resident)?, *queued))).max();
@@ -107,7 +107,7 @@ fn memory(timeline: &Timeline) -> Value {
     })
 }
 
-/// Columns with a place for each window; numbers are cut to what a picture shows.
+/// Columns with one value per window, rounded to the resolution of a plot.
 fn course(timeline: &Timeline, names: &[String]) -> Value {
     let cut = |values: &[f64], digits: i32| -> Vec<f64> {
         let unit = 10_f64.powi(digits);
@@ -128,7 +128,7 @@ fn course(timeline: &Timeline, names: &[String]) -> Value {
     })
 }
 
-/// Where it was measured, and how one would measure it again.
+/// Machine and command of the measurement.
 fn machine(configuration: &Path) -> Value {
     let kernel = read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| format!("Linux {}", text.trim()));
     let processor = read_to_string("/proc/cpuinfo").ok().and_then(|text| {

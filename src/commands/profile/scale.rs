@@ -1,15 +1,15 @@
-//! `--scale`: a half at several numbers of workers, and the law of how it goes by them.
+//! `--scale`: measures a target at several numbers of workers and fits a scaling law.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 use profiler::VERSION;
 use profiler::bottleneck::Binding;
-pub use profiler::measure::{Means, Measured};
+pub use profiler::measure::{MeanRates, Measured};
 pub use profiler::scaling::{Limit, Point, ScalingLaw};
 use profiler::stages;
 use profiler::statistics::{Estimate, mean_of, percent};
-pub use profiler::verdict::binding;
+pub use profiler::verdict::bottleneck;
 use serde_json::{Value, json};
 use telemetry::quantities::short;
 use telemetry::terminal::{line, note};
@@ -17,39 +17,40 @@ use telemetry::terminal::{line, note};
 use super::shown::Profile;
 use crate::cli::{ConfigArgs, ProfileTarget};
 
-/// Preparations at one number of workers, at the most.
+/// Maximum number of preparations per number of workers.
 const AGAIN_MAX: usize = 16;
 
-/// Shares of time: the trainer keeps workers waiting where it works for the first and they wait for room for the second.
+/// Fractions of time. Workers count as waiting for the trainer if it works for the first and they wait for space for
+/// the second.
 const WORKS: f64 = 0.5;
 const WAIT: f64 = 0.05;
 
-/// Why a run has no say that was over before it could be told what binds.
+/// Reason for excluding a run that was too short to find a bottleneck.
 const TOO_SHORT: &str = "too short to say";
 
-/// What so many workers made, and why the law has no say in it, if it has none.
+/// Result of one number of workers, and the reason if the law excludes it.
 struct Run {
     point: Point,
     tokens_per_s: Estimate,
     held_back: Option<&'static str>,
 }
 
-/// What is run at each number of workers.
+/// Target to measure.
 pub(super) struct Subject<'a> {
     pub(super) target: ProfileTarget,
-    /// For so long.
+    /// Duration per number of workers.
     pub(super) seconds: f64,
     pub(super) measure: &'a dyn Fn(&ConfigArgs) -> anyhow::Result<Profile>,
 }
 
-/// Runs a half at each of the numbers of workers, and says what the law makes of it.
+/// Measures a target at each number of workers and prints the fit of the law.
 pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_json: bool) -> anyhow::Result<()> {
     let key = match subject.target {
         ProfileTarget::Loader | ProfileTarget::Train => "data.workers",
         ProfileTarget::Prepare => "prepare.workers",
         ProfileTarget::Step | ProfileTarget::All => {
             return Err(
-                crate::exit::Usage("--scale is of one half with workers: online, prepare or train".to_owned()).into()
+                crate::exit::Usage("--scale needs a target with workers: loader, prepare or train".to_owned()).into()
             );
         }
     };
@@ -65,7 +66,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_
         };
         if run.point.workers != workers {
             note(format_args!(
-                "warning: {workers} workers are more than the windows of rows have room for: {}",
+                "warning: {workers} workers are more than the windows of rows can supply: {}",
                 run.point.workers
             ));
         }
@@ -74,7 +75,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_
         }
     }
     let fitted: Vec<Point> = runs.iter().filter(|run| run.held_back.is_none()).map(|run| run.point.clone()).collect();
-    let law = ScalingLaw::of(&fitted);
+    let law = ScalingLaw::fit(&fitted);
     if is_json {
         line(object(subject.target, &runs, &law));
     } else {
@@ -83,7 +84,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_
     Ok(())
 }
 
-/// What workers of batches made.
+/// Result of loader workers.
 fn of_stream(profile: &Profile) -> Run {
     let (measured, tokens) = (&profile.measured, profile.tokens_per_item);
     let rate = measured.rate.unwrap_or_else(|| {
@@ -100,20 +101,20 @@ fn of_stream(profile: &Profile) -> Run {
     Run { point, tokens_per_s, held_back: held_back(measured) }
 }
 
-/// What keeps workers from what they could do, and is no matter between them.
+/// Limit of the workers that is not contention among them.
 fn held_back(measured: &Measured) -> Option<&'static str> {
-    match binding(measured) {
+    match bottleneck(measured) {
         Binding::Unknown => Some(TOO_SHORT),
-        Binding::Reader => Some("the trainer binds"),
-        Binding::Cores => Some("processors bind"),
-        _ if measured.reader.busy > WORKS && Means::of(measured).blocked > WAIT => {
+        Binding::Reader => Some("the trainer is the bottleneck"),
+        Binding::Cores => Some("processors are the bottleneck"),
+        _ if measured.reader.busy > WORKS && MeanRates::new(measured).blocked > WAIT => {
             Some("the trainer keeps them waiting")
         }
         _ => None,
     }
 }
 
-/// Preparations of the whole corpus, one after the other for the time that was asked for: what each makes is a window.
+/// Preparations of the whole corpus, repeated for the requested time. Each is one window.
 fn of_preparations(args: &ConfigArgs, subject: &Subject<'_>, workers: usize) -> anyhow::Result<Run> {
     let (begun, mut speeds, mut last) = (Instant::now(), Vec::new(), None);
     while speeds.is_empty() || (speeds.len() < AGAIN_MAX && begun.elapsed().as_secs_f64() < subject.seconds) {
@@ -125,7 +126,7 @@ fn of_preparations(args: &ConfigArgs, subject: &Subject<'_>, workers: usize) -> 
     let known = mean_of(&speeds);
     let tokens_per_s = known.unwrap_or(Estimate { mean, low: mean, high: mean });
     let point = Point { workers, windows: speeds, rate: mean, spread: known.map(Estimate::spread) };
-    Ok(Run { point, tokens_per_s, held_back: last.flatten().map(stages::HeldBack::words) })
+    Ok(Run { point, tokens_per_s, held_back: last.flatten().map(stages::StageLimit::describe) })
 }
 
 fn lines(runs: &[Run], law: &Result<ScalingLaw, String>) -> Vec<String> {
@@ -141,12 +142,12 @@ fn lines(runs: &[Run], law: &Result<ScalingLaw, String>) -> Vec<String> {
     lines
 }
 
-/// From which number of workers on something else holds them back.
+/// Number of workers from which on another limit applies.
 fn caps(runs: &[Run]) -> Option<String> {
     let held = runs.iter().rev().take_while(|run| run.held_back.is_some());
     let known = |run: &Run| Some((run.point.workers, run.held_back.filter(|why| *why != TOO_SHORT)?));
     let (workers, why) = held.filter_map(known).last()?;
-    Some(format!("from {workers} workers on {why}: there the law has no say, and more workers are no help"))
+    Some(format!("from {workers} workers on, {why}: the law does not apply there, and more workers do not help"))
 }
 
 fn row(run: &Run, law: Option<&ScalingLaw>) -> String {
@@ -155,9 +156,9 @@ fn row(run: &Run, law: Option<&ScalingLaw>) -> String {
         Some(spread) => format!("{} (± {})", short(tokens_per_s.mean), percent(spread)),
         None => short(tokens_per_s.mean),
     };
-    let foretold = law.map_or("–".to_owned(), |law| short(law.at(point.workers)));
+    let predicted = law.map_or("–".to_owned(), |law| short(law.throughput(point.workers)));
     let why = held_back.map(|why| format!("  not fitted: {why}")).unwrap_or_default();
-    format!("{:>5} {speed:>22} {:>10} {foretold:>10}{why}", point.workers, short(point.rate / point.workers as f64))
+    format!("{:>5} {speed:>22} {:>10} {predicted:>10}{why}", point.workers, short(point.rate / point.workers as f64))
 }
 
 fn object(target: ProfileTarget, runs: &[Run], law: &Result<ScalingLaw, String>) -> String {
@@ -165,7 +166,7 @@ fn object(target: ProfileTarget, runs: &[Run], law: &Result<ScalingLaw, String>)
         .iter()
         .map(|run| {
             let Estimate { mean, low, high } = run.tokens_per_s;
-            let by_law = law.as_ref().ok().map(|law| law.at(run.point.workers));
+            let by_law = law.as_ref().ok().map(|law| law.throughput(run.point.workers));
             json!({ "workers": run.point.workers, "tokens_per_s": { "mean": mean, "low": low, "high": high },
                     "by_law": by_law, "not_fitted": run.held_back })
         })

@@ -1,73 +1,73 @@
-//! A profile for people and for programs.
+//! Profile of one target, as lines and as JSON.
 
 use profiler::bottleneck::Binding;
 use profiler::measure::{ActorFigures, Measured};
-use profiler::stages::{HeldBack, StageCost};
+use profiler::stages::{StageCost, StageLimit};
 pub use profiler::statistics::{nanoseconds, percent};
-use profiler::what_if::Proposal;
+use profiler::what_if::WhatIfChange;
 use serde_json::Value;
 use telemetry::quantities::{bytes, short};
 use telemetry::terminal::note;
 
 use crate::cli::ConfigArgs;
 
-/// What was measured of a half, and what is said of it.
+/// Measurements of a target and the conclusions from them.
 pub struct Profile {
-    /// The name of the half.
+    /// Name of the target.
     pub target: &'static str,
-    /// The verdict in one sentence.
+    /// Conclusion in one sentence.
     pub sentence: String,
-    /// What binds a pipeline; none of a preparation, whose stages are one actor's.
+    /// Bottleneck of a pipeline. None for a preparation, whose stages belong to one actor.
     pub binding: Option<Binding>,
-    /// The observations behind it.
+    /// Observations that support the conclusion.
     pub evidence: Vec<String>,
-    /// What a change would bring, or why nobody can say; none where nobody asks.
-    pub what_if: Option<Result<Vec<Proposal>, String>>,
-    /// What the first of them brought, measured, as a share.
+    /// Predicted gains, or the reason why there is no prediction. None if no prediction was requested.
+    pub what_if: Option<Result<Vec<WhatIfChange>, String>>,
+    /// Measured gain of the first proposal, as a fraction.
     pub checked: Option<f64>,
-    /// Tokens of one item.
+    /// Tokens per item.
     pub tokens_per_item: f64,
-    /// Where it does not go by items.
+    /// Token rate of a target that does not count items.
     pub tokens_per_s: Option<f64>,
-    /// Of a preparation: what each took of the workers' work.
+    /// For a preparation: cost of each stage of the workers.
     pub stages: Option<[StageCost; 4]>,
-    /// The name of the consumer.
+    /// Name of the consumer.
     pub reader: &'static str,
-    /// What is known of a trainer's steps.
-    pub training: Option<Told>,
-    /// Of a preparation: what holds its workers back in addition themselves.
-    pub held_back: Option<HeldBack>,
+    /// Times of a trainer's steps.
+    pub training: Option<ProfileOutput>,
+    /// For a preparation: limits of its workers from outside.
+    pub held_back: Option<StageLimit>,
     /// The measurements.
     pub measured: Measured,
 }
 
-/// The same for people and for programs.
-pub struct Told {
-    /// Lines for people.
+/// Times as lines and as JSON.
+pub struct ProfileOutput {
+    /// Lines of text.
     pub lines: Vec<String>,
-    /// The same for programs.
+    /// JSON value.
     pub json: Value,
 }
 
 impl Profile {
-    /// The most promising change.
-    pub(super) fn proposed(&self) -> Option<&Proposal> {
+    /// Proposal with the largest gain.
+    pub(super) fn proposed(&self) -> Option<&WhatIfChange> {
         self.what_if.as_ref()?.as_ref().ok()?.first()
     }
 
-    /// How much faster another profile is, as a share.
+    /// Relative speed-up of another profile, as a fraction.
     pub(super) fn gain_of(&self, other: &Self) -> Option<f64> {
         Some(other.tokens_per_s()? / self.tokens_per_s()? - 1.0)
     }
 
-    /// Runs what is proposed first, and notes what it brings.
+    /// Measures the first proposal and records its gain.
     pub fn check(
         &mut self,
         args: &ConfigArgs,
         measure: impl FnOnce(&ConfigArgs) -> anyhow::Result<Self>,
     ) -> anyhow::Result<()> {
-        let Some(Proposal { key, to, .. }) = self.proposed() else {
-            note("--check: nothing was predicted, and nothing is run");
+        let Some(WhatIfChange { key, to, .. }) = self.proposed() else {
+            note("--check: no prediction, so nothing is measured");
             return Ok(());
         };
         let mut changed = args.clone();
@@ -76,25 +76,25 @@ impl Profile {
         Ok(())
     }
 
-    /// Tokens a second, if they are known.
+    /// Tokens per second, if known.
     pub fn tokens_per_s(&self) -> Option<f64> {
         self.tokens_per_s.or_else(|| Some(self.measured.rate?.mean * self.tokens_per_item))
     }
 
-    /// The profile for people, line by line.
+    /// Lines of text of the profile.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.sentence.clone()];
         lines.extend(self.evidence.iter().map(|line| format!("  {line}")));
         match &self.what_if {
             Some(Ok(proposals)) => {
-                lines.extend(proposals.iter().map(|proposal| format!("what if: {}", proposal.words())));
+                lines.extend(proposals.iter().map(|proposal| format!("what if: {}", proposal.describe())));
             }
             Some(Err(why)) => lines.push(format!("what if: {why}")),
             None => {}
         }
         if let (Some(gain), Some(proposal)) = (self.checked, self.proposed()) {
-            let (key, to, said) = (proposal.key, proposal.to, 100.0 * proposal.gain);
-            lines.push(format!("checked: `{key}` {to} brought {:+.0} %, predicted were {said:+.0} %", 100.0 * gain));
+            let (key, to, predicted) = (proposal.key, proposal.to, 100.0 * proposal.gain);
+            lines.push(format!("checked: `{key}` {to} measured {:+.0} %, predicted {predicted:+.0} %", 100.0 * gain));
         }
         lines.push(String::new());
         lines.push(format!(
@@ -123,13 +123,13 @@ impl Profile {
         lines
     }
 
-    /// Workers, then whoever takes what they make, under its own name.
+    /// Workers, then the consumer under its own name.
     pub(super) fn actors(&self) -> impl Iterator<Item = (String, &ActorFigures)> {
         let workers = self.measured.workers.iter().map(|worker| (worker.name.clone(), worker));
         workers.chain([(self.reader.to_owned(), &self.measured.reader)])
     }
 
-    /// Busy nanoseconds of an actor for each token of what it made, or took; none where tokens are not counted.
+    /// Busy nanoseconds of an actor per token produced or consumed. None if tokens are not counted.
     pub(super) fn ns_per_token(&self, actor: &ActorFigures) -> Option<f64> {
         let tokens = if actor.tokens > 0 { actor.tokens as f64 } else { actor.items as f64 * self.tokens_per_item };
         (tokens > 0.0).then(|| actor.busy * self.measured.seconds * 1e9 / tokens)
@@ -137,7 +137,7 @@ impl Profile {
 
     fn speed(&self) -> String {
         let Measured { seconds, warm_up_s, rate, .. } = &self.measured;
-        let over = format!("over {seconds:.1} s, after {warm_up_s:.1} s that warm up");
+        let over = format!("over {seconds:.1} s, after {warm_up_s:.1} s of warm-up");
         match (self.tokens_per_s, rate) {
             (Some(speed), _) => format!("{} tokens/s {over}", short(speed)),
             (None, Some(rate)) => {

@@ -1,4 +1,4 @@
-//! A trace looks on: what is made is the same.
+//! Test that tracing does not change batches.
 
 use clap::Parser as _;
 use pipeline::load::{self, BatchStream, StreamOptions};
@@ -10,9 +10,9 @@ use crate::cli::{Cli, ConfigArgs};
 use crate::plan::Plan;
 use crate::run::data::Purpose;
 
-/// The first batches' digests, row by row.
-fn seen(args: &ConfigArgs) -> Vec<blake3::Hash> {
-    let plan = Plan::over(args, load::find, Purpose::Look).expect("it is prepared");
+/// Digests of the rows of the first batches.
+fn digests(args: &ConfigArgs) -> Vec<blake3::Hash> {
+    let plan = Plan::new(args, load::find, Purpose::Look).expect("it is prepared");
     let options = StreamOptions { digests: true, ..StreamOptions::default() };
     let stream = BatchStream::new(plan.load(), RowIndex(0), RankShard::ALONE, options);
     stream.take(60).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect()
@@ -42,12 +42,12 @@ fn batches_are_the_same_with_a_trace_and_without() {
         crate::commands::dispatch(Cli::try_parse_from(words).expect("a command").verb).expect(verb);
     }
     let args = ConfigArgs { config: config.into(), set: sets.to_vec() };
-    // Workers are other threads: the layer has to be that of the process. No other test of this binary sets one.
+    // Workers are other threads, so the layer must be global. No other test of this binary sets one.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer())).expect("the only one");
-    let before = seen(&args);
+    let before = digests(&args);
     let trace = std::iter::repeat_with(|| Trace::begin(Limits::default())).find_map(Result::ok).expect("in the end");
-    let during = seen(&args);
+    let during = digests(&args);
     let recorded = trace.end();
-    assert!(before.len() >= 60 && before == during && during == seen(&args));
+    assert!(before.len() >= 60 && before == during && during == digests(&args));
     assert!(recorded.entries() > 300, "{} entries", recorded.entries());
 }

@@ -1,4 +1,4 @@
-//! Where a run is looked at: its server, or its folder.
+//! Source of a run's state: its server or its folder.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -14,24 +14,24 @@ use store::Store;
 use crate::exit::Usage;
 use crate::run::monitoring::{ADDRESS, about};
 
-/// How long a server may take: it is asked while somebody waits for a key to be felt.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Timeout of a server. A key press waits for it.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest answer that is read: a history is two megabytes at the most.
+/// Maximum length of an answer. A history has at most two megabytes.
 const ANSWER_MAX: usize = 64 << 20;
 
-/// Who answers.
+/// Source of the answers.
 pub(super) enum Source {
     Served(ListenAddress),
-    Folder(Store, Box<server::About>),
+    Folder(Store, Box<server::RunInfo>),
 }
 
 impl Source {
-    /// The run of that folder, or at that address.
+    /// Finds the run in a folder or at an address.
     pub(super) fn find(target: &str) -> anyhow::Result<Self> {
         let folder = Path::new(target);
         if !folder.is_dir() {
-            let nothing = |why: &str| Usage(format!("{target}: no folder of a run is here, and {why}"));
+            let nothing = |why: &str| Usage(format!("{target}: not a run folder, and {why}"));
             let address = ListenAddress::parse(target).map_err(|why| nothing(&why))?;
             return match &address {
                 ListenAddress::Socket(path) if !path.exists() => Err(nothing("no socket either").into()),
@@ -55,7 +55,7 @@ impl Source {
         }
     }
 
-    /// All that was said.
+    /// Full history of the run.
     pub(super) fn history(&self) -> anyhow::Result<Value> {
         match self {
             Self::Served(address) => get(address, "/history"),
@@ -63,7 +63,7 @@ impl Source {
         }
     }
 
-    /// What all do now, where somebody answers.
+    /// Status of all actors, if a server answers.
     pub(super) fn status(&self) -> Option<Value> {
         match self {
             Self::Served(address) => get(address, "/status").ok(),
@@ -71,29 +71,29 @@ impl Source {
         }
     }
 
-    /// Asks for something; what came of it in words.
-    pub(super) fn ask(&self, action: &str) -> String {
+    /// Sends an action and returns its outcome in words.
+    pub(super) fn request(&self, action: &str) -> String {
         let Self::Served(address) = self else {
-            return "nobody serves this run; nothing can be asked of it".to_owned();
+            return "this run has no server; actions are not available".to_owned();
         };
         let token = std::env::var(telemetry::secret::SERVER_TOKEN).unwrap_or_default();
         let token =
             if token.is_empty() { String::new() } else { format!("Authorization: Bearer {}\r\n", token.trim()) };
         let answer = exchange(address, &format!("POST /{action}"), &format!("{token}Content-Length: 0\r\n"));
-        match answer.and_then(|answer| said(&answer)) {
+        match answer.and_then(|answer| parse_answer(&answer)) {
             Ok(Value::Object(answer)) if answer.contains_key("done") => {
                 answer["done"].as_str().unwrap_or("done").to_owned()
             }
-            Ok(_) => "it answers what nobody understands".to_owned(),
+            Ok(_) => "the answer is invalid".to_owned(),
             Err(error) => format!("{error:#}"),
         }
     }
 }
 
-/// Where a run is served, if who answers there is who wrote it down: it may have ended, and another may have its address
-/// by now, which is not to be shown, stopped, or told a token in its place.
+/// Address of the server of a run, if the server has the recorded instance. Without this check, another run with the
+/// same address could be shown, stopped or sent a token.
 fn served(run: &Store) -> Option<ListenAddress> {
-    let (bytes, _) = run.read_with_stat(ADDRESS).ok()??;
+    let (bytes, _) = run.get_with_stat(ADDRESS).ok()??;
     let written: Value = serde_json::from_slice(&bytes).ok()?;
     let address = ListenAddress::parse(written["address"].as_str()?).ok()?;
     let status = get(&address, "/status").ok()?;
@@ -101,52 +101,52 @@ fn served(run: &Store) -> Option<ListenAddress> {
 }
 
 fn get(address: &ListenAddress, path: &str) -> anyhow::Result<Value> {
-    exchange(address, &format!("GET {path}"), "").and_then(|answer| said(&answer))
+    exchange(address, &format!("GET {path}"), "").and_then(|answer| parse_answer(&answer))
 }
 
-/// The JSON of an answer that is one; else what it says of itself.
-fn said(answer: &str) -> anyhow::Result<Value> {
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is cut")?;
+/// JSON of a successful answer. Otherwise the reason in the answer.
+fn parse_answer(answer: &str) -> anyhow::Result<Value> {
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is truncated")?;
     let code = head.split(' ').nth(1).unwrap_or_default();
     if code == "200" {
-        // `/livez` is no JSON.
+        // `/livez` is not JSON.
         return Ok(serde_json::from_str(body).unwrap_or(Value::Null));
     }
     let why = serde_json::from_str::<Value>(body).ok().and_then(|body| body["error"].as_str().map(str::to_owned));
-    Err(anyhow!("{code}: {}", why.unwrap_or_else(|| "no reason is given".to_owned())))
+    Err(anyhow!("{code}: {}", why.unwrap_or_else(|| "no reason given".to_owned())))
 }
 
-/// One request by HTTP/1.0, whose answer ends with the connection.
+/// One HTTP/1.0 request. The answer ends with the connection.
 fn exchange(address: &ListenAddress, line: &str, more: &str) -> anyhow::Result<String> {
     match address {
         ListenAddress::Tcp(to) => {
-            let stream = TcpStream::connect_timeout(to, PATIENCE).with_context(|| address.to_string())?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            spoken(stream, TcpStream::set_read_timeout, &to.to_string(), (line, more))
+            let stream = TcpStream::connect_timeout(to, TIMEOUT).with_context(|| address.to_string())?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            send_request(stream, TcpStream::set_read_timeout, &to.to_string(), (line, more))
         }
         ListenAddress::Socket(path) => {
             let stream = UnixStream::connect(path).with_context(|| address.to_string())?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            spoken(stream, UnixStream::set_read_timeout, "localhost", (line, more))
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            send_request(stream, UnixStream::set_read_timeout, "localhost", (line, more))
         }
     }
 }
 
-fn spoken<S: Read + Write>(
+fn send_request<S: Read + Write>(
     mut stream: S,
     read_within: fn(&S, Option<Duration>) -> io::Result<()>,
     host: &str,
     (line, more): (&str, &str),
 ) -> anyhow::Result<String> {
     let begun = Instant::now();
-    // In one piece, and whoever refuses it early is heard nevertheless.
+    // One write. The answer of a server that refuses early is read nevertheless.
     let sent = stream.write_all(format!("{line} HTTP/1.0\r\nHost: {host}\r\n{more}\r\n").as_bytes());
     let (mut answer, mut buffer) = (Vec::new(), [0; 1 << 13]);
     while answer.len() < ANSWER_MAX {
-        // Of all of it together: one that says a byte a second is nobody's server.
-        let left = PATIENCE.saturating_sub(begun.elapsed());
+        // The timeout applies to the whole answer, so that a server that sends one byte per second cannot block.
+        let left = TIMEOUT.saturating_sub(begun.elapsed());
         if left.is_zero() {
-            bail!("it takes longer than {} s", PATIENCE.as_secs());
+            bail!("no answer within {} s", TIMEOUT.as_secs());
         }
         read_within(&stream, Some(left))?;
         match stream.read(&mut buffer) {
@@ -157,7 +157,7 @@ fn spoken<S: Read + Write>(
         }
     }
     if answer.is_empty() {
-        bail!("it answers nothing");
+        bail!("empty answer");
     }
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

@@ -1,4 +1,4 @@
-//! What is on the screen.
+//! Layout of the screen.
 
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
@@ -12,23 +12,23 @@ use serde_json::Value;
 use telemetry::quantities::time;
 use telemetry::quantities::{bytes, short};
 
-/// Lines of events, of what stands above everything, and of a curve that can be read.
+/// Heights in lines: events, heading, and the smallest readable curve.
 const EVENTS: u16 = 6;
 const HEAD: u16 = 2;
 const CURVE: u16 = 8;
 
-/// What is known of a run, and what somebody wants to see of it.
+/// State of a run and of the display.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     place: String,
     history: Value,
     status: Option<Value>,
-    /// The figure of the curve, by its place among all.
+    /// Index of the plotted metric.
     figure: usize,
     is_log: bool,
-    /// A stop was asked for, and nobody has said yet that it is meant.
-    is_stop_meant: bool,
-    said: String,
+    /// Whether a stop was requested and is not confirmed yet.
+    is_stop_pending: bool,
+    message: String,
 }
 
 impl Screen {
@@ -44,14 +44,14 @@ impl Screen {
         self.status = status;
     }
 
-    pub(super) fn say(&mut self, said: String) {
-        self.said = said;
+    pub(super) fn set_message(&mut self, message: String) {
+        self.message = message;
     }
 
-    /// What is to be asked of the run for that key, if anything is.
+    /// Action to send for a key, if any.
     pub(super) fn pressed(&mut self, key: KeyCode) -> Option<&'static str> {
-        if std::mem::take(&mut self.is_stop_meant) {
-            self.said.clear();
+        if std::mem::take(&mut self.is_stop_pending) {
+            self.message.clear();
             return (key == KeyCode::Char('y')).then_some("stop");
         }
         let figures = self.figures().len().max(1);
@@ -61,15 +61,15 @@ impl Screen {
             KeyCode::Char('l') => self.is_log = !self.is_log,
             KeyCode::Char('c') => return Some("checkpoint"),
             KeyCode::Char('s') => {
-                self.is_stop_meant = true;
-                "stop the run after its step? y: yes, any other key: no".clone_into(&mut self.said);
+                self.is_stop_pending = true;
+                "stop the run after its step? y: yes, any other key: no".clone_into(&mut self.message);
             }
             _ => {}
         }
         None
     }
 
-    /// Figures that have values: the loss first, then terms and metrics, then the rest.
+    /// Metrics with values: the loss first, then terms and metrics, then the rest.
     fn figures(&self) -> Vec<&str> {
         let mut names: Vec<&str> =
             self.group().1["series"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
@@ -83,7 +83,7 @@ impl Screen {
         names
     }
 
-    /// What is drawn along: reports of a training, progress of a preparation.
+    /// Horizontal axis and its records: reports of a training, or progress of a preparation.
     fn group(&self) -> (&'static str, &Value) {
         if self.history["kind"] == "prepare" {
             ("hours", &self.history["preparation"])
@@ -92,7 +92,7 @@ impl Screen {
         }
     }
 
-    /// The points of a figure.
+    /// Points of a metric.
     fn points(&self, figure: &str) -> Vec<(f64, f64)> {
         let (axis, group) = self.group();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -107,15 +107,15 @@ impl Screen {
     }
 }
 
-/// Draws all of it.
+/// Draws the screen.
 pub(super) fn drawn(screen: &Screen, frame: &mut Frame<'_>) {
     let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).map_or(0, Vec::len).min(8);
     let actors = if actors > 0 { u16::try_from(actors).unwrap_or(0) + 2 } else { 0 };
-    // Where it stands and what can be done come first; then the curve, who works, what was said last.
+    // Heading and keys have priority; then the curve, the actors and the newest events.
     let area = frame.area();
     let mut left = area.height.saturating_sub(HEAD + 1);
-    let mut room = |wanted: u16, beside: u16| {
-        let has = if left >= wanted + beside { wanted } else { 0 };
+    let mut room = |wanted: u16, others: u16| {
+        let has = if left >= wanted + others { wanted } else { 0 };
         left -= has;
         has
     };
@@ -132,8 +132,8 @@ pub(super) fn drawn(screen: &Screen, frame: &mut Frame<'_>) {
     if below.height > 0 {
         working(screen, frame, below);
     }
-    told(screen, frame, events);
-    let mut keys = "q leave  ←→ figure  l log".to_owned();
+    event_lines(screen, frame, events);
+    let mut keys = "q quit  ←→ metric  l log".to_owned();
     let may = |action: &str| {
         let actions = screen.status.as_ref().and_then(|status| status["actions"].as_array());
         actions.is_some_and(|actions| actions.iter().any(|it| it == action))
@@ -141,7 +141,7 @@ pub(super) fn drawn(screen: &Screen, frame: &mut Frame<'_>) {
     for (action, key) in [("checkpoint", "  c checkpoint"), ("stop", "  s stop")] {
         keys.push_str(if may(action) { key } else { "" });
     }
-    let foot_text = if screen.said.is_empty() { keys } else { printable(&screen.said).into_owned() };
+    let foot_text = if screen.message.is_empty() { keys } else { printable(&screen.message).into_owned() };
     frame.render_widget(Paragraph::new(foot_text).style(Style::new().add_modifier(Modifier::DIM)), foot);
 }
 
@@ -149,7 +149,7 @@ fn text(value: &Value) -> String {
     value.as_str().map(|text| printable(text).into_owned()).unwrap_or_default()
 }
 
-/// What it is, and where it stands; of that as much as there is room for, what matters most first.
+/// Name and progress of the run. As much as fits, the most important first.
 fn heading(screen: &Screen, width: u16) -> Vec<Line<'static>> {
     let name = text(&screen.history["name"]);
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -159,10 +159,10 @@ fn heading(screen: &Screen, width: u16) -> Vec<Line<'static>> {
         let last = last.map_or(String::new(), |step| {
             format!("; the last report is of step {}", telemetry::quantities::count(step))
         });
-        let why = format!("nobody serves it: what its log says{last}");
+        let why = format!("no server; from the log{last}");
         return vec![Line::from(vec![Span::styled(name, bold), "  ".into(), place]), Line::from(why)];
     };
-    // Of a run that steps, which step says so.
+    // The step number replaces the phase of a run that trains.
     let mut words = vec![text(&status["phase"])];
     words.retain(|phase| phase != "step");
     if let Some(step) = status["step"].as_u64() {
@@ -248,7 +248,7 @@ fn list(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(table.block(Block::bordered().title(" newest ")), area);
 }
 
-/// Where the time of each actor went, as a bar.
+/// Bar with the time of each actor.
 fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).cloned().unwrap_or_default();
     let width = usize::from(area.width.saturating_sub(44)).max(10);
@@ -278,7 +278,7 @@ fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(rows.collect::<Vec<_>>()).block(Block::bordered().title(title)), area);
 }
 
-fn told(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
+fn event_lines(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let events = screen.history["events"].as_array().cloned().unwrap_or_default();
     let lines = events.iter().rev().filter(|event| event["kind"] != "audit").filter_map(|event| {
         let event = serde_json::from_value::<telemetry::Event>(event.clone()).ok()?;

@@ -1,4 +1,4 @@
-//! What a terminal shows, cell by cell.
+//! Tests of the screen, cell by cell.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -32,7 +32,7 @@ fn screen() -> Screen {
 }
 
 #[test]
-fn a_screen_says_where_a_run_stands_and_obeys_no_text() {
+fn a_screen_shows_the_progress_and_escapes_control_characters() {
     let mut screen = screen();
     for size in [(100, 30), (40, 12), (10, 4), (1, 1), (220, 60)] {
         let text = shown(&screen, size);
@@ -54,19 +54,22 @@ fn a_screen_says_where_a_run_stands_and_obeys_no_text() {
     }
     assert_eq!(screen.pressed(KeyCode::Right), None);
     assert!(shown(&screen, (100, 30)).contains(" terms/mlm "));
-    // What is left out where there is little room is never where it stands, nor what can be done.
+    // Progress and keys are shown even if there is little space.
     for size in [(100, 30), (80, 24), (60, 20), (40, 12), (30, 8)] {
         let text = shown(&screen, size);
-        assert!(text.contains("step 30 of 100") && text.contains("q leave"), "{size:?}: {text}");
+        assert!(text.contains("step 30 of 100") && text.contains("q quit"), "{size:?}: {text}");
     }
     assert!(shown(&screen, (100, 30)).contains("c checkpoint") && !shown(&screen, (100, 30)).contains("s stop"));
     screen.status(None);
     let text = shown(&screen, (100, 30));
-    assert!(text.contains("nobody serves it") && text.contains("step 30") && !text.contains("c checkpoint"), "{text}");
+    assert!(
+        text.contains("no server; from the log") && text.contains("step 30") && !text.contains("c checkpoint"),
+        "{text}"
+    );
 }
 
 #[test]
-fn a_stop_has_to_be_meant() {
+fn a_stop_needs_confirmation() {
     let mut screen = screen();
     assert_eq!(screen.pressed(KeyCode::Char('s')), None);
     assert_eq!(screen.pressed(KeyCode::Char('n')), None);
@@ -77,7 +80,7 @@ fn a_stop_has_to_be_meant() {
 }
 
 #[test]
-fn a_run_that_said_nothing_is_a_screen_too() {
+fn a_run_without_events_has_a_screen() {
     let mut screen = Screen::new(String::new());
     screen.history(json!({}));
     screen.pressed(KeyCode::Left);

@@ -1,6 +1,7 @@
-//! `data.workers` and `data.prefetch_batches`: the fewest workers that keep a trainer of so many ms a step from waiting, and room for them.
+//! Tuning of `data.workers` and `data.prefetch_batches`: the fewest workers that keep a trainer with a given step time
+//! from waiting, and the queue depth for them.
 //!
-//! The model of `cloze profile` says what to try first. Only what was measured is written.
+//! The model of `cloze profile` selects the first candidates. Only measured gains are written.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use telemetry::quantities::bytes;
 use telemetry::terminal::note;
 
 use super::memory::available;
-use super::tuning::{FEWER_MAX, GAIN_MIN, TunedKey, Tuning, waits};
+use super::tuning::{FEWER_MAX, GAIN_MIN, TuneSession, TunedKey, waits};
 use crate::cli::{ConfigArgs, ProfileArgs, ProfileTarget, TraceArgs};
 use crate::commands::profile::measured_online;
 use crate::plan::Plan;
@@ -20,29 +21,29 @@ use crate::plan::Plan;
 const WORKERS: &str = "data.workers";
 const DEPTH: &str = "data.prefetch_batches";
 
-/// The share of its time that a trainer may wait and be called fed.
+/// Maximum fraction of time that a trainer may wait and still count as fed.
 const WAITS_MAX: f64 = 0.01;
 
-/// Batches before which nobody knows whether a trainer has all that it asks for.
+/// Minimum number of batches before a trainer counts as fed.
 const ITEMS_MIN: u64 = 20;
 
-/// Numbers of workers, and depths, that are measured next to the present ones.
+/// Maximum number of worker counts, and of depths, that are measured in addition to the present ones.
 const WORKERS_TRIED: usize = 6;
 const DEPTHS_TRIED: usize = 3;
 
-/// Workers that are ever tried: so many for each that there is, or for each processor.
+/// Upper limit of workers: this factor times the present number, or times the processors.
 const TIMES_MAX: usize = 8;
 
-/// What was measured of a number of workers and a depth.
+/// Measurement of one number of workers and one depth.
 #[derive(Clone, Debug)]
-struct Look {
+struct FeedingMeasurement {
     measured: Measured,
-    /// Batches in flight at the most, in bytes.
+    /// Maximum bytes of batches in flight.
     in_flight: u64,
 }
 
-impl Look {
-    /// Batches a second; 0 where too little was seen.
+impl FeedingMeasurement {
+    /// Batches per second. 0 if too little was measured.
     fn rate(&self) -> f64 {
         self.measured.rate.map_or(0.0, |rate| rate.mean)
     }
@@ -55,66 +56,71 @@ impl Look {
         self.measured.workers.len()
     }
 
-    /// How many times as fast as another it is.
+    /// Relative speed against another measurement.
     fn ratio_to(&self, before: &Self) -> Option<Estimate> {
         ratio_of(&batch_means(&before.measured.windows), &batch_means(&self.measured.windows))
     }
 }
 
-/// Finds both, for a trainer whose steps take so long.
-pub(super) fn tune(tuning: &mut Tuning<'_>, step_ms: f64) -> anyhow::Result<()> {
-    let Some(present) = look(tuning, &tuning.args, step_ms)? else {
-        let why = "what it has in flight now is more than the memory that was given";
-        tuning.say(format!("`{WORKERS}` and `{DEPTH}` stay: {why}"));
+/// Tunes both keys for a trainer with this step time.
+pub(super) fn tune(tuning: &mut TuneSession<'_>, step_ms: f64) -> anyhow::Result<()> {
+    let Some(present) = measure(tuning, &tuning.args, step_ms)? else {
+        let why = "the batches in flight already exceed the memory limit";
+        tuning.report(format!("`{WORKERS}` and `{DEPTH}` stay: {why}"));
         return Ok(());
     };
     if present.measured.rate.is_none() {
-        tuning.say(format!("`{WORKERS}` and `{DEPTH}` stay: too little was measured; `--seconds` measures for longer"));
+        tuning.report(format!("`{WORKERS}` and `{DEPTH}` stay: too little was measured; raise `--seconds`"));
         return Ok(());
     }
-    said(&present);
+    print_measurement(&present);
     let with_workers = workers(tuning, &present, step_ms)?;
     let last = depth(tuning, with_workers, step_ms)?;
     tuning.notes.extend(neighbor::share(&last.measured));
     Ok(())
 }
 
-/// The fewest workers that do; what was measured with them.
-fn workers(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Result<Look> {
+/// Fewest workers that feed the trainer, and their measurement.
+fn workers(
+    tuning: &mut TuneSession<'_>,
+    present: &FeedingMeasurement,
+    step_ms: f64,
+) -> anyhow::Result<FeedingMeasurement> {
     if tuning.is_given(WORKERS) {
-        tuning.say(format!("`{WORKERS}` stays {}: `--set` says it", present.workers()));
+        tuning.report(format!("`{WORKERS}` stays {}: `--set` sets it", present.workers()));
         return Ok(present.clone());
     }
-    let foretold = proposals(&present.measured).unwrap_or_default();
-    let mut wanted = foretold.iter().find(|proposal| proposal.key == WORKERS).map(|proposal| proposal.to);
+    let predicted = proposals(&present.measured).unwrap_or_default();
+    let mut wanted = predicted.iter().find(|proposal| proposal.key == WORKERS).map(|proposal| proposal.to);
     let most = TIMES_MAX * present.workers().max(present.measured.cores);
     let mut looks = BTreeMap::from([(present.workers(), present.clone())]);
     for _ in 0..WORKERS_TRIED {
-        let known: Vec<Known> = looks.iter().map(|(workers, look)| Known::of(*workers, look)).collect();
+        let known: Vec<FeedingRate> = looks.iter().map(|(workers, look)| FeedingRate::new(*workers, look)).collect();
         let Some(next) = wanted.take().or_else(|| next_workers(&known, most)) else { break };
-        let Some(look) = look(tuning, &tuning.with(WORKERS, next as u64), step_ms)? else { break };
-        said(&look);
-        // Windows of rows have no room for more.
+        let Some(look) = measure(tuning, &tuning.with(WORKERS, next as u64), step_ms)? else { break };
+        print_measurement(&look);
+        // The row windows do not have space for more workers.
         let is_narrowed = look.workers() != next;
         looks.insert(look.workers(), look);
         if is_narrowed {
             break;
         }
     }
-    let known: Vec<Known> = looks.iter().map(|(workers, look)| Known::of(*workers, look)).collect();
+    let known: Vec<FeedingRate> = looks.iter().map(|(workers, look)| FeedingRate::new(*workers, look)).collect();
     let best = looks.remove(&fewest(&known)).expect("it was measured");
     let ratio = best.ratio_to(present).filter(|_| best.workers() != present.workers());
     let is_worth = |ratio: &Estimate| {
         if best.workers() > present.workers() {
             ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0
         } else {
-            // Who does as well with fewer workers has processors and memory left for others.
-            let has_all = |look: &Look| look.waits() < WAITS_MAX && look.measured.reader.items >= ITEMS_MIN;
+            // Fewer workers with the same rate leave processors and memory to others.
+            let has_all =
+                |look: &FeedingMeasurement| look.waits() < WAITS_MAX && look.measured.reader.items >= ITEMS_MIN;
             ratio.low >= 1.0 - FEWER_MAX || (has_all(&best) && has_all(present))
         }
     };
     let Some(ratio) = ratio.filter(is_worth) else {
-        tuning.say(format!("`{WORKERS}` stays {}: no other number gains", present.workers()));
+        tuning.report(format!("`{WORKERS}` stays {}: no other number gains", present.workers()));
         return Ok(present.clone());
     };
     let less = if best.in_flight < present.in_flight {
@@ -123,29 +129,33 @@ fn workers(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Res
         String::new()
     };
     let words = format!("{}{less}", waits(best.waits(), present.waits()));
-    tuning.take(TunedKey { key: WORKERS, from: present.workers() as u64, to: best.workers() as u64, ratio, words });
+    tuning.apply(TunedKey { key: WORKERS, from: present.workers() as u64, to: best.workers() as u64, ratio, words });
     Ok(best)
 }
 
-/// A deeper queue, where the trainer still waits and it helps; what was measured with it.
-fn depth(tuning: &mut Tuning<'_>, present: Look, step_ms: f64) -> anyhow::Result<Look> {
+/// Deeper queue, if the trainer still waits and depth helps, and its measurement.
+fn depth(
+    tuning: &mut TuneSession<'_>,
+    present: FeedingMeasurement,
+    step_ms: f64,
+) -> anyhow::Result<FeedingMeasurement> {
     let from = present.measured.depth;
     if tuning.is_given(DEPTH) {
-        tuning.say(format!("`{DEPTH}` stays {from}: `--set` says it"));
+        tuning.report(format!("`{DEPTH}` stays {from}: `--set` sets it"));
         return Ok(present);
     }
     if present.waits() < WAITS_MAX {
-        tuning.say(format!("`{DEPTH}` stays {from}: the trainer has all that it asks for"));
+        tuning.report(format!("`{DEPTH}` stays {from}: the trainer does not wait"));
         return Ok(present);
     }
-    let foretold = proposals(&present.measured).unwrap_or_default();
-    let first = foretold.iter().find(|proposal| proposal.key == DEPTH).map_or(2 * from, |proposal| proposal.to);
+    let predicted = proposals(&present.measured).unwrap_or_default();
+    let first = predicted.iter().find(|proposal| proposal.key == DEPTH).map_or(2 * from, |proposal| proposal.to);
     let (mut best, mut gained, mut next) = (present.clone(), None, first);
     for _ in 0..DEPTHS_TRIED {
-        let Some(look) = look(tuning, &tuning.with(DEPTH, next as u64), step_ms)? else { break };
-        said(&look);
-        let beside = look.ratio_to(&best).filter(|ratio| ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0);
-        if beside.is_none() {
+        let Some(look) = measure(tuning, &tuning.with(DEPTH, next as u64), step_ms)? else { break };
+        print_measurement(&look);
+        let gain = look.ratio_to(&best).filter(|ratio| ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0);
+        if gain.is_none() {
             break;
         }
         (gained, best) = (look.ratio_to(&present), look);
@@ -155,17 +165,17 @@ fn depth(tuning: &mut Tuning<'_>, present: Look, step_ms: f64) -> anyhow::Result
         next *= 2;
     }
     let Some(ratio) = gained else {
-        tuning.say(format!("`{DEPTH}` stays {from}: no other depth gains 2 %"));
+        tuning.report(format!("`{DEPTH}` stays {from}: no other depth gains 2 %"));
         return Ok(present);
     };
     let words = waits(best.waits(), present.waits());
-    tuning.take(TunedKey { key: DEPTH, from: from as u64, to: best.measured.depth as u64, ratio, words });
+    tuning.apply(TunedKey { key: DEPTH, from: from as u64, to: best.measured.depth as u64, ratio, words });
     Ok(best)
 }
 
-/// Measures; none where batches in flight would be more than there is room for.
-fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<Option<Look>> {
-    let plan = Plan::to_look_at(args)?;
+/// Measures. None if the batches in flight exceed the memory limit.
+fn measure(tuning: &TuneSession<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<Option<FeedingMeasurement>> {
+    let plan = Plan::load_read_only(args)?;
     let facts = plan.load().facts();
     let (workers, in_flight) = (facts.workers.workers, facts.batches_bytes);
     drop(plan);
@@ -192,53 +202,53 @@ fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<
         json: false,
         traced: TraceArgs::default(),
     };
-    Ok(Some(Look { measured: measured_online(args, &options)?.measured, in_flight }))
+    Ok(Some(FeedingMeasurement { measured: measured_online(args, &options)?.measured, in_flight }))
 }
 
-fn said(look: &Look) {
+fn print_measurement(look: &FeedingMeasurement) {
     let (workers, depth) = (look.workers(), look.measured.depth);
     let many = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
     let waits = profiler::statistics::percent(look.waits());
     note(format_args!("{many} of depth {depth}: {:.1} batches a second, the trainer waits {waits}", look.rate()));
 }
 
-/// What decides about a number of workers.
+/// Values that decide about a number of workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Known {
+struct FeedingRate {
     workers: usize,
     rate: f64,
     is_fed: bool,
 }
 
-impl Known {
-    fn of(workers: usize, look: &Look) -> Self {
+impl FeedingRate {
+    fn new(workers: usize, look: &FeedingMeasurement) -> Self {
         Self { workers, rate: look.rate(), is_fed: look.waits() < WAITS_MAX }
     }
 }
 
-/// The number of workers to measure next, by those that are known, in order; none where the answer is among them.
-fn next_workers(known: &[Known], most: usize) -> Option<usize> {
+/// Next number of workers to measure, from the sorted known ones. None if the answer is known.
+fn next_workers(known: &[FeedingRate], most: usize) -> Option<usize> {
     if let Some(fed) = known.iter().find(|it| it.is_fed) {
-        // Between the most workers that do not feed it and the fewest that do.
+        // Between the most workers that do not feed the trainer and the fewest that do.
         let below = known.iter().filter(|it| it.workers < fed.workers).map(|it| it.workers).max().unwrap_or(0);
         return (fed.workers - below > 1).then_some(below + (fed.workers - below) / 2);
     }
     let last = known.last()?;
     let before = known[..known.len() - 1].iter().map(|it| it.rate).fold(0.0, f64::max);
-    // Workers that brought nothing: more will not either.
+    // If more workers brought no gain, even more will not either.
     let is_up = last.rate > before * (1.0 + GAIN_MIN);
     let more = (2 * last.workers).min(most);
     if is_up && more > last.workers {
         return Some(more);
     }
-    // Nobody feeds it: do fewer do as well as the best?
+    // No number feeds the trainer: try whether fewer workers are as fast as the best.
     let best = fewest(known);
     let below = known.iter().filter(|it| it.workers < best).map(|it| it.workers).max().unwrap_or(0);
     (best - below > 1).then_some(below + (best - below) / 2)
 }
 
-/// The fewest workers that feed the trainer; where none does, the fewest that do nearly as well as the best.
-fn fewest(known: &[Known]) -> usize {
+/// Fewest workers that feed the trainer. If none does, the fewest that are nearly as fast as the best.
+fn fewest(known: &[FeedingRate]) -> usize {
     let best = known.iter().map(|it| it.rate).fold(0.0, f64::max);
     let fed = known.iter().find(|it| it.is_fed);
     let nearly = known.iter().find(|it| it.rate >= (1.0 - GAIN_MIN) * best);
@@ -249,11 +259,11 @@ fn fewest(known: &[Known]) -> usize {
 mod tests {
     use super::*;
 
-    /// A trainer that takes so many batches a second, of workers that make one each; they stop to gain at `most`.
+    /// Simulates a trainer with a demand in batches per second, and workers that make one each, up to `most`.
     fn found(start: usize, wants: f64, most: f64, first: Option<usize>) -> (usize, usize) {
         let of = |workers: usize| {
             let could = (workers as f64).min(most);
-            Known { workers, rate: could.min(wants), is_fed: could >= wants }
+            FeedingRate { workers, rate: could.min(wants), is_fed: could >= wants }
         };
         let (mut known, mut first) = (vec![of(start)], first);
         let mut tried = 0;
@@ -275,11 +285,11 @@ mod tests {
                 assert!(workers == usize::from(wants) && tried <= 10, "{wants} from {start}: {workers} after {tried}");
             }
         }
-        assert_eq!(found(2, 5.0, 64.0, Some(5)), (5, 3), "what was predicted is tried first, and then what lies below");
+        assert_eq!(found(2, 5.0, 64.0, Some(5)), (5, 3), "the prediction is tried first, then lower numbers");
     }
 
     #[test]
-    fn where_nobody_feeds_it_the_fewest_of_the_best_are_taken() {
+    fn without_enough_workers_the_fewest_of_the_fastest_are_chosen() {
         assert_eq!(found(1, 100.0, 4.0, None).0, 4);
         assert_eq!(found(8, 100.0, 1.0, None).0, 1, "seven of eight bring nothing");
         assert_eq!(found(1, f64::INFINITY, 64.0, None).0, 63, "the last one brings less than 2 %");

@@ -1,4 +1,4 @@
-//! A configuration file in which a few numbers change and nothing else: comments, order and line ends stay.
+//! Edits of a configuration file that change a few numbers and keep comments, order and line ends.
 
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -10,55 +10,55 @@ use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
 use crate::commands::output_file;
 use crate::exit::Usage;
 
-/// What an editor on another system may put before a text.
+/// Byte order mark, which editors on some systems write.
 const MARK: char = '\u{feff}';
 
-/// The file as it was when it was first looked at.
+/// Configuration file as first read.
 pub(super) struct ConfigFile {
     path: PathBuf,
     text: String,
 }
 
 impl ConfigFile {
-    /// Reads it.
+    /// Reads the file.
     ///
     /// # Errors
-    /// As [`Usage`], where it cannot be read.
+    /// [`Usage`] if the file cannot be read.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         if path.metadata().is_ok_and(|found| !found.is_file()) {
             return Err(Usage(format!("{}: no plain file; name one that can be changed", path.display())).into());
         }
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Usage(format!("{}: {error}; name a file that can be read", path.display())))?;
+            .map_err(|error| Usage(format!("{}: {error}; give a readable file", path.display())))?;
         Ok(Self { path: path.to_owned(), text })
     }
 
-    /// Refuses what cannot be written, before anything is measured.
+    /// Refuses a file that cannot be written, before any measurement.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let found = self.path.metadata().with_context(|| self.path.display().to_string())?;
         if found.permissions().readonly() {
-            let message = "it may only be read; `--dry-run` measures and writes nothing";
+            let message = "the file is read-only; `--dry-run` measures without writing";
             return Err(Usage(format!("{}: {message}", self.path.display())).into());
         }
         output_file::try_out(&self.path)
     }
 
-    /// Writes these keys (section and name) into it, whole or not at all.
+    /// Writes these keys (section and name) into the file, atomically.
     ///
     /// # Errors
-    /// As [`Usage`], where it is no longer what was read, or the keys have no place in it.
+    /// [`Usage`] if the file has changed since it was read, or if a key cannot be placed in it.
     pub(super) fn write(&self, changes: &[(&str, u64)]) -> anyhow::Result<()> {
         let place = self.path.display();
         let values: Vec<String> = changes.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let by_hand = format!("write it yourself: {}", values.join(", "));
         let now = std::fs::read_to_string(&self.path).map_err(|error| Usage(format!("{place}: {error}; {by_hand}")))?;
         if now != self.text {
-            return Err(Usage(format!("{place}: somebody has changed it meanwhile; {by_hand}")).into());
+            return Err(Usage(format!("{place}: the file has changed in the meantime; {by_hand}")).into());
         }
         let text = edited(&self.text, changes).map_err(|why| Usage(format!("{place}: {why}; {by_hand}")))?;
         let before = self.path.metadata().with_context(|| place.to_string())?;
-        output_file::put(&self.path, &text).with_context(|| format!("{place}: it was not written; {by_hand}"))?;
-        // Another file stands there now: whoever tunes somebody else's leaves it theirs.
+        output_file::put(&self.path, &text).with_context(|| format!("{place}: cannot write; {by_hand}"))?;
+        // The replacement belongs to this process's user; the original may belong to another, so its owner is restored.
         let mine = self.path.metadata().with_context(|| place.to_string())?;
         if (before.uid(), before.gid()) != (mine.uid(), mine.gid()) {
             chown(&self.path, Some(before.uid()), Some(before.gid())).with_context(|| place.to_string())?;
@@ -67,13 +67,13 @@ impl ConfigFile {
     }
 }
 
-/// The text with these keys changed.
+/// Text with these keys changed.
 fn edited(text: &str, changes: &[(&str, u64)]) -> Result<String, String> {
     let bare = text.strip_prefix(MARK).unwrap_or(text);
-    // The parser keeps what it is given, and writes new lines as here.
+    // The parser preserves line ends of its input and writes new lines with `\n`.
     let has_returns = bare.contains("\r\n");
     let bare = bare.replace("\r\n", "\n");
-    let mut document: DocumentMut = bare.parse().map_err(|error| format!("it is no TOML: {error}"))?;
+    let mut document: DocumentMut = bare.parse().map_err(|error| format!("not valid TOML: {error}"))?;
     for (key, value) in changes {
         let (section, name) = key.split_once('.').ok_or_else(|| format!("`{key}` has no section"))?;
         set(&mut document, section, name, *value)?;
@@ -90,7 +90,7 @@ fn edited(text: &str, changes: &[(&str, u64)]) -> Result<String, String> {
 }
 
 fn set(document: &mut DocumentMut, section: &str, name: &str, value: u64) -> Result<(), String> {
-    let number = Value::from(i64::try_from(value).map_err(|_| format!("{value} is no number of TOML"))?);
+    let number = Value::from(i64::try_from(value).map_err(|_| format!("{value} is out of range of TOML"))?);
     let is_empty = document.is_empty();
     let item = document.entry(section).or_insert_with(|| {
         let mut table = toml_edit::Table::new();
@@ -101,7 +101,7 @@ fn set(document: &mut DocumentMut, section: &str, name: &str, value: u64) -> Res
         append(inline, name, number);
         return Ok(());
     }
-    let table: &mut dyn TableLike = item.as_table_like_mut().ok_or_else(|| format!("`{section}` is no section"))?;
+    let table: &mut dyn TableLike = item.as_table_like_mut().ok_or_else(|| format!("`{section}` is not a section"))?;
     match table.get_mut(name).and_then(Item::as_value_mut) {
         Some(old) => {
             let decor = old.decor().clone();
@@ -115,7 +115,7 @@ fn set(document: &mut DocumentMut, section: &str, name: &str, value: u64) -> Res
     Ok(())
 }
 
-/// Puts a key at the end of `{ a = 1 }`, before the space that closes it.
+/// Appends a key to `{ a = 1 }`, before the closing space.
 fn append(table: &mut InlineTable, name: &str, mut number: Value) {
     if let Some((_, last)) = table.iter_mut().last() {
         let end = last.decor().suffix().and_then(|end| end.as_str()).unwrap_or_default().to_owned();
@@ -126,9 +126,9 @@ fn append(table: &mut InlineTable, name: &str, mut number: Value) {
     table.insert(name, number);
 }
 
-/// Whether nothing else is another than before.
+/// Checks that nothing else changes.
 fn check(before: &str, after: &str, changes: &[(&str, u64)]) -> Result<(), String> {
-    let read = |text: &str| text.parse::<Table>().map_err(|error| format!("it cannot be edited: {error}"));
+    let read = |text: &str| text.parse::<Table>().map_err(|error| format!("cannot edit: {error}"));
     let (mut expected, found) = (read(before)?, read(after)?);
     for (key, value) in changes {
         let (section, name) = key.split_once('.').unwrap_or_default();
@@ -137,7 +137,7 @@ fn check(before: &str, after: &str, changes: &[(&str, u64)]) -> Result<(), Strin
             table.insert(name.to_owned(), value.into());
         }
     }
-    if expected == found { Ok(()) } else { Err("it cannot be edited without changing more".to_owned()) }
+    if expected == found { Ok(()) } else { Err("cannot edit the key without changing others".to_owned()) }
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_put_into_its_section() {
+    fn absent_keys_are_added_to_their_section() {
         let workers = [("data.workers", 4)];
         check_edit(
             "[data]\nseq_len = 64\n\n# next\n[train]\n",
@@ -189,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_refused() {
+    fn unsupported_tables_are_refused() {
         for wrong in ["data = 5\n", "[data\n", "[[data]]\nworkers = 1\n"] {
             assert!(edited(wrong, &[("data.workers", 4)]).is_err(), "{wrong}");
         }
     }
     #[test]
-    fn a_file_stays_whose_it_was() {
+    fn the_owner_of_a_file_is_kept() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let path = home.path().join("run.toml");
         output_file::put(&path, "[data]\nworkers = 2\n").expect("it is ours");

@@ -1,6 +1,6 @@
-//! What memory there is to be had.
+//! Available memory.
 
-/// What the machine has to give without swapping; none where the kernel does not say.
+/// Memory that the machine can give without swapping. None if the kernel does not report it.
 pub fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -11,7 +11,7 @@ pub fn available() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_machine_that_runs_this_has_something_to_give() {
+    fn available_memory_is_known() {
         assert!(super::available().is_some_and(|bytes| bytes > 1 << 20));
     }
 }

@@ -1,76 +1,76 @@
-//! What is tuned so far: what gains, and why the rest stays.
+//! State of tuning: the gains, and the reasons of unchanged keys.
 
 use profiler::statistics::{Estimate, percent};
 use telemetry::terminal::note;
 
 use crate::cli::{ConfigArgs, TuneArgs};
 
-/// A gain below this share changes nothing in a file.
+/// Minimum gain, as a fraction, that changes a file.
 pub const GAIN_MIN: f64 = 0.02;
 
-/// The share of speed that fewer workers may surely not lose, by the lower end of the interval.
+/// Maximum loss of speed with fewer workers, as a fraction, by the lower end of the interval.
 pub(super) const FEWER_MAX: f64 = 0.05;
 
-/// A key that gains.
+/// Key with a gain.
 #[derive(Clone, Debug)]
 pub struct TunedKey {
-    /// The key of the configuration.
+    /// Configuration key.
     pub key: &'static str,
-    /// Its value before.
+    /// Value before.
     pub from: u64,
-    /// Its value after.
+    /// Value after.
     pub to: u64,
-    /// How many times as fast.
+    /// Relative speed.
     pub ratio: Estimate,
-    /// How it is and how it was.
+    /// Present and former state, in words.
     pub words: String,
 }
 
-/// What was found so far.
-pub struct Tuning<'a> {
-    /// The options of the command.
+/// State of tuning.
+pub struct TuneSession<'a> {
+    /// Options of the command.
     pub options: &'a TuneArgs,
-    /// As on the command line, and with what gains.
+    /// Arguments with the gains so far.
     pub(super) args: ConfigArgs,
     pub(super) changes: Vec<TunedKey>,
-    /// Why other keys stay as they are, and what else is worth a word.
+    /// Reasons of unchanged keys, and other notes.
     pub(super) notes: Vec<String>,
 }
 
-impl Tuning<'_> {
-    /// Whether the command line has a say about a key: then it is not ours to write.
+impl TuneSession<'_> {
+    /// Whether the command line sets a key. Tuning then does not write it.
     pub fn is_given(&self, key: &str) -> bool {
-        let said = self.args.set.iter().filter_map(|set| set.split('=').next()).map(str::trim);
-        said.into_iter().any(|said| said == key || key.strip_prefix(said).is_some_and(|rest| rest.starts_with('.')))
+        let key_set = self.args.set.iter().filter_map(|set| set.split('=').next()).map(str::trim);
+        key_set.into_iter().any(|set| set == key || key.strip_prefix(set).is_some_and(|rest| rest.starts_with('.')))
     }
 
-    /// The command line with one key more.
+    /// Arguments with one more key.
     pub fn with(&self, key: &str, value: u64) -> ConfigArgs {
         let mut args = self.args.clone();
         args.set.push(format!("{key}={value}"));
         args
     }
 
-    /// Takes a change: what is measured from now on has it.
-    pub fn take(&mut self, change: TunedKey) {
+    /// Adopts a change for the following measurements.
+    pub fn apply(&mut self, change: TunedKey) {
         self.args = self.with(change.key, change.to);
         self.changes.push(change);
     }
 
-    /// Notes a remark for the result, and prints it.
-    pub fn say(&mut self, text: String) {
+    /// Records a note for the result and prints it.
+    pub fn report(&mut self, text: String) {
         note(&text);
         self.notes.push(text);
     }
 }
 
-/// `2.41 times as fast (2.38 to 2.45)`.
+/// Formats a relative speed: `2.41 times as fast (2.38 to 2.45)`.
 pub fn times(Estimate { mean, low, high }: Estimate) -> String {
     let times = if (mean - 1.0).abs() < GAIN_MIN { "as fast".to_owned() } else { format!("{mean:.2} times as fast") };
     format!("{times} ({low:.2} to {high:.2})")
 }
 
-/// A share of the time that a trainer waits, in words.
+/// Formats the fraction of time that a trainer waits.
 pub(super) fn waits(now: f64, before: f64) -> String {
     format!("the trainer waits {} of the time, before {}", percent(now), percent(before))
 }

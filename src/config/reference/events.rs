@@ -1,4 +1,4 @@
-//! The page `docs/events.md` and the schema next to it are what the types of events say.
+//! Generation of `docs/events.md` and its schema from the event types.
 
 use std::fmt::Write as _;
 
@@ -7,32 +7,32 @@ use store::Store;
 
 use super::{meaning, what};
 
-/// What the page has between these is made; the rest is written by hand.
+/// The page between these marks is generated; the rest is written by hand.
 const BEGIN: &str = "<!-- `make keys` writes what follows -->\n";
 const END: &str = "<!-- up to here -->\n";
 
-/// `make keys` writes both.
+/// `make keys` updates both files.
 #[test]
-fn the_page_of_keys_of_events_is_what_their_doc_comments_say() {
+fn generated_events_page_is_current() {
     let docs = Store::existing(concat!(env!("CARGO_MANIFEST_DIR"), "/docs")).expect("docs/ is there");
-    let read = |name: &str| String::from_utf8_lossy(&docs.read(name).unwrap_or_default()).into_owned();
+    let read = |name: &str| String::from_utf8_lossy(&docs.get(name).unwrap_or_default()).into_owned();
     let schema = telemetry::schema::schema();
     let json = serde_json::to_string_pretty(&schema).expect("plain data") + "\n";
     let page = read("events.md");
-    let (head, rest) = page.split_once(BEGIN).expect("the page has a mark where its tables begin");
-    let (_, tail) = rest.split_once(END).expect("the page has a mark where its tables end");
+    let (head, rest) = page.split_once(BEGIN).expect("the page has a begin mark");
+    let (_, tail) = rest.split_once(END).expect("the page has an end mark");
     let page = format!("{head}{BEGIN}\n{}\n{END}{tail}", tables(&schema));
     if std::env::var_os("UPDATE").is_some() {
         docs.put("events.md", page.as_bytes()).expect("written");
         docs.put("events.schema.json", json.as_bytes()).expect("written");
     }
-    let hint = "is not what the doc comments say: `make keys`, then read the difference";
+    let hint = "differs from the doc comments: run `make keys`, then review the diff";
     assert!(read("events.md") == page, "docs/events.md {hint}");
     assert!(read("events.schema.json") == json, "docs/events.schema.json {hint}");
 }
 
 #[test]
-fn every_key_of_an_event_says_what_it_is() {
+fn every_key_of_an_event_has_a_meaning() {
     let schema = telemetry::schema::schema();
     for kind in schema["oneOf"].as_array().expect("kinds") {
         assert!(meaning(kind).len() > 10, "{kind}");
@@ -52,7 +52,7 @@ fn tables(schema: &Json) -> String {
 }
 
 fn table(prefix: &str, schema: &Json) -> String {
-    let mut text = "| key | what stands there | meaning |\n|---|---|---|\n".to_owned();
+    let mut text = "| key | type | meaning |\n|---|---|---|\n".to_owned();
     for Row { name, what, meaning } in rows(prefix, schema) {
         let _ = writeln!(text, "| `{name}` | {what} | {} |", meaning.replace('|', "\\|"));
     }
@@ -66,7 +66,7 @@ struct Row {
     meaning: String,
 }
 
-/// The keys of an object, and those of objects in it.
+/// Returns the keys of an object, and those of inner objects.
 fn rows(prefix: &str, schema: &Json) -> Vec<Row> {
     let required = |name: &String| schema["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name));
     let keys = schema["properties"].as_object().into_iter().flatten().filter(|(_, key)| key["const"].is_null());
@@ -76,7 +76,7 @@ fn rows(prefix: &str, schema: &Json) -> Vec<Row> {
         let what = match inner {
             Some((_, true)) => "list of objects".to_owned(),
             Some((_, false)) => "object".to_owned(),
-            None => said(key),
+            None => type_of(key),
         };
         let row = Row { name: shown.clone(), what: format!("{what}{may_miss}"), meaning: meaning(key) };
         let below = inner.map(|(inner, in_list)| rows(&format!("{shown}{}.", if in_list { "[]" } else { "" }), inner));
@@ -85,7 +85,7 @@ fn rows(prefix: &str, schema: &Json) -> Vec<Row> {
     .collect()
 }
 
-/// An object with keys of its own that stands there, perhaps, or in a list.
+/// Returns the inner object of a key and whether it is an item of a list; `None` if the value is no object.
 fn object(key: &Json) -> Option<(&Json, bool)> {
     let any = key["anyOf"].as_array().into_iter().flatten();
     let found = any.chain([key]).find(|one| one["properties"].is_object());
@@ -93,17 +93,17 @@ fn object(key: &Json) -> Option<(&Json, bool)> {
     found.map(|one| (one, false)).or_else(in_list)
 }
 
-/// What stands there, in words.
-fn said(key: &Json) -> String {
+/// Returns the type of a key in words.
+fn type_of(key: &Json) -> String {
     let is_number = |key: &Json| key["$ref"] == "#/$defs/number";
     if is_number(key) {
         return "number".to_owned();
     }
     if let Some(any) = key["anyOf"].as_array() {
-        return any.iter().map(said).collect::<Vec<_>>().join(" or ");
+        return any.iter().map(type_of).collect::<Vec<_>>().join(" or ");
     }
     if let Some(types) = key["type"].as_array() {
-        let one = |of: &Json| said(&serde_json::json!({ "type": of }));
+        let one = |of: &Json| type_of(&serde_json::json!({ "type": of }));
         return types.iter().map(one).collect::<Vec<_>>().join(" or ");
     }
     match key["type"].as_str() {
@@ -114,7 +114,7 @@ fn said(key: &Json) -> String {
             format!(
                 "by name: {}",
                 object(&key["additionalProperties"]).map_or_else(
-                    || said(&key["additionalProperties"]),
+                    || type_of(&key["additionalProperties"]),
                     |_| {
                         let names =
                             key["additionalProperties"]["properties"].as_object().into_iter().flat_map(|it| it.keys());

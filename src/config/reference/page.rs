@@ -1,12 +1,12 @@
-//! The keys on a terminal.
+//! Reference of the keys as terminal text.
 
 use super::{Key, Section};
 
-/// Lines of the sections and keys whose names begin with one of `wanted`, or of all.
+/// Returns the lines of the sections and keys that `wanted` names, or of all if it is empty.
 pub(crate) fn lines(sections: &[Section], wanted: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     for section in sections {
-        let is_whole = wanted.is_empty() || wanted.iter().any(|wanted| section.answers_to(wanted));
+        let is_whole = wanted.is_empty() || wanted.iter().any(|wanted| section.matches(wanted));
         let is_asked = |key: &&Key| is_whole || wanted.iter().any(|wanted| section.path(key) == *wanted);
         let keys: Vec<&Key> = section.keys.iter().filter(is_asked).collect();
         if keys.is_empty() && !is_whole {
@@ -23,16 +23,16 @@ pub(crate) fn lines(sections: &[Section], wanted: &[String]) -> Vec<String> {
             let value =
                 key.default.as_ref().map_or_else(|| key.name.clone(), |value| format!("{} = {value}", key.name));
             lines.push(format!("{value:<40} # {}: {}", key.type_and_unit(), key.meaning));
-            let told = key.choices.iter().filter(|(_, meaning)| !meaning.is_empty());
-            lines.extend(told.map(|(name, meaning)| format!("{:40} #   \"{name}\": {meaning}", "")));
+            let described = key.choices.iter().filter(|(_, meaning)| !meaning.is_empty());
+            lines.extend(described.map(|(name, meaning)| format!("{:40} #   \"{name}\": {meaning}", "")));
         }
     }
     lines
 }
 
 impl Section {
-    /// Whether it is meant by `train`, `views`, `views.mask` or `mask`.
-    fn answers_to(&self, wanted: &str) -> bool {
+    /// Whether `wanted` names this section: `train`, `views`, `views.mask` or `mask`.
+    fn matches(&self, wanted: &str) -> bool {
         let name = self.head.trim_matches(['[', ']']).trim_end_matches(".NAME");
         let kind = self.kind.as_deref().unwrap_or_default();
         !name.is_empty() && [name.to_owned(), kind.to_owned(), format!("{name}.{kind}")].contains(&wanted.to_owned())
@@ -56,16 +56,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_named_as_people_name_it() {
-        let said = |wanted: &[&str]| {
+    fn a_part_is_selected_by_its_name() {
+        let lines_of = |wanted: &[&str]| {
             let wanted: Vec<String> = wanted.iter().map(|it| (*it).to_owned()).collect();
             lines(&sections(), &wanted).join("\n")
         };
-        assert!(said(&["prepare"]).contains("max_seq_len = 512") && !said(&["prepare"]).contains("[data]"));
-        assert_eq!(said(&["prepare.workers"]).matches("threads").count(), 1);
-        assert!(said(&["seed"]).starts_with("seed = 1"), "{}", said(&["seed"]));
-        assert!(said(&["views.mask"]).contains("kind = \"mask\"") && !said(&["mask"]).contains("kind = \"crop\""));
-        assert_eq!(said(&["nobody"]), "");
-        assert!(said(&[]).lines().count() > 100);
+        assert!(lines_of(&["prepare"]).contains("max_seq_len = 512") && !lines_of(&["prepare"]).contains("[data]"));
+        assert_eq!(lines_of(&["prepare.workers"]).matches("threads").count(), 1);
+        assert!(lines_of(&["seed"]).starts_with("seed = 1"), "{}", lines_of(&["seed"]));
+        assert!(
+            lines_of(&["views.mask"]).contains("kind = \"mask\"") && !lines_of(&["mask"]).contains("kind = \"crop\"")
+        );
+        assert_eq!(lines_of(&["unknown"]), "");
+        assert!(lines_of(&[]).lines().count() > 100);
     }
 }

@@ -1,11 +1,11 @@
-//! A configuration as a JSON schema: what editors complete and check files with (Taplo, Even Better TOML).
+//! JSON schema of a configuration, for completion and checks in editors (Taplo, Even Better TOML).
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::Config;
 
-/// The schema of a configuration file.
+/// Returns the schema of a configuration file.
 pub(crate) fn schema() -> Json {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<Config>().to_value();
@@ -14,7 +14,7 @@ pub(crate) fn schema() -> Json {
     root.insert("title".to_owned(), "cloze".into());
     root.insert("description".to_owned(), "The configuration of one run of cloze, a TOML file.".into());
     root.insert("additionalProperties".to_owned(), false.into());
-    // Every section has a default.
+    // No section is required, because each has a default.
     root.remove("required");
     let properties = root.get_mut("properties").and_then(Json::as_object_mut).expect("a configuration has sections");
     properties["seed"]["default"] = json!(Config::unwritten().seed);
@@ -25,12 +25,12 @@ pub(crate) fn schema() -> Json {
             kinds.push(patch(kinds));
         }
     }
-    let extends = "Another file, relative to this one, whose keys this one has unless it says otherwise.";
+    let extends = "Path of another file, relative to this one. Its keys apply unless this file overrides them.";
     properties.insert("extends".to_owned(), json!({ "type": "string", "description": extends }));
     schema
 }
 
-/// A component of a file that extends another: without a `kind` it changes keys of the one of its name there.
+/// Schema of a component in a file that extends another: without `kind`, it changes keys of the inherited component.
 fn patch(kinds: &[Json]) -> Json {
     let mut keys: Map<String, Json> = Map::new();
     for (name, key) in kinds.iter().filter_map(|kind| kind["properties"].as_object()).flatten() {
@@ -41,11 +41,11 @@ fn patch(kinds: &[Json]) -> Json {
         }
     }
     keys.remove("kind");
-    let what = "Changes the component of this name in the file that this one extends.";
+    let what = "Changes the component of this name in the extended file.";
     json!({ "type": "object", "description": what, "properties": keys, "additionalProperties": false })
 }
 
-/// Takes out what TOML has not (null), what says how Rust stores a number, and links between doc comments.
+/// Removes null, which TOML lacks, Rust's number formats, and links between doc comments.
 fn tidy(schema: &mut Json) {
     match schema {
         Json::Array(all) => all.iter_mut().for_each(tidy),
@@ -87,8 +87,8 @@ fn without_null(object: &mut Map<String, Json>) {
     }
 }
 
-/// A doc comment as one line, without its links: `` [`mask`](super) `` is `` `mask` ``, and a sentence that only leads
-/// to the module goes.
+/// Converts a doc comment to one line without links: `` [`mask`](super) `` becomes `` `mask` ``. Removes the sentence
+/// that only links to the module.
 fn prose(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = line.replace(" See the [module](self).", "").replace(" See the [module](super).", "");

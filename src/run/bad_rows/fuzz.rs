@@ -1,10 +1,10 @@
-//! A list of rows that a disk, or somebody, has changed.
+//! Fuzz test of a damaged list of bad rows.
 
 use pipeline::load::{BadRow, BadRows as _, RowFacts};
 use schemas::{DatasetVersion, Epoch, RowIndex, SampleAddress, Sealed as _};
 use store::{FaultConfig, Store};
 
-use super::{List, NAME, RunLeftOut};
+use super::{List, NAME, RunBadRows};
 
 #[test]
 fn a_list_of_rows_is_usable_or_refused() {
@@ -28,11 +28,11 @@ fn a_list_of_rows_is_usable_or_refused() {
     let seed = List { identity: "c".into(), rows: vec![bad(3), bad(5)] }.seal();
     fuzz::target!("left-out", vec![seed], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<List>(bytes) else { return };
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         store.put(NAME, &list.seal()).expect("memory takes all");
-        let read = RunLeftOut::of(&store).expect("it is sealed");
+        let read = RunBadRows::open(&store).expect("it is sealed");
         for bad in &list.rows {
-            let found = read.within(bad.row.row.0..bad.row.row.0.saturating_add(1));
+            let found = read.in_range(bad.row.row.0..bad.row.row.0.saturating_add(1));
             assert!(bad.row.row.0 == u64::MAX || found.iter().any(|found| found.row.row == bad.row.row));
             assert!(!bad.row.to_string().is_empty());
         }

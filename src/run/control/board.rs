@@ -1,4 +1,4 @@
-//! What all actors of a run do now: for who asks, and for who watches over them.
+//! Current status of all workers of a run, for status requests and the watchdog.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use server::ActorStatus;
 use super::signal::Phase;
 use crate::run::worker_status;
 
-/// Where everybody says what they do.
+/// Board on which the trainer and its workers record their status.
 #[derive(Debug)]
-pub struct Board(Mutex<State>);
+pub struct StatusBoard(Mutex<State>);
 
-/// What all do now.
-pub(crate) struct Look {
+/// Snapshot of the status of all workers.
+pub(crate) struct BoardSnapshot {
     pub(crate) phase: Phase,
     pub(crate) since: Duration,
     pub(crate) actors: Vec<ActorStatus>,
@@ -27,27 +27,27 @@ pub(crate) struct Look {
 
 #[derive(Debug)]
 struct State {
-    begun: Instant,
+    started: Instant,
     phase: Phase,
-    /// When something was last said of the phase, even if it was the same again.
+    /// Time of the last record of the phase, even if the phase stayed the same.
     since: Instant,
-    /// Batches that were taken: each by a step that has begun.
+    /// Number of batches that steps have taken.
     batches: u64,
     /// Rows of the stream that steps have consumed.
     rows: u64,
     workers: Option<PoolStats>,
     /// Workers of a validation under way.
     validation: Option<PoolStats>,
-    /// Since when a checkpoint is being written, and the newest that is kept.
+    /// Start of the checkpoint that is being written, and the newest checkpoint that was saved.
     writing: Option<Instant>,
     kept: Option<String>,
 }
 
-impl Board {
+impl StatusBoard {
     pub(super) fn new() -> Self {
         let (phase, since) = (Phase::Start, Instant::now());
         let state = State {
-            begun: since,
+            started: since,
             phase,
             since,
             batches: 0,
@@ -64,7 +64,7 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn enter(&self, phase: Phase) {
+    pub(super) fn set_phase(&self, phase: Phase) {
         let mut state = self.lock();
         state.batches += u64::from((state.phase, phase) == (Phase::Data, Phase::Step));
         (state.phase, state.since) = (phase, Instant::now());
@@ -74,64 +74,64 @@ impl Board {
         self.lock().phase
     }
 
-    /// Steps have consumed the rows up to there.
+    /// Records the number of rows that steps have consumed.
     pub fn consumed(&self, rows: u64) {
         self.lock().rows = rows;
     }
 
-    /// Up to where, and what it does now.
+    /// Returns the number of consumed rows and the phase.
     pub fn course(&self) -> (u64, Phase) {
         let state = self.lock();
         (state.rows, state.phase)
     }
 
-    /// The workers that make batches from now on.
+    /// Sets the workers that make training batches.
     pub fn workers(&self, gauges: PoolStats) {
         self.lock().workers = Some(gauges);
     }
 
-    /// Their clocks.
+    /// Statistics of the training workers.
     pub fn gauges(&self) -> Option<PoolStats> {
         self.lock().workers.clone()
     }
 
-    /// Those of a validation, while there is one.
+    /// Sets the workers of a validation; `None` after it.
     pub fn validation(&self, gauges: Option<PoolStats>) {
         self.lock().validation = gauges;
     }
 
-    /// A checkpoint is being written.
+    /// Records that a checkpoint is being written.
     pub fn writes(&self) {
         self.lock().writing = Some(Instant::now());
     }
 
-    /// It is kept there; or it is not.
+    /// Records the end of the write: the place of the checkpoint, or `None` if it failed.
     pub fn wrote(&self, place: Option<String>) {
         let mut state = self.lock();
         state.writing = None;
         state.kept = place.or(state.kept.take());
     }
 
-    /// Batches that were taken so far.
+    /// Number of batches that steps have taken.
     pub(crate) fn batches(&self) -> u64 {
         self.lock().batches
     }
 
-    /// What all do now.
-    pub(crate) fn look(&self) -> Look {
+    /// Returns a snapshot of the status.
+    pub(crate) fn look(&self) -> BoardSnapshot {
         let state = self.lock();
-        Look {
+        BoardSnapshot {
             phase: state.phase,
             since: state.since.elapsed(),
             actors: state.workers.as_ref().map_or_else(Vec::new, worker_status::actors),
             validation: state.validation.as_ref().map_or_else(Vec::new, worker_status::actors),
             writing: state.writing.map(|since| since.elapsed()),
             kept: state.kept.clone(),
-            uptime: state.begun.elapsed(),
+            uptime: state.started.elapsed(),
         }
     }
 
-    /// How full the queues of batches are: 0 to 1; none where there are none.
+    /// Fill level of the batch queues, from 0 to 1. `None` if there are no queues.
     pub(crate) fn queue_fill(&self) -> Option<f64> {
         let state = self.lock();
         let workers: Vec<WorkerStats> = state.workers.iter().flat_map(PoolStats::workers).collect();
@@ -140,19 +140,19 @@ impl Board {
         (capacity > 0).then(|| queued as f64 / capacity as f64)
     }
 
-    /// The newest checkpoint that this process has kept.
+    /// The newest checkpoint that this process has saved.
     pub(super) fn kept(&self) -> Option<String> {
         self.lock().kept.clone()
     }
 
-    /// One line for each actor: what it does and for how long, where its time went, what waits behind it.
+    /// One line for each worker: its activity and the duration, the division of its time, the length of its queue.
     pub(super) fn report(&self) -> Vec<String> {
         let state = self.lock();
         let age = state.since.elapsed().as_secs_f64();
         let mut lines =
             vec![format!("trainer: {} for {age:.1} s, {} batches taken", state.phase.name(), state.batches)];
         for gauges in state.workers.iter().chain(&state.validation) {
-            lines.extend(worker_status::actors(gauges).iter().map(of));
+            lines.extend(worker_status::actors(gauges).iter().map(actor_line));
         }
         let kept = state.kept.as_deref().unwrap_or("none in this process");
         lines.push(match state.writing {
@@ -164,17 +164,19 @@ impl Board {
         lines
     }
 
-    /// Whether something happens, or what stands still waits for parts of a corpus that others prepare: that wait watches
-    /// them by itself, and ends when nobody does. Who stands still for longer than `patience`, and for how long, if not.
-    pub(super) fn goes_on(&self, patience: Duration) -> Result<(), (Duration, String)> {
+    /// Whether there is progress. Waiting for parts of a corpus that another process prepares counts as progress: that
+    /// wait has its own check, and ends when no process prepares them. Otherwise returns the time without progress and
+    /// the stalled workers.
+    pub(super) fn check_progress(&self, patience: Duration) -> Result<(), (Duration, String)> {
         let state = self.lock();
         let age = state.since.elapsed();
         if age < patience {
             return Ok(());
         }
-        let mut found = format!("the trainer is in phase `{}` for {:.0} s", state.phase.name(), age.as_secs_f64());
+        let mut found =
+            format!("the trainer has been in phase `{}` for {:.0} s", state.phase.name(), age.as_secs_f64());
         let workers = || state.workers.iter().chain(&state.validation).flat_map(PoolStats::workers);
-        // Whoever waits stands still because of another.
+        // Waiting workers are not named: they wait for another worker that is stalled.
         let stuck: Vec<WorkerStats> =
             workers().filter(|worker| worker.doing == Some(Activity::Busy) && worker.age >= patience).collect();
         let waits = |worker: &WorkerStats| worker.doing == Some(Activity::Starved);
@@ -185,16 +187,16 @@ impl Board {
             return Ok(());
         }
         for worker in stuck {
-            let _ = write!(found, "; `{}` works at one batch for {:.0} s", worker.name, worker.age.as_secs_f64());
+            let _ = write!(found, "; `{}` has worked on one batch for {:.0} s", worker.name, worker.age.as_secs_f64());
         }
         if let Some(since) = state.writing.filter(|since| since.elapsed() >= patience) {
-            let _ = write!(found, "; a checkpoint is being written for {:.0} s", since.elapsed().as_secs_f64());
+            let _ = write!(found, "; a checkpoint is being written (for {:.0} s)", since.elapsed().as_secs_f64());
         }
         Err((age, found))
     }
 }
 
-fn of(actor: &ActorStatus) -> String {
+fn actor_line(actor: &ActorStatus) -> String {
     let ActorStatus { name, doing, since_s, items, queued, capacity, .. } = actor;
     let [busy, starved, blocked] = actor.shares().map(|share| 100.0 * share);
     format!(
@@ -208,14 +210,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_stands_still_is_named_and_who_goes_on_is_not() {
-        let board = Board::new();
-        board.enter(Phase::Validation);
-        assert_eq!(board.goes_on(Duration::from_secs(60)), Ok(()));
-        let (_, found) = board.goes_on(Duration::ZERO).expect_err("no patience at all");
+    fn a_stalled_worker_is_named_and_others_are_not() {
+        let board = StatusBoard::new();
+        board.set_phase(Phase::Validation);
+        assert_eq!(board.check_progress(Duration::from_secs(60)), Ok(()));
+        let (_, found) = board.check_progress(Duration::ZERO).expect_err("the timeout is zero");
         assert!(found.contains("phase `validation`") && !found.contains("checkpoint is"), "{found}");
         board.writes();
-        let (_, found) = board.goes_on(Duration::ZERO).expect_err("no patience at all");
+        let (_, found) = board.check_progress(Duration::ZERO).expect_err("the timeout is zero");
         assert!(found.contains("a checkpoint is being written"), "{found}");
         board.wrote(Some("run/checkpoints/step-00000040".to_owned()));
         assert!(board.report().iter().any(|line| line.contains("step-00000040")), "{:?}", board.report());

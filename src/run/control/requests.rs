@@ -1,4 +1,4 @@
-//! What others want of a run that continues: heard between two steps.
+//! Requests to a run under way. The trainer handles them between two steps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,56 +6,56 @@ use std::sync::{Mutex, PoisonError};
 use telemetry::EventKind;
 use telemetry::change::NoteReport;
 
-use super::profile_file::Wish;
+use super::profile_file::ProfileRequest;
 
-/// Notes that may wait for a step.
+/// Maximum number of notes that wait for a step.
 const NOTES_MAX: usize = 64;
 
-/// Wishes that nobody has heard yet.
+/// Requests that are pending.
 #[derive(Debug, Default)]
 pub struct Requests {
     save: AtomicBool,
     notes: Mutex<Vec<String>>,
-    measured: Mutex<Option<Wish>>,
+    measured: Mutex<Option<ProfileRequest>>,
 }
 
 impl Requests {
-    /// A checkpoint, soon.
+    /// Requests a checkpoint.
     pub(crate) fn save(&self) {
         self.save.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a checkpoint was wished for since this was last asked.
+    /// Whether a checkpoint was requested since the last call.
     pub fn is_save_wanted(&self) -> bool {
         self.save.swap(false, Ordering::Relaxed)
     }
 
-    /// That steps are measured. An error where somebody else's are waited for.
-    pub(crate) fn measure(&self, wish: Wish) -> Result<(), String> {
+    /// Requests a measurement of steps. Returns an error if another such request is pending.
+    pub(crate) fn measure(&self, wish: ProfileRequest) -> Result<(), String> {
         let mut waiting = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = &*waiting {
-            return Err(format!("`{other}` is to be measured already"));
+            return Err(format!("`{other}` is already waiting to be measured"));
         }
         *waiting = Some(wish);
         Ok(())
     }
 
-    /// What is to be measured; asked once for each wish.
-    pub fn to_measure(&self) -> Option<Wish> {
+    /// Takes the pending request for a measurement.
+    pub fn to_measure(&self) -> Option<ProfileRequest> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// A text for the run's log.
+    /// Adds a text to the run's log.
     pub(crate) fn note(&self, text: String) -> Result<(), String> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if notes.len() == NOTES_MAX {
-            return Err(format!("{NOTES_MAX} notes wait for a step already; is the run under way?"));
+            return Err(format!("{NOTES_MAX} notes already wait for a step; check that the run makes progress"));
         }
         notes.push(text);
         Ok(())
     }
 
-    /// Texts that are to be said now.
+    /// Takes the pending notes.
     pub fn notes(&self) -> Vec<EventKind> {
         let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
         notes.into_iter().map(|text| EventKind::Note(NoteReport { text })).collect()
@@ -67,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_wish_is_heard_once_and_they_are_bounded() {
+    fn each_request_is_taken_once_and_their_number_is_bounded() {
         let wishes = Requests::default();
         assert!(!wishes.is_save_wanted());
         wishes.save();
         assert!(wishes.is_save_wanted() && !wishes.is_save_wanted());
-        let steps = |text: &str| text.parse::<Wish>().expect("a wish");
+        let steps = |text: &str| text.parse::<ProfileRequest>().expect("a wish");
         assert!(wishes.measure(steps("2 by me")).is_ok());
-        assert_eq!(wishes.measure(steps("3")), Err("`2 by me` is to be measured already".to_owned()));
+        assert_eq!(wishes.measure(steps("3")), Err("`2 by me` is already waiting to be measured".to_owned()));
         assert_eq!((wishes.to_measure(), wishes.to_measure()), (Some(steps("2 by me")), None));
         let taken = (0..2 * NOTES_MAX).filter(|number| wishes.note(number.to_string()).is_ok()).count();
         assert_eq!((taken, wishes.notes().len(), wishes.notes().len()), (NOTES_MAX, NOTES_MAX, 0));

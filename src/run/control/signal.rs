@@ -1,18 +1,18 @@
-//! Which signals there are, what each asks for, and what a run is doing when one comes.
+//! Signals, their meaning, and the phases of a run.
 
 use tokio::signal::unix::SignalKind;
 
-/// A request to stop that has been heard.
+/// Received request to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Signal {
     /// Ctrl-C.
     Interrupt = 1,
-    /// What schedulers send before they kill; a file `stop` in the run's folder asks for the same.
+    /// SIGTERM, which schedulers send before they kill. A file `stop` in the run folder has the same effect.
     Terminate = 2,
-    /// The terminal went away.
+    /// SIGHUP: the terminal was closed.
     Hangup = 3,
-    /// SIGUSR1, what schedulers are asked to send some time before the end (Slurm's `--signal=USR1@120`).
+    /// SIGUSR1, which schedulers send some time before the end if configured so (Slurm's `--signal=USR1@120`).
     Requeue = 4,
 }
 
@@ -38,29 +38,29 @@ impl Signal {
         }
     }
 
-    /// What it is for this process.
-    pub(super) fn meaning(self) -> Meaning {
+    /// Meaning of the signal for this process.
+    pub(super) fn meaning(self) -> SignalMeaning {
         if self != Self::Hangup {
-            return Meaning::Stop;
+            return SignalMeaning::Stop;
         }
         if is_ignored(self.kind()) {
-            Meaning::Nothing
+            SignalMeaning::Nothing
         } else if has_terminal() {
-            Meaning::Stop
+            SignalMeaning::Stop
         } else {
-            Meaning::Reload
+            SignalMeaning::Reload
         }
     }
 }
 
-/// What a signal asks of this process.
+/// Meaning of a signal for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// Save, and leave.
+pub(super) enum SignalMeaning {
+    /// Save, and exit.
     Stop,
-    /// Read the log level again: nothing can go away that a service never had.
+    /// Read the log level again: without a terminal, SIGHUP cannot mean that the terminal was closed.
     Reload,
-    /// Who started this process wants it to outlive its terminal: `nohup`.
+    /// Ignore: the process was started by `nohup` and survives its terminal.
     Nothing,
 }
 
@@ -71,27 +71,27 @@ fn is_ignored(kind: SignalKind) -> bool {
     mask >> (kind.as_raw_value() - 1) & 1 == 1
 }
 
-/// Whether this process has a controlling terminal. Where nobody knows, it has: then nothing is lost that was not saved.
+/// Whether this process has a controlling terminal. If that is unknown, returns `true`: SIGHUP then saves the run.
 fn has_terminal() -> bool {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return true };
-    // Behind the name, which may hold anything: state, parent, group, session, terminal.
+    // Fields after the name, which may contain any character: state, parent, group, session, terminal.
     let terminal = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(4));
     terminal != Some("0")
 }
 
-/// What a run is doing: a signal is logged with it.
+/// Phase of a run. Each signal is logged with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Planning, opening data, building the model, reading a checkpoint: nothing is there that has to be saved.
+    /// Planning, opening data, building the model, reading a checkpoint: there is nothing to save yet.
     Start,
     /// Waiting for a batch.
     Data,
     /// Computing a step.
     Step,
-    /// Looking at the valid split.
+    /// Computing metrics on the validation split.
     Validation,
-    /// Taking a snapshot, or waiting for the one before it to be written.
+    /// Taking a snapshot, or waiting until the previous one is written.
     Checkpoint,
 }
 
@@ -100,12 +100,12 @@ impl Phase {
     pub const NAMES: [&str; 5] = ["start", "data", "step", "validation", "checkpoint"];
     pub(super) const ALL: [Self; 5] = [Self::Start, Self::Data, Self::Step, Self::Validation, Self::Checkpoint];
 
-    /// The phase of that name.
+    /// Returns the phase of that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::NAMES.iter().position(|known| *known == name).map(|index| Self::ALL[index])
     }
 
-    /// Its name.
+    /// Name of the phase.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }

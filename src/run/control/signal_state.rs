@@ -1,4 +1,4 @@
-//! What has been heard, and what is said of it.
+//! State of received signals, and log messages about them.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,43 +9,43 @@ use runtime::CancelSource;
 use store::Store;
 use telemetry::log;
 use telemetry::systemd::Notify;
-use telemetry::terminal::answer;
+use telemetry::terminal::print;
 
-use super::board::Board;
+use super::board::StatusBoard;
 use super::requests::Requests;
 use super::signal::{Phase, Signal};
 use super::stop_file;
 
-/// What may wait to be said of signals; more of the same is dropped.
+/// Maximum number of queued log messages; further messages are dropped.
 pub(super) const WORDS: usize = 4;
 
-/// Last words of a process that has nothing to save; they are printed by another thread.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Time for the logging thread to print the last message of a process that has nothing to save.
+const FLUSH_TIME: Duration = Duration::from_millis(100);
 
-/// How long the file that asked for a stop may take to go.
-const FORGETS_MAX: Duration = Duration::from_secs(2);
+/// Maximum time to remove the file that requested a stop.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Holds what `RUST_LOG` would say, in the run's folder: read when a service is told to by SIGHUP.
+/// File in the run folder with the syntax of `RUST_LOG`. A service reads it on SIGHUP.
 const LOG_LEVEL: &str = "log-level";
 
-/// What has been heard so far.
+/// State of received signals.
 pub(super) struct SignalState {
     first: AtomicU8,
     since: Mutex<Option<Instant>>,
     stopper: CancelSource,
     words: SyncSender<DeferredLog>,
-    pub(super) board: Board,
+    pub(super) board: StatusBoard,
     pub(super) wishes: Requests,
-    /// For how long nothing may happen; zero while nobody knows.
+    /// Stall timeout in milliseconds; zero until it is known.
     hang_ms: AtomicU64,
     pub(super) notify: Notify,
-    /// Where a service finds its log level, once that is known.
+    /// Run folder, in which a service finds its log level; unset until it is known.
     folder: OnceLock<Store>,
     /// Whether nothing of the run is kept, so that there is never anything to save.
     pub(super) keeps_nothing: AtomicBool,
 }
 
-/// What is said of signals. By its own thread: where nobody reads what is said, whoever speaks waits.
+/// Log message about a signal. A separate thread writes it, because stderr may block if it is not read.
 pub(super) enum DeferredLog {
     Saving(Signal, &'static str),
     StillSaving(Signal),
@@ -59,71 +59,71 @@ pub(super) enum DeferredLog {
 }
 
 impl DeferredLog {
-    pub(super) fn say(self) {
+    pub(super) fn log(self) {
         match self {
             Self::Saving(signal, during) => {
-                tracing::warn!(?signal, %during, "saving, then leaving; a second ctrl-c leaves at once");
+                tracing::warn!(?signal, %during, "saving, then exiting; a second Ctrl-C exits at once");
             }
             Self::StillSaving(signal) => tracing::warn!(?signal, "still saving"),
             Self::NothingToSave(signal, during) => {
-                tracing::warn!(?signal, %during, "leaving: nothing has happened that is not saved");
+                tracing::warn!(?signal, %during, "exiting: there is nothing to save");
             }
             Self::GraceOver(signal, kept) => {
-                let kept = kept.unwrap_or_else(|| "what was saved before this process began".to_owned());
-                tracing::error!(?signal, %kept, "`run.shutdown_timeout_seconds` are over: leaving with what is saved");
+                let kept = kept.unwrap_or_else(|| "checkpoints of earlier processes".to_owned());
+                tracing::error!(?signal, %kept, "`run.shutdown_timeout_seconds` have elapsed: exiting without a new checkpoint");
             }
-            Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
-            Self::NoFile(found) => tracing::warn!("{found}; a stop is asked for by a file: `touch` it"),
-            Self::NoProfile(found) => tracing::warn!("{found}; `cloze profile live` asks for it"),
+            Self::StandsStill(found) => tracing::warn!("no progress: {found}; send SIGUSR2 for details"),
+            Self::NoFile(found) => tracing::warn!("{found}; create a file of that name to request a stop"),
+            Self::NoProfile(found) => tracing::warn!("{found}; use `cloze profile live` to request a measurement"),
             Self::Unheard(trouble) => tracing::warn!("{trouble}"),
-            Self::Report(lines) => lines.into_iter().for_each(answer),
+            Self::Report(lines) => lines.into_iter().for_each(print),
         }
     }
 }
 
 impl SignalState {
     pub(super) fn new(stopper: CancelSource, words: SyncSender<DeferredLog>) -> Self {
-        let (first, since, board) = (AtomicU8::new(0), Mutex::default(), Board::new());
+        let (first, since, board) = (AtomicU8::new(0), Mutex::default(), StatusBoard::new());
         let (wishes, hang_ms) = (Requests::default(), AtomicU64::new(0));
         let notify = Notify::of_environment();
         let (folder, keeps_nothing) = (OnceLock::new(), AtomicBool::new(false));
         Self { first, since, stopper, words, board, wishes, hang_ms, notify, folder, keeps_nothing }
     }
 
-    /// The run's folder is known. Whether it was not before.
+    /// Sets the run folder. Returns whether it was unset before.
     pub(super) fn folder(&self, folder: Store) -> bool {
         self.folder.set(folder).is_ok()
     }
 
-    /// For how long nothing may happen from now on.
+    /// Sets the stall timeout.
     pub(super) fn be_patient(&self, hang: Option<Duration>) {
         let ms = hang.map_or(0, |hang| u64::try_from(hang.as_millis()).unwrap_or(u64::MAX));
         self.hang_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Whether all continues; who has stood still for longer than the run is patient, and for how long, if not: what everybody
-    /// is told who asks, whether over HTTP, by the manager of a service, or by a warning.
-    pub(super) fn goes_on(&self) -> Result<(), (Duration, String)> {
+    /// Whether the run makes progress. If not, returns the time without progress and the stalled workers. HTTP health
+    /// checks, the service manager and the watchdog use the same answer.
+    pub(super) fn check_progress(&self) -> Result<(), (Duration, String)> {
         let hang = self.hang_ms.load(Ordering::Relaxed);
-        if hang == 0 { Ok(()) } else { self.board.goes_on(Duration::from_millis(hang)) }
+        if hang == 0 { Ok(()) } else { self.board.check_progress(Duration::from_millis(hang)) }
     }
 
-    /// The first signal heard.
+    /// The first signal received.
     pub(super) fn signal(&self) -> Option<Signal> {
         let heard = self.first.load(Ordering::SeqCst);
         Signal::ALL.into_iter().find(|signal| *signal as u8 == heard)
     }
 
-    /// How long ago the first was heard.
+    /// Time since the first signal.
     pub(super) fn waited(&self) -> Option<Duration> {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
     }
 
-    pub(super) fn say(&self, words: DeferredLog) {
+    pub(super) fn log(&self, words: DeferredLog) {
         let _ = self.words.try_send(words);
     }
 
-    /// Somebody asks for a stop. Whether it was the first.
+    /// Handles a stop request. Returns whether it was the first.
     pub(super) fn stop(&self, asked: Signal) -> bool {
         let first = self.first.compare_exchange(0, asked as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if first {
@@ -131,30 +131,31 @@ impl SignalState {
             self.notify.stopping();
             let during = self.board.phase();
             if during == Phase::Start || self.keeps_nothing.load(Ordering::Relaxed) {
-                self.say(DeferredLog::NothingToSave(asked, during.name()));
-                self.forget_file();
-                std::thread::sleep(LAST_WORDS);
-                // Whatever is half written now is not seen by anybody: as after a kill.
+                self.log(DeferredLog::NothingToSave(asked, during.name()));
+                self.remove_stop_file();
+                std::thread::sleep(FLUSH_TIME);
+                // Partially written files are ignored by the next start, as after a kill.
                 runtime::exit_now(asked.exit_code());
             }
             self.stopper.cancel();
-            self.say(DeferredLog::Saving(asked, during.name()));
+            self.log(DeferredLog::Saving(asked, during.name()));
         }
         first
     }
 
-    /// Who leaves has obeyed a file too. By its own thread: a store that does not answer keeps nobody from leaving.
-    fn forget_file(&self) {
+    /// Removes the stop file before exiting. A separate thread removes it, so that a store that hangs cannot block the
+    /// exit.
+    fn remove_stop_file(&self) {
         let Some(folder) = self.folder.get().cloned() else { return };
         let (sender, done) = sync_channel(1);
-        let forgets = move || {
+        let remove = move || {
             if let Err(error) = stop_file::obeyed(&folder) {
-                tracing::warn!(%error, "the file that asks for a stop cannot be removed: the next start will obey it too");
+                tracing::warn!(%error, "cannot remove the file `stop`: it will also stop the next start");
             }
             let _ = sender.send(());
         };
-        if runtime::spawn("forget-stop", forgets).is_ok() {
-            let _ = done.recv_timeout(FORGETS_MAX);
+        if runtime::spawn("forget-stop", remove).is_ok() {
+            let _ = done.recv_timeout(REMOVE_TIMEOUT);
         }
     }
 
@@ -166,10 +167,10 @@ impl SignalState {
                 continue;
             }
             if asked == Signal::Interrupt && times > 1 {
-                // Only who asks twice at a keyboard gives up what is not saved yet: a scheduler's two signals are one wish.
+                // Only a second Ctrl-C discards unsaved steps: two signals of a scheduler are one request.
                 runtime::exit_now(asked.exit_code());
             }
-            self.say(DeferredLog::StillSaving(asked));
+            self.log(DeferredLog::StillSaving(asked));
         }
     }
 
@@ -180,7 +181,7 @@ impl SignalState {
     }
 
     fn read_log_level(&self) {
-        let level = self.folder.get().map(|folder| folder.read_with_stat(LOG_LEVEL));
+        let level = self.folder.get().map(|folder| folder.get_with_stat(LOG_LEVEL));
         let level = match level {
             Some(Ok(Some((bytes, _)))) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
             Some(Ok(None)) | None => None,
@@ -192,14 +193,14 @@ impl SignalState {
         match log::reload(level.as_deref()) {
             Ok(level) => tracing::warn!(%level, "the log level was read again"),
             Err(error) => {
-                tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");
+                tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` takes the syntax of `RUST_LOG`");
             }
         }
     }
 
     pub(super) async fn report(self: Arc<Self>, mut stream: tokio::signal::unix::Signal) {
         while stream.recv().await.is_some() {
-            self.say(DeferredLog::Report(self.board.report()));
+            self.log(DeferredLog::Report(self.board.report()));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Who looks every half second: for files that ask for a stop and for a profile, for the end of a grace, for who stands still; and gives a
-//! sign of life to who asked for one.
+//! Watchdog thread: polls every half second for files that request a stop or a profile, for the end of the shutdown
+//! timeout and for stalled workers. It also sends heartbeats to the service manager.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -10,75 +10,75 @@ use store::Store;
 use super::profile_file;
 use super::signal::Signal;
 use super::signal_state::{DeferredLog, SignalState};
-use super::stop_file::asks;
+use super::stop_file::is_requested;
 
-/// Between two looks: nobody who asks by a file waits longer to be heard, and a look costs a system call.
-const PULSE: Duration = Duration::from_millis(500);
+/// Time between two polls. It bounds the delay of a request by a file; one poll costs a system call.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Last words are printed by another thread, which somebody may keep waiting.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+/// Time for the logging thread to print the last message; stderr may block.
+const FLUSH_TIME: Duration = Duration::from_millis(300);
 
-/// What a run says of its patience.
+/// Timeouts of a run.
 #[derive(Clone, Debug)]
 pub struct Timeouts {
     /// The run's folder.
     pub folder: Store,
-    /// How long a stop may take; none: as long as it takes.
+    /// Maximum time of a stop; `None` disables the limit.
     pub grace: Option<Duration>,
-    /// How long nothing may happen before somebody hears of it.
+    /// Time without progress before a warning; `None` disables the check.
     pub hang: Option<Duration>,
 }
 
-/// Looks for as long as the process lives.
-pub(super) fn watch(heard: &Arc<SignalState>, patience: &Timeouts) {
-    let (mut bark, mut is_told, mut misheard) = (WarnBackoff::new(patience.hang), false, None);
+/// Polls until the process ends.
+pub(super) fn watch(state: &Arc<SignalState>, timeouts: &Timeouts) {
+    let (mut backoff, mut is_reported, mut reported) = (WarnBackoff::new(timeouts.hang), false, None);
     loop {
-        if heard.signal().is_none() {
-            match asks(&patience.folder) {
+        if state.signal().is_none() {
+            match is_requested(&timeouts.folder) {
                 Ok(true) => {
-                    // As SIGTERM does.
-                    heard.stop(Signal::Terminate);
+                    // Same effect as SIGTERM.
+                    state.stop(Signal::Terminate);
                 }
-                Err(found) if !is_told => {
-                    is_told = true;
-                    heard.say(DeferredLog::NoFile(found));
+                Err(found) if !is_reported => {
+                    is_reported = true;
+                    state.log(DeferredLog::NoFile(found));
                 }
                 Ok(false) | Err(_) => {}
             }
         }
-        if let Some(found) = profile_file::heard(&patience.folder) {
+        if let Some(found) = profile_file::take_request(&timeouts.folder) {
             let by = found.as_ref().ok().and_then(|wish| wish.by.clone());
-            if let Err(problem) = found.and_then(|wish| heard.wishes.measure(wish)) {
+            if let Err(problem) = found.and_then(|wish| state.wishes.measure(wish)) {
                 if let Some(by) = by {
-                    // Who asked waits for it; where that cannot be written either, it is said here.
-                    let _ = profile_file::refuse(&patience.folder, &by, &problem);
+                    // The sender waits for the answer. If it cannot be written, the log below has the problem.
+                    let _ = profile_file::decline(&timeouts.folder, &by, &problem);
                 }
-                if misheard.as_ref() != Some(&problem) {
-                    misheard = Some(problem.clone());
-                    heard.say(DeferredLog::NoProfile(problem));
+                if reported.as_ref() != Some(&problem) {
+                    reported = Some(problem.clone());
+                    state.log(DeferredLog::NoProfile(problem));
                 }
             }
         }
-        if let (Some(signal), Some(waited)) = (heard.signal(), heard.waited())
-            && patience.grace.is_some_and(|grace| waited >= grace)
+        if let (Some(signal), Some(waited)) = (state.signal(), state.waited())
+            && timeouts.grace.is_some_and(|grace| waited >= grace)
         {
-            heard.say(DeferredLog::GraceOver(signal, heard.board.kept()));
-            sleep(LAST_WORDS);
+            state.log(DeferredLog::GraceOver(signal, state.board.kept()));
+            sleep(FLUSH_TIME);
             runtime::exit_now(signal.exit_code());
         }
-        let goes_on = heard.goes_on();
-        heard.notify.beat(heard.board.phase().name(), goes_on.is_ok());
-        if let Some(found) = bark.hears(goes_on.err()) {
-            heard.say(DeferredLog::StandsStill(found));
+        let progress = state.check_progress();
+        state.notify.beat(state.board.phase().name(), progress.is_ok());
+        if let Some(found) = backoff.next_warning(progress.err()) {
+            state.log(DeferredLog::StandsStill(found));
         }
-        if let Some(trouble) = heard.notify.complaint() {
-            heard.say(DeferredLog::Unheard(trouble));
+        if let Some(trouble) = state.notify.complaint() {
+            state.log(DeferredLog::Unheard(trouble));
         }
-        sleep(PULSE);
+        sleep(POLL_INTERVAL);
     }
 }
 
-/// Speaks up, and again when it has lasted twice as long.
+/// Interval of warnings, which doubles after each warning.
 struct WarnBackoff {
     first: Duration,
     next: Duration,
@@ -90,7 +90,7 @@ impl WarnBackoff {
         Self { first, next: first }
     }
 
-    fn hears(&mut self, still: Option<(Duration, String)>) -> Option<String> {
+    fn next_warning(&mut self, still: Option<(Duration, String)>) -> Option<String> {
         let Some((age, found)) = still else {
             self.next = self.first;
             return None;
@@ -108,17 +108,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watchdog_barks_once_and_again_ever_more_seldom() {
-        let mut bark = WarnBackoff::new(Some(Duration::from_secs(10)));
-        let mut heard = Vec::new();
+    fn the_interval_of_warnings_doubles() {
+        let mut backoff = WarnBackoff::new(Some(Duration::from_secs(10)));
+        let mut warned_at = Vec::new();
         for age in (0..100).map(Duration::from_secs) {
             let still = (age >= Duration::from_secs(10)).then(|| (age, String::new()));
-            heard.extend(bark.hears(still).map(|_| age.as_secs()));
+            warned_at.extend(backoff.next_warning(still).map(|_| age.as_secs()));
         }
-        assert_eq!(heard, [10, 20, 40, 80]);
-        // Something has happened since.
-        assert_eq!(bark.hears(None), None);
-        assert!(bark.hears(Some((Duration::from_secs(10), "again".to_owned()))).is_some());
-        assert!(WarnBackoff::new(None).hears(Some((Duration::from_secs(1 << 40), String::new()))).is_none());
+        assert_eq!(warned_at, [10, 20, 40, 80]);
+        // Progress resets the interval.
+        assert_eq!(backoff.next_warning(None), None);
+        assert!(backoff.next_warning(Some((Duration::from_secs(10), "again".to_owned()))).is_some());
+        assert!(WarnBackoff::new(None).next_warning(Some((Duration::from_secs(1 << 40), String::new()))).is_none());
     }
 }

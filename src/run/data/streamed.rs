@@ -1,4 +1,4 @@
-//! A prepared folder that a run begins to read while it is filled.
+//! A prepared folder that a run reads while it is being prepared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::run::dataset_versions::part_lists;
 use crate::run::dataset_versions::streamed::{StreamedSegments, published, refuse_dropped};
 
 impl PreparedData {
-    /// Opens a folder for a run whose first epoch reads it in the order in which it is filled, as far as it is. Nothing is
-    /// taken from what is there of later parts: neither what is counted over all of them, nor which rows are validated on,
-    /// which are those of the first `prepare.valid_parts`.
+    /// Opens a folder for a run whose first epoch reads it in the order in which it is filled. The result does not
+    /// depend on later parts: counts over all parts are dropped, and validation uses the rows of the first
+    /// `prepare.valid_parts`.
     pub(super) fn open_streamed(store: Store, request: OpenRequest<'_>) -> pipeline::Result<Self> {
         let lists = part_lists(&store)?;
         let hashes = lists.hashes();
@@ -31,36 +31,36 @@ impl PreparedData {
         } else {
             refuse_dropped(&lists, dataset_version)?;
             let mut pending = lists.pending(dataset_version)?;
-            let told = pending.more()?;
+            let segments = pending.more()?;
             if pending.done().0 < measured.len() {
                 return Err(too_few(&store, pending.done().0, measured.len()));
             }
             let manifest = pending.manifest()?;
-            let streamed = StreamedSegments::pending(&store, &lists, Arc::clone(&versions), pending, told);
+            let streamed = StreamedSegments::pending(&store, &lists, Arc::clone(&versions), pending, segments);
             streamed.refuse_to_begin(request.config.data.shuffle_window_groups)?;
             (manifest, streamed)
         };
         let vocab = load::read_vocab(&store, &manifest, dataset_version)?;
-        // What a model is shown next to may be counted.
+        // Counts are safe for an evaluated model, but not for a run: they would depend on when it began.
         let is_of_model = request.purpose == Purpose::Model;
         let vocab = if is_complete && is_of_model { vocab } else { vocab.uncounted() };
         keep_valid(&mut manifest, &measured.into_iter().collect());
         let content = hashes[dataset_version.0 as usize].clone();
-        let alone = Self::alone(store, manifest, vocab, versions, content, request.purpose);
+        let alone = Self::single_source(store, manifest, vocab, versions, content, request.purpose);
         Ok(Self { streamed: Some(Arc::new(streamed)), ..alone })
     }
 }
 
-/// The parts that a streamed run is validated on are not there.
+/// Error for missing parts that a streamed run needs for its validation.
 fn too_few(store: &Store, done: usize, wanted: usize) -> Error {
     let message = format!(
         "{done} of its first {wanted} parts are there, on which a streamed run is validated (`prepare.valid_parts`); run \
-         `cloze prepare`, or let it go on"
+         `cloze prepare`, or let it continue"
     );
     Error::Unfinished { place: store.place(""), message }
 }
 
-/// Leaves the validation rows of these parts alone.
+/// Removes the validation rows of all other parts.
 fn keep_valid(manifest: &mut Manifest, parts: &BTreeSet<PartId>) {
     let entries = manifest.dataset_versions.iter_mut().flat_map(|entry| &mut entry.parts);
     entries.filter(|entry| !parts.contains(&entry.id)).for_each(|entry| entry.valid.clear());

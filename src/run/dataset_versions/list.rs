@@ -1,7 +1,6 @@
 //! The file in a run folder that records which dataset version each epoch reads.
 //!
-//! Its name and its keys are older than its terms: a *dataset version* is a dataset version, a *stretch* a span of epochs over
-//! one version.
+//! In the file, the key `stretches` holds the spans of epochs that read one version.
 
 use pipeline::load::RowOrder;
 use pipeline::prepare::PartLists;
@@ -10,10 +9,10 @@ use schemas::{DatasetVersion, Epoch, Manifest, Sealed, Shard, Split};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
-/// Name of the file, where there is one prepared folder.
+/// Name of the file if there is one prepared folder.
 pub(super) const NAME: &str = "dataset_versions.json";
 
-/// Name of the file for a source of a mixture, or for the only prepared folder.
+/// Returns the name of the file for a source of a mixture, or for the only prepared folder.
 pub(crate) fn list_name(source: Option<&str>) -> String {
     source.map_or_else(|| NAME.to_owned(), |source| format!("dataset_versions/{source}.json"))
 }
@@ -22,11 +21,11 @@ pub(crate) fn list_name(source: Option<&str>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VersionList {
-    /// Epochs that are decided.
+    /// Number of decided epochs.
     pub(super) epochs: u64,
-    /// Where another version begins; the first is that of epoch 0.
-    pub(super) stretches: Vec<VersionSpan>,
-    /// Of a run whose first epoch is streamed: how far it has been read.
+    /// Spans of epochs over one version, in order; the first begins with epoch 0.
+    pub(super) spans: Vec<VersionSpan>,
+    /// Prefix of the first epoch that the run has read, if that epoch is streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) streamed: Option<ReadPrefix>,
 }
@@ -35,10 +34,10 @@ pub(super) struct VersionList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VersionSpan {
-    /// The first of them.
+    /// The first epoch of the span.
     pub(super) epoch: Epoch,
     pub(super) dataset_version: DatasetVersion,
-    /// Identifies the data: see [`hashes_of`] and [`PartLists::hashes`].
+    /// Hash that identifies the data: see [`hashes_of`] and [`PartLists::hashes`].
     pub(super) content: String,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct VersionSpan {
 pub(super) struct ReadPrefix {
     /// Number of shards.
     pub(super) shards: u64,
-    /// Hash of their data.
+    /// Hash of the data of these shards.
     content: String,
 }
 
@@ -71,24 +70,24 @@ impl Sealed for VersionList {
 }
 
 impl VersionList {
-    /// The list of a run that begins with the newest version. Each version has its hash in `hashes`.
+    /// Creates the list of a run that begins with the newest version. Each version has its hash in `hashes`.
     pub(super) fn new(order: RowOrder, hashes: &[String]) -> Self {
         let streamed = (order == RowOrder::Streamed).then(|| ReadPrefix::new(Vec::new()));
-        let mut list = Self { epochs: 0, stretches: Vec::new(), streamed };
+        let mut list = Self { epochs: 0, spans: Vec::new(), streamed };
         list.push(newest_of(hashes), hashes);
         list
     }
 
-    /// The list of a run, if it has one.
+    /// Reads the list of a run, if it exists.
     pub(super) fn read(run: &Store, name: &str) -> Result<Option<Self>> {
-        let Some((bytes, _)) = run.read_with_stat(name)? else { return Ok(None) };
+        let Some((bytes, _)) = run.get_with_stat(name)? else { return Ok(None) };
         let refuse = |error: &dyn std::fmt::Display| {
-            let way_on = "it says which data the run reads: restore it, or begin a new run (another `run.folder`)";
-            Error::Config(format!("{}: {error}; {way_on}", run.place(name)))
+            let fix = "it records which data the run reads; restore it, or begin a new run (another `run.folder`)";
+            Error::Config(format!("{}: {error}; {fix}", run.place(name)))
         };
         let list = Self::unseal(&bytes).map_err(|error| refuse(&error))?;
-        let is_whole = list.epochs > 0 && list.stretches.first().is_some_and(|first| first.epoch == Epoch(0));
-        if is_whole { Ok(Some(list)) } else { Err(refuse(&"it does not begin with epoch 0")) }
+        let is_whole = list.epochs > 0 && list.spans.first().is_some_and(|first| first.epoch == Epoch(0));
+        if is_whole { Ok(Some(list)) } else { Err(refuse(&"the list does not begin with epoch 0")) }
     }
 
     pub(super) fn write(&self, run: &Store, name: &str) -> Result<()> {
@@ -96,27 +95,27 @@ impl VersionList {
         Ok(())
     }
 
-    /// The version of epoch 0.
+    /// Version of epoch 0.
     pub(super) fn first(&self) -> DatasetVersion {
-        self.stretches[0].dataset_version
+        self.spans[0].dataset_version
     }
 
-    /// The version of an epoch, if that is decided.
-    pub(super) fn at(&self, epoch: Epoch) -> Option<DatasetVersion> {
-        let behind = self.stretches.partition_point(|stretch| stretch.epoch <= epoch);
-        (epoch.0 < self.epochs).then(|| self.stretches[behind - 1].dataset_version)
+    /// Version of an epoch, if it is decided.
+    pub(super) fn version_at(&self, epoch: Epoch) -> Option<DatasetVersion> {
+        let behind = self.spans.partition_point(|span| span.epoch <= epoch);
+        (epoch.0 < self.epochs).then(|| self.spans[behind - 1].dataset_version)
     }
 
-    /// Decides one more epoch.
+    /// Decides the version of the next epoch.
     pub(super) fn push(&mut self, dataset_version: DatasetVersion, hashes: &[String]) {
-        if self.stretches.last().is_none_or(|last| last.dataset_version != dataset_version) {
+        if self.spans.last().is_none_or(|last| last.dataset_version != dataset_version) {
             let content = hashes[dataset_version.0 as usize].clone();
-            self.stretches.push(VersionSpan { epoch: Epoch(self.epochs), dataset_version, content });
+            self.spans.push(VersionSpan { epoch: Epoch(self.epochs), dataset_version, content });
         }
         self.epochs += 1;
     }
 
-    /// The row order that the run began with.
+    /// Row order that the run began with.
     pub(super) fn order(&self) -> RowOrder {
         if self.streamed.is_some() { RowOrder::Streamed } else { RowOrder::Shuffled }
     }
@@ -132,52 +131,50 @@ impl VersionList {
         )))
     }
 
-    /// Fails if the run read other data than that with these hashes.
+    /// Fails if the run read data with other hashes.
     pub(super) fn check_hashes(&self, hashes: &[String], data: &Store) -> Result<()> {
-        let is_known =
-            |stretch: &&VersionSpan| hashes.get(stretch.dataset_version.0 as usize) == Some(&stretch.content);
-        match self.stretches.iter().find(|stretch| !is_known(stretch)) {
+        let is_known = |span: &&VersionSpan| hashes.get(span.dataset_version.0 as usize) == Some(&span.content);
+        match self.spans.iter().find(|span| !is_known(span)) {
             None => Ok(()),
             Some(other) => Err(other_data(other.dataset_version, data)),
         }
     }
 
-    /// Fails if what the run read of a streamed epoch is not what is there.
+    /// Fails if the folder no longer has the shards that the run read of a streamed epoch.
     pub(super) fn check_read(&self, manifest: &Manifest, data: &Store) -> Result<()> {
         let (Some(read), first) = (&self.streamed, self.first()) else { return Ok(()) };
-        // Dropped parts are refused by name, where they would be read.
+        // Dropped parts are reported by name when they would be read.
         let is_dropped = !manifest.dropped_since(first).is_empty();
         let is_same = is_dropped || read.begins(&manifest.effective(first).train.shards);
         if is_same { Ok(()) } else { Err(other_data(first, data)) }
     }
 }
 
-/// The hash of the training data of each version, in order; known once a version is complete.
+/// Returns the hash of the training data of each version, in order. It is known when a version is complete.
 pub(crate) fn hashes_of(manifest: &Manifest) -> Vec<String> {
     manifest.dataset_versions.iter().map(|entry| entry.content.clone()).collect()
 }
 
-/// The part lists of a prepared folder.
+/// Reads the part lists of a prepared folder.
 ///
 /// # Errors
 /// [`Error::Unfinished`] if there are none.
 pub(crate) fn part_lists(data: &Store) -> Result<PartLists> {
     PartLists::read(data)?.ok_or_else(|| Error::Unfinished {
         place: data.place(""),
-        message:
-            "there is no part list here, which a streamed run goes by; run `cloze prepare`, or change `data.folder`"
-                .to_owned(),
+        message: "no part list found, and a streamed run requires one; run `cloze prepare`, or change `data.folder`"
+            .to_owned(),
     })
 }
 
-/// The newest of the versions that have these hashes.
+/// Returns the newest of the versions that have these hashes.
 fn newest_of(hashes: &[String]) -> DatasetVersion {
     DatasetVersion(u32::try_from(hashes.len() - 1).expect("versions are few"))
 }
 
 pub(super) fn other_data(dataset_version: DatasetVersion, data: &Store) -> Error {
     Error::Config(format!(
-        "{}: the run read dataset version {dataset_version} with other data than is here now; name the folder that it read, or begin \
+        "{}: the run read dataset version {dataset_version} with other data than is here now; set the folder that it read, or begin \
          a new run (another `run.folder`)",
         data.place("")
     ))

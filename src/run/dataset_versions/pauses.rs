@@ -1,21 +1,21 @@
-//! Pauses between two reads of a folder that is still being filled.
+//! Pauses between two polls of a folder that is still being prepared.
 
 use std::time::Duration;
 
-/// The first pause, and the longest.
+/// The first and the longest pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Pauses that grow.
+/// Pauses that double up to a maximum.
 #[derive(Debug)]
-pub struct Pauses(Duration);
+pub struct PollInterval(Duration);
 
-impl Pauses {
-    /// Starts the count of pauses.
+impl PollInterval {
+    /// Starts with the shortest pause.
     pub fn begin() -> Self {
         Self(PAUSES.0)
     }
 
-    /// The next one.
+    /// Returns the next pause, and doubles it for the following call.
     pub fn next_pause(&mut self) -> Duration {
         let next = self.0;
         self.0 = (2 * next).min(PAUSES.1);

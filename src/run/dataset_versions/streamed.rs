@@ -1,13 +1,13 @@
-//! A prepared folder that a run reads in the order in which it is filled, by this process or another, here or elsewhere.
+//! Stream of segments from a prepared folder that this or another process is still filling.
 //!
 //! # What
-//! The segments of the part list that the run began with. Those of a folder that is whole are in its manifest; until it
-//! is, they are told by the records of its parts, and the next one is waited for: the store is asked again and again, ever
-//! more seldom up to once a second. The epoch ends when the manifest says that the dataset version is whole.
+//! The segments of the part list that the run began with. If the folder is complete, the manifest lists them. Until
+//! then, the commit records of its parts list them, and the run waits for the next record. It polls the store with
+//! pauses that double up to one second. The epoch ends when the manifest marks the dataset version as complete.
 //!
-//! # Why nothing depends on when
-//! A segment is told once its record is there, in the order of the list, so that the answers are those that a finished
-//! folder gives. What was told is written down before anything is made of it (`dataset_versions.json`).
+//! # Why the rows do not depend on timing
+//! A segment is returned when its record exists, in the order of the list. So the answers are those of a complete
+//! folder. Each answer is recorded in `dataset_versions.json` before any row is built from it.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,15 +19,16 @@ use runtime::{CancelToken, starved};
 use schemas::{DatasetVersion, Manifest, Shard, Split, manifest};
 use store::{LeaseConfig, LeaseStatus, LeaseWatch, Store};
 
-use super::pauses::Pauses;
+use super::pauses::PollInterval;
 use super::{DatasetVersions, other_data};
 
-/// The manifest of a folder, if that dataset version of it is whole.
+/// Reads the manifest of a folder, if that dataset version is complete.
 ///
 /// # Errors
-/// If it was superseded before it was, or the manifest cannot be read.
+/// [`Error::Config`] if a later version superseded it before it was complete; other errors if the manifest is
+/// unreadable.
 pub(crate) fn published(data: &Store, dataset_version: DatasetVersion) -> Result<Option<Manifest>> {
-    if data.stat(manifest::NAME)?.is_none() {
+    if data.head(manifest::NAME)?.is_none() {
         return Ok(None);
     }
     let manifest = load::open(data)?;
@@ -35,13 +36,13 @@ pub(crate) fn published(data: &Store, dataset_version: DatasetVersion) -> Result
         return Ok(None);
     }
     if manifest.dataset_version(dataset_version).content.is_empty() {
-        let message = format!("dataset version {dataset_version} was superseded before it was whole");
+        let message = format!("dataset version {dataset_version} was superseded before it was complete");
         return Err(Error::Config(format!("{}: {message}; begin a new run (another `run.folder`)", data.place(""))));
     }
     Ok(Some(manifest))
 }
 
-/// The segments of one dataset version, as they come.
+/// Segments of one dataset version, in the order in which they are prepared.
 #[derive(Debug)]
 pub struct StreamedSegments {
     data: Store,
@@ -50,7 +51,7 @@ pub struct StreamedSegments {
     versions: Arc<DatasetVersions>,
     state: Mutex<State>,
     waiting: Mutex<Waiting>,
-    /// Closed when the preparation that this process runs has failed.
+    /// Cancelled when the preparation that this process runs has failed.
     failed: OnceLock<CancelToken>,
 }
 
@@ -58,13 +59,13 @@ pub struct StreamedSegments {
 struct State {
     /// None once the version is complete.
     pending: Option<PendingSegments>,
-    told: Vec<Segment>,
+    segments: Vec<Segment>,
     shards: Vec<Shard>,
     watch: LeaseWatch,
-    /// Who was seen to fill the folder, so that it is said once.
+    /// Process that fills the folder, as last logged. Each process is logged once.
     filler: Option<String>,
-    pauses: Pauses,
-    /// Number of part lists at the last look.
+    pauses: PollInterval,
+    /// Number of part lists at the last check.
     seen_lists: usize,
 }
 
@@ -73,42 +74,42 @@ struct State {
 struct Waiting {
     before: Duration,
     since: Option<Instant>,
-    /// The part that is waited for, or was last.
+    /// Part of the present wait, or of the last one.
     part: u64,
 }
 
-/// How long workers have waited for segments so far, and for which part.
+/// Total time that workers have waited for segments, and the part that they wait for.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentWait {
-    /// Time of all waits.
+    /// Sum of all waits.
     pub waited: Duration,
-    /// The part of the present wait, or of the last one.
+    /// Part of the present wait, or of the last one.
     pub part: u64,
     /// Number of parts.
     pub parts: u64,
 }
 
 impl StreamedSegments {
-    /// Segments of a version that is complete.
+    /// Creates the segments of a complete version.
     pub(crate) fn complete(
         data: &Store,
         lists: &PartLists,
         versions: Arc<DatasetVersions>,
         manifest: &Manifest,
     ) -> Self {
-        let told = epoch_plan::segments(manifest, versions.first());
-        Self::new(data, lists, versions, None, told)
+        let segments = epoch_plan::segments(manifest, versions.first());
+        Self::new(data, lists, versions, None, segments)
     }
 
-    /// Segments of a version that is being prepared, after those that were `told` already.
+    /// Creates the segments of a version that is being prepared. `segments` are those known already.
     pub(crate) fn pending(
         data: &Store,
         lists: &PartLists,
         versions: Arc<DatasetVersions>,
         pending: PendingSegments,
-        told: Vec<Segment>,
+        segments: Vec<Segment>,
     ) -> Self {
-        Self::new(data, lists, versions, Some(pending), told)
+        Self::new(data, lists, versions, Some(pending), segments)
     }
 
     fn new(
@@ -116,13 +117,13 @@ impl StreamedSegments {
         lists: &PartLists,
         versions: Arc<DatasetVersions>,
         pending: Option<PendingSegments>,
-        told: Vec<Segment>,
+        segments: Vec<Segment>,
     ) -> Self {
         let dataset_version = versions.first();
-        let shards = told.iter().flat_map(|segment| segment.shards.clone()).collect();
-        let watch = LeaseWatch::of(data, prepare::LOCK, LeaseConfig::default());
+        let shards = segments.iter().flat_map(|segment| segment.shards.clone()).collect();
+        let watch = LeaseWatch::new(data, prepare::LOCK, LeaseConfig::default());
         let seen_lists = lists.newest().0 as usize + 1;
-        let state = State { pending, told, shards, watch, filler: None, pauses: Pauses::begin(), seen_lists };
+        let state = State { pending, segments, shards, watch, filler: None, pauses: PollInterval::begin(), seen_lists };
         Self {
             data: data.clone(),
             dataset_version,
@@ -134,37 +135,37 @@ impl StreamedSegments {
         }
     }
 
-    /// That a first window of so many row groups is there, and all that the run had read.
+    /// Returns an error if the first window of `window_blocks` row groups, or rows that the run had read, are missing.
     pub(crate) fn refuse_to_begin(&self, window_blocks: usize) -> Result<()> {
         let state = self.state();
         let groups: usize = state.shards.iter().map(|shard| shard.groups.len()).sum();
         if groups >= window_blocks && state.shards.len() as u64 >= self.versions.shards_read() {
             return Ok(());
         }
-        Err(self.unfinished(&state, "too few to begin with; run `cloze prepare`, or let it go on"))
+        Err(self.unfinished(&state, "too few to begin; run `cloze prepare`, or let it continue"))
     }
 
-    /// From now on nobody waits for a preparation of this process that has failed, which closes `failed`.
+    /// Sets the token that is cancelled when a preparation of this process fails. Workers then stop waiting for it.
     pub fn fail_with(&self, failed: CancelToken) {
         let _ = self.failed.set(failed);
     }
 
-    /// How long workers have waited for segments until now.
+    /// Total time that workers have waited for segments so far.
     pub fn wait_so_far(&self) -> SegmentWait {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
         SegmentWait { waited: waiting.before + now, part: waiting.part, parts: self.parts }
     }
 
-    /// Whether anything more is there; then it is told next. At the end, that the manifest says the same.
-    fn look(&self, state: &mut State) -> Result<bool> {
+    /// Checks for new segments, and appends them. At the end, checks that the manifest lists the same segments.
+    fn poll(&self, state: &mut State) -> Result<bool> {
         let Some(pending) = &mut state.pending else { return Ok(true) };
         let more = pending.more()?;
         if !more.is_empty() {
             state.shards.extend(more.iter().flat_map(|segment| segment.shards.clone()));
-            state.told.extend(more);
-            state.pauses = Pauses::begin();
-            state.watch.begin_anew();
+            state.segments.extend(more);
+            state.pauses = PollInterval::begin();
+            state.watch.restart();
             return Ok(true);
         }
         let (done, all) = pending.done();
@@ -180,17 +181,17 @@ impl StreamedSegments {
         Ok(true)
     }
 
-    /// Waits until it is worth another look.
+    /// Waits until the next poll.
     fn wait(&self, state: &mut State, stop: Option<&CancelToken>) -> Result<()> {
-        let Some(stop) = stop else { return Err(self.unfinished(state, "run `cloze prepare`, or let it go on")) };
+        let Some(stop) = stop else { return Err(self.unfinished(state, "run `cloze prepare`, or let it continue")) };
         self.refuse_dropped(state)?;
         if self.failed.get().is_some_and(CancelToken::is_cancelled) {
-            return Err(self.unfinished(state, "its preparation, in this process, has failed"));
+            return Err(self.unfinished(state, "the preparation in this process has failed"));
         }
-        match state.watch.look()? {
+        match state.watch.observe()? {
             LeaseStatus::Deserted => {
                 return Err(
-                    self.unfinished(state, "nobody prepares it; run `cloze prepare`, then the same command again")
+                    self.unfinished(state, "no process prepares it; run `cloze prepare`, then the same command again")
                 );
             }
             LeaseStatus::Held(filler) if state.filler.as_ref() != Some(&filler) => {
@@ -205,7 +206,7 @@ impl StreamedSegments {
         if starved(|| stop.is_cancelled_within(pause)) { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// A list that came since may have dropped what is waited for.
+    /// Fails if a newer part list has dropped parts of this version.
     fn refuse_dropped(&self, state: &mut State) -> Result<()> {
         let lists = self.data.list("versions")?.len();
         if lists == state.seen_lists {
@@ -229,7 +230,7 @@ impl StreamedSegments {
         Error::Unfinished { place: self.data.place(""), message }
     }
 
-    /// Notes that it is waited, or no longer.
+    /// Records the begin of a wait, or its end if `since` is `None`.
     fn note(&self, since: Option<(Instant, u64)>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = waiting.since.take() {
@@ -243,11 +244,11 @@ impl StreamedSegments {
     fn behind_in(&self, state: &mut State, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         loop {
             let is_read = state.shards.len() as u64 >= self.versions.shards_read();
-            if state.pending.is_none() || (state.told.len() > known && is_read) {
+            if state.pending.is_none() || (state.segments.len() > known && is_read) {
                 self.versions.note_read(&state.shards)?;
-                return Ok(state.told[known..].to_vec());
+                return Ok(state.segments[known..].to_vec());
             }
-            if !self.look(state)? {
+            if !self.poll(state)? {
                 self.note(Some((Instant::now(), self.done(state).0)));
                 self.wait(state, stop)?;
             }
@@ -259,18 +260,18 @@ impl StreamedSegments {
     }
 }
 
-/// Refuses to read parts that a later list dropped.
+/// Returns an error if a later list dropped parts of this version.
 pub(crate) fn refuse_dropped(lists: &PartLists, dataset_version: DatasetVersion) -> Result<()> {
-    let edition =
+    let snapshot =
         SplitSnapshot { dataset_version, split: Split::default(), dropped: lists.dropped_since(dataset_version) };
-    match edition.refusal() {
+    match snapshot.refusal() {
         Some(refusal) => Err(Error::Config(format!("{refusal}; begin a new run (another `run.folder`)"))),
         None => Ok(()),
     }
 }
 
 impl SegmentSource for StreamedSegments {
-    fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
+    fn segments_after(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         let found = self.behind_in(&mut self.state(), known, stop);
         self.note(None);
         found

@@ -1,4 +1,4 @@
-//! A preparation, as those who look at it ask it.
+//! Server backend of a preparation.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -18,61 +18,61 @@ use crate::config::Config;
 use crate::exit::Usage;
 use crate::run::worker_status;
 
-/// Where a preparation is seen, until this is dropped.
+/// Server of a preparation. It stops on drop.
 pub(crate) struct PrepareBackend {
-    seen: Arc<RunState>,
+    state: Arc<RunState>,
     preparing: Arc<Preparing>,
     _server: Server,
 }
 
 impl PrepareBackend {
-    /// Serves as `[serve]` says; nothing where it says nothing.
+    /// Starts the server of `[serve]`. Returns `None` if it has no address.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Option<Self>> {
-        let seen = RunState::new(about(Kind::Prepare, &config.prepare.folder));
-        let preparing = Preparing::new(Arc::clone(&seen), config.clone());
-        let bound = |address: &ListenAddress| note(format_args!("seen at {address}"));
-        let server = Server::start(&config.serve, &seen, Arc::clone(&preparing) as _, bound).map_err(Usage)?;
-        Ok(server.map(|server| Self { seen, preparing, _server: server }))
+        let state = RunState::new(about(Kind::Prepare, &config.prepare.folder));
+        let preparing = Preparing::new(Arc::clone(&state), config.clone());
+        let bound = |address: &ListenAddress| note(format_args!("serving status at {address}"));
+        let server = Server::start(&config.serve, &state, Arc::clone(&preparing) as _, bound).map_err(Usage)?;
+        Ok(server.map(|server| Self { state, preparing, _server: server }))
     }
 
-    /// Who hears what the preparation says.
+    /// Returns the observer for events of the preparation.
     pub(crate) fn reader(&self) -> Box<dyn Observer> {
-        self.seen.observer()
+        self.state.observer()
     }
 
-    /// Who says whether it continues.
-    pub(crate) fn watched(&self, goes_on: GoesOn) {
+    /// Sets the check for progress.
+    pub(crate) fn watched(&self, goes_on: ProgressCheck) {
         let _ = self.preparing.goes_on.set(goes_on);
     }
 
-    /// Who is told which workers make parts.
-    pub(crate) fn hears(&self) -> PoolStatsCallback {
+    /// Returns a callback for the statistics of the workers.
+    pub(crate) fn stats_callback(&self) -> PoolStatsCallback {
         let preparing = Arc::clone(&self.preparing);
         Box::new(move |gauges| preparing.workers(gauges))
     }
 }
 
-/// A preparation that is looked at. Nothing can be asked of it: a signal stops it, and it has nothing to save.
+/// State of a preparation. It supports no actions: a signal stops a preparation, and there is nothing to save.
 struct Preparing {
-    seen: Arc<RunState>,
+    state: Arc<RunState>,
     config: Config,
-    begun: Instant,
+    started: Instant,
     workers: Mutex<Option<PoolStats>>,
-    /// Whether it continues, as soon as somebody watches over that.
-    goes_on: OnceLock<GoesOn>,
+    /// Check for progress, unset until the watchdog runs.
+    goes_on: OnceLock<ProgressCheck>,
 }
 
-/// Says whether something continues, and what stands still if not.
-pub(crate) type GoesOn = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Check for progress. The error names what is stalled.
+pub(crate) type ProgressCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl Preparing {
-    /// Nothing has begun.
-    fn new(seen: Arc<RunState>, config: Config) -> Arc<Self> {
+    /// State before the preparation begins.
+    fn new(state: Arc<RunState>, config: Config) -> Arc<Self> {
         let (workers, goes_on) = (Mutex::default(), OnceLock::new());
-        Arc::new(Self { seen, config, begun: Instant::now(), workers, goes_on })
+        Arc::new(Self { state, config, started: Instant::now(), workers, goes_on })
     }
 
-    /// These workers make parts from now on.
+    /// Sets the workers that prepare parts.
     fn workers(&self, gauges: PoolStats) {
         *self.workers.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
     }
@@ -84,26 +84,26 @@ impl Preparing {
 
     fn has_begun(&self) -> Result<(), String> {
         let has_workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if has_workers { Ok(()) } else { Err("it reads what the corpus is".to_owned()) }
+        if has_workers { Ok(()) } else { Err("the corpus is being scanned".to_owned()) }
     }
 }
 
 impl Backend for Preparing {
     fn status(&self) -> Status {
-        let progress = self.seen.newest().and_then(|event| match event.what {
+        let progress = self.state.newest().and_then(|event| match event.what {
             EventKind::PrepareProgress(progress) => Some(progress),
             _ => None,
         });
         Status {
             kind: "prepare",
             phase: if self.has_begun().is_ok() { "prepare" } else { "plan" }.to_owned(),
-            since_s: self.begun.elapsed().as_secs_f64(),
+            since_s: self.started.elapsed().as_secs_f64(),
             progress: progress.map(|progress| progress.share()),
             eta_s: progress.and_then(|progress| progress.eta_s),
             tokens_per_s: progress.map(|progress| progress.tokens_per_s),
             actors: self.actors(),
             memory: MemoryStatus { host_bytes: resident_bytes(), device_bytes: None },
-            uptime_s: self.begun.elapsed().as_secs_f64(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
             ..Status::default()
         }
     }
@@ -123,7 +123,7 @@ impl Backend for Preparing {
 
     fn rows(&self, _: usize) -> Result<Value, ApiError> {
         Err(ApiError::Unknown(
-            "a preparation makes no rows of its own; `cloze inspect shard` shows what it wrote".to_owned(),
+            "a preparation builds no rows; use `cloze inspect shard` to view prepared rows".to_owned(),
         ))
     }
 
@@ -132,14 +132,14 @@ impl Backend for Preparing {
     }
 
     fn history_of(&self, _: &str) -> Result<String, ApiError> {
-        Err(ApiError::Unknown("a preparation has no runs next to it".to_owned()))
+        Err(ApiError::Unknown("a preparation has no sibling runs".to_owned()))
     }
 
     fn actions(&self) -> &'static [&'static str] {
         &[]
     }
 
-    fn act(&self, action: Action) -> Result<String, ApiError> {
-        Err(ApiError::Unknown(format!("a preparation cannot be asked for `{}`", action.name())))
+    fn execute(&self, action: Action) -> Result<String, ApiError> {
+        Err(ApiError::Unknown(format!("a preparation does not support the action `{}`", action.name())))
     }
 }

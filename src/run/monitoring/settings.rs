@@ -1,11 +1,11 @@
-//! A configuration for people who look at a run: every key, and which are not as an empty file has them.
+//! Conversion of a configuration to JSON: every key, and whether its value differs from the default.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
-/// `{"keys": [{"key", "value", "default", "changed"}], "toml"}` of a resolved configuration next to that of an empty file.
+/// Returns `{"keys": [{"key", "value", "default", "changed"}], "toml"}` of a resolved configuration and the defaults.
 pub(crate) fn settings(resolved: &str, default: &Table) -> Json {
     let now = resolved.parse::<Table>().map(|table| flat(&table)).unwrap_or_default();
     let default = flat(default);
@@ -19,18 +19,18 @@ pub(crate) fn settings(resolved: &str, default: &Table) -> Json {
     json!({ "keys": keys, "toml": resolved })
 }
 
-/// Every key with its value as text, by its whole name.
+/// Returns every dotted key with its value as text.
 fn flat(table: &Table) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    gather("", table, &mut found);
+    collect_keys("", table, &mut found);
     found
 }
 
-fn gather(above: &str, table: &Table, found: &mut BTreeMap<String, String>) {
+fn collect_keys(above: &str, table: &Table, found: &mut BTreeMap<String, String>) {
     for (name, value) in table {
         let key = if above.is_empty() { name.clone() } else { format!("{above}.{name}") };
         match value {
-            Value::Table(inner) if !inner.is_empty() => gather(&key, inner, found),
+            Value::Table(inner) if !inner.is_empty() => collect_keys(&key, inner, found),
             value => {
                 found.insert(key, value.to_string());
             }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_are_others_are_said() {
+    fn changed_keys_are_marked() {
         let default: Table = "seed = 1\n[train]\nsteps = 10\n".parse().expect("TOML");
         let found = settings("seed = 1\n[train]\nsteps = 20\n[views.m]\nkind = \"mask\"\n", &default);
         let keys: Vec<String> = found["keys"]

@@ -1,4 +1,4 @@
-//! Runs next to a run: for a page that lays their curves over one another.
+//! Sibling runs in the same parent folder, for comparison of their curves on the status page.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use store::Store;
 use super::about;
 use crate::report::run_summary::{RunSummary, is_run};
 
-/// Runs that are listed.
+/// Maximum number of listed runs.
 const RUNS_MAX: usize = 100;
 
-/// The folders that hold runs next to that one, without it, by name.
+/// Returns the other run folders in the parent folder of a run, by name.
 fn found(run: &Path) -> Vec<(String, PathBuf)> {
     let Ok(own) = run.canonicalize() else { return Vec::new() };
     let Some(entries) = own.parent().and_then(|above| std::fs::read_dir(above).ok()) else { return Vec::new() };
@@ -24,7 +24,7 @@ fn found(run: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// Runs next to that one, at a glance.
+/// Returns a short summary of each sibling run as JSON.
 pub(super) fn siblings(run: &Path) -> Value {
     let summary = |(name, folder): (String, PathBuf)| {
         let summary = RunSummary::in_short(&name, &Store::existing(folder).ok()?).ok()?;
@@ -33,7 +33,7 @@ pub(super) fn siblings(run: &Path) -> Value {
     json!({ "runs": found(run).into_iter().filter_map(summary).collect::<Vec<_>>() })
 }
 
-/// What another run next to that one has said. Its name is one of a list: no path that somebody made up is opened.
+/// Returns the history of a sibling run. The name must be in the list, so that a client cannot open arbitrary paths.
 pub(super) fn history(run: &Path, name: &str) -> Result<String, ApiError> {
     let unknown = || ApiError::Unknown(format!("no run `{}` is next to this one", schemas::printable(name)));
     let (_, folder) = found(run).into_iter().find(|(known, _)| known == name).ok_or_else(unknown)?;

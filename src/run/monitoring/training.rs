@@ -1,4 +1,4 @@
-//! A training, as those who look at it ask it.
+//! Server backend of a training run.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -24,54 +24,56 @@ use crate::report::row_view;
 use crate::run::control::{Control, Phase, Signal};
 use crate::run::data::PreparedData;
 
-/// Where a training is seen, until this is dropped.
+/// Server of a training run. It stops on drop.
 pub struct TrainingBackend {
-    seen: Arc<RunState>,
+    state: Arc<RunState>,
     training: Arc<Training>,
     _server: Server,
 }
 
 impl Drop for TrainingBackend {
     fn drop(&mut self) {
-        self.training.unfound();
+        self.training.clear_step_time();
     }
 }
 
 impl TrainingBackend {
-    /// Serves as `[serve]` says, from before anybody knows the plan; nothing where it says nothing.
+    /// Starts the server of `[serve]`, before the plan is known. Returns `None` if it has no address.
     pub fn open(serve: &ServeConfig, folder: &Path, control: &Arc<Control>) -> anyhow::Result<Option<Self>> {
-        let seen = RunState::new(about(Kind::Train, folder));
+        let state = RunState::new(about(Kind::Train, folder));
         let board = Arc::clone(control);
-        seen.beside(move || board.board().queue_fill().map(|fill| ("queue/fill", fill)).into_iter().collect());
-        let training = Training::new(Arc::clone(control), Arc::clone(&seen), folder.to_owned());
+        state.with_extra_figures(move || {
+            board.board().queue_fill().map(|fill| ("queue/fill", fill)).into_iter().collect()
+        });
+        let training = Training::new(Arc::clone(control), Arc::clone(&state), folder.to_owned());
         let heard = Arc::clone(&training);
         let bound = move |address: &ListenAddress| heard.bound(address);
-        let server = Server::start(serve, &seen, Arc::clone(&training) as _, bound).map_err(Usage)?;
-        Ok(server.map(|server| Self { seen, training, _server: server }))
+        let server = Server::start(serve, &state, Arc::clone(&training) as _, bound).map_err(Usage)?;
+        Ok(server.map(|server| Self { state, training, _server: server }))
     }
 
-    /// Who hears what the training says.
+    /// Returns the observer for events of the training.
     pub fn reader(&self) -> Box<dyn Observer> {
-        self.seen.observer()
+        self.state.observer()
     }
 
-    /// The training is planned, and keeps what it makes there.
+    /// Sets the plan and the run folder.
     pub fn planned(&self, plan: &Plan, run: &Store) {
-        self.training.planned(Planned::of(plan), run);
+        self.training.planned(Planned::new(plan), run);
     }
 }
 
-/// A training that is looked at: from the start of its process on, before anybody knows its plan.
+/// State of a training run, from the start of its process on.
 struct Training {
     control: Arc<Control>,
-    seen: Arc<RunState>,
+    state: Arc<RunState>,
     folder: PathBuf,
     planned: OnceLock<Planned>,
-    /// Where it listens, and where that is written down: neither is known at the start.
+    /// Address of the server, and the store to which it is written. Both are unknown at the start.
     found: Mutex<(Option<String>, Option<Store>)>,
 }
 
-/// What is known of a training once it is planned.
+/// Properties of a training run that are known from its plan.
 struct Planned {
     settings: Value,
     steps: Option<u64>,
@@ -80,8 +82,8 @@ struct Planned {
 }
 
 impl Planned {
-    /// Of that plan.
-    fn of(plan: &Plan) -> Self {
+    /// Extracts the properties from a plan.
+    fn new(plan: &Plan) -> Self {
         let default = Config::unwritten().resolved();
         Self {
             settings: super::settings(&plan.resolved_toml(), &default),
@@ -93,24 +95,24 @@ impl Planned {
 }
 
 impl Training {
-    /// Nothing is known yet but where it will live.
-    fn new(control: Arc<Control>, seen: Arc<RunState>, folder: PathBuf) -> Arc<Self> {
-        Arc::new(Self { control, seen, folder, planned: OnceLock::new(), found: Mutex::default() })
+    /// Creates the state before the plan is known.
+    fn new(control: Arc<Control>, state: Arc<RunState>, folder: PathBuf) -> Arc<Self> {
+        Arc::new(Self { control, state, folder, planned: OnceLock::new(), found: Mutex::default() })
     }
 
-    /// It is planned, and keeps what it makes there.
+    /// Sets the properties of the plan, and the run folder.
     fn planned(&self, planned: Planned, run: &Store) {
-        // A plan that was rebuilt is of the same data and keys, but for the steps.
+        // A rebuilt plan differs only in the number of steps.
         let _ = self.planned.set(planned);
-        self.seen.goes_on_in(run);
+        self.state.goes_on_in(run);
         self.find(|found| found.1 = Some(run.clone()));
     }
 
-    /// It listens there.
+    /// Records the address of the server.
     fn bound(&self, address: &ListenAddress) {
-        note(format_args!("seen at {address}"));
+        note(format_args!("serving status at {address}"));
         let address = match address {
-            // Whoever looks for it works elsewhere.
+            // Absolute, because clients run in other working directories.
             ListenAddress::Socket(path) => {
                 std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
             }
@@ -127,34 +129,34 @@ impl Training {
             "address": address,
             "host": this_host(),
             "pid": std::process::id(),
-            "instance": self.seen.instance(),
+            "instance": self.state.instance(),
         });
         let text = text.to_string();
         if let Err(error) = run.put(ADDRESS, text.as_bytes()) {
-            tracing::warn!(%error, "where it is seen is not written down");
+            tracing::warn!(%error, "cannot write the address of the status server");
         }
     }
 
-    /// It listens no more.
-    fn unfound(&self) {
-        // By the folder itself: who held it may have let go of it.
+    /// Removes the address from the run folder.
+    fn clear_step_time(&self) {
+        // Opens the folder directly, because the lock may be released already.
         let Ok(run) = Store::existing(&self.folder) else { return };
         let is_own = |bytes: &[u8]| {
-            serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["instance"] == self.seen.instance())
+            serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["instance"] == self.state.instance())
         };
-        // Of a run that another process continues with, it says where that listens.
-        if run.read_with_stat(ADDRESS).ok().flatten().is_some_and(|(bytes, _)| is_own(&bytes)) {
-            let _ = run.remove(ADDRESS);
+        // If another process has resumed the run, the file holds the address of that process.
+        if run.get_with_stat(ADDRESS).ok().flatten().is_some_and(|(bytes, _)| is_own(&bytes)) {
+            let _ = run.delete(ADDRESS);
         }
     }
 
     fn made(&self) -> Result<&Planned, ApiError> {
-        self.planned.get().ok_or_else(|| ApiError::Unable("it is not planned yet; ask again".to_owned()))
+        self.planned.get().ok_or_else(|| ApiError::Unable("the run is not planned yet; try again later".to_owned()))
     }
 
-    /// Rows of the batch that the newest report came to.
+    /// Returns rows of the batch at the position of the newest report.
     fn shown(&self, planned: &Planned, count: usize) -> anyhow::Result<Value> {
-        let (at, load) = (self.seen.at(), &planned.load);
+        let (at, load) = (self.state.at(), &planned.load);
         let index = BatchIndex(at.rows_seen.unwrap_or(0) / load.rows_per_batch());
         let groups = load.groups();
         let batch = load.batch_with(&groups, index, &RowPolicy::default())?;
@@ -164,16 +166,16 @@ impl Training {
         for (row, facts) in facts.iter().enumerate().take(count.min(batch.rows())) {
             let origins = planned.data.origins(facts)?;
             let documents = facts.documents.iter().map(|name| row_view::document(*name, origins.get(name)));
-            let seen = views.iter().map(|(view, columns)| {
-                let looked = row_view::row(&batch, (view, columns), row, load.vocab())?;
-                Ok(json!({ "name": view, "note": looked.note, "tokens": looked.tokens, "offsets": looked.offsets }))
+            let rendered = views.iter().map(|(view, columns)| {
+                let view_row = row_view::row(&batch, (view, columns), row, load.vocab())?;
+                Ok(json!({ "name": view, "note": view_row.note, "tokens": view_row.tokens, "offsets": view_row.offsets }))
             });
             rows.push(json!({
                 "row": facts.row,
                 "source": facts.of,
                 "place": row_view::place(facts),
                 "documents": documents.collect::<Vec<_>>(),
-                "views": seen.collect::<anyhow::Result<Vec<_>>>()?,
+                "views": rendered.collect::<anyhow::Result<Vec<_>>>()?,
             }));
         }
         Ok(json!({ "step": at.step, "first_row": load.rows_of(index).start, "rows": rows }))
@@ -183,8 +185,8 @@ impl Training {
 impl Backend for Training {
     fn status(&self) -> Status {
         let board = self.control.board().look();
-        let (newest, at) = (self.seen.newest(), self.seen.at());
-        let silence_s = self.seen.silence().as_secs_f64();
+        let (newest, at) = (self.state.newest(), self.state.at());
+        let silence_s = self.state.silence().as_secs_f64();
         let report = newest.as_ref().and_then(|event| match &event.what {
             EventKind::Report(report) => Some(report),
             _ => None,
@@ -221,9 +223,9 @@ impl Backend for Training {
         let board = self.control.board();
         let (phase, batches) = (board.phase(), board.batches());
         let has_begun = phase != Phase::Start;
-        let waits = || Err(format!("it is in phase `{}`", phase.name()));
+        let waits = || Err(format!("the run is in phase `{}`", phase.name()));
         let ready = if batches > 0 { Ok(()) } else { waits() };
-        Health { live: self.control.goes_on(), ready, started: if has_begun { Ok(()) } else { waits() } }
+        Health { live: self.control.check_progress(), ready, started: if has_begun { Ok(()) } else { waits() } }
     }
 
     fn config(&self) -> Result<Value, ApiError> {
@@ -247,24 +249,24 @@ impl Backend for Training {
         Action::NAMES
     }
 
-    fn act(&self, action: Action) -> Result<String, ApiError> {
-        let wishes = self.control.wishes();
+    fn execute(&self, action: Action) -> Result<String, ApiError> {
+        let wishes = self.control.requests();
         Ok(match action {
             Action::Checkpoint => {
                 wishes.save();
-                "it is saved after the step under way".to_owned()
+                "the run saves a checkpoint after the current step".to_owned()
             }
             Action::Stop => {
                 self.control.ask_to_stop(Signal::Terminate);
-                "it finishes its step, saves, and leaves with code 143".to_owned()
+                "the run finishes its step, saves a checkpoint and exits with code 143".to_owned()
             }
             Action::LogLevel(level) => {
                 let now = log::reload(Some(&level)).map_err(ApiError::Wrong)?;
-                format!("logged from now on: {now}")
+                format!("log level set to {now}")
             }
             Action::Note(text) => {
                 wishes.note(text).map_err(ApiError::Unable)?;
-                "it is noted with the next step".to_owned()
+                "the note is logged with the next step".to_owned()
             }
         })
     }

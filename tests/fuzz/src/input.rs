@@ -1,17 +1,17 @@
-//! A file for a parser, and how it is kept.
+//! Fuzz input for a parser, and the command that stores it as a seed.
 
 use std::fmt;
 
-/// A file for a parser.
+/// Fuzz input for a parser.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Input {
-    /// The target that it is for.
+    /// Target of the input.
     pub target: &'static str,
-    /// The file's bytes.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// As the line of shell that keeps it.
+/// Formats the shell command that stores the input as a seed.
 impl fmt::Debug for Input {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("\nprintf '")?;

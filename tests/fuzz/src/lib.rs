@@ -1,9 +1,9 @@
-//! Broken inputs for every parser of foreign bytes. For tests only.
+//! Fuzz tests for every parser of external bytes. For tests only.
 //!
 //! # What
-//! A target is a parser and the law that it keeps for any bytes: it never panics, never allocates without bound, and
-//! says no, or gives something that survives being written and read again. [`target!`] makes a test of it, next to the
-//! parser:
+//! A target is a parser with a property that holds for any bytes. The parser never panics and never allocates without
+//! bound. It returns an error, or a value that survives writing and reading. [`target!`] defines a test of the
+//! property, next to the parser:
 //!
 //! ```text
 //! #[test]
@@ -13,16 +13,16 @@
 //! ```
 //!
 //! # Why
-//! Random bytes are refused by the first line of every parser. What finds something begins with files that are nearly
-//! right, and knows how such files go wrong: so inputs are *seeds*, mutated a few times ([`mutation`]).
+//! Every parser refuses random bytes at once. Effective inputs start from nearly valid files and contain typical
+//! damage. Inputs are therefore *seeds*, mutated a few times ([`mutation`]).
 //!
 //! # Definition
-//! Seeds are the files of `tests/fuzz/seeds/TARGET/`, and what the target adds. Each is tried as it is, then
-//! [`INPUTS`] mutated ones are, the same each time: a test that fails today failed yesterday. Where
-//! `BOLERO_RANDOM_TEST_TIME_MS` is set (`make fuzz`), inputs are drawn again for as long as is said, by what watches
-//! coverage under `cargo bolero`, and one that failed is made smaller. Either way it is printed as the line of shell that puts it among the seeds,
-//! where `make test` tries it forever. One that ended the whole program, by a stack that overflowed, lies in the folder
-//! that `CLOZE_FUZZ_LAST` names.
+//! Seeds are the files of `tests/fuzz/seeds/TARGET/` and those that the target adds. Each is tried unchanged,
+//! followed by [`INPUTS`] mutated ones. The mutated inputs are the same in every run, so failures are reproducible.
+//! If `BOLERO_RANDOM_TEST_TIME_MS` is set (`make fuzz`), new inputs are drawn for that time, guided by coverage under
+//! `cargo bolero`, and a failing input is shrunk. In both cases the failing input is printed as a shell command that
+//! adds it to the seeds, so that `make test` always tries it. An input that ended the whole program, by a stack
+//! overflow, is in the folder that `CLOZE_FUZZ_LAST` names.
 //!
 //! # Reference
 //! Zeller et al., "The Fuzzing Book", chapter "Mutation-Based Fuzzing"; `bolero` for drivers and shrinking.
@@ -43,10 +43,10 @@ pub use bolero;
 pub use self::input::Input;
 use self::mutation::Mutated;
 
-/// Mutated inputs of a target in an ordinary run of the tests.
+/// Number of mutated inputs of a target in a normal test run.
 pub const INPUTS: usize = 1000;
 
-/// The seeds of a target: its files, and those it has made.
+/// Seeds of a target: files, and generated ones.
 #[derive(Debug)]
 pub struct Seeds {
     target: &'static str,
@@ -54,10 +54,10 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The files of `tests/fuzz/seeds/TARGET`, if there are any, and `made`.
+    /// Returns the files of `tests/fuzz/seeds/TARGET`, if there are any, and `made`.
     ///
     /// # Panics
-    /// If there are none at all, or a file cannot be read.
+    /// Panics if there are no seeds, or if a file cannot be read.
     #[must_use]
     pub fn of(target: &'static str, made: Vec<Vec<u8>>) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
@@ -70,12 +70,12 @@ impl Seeds {
         Self { target, inputs }
     }
 
-    /// Tries each seed as it is.
+    /// Tries each seed unchanged.
     pub fn replay(&self, law: impl Fn(&[u8])) {
         self.inputs.iter().for_each(|input| guarded(input, &law));
     }
 
-    /// Tries [`INPUTS`] inputs that are nearly seeds, the same in every run.
+    /// Tries [`INPUTS`] mutated seeds, the same in every run.
     pub fn vary(&self, law: impl Fn(&[u8])) {
         let mutated = self.mutated();
         for number in 0..INPUTS {
@@ -87,22 +87,22 @@ impl Seeds {
         }
     }
 
-    /// Inputs that are nearly seeds.
+    /// Generates mutated seeds.
     #[must_use]
     pub fn mutated(&self) -> Mutated {
         Mutated::new(self.target, self.inputs.iter().map(|input| input.bytes.clone()).collect())
     }
 }
 
-/// What a sealed file would hold if its seal were right: the seal turns nearly everything away, and what lies behind it is
-/// tried without.
+/// Returns the content of a sealed file. A damaged seal would be refused at once, so the content is fuzzed without
+/// the seal.
 #[must_use]
 pub fn unsealed<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let mut file = serde_json::from_slice::<serde_json::Value>(bytes).ok()?;
     serde_json::from_value(file.get_mut("content")?.take()).ok()
 }
 
-/// What the changes of one input are drawn from.
+/// Source of the mutations of one input.
 fn draws(target: &str, number: usize) -> Vec<u8> {
     let mut draws = vec![0; 4096];
     let mut hasher = blake3::Hasher::new();
@@ -111,13 +111,13 @@ fn draws(target: &str, number: usize) -> Vec<u8> {
     draws
 }
 
-/// Whether somebody asks for new inputs.
+/// Returns whether new inputs are requested.
 #[must_use]
 pub fn searches() -> bool {
     std::env::var_os("BOLERO_RANDOM_TEST_TIME_MS").is_some()
 }
 
-/// Says which input it was, if the test ends here.
+/// Prints the input if the test ends during its trial.
 struct Named<'a>(&'a Input);
 
 impl Drop for Named<'_> {
@@ -129,10 +129,10 @@ impl Drop for Named<'_> {
     }
 }
 
-/// Tries one input: the law is kept, and memory is bounded.
+/// Tries one input: checks the property, and bounds the memory.
 ///
 /// # Panics
-/// If not.
+/// Panics if the property or the bound is violated.
 pub fn guarded(input: &Input, law: impl Fn(&[u8])) {
     if let Some(folder) = std::env::var_os("CLOZE_FUZZ_LAST") {
         keep(&Path::new(&folder).join(input.target), &input.bytes).expect("the folder of CLOZE_FUZZ_LAST is writable");
@@ -144,17 +144,18 @@ pub fn guarded(input: &Input, law: impl Fn(&[u8])) {
     drop(named);
 }
 
-/// Shortened behind the bytes, not before: a file that is emptied and filled is flushed to disk each time by ext4.
+/// The file is truncated after writing. ext4 flushes a file to disk that is truncated first and then filled.
 fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut file = std::fs::File::options().write(true).create(true).truncate(false).open(path)?;
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)
 }
 
-/// A file of these bytes, for parsers that open their own; gone when it is dropped. `suffix` is how its name ends.
+/// Temporary file with these bytes, for parsers that open files. It is deleted on drop. `suffix` is the end of its
+/// name.
 ///
 /// # Panics
-/// If there is no room for it.
+/// Panics if the file cannot be written.
 #[must_use]
 pub fn on_disk(suffix: &str, bytes: &[u8]) -> tempfile::NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(suffix).tempfile().expect("a temporary file");
@@ -162,8 +163,8 @@ pub fn on_disk(suffix: &str, bytes: &[u8]) -> tempfile::NamedTempFile {
     file
 }
 
-/// Tries a parser on all that is nearly right: `target!("name", law)`, or `target!("name", seeds, law)` with seeds that
-/// code has made. The law panics where it is broken.
+/// Fuzzes a parser: `target!("name", law)`, or `target!("name", seeds, law)` with generated seeds. The law panics if
+/// the property is violated.
 #[macro_export]
 macro_rules! target {
     ($target:literal, $law:expr) => {

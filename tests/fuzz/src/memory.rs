@@ -1,7 +1,7 @@
-//! How much memory a parser takes: counted by the allocator of the test program, for the thread that tries an input.
+//! Memory use of a parser, counted by the allocator of the test program on the thread that tries an input.
 //!
-//! A parser that asks for more than a gigabyte is refused by the allocator, which ends the program; the input is printed
-//! before. Nothing less stops a length field of four gigabytes from taking the machine down.
+//! The allocator refuses a request of more than a gigabyte, which ends the program. The input is printed before.
+//! Otherwise a length field of four gigabytes could exhaust the machine.
 
 #![expect(unsafe_code, reason = "an allocator that counts is one, and hands everything to the system's")]
 
@@ -12,32 +12,32 @@ use std::ptr;
 
 use crate::input::Input;
 
-/// Nothing that a parser of an input of this length needs is larger: its tables and buffers, and a few copies.
+/// Memory bound of a parser for an input of this length: tables, buffers, and a few copies.
 pub(crate) fn allowed(input_bytes: usize) -> usize {
     (32 << 20) + 512 * input_bytes + GRANTED.get()
 }
 
-/// Grants a law more for the input in hand: what a decoder that is not ours is known to reserve.
+/// Raises the bound for the current input by the known reservation of an external decoder.
 pub fn grant(bytes: usize) {
     GRANTED.set(bytes);
 }
 
-/// What no parser is given.
+/// Largest allocation.
 const REFUSED: usize = 1 << 30;
 
 thread_local! {
-    /// Bytes taken and not given back since counting began; less than none where older ones were given back.
+    /// Bytes allocated and not freed since counting began. Negative if older ones were freed.
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
     static REQUESTS: Cell<u64> = const { Cell::new(0) };
     static GRANTED: Cell<usize> = const { Cell::new(0) };
-    /// The input that is tried.
+    /// Current input.
     static TRIED: Cell<*const Input> = const { Cell::new(ptr::null()) };
 }
 
-/// The most memory that `work` held at a time on this thread, beyond what was held before.
+/// Returns the peak memory of `work` on this thread, beyond the memory held before.
 pub(crate) fn peak(input: &Input, work: impl FnOnce()) -> usize {
-    /// Ends the watch, by a panic too.
+    /// Stops counting, also after a panic.
     struct Watch;
     impl Drop for Watch {
         fn drop(&mut self) {
@@ -54,7 +54,7 @@ pub(crate) fn peak(input: &Input, work: impl FnOnce()) -> usize {
     PEAK.get().unsigned_abs()
 }
 
-/// How often `work` asked for memory, or for more of it, on this thread.
+/// Returns how often `work` allocated or grew memory on this thread.
 pub fn requests(work: impl FnOnce()) -> u64 {
     let before = REQUESTS.get();
     work();
@@ -67,15 +67,15 @@ static COUNTING: Counting = Counting;
 struct Counting;
 
 impl Counting {
-    /// Notes that `bytes` are asked for; false if nobody should get that many. What a panic asks for does not count: to
-    /// print where it was, it reads the program's debug symbols, tens of megabytes that nobody gives back.
+    /// Counts a request of `bytes`. Returns `false` if it exceeds the limit. Requests of a panic do not count: to
+    /// print the location it reads the debug symbols of the program, tens of megabytes that are never freed.
     fn take(bytes: usize) -> bool {
         if std::thread::panicking() {
             return true;
         }
         let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
         let more = isize::try_from(bytes).unwrap_or(isize::MAX);
-        // At the end of a thread there is nobody left to count for.
+        // At the end of a thread, its counter no longer exists.
         let counted = LIVE.try_with(|live| {
             live.set(live.get().saturating_add(more));
             let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
@@ -98,7 +98,7 @@ impl Counting {
     }
 }
 
-// SAFETY: every request goes to the system's allocator as it is, or is refused by a null pointer.
+// SAFETY: every request is passed to the system's allocator unchanged, or refused with a null pointer.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if Self::take(layout.size()) { unsafe { System.alloc(layout) } } else { ptr::null_mut() }

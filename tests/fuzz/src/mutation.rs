@@ -1,10 +1,10 @@
-//! Inputs that are nearly right: a seed, changed in a few places.
+//! Mutation of seeds: nearly valid inputs.
 //!
 //! # Definition
-//! A seed is drawn, then 0 to 8 changes are, each at a drawn place: a bit flipped, bytes overwritten, inserted, taken out or
-//! doubled, the tail cut off or exchanged for that of another seed, a line moved, a word of [`WORDS`] inserted once or
-//! some thousand times, a decimal or binary number exchanged for an extreme one. Every draw comes from `bolero`'s driver:
-//! a fuzzer that watches coverage may be behind it as well.
+//! A random seed gets 0 to 8 random changes at random places. A change flips a bit, overwrites, inserts, removes or
+//! doubles bytes, cuts the tail, replaces it by that of another seed, or moves a line. It can also insert a word of
+//! [`WORDS`], once or some thousand times, or replace a decimal or binary number by an extreme one. All randomness
+//! comes from `bolero`'s driver, which can also be a coverage-guided fuzzer.
 
 use bolero::Driver;
 use bolero::generator::bolero_generator::ValueGenerator;
@@ -14,10 +14,10 @@ use crate::input::Input;
 /// Longest input.
 const BYTES_MAX: usize = 1 << 16;
 
-/// How often an input is changed: mostly once or twice, since what is wrong everywhere is refused early.
+/// Number of changes: mostly one or two, since heavily damaged inputs are refused early.
 const CHANGES: [usize; 8] = [0, 1, 1, 2, 2, 3, 4, 8];
 
-/// What parsers stumble over.
+/// Words that are hard to parse.
 pub const WORDS: &[&[u8]] = &[
     b"\0",
     b"\n",
@@ -75,7 +75,7 @@ pub const WORDS: &[&[u8]] = &[
     b"kind",
 ];
 
-/// Numbers at which types end.
+/// Boundary values of integer types.
 const NUMBERS: &[&str] = &[
     "0",
     "-1",
@@ -100,7 +100,7 @@ const NUMBERS: &[&str] = &[
     "nan",
 ];
 
-/// Makes inputs of seeds.
+/// Generator of inputs from seeds.
 #[derive(Clone, Debug)]
 pub struct Mutated {
     target: &'static str,
@@ -108,7 +108,7 @@ pub struct Mutated {
 }
 
 impl Mutated {
-    /// `seeds` is not empty.
+    /// Creates a generator. `seeds` must not be empty.
     pub(crate) fn new(target: &'static str, seeds: Vec<Vec<u8>>) -> Self {
         Self { target, seeds }
     }
@@ -186,14 +186,14 @@ fn insert(bytes: &mut Vec<u8>, at: usize, new: &[u8]) {
     bytes.splice(at..at, new.iter().copied());
 }
 
-/// The line that `at` is in, with its end.
+/// Returns the line that contains `at`, with its end.
 fn line_around(bytes: &[u8], at: usize) -> std::ops::Range<usize> {
     let start = bytes[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
     let end = bytes[at..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |newline| at + newline + 1);
     start..end
 }
 
-/// The first run of digits at or behind `at`.
+/// Returns the first run of digits at or after `at`.
 fn replace_number(bytes: &mut Vec<u8>, at: usize, number: &str) {
     let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|offset| at + offset) else { return };
     let length = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,4 +1,4 @@
-//! The fuzzer finds what is planted.
+//! Tests that the fuzzer finds planted bugs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ fn message(work: impl FnOnce()) -> String {
         .unwrap_or_default()
 }
 
-/// A parser of `length:payload` that believes the length.
+/// Parser of `length:payload` that trusts the length.
 fn trusting(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some((length, payload)) = text.split_once(':') else { return };
@@ -22,7 +22,7 @@ fn trusting(bytes: &[u8]) {
 }
 
 #[test]
-fn a_planted_panic_is_found() {
+fn injected_panic_is_found() {
     let found = message(|| crate::target!("planted", vec![b"4:abcd".to_vec(), b"1:x".to_vec()], trusting));
     assert!(found.contains("planted"), "{found}");
 }

@@ -1,7 +1,7 @@
-// The attention kernels that only CUDA has, and the choice between them.
+// Attention kernels that only CUDA has, and the choice between them.
 //
-// Products and softmax in float32; what comes back is cast and laid out as CUDA's kernels leave it. Which weights are
-// dropped is a function of the seed that the forward pass returns, so the backward pass drops the same ones.
+// Products and softmax are in float32. Results are cast and stored in the layout of CUDA's kernels. The dropout mask
+// is a function of the seed that the forward pass returns, so the backward pass drops the same weights.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/SDPBackend.h>
@@ -21,7 +21,7 @@ namespace pretend {
 
 namespace {
 
-// How scores become weights.
+// Parameters of the map from scores to weights.
 struct Shape {
   double dropout;
   bool causal;
@@ -53,7 +53,7 @@ Weights attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias,
   return made;
 }
 
-// In memory [b, t, h, d].
+// Memory layout [b, t, h, d].
 at::Tensor headed(Call& call, const at::Tensor& like) {
   return call.empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.scalar_type()).transpose(1, 2);
 }
@@ -82,7 +82,7 @@ Forward forward(const char* name, const at::Tensor& q, const at::Tensor& k, cons
   return made;
 }
 
-// Gradients of query, key, value and, where it is wanted, of the bias.
+// Gradients of query, key, value and, if requested, of the bias.
 std::array<at::Tensor, 4> backward(const char* name, const at::Tensor& slope, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& bias, const at::Tensor& seed, const Shape& shape,
                                    bool of_bias) {
@@ -148,14 +148,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
   return {made[0], made[1], made[2]};
 }
 
-// In CUDA's order: flash for half types without a mask, memory-efficient for what it can align, else products and a
-// softmax. (cuDNN's is not there.)
+// Selects in CUDA's order: flash attention for half types without a mask, memory-efficient attention for what it can
+// align, otherwise products and a softmax. cuDNN's attention is not simulated.
 int64_t choose(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask, double,
                bool, std::optional<double>, bool) {
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
   const auto dense = [](const at::Tensor& tensor) { return tensor.dim() == 4 && tensor.stride(-1) == 1; };
-  const bool alike = q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type();
-  const bool fits = (half || q.scalar_type() == at::kFloat) && alike && dense(q) && dense(k) && dense(v) && q.size(2) > 0;
+  const bool same_type = q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type();
+  const bool fits = (half || q.scalar_type() == at::kFloat) && same_type && dense(q) && dense(k) && dense(v) && q.size(2) > 0;
   const auto& context = at::globalContext();
   if (fits && half && !mask && q.size(3) <= 256 && context.userEnabledFlashSDP())
     return static_cast<int64_t>(at::SDPBackend::flash_attention);

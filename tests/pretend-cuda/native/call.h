@@ -1,4 +1,4 @@
-// The tensors of one call, as the CPU's kernels take them.
+// Conversion of the tensors of one call to tensors of the CPU's kernels.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,31 +10,31 @@
 
 namespace pretend {
 
-// What is known of an operator beside its schema.
+// Properties of an operator that its schema does not contain.
 struct Traits {
-  bool mixes = false;      // takes numbers of the CPU, tensors without axes, beside the device's
+  bool mixes = false;      // accepts zero-dimensional CPU tensors together with device tensors
   bool draws = false;      // random
-  bool waits = false;      // its CUDA kernel brings a number to the host
-  bool indexes = false;    // uploads indices that it is given on the CPU, and looks where those on the device are flags
-  bool unordered = false;  // its CUDA kernel refuses floats where deterministic ones are asked for
+  bool waits = false;      // its CUDA kernel copies a number to the host
+  bool indexes = false;    // uploads CPU indices, and waits for boolean device indices
+  bool unordered = false;  // its CUDA kernel refuses floats in deterministic mode
 };
 
 class Call {
  public:
   Call(std::string name, Traits traits) : name_(std::move(name)), traits_(traits), now_(launch()) {}
 
-  // A CPU tensor over the same memory.
+  // Returns a CPU tensor over the same memory.
   at::Tensor host(const at::Tensor& tensor, Access access, const std::string& argument);
   c10::IValue host(const c10::IValue& value, Access access, const std::string& argument);
 
-  // What a kernel has made, on the device. What lies in memory of one of the arguments stays there.
+  // Returns a kernel's result on the device. A result in the memory of an argument stays there.
   at::Tensor device(const at::Tensor& made);
   c10::IValue device(const c10::IValue& made);
 
-  // An output that the kernel may have given another shape or other memory.
+  // Updates an output to which the kernel may have given another shape or other memory.
   void settle(const at::Tensor& original, const at::Tensor& alias);
 
-  // Fresh memory.
+  // Returns uninitialized memory.
   at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type);
   at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type);
 

@@ -1,8 +1,8 @@
-// Memory that is made, and what is carried to it and from it.
+// Allocation of memory, and copies between host and device.
 //
-// A copy between the device and pinned memory that the host does not wait for may happen at any time until the host knows
-// that it has. So what is read early must be wrong, and what is overwritten early must be noticed: a copy down leaves NaN
-// until then, and of a copy up the bytes are compared then with what they were.
+// An asynchronous copy between the device and pinned memory may happen at any time until the host has waited for it.
+// An early read must give wrong values, and an early overwrite must be detected. A copy down therefore leaves NaN
+// until then. For a copy up, the bytes are then compared with the bytes at its start.
 
 #include <ATen/EmptyTensor.h>
 #include <torch/library.h>
@@ -19,12 +19,12 @@ namespace pretend {
 
 namespace {
 
-// A copy of which the host does not know yet that it is done.
+// Copy that the host has not waited for yet.
 struct Flight {
   Moment moment;
   bool up;
   char* host;
-  std::vector<char> content;  // up: what was there; down: what will be
+  std::vector<char> content;  // up: bytes at the start; down: bytes at the end
   at::Tensor keeps;
 };
 
@@ -40,7 +40,7 @@ bool is_overwritten(const Flight& flight) {
   return flight.up && std::memcmp(flight.host, flight.content.data(), flight.content.size()) != 0;
 }
 
-// Ends the copies that the host knows to be done.
+// Completes the copies that the host has waited for.
 void land() {
   std::lock_guard<std::mutex> lock(flights_mutex);
   std::vector<Flight> under_way;
@@ -73,7 +73,7 @@ void fly(const at::Tensor& host, bool up) {
   const size_t bytes = at::detail::computeStorageNbytes(host.sizes(), host.strides(), host.element_size());
   Flight flight{launch(), up, static_cast<char*>(host.data_ptr()), bytes_of(host, bytes), host};
   std::lock_guard<std::mutex> lock(flights_mutex);
-  // What a second copy finds in the same place was put there before the first was done.
+  // The content before the first copy was complete is also valid for a second copy to the same place.
   for (const Flight& other : flights()) {
     const bool apart = other.host + other.content.size() <= flight.host || flight.host + bytes <= other.host;
     TORCH_CHECK(apart || !is_overwritten(other), kOverwritten);
@@ -99,7 +99,7 @@ at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, s
                                            c10::dtype_or_default(type));
 }
 
-// As CUDA's: one that need not be waited for waits all the same where it ends in memory of the host that is not pinned.
+// As in CUDA, an asynchronous copy waits if it ends in pageable host memory.
 at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (to.is_same(from) || to.numel() == 0) return to;
   const bool up = from.is_cpu(), down = to.is_cpu(), crosses = up || down;

@@ -24,7 +24,7 @@ struct Counters {
 
 std::mutex mutex;
 
-// Never destroyed: libtorch frees tensors after the static variables of others.
+// Never destroyed: libtorch frees tensors after other static variables are destroyed.
 Counters& counters() {
   static auto* it = new Counters;
   return *it;
@@ -48,7 +48,7 @@ std::string json(const Counters& it) {
          ",\"waits\":" + table(it.waits) + ",\"copies\":" + table(it.copies) + ",\"defects\":" + table(it.defects) + "}\n";
 }
 
-// A line of JSON at the end of the file that PRETEND_CUDA_REPORT names.
+// Appends a line of JSON to the file of PRETEND_CUDA_REPORT.
 void report() {
   const char* path = std::getenv("PRETEND_CUDA_REPORT");
   if (!path || !*path) return;
@@ -73,7 +73,7 @@ bool is_set(const char* variable) {
   return value && *value && std::strcmp(value, "0") != 0;
 }
 
-// Each call of the operator PRETEND_CUDA_MARK reports what was counted since the call before, itself included.
+// Each call of the operator PRETEND_CUDA_MARK reports the counts since the previous call, including itself.
 void count_kernel(const std::string& name) {
   static const char* const mark = std::getenv("PRETEND_CUDA_MARK");
   std::lock_guard<std::mutex> lock(mutex);
@@ -117,7 +117,7 @@ uint64_t waits() {
 
 }  // namespace pretend
 
-// For tests in the same process: `counts.rs`.
+// Entry points for tests in the same process: `counts.rs`.
 extern "C" {
 
 void pretend_cuda_start() {
@@ -126,10 +126,11 @@ void pretend_cuda_start() {
   pretend::reset_peak();
 }
 
-// So many bytes there are from now on, of the device and of pinned memory.
+// Sets the sizes of device memory and of pinned memory.
 void pretend_cuda_limit(uint64_t device_bytes, uint64_t pinned_bytes) { pretend::limit(device_bytes, pinned_bytes); }
 
-// Kernels, waits, copies up and their bytes, copies down and theirs, bytes now, most bytes at once, pinned bytes, defects.
+// Kernels, waits, copies up and their bytes, copies down and their bytes, current bytes, peak bytes, pinned bytes,
+// defects.
 void pretend_cuda_read(uint64_t* counts) {
   std::lock_guard<std::mutex> lock(pretend::mutex);
   const auto& it = pretend::counters();

@@ -1,4 +1,4 @@
-// What the device was asked to do, for tests to count.
+// Counters of device operations for tests.
 #pragma once
 
 #include <cstddef>
@@ -7,24 +7,24 @@
 
 namespace pretend {
 
-// Whether a variable is set, and not to 0.
+// Returns whether an environment variable is set, and not to 0.
 bool is_set(const char* variable);
 
-// One operator below autograd. (CUDA may launch several kernels for it, or fuse.)
+// Counts one operator below autograd. CUDA may launch several kernels for it, or fuse them.
 void count_kernel(const std::string& name);
 
-// The host stands still until the device has done something.
+// Counts a wait of the host for the device.
 void count_wait(const std::string& why);
 
-// `kind` is like "up pinned async": direction, the host's memory, whether the host goes on meanwhile.
+// `kind` is like "up pinned async": direction, host memory, and whether the host continues meanwhile.
 void count_copy(const std::string& kind, size_t bytes);
 
 void count_allocation();
 
-// How often the host has waited since the newest mark.
+// Returns the number of waits since the newest mark.
 uint64_t waits();
 
-// A use that a real device would answer with garbage, found where nothing can be thrown.
+// Counts an invalid use that a real device would answer with garbage, at a place where no exception can be thrown.
 void count_defect(const std::string& what);
 
 }  // namespace pretend

@@ -1,2 +1,2 @@
-// What is loaded as the driver of a machine that has one: nothing of it is ever called.
+// Stub that is loaded as the CUDA driver. None of its functions is ever called.
 extern "C" int cuInit(unsigned) { return 100; }

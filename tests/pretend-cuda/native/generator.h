@@ -1,4 +1,4 @@
-// The device's random numbers: a generator of the CPU, with a state of its own.
+// Random numbers of the device: a CPU generator with separate state.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -24,7 +24,7 @@ struct Generator final : c10::GeneratorImpl {
 
 const at::Generator& default_generator();
 
-// While it lives, whoever draws from the CPU's generator draws from the device's.
+// Scope in which draws from the CPU's generator use the device's generator.
 class Draws {
  public:
   explicit Draws(bool wanted);

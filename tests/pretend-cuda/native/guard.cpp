@@ -1,4 +1,4 @@
-// Devices, streams and events as libtorch asks for them.
+// Devices, streams and events of libtorch's interface.
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -23,7 +23,7 @@ thread_local c10::DeviceIndex device_of_thread = 0;
 
 size_t id(const c10::Stream& stream) { return static_cast<size_t>(stream.id()); }
 
-// An event that was never recorded orders nothing and is not waited for.
+// An event that was never recorded orders nothing, and waiting for it returns at once.
 struct Event {
   Clock clock{};
   std::chrono::steady_clock::time_point at{};
@@ -85,7 +85,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event) know(static_cast<Event*>(event)->clock);
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
-  // The host is the device: what it was given is done when it was given.
+  // Work runs on the host at its launch, so it is complete.
   double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
     TORCH_CHECK(from && to, "CUDA error: an event was never recorded");
     const auto apart = static_cast<Event*>(to)->at - static_cast<Event*>(from)->at;

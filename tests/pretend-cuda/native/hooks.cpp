@@ -1,4 +1,4 @@
-// What libtorch asks a CUDA build for, and the device's random numbers.
+// CUDA hooks of libtorch, and the random numbers of the device.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -13,7 +13,7 @@ Generator::Generator(c10::Device device)
     : GeneratorImpl(device, c10::DispatchKeySet(c10::DispatchKey::CUDA)),
       host(at::detail::createCPUGenerator(c10::default_rng_seed_val)) {}
 
-// The CPU's draws after the same seed where a test compares the two, and others where none does.
+// The generator equals the CPU's if a test compares the two, and differs otherwise.
 void Generator::set_current_seed(uint64_t seed) {
   static const bool same = is_set("PRETEND_CUDA_CPU_DRAWS");
   host.set_current_seed(same ? seed : seed ^ 0x9e3779b97f4a7c15);
@@ -67,7 +67,7 @@ void Draws::swap() {
 
 namespace at {
 
-// Under this name libtorch looks for them.
+// libtorch looks the hooks up under this name.
 struct CUDAHooks final : CUDAHooksInterface {
   explicit CUDAHooks(CUDAHooksArgs) {}
   static const c10::impl::DeviceGuardImplInterface& guard() {

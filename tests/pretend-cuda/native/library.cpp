@@ -1,4 +1,4 @@
-// The library, as one unit: nearly all of its compile time is libtorch's headers.
+// The library as one translation unit, since most of its compile time is libtorch's headers.
 
 #include "counters.cpp"
 #include "order.cpp"

@@ -19,9 +19,9 @@ namespace pretend {
 
 namespace {
 
-// Of addresses; pages are taken when they are touched.
+// Size of the address range; pages are allocated on first use.
 constexpr size_t kReserved = size_t{64} << 30;
-// CUDA's allocator deals in these.
+// Allocation granularity of CUDA's allocator.
 constexpr size_t kGrain = 512;
 
 std::string mebibytes(size_t bytes) {
@@ -57,7 +57,7 @@ class Arena {
     std::lock_guard<std::mutex> lock(mutex_);
     return stats_;
   }
-  // As large as all addresses, unless somebody said otherwise.
+  // The device is as large as the address range unless a limit is set.
   size_t total() {
     std::lock_guard<std::mutex> lock(mutex_);
     return std::min(limit_, kReserved);
@@ -66,7 +66,7 @@ class Arena {
     std::lock_guard<std::mutex> lock(mutex_);
     limit_ = bytes;
   }
-  // What tests count, whoever resets what the allocator counts.
+  // Statistics for tests, which a reset of the allocator's statistics does not change.
   c10::CachingAllocator::Stat counted() {
     std::lock_guard<std::mutex> lock(mutex_);
     return counted_;
@@ -155,7 +155,7 @@ void Arena::free(void* start) {
   note(-static_cast<int64_t>(block.bytes), -static_cast<int64_t>(block.asked));
   give_back(static_cast<char*>(start), block.bytes);
   lock.unlock();
-  // A caching allocator hands such a block out again at once, for the stream that it was made for.
+  // A caching allocator reuses such a block at once, for the stream that it was allocated for.
   if (!is_settled(block.uses)) count_defect("memory is freed that another stream may still use (`record_stream`)");
 }
 
@@ -168,7 +168,7 @@ void Arena::note(int64_t bytes, int64_t asked) {
   for (auto* stat : {&stats_.requested_bytes[0], &counted_}) change(*stat, asked);
 }
 
-// Joins what lies beside it.
+// Merges a free block with its free neighbors.
 void Arena::give_back(char* start, size_t bytes) {
   const auto take = [&](std::map<char*, size_t>::iterator it) {
     free_by_size_.erase({it->second, it->first});
@@ -217,7 +217,7 @@ struct DeviceAllocator final : c10::DeviceAllocator {
   }
 };
 
-// Page-locked memory of the host.
+// Page-locked host memory.
 struct PinnedAllocator final : at::HostAllocator {
   static PinnedAllocator& get() {
     static auto* it = new PinnedAllocator;
@@ -258,7 +258,7 @@ struct PinnedAllocator final : at::HostAllocator {
   size_t taken = 0, limit = SIZE_MAX;
 };
 
-// Says why before the process ends as it would have.
+// Prints the reason before the process ends with the original signal.
 struct Watch {
   static struct sigaction& before() {
     static struct sigaction it;

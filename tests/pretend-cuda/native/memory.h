@@ -1,8 +1,8 @@
-// The device's memory, and the host's that is pinned.
+// Device memory, and pinned host memory.
 //
-// Device memory has two faces. Tensors hold addresses of one at which nothing may be read or written by anybody: who
-// takes a device tensor's pointer for the host's is stopped by the machine. Kernels use the other, a fixed distance away.
-// Fresh memory holds what a device leaves there: bytes 0xff, NaN in every float type and -1 in every integer.
+// Device memory is mapped at two addresses. Tensors hold addresses of the first mapping, which is protected: host
+// code that uses a device pointer causes a fault. Kernels use the second mapping at a fixed distance. Fresh memory
+// contains the bytes 0xff, which is NaN in every float type and -1 in every integer type.
 #pragma once
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -12,23 +12,23 @@
 
 namespace pretend {
 
-// As tensors ask for it.
+// Requested sizes of live tensors.
 struct Occupancy {
   uint64_t bytes = 0, peak_bytes = 0, pinned_bytes = 0;
 };
 Occupancy occupancy();
 void reset_peak();
 
-// There is no more from now on.
+// Sets the memory sizes.
 void limit(size_t device_bytes, size_t pinned_bytes);
 
-// Whether an address belongs to the face that tensors hold.
+// Returns whether an address is in the protected mapping.
 bool is_device(const void* at);
 
-// The address at which kernels find it, or `at` itself.
+// Returns the address for kernels, or `at` itself.
 void* for_kernels(const void* at);
 
-// Notes a use of the block that holds `at`.
+// Records a use of the block that contains `at`.
 void use(const void* at, Moment now, Access access);
 
 c10::DeviceAllocator& device_allocator();

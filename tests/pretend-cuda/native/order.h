@@ -1,8 +1,9 @@
-// Streams and events: which work of the device is certain to come before which.
+// Order of device work by streams and events.
 //
-// Work is done at once, in the order in which the host gives it. What a real device promises is less: work of one stream
-// is in order, and other streams and the host know of it only through events and waits. So each stream and the host keep
-// a clock of vectors (how far they know every stream to be), and a use of memory that another stream wrote, and of which
+// Work runs at once, in the order of its launch by the host. A real device guarantees less: work of one stream is
+// ordered, and other streams and the host are ordered with it only by events and waits. Each stream and the host
+// therefore keep a vector clock. A use of memory fails if another stream wrote the memory and the user's clock does
+// not include that write, regardless of the actual timing.
 // the user's clock does not know, fails, however the two would have met in time.
 #pragma once
 
@@ -17,18 +18,18 @@ namespace pretend {
 constexpr size_t kStreams = 8;
 using Clock = std::array<uint64_t, kStreams>;
 
-// What one stream does at one time.
+// Position in the work of one stream.
 struct Moment {
   size_t stream = 0;
   uint64_t time = 0;
 };
 
-// Who has used a block of memory.
+// Uses of a block of memory.
 struct Uses {
   Moment written;
-  Clock read{};      // when each stream read it last
-  Clock recorded{};  // not 0: the allocator was told of that stream
-  size_t home = 0;   // the stream that it was allocated for
+  Clock read{};      // last read of each stream
+  Clock recorded{};  // not 0: `record_stream` was called for that stream
+  size_t home = 0;   // stream of the allocation
 };
 
 enum class Access { read, write };
@@ -36,20 +37,20 @@ enum class Access { read, write };
 size_t current_stream();
 size_t exchange_stream(size_t stream);
 
-// The next piece of work of the current stream. All that the host knows comes before it.
+// Starts the next piece of work of the current stream. It is ordered after everything that the host knows.
 Moment launch();
 
-// Notes a use. Fails where it is in no order with what others did to the same memory.
+// Records a use. Fails if it is unordered with other uses of the same memory.
 void use(Uses& uses, Moment now, Access access);
 
-// Whether the stream that a block was allocated for knows of all its uses; else it may not be used again.
+// Returns whether the stream of the allocation is ordered after all uses. Otherwise the block may not be reused.
 bool is_settled(const Uses& uses);
 
-// The host now knows that everything has been done: of one stream, or of all.
+// Records that all work is complete: of one stream, or of all.
 void know(size_t stream);
 void know_all();
 
-// Whether the host knows of it.
+// Returns whether the host has waited for it.
 bool is_known(Moment moment);
 
 // Events.
@@ -57,7 +58,7 @@ Clock record(size_t stream);
 void block(size_t stream, const Clock& event);
 void know(const Clock& event);
 
-// Called whenever the host has come to know more, before it goes on.
+// Sets a function that runs each time the host has waited for more work.
 void when_host_learns(std::function<void()> listener);
 
 }  // namespace pretend

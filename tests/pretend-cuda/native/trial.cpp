@@ -1,4 +1,4 @@
-// `trial NAME`: runs one trial in a process of its own, in which the library was loaded before everything else.
+// `trial NAME`: runs one trial in a separate process, in which the library was loaded first.
 
 extern "C" int pretend_cuda_trial(const char* name);
 

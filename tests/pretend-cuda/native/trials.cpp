@@ -1,6 +1,6 @@
-// Small programs that do what must not be done, one fault each, beside the same without it.
+// Small programs with one fault each, and the same programs without it.
 //
-// A trial returns what the host made of it: an exception, a number, or the end of the process.
+// A trial returns the result for the host: an exception, a number, or the end of the process.
 
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
@@ -27,7 +27,7 @@ double average(const at::Tensor& tensor) { return tensor.mean().item<double>(); 
 c10::Stream side() { return c10::impl::VirtualGuardImpl(c10::kCUDA).getStreamFromGlobalPool(kDevice, false); }
 c10::Stream main_stream() { return c10::impl::VirtualGuardImpl(c10::kCUDA).getDefaultStream(kDevice); }
 
-// A copy on a stream of its own, which the main one reads.
+// A copy on a side stream, which the main stream reads.
 double staged(bool with_event) {
   const at::Tensor host = pinned(3.0);
   const at::Tensor target = on_device(0.0);
@@ -66,14 +66,14 @@ double fetched(bool with_wait) {
   return host[0].item<double>();
 }
 
-double beside(const at::Tensor& other) { return average(on_device(1.0) + other); }
+double sum_with(const at::Tensor& other) { return average(on_device(1.0) + other); }
 
 double indexed(const c10::Device& device) {
   const at::Tensor ids = at::zeros({10}, at::device(device).dtype(at::kLong));
   return average(on_device(4.0).index_select(0, ids));
 }
 
-// Two devices, each with its own tensors. Their number is asked for once, after this.
+// Two devices with their own tensors. libtorch queries the number of devices once, after this.
 double on_second(bool mixed) {
   setenv("PRETEND_CUDA_DEVICES", "2", 1);
   const at::Tensor there = at::ones({10}, at::device(c10::Device(c10::kCUDA, 1)).dtype(at::kFloat));
@@ -81,13 +81,13 @@ double on_second(bool mixed) {
   return average(there + (mixed ? at::ones({10}, kDevice) : there));
 }
 
-// A moment that nobody set to zero.
+// An optimizer moment that was not set to zero.
 double moment(bool zeroed) {
   const at::Tensor mean_of = zeroed ? at::zeros({10}, kDevice) : at::empty({10}, at::device(kDevice).dtype(at::kFloat));
   return average(mean_of.mul(0.9).add(1.0));
 }
 
-// How often the host waits before it asks for the result.
+// Number of waits of the host before it requests the result.
 double waited(bool looks) {
   const uint64_t before = waits();
   const at::Tensor loss = on_device(2.0).sum();
@@ -97,7 +97,7 @@ double waited(bool looks) {
 
 double raw_read() { return static_cast<double>(*on_device(1.0).const_data_ptr<float>()); }
 
-// The main stream frees what the other one still reads.
+// The main stream frees memory that the side stream still reads.
 double freed(bool recorded) {
   const c10::Stream stream = side();
   at::Tensor source = on_device(1.0);
@@ -123,8 +123,8 @@ const std::map<std::string, std::function<double()>>& trials() {
       {"buffer-reused-too-early", [] { return reused(false); }},
       {"result", [] { return fetched(true); }},
       {"result-read-too-early", [] { return fetched(false); }},
-      {"one-device", [] { return beside(on_device(1.0)); }},
-      {"two-devices", [] { return beside(at::ones({1000})); }},
+      {"one-device", [] { return sum_with(on_device(1.0)); }},
+      {"two-devices", [] { return sum_with(at::ones({1000})); }},
       {"second-device", [] { return on_second(false); }},
       {"first-and-second-device", [] { return on_second(true); }},
       {"indices", [] { return indexed(kDevice); }},
@@ -144,7 +144,7 @@ const std::map<std::string, std::function<double()>>& trials() {
 
 }  // namespace pretend
 
-// Prints the number that a trial gives, or the first line of its exception. Returns 0, or 1 after an exception.
+// Prints the number of a trial, or the first line of its exception. Returns 0, or 1 after an exception.
 extern "C" int pretend_cuda_trial(const char* name) {
   try {
     std::printf("%g\n", pretend::trials().at(name)());

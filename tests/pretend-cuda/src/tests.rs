@@ -1,8 +1,8 @@
-//! Each fault is seen where it is committed, and nothing is seen where it is not.
+//! Each planted fault is detected, and correct programs pass.
 
 use std::process::{Command, Output};
 
-/// The end of a trial, and what it printed; `None` where there is no library.
+/// Returns the exit status of a trial and its output. `None` if there is no library.
 fn tried(name: &str) -> Option<Output> {
     let skip = |why: &String| testkit::skip(&format!("trials of the pretend device: {why}"));
     let trial = super::library().inspect_err(skip).ok()?.with_file_name("trial");
@@ -33,7 +33,7 @@ fn gives_no_number(name: &str) {
 }
 
 #[test]
-fn a_copy_beside_the_main_stream_is_ordered_or_fails() {
+fn copy_on_another_stream_is_ordered_or_fails() {
     gives("event", 3.0);
     fails("missing-event", "stream 0 reads what stream 1 writes, and no event or wait orders the two");
 }

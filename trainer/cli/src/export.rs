@@ -1,4 +1,4 @@
-//! `cloze export`: a checkpoint as a folder that `transformers` loads.
+//! `cloze export`: writes a checkpoint as a folder that `transformers` loads.
 
 mod staged;
 
@@ -12,7 +12,7 @@ use pipeline::load;
 use schemas::{Step, manifest};
 use serde_json::json;
 use store::Store;
-use telemetry::terminal::{note, told};
+use telemetry::terminal::{note, outcome};
 use trainer::device::tensors::HostTensors;
 use trainer::hf;
 use trainer::training::checkpoint;
@@ -21,11 +21,11 @@ use trainer_plan::config::ModelFamily;
 
 use self::staged::{Staged, TOKENIZER_CONFIG};
 
-/// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
+/// Writes the weights after `step` of `run` (default: the newest checkpoint) to `out`, with the tokenizer.
 pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::ExportFamily) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
-    let model = Model::of(&plan, family.into())?;
-    let staged = Staged::beside(out)?;
+    let model = Model::new(&plan, family.into())?;
+    let staged = Staged::new(out)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
     let class = model.put(&snapshot.main, &Store::folder(staged.path())?)?;
     let published = staged.publish()?;
@@ -33,9 +33,9 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::Export
         note(format_args!("{}: replaced the model that was there", out.display()));
     }
     for left in published.left {
-        note(format_args!("warning: what it replaced could not be removed: {left}"));
+        note(format_args!("warning: cannot remove the replaced export: {left}"));
     }
-    told(format_args!(
+    outcome(format_args!(
         "{}: step {} of {from}; load it with `{class}.from_pretrained(\"{}\")`",
         out.display(),
         snapshot.state.step,
@@ -44,7 +44,7 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::Export
     Ok(())
 }
 
-/// All of a model but its weights.
+/// Model without its weights.
 pub(super) struct Model {
     plan: TrainPlan,
     family: ModelFamily,
@@ -53,8 +53,8 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// What the models of a plan have in common.
-    pub(super) fn of(plan: &Plan, family: ModelFamily) -> anyhow::Result<Self> {
+    /// Returns the common part of all models of a plan.
+    pub(super) fn new(plan: &Plan, family: ModelFamily) -> anyhow::Result<Self> {
         if let Some(problem) = export_problem(plan.config(), plan.train(), family) {
             return Err(Usage(problem).into());
         }
@@ -64,7 +64,7 @@ impl Model {
         Ok(Self { plan: plan.train().clone(), family, tokenizer, tokenizer_config })
     }
 
-    /// Puts the model of these weights, `config.json` last: with it, there is one.
+    /// Writes the model with these weights. `config.json` is last: a folder with it is complete.
     pub(super) fn put(&self, weights: &HostTensors, folder: &Store) -> Result<&'static str, trainer_plan::Error> {
         folder.put(manifest::TOKENIZER, &self.tokenizer)?;
         folder.put(TOKENIZER_CONFIG, self.tokenizer_config.as_bytes())?;
@@ -72,7 +72,7 @@ impl Model {
     }
 }
 
-/// What `AutoTokenizer` needs next to `tokenizer.json`.
+/// Returns the file that `AutoTokenizer` requires in addition to `tokenizer.json`.
 fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
     let (vocab, special) = (plan.vocab(), plan.vocab().special());
     let mut config = json!({
@@ -88,7 +88,7 @@ fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
         config["unk_token"] = vocab.token(unk).into();
     }
     if family == ModelFamily::Roberta {
-        // Without this, `token_type_ids` of pairs point past its table.
+        // Without this, `token_type_ids` of pairs are outside of the table of RoBERTa.
         config["model_input_names"] = json!(["input_ids", "attention_mask"]);
     }
     format!("{config:#}\n")

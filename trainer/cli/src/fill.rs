@@ -1,4 +1,4 @@
-//! `cloze fill`: the best words for each `[MASK]`, next to what a model without context would say.
+//! `cloze fill`: most probable words for each `[MASK]`, and those of a model without context.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use pipeline::tokenize::{self, Tokenizer as _};
 use schemas::{Vocab, manifest, printable};
 use store::Store;
 use telemetry::terminal::{Paint, line, painted};
-use trainer::training::{Filler, Guess};
+use trainer::training::{Filler, TokenGuess};
 
 /// Fills the masks of `texts` with the newest checkpoint of `run`.
 pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()> {
@@ -24,19 +24,19 @@ pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()
     for (text, row) in texts.iter().zip(&rows) {
         painted(Paint::stdout().bold(printable(text)));
         for guesses in filler.predict(row, top)? {
-            line(format_args!("  {}", words(vocab, &guesses)));
+            line(format_args!("  {}", describe(vocab, &guesses)));
         }
     }
-    painted(Paint::stdout().dim(format_args!("  without context: {}", words(vocab, &unigram))));
+    painted(Paint::stdout().dim(format_args!("  without context: {}", describe(vocab, &unigram))));
     Ok(())
 }
 
-/// `[CLS]`, the text, `[SEP]`.
+/// Returns the ids of `[CLS]`, the text and `[SEP]`.
 fn encode(tokenizer: &tokenize::HfTokenizer, vocab: &Vocab, text: &str) -> anyhow::Result<Vec<u32>> {
     let special = vocab.special();
     let mask = vocab.token(special.mask);
     let mut ids = vec![special.cls];
-    // A tokenizer of another family may spell its mask in its own way; people write [MASK].
+    // Tokenizers of other families may spell the mask differently; users write [MASK].
     tokenizer.encode(&text.replace("[MASK]", mask), &mut |piece| {
         ids.extend_from_slice(piece);
         Ok(())
@@ -45,19 +45,19 @@ fn encode(tokenizer: &tokenize::HfTokenizer, vocab: &Vocab, text: &str) -> anyho
     if ids.contains(&special.mask) {
         Ok(ids)
     } else {
-        Err(Usage(format!("there is nothing to fill in: write [MASK] somewhere in `{text}`")).into())
+        Err(Usage(format!("nothing to fill in: `{text}` has no [MASK]; write one")).into())
     }
 }
 
-/// The ids that are most frequent in the training split.
-fn most_frequent(vocab: &Vocab, top: usize) -> Vec<Guess> {
+/// Returns the most frequent ids of the training split.
+fn most_frequent(vocab: &Vocab, top: usize) -> Vec<TokenGuess> {
     let total: u64 = vocab.counts().iter().sum();
     let mut ranked: Vec<(u64, u32)> = vocab.counts().iter().copied().zip(0..).collect();
     ranked.sort_unstable_by(|a, b| b.cmp(a));
     ranked.into_iter().take(top).map(|(count, id)| (id, count as f64 / total.max(1) as f64)).collect()
 }
 
-fn words(vocab: &Vocab, guesses: &[Guess]) -> String {
-    let word = |&(id, probability): &Guess| format!("{} {:.1} %", printable(vocab.token(id)), 100.0 * probability);
+fn describe(vocab: &Vocab, guesses: &[TokenGuess]) -> String {
+    let word = |&(id, probability): &TokenGuess| format!("{} {:.1} %", printable(vocab.token(id)), 100.0 * probability);
     guesses.iter().map(word).collect::<Vec<_>>().join(", ")
 }

@@ -1,7 +1,7 @@
-//! `cloze-train`: the verbs of `cloze` that compute tensors.
+//! `cloze-train`: verbs of `cloze` that compute tensors.
 //!
-//! `cloze` executes it with its own arguments ([`cloze::second_program`]). It parses them as `cloze` does, and passes every
-//! verb that needs no tensors back to the library.
+//! `cloze` executes this program with its own arguments ([`cloze::train_program`]). The program parses them as `cloze`
+//! does and passes every verb that needs no tensors to the library.
 
 mod explain;
 mod export;
@@ -19,17 +19,17 @@ mod tune;
 use std::process::ExitCode;
 
 use cloze::cli::{TuneArgs, Verb};
-use cloze::{commands, exit, program, second_program};
+use cloze::{commands, exit, program, train_program};
 
 fn main() -> ExitCode {
-    if let Err(error) = second_program::check_version() {
+    if let Err(error) = train_program::check_version() {
         telemetry::terminal::note(format_args!("error: {error:#}"));
         return exit::code(&error);
     }
     program::run(trainer::device::is_caught, dispatch)
 }
 
-/// Runs a verb. The code is 0 except for a training that a signal stopped.
+/// Runs a verb. The exit code is 0, except for a training that a signal stopped.
 fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Train { config, replay, prepare, slow, inject_faults, profile, allow_change } => {
@@ -41,7 +41,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Profile(verb) if verb.computes_tensors() => {
             let Ok((config, options)) = verb.measurement() else {
-                anyhow::bail!("internal error: a verb that computes tensors measures")
+                anyhow::bail!("internal error: the verb computes tensors but has no measurement")
             };
             profile::run(&config, &options)?;
         }

@@ -1,4 +1,4 @@
-//! `cloze parity`: losses and gradients by themselves.
+//! `cloze parity`: losses and gradients of given inputs.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use cloze::cli::ParityDtype;
 use telemetry::terminal::{line, note};
 use trainer::parity;
 
-/// Computes the cases of `input` into `output`.
+/// Computes the cases of `input` and writes the results to `output`.
 pub(crate) fn run(input: &Path, output: &Path, dtype: ParityDtype) -> anyhow::Result<()> {
     let dtype = match dtype {
         ParityDtype::F32 => parity::Dtype::F32,
@@ -14,7 +14,7 @@ pub(crate) fn run(input: &Path, output: &Path, dtype: ParityDtype) -> anyhow::Re
     };
     let summary = parity::run(input, output, dtype)?;
     for (id, objective) in &summary.skipped {
-        note(format_args!("skipped case `{id}`: there is no objective `{objective}` here"));
+        note(format_args!("skipped case `{id}`: unknown objective `{objective}`"));
     }
     for ignored in &summary.ignored {
         note(format_args!("ignored {ignored}: this objective does not read it"));

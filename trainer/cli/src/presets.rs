@@ -1,7 +1,7 @@
-//! Every file of `configs/`, in one process: planned at full size, and trained three steps in small.
+//! Tests of every file of `configs/`: each is planned at full size and trained for three steps at a small size.
 //!
-//! The small form of a preset is its own table under one overlay (`tests/fixtures/small.toml`), with a corpus of this
-//! project and folders of the test's own in place of the data that it names. It goes through the same verbs as any run.
+//! The small form of a preset is its table with one overlay (`tests/fixtures/small.toml`). A corpus of this project and
+//! temporary folders replace the data that the preset names. It runs through the same verbs as any other run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use crate::{export, train};
 
 mod on_cuda;
 
-/// Files that are runs of this project's own, with tests of their own.
+/// Files of runs of this project, which have separate tests.
 const OWN: [&str; 6] =
     ["demo.toml", "tiny.toml", "eltec-mlm.toml", "eltec-taco.toml", "eltec-taco-matched.toml", "mini"];
 
-/// What an ablation must lack: names of weights that contain this do not exist.
+/// Parts of weight names that must not exist in an ablation.
 const ABSENT: [(&str, &str); 9] = [
     ("ablations/coco-lm/rtd-only", "heads.clm"),
     ("ablations/coco-lm/rtd-only", "heads.scl"),
@@ -37,37 +37,37 @@ const ABSENT: [(&str, &str); 9] = [
     ("fe-mlm-base", "generator"),
 ];
 
-/// Weights that stay as the run found them.
-struct Unmoved {
+/// Weights that a run does not change.
+struct UntrainedWeights {
     preset: &'static str,
-    /// Names of the weights contain this.
+    /// Part of the names of the weights.
     part: &'static str,
-    /// The preset whose run has these weights.
+    /// Preset whose run provides these weights.
     from: &'static str,
 }
 
-const UNMOVED: [Unmoved; 2] = [
-    Unmoved { preset: "ablations/coco-lm/converged-auxiliary", part: "generator.", from: "coco-lm-base" },
-    Unmoved { preset: "ablations/taco/frozen-trained-embeddings", part: "embeddings.word", from: "mlm-small" },
+const UNMOVED: [UntrainedWeights; 2] = [
+    UntrainedWeights { preset: "ablations/coco-lm/converged-auxiliary", part: "generator.", from: "coco-lm-base" },
+    UntrainedWeights { preset: "ablations/taco/frozen-trained-embeddings", part: "embeddings.word", from: "mlm-small" },
 ];
 
-/// Operations relative to plain masked language modelling with the same encoder, worked out by hand. With `B` for encoding
-/// a token (188.74 M at 512 columns, 179.31 M at 256) and `H` for scoring it (48.06 M with 30,522 ids), plain is
-/// `3 (B + 0.15 H)`.
+/// Operations relative to plain masked language modelling with the same encoder, computed by hand. `B` is the cost of
+/// encoding a token (188.74 M at 512 columns, 179.31 M at 256). `H` is the cost of scoring it (48.06 M with 30,522
+/// ids). Plain masked language modelling costs `3 (B + 0.15 H)`.
 const RATIOS: [(&str, f64); 6] = [
     ("mlm-base", 1.0),
     ("taco-base", 1.0),
     ("fe-mlm-base", 1.0),
-    // The teacher's pass next to it: (559.55 + 179.31) / 559.55.
+    // Plus the pass of the teacher: (559.55 + 179.31) / 559.55.
     ("tacl-base", 1.320_4),
     // The main network without a vocabulary, the generator with one: (566.23 + 75.50 + 21.27) / 587.86.
     ("electra-base", 1.127_8),
-    // Two main passes (512 and 464 columns), the auxiliary network's two, three heads:
+    // Two main passes (512 and 464 columns), two of the auxiliary network, three heads:
     // (566.23 + 508.34 + 188.74 + 70.64 + 23.18 + 22.65) / 589.41.
     ("coco-lm-base", 2.340_9),
 ];
 
-/// Weights that an ablation has and its preset has not, or that it keeps from learning.
+/// Weights that an ablation has in addition to its preset, or that it freezes.
 const OWN_DECODER: (&str, &str) = ("ablations/taco/unshared-embeddings", "heads.mlm.decoder.weight");
 const FROZEN: [(&str, &str); 4] = [
     ("ablations/taco/frozen-random-embeddings", "encoder.embeddings.word.weight"),
@@ -76,22 +76,25 @@ const FROZEN: [(&str, &str); 4] = [
     ("tacl-base", "teacher.encoder.layers.0.attention.qkv.weight"),
 ];
 
-/// As it stands, where nothing is prepared: what a clone's first reader types.
+/// Plans every file unchanged and without prepared data, as a new user does.
 #[test]
 fn every_file_in_configs_plans_at_full_size() {
     let mut ratios = BTreeMap::new();
     for name in files(|_| true) {
         let config = root().join(format!("configs/{name}.toml"));
-        // Whatever somebody has prepared here, it is not this.
+        // A folder that exists on no machine.
         let set = vec!["data.folder=\"not/prepared\"".to_owned()];
-        let outlook = DryRun::of(&ConfigArgs { config, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let outlook = DryRun::new(&ConfigArgs { config, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"));
         let mut warnings = outlook.warnings();
-        // A preset starts from weights that are not part of a clone, and an ablation leaves objectives out.
+        // A preset may start from weights that are not in the repository, and an ablation omits objectives.
         warnings.retain(|it| !it.ends_with("is not in `[loss]`: it is not built") && !it.ends_with("begins with it"));
         assert!(warnings.is_empty(), "{name}: {warnings:?}");
         let lines = outlook.lines().join("\n");
         assert!(lines.contains("not prepared yet") && lines.contains("prepare    "), "{name}: {lines}");
-        assert!(!lines.contains("epochs;") && !lines.contains("per epoch"), "{name}: they wait for the data: {lines}");
+        assert!(
+            !lines.contains("epochs;") && !lines.contains("per epoch"),
+            "{name}: these lines require the data: {lines}"
+        );
         ratios.insert(name, outlook.train().flops_ratio());
     }
     for (name, expected) in RATIOS {
@@ -100,7 +103,7 @@ fn every_file_in_configs_plans_at_full_size() {
 }
 
 #[test]
-fn every_preset_and_ablation_trains_in_small() {
+fn every_preset_and_ablation_trains_at_a_small_size() {
     let home = Home::new();
     let mut weights: BTreeMap<String, String> = BTreeMap::new();
     let mut places = BTreeMap::new();
@@ -111,7 +114,7 @@ fn every_preset_and_ablation_trains_in_small() {
         for (_, absent) in ABSENT.iter().filter(|(preset, _)| *preset == name) {
             assert!(!tensors.keys().any(|weight| weight.contains(absent)), "{name} has `{absent}`");
         }
-        for Unmoved { part, from, .. } in UNMOVED.iter().filter(|unmoved| unmoved.preset == name) {
+        for UntrainedWeights { part, from, .. } in UNMOVED.iter().filter(|unmoved| unmoved.preset == name) {
             let source: &Run = places.get(*from).expect("presets train before their ablations");
             assert_unmoved(&name, part, &source.weights(), &tensors);
         }
@@ -122,20 +125,20 @@ fn every_preset_and_ablation_trains_in_small() {
         }
         let digest = format!("{tensors:?}");
         let digest = blake3::hash(digest.as_bytes()).to_hex().to_string();
-        if let Some(twin) = weights.insert(digest, name.clone()) {
-            panic!("`{twin}` and `{name}` have equal weights after three steps");
+        if let Some(other) = weights.insert(digest, name.clone()) {
+            panic!("`{other}` and `{name}` have equal weights after three steps");
         }
         places.insert(name, run);
     }
     assert!(weights.len() >= 35, "{} presets and ablations", weights.len());
 }
 
-/// The presets and their ablations.
+/// Returns the names of presets and their ablations.
 fn presets() -> Vec<String> {
     files(|name| !OWN.contains(&name))
 }
 
-/// Names of files, then of ablations: paths below `configs/` without `.toml`. Files and folders are asked for by name.
+/// Returns paths below `configs/` without `.toml`, ablations last. `wanted` filters files and folders by name.
 fn files(wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let root = root().join("configs");
     let mut found = BTreeSet::new();
@@ -154,7 +157,7 @@ fn files(wanted: impl Fn(&str) -> bool) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// A generator of two layers, as wide as the small network or, where it was narrower, half as wide.
+/// Shrinks the generator to two layers, as wide as the small network, or half as wide if it was narrower.
 fn shrink_generator(table: &mut Table) {
     let hidden = table["encoder"].get("hidden").cloned();
     let generator = table.get_mut("networks").and_then(|networks| networks.get_mut("generator"));
@@ -166,7 +169,7 @@ fn shrink_generator(table: &mut Table) {
     }
 }
 
-/// Every term that `[loss]` names is in the log, finite and not 0.
+/// Checks that every term of `[loss]` is in the log, finite and not 0.
 fn assert_terms(name: &str, run: &Run) {
     let report = run.reports().pop().expect("a report");
     let terms = report["terms"].as_object().unwrap_or_else(|| panic!("{name}: {report}"));
@@ -185,21 +188,21 @@ fn assert_unmoved(name: &str, part: &str, before: &tensors::HostTensors, after: 
     let mut count = 0;
     for (weight, value) in after.iter().filter(|(weight, _)| weight.contains(part)) {
         count += 1;
-        // A table that was shared then has its own copy now.
+        // A table that was shared has a separate copy now.
         let shared = weight.split_once('.').and_then(|(_, rest)| before.get(rest));
         assert_eq!(Some(value), before.get(weight).or(shared), "{name}: `{weight}` has moved");
     }
     assert!(count > 0, "{name}: no weight is named like `{part}`");
 }
 
-/// A finished small run.
+/// Finished small run.
 struct Run {
     folder: PathBuf,
     table: Table,
 }
 
 impl Run {
-    /// All weights of its last checkpoint, every network's.
+    /// Returns all weights of the last checkpoint, of every network.
     fn weights(&self) -> tensors::HostTensors {
         self.tensors("main.safetensors")
     }
@@ -208,9 +211,9 @@ impl Run {
         self.tensors("optimizer.safetensors")
     }
 
-    /// What it reported, report by report.
+    /// Returns the report events.
     fn reports(&self) -> Vec<Json> {
-        let log = Lines::of(&Store::existing(&self.folder).expect("a run"), telemetry::jsonl::LOG).expect("a log");
+        let log = Lines::new(&Store::existing(&self.folder).expect("a run"), telemetry::jsonl::LOG).expect("a log");
         let events = log.map(|line| serde_json::from_slice::<Json>(&line.expect("readable")).expect("JSON"));
         events.filter(|event| event["kind"] == "report").collect()
     }
@@ -222,7 +225,7 @@ impl Run {
     }
 }
 
-/// A temporary folder with tokenizers, prepared corpora and runs, each made once.
+/// Temporary folder with tokenizers, prepared corpora and runs. Each is made once.
 struct Home {
     root: tempfile::TempDir,
 }
@@ -236,7 +239,7 @@ impl Home {
         self.root.path().join(name)
     }
 
-    /// The preset's table under the overlay, its names of files led into this folder.
+    /// Returns the preset's table with the overlay, and with paths in this folder.
     fn small(&self, name: &str) -> Table {
         let root = root();
         let mut table = ConfigSource::read(&root.join(format!("configs/{name}.toml")), &[])
@@ -256,13 +259,13 @@ impl Home {
         let data_section = table["data"].as_table_mut().expect("a table");
         data_section.remove("seq_len");
         data_section.insert("folder".into(), data.into());
-        // Runs that a preset builds on are made before it, here.
+        // Runs that a preset builds on are in this folder.
         let text = toml::to_string(&table).expect("plain values");
         let runs = format!("\"{}/", self.path("runs").display());
         toml::from_str(&text.replace("\"runs/", &runs)).expect("TOML")
     }
 
-    /// A tokenizer of the preset's kind.
+    /// Returns a tokenizer of the preset's kind.
     fn tokenizer(&self, table: &Table) -> String {
         let (kind, lowercase) = match table["prepare"].get("lowercase").and_then(Value::as_bool) {
             Some(lowercase) => ("wordpiece", lowercase),
@@ -281,7 +284,7 @@ impl Home {
         path.display().to_string()
     }
 
-    /// A corpus; another number, other documents.
+    /// Returns a corpus. Corpora of different numbers have different documents.
     fn corpus(&self, number: usize) -> String {
         let path = self.path(&format!("corpus-{number}/stories.txt"));
         if !path.exists() {
@@ -291,9 +294,9 @@ impl Home {
         path.display().to_string()
     }
 
-    /// A prepared folder as the preset's `[prepare]` wants it.
+    /// Returns a folder prepared by the preset's `[prepare]`.
     fn data(&self, table: &mut Table, tokenizer: &str) -> String {
-        // Presets on different corpora see different stories.
+        // Presets with different inputs use different documents.
         let inputs = table["prepare"]["inputs"].to_string();
         let number = usize::from(blake3::hash(inputs.as_bytes()).as_bytes()[0] % 8);
         let section = table["prepare"].as_table_mut().expect("a table");
@@ -312,11 +315,11 @@ impl Home {
     }
 
     fn train(&self, name: &str) -> Run {
-        self.run(name, self.ready(name, self.small(name)))
+        self.run(name, self.with_init(name, self.small(name)))
     }
 
-    /// A small form with what it begins with.
-    fn ready(&self, name: &str, mut table: Table) -> Table {
+    /// Adds the initial weights to a small form.
+    fn with_init(&self, name: &str, mut table: Table) -> Table {
         if table["train"].get("init_from").is_some() {
             let init = self.init(name, &table);
             table["train"]["init_from"] = init.into();
@@ -324,7 +327,7 @@ impl Home {
         table
     }
 
-    /// A folder to continue from: the preset itself, begun at random, trained and exported.
+    /// Returns a folder with initial weights: the preset, initialized at random, trained and exported.
     fn init(&self, name: &str, table: &Table) -> String {
         let mut table = table.clone();
         table["train"].as_table_mut().expect("a table").remove("init_from");

@@ -1,4 +1,4 @@
-//! `cloze profile` of the halves that compute tensors.
+//! `cloze profile` of the targets that compute tensors.
 
 mod made;
 pub(crate) mod micro_batch;
@@ -7,22 +7,22 @@ mod training;
 
 use cloze::cli::{ConfigArgs, ProfileArgs, ProfileTarget};
 use cloze::commands::profile::shown::Profile;
-use cloze::commands::profile::traced::Recording;
-use cloze::commands::profile::{measure, offline, online, refuse};
+use cloze::commands::profile::traces::Recording;
+use cloze::commands::profile::{check, measure, offline, online};
 use profiler::VERSION;
 use profiler::bottleneck::Binding;
 use telemetry::quantities::short;
 use telemetry::terminal::line;
 
-/// Runs the training half, all three, or made steps, and prints where the time goes.
+/// Profiles the training, all three halves, or synthetic steps, and prints the result.
 pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
     match options.target {
         ProfileTarget::Step => {
-            refuse(options)?;
+            check(options)?;
             step::run(args, options.steps, options.json)
         }
         ProfileTarget::All => {
-            refuse(options)?;
+            check(options)?;
             all(args, options)
         }
         _ => measure(args, options, &|args| training::measured(args, options), &|args, recording| {
@@ -31,20 +31,20 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
     }
 }
 
-/// Each half by itself, then which of them the others wait for.
+/// Profiles each half separately, then names the bottleneck.
 fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
     let of = |target: ProfileTarget| ProfileArgs {
         target,
         check: options.check && target != ProfileTarget::Prepare,
         ..options.clone()
     };
-    let nothing = &mut Recording::none();
+    let no_recording = &mut Recording::none();
     let halves = [
-        offline(args, &of(ProfileTarget::Prepare), nothing)?,
-        online(args, &of(ProfileTarget::Loader), nothing)?,
-        training::checked(args, &of(ProfileTarget::Train), nothing)?,
+        offline(args, &of(ProfileTarget::Prepare), no_recording)?,
+        online(args, &of(ProfileTarget::Loader), no_recording)?,
+        training::checked(args, &of(ProfileTarget::Train), no_recording)?,
     ];
-    let sentence = between(&halves);
+    let sentence = describe_slowest(&halves);
     if options.json {
         let halves: Vec<_> = halves.iter().map(|half| half.object(&args.config)).collect();
         line(format_args!(
@@ -62,17 +62,17 @@ fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the halves are to one another.
-fn between([offline, online, training]: &[Profile; 3]) -> String {
+/// Compares the rates of the halves in one sentence.
+fn describe_slowest([offline, online, training]: &[Profile; 3]) -> String {
     let is_known = |profile: &&Profile| profile.binding != Some(Binding::Unknown);
     let speed = |profile: &Profile| Some(profile).filter(is_known)?.tokens_per_s();
     let (Some(prepares), Some(loads), Some(trains)) = (speed(offline), speed(online), speed(training)) else {
-        return "too short to hold the halves next to one another; measure for longer (`--seconds`)".to_owned();
+        return "the measurement is too short to compare the halves; measure for longer (`--seconds`)".to_owned();
     };
-    let binds = if trains < loads { "the trainer binds" } else { "the loader binds" };
+    let bottleneck = if trains < loads { "trainer" } else { "loader" };
     format!(
-        "{binds}: training takes {} tokens/s, the loader by itself makes {} ({:.1} times as many), and a corpus is prepared at \
-         {} ({:.1} times)",
+        "bottleneck: {bottleneck}; training takes {} tokens/s, the loader alone makes {} ({:.1} times as many), and the \
+         preparation makes {} ({:.1} times as many)",
         short(trains),
         short(loads),
         loads / trains.max(1e-9),

@@ -1,6 +1,6 @@
-//! A step of a run once more: its rows and what they did, for `explain` and `replay`.
+//! Repetition of a step of a run: its rows and their effect, for `explain` and `replay`.
 //!
-//! The run may be under way: nothing of it is changed, and its lock is not taken.
+//! The run may be in progress: the session changes nothing of it and does not take its lock.
 
 mod config_at_step;
 mod logged;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use cloze::commands::checkpoints::existing;
 use cloze::exit::Usage;
 use cloze::plan::Plan;
-use cloze::run::bad_rows::RunLeftOut;
-use pipeline::load::{BatchStream, LeftOut, LoadPlan, RowPolicy, StreamOptions};
+use cloze::run::bad_rows::RunBadRows;
+use pipeline::load::{BatchStream, ExcludedRows, LoadPlan, RowPolicy, StreamOptions};
 use schemas::{Batch, RankShard, RowIndex, Step};
 use store::Store;
 use telemetry::terminal::note;
@@ -23,73 +23,75 @@ use trainer_plan::checkpoint;
 use self::config_at_step::ConfigAtStep;
 pub(crate) use self::logged::Logged;
 
-/// Between lines that say how far it is.
-const SAY_EVERY: Duration = Duration::from_secs(10);
+/// Interval between progress lines.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// A run that stands before a step.
+/// Run in the state before a step.
 pub(crate) struct ReplaySession {
     pub(crate) plan: Plan,
     pub(crate) store: Store,
     pub(crate) replay: Replay,
-    /// The steps that were done once more to come here.
+    /// Number of steps that were repeated to reach this state.
     pub(crate) steps: u64,
-    left_out: Arc<RunLeftOut>,
+    left_out: Arc<RunBadRows>,
 }
 
 impl ReplaySession {
-    /// Stands before step `step` of the run, counted from 1 as reports count them; `set` changes keys that change no number.
-    pub(crate) fn before(run: &Path, step: u64, set: &[String]) -> anyhow::Result<Self> {
+    /// Opens a run in the state before step `step`, counted from 1 as in reports.
+    ///
+    /// `set` may change keys that do not affect the numbers.
+    pub(crate) fn prepare(run: &Path, step: u64, set: &[String]) -> anyhow::Result<Self> {
         let store = existing(run)?;
-        let then = ConfigAtStep::new(step, checkpoint::newest_state(&store)?);
-        let plan = then.plan(|then| Plan::of_run_to_look_at(run, &[&then[..], set].concat()))?;
+        let config = ConfigAtStep::new(step, checkpoint::newest_state(&store)?);
+        let plan = config.plan(|config| Plan::of_run_to_look_at(run, &[&config[..], set].concat()))?;
         check(&plan, step)?;
         let left_out = Arc::new(plan.left_out()?);
         let replay = Replay::start(plan.train(), &store, Step(step - 1))?;
-        then.check_between(replay.done())?;
+        config.check_between(replay.done())?;
         let steps = step - 1 - replay.done().0;
-        let mut again = Self { plan, store, replay, steps, left_out };
-        again.come_to(step - 1)?;
-        Ok(again)
+        let mut session = Self { plan, store, replay, steps, left_out };
+        session.advance_to(step - 1)?;
+        Ok(session)
     }
 
-    fn come_to(&mut self, done: u64) -> anyhow::Result<()> {
+    fn advance_to(&mut self, done: u64) -> anyhow::Result<()> {
         if self.steps == 0 {
             return Ok(());
         }
         let mut stream = self.stream(self.replay.rows_consumed());
-        let mut said = Instant::now();
+        let mut last_note = Instant::now();
         while self.replay.done().0 < done {
             let batches = self.next_of(&mut stream)?;
             self.replay.step(&batches)?;
-            if said.elapsed() >= SAY_EVERY {
-                said = Instant::now();
-                note(format_args!("step {} of {done} once more", self.replay.done()));
+            if last_note.elapsed() >= PROGRESS_EVERY {
+                last_note = Instant::now();
+                note(format_args!("replay: step {} of {done}", self.replay.done()));
             }
         }
         Ok(())
     }
 
-    /// The micro-batches of the step that it stands before. Rows of `without` are padding, as are those that the run left out.
-    pub(crate) fn batches(&self, without: LeftOut) -> anyhow::Result<Vec<Batch>> {
+    /// Returns the micro-batches of the next step. Rows of `without` and bad rows of the run are padding.
+    pub(crate) fn batches(&self, without: ExcludedRows) -> anyhow::Result<Vec<Batch>> {
         let (load, first) = (self.load(), self.replay.rows_consumed().0);
-        let (groups, care) = (load.groups(), RowPolicy { left_out: without, ..self.care() });
+        let (groups, care) = (load.groups(), RowPolicy { excluded: without, ..self.row_policy() });
         let per_step = self.plan.train().train.global_batch_size / load.rows_per_batch();
         let numbers = (first / load.rows_per_batch()..).take(usize::try_from(per_step)?);
         numbers.map(|number| Ok(load.batch_with(&groups, schemas::BatchIndex(number), &care)?)).collect()
     }
 
-    /// The rows of that step.
+    /// Returns the rows of the next step.
     pub(crate) fn rows(&self) -> std::ops::Range<u64> {
         let first = self.replay.rows_consumed().0;
         first..first + self.plan.train().train.global_batch_size
     }
 
-    /// Does it.
+    /// Runs the next step.
     pub(crate) fn step(&mut self, batches: &[Batch]) -> anyhow::Result<()> {
         Ok(self.replay.step(batches)?)
     }
 
-    /// The hash of the stream after `until` steps, whose rows are looked at and not learned from.
+    /// Returns the hash of the stream after `until` steps. Reads the rows without training on them.
     pub(crate) fn hash_after(&self, until: Step) -> anyhow::Result<String> {
         let mut hash = *self.replay.batch_hash();
         let mut stream = self.stream(self.replay.rows_consumed());
@@ -104,13 +106,13 @@ impl ReplaySession {
         self.plan.load()
     }
 
-    /// Who knows the rows that the run left out.
-    pub(crate) fn care(&self) -> RowPolicy {
+    /// Returns the row policy with the bad rows of the run.
+    pub(crate) fn row_policy(&self) -> RowPolicy {
         RowPolicy { bad_rows: Some(Arc::clone(&self.left_out) as _), ..RowPolicy::default() }
     }
 
     fn stream(&self, from: RowIndex) -> BatchStream {
-        let options = StreamOptions { digests: true, care: self.care(), ..StreamOptions::default() };
+        let options = StreamOptions { digests: true, policy: self.row_policy(), ..StreamOptions::default() };
         BatchStream::new(self.load(), from, RankShard::ALONE, options)
     }
 
@@ -121,7 +123,7 @@ impl ReplaySession {
     }
 }
 
-/// That there is such a step, and that it is known what it is over.
+/// Checks that the run has the step, and that its data is decided.
 fn check(plan: &Plan, step: u64) -> anyhow::Result<()> {
     let steps = plan.train().train.steps;
     if step == 0 || step > steps {
@@ -130,16 +132,16 @@ fn check(plan: &Plan, step: u64) -> anyhow::Result<()> {
     let rows = step * plan.train().train.global_batch_size;
     match plan.load().rows_decided()? {
         Some(decided) if rows > decided.0 => Err(Usage(format!(
-            "--step {step}: the run has not come there, and which data its rows are of is decided when it does (it has \
-             come to row {decided})"
+            "--step {step}: the run has not reached this step, and the data of its rows is not decided yet (decided up to \
+             row {decided})"
         ))
         .into()),
         _ => Ok(()),
     }
 }
 
-/// `12,40-43`: rows of a step by their numbers in the stream.
-pub(crate) fn parse_rows(text: &str, within: &std::ops::Range<u64>) -> anyhow::Result<LeftOut> {
+/// Parses rows of a step by their numbers in the stream, like `12,40-43`.
+pub(crate) fn parse_rows(text: &str, within: &std::ops::Range<u64>) -> anyhow::Result<ExcludedRows> {
     let refuse = |part: &str| {
         Usage(format!(
             "`{part}`: expected rows of the step, {} to {}, like `{}` or `{}-{}`",
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_named_one_by_one_and_by_ranges_and_only_those_of_the_step() {
+    fn rows_are_numbers_and_ranges_within_the_step() {
         let rows = |text: &str| {
             parse_rows(text, &(8..16))
                 .map(|rows| (0..20).filter(|&row| rows.contains(RowIndex(row))).collect::<Vec<_>>())

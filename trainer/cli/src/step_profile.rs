@@ -1,20 +1,20 @@
-//! Steps of a training that were measured: what they are made of, for people and for programs.
+//! Profile of measured training steps: their parts and memory, as text and as JSON.
 
 use std::time::Instant;
 
 use cloze::cli::ProfileTarget;
-use cloze::commands::profile::shown::{Profile, Told};
+use cloze::commands::profile::shown::{Profile, ProfileOutput};
 use cloze::plan::Plan;
 use cloze::run::control::Control;
 use profiler::measure::{MeasureWatch, Measured};
 use profiler::statistics::{Estimate, mean_of, milliseconds, percent};
-use profiler::verdict::judge;
+use profiler::verdict::find_bottleneck;
 use profiler::what_if::proposals;
 use serde_json::{Value, json};
 use telemetry::quantities::{bytes, short};
 use trainer::device::step_timer::{self, MemoryAt, STEPS_MAX, Slice, StepTimes, WAIT};
 
-/// Steps that are measured at the moment.
+/// Measurement in progress.
 pub(crate) struct Running {
     watch: MeasureWatch,
     begun: Instant,
@@ -23,16 +23,16 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Begins on the trainer's thread.
+    /// Starts the measurement. Must be called on the trainer's thread.
     pub(crate) fn begin(control: &Control) -> anyhow::Result<Self> {
-        let gauges = control.board().gauges().ok_or_else(|| anyhow::anyhow!("nobody makes batches yet"))?;
+        let gauges = control.board().gauges().ok_or_else(|| anyhow::anyhow!("no worker makes batches yet"))?;
         let now = Instant::now();
-        let watch = MeasureWatch::over(gauges)?;
+        let watch = MeasureWatch::from_stats(gauges)?;
         step_timer::begin();
         Ok(Self { watch, begun: now, since: now, steps: Vec::new() })
     }
 
-    /// One is over.
+    /// Records the end of a step.
     pub(crate) fn step(&mut self) {
         if self.steps.len() < STEPS_MAX {
             self.steps.push(self.since.elapsed().as_secs_f64());
@@ -40,7 +40,7 @@ impl Running {
         self.since = Instant::now();
     }
 
-    /// Seconds since it was begun.
+    /// Seconds since the start.
     pub(crate) fn seconds(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }
@@ -50,33 +50,33 @@ impl Running {
         &self.steps
     }
 
-    /// Ends it, on the same thread.
+    /// Ends the measurement. Must be called on the same thread.
     pub(crate) fn end(self) -> (MeasureWatch, StepTimes) {
         (self.watch, step_timer::end().unwrap_or_default())
     }
 }
 
-/// What a step consists of.
+/// Shape of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     rows: u64,
     micro_batch_size: u64,
-    /// Tokens of the widest view's rows.
+    /// Width of the widest view in tokens.
     width: u64,
 }
 
 impl Shape {
-    pub(crate) fn of(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         let train = &plan.train().train;
         let width = plan.load().facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
         Self { rows: train.global_batch_size, micro_batch_size: train.micro_batch_size, width }
     }
 }
 
-/// What is said of steps that were measured.
+/// Builds the profile of measured steps.
 pub(crate) fn profile(shape: Shape, watch: &MeasureWatch, times: StepTimes) -> Profile {
     let measured = by_steps(watch.measured(), shape, &times.steps);
-    let verdict = judge(&measured, "trainer");
+    let verdict = find_bottleneck(&measured, "trainer");
     let training = Training { shape, step: mean_of(&times.steps), times };
     let mut evidence = verdict.evidence;
     evidence.extend(training.evidence());
@@ -92,12 +92,12 @@ pub(crate) fn profile(shape: Shape, watch: &MeasureWatch, times: StepTimes) -> P
         stages: None,
         reader: "trainer",
         held_back: None,
-        training: Some(Told { lines: training.lines(), json: training.json() }),
+        training: Some(ProfileOutput { lines: training.lines(), json: training.json() }),
         measured,
     }
 }
 
-/// The rate by whole steps: a window that ends in the middle of one has more micro-batches of it, or fewer.
+/// Replaces the rate by that of whole steps, because a time window may end within a step.
 fn by_steps(measured: Measured, shape: Shape, steps: &[f64]) -> Measured {
     let items = shape.rows as f64 / shape.micro_batch_size.max(1) as f64;
     let rate = mean_of(steps).map(|step| Estimate {
@@ -109,7 +109,7 @@ fn by_steps(measured: Measured, shape: Shape, steps: &[f64]) -> Measured {
     Measured { rate, windows, ..measured }
 }
 
-/// Steps, and what they were made of.
+/// Measured steps and their parts.
 struct Training {
     shape: Shape,
     step: Option<Estimate>,
@@ -121,7 +121,7 @@ impl Training {
         self.times.count.max(1) as f64
     }
 
-    /// Seconds of a step in the mean, measured as a whole.
+    /// Mean seconds of a whole step.
     fn seconds(&self) -> f64 {
         self.times.total_s / self.steps()
     }
@@ -135,7 +135,7 @@ impl Training {
         let tokens = (self.shape.rows * self.shape.width) as f64;
         let rate = |seconds: f64| short(tokens / seconds.max(1e-9));
         vec![format!(
-            "a step waits {} of its {}; without that it would learn from {} tokens/s instead of {}",
+            "a step waits for batches {} of its {}; without the wait, the rate would be {} tokens/s instead of {}",
             percent(wait / step.max(1e-9)),
             ms(step),
             rate(step - wait),
@@ -150,14 +150,14 @@ impl Training {
         let mut lines = vec![
             String::new(),
             format!(
-                "a step takes {}{spread}, in the mean of {}: {} rows of {} tokens, {} at a time, on {device}",
+                "a step takes {}{spread}, mean of {}: {} rows of {} tokens, {} per micro-batch, on {device}",
                 ms(step),
                 self.times.count,
                 self.shape.rows,
                 self.shape.width,
                 self.shape.micro_batch_size
             ),
-            format!("{:<32} {:>10} {:>8} {:>10}", "part", "host", "of it", "device"),
+            format!("{:<32} {:>10} {:>8} {:>10}", "part", "host", "share", "device"),
         ];
         lines.extend(self.times.parts.iter().map(|part| {
             let (host, on_device) = (part.host_s / self.steps(), part.device_s.map(|device| device / self.steps()));
@@ -165,14 +165,14 @@ impl Training {
             format!("{:<32} {:>10} {:>8} {on_device:>10}", part.name, ms(host), percent(host / step.max(1e-9)))
         }));
         if let Some(failure) = &self.times.failure {
-            lines.push(format!("the device's times are missing: {failure}"));
+            lines.push(format!("device times are missing: {failure}"));
         }
         let owners = self.memory().into_iter().map(|(owner, size)| format!("{owner} {}", bytes(size)));
         lines.push(format!("memory: {}", owners.collect::<Vec<_>>().join(", ")));
         lines
     }
 
-    /// Bytes by owner: what a run keeps, and the most of the rest that was seen between two steps.
+    /// Returns bytes by owner: permanent memory of the run, and the peak of the rest, sampled between steps.
     fn memory(&self) -> Vec<(&str, u64)> {
         let mut owners: Vec<(&str, u64)> = self.times.owners.clone();
         let kept: u64 = owners.iter().map(|(_, size)| size).sum();

@@ -1,7 +1,7 @@
-//! `cloze train`: from a configuration to a finished run.
+//! `cloze train`: runs a training from a configuration.
 //!
-//! [`run_session`] lists the steps; [`session`] has one function for each of them. [`data_source`] is the pipeline as the
-//! trainer sees it. [`run_host`] is the run folder, the signals and the observers as the trainer sees them.
+//! [`run_session`] lists the steps; [`session`] has one function for each of them. [`data_source`] provides the
+//! pipeline's batches to the trainer. [`run_host`] provides the run folder, the signals and the observers.
 
 mod concurrent_prepare;
 mod data_source;
@@ -29,7 +29,7 @@ pub(crate) use self::options::Options;
 use self::session::TrainSession;
 pub(crate) use self::trainer_thread::data_without_records;
 
-/// Plans and trains. The exit code tells a finished run from one that a signal stopped.
+/// Plans and trains. The exit code distinguishes a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<ExitCode> {
     check_allowed(options.allow_change).map_err(|problem| Usage(format!("--allow-change: {problem}")))?;
     let config = Parsed::read(&args.config, &args.set)?.config;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
     result
 }
 
-/// The steps of `cloze train`, in order.
+/// Runs the steps of `cloze train` in order.
 fn run_session(
     args: &ConfigArgs,
     options: Options<'_>,

@@ -1,8 +1,8 @@
-//! The second program by itself: versions, and verbs that it passes back to the library.
+//! Tests of `cloze-train` alone: versions, and verbs that it passes to the library.
 
 use std::process::{Command, Output};
 
-/// Runs it as the `cloze` of a version executes it: in a process that had another program before.
+/// Runs the program as `cloze` of a version executes it: with `exec`, in the process of another program.
 fn run(arguments: &[&str], executed_by: Option<&str>) -> Output {
     let script = match executed_by {
         Some(version) => format!("CLOZE_EXECUTED_BY={version}@$$ exec \"$@\""),
@@ -18,14 +18,14 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn it_is_of_the_version_of_the_package() {
+fn version_is_that_of_the_package() {
     let output = run(&["--version"], None);
     assert_eq!(text(&output.stdout).trim(), concat!("cloze ", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
 fn another_version_of_cloze_is_refused() {
-    // Also with arguments that only the other version knows.
+    // The version is checked before arguments that only the other version knows.
     let output = run(&["config", "--of-another-version"], Some("0.0.1"));
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
@@ -33,7 +33,7 @@ fn another_version_of_cloze_is_refused() {
 }
 
 #[test]
-fn a_verb_without_tensors_is_that_of_cloze() {
+fn verbs_without_tensors_are_passed_to_cloze() {
     let output = run(&["config", "train.steps"], Some(env!("CARGO_PKG_VERSION")));
     assert!(output.status.success() && text(&output.stdout).contains("steps"), "{}", text(&output.stderr));
 }

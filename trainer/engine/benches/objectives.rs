@@ -1,7 +1,7 @@
-//! What objectives add to a step: `cargo bench -p cloze-trainer --bench objectives`.
+//! Cost of objectives in a step: `cargo bench -p cloze-trainer --bench objectives`.
 //!
-//! Whole steps of 4 layers × 256 over 32 rows of 128 tokens with BERT's vocabulary, 15 % of the tokens masked: masked
-//! language modelling alone, then with token contrast, detached and live.
+//! The benchmark times whole steps of 4 layers × 256 over 32 rows of 128 tokens with BERT's vocabulary and 15 % masked
+//! tokens: masked language modelling alone, then with token contrast, detached and live.
 
 mod common;
 
@@ -48,7 +48,7 @@ fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
     TrainPlan::new(request).expect("a good plan")
 }
 
-/// Full rows; every seventh token is to be predicted; the positive is the next token.
+/// Batch of full rows. Every seventh token is predicted. Positions `2i` and `2i + 1` are each other's positives.
 fn batch() -> Batch {
     let ids: Vec<i32> = (0..ROWS * WIDTH).map(|at| 1000 + i32::try_from(at * 7919 % 29_000).expect("small")).collect();
     let labels = ids.iter().enumerate().map(|(at, &id)| if at % 7 == 0 { id } else { IGNORE });

@@ -1,7 +1,7 @@
-// Tensors copied to the host while the device and the host go on. The safe face is src/device/native/copies.rs.
+// Asynchronous copies of tensors to host memory. The safe wrapper is src/device/native/copies.rs.
 //
-// The copies run on a stream of their own, behind what the main stream was given before. Whoever reads them waits; and the
-// main stream waits, on the device, before it overwrites what they are of. They take no memory of the device.
+// The copies run on a separate stream, after all earlier work of the main stream. Readers wait for them. Before the
+// main stream overwrites the copied tensors, it waits for the copies on the device. They take no device memory.
 
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
@@ -19,14 +19,14 @@ using cloze::guarded;
 namespace {
 
 struct Copies {
-  std::vector<at::Tensor> blocks;  // of `block` bytes each but for the last
+  std::vector<at::Tensor> blocks;  // `block` bytes each, except the last
   size_t block;
   bool pinned;
   c10::Device device;
   c10::Event done{c10::DeviceType::CUDA};
 };
 
-// libtorch's allocator of pinned memory makes each block as large as the next power of two.
+// libtorch's allocator of pinned memory rounds each block up to a power of two.
 std::vector<at::Tensor> blocks(size_t total, size_t block, bool pinned) {
   std::vector<at::Tensor> made;
   for (size_t at = 0; at < total; at += block) {
@@ -36,7 +36,7 @@ std::vector<at::Tensor> blocks(size_t total, size_t block, bool pinned) {
   return made;
 }
 
-// A host that lends no such memory has ordinary memory, for which every copy waits.
+// If the host provides no pinned memory, ordinary memory is used, and every copy is synchronous.
 void make_blocks(Copies& copies, size_t total) {
   try {
     copies.blocks = blocks(total, copies.block, true);
@@ -47,9 +47,9 @@ void make_blocks(Copies& copies, size_t total) {
   }
 }
 
-// One tensor to its place, which may begin in one block and end in another.
+// Copies one tensor to its place, which may span several blocks.
 void copy(const at::Tensor& tensor, Copies& copies, size_t place) {
-  TORCH_CHECK(tensor.is_contiguous() && tensor.device() == copies.device, "a tensor that is kept is not in order on ",
+  TORCH_CHECK(tensor.is_contiguous() && tensor.device() == copies.device, "a tensor to copy is not contiguous on ",
               copies.device);
   const at::Tensor bytes = tensor.detach().view({-1}).view(at::kByte);
   const auto total = static_cast<size_t>(bytes.numel());
@@ -66,9 +66,9 @@ void copy(const at::Tensor& tensor, Copies& copies, size_t place) {
 
 extern "C" {
 
-// Begins to copy each tensor to its place among `total` bytes. The first `volatile_count` change with the work that
-// follows, whatever it is, and are copied before it; the others stay as they are until the main stream is held. The result
-// is owned by the caller.
+// Starts to copy each tensor to its place among `total` bytes. Any later work may change the first `volatile_count`
+// tensors, so they are copied before it. The others do not change before `cloze_copies_hold`. The caller owns the
+// result.
 int cloze_copies_begin(at::Tensor* const* tensors, const size_t* places, size_t count, size_t volatile_count, size_t total,
                        size_t block, int index, void** copies) {
   return guarded([&] {
@@ -82,11 +82,11 @@ int cloze_copies_begin(at::Tensor* const* tensors, const size_t* places, size_t 
     for (size_t i = 0; i < volatile_count; ++i) copy(*tensors[i], *made, places[i]);
     c10::Event now(c10::DeviceType::CUDA);
     now.record(main);
-    const c10::StreamGuard beside(side);
+    const c10::StreamGuard on_side(side);
     now.block(side);
     for (size_t i = volatile_count; i < count; ++i) {
       copy(*tensors[i], *made, places[i]);
-      // Whoever frees it gives its memory to nobody before the copy is done.
+      // If the tensor is freed, the allocator does not reuse its memory before the copy is complete.
       cuda.recordDataPtrOnStream(tensors[i]->storage().data_ptr(), side);
     }
     made->done.record(side);
@@ -94,10 +94,10 @@ int cloze_copies_begin(at::Tensor* const* tensors, const size_t* places, size_t 
   });
 }
 
-// Whether the memory is pinned. If it is not, the copies are done.
+// Whether the memory is pinned. If it is not, the copies are complete.
 int cloze_copies_are_pinned(const void* copies) { return static_cast<const Copies*>(copies)->pinned; }
 
-// The main stream goes no further before the copies are done; the host does.
+// Makes the main stream wait for the copies. The host does not wait.
 int cloze_copies_hold(const void* copies) {
   return guarded([&] {
     const auto& it = *static_cast<const Copies*>(copies);
@@ -105,16 +105,16 @@ int cloze_copies_hold(const void* copies) {
   });
 }
 
-// The host goes no further before they are. Any thread may ask.
+// Makes the host wait for the copies. Any thread may call it.
 int cloze_copies_wait(const void* copies) {
   return guarded([&] { static_cast<const Copies*>(copies)->done.synchronize(); });
 }
 
-// A block's first byte, which is nobody's to read before the copies are done.
+// First byte of a block. It must not be read before the copies are complete.
 const void* cloze_copies_block(const void* copies, size_t number) {
   return static_cast<const Copies*>(copies)->blocks[number].const_data_ptr();
 }
 
-// Its memory is lent out again once the copies are done.
+// The allocator reuses the memory after the copies are complete.
 void cloze_copies_free(void* copies) { delete static_cast<Copies*>(copies); }
 }

@@ -1,7 +1,7 @@
-// Dropout on the CPU. The safe face is src/device/native/dropout.rs.
+// Dropout on the CPU. The safe wrapper is src/device/native/dropout.rs.
 //
-// libtorch draws it one number at a time, on one thread, and keeps four bytes for each. Here its own generator's next
-// state is computed many words at a time, a word is two draws, and a byte is kept of each.
+// libtorch draws one number at a time, on one thread, and stores four bytes per number. This code computes the next
+// state of libtorch's own generator many words at a time, takes two draws from a word, and stores one byte per draw.
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -31,8 +31,8 @@ inline uint32_t twisted(uint32_t far, uint32_t own, uint32_t next) {
   return far ^ (((own & 0x80000000u) | (next & 0x7fffffffu)) >> 1) ^ (next & 1 ? 0x9908b0dfu : 0u);
 }
 
-// The next state of a Mersenne twister (Matsumoto & Nishimura 1998). What a word depends on lies 227 words or more away,
-// but for its neighbour, which is read before it is written.
+// Computes the next state of a Mersenne twister (Matsumoto & Nishimura 1998). A word depends on words at a distance of
+// 227 or more, and on its neighbour, which is read before it is written.
 CLOZE_VECTORS void next_state(uint32_t* state) {
   for (int i = 0; i < WORDS - APART; ++i) state[i] = twisted(state[i + APART], state[i], state[i + 1]);
 #pragma GCC ivdep
@@ -50,10 +50,10 @@ CLOZE_VECTORS void temper(const uint32_t* state, uint32_t* words, size_t count) 
   }
 }
 
-// The next words of a generator, as if it was asked for them one by one.
+// Draws the next words of a generator, equal to those of single draws.
 void draw(at::mt19937_data_pod& generator, uint32_t* words, size_t count) {
   while (count > 0) {
-    // Before it gives the first word of a state, `left_` falls from 1.
+    // `left_` is 1 before the first word of a new state.
     if (generator.left_ == 1) {
       next_state(generator.state_.data());
       generator.left_ = WORDS + 1;
@@ -68,7 +68,7 @@ void draw(at::mt19937_data_pod& generator, uint32_t* words, size_t count) {
   }
 }
 
-// A number of 64 bits is two words, the first above the second; of its four workers the lowest comes first.
+// A 64-bit number consists of two words, the first is the upper one. Of its four 16-bit lanes the lowest comes first.
 CLOZE_VECTORS void compare(const uint32_t* words, uint8_t* kept, size_t numbers, int32_t least) {
   for (size_t i = 0; i < numbers; ++i) {
     const uint32_t low = words[2 * i + 1], high = words[2 * i];
@@ -79,7 +79,8 @@ CLOZE_VECTORS void compare(const uint32_t* words, uint8_t* kept, size_t numbers,
   }
 }
 
-// 1 for each worker from `least` on, as many as `count`, with the numbers of 64 bits that the CPU's generator draws next.
+// 1 for each worker from `least` on, as many as `count`, with the numbers of 64 bits that the CPU's generator draws
+// next.
 void draw_kept(uint8_t* kept, size_t count, int32_t least) {
   // 32 KiB: words stay in the first cache.
   constexpr size_t NUMBERS = 4096;
@@ -160,7 +161,7 @@ void each(at::TensorIterator& it, void (*row)(To*, const From*, const uint8_t*, 
   });
 }
 
-// `x` where it is kept, times `factor`, and 0 elsewhere, of type `kind`; on all of libtorch's threads.
+// Computes `factor * x` where `kept` is set, and 0 elsewhere, of type `kind`, on all of libtorch's threads.
 at::Tensor scaled(const at::Tensor& x, const at::Tensor& kept, float factor, at::ScalarType kind) {
   at::Tensor to = at::empty_like(x, x.options().dtype(kind));
   auto it = at::TensorIteratorConfig()
@@ -176,7 +177,7 @@ at::Tensor scaled(const at::Tensor& x, const at::Tensor& kept, float factor, at:
   else if (from == at::kBFloat16 && kind == at::kBFloat16) each(it, halves, factor);
   else if (from == at::kFloat && kind == at::kBFloat16) each(it, halved, factor);
   else if (from == at::kBFloat16 && kind == at::kFloat) each(it, widened, factor);
-  else TORCH_CHECK(false, "dropout from ", from, " to ", kind, " is not made");
+  else TORCH_CHECK(false, "dropout from ", from, " to ", kind, " is not supported");
   return to;
 }
 
@@ -201,11 +202,11 @@ struct Dropout : torch::autograd::Function<Dropout> {
 
 extern "C" {
 
-// Drops numbers of `x`, a tensor of the CPU: where a draw, uniform over −2¹⁵ .. 2¹⁵, is below `least`, there is 0, and
-// `factor` times what was there elsewhere. The result is of type `kind`; gradients go back.
+// Applies dropout to `x`, a CPU tensor. If a draw, uniform over −2¹⁵ .. 2¹⁵, is below `least`, the result is 0,
+// otherwise `factor` times the number. The result is of type `kind`. Gradients are propagated.
 int cloze_dropout(const at::Tensor* x, int least, double factor, int kind, at::Tensor** made) {
   return guarded([&] {
-    TORCH_CHECK(x->device().is_cpu(), "this dropout is for the CPU");
+    TORCH_CHECK(x->device().is_cpu(), "this dropout takes CPU tensors only");
     at::Tensor kept = at::empty(x->sizes(), at::TensorOptions(at::kByte));
     draw_kept(kept.mutable_data_ptr<uint8_t>(), static_cast<size_t>(kept.numel()), least);
     *made = new at::Tensor(Dropout::apply(*x, kept, factor, static_cast<at::ScalarType>(kind)));

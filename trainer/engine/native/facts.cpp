@@ -1,6 +1,6 @@
-// What a device has, and what libtorch does with it. The safe face is src/device/native/facts.rs.
+// Memory statistics and attention kernels of a device. The safe wrapper is src/device/native/facts.rs.
 //
-// All of it is asked of what every device of libtorch answers: the program does not link CUDA's libraries.
+// Only interfaces of all libtorch devices are used, because the program does not link the CUDA libraries.
 
 #include <ATen/ATen.h>
 #include <ATen/ops/_fused_sdp_choice.h>
@@ -23,8 +23,8 @@ c10::DeviceAllocator& allocator() { return *c10::getDeviceAllocator(c10::DeviceT
 
 extern "C" {
 
-// The most bytes that tensors had at once, and the most that the allocator had taken, since the last call; all bytes of
-// the device. Nobody waits for it.
+// Peak bytes of tensors, peak bytes that the allocator reserved, both since the last call, and all bytes of the device.
+// Does not wait for the device.
 int cloze_device_memory(int index, uint64_t* figures) {
   return guarded([&] {
     const auto device = static_cast<c10::DeviceIndex>(index);
@@ -37,7 +37,7 @@ int cloze_device_memory(int index, uint64_t* figures) {
   });
 }
 
-// The most bytes that tensors had at once since the last call of the other. Nobody waits for it, and nothing is forgotten.
+// Peak bytes of tensors since the last call of `cloze_device_memory`. Does not wait for the device or reset the peak.
 int cloze_device_peak(int index, uint64_t* bytes) {
   return guarded([&] {
     const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -46,7 +46,7 @@ int cloze_device_peak(int index, uint64_t* bytes) {
   });
 }
 
-// The allocator's settings as libtorch has read them; valid until this thread asks again.
+// The allocator's settings as libtorch parsed them, valid until the next call on this thread.
 int cloze_allocator_settings(const char** settings) {
   return guarded([&] {
     thread_local std::string it;
@@ -55,23 +55,23 @@ int cloze_allocator_settings(const char** settings) {
   });
 }
 
-// Which kernel attention would take for rows of that shape: a number of at::SDPBackend. `mask` is 0 for none, 1 for flags
-// of keys, 2 for a learnt number of each pair.
+// The attention kernel for rows of the given shape, a number of at::SDPBackend. `mask` is 0 for none, 1 for a mask of
+// keys, 2 for a learned bias of each pair.
 int cloze_attention_kernel(int index, int half, int64_t rows, int64_t width, int64_t heads, int64_t head_width, int mask,
                            double dropout, int64_t* kernel) {
   return guarded([&] {
-    const c10::AutoGradMode learning(true);
+    const c10::AutoGradMode grad_mode(true);
     const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
     const c10::DeviceGuard on(device);
     const auto floats = at::TensorOptions(device).dtype(half ? at::kBFloat16 : at::kFloat);
-    // One row stands for all of them, as the encoder lays it out.
+    // One row is expanded to all rows, in the encoder's layout.
     const at::Tensor row = at::empty({1, width, 3, heads, head_width}, floats).requires_grad_(true);
     const auto qkv = row.expand({rows, width, 3, heads, head_width}).unbind(2);
     const auto part = [&](size_t which) { return qkv[which].transpose(1, 2); };
-    std::optional<at::Tensor> told;
-    if (mask == 1) told = at::empty({1, 1, 1, width}, floats.dtype(at::kBool)).expand({rows, 1, 1, width});
-    if (mask == 2) told = at::empty({1, heads, width, width}, floats).requires_grad_(true);
-    *kernel = at::_fused_sdp_choice(part(0), part(1), part(2), told, dropout, /*is_causal=*/false);
+    std::optional<at::Tensor> mask_or_bias;
+    if (mask == 1) mask_or_bias = at::empty({1, 1, 1, width}, floats.dtype(at::kBool)).expand({rows, 1, 1, width});
+    if (mask == 2) mask_or_bias = at::empty({1, heads, width, width}, floats).requires_grad_(true);
+    *kernel = at::_fused_sdp_choice(part(0), part(1), part(2), mask_or_bias, dropout, /*is_causal=*/false);
   });
 }
 }

@@ -1,8 +1,8 @@
-// Products of float32 with a weight on the CPU. The safe face is src/device/native/linear.rs.
+// Products of float32 with a weight on the CPU. The safe wrapper is src/device/native/linear.rs.
 //
-// libtorch gives them to MKL, which has no kernels of 512 bits for AMD's processors, and copies the bias first. Its own
-// oneDNN takes four fifths to nine tenths of the time for `x Wᵀ + b` and for the gradient by `x`. The gradient by `W`, of
-// two transposed factors, is MKL's: it is 5 % faster there.
+// libtorch calls MKL, which has no 512-bit kernels for AMD processors, and copies the bias first. libtorch's oneDNN
+// takes four fifths to nine tenths of that time for `x Wᵀ + b` and for the gradient by `x`. The gradient by `W`, a
+// product of two transposed factors, uses MKL, which is 5 % faster for it.
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -15,11 +15,11 @@ using cloze::guarded;
 
 namespace {
 
-// What libtorch's compiler makes of a linear layer and what may follow it, here nothing.
+// libtorch's fused linear layer and pointwise operation, used without the pointwise operation.
 using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
                              c10::List<std::optional<at::Scalar>>, std::optional<std::string_view>);
 
-// `x Wᵀ + b` of two axes each; by MKL where this libtorch has no oneDNN.
+// Computes `x Wᵀ + b` of matrices. Uses MKL if this libtorch has no oneDNN.
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   static const auto found = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
   if (!found || !at::globalContext().userEnabledMkldnn() || !at::globalContext().hasMKLDNN() || x.numel() == 0) {
@@ -59,11 +59,11 @@ struct Linear : torch::autograd::Function<Linear> {
 
 extern "C" {
 
-// `x Wᵀ + b` over the last axis of `x`, float32 on the CPU; gradients go back.
+// Computes `x Wᵀ + b` over the last axis of `x`, float32 on the CPU. Gradients are propagated.
 int cloze_linear(const at::Tensor* x, const at::Tensor* weight, const at::Tensor* bias, at::Tensor** made) {
   return guarded([&] {
     for (const at::Tensor* it : {x, weight, bias}) {
-      TORCH_CHECK(it->device().is_cpu() && it->scalar_type() == at::kFloat, "this product is of float32 on the CPU");
+      TORCH_CHECK(it->device().is_cpu() && it->scalar_type() == at::kFloat, "this product takes only float32 CPU tensors");
     }
     TORCH_CHECK(x->dim() > 0 && weight->dim() == 2 && bias->dim() == 1 && x->size(-1) == weight->size(1) &&
                     bias->size(0) == weight->size(0),

@@ -1,5 +1,4 @@
-// Moments of a device's stream, for who wants to know how long what lies between two of them took. The safe face is
-// src/device/native/marks.rs.
+// Timing events in a device's stream. The safe wrapper is src/device/native/marks.rs.
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
@@ -11,7 +10,7 @@ using cloze::guarded;
 
 namespace {
 
-// One that knows its time: the usual ones only order work.
+// Event with timing enabled. The default events only order work.
 struct Mark {
   c10::Event moment{c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT};
 };
@@ -20,7 +19,7 @@ struct Mark {
 
 extern "C" {
 
-// Behind all that this thread has given to the device so far. `mark` is taken if there is one, else made. Nobody waits.
+// Records an event after all work that this thread has enqueued. Reuses `mark` if it is set. Does not wait.
 int cloze_mark(int index, void** mark) {
   return guarded([&] {
     const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
@@ -29,17 +28,17 @@ int cloze_mark(int index, void** mark) {
   });
 }
 
-// Whether the device has come so far.
+// Whether the device has reached the event.
 int cloze_mark_is_past(const void* mark, int* is_past) {
   return guarded([&] { *is_past = static_cast<const Mark*>(mark)->moment.query(); });
 }
 
-// The host goes no further before the device has come so far.
+// Makes the host wait until the device has reached the event.
 int cloze_mark_wait(const void* mark) {
   return guarded([&] { static_cast<const Mark*>(mark)->moment.synchronize(); });
 }
 
-// Milliseconds of the device between two moments that are past.
+// Device time in milliseconds between two past events.
 int cloze_marks_apart(const void* from, const void* to, double* ms) {
   return guarded([&] { *ms = static_cast<const Mark*>(from)->moment.elapsedTime(static_cast<const Mark*>(to)->moment); });
 }

@@ -1,4 +1,4 @@
-// What tch does not reach of libtorch. The safe face is src/device/native.rs.
+// Functions of libtorch that tch does not expose. The safe wrapper is src/device/native.rs.
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -37,7 +37,7 @@ std::vector<at::Tensor> list(at::Tensor* const* tensors, size_t count) {
   return result;
 }
 
-// Gradients that are added are widened so many bytes at a time.
+// Maximum number of bytes of gradients that are widened at a time.
 constexpr int64_t WIDENED_BYTES = 256 << 20;
 
 const at::Generator& generator_of(int index) {
@@ -45,7 +45,7 @@ const at::Generator& generator_of(int index) {
   return at::globalContext().defaultGenerator(device);
 }
 
-// libtorch's fused kernels read as many numbers as the weight has from each of the other lists, whatever their size.
+// libtorch's fused kernels read as many numbers as the weight has from the other lists and do not check their sizes.
 void check_like(const char* what, const at::Tensor& tensor, const at::Tensor& weight, size_t index) {
   TORCH_CHECK(tensor.defined() && tensor.sizes() == weight.sizes() && tensor.strides() == weight.strides() &&
                   tensor.scalar_type() == weight.scalar_type() && tensor.device() == weight.device(),
@@ -58,20 +58,20 @@ bool is_like(const at::Tensor& tensor, const at::Tensor& other) {
 
 void check_scalar(const char* what, const at::Tensor& tensor, const at::Tensor& weight) {
   TORCH_CHECK(tensor.numel() == 1 && tensor.scalar_type() == at::kFloat && tensor.device() == weight.device(),
-              "fused AdamW: ", what, " is not one float32 beside the weights");
+              "fused AdamW: ", what, " is not one float32 number on the device of the weights");
 }
 
-// Before main: torch asks for its CUDA hooks once and keeps the answer, and on a machine without a driver loading
-// libtorch_cuda costs 240 MB for nothing. One build thus serves both kinds of machine.
+// Set before main, because torch looks up its CUDA hooks once and caches the result. On a machine without a driver,
+// loading libtorch_cuda wastes 240 MB. One build therefore serves both kinds of machine.
 bool has_driver = false;
-// Made when it is asked for: `load_cuda` runs before the constructors of this file's other variables.
+// Constructed on first use: `load_cuda` runs before the constructors of this file's other variables.
 std::string& cuda_problem() {
   static std::string it = "this machine has no NVIDIA driver (libcuda.so.1)";
   return it;
 }
 
-// Rows of other widths want blocks of other sizes, and what they leave of fixed segments fits nobody after an hour or a
-// day. Segments that grow have no such holes. Whoever has said otherwise is not overruled.
+// Rows of different widths need blocks of different sizes, which fragment fixed segments after an hour or a day.
+// Expandable segments do not fragment. A setting of the user takes precedence.
 void choose_allocator() {
   if (!getenv("PYTORCH_CUDA_ALLOC_CONF")) setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
 }
@@ -105,11 +105,11 @@ const char* cloze_last_error() { return cloze::last_error().c_str(); }
 // Empty where the CUDA libraries were loaded.
 const char* cloze_cuda_problem() { return cuda_problem().c_str(); }
 
-// Whether this machine has CUDA's driver, whatever became of the libraries.
+// Whether this machine has the CUDA driver, even if the libraries are not loaded.
 int cloze_has_cuda_driver() { return has_driver; }
 
-// glibc gives every freed tensor above 32 MiB back to the kernel, which then hands out zeroed pages again, step after step:
-// 7 to 14 % of a step on the CPU. A run needs the same blocks in every step, so they may stay.
+// glibc returns every freed tensor above 32 MiB to the kernel, which zeroes the pages again in the next step: 7 to 14 %
+// of a step on the CPU. A run needs the same blocks in every step, so the process keeps them.
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -125,7 +125,7 @@ int cloze_configure(int deterministic, int tf32) {
     at::globalContext().setFlushDenormal(true);
     at::globalContext().setFloat32MatmulPrecision(tf32 ? "high" : "highest");
     at::globalContext().setBenchmarkCuDNN(false);
-    // Some of its attention kernels round the probability of dropout to sixteenths.
+    // Some of cuDNN's attention kernels round the dropout probability to sixteenths.
     at::globalContext().setSDPUseCuDNN(false);
     if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     at::globalContext().setDeterministicAlgorithms(deterministic != 0, false);
@@ -144,7 +144,7 @@ int cloze_take_gradients(at::Tensor* const* weights, size_t count, at::Tensor** 
   });
 }
 
-// Copies each tensor of `from` over that of `to`, whatever their types.
+// Copies each tensor of `from` into the tensor of `to` at the same index. Types may differ.
 int cloze_copy_all(at::Tensor* const* to, at::Tensor* const* from, size_t count) {
   return guarded([&] {
     if (count == 0) return;
@@ -153,7 +153,7 @@ int cloze_copy_all(at::Tensor* const* to, at::Tensor* const* from, size_t count)
   });
 }
 
-// Adds each tensor of `what` to that of `to`.
+// Adds each tensor of `what` to the tensor of `to` at the same index.
 int cloze_add_all(at::Tensor* const* to, at::Tensor* const* what, size_t count) {
   return guarded([&] {
     if (count == 0) return;
@@ -162,8 +162,8 @@ int cloze_add_all(at::Tensor* const* to, at::Tensor* const* what, size_t count) 
   });
 }
 
-// Adds gradients, of whatever type, to those of the weights. A weight may come more than once: it gets its gradient in
-// the first round, and every further one by a round of its own, since a kernel over a list may not meet a tensor twice.
+// Adds gradients, of any type, to those of the weights. A weight may occur more than once. Each further gradient of a
+// weight takes a further round, because a kernel over a list must not get a tensor twice.
 int cloze_add_gradients(at::Tensor* const* weights, at::Tensor* const* gradients, size_t count) {
   return guarded([&] {
     c10::NoGradGuard no_grad;
@@ -179,7 +179,7 @@ int cloze_add_gradients(at::Tensor* const* weights, at::Tensor* const* gradients
       int64_t bytes = 0;
       for (const size_t i : waiting) {
         at::Tensor& sum = weights[i]->mutable_grad();
-        // What is added is widened first, in memory of its own: not of all weights at once.
+        // Summands are widened in temporary memory, so a round is limited to a part of the weights.
         if (bytes > WIDENED_BYTES || !met.insert(weights[i]->unsafeGetTensorImpl()).second) {
           later.push_back(i);
         } else if (!sum.defined() && is_like(*gradients[i], *weights[i])) {
@@ -239,8 +239,8 @@ int cloze_fused_adamw(at::Tensor* const* weights, at::Tensor* const* gradients, 
   });
 }
 
-// Copies bytes to a device without waiting for it: a new byte tensor, owned by the caller. The pinned memory between is
-// given back at once, and handed out again only when the copy is done.
+// Copies bytes to a device without waiting: a new byte tensor, owned by the caller. The pinned staging memory is freed
+// immediately, and the allocator reuses it only after the copy is complete.
 int cloze_upload(const void* bytes, size_t count, int index, at::Tensor** uploaded) {
   return guarded([&] {
     c10::NoGradGuard no_grad;
@@ -252,16 +252,15 @@ int cloze_upload(const void* bytes, size_t count, int index, at::Tensor** upload
   });
 }
 
-// Whether this thread records what is computed.
+// Whether autograd records operations on this thread.
 int cloze_records() { return c10::GradMode::is_enabled(); }
 
-// Sends a gradient back through the graph of a tensor, to the leaves.
+// Propagates a gradient back through the graph of a tensor, to the leaves.
 int cloze_backward(const at::Tensor* made, const at::Tensor* gradient) {
   return guarded([&] { torch::autograd::backward({*made}, {*gradient}); });
 }
 
-// The state of a device's generator of random numbers, of the CPU's for -1: a new byte tensor in host memory, owned by the
-// caller.
+// State of a device's random number generator, the CPU's for -1: a new byte tensor in host memory, owned by the caller.
 int cloze_generator_state(int index, at::Tensor** state) {
   return guarded([&] {
     at::Generator generator = generator_of(index);
@@ -270,7 +269,7 @@ int cloze_generator_state(int index, at::Tensor** state) {
   });
 }
 
-// Sets it to what it was.
+// Restores the state of a generator.
 int cloze_set_generator_state(int index, const at::Tensor* state) {
   return guarded([&] {
     at::Generator generator = generator_of(index);
@@ -279,7 +278,7 @@ int cloze_set_generator_state(int index, const at::Tensor* state) {
   });
 }
 
-// Waits for everything that was given to the device.
+// Waits for all enqueued work of the device.
 int cloze_synchronize(int index) {
   return guarded([&] { at::accelerator::synchronizeDevice(static_cast<c10::DeviceIndex>(index)); });
 }

@@ -1,7 +1,7 @@
-// What the files of this folder share.
+// Shared declarations of this folder.
 //
-// Tensors cross as `at::Tensor*`, borrowed unless said otherwise. A function that can fail returns 0, or 1 with the
-// message kept for this thread: no exception crosses into Rust.
+// Tensors are passed as `at::Tensor*`, borrowed unless stated otherwise. A function that can fail returns 0, or 1 with
+// the message kept for this thread: no exception crosses into Rust.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -11,7 +11,7 @@
 
 namespace cloze {
 
-// The message of this thread's newest failure.
+// Message of this thread's latest failure.
 std::string& last_error();
 
 template <typename F>

@@ -1,4 +1,4 @@
-//! Weights that a disk, or a user, has changed.
+//! Fuzz target of the safetensors reader: corrupted and edited weight files.
 
 use std::path::Path;
 

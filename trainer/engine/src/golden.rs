@@ -1,8 +1,8 @@
-//! What a rearrangement of this crate must not change: twenty steps, number by number.
+//! Golden test of training: twenty steps, number by number. Refactorings must not change the numbers.
 //!
-//! Losses, gradient norms and final weights of two runs on batches that [`testing`] makes: all objectives together, and
-//! masked language modelling with the token contrast. `UPDATE_GOLDEN=1` writes `tests/golden/training.json` again; a
-//! commit that does so says why its numbers are others.
+//! The test compares losses, gradient norms and final weights of two runs on batches of [`testing`]: all objectives
+//! together, and masked language modelling with token contrast. `UPDATE_GOLDEN=1` rewrites
+//! `tests/golden/training.json`. A commit that does so states the reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,30 +18,30 @@ use crate::training::step::Trainer;
 
 const STEPS: u64 = 20;
 
-/// Of the larger of the two numbers: what other vector instructions may change in twenty steps.
+/// Relative tolerance for differences of vector instructions over twenty steps.
 const TOLERANCE: f64 = 1e-4;
 
-/// A number that is smaller than this share of the largest of its kind is rounding.
+/// Share of the largest number of its kind below which a number is rounding.
 const FLOOR: f64 = 1e-3;
 
-/// A run in numbers.
+/// Numbers of a run.
 #[derive(Debug, Serialize, Deserialize)]
 struct Golden {
-    /// Per step, by term.
+    /// Losses of each step, by term.
     losses: Vec<BTreeMap<String, f64>>,
-    /// Per step, before clipping.
+    /// Gradient norms of each step, before clipping.
     norms: Vec<f64>,
-    /// Per weight: its norm, and its product with a fixed direction.
+    /// Norm of each weight, and its product with a fixed direction.
     weights: BTreeMap<String, [f64; 2]>,
 }
 
-/// Dropout, decay, warm-up and decline all have a part in it.
+/// Builds a plan with dropout, weight decay, warm-up and learning rate decay.
 fn plan(objectives: &[&str]) -> TrainPlan {
     let mut plan = testing::request();
     plan.train.steps = STEPS;
     plan.optimizer.lr = 2e-3;
     plan.optimizer.weight_decay = 0.1;
-    // Weights whose gradient is nothing but rounding stay where they are.
+    // Keeps weights constant if their gradient is only rounding.
     plan.optimizer.eps = 1e-5;
     plan.schedule = ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 4, ..ScheduleConfig::default() };
     if !objectives.is_empty() {
@@ -67,7 +67,7 @@ fn train(plan: &TrainPlan) -> Golden {
     golden
 }
 
-/// A norm sees every number, a direction its sign and place.
+/// The norm depends on every number; the product also depends on signs and positions.
 fn summary(values: &[f32]) -> [f64; 2] {
     let norm = values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
     let along = values.iter().enumerate().map(|(at, &value)| f64::from(value) * (at as f64 + 1.0).sin()).sum();
@@ -98,17 +98,17 @@ fn compare(run: &str, found: &Golden, expected: &Golden) {
     for (name, [norm, along]) in &found.weights {
         let [expected_norm, expected_along] = expected.weights[name];
         check(&format!("{run}, norm of {name}"), *norm, expected_norm, FLOOR * largest);
-        // The direction's own length, as a norm is compared with a norm.
+        // The norm of the weight is the scale of the product.
         let floor = expected_norm.max(FLOOR * largest);
         check(&format!("{run}, direction of {name}"), *along, expected_along, floor);
     }
 }
 
 #[test]
-fn twenty_steps_are_what_they_were() {
+fn twenty_steps_equal_the_golden_file() {
     let _alone = testing::generator();
-    let arms = [("every objective", plan(&[])), ("mlm and tc", plan(&["masked_lm", "token_contrastive"]))];
-    let found: BTreeMap<String, Golden> = arms.map(|(name, plan)| (name.to_owned(), train(&plan))).into();
+    let runs = [("every objective", plan(&[])), ("mlm and tc", plan(&["masked_lm", "token_contrastive"]))];
+    let found: BTreeMap<String, Golden> = runs.map(|(name, plan)| (name.to_owned(), train(&plan))).into();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let mut json = serde_json::to_vec_pretty(&found).expect("finite numbers");
         json.push(b'\n');

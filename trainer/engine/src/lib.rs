@@ -1,18 +1,18 @@
-//! Batches to checkpoints: the only library crate that links libtorch.
+//! Training engine, from batches to checkpoints. This is the only library crate that links libtorch.
 //!
-//! Modules from the bottom up; none uses those above it. [`device`]: the device and its number types. [`model`]: a
-//! micro-batch is copied to the device and each view that an objective reads is encoded once. [`objectives`] compute sums
-//! from that. [`optimizer`]: from gradients to new weights. [`hf`]: models of other libraries. [`training`]: the loop with
-//! its reports, validations and checkpoints. [`parity`]: losses by themselves. A run's configuration, plan and files
-//! without tensors are [`trainer_plan`].
+//! Modules from the bottom up; a module uses only those listed before it. [`device`]: the device and its number types.
+//! [`model`]: copies a micro-batch to the device and encodes each view that an objective reads once. [`objectives`]:
+//! compute loss sums from the encoded views. [`optimizer`]: updates weights from gradients. [`hf`]: converts models of
+//! other libraries. [`training`]: the loop with its reports, validations and checkpoints. [`parity`]: computes single
+//! losses. The crate [`trainer_plan`] holds a run's configuration, its plan and its files without tensors.
 //!
-//! The crate knows no threads, tokenizers or corpus files. Batches come in through [`training::Data`], results go out
-//! through [`training::Host`].
+//! The crate does not use threads, tokenizers or corpus files. Batches come in through [`training::Data`], results go
+//! out through [`training::Host`].
 
-#![allow(clippy::struct_field_names, reason = "the end of a tensor's name is its axes")]
+#![allow(clippy::struct_field_names, reason = "the suffix of a tensor's name lists its axes")]
 #![expect(
     private_interfaces,
-    reason = "objectives and networks are written here and only asked outside: what they are built from and use stays in"
+    reason = "objectives and networks are implemented in this crate; their builders and inputs stay private"
 )]
 
 #[macro_use]

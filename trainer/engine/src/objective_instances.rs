@@ -1,4 +1,4 @@
-//! A plan's networks and objectives, made.
+//! Construction of a plan's networks and objectives.
 
 use trainer_plan::TrainPlan;
 use trainer_plan::pass::Pass;
@@ -8,15 +8,15 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Parameters;
 use crate::objectives::{Loss, builder};
 
-/// An objective of the loss, built.
+/// Built objective of the loss.
 pub(crate) struct Member {
-    /// Its key in the config.
+    /// Key in the configuration.
     pub name: String,
-    /// Its weight in the loss.
+    /// Weight in the loss.
     pub weight: f64,
-    /// What it computes.
+    /// Computation of its terms.
     pub loss: Box<dyn Loss>,
-    /// What it has to be given.
+    /// Encoder passes that it reads.
     pub passes: Vec<Pass>,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Member {
     }
 }
 
-/// Builds the networks and heads of a run over the weights that it declares.
+/// Builds the networks and heads of a run over its declared weights.
 #[must_use]
 pub(crate) fn build(plan: &TrainPlan, parameters: &Parameters) -> (Networks, Vec<Member>) {
     let others = plan.used_networks();

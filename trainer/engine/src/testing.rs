@@ -1,4 +1,4 @@
-//! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
+//! Tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
 #[path = "../../plan/src/testing/request.rs"]
 mod request;
@@ -24,13 +24,13 @@ use crate::device::ResolveDevice as _;
 use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
-/// Torch's generator is one per process, and `cargo test` runs tests on threads: whoever draws holds this meanwhile.
+/// Locks torch's random number generator. It is global, and `cargo test` runs tests on threads.
 pub(crate) fn generator() -> MutexGuard<'static, ()> {
     static GENERATOR: Mutex<()> = Mutex::new(());
     GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where contracts are kept: on the CPU, and on CUDA where it is; `CLOZE_TEST_DEVICE` names one of the two.
+/// Devices for tests: the CPU, and CUDA if it is available. `CLOZE_TEST_DEVICE` selects one of the two.
 pub(crate) fn devices() -> Vec<Device> {
     let choice = match std::env::var("CLOZE_TEST_DEVICE").as_deref() {
         Ok("cpu") => [Some(DeviceChoice::Cpu), None],
@@ -38,7 +38,7 @@ pub(crate) fn devices() -> Vec<Device> {
         Ok(other) => panic!("CLOZE_TEST_DEVICE is `{other}`: write `cpu` or `cuda`"),
         Err(_) => [Some(DeviceChoice::Cpu), tch::Cuda::is_available().then_some(DeviceChoice::Cuda(0))],
     };
-    let there = |choice: DeviceChoice| choice.resolve().expect("the device that the tests were asked to run on");
+    let there = |choice: DeviceChoice| choice.resolve().expect("the device of CLOZE_TEST_DEVICE");
     choice.into_iter().flatten().map(there).collect()
 }
 
@@ -47,21 +47,21 @@ pub(crate) const WIDTH: usize = 12;
 const MASK: i32 = 4;
 const FIRST_WORD: i32 = 5;
 
-/// The run of [`request`].
+/// Plan of [`request`].
 pub(crate) fn plan() -> TrainPlan {
     checked(request())
 }
 
-/// A trainer on fresh weights.
+/// Trainer with initial weights.
 pub(crate) fn trainer(request: &TrainRequest) -> Trainer {
     Trainer::new(&checked(request.clone()), Box::new(SingleProcess)).expect("a good plan")
 }
 
-/// Batches from this one on are of a word that no other has.
+/// Index of the first batch that consists of a word of no other batch.
 pub(crate) const POISON: u64 = 1 << 40;
 
-/// The words of one row: each follows from the one before, so that masks can be filled in.
-fn words(row: u64) -> Vec<i32> {
+/// Words of one row. Each word depends on the one before, so that masks can be predicted.
+fn word_ids(row: u64) -> Vec<i32> {
     if row >= POISON * ROWS as u64 {
         return vec![1; WIDTH];
     }
@@ -70,22 +70,23 @@ fn words(row: u64) -> Vec<i32> {
     (0..12).map(|at| FIRST_WORD + (start + at * step) % (60 - FIRST_WORD)).collect()
 }
 
-/// A micro-batch with all that the registered objectives read, and the view of `valid/mlm`. The last row is padded.
+/// Micro-batch with all columns that the registered objectives read, and the view of `valid/mlm`. The last row is
+/// padded.
 pub(crate) fn batch(index: u64) -> Batch {
     build(index, true, WIDTH - 3)
 }
 
-/// The same, of which the last row was left out: it is all padding.
+/// Micro-batch as of [`batch`], but the last row is bad and therefore padding.
 pub(crate) fn batch_with_gap(index: u64) -> Batch {
     build(index, true, 0)
 }
 
-/// The same rows with nothing to predict, nothing to align, and zeros for all other supervision.
+/// Micro-batch as of [`batch`], but without predictions and alignments, and with zeros for all other supervision.
 pub(crate) fn empty_batch(index: u64) -> Batch {
     build(index, false, WIDTH - 3)
 }
 
-/// The last row has so many tokens.
+/// Builds a micro-batch whose last row has `last` tokens.
 fn build(index: u64, supervised: bool, last: usize) -> Batch {
     let (objectives, networks) = (AnyObjective::examples(), networks());
     let views: BTreeSet<(String, ColumnSpec)> = objectives
@@ -110,9 +111,9 @@ fn is_standard(spec: &ColumnSpec) -> bool {
     known.contains(&spec.name)
 }
 
-/// Every third word masked; positives are right neighbours; documents are rows.
+/// Pushes a view with every third word masked. Positives are right neighbours; each row is a document.
 fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: bool, last: usize) {
-    let rows: Vec<Vec<i32>> = (0..ROWS as u64).map(|row| words(index * ROWS as u64 + row)).collect();
+    let rows: Vec<Vec<i32>> = (0..ROWS as u64).map(|row| word_ids(index * ROWS as u64 + row)).collect();
     let cells =
         || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
     let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= last;
@@ -141,11 +142,11 @@ fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: boo
     builder.push(view, DOCUMENT, WIDTH, document.collect());
 }
 
-/// Ones and zeros for a column that these tests know nothing of.
+/// Pushes ones and zeros for any other column.
 fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec, supervised: bool) {
     let flags = (0..ROWS * WIDTH).map(|at| u8::from(supervised && at % 4 == 0));
     match spec.element {
-        // Random bits are all that has 32 of them.
+        // The only other columns of 32 bits hold random bits.
         ElementType::I32 => {
             let bits = |at: usize| {
                 if supervised { i32::try_from(at).expect("few cells").wrapping_mul(-1_640_531_535) } else { 0 }

@@ -1,4 +1,5 @@
-//! The sections of a configuration that say how long, how often and where to train.
+//! Configuration sections for budgets, intervals and the device: `[train]`, `[validation]`, `[checkpoints]`, `[report]`
+//! and `[spike_guard]`.
 
 use std::path::PathBuf;
 
@@ -9,24 +10,24 @@ use crate::device::DeviceChoice;
 use crate::objectives::Normalize;
 use crate::precision::Precision;
 
-/// `[train]`.
+/// `[train]`: budgets, batch sizes and device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
     /// Optimizer steps of the whole run, unless `max_tokens` or `max_hours` ends it earlier. If one of those is set
-    /// and this is not, the number of steps is not limited.
+    /// and this key is not, the number of steps is not limited.
     pub steps: u64,
     /// Real tokens (no padding) of the whole run. The first budget that is reached ends the run; the learning rate
     /// follows the budget with the most progress.
     pub max_tokens: Option<u64>,
-    /// Hours of training of the whole run, over all its processes, validations and checkpoints included. Work that a
-    /// kill loses does not count. Checked with each report.
+    /// Hours of training of the whole run, over all its processes. Validations and checkpoints count; work that is lost
+    /// in a kill does not. Checked with each report.
     pub max_hours: Option<f64>,
-    /// Rows of an optimizer step.
+    /// Rows per optimizer step.
     pub global_batch_size: u64,
-    /// Rows on the device at once; divides `global_batch_size`.
+    /// Rows on the device at once. Must divide `global_batch_size`.
     pub micro_batch_size: u64,
-    /// Divisor of a sum over positions.
+    /// Denominator of a sum over positions.
     pub normalize: Normalize,
     /// Type of matrix products.
     pub precision: Precision,
@@ -35,35 +36,35 @@ pub struct TrainConfig {
     /// Device: `auto` (the first CUDA device if there is one, else the CPU), `cpu`, `cuda` (the first; an error
     /// without one) or `cuda:1` (counted from 0).
     pub device: DeviceChoice,
-    /// Whether activations are recomputed in the backward pass: far less memory, a third more operations, the same
-    /// bits.
+    /// Whether activations are recomputed in the backward pass. This needs far less memory and a third more operations;
+    /// the results are bitwise equal.
     pub activation_checkpointing: bool,
-    /// Threads of libtorch on the CPU; 0 for one per core. Results are equal for equal numbers of threads.
+    /// Threads of libtorch on the CPU; 0 for one per core. Results are bitwise equal only for equal numbers of threads.
     pub threads: usize,
     /// Whether CUDA uses reproducible kernels, which are slower. The CPU always does.
     pub deterministic: bool,
-    /// Folder with the first weights: a checkpoint of another run, or a model that `transformers` saved.
+    /// Folder with the initial weights: a checkpoint of another run, or a model that `transformers` saved.
     pub init_from: Option<PathBuf>,
     /// Number of steps with a non-finite gradient that a run may skip before it fails.
     pub max_skipped_steps: u64,
 }
 
 impl TrainConfig {
-    /// As many steps as no run does: what `steps` is where another budget ends the run.
+    /// Number of steps that no run reaches: the value of `steps` if only another budget ends the run.
     pub const STEPS_ENDLESS: u64 = 1 << 40;
 
-    /// Whether steps end the run, as far as is known before it begins.
+    /// Whether the number of steps limits the run.
     #[must_use]
     pub fn ends_by_steps(&self) -> bool {
         self.steps < Self::STEPS_ENDLESS
     }
 
-    /// What is wrong with so many steps: their rows are numbered.
+    /// Problem with a number of steps: their rows must be countable in 63 bits. `None` if there is none.
     #[must_use]
     pub fn rows_problem(&self, steps: u64) -> Option<String> {
         let rows = steps.checked_mul(self.global_batch_size).and_then(|rows| i64::try_from(rows).ok());
-        let told = || format!("{steps} steps of {} rows are more rows than can be counted", self.global_batch_size);
-        rows.is_none().then(told)
+        let message = || format!("{steps} steps of {} rows are more rows than can be counted", self.global_batch_size);
+        rows.is_none().then(message)
     }
 }
 
@@ -88,13 +89,13 @@ impl Default for TrainConfig {
     }
 }
 
-/// `[validation]`.
+/// `[validation]`: validation during training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ValidationConfig {
     /// Steps between validations; 0 for none.
     pub every_steps: u64,
-    /// Rows of the valid split, from all over it.
+    /// Number of rows, spread over the whole validation split.
     pub rows: u64,
 }
 
@@ -104,23 +105,25 @@ impl Default for ValidationConfig {
     }
 }
 
-/// `[checkpoints]`.
+/// `[checkpoints]`: interval and retention of checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
-    /// Steps between checkpoints; the end of a run and a stop make one too.
+    /// Steps between checkpoints. The end of a run and a stop request also write one.
     pub every_steps: u64,
-    /// How many of the newest stay; at least 1. What `cloze checkpoints RUN pin STEP` names stays too.
+    /// Number of newest checkpoints to keep; at least 1. Checkpoints pinned by `cloze checkpoints RUN pin STEP` are
+    /// also kept.
     pub keep: usize,
-    /// Steps between checkpoints that stay forever, and are made for that; 0 for none.
+    /// Steps between permanent checkpoints, which are written in addition and never removed; 0 for none.
     pub keep_every_steps: u64,
-    /// How many of the best by `best_by` stay; 0 for none. Only a step that was validated can be among them.
+    /// Number of best checkpoints by `best_by` to keep; 0 for none. Only checkpoints of validated steps qualify.
     pub keep_best: usize,
-    /// What is best: `valid/mlm`, `valid/mlm.accuracy`, `loss`, or a term or metric of the validation by its name, like `mlm`
-    /// or `mlm.accuracy`. Of accuracies and of `positive_cosine` the highest, of all others the lowest; of equals the oldest.
+    /// Metric that ranks checkpoints: `valid/mlm`, `valid/mlm.accuracy`, `loss`, or a term or metric of the validation,
+    /// such as `mlm` or `mlm.accuracy`. Accuracies and `positive_cosine` are maximized, all others minimized. The older
+    /// of two equal checkpoints is better.
     pub best_by: String,
-    /// Makes each checkpoint a folder that `transformers` loads, as `cloze export` writes it: with `config.json`,
-    /// `model.safetensors` and the tokenizer next to the rest.
+    /// Model family of the export. If set, `transformers` can load each checkpoint folder: it also contains
+    /// `config.json`, `model.safetensors` and the tokenizer, as written by `cloze export`.
     pub export: Option<ModelFamily>,
 }
 
@@ -137,7 +140,7 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// Families of models that `transformers` loads.
+/// Model family of `transformers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelFamily {
@@ -145,11 +148,11 @@ pub enum ModelFamily {
     Bert,
     /// `RobertaForMaskedLM`.
     Roberta,
-    /// `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run without `replaced_token`.
+    /// `ElectraForPreTraining`, or `ElectraForMaskedLM` for a run without `replaced_token`.
     Electra,
 }
 
-/// `[report]`.
+/// `[report]`: reports of training metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportConfig {
@@ -163,18 +166,18 @@ impl Default for ReportConfig {
     }
 }
 
-/// `[spike_guard]`: what becomes of a step whose loss or gradient leaps out of those before it.
+/// `[spike_guard]`: detection of loss spikes and gradient spikes, and the reaction to them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpikeGuardConfig {
     /// Reaction to a loss spike.
     pub action: SpikeAction,
-    /// Number of robust standard deviations (1.4826 times the median distance from the median) above the median of
-    /// the steps before, from which a loss is a spike. 0 disables it.
+    /// Threshold for the loss, in robust standard deviations (1.4826 times the median distance from the median) above
+    /// the median of the previous steps. 0 disables the check.
     pub loss_sigmas: f64,
-    /// The same for the gradient norm before clipping, which varies more.
+    /// Threshold for the gradient norm before clipping, which varies more, in the same unit. 0 disables the check.
     pub norm_sigmas: f64,
-    /// Number of steps that a step is compared with. With fewer than 32, no step is judged.
+    /// Number of previous steps that a step is compared with. Before 32 steps are known, no step is checked.
     pub window: usize,
     /// Number of steps that a run may skip because of spikes before it fails.
     pub max_skips: usize,
@@ -186,16 +189,16 @@ impl Default for SpikeGuardConfig {
     }
 }
 
-/// What becomes of a step that leaps.
+/// Reaction to a loss spike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpikeAction {
     /// No check.
     Off,
-    /// A warning; the run continues.
+    /// Warning; the run continues.
     #[default]
     Warn,
-    /// A warning; the run saves and stops with exit code 45. The same command continues.
+    /// Warning; the run saves and stops with exit code 45. The same command resumes it.
     Pause,
     /// The run goes back to the newest checkpoint before the step and skips its rows.
     Skip,

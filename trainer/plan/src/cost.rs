@@ -1,9 +1,11 @@
-//! What a run computes, before it computes anything.
+//! Estimated floating-point operations and numbers of weights of a planned run.
 //!
-//! Operations are those that the loss needs, whatever an implementation computes in addition: 2 for each weight of the
-//! layers' matrices and `4 · layers · hidden · width` for attention, for a token that is encoded; three times that where
-//! the pass learns (Kaplan et al. 2020, section 2.1). A vocabulary head costs 2 for each of its weights at a position
-//! that it scores, three times that where it learns; 15 % of the positions are scored, whatever share is masked.
+//! The estimate has only the operations that the loss needs, not those that an implementation adds. An encoded token
+//! costs 2 operations per weight of the layers' matrices, and `4 · layers · hidden · width` for attention. A pass with
+//! gradient costs three times as much (Kaplan et al. 2020, section 2.1).
+//!
+//! A vocabulary head costs 2 operations per weight at each scored position, and three times as much with gradient. For
+//! a masked view, 15 % of the positions count as scored, regardless of the share that is masked.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +17,7 @@ use crate::run_weights;
 use crate::train_plan::TrainPlan;
 
 impl TrainPlan {
-    /// Floating-point operations for each token of the rows. BERT-base at 512 by masked language modelling: 588 M.
+    /// Floating-point operations per token of the rows. BERT-base of width 512 with masked language modelling: 588 M.
     #[must_use]
     pub fn flops_per_token(&self) -> f64 {
         let passes: f64 = self
@@ -23,7 +25,7 @@ impl TrainPlan {
             .iter()
             .map(|(pass, &learns)| {
                 let share = f64::from(self.view_width(&pass.view)) / f64::from(self.width);
-                let times = if learns && self.learns(&pass.network) { 3.0 } else { 1.0 };
+                let times = if learns && self.is_trained(&pass.network) { 3.0 } else { 1.0 };
                 share * times * self.encoding(&pass.network, &pass.view)
             })
             .sum();
@@ -39,7 +41,7 @@ impl TrainPlan {
         self.flops_per_token() / plain
     }
 
-    /// Tokens of a row of that view.
+    /// Tokens per row of a view.
     pub fn view_width(&self, view: &str) -> u32 {
         self.view_widths.get(view).copied().unwrap_or(self.width)
     }
@@ -48,14 +50,14 @@ impl TrainPlan {
         self.shape(network).map_or(0.0, |shape| body(&shape, self.view_width(view)))
     }
 
-    /// The shape of that network; `None` if the run has none of that name, or it has no encoder.
+    /// Shape of a network; `None` if the run has no network of that name, or if the network has no encoder.
     pub fn shape(&self, network: &str) -> Option<EncoderConfig> {
         if network == MAIN { Some(self.encoder.clone()) } else { self.networks.get(network)?.shape(&self.encoder) }
     }
 
-    /// Whether a network moves at all.
-    pub fn learns(&self, network: &str) -> bool {
-        self.networks.get(network).is_none_or(|network| network.learns())
+    /// Whether the weights of a network are trained.
+    pub fn is_trained(&self, network: &str) -> bool {
+        self.networks.get(network).is_none_or(|network| network.is_trained())
     }
 
     fn heads(&self) -> f64 {
@@ -64,7 +66,8 @@ impl TrainPlan {
     }
 
     fn head(&self, objective: &AnyObjective) -> f64 {
-        let (reads, scores) = (objective.reads(), objective.scores());
+        let reads = objective.reads();
+        let scores = objective.scores();
         let shape = reads.passes.first().and_then(|pass| self.shape(&pass.network));
         let cost = |(shape, scores): (EncoderConfig, Scores)| {
             let cost = if scores.transformed { head } else { decoder };
@@ -73,46 +76,49 @@ impl TrainPlan {
         shape.zip(scores).map_or(0.0, cost)
     }
 
-    /// The passes without gradient in which generators sample, with their heads.
+    /// Operations of the passes without gradient in which generators sample, including their heads.
     fn sampling(&self) -> f64 {
         let passes = self.passes();
         let cost = |name: &String, network: &AnyNetwork| {
-            let (made, shape) = (network.makes()?, network.shape(&self.encoder)?);
-            let trained = passes.contains_key(&Pass::new(name, made.fills));
-            let extra = network.passes_beside(trained);
-            // A pass that learns is scored once for its loss, and those scores are sampled from.
-            Some(extra * (body(&shape, self.view_width(made.fills)) + SCORED * head(&shape, self.vocab.size)))
+            let made = network.output_view()?;
+            let shape = network.shape(&self.encoder)?;
+            let trained = passes.contains_key(&Pass::new(name, made.input_view));
+            let extra = network.additional_passes(trained);
+            // A pass with gradient computes scores for its loss. The samples are drawn from the same scores.
+            Some(extra * (body(&shape, self.view_width(made.input_view)) + SCORED * head(&shape, self.vocab.size)))
         };
         self.used_networks().iter().filter_map(|(name, network)| cost(name, network)).sum()
     }
 
-    /// Numbers in all weights that learn, heads included, and in those that do not. Padding rows of the word table count,
-    /// since they take memory.
+    /// Number of trained parameters and number of frozen ones, heads included. Padding rows of the word table count,
+    /// because they take memory.
     #[must_use]
     pub fn parameters(&self) -> (u64, u64) {
         let weights = run_weights::of_run(self);
         (weights.trained(), weights.frozen())
     }
 
-    /// The names of all weights with their sizes, in order.
+    /// Names of all weights with their shapes, in order of the names.
     #[must_use]
     pub(crate) fn weight_shapes(&self) -> BTreeMap<String, Vec<i64>> {
         run_weights::of_run(self).iter().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect()
     }
 }
 
-/// Encoding one token of a row of `width`.
+/// Operations that encode one token of a row of `width` tokens.
 fn body(shape: &EncoderConfig, width: u32) -> f64 {
-    let (layers, d, f) = (f64::from(shape.layers), f64::from(shape.hidden), f64::from(shape.feed_forward));
+    let layers = f64::from(shape.layers);
+    let d = f64::from(shape.hidden);
+    let f = f64::from(shape.feed_forward);
     2.0 * layers * (4.0 * d * d + 2.0 * d * f) + 4.0 * layers * d * f64::from(width)
 }
 
-/// Scoring all ids at one position, with the dense layer before the word table.
+/// Operations that score all ids at one position, including the dense layer before the word table.
 fn head(shape: &EncoderConfig, vocab_size: u32) -> f64 {
     2.0 * f64::from(shape.hidden) * shape.embedding_width() as f64 + decoder(shape, vocab_size)
 }
 
-/// The word table's part of it.
+/// Operations of the product with the word table at one position.
 fn decoder(shape: &EncoderConfig, vocab_size: u32) -> f64 {
     2.0 * f64::from(vocab_size) * shape.embedding_width() as f64
 }
@@ -126,7 +132,9 @@ mod tests {
     fn bert_base_needs_588_million_operations_per_token() {
         let mut plan = testing::request();
         plan.loss.retain(|name, _| name == "masked_lm");
-        (plan.encoder, plan.width, plan.vocab.size) = (EncoderConfig::default(), 512, 30_522);
+        plan.encoder = EncoderConfig::default();
+        plan.width = 512;
+        plan.vocab.size = 30_522;
         let millions = testing::checked(plan).flops_per_token() / 1e6;
         assert!((millions - 587.858_688).abs() < 1e-6, "{millions}");
     }
@@ -135,7 +143,8 @@ mod tests {
     fn weights_are_counted_with_heads_and_padding() {
         let mut plan = testing::request();
         plan.loss.retain(|name, _| name == "masked_lm");
-        let (d, f) = (16, 32);
+        let d = 16;
+        let f = 32;
         let embeddings = (64 + 16 + 2) * d + 2 * d;
         let layer = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
         let head = d * d + d + 2 * d + 60;

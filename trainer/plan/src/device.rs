@@ -1,4 +1,4 @@
-//! Which device a run computes on.
+//! Choice of the device of a run (`train.device`).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Where to compute: `auto` (the first CUDA device where there is one), `cpu`, `cuda` (the first; an error without one) or
-/// `cuda:1` (that one, counted from 0).
+/// Device: `auto` (the first CUDA device if there is one, else the CPU), `cpu`, `cuda` (the first; an error without
+/// one) or `cuda:1` (counted from 0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceChoice {
-    /// CUDA where there is one.
+    /// The first CUDA device if there is one, else the CPU.
     #[default]
     Auto,
     /// The CPU.
@@ -41,7 +41,7 @@ impl TryFrom<String> for DeviceChoice {
             "cuda" => Some(Self::Cuda(0)),
             other => other.strip_prefix("cuda").and_then(index).map(Self::Cuda),
         }
-        .ok_or_else(|| format!("`{name}` is no device; write `auto`, `cpu`, `cuda` or `cuda:1`"))
+        .ok_or_else(|| format!("`{name}` is not a device; write `auto`, `cpu`, `cuda` or `cuda:1`"))
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_written_as_it_is_read() {
+    fn device_names_round_trip() {
         for name in ["auto", "cpu", "cuda", "cuda:1", "cuda:12"] {
             assert_eq!(DeviceChoice::try_from(name.to_owned()).expect(name).to_string(), name);
         }

@@ -1,4 +1,4 @@
-//! What a network is made to: its shape, `[encoder]`, and its vocabulary.
+//! Shape of a network (`[encoder]`) and facts about its vocabulary.
 
 use std::path::PathBuf;
 
@@ -20,18 +20,18 @@ pub struct EncoderConfig {
     pub heads: u32,
     /// Width of the feed-forward layer.
     pub feed_forward: u32,
-    /// Probability of dropout, everywhere.
+    /// Dropout probability of all layers.
     pub dropout: f64,
-    /// Approximation of gelu; checkpoints differ.
+    /// Variant of gelu. Published checkpoints differ.
     pub gelu: Gelu,
-    /// Added to variances: 1e-12 in BERT, 1e-5 in RoBERTa.
+    /// Constant added to the variances of layer norms: 1e-12 in BERT, 1e-5 in RoBERTa.
     pub layer_norm_eps: f64,
     /// Maximum number of tokens of a row.
     pub max_positions: u32,
     /// Width of the embedding tables if it differs from `hidden`; a matrix projects one to the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<u32>,
-    /// What attention is told about distances, next to the position table.
+    /// Relative position bias of attention, in addition to the position table.
     pub relative_positions: RelativePositions,
     /// Tokens of a row that attend to each other.
     #[serde(skip_serializing_if = "Attend::is_row")]
@@ -44,7 +44,7 @@ pub struct EncoderConfig {
     pub word_init: Option<PathBuf>,
 }
 
-/// `encoder.relative_positions`.
+/// `encoder.relative_positions`: relative position bias of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RelativePositions {
@@ -56,16 +56,16 @@ pub struct RelativePositions {
     pub max_distance: u16,
 }
 
-/// The functions of distance that a configuration can name.
+/// Function from distance to bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RelativeForm {
     /// No relative positions.
     #[default]
     None,
-    /// COCO-LM's.
+    /// Buckets of COCO-LM.
     CocoLm,
-    /// T5's.
+    /// Buckets of T5.
     T5,
 }
 
@@ -77,7 +77,7 @@ impl Default for RelativePositions {
 }
 
 impl RelativePositions {
-    /// The buckets, if there are any.
+    /// Bucket function; `None` without relative positions.
     #[must_use]
     pub fn buckets(self) -> Option<Buckets> {
         let form = match self.kind {
@@ -89,30 +89,30 @@ impl RelativePositions {
     }
 }
 
-/// Which tokens of a row see each other.
+/// Tokens of a row that attend to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Attend {
-    /// All of them, as in the papers, whatever documents share the row.
+    /// All tokens of the row, as in the papers, even if several documents share the row.
     #[default]
     Row,
-    /// Those of one document, whose positions begin from 0: each is encoded as if it were alone.
+    /// Tokens of the same document. Positions restart at 0, so each document is encoded as if it were alone.
     Document,
 }
 
 impl Attend {
-    /// Runs from before there was a choice are the same runs.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+    /// Skips the default in serialization, so that runs from before this key existed keep their identity.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
     fn is_row(&self) -> bool {
         *self == Self::Row
     }
 }
 
-/// A part of the encoder that can be kept from learning.
+/// Part of the encoder that can be frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Frozen {
-    /// The word table, and with it a decoder that is tied to it. Positions, norms and the decoder's bias learn.
+    /// Word table, and a decoder that is tied to it. Positions, norms and the decoder's bias are trained.
     Word,
 }
 
@@ -144,19 +144,19 @@ impl Default for EncoderConfig {
     }
 }
 
-/// The two gelus of the field (Hendrycks & Gimpel 2016).
+/// Variant of gelu (Hendrycks & Gimpel 2016).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Gelu {
-    /// Exact, by the error function: BERT, `"gelu"` of Hugging Face.
+    /// Exact, with the error function: BERT, `"gelu"` of Hugging Face.
     #[default]
     Erf,
-    /// By the hyperbolic tangent: `"gelu_new"` of Hugging Face.
+    /// Approximation with the hyperbolic tangent: `"gelu_new"` of Hugging Face.
     Tanh,
 }
 
 impl Gelu {
-    /// libtorch's name of the approximation.
+    /// Name of the variant in libtorch.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -166,21 +166,22 @@ impl Gelu {
     }
 }
 
-/// What training knows of the vocabulary.
+/// Facts about the vocabulary that training needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VocabFacts {
     /// Number of ids.
     pub size: u32,
-    /// The ids of frames and masks.
+    /// Special ids: padding, unknown, frame tokens and mask.
     pub special: SpecialIds,
-    /// ln of each id's share of the training split, smoothed so that none is −∞; empty where nobody has counted.
+    /// Natural logarithm of each id's share of the training split, smoothed so that no value is −∞. Empty if the ids
+    /// were not counted.
     pub unigram_log_probabilities: Vec<f64>,
 }
 
-/// Rows of the word table are a multiple of this: matrix products over it stay aligned on tensor cores.
+/// Divisor of the number of rows of the word table, for aligned matrix products on tensor cores.
 const ROWS_MULTIPLE: u32 = 64;
 
-/// Rows of a word table for a vocabulary of `size` ids.
+/// Number of rows of the word table for a vocabulary of `size` ids.
 #[must_use]
 pub(crate) fn padded_rows(size: u32) -> i64 {
     i64::from(size.next_multiple_of(ROWS_MULTIPLE))

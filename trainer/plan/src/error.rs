@@ -1,23 +1,24 @@
-//! What can go wrong on the way from batches to checkpoints, by what the operator can do about it.
+//! Errors of training, by the action that the user can take.
 
 use std::path::PathBuf;
 
 use schemas::BatchError;
 use schemas::ordinal::{BatchIndex, Step};
 
-/// An error that crosses from the side that feeds batches in or takes checkpoints out.
+/// Error of the caller's code that supplies batches or stores checkpoints.
 pub type ForeignError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why training did not reach its end.
+/// Reason why training did not reach its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The run as configured cannot be trained.
+    /// The configured run cannot be trained.
     #[error("{0}")]
     Config(String),
     /// The run folder holds checkpoints of another run.
     #[error(
-        "{} is a checkpoint of another run; these differ: {keys}; change that back, go on with it nevertheless \
-         (`--allow-change KEY`, `cloze branch`), or begin another run (`run.folder`; `train.init_from = \"{}\"` has these weights){ways}",
+        "{} is a checkpoint of another run; these keys differ: {keys}; revert the change, allow it \
+         (`--allow-change KEY`, `cloze branch`), or start a new run (`run.folder`) with these weights \
+         (`train.init_from = \"{}\"`){ways}",
         checkpoint.display(), checkpoint.display()
     )]
     Identity {
@@ -25,99 +26,100 @@ pub enum Error {
         checkpoint: PathBuf,
         /// `key: then → now`, one after another.
         keys: String,
-        /// `; a way on` for each of them that has one of its own.
+        /// `; HINT` for each key that has a specific hint.
         ways: String,
     },
-    /// A checkpoint that cannot be read or written.
+    /// A checkpoint cannot be read or written.
     #[error("checkpoint {}: {problem}", path.display())]
     Checkpoint {
         /// File or folder.
         path: PathBuf,
-        /// What is wrong, and the way out.
+        /// Description of the problem and its fix.
         problem: String,
     },
-    /// A checkpoint that another version of this program made.
+    /// The checkpoint has another version of the format.
     #[error(
-        "checkpoint {}: made by version {version} of the format; finish it with the program that began it, or begin a \
-         new run with its weights, `train.init_from = \"{}\"` (its `main.safetensors`)",
+        "checkpoint {}: version {version} of the format; finish the run with the program that started it, or start a \
+         new run with these weights, `train.init_from = \"{}\"` (the file `main.safetensors`)",
         folder.display(), folder.display()
     )]
     CheckpointVersion {
-        /// Its folder.
+        /// Folder of the checkpoint.
         folder: PathBuf,
-        /// The version that it was made by.
+        /// Version of the format in the file.
         version: u64,
     },
-    /// Gradients of too many steps were not finite. Such steps update no weight, and come again to the bit: exit code 43.
+    /// Gradients of too many steps were not finite. Such steps do not update the weights, and recur bit for bit: exit
+    /// code 43.
     #[error(
-        "the gradient of step {step} is not finite ({objective}); such a step changes no weight; {skipped} so far, \
-         `train.max_skipped_steps` allows {allowed}; the same command meets it again: allow more, or begin another run from \
-         the newest checkpoint (`train.init_from`) with a lower `optimizer.lr` or in `precision = \"f32\"`; its micro-batches \
-         begin with batch {batch}"
+        "the gradient of step {step} is not finite ({objective}); its first micro-batch is batch {batch}; such steps do \
+         not update the weights: {skipped} so far, `train.max_skipped_steps` allows {allowed}; the same command repeats \
+         this step: allow more skipped steps, or start a new run from the newest checkpoint (`train.init_from`) with a \
+         lower `optimizer.lr` or in `precision = \"f32\"`"
     )]
     NonFinite {
-        /// The first such step, counted from 1 as reports count them.
+        /// First such step, counted from 1 as in reports.
         step: Step,
-        /// Which objectives' losses were not finite either.
+        /// Objectives whose losses were not finite either.
         objective: String,
-        /// Steps skipped so far.
+        /// Number of steps skipped so far.
         skipped: u64,
-        /// What the config allows.
+        /// Number of skipped steps that the configuration allows.
         allowed: u64,
-        /// The step's first micro-batch.
+        /// First micro-batch of the step.
         batch: BatchIndex,
     },
-    /// More steps spiked than the guard may skip: exit code 43.
+    /// More steps spiked than the spike guard may skip: exit code 43.
     #[error(
-        "step {step} spiked out of those before it, and {skips} steps are skipped already, as many as `spike_guard.max_skips` \
-         allows; allow more, or look at what these rows have in common: `cloze explain RUN --step {step}`; another \
-         `spike_guard.action` lets the run go on over them"
+        "loss spike at step {step}: {skips} steps are already skipped, the maximum of `spike_guard.max_skips`; raise it, \
+         inspect the rows of the step (`cloze explain RUN --step {step}`), or continue over spikes with another \
+         `spike_guard.action`"
     )]
-    Leaps {
-        /// The first that spiked now, counted from 1 as reports count them.
+    LossSpikes {
+        /// First new spike, counted from 1 as in reports.
         step: Step,
-        /// Steps that are skipped.
+        /// Number of skipped steps.
         skips: usize,
     },
-    /// The device's memory does not suffice: exit code 44.
-    #[error("{shortage}; {owners}; {way}; what was saved before stands")]
+    /// The memory of the device does not suffice: exit code 44.
+    #[error("{shortage}; {owners}; {way}; saved checkpoints are not affected")]
     Memory {
-        /// libtorch's words.
+        /// Message of libtorch.
         shortage: String,
-        /// Who has how much of it by the plan.
+        /// Planned memory by owner.
         owners: String,
-        /// What to change.
+        /// Proposed change.
         way: String,
     },
-    /// The device that was asked for is not there.
+    /// The requested device does not exist.
     #[error("{0}")]
     Device(String),
-    /// A case of `cloze parity` that cannot be computed.
+    /// A case of `cloze parity` cannot be computed.
     #[error("case `{case}`, `{field}`: {problem}")]
     Case {
-        /// Its id.
+        /// Id of the case.
         case: String,
         /// `inputs.NAME` or `variant.NAME`.
         field: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// A file.
+    /// Input or output failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// libtorch refused an operation.
     #[error("libtorch: {0}")]
     Native(String),
-    /// A batch does not hold what the objectives read.
+    /// A batch lacks columns that the objectives read.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// The pipeline failed while it made a batch, or the command line while it kept a checkpoint.
+    /// The caller failed to supply a batch or to store a checkpoint.
     #[error(transparent)]
     Foreign(ForeignError),
 }
 
 impl Error {
-    /// Whether the config or the command must change before another try can succeed (exit code 2).
+    /// Whether the configuration or the command must change before a retry can succeed (exit code 2).
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(

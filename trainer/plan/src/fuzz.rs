@@ -1,4 +1,4 @@
-//! Files of a run, and of models of other libraries, that a disk or a user has changed.
+//! Fuzz tests of readers: files of a run and of models of other libraries, after changes by a disk or a user.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use schemas::Sealed as _;
 use schemas::ordinal::Step;
 use store::{FaultConfig, Store};
 
-use crate::checkpoint::Beside;
+use crate::checkpoint::SidecarState;
 use crate::checkpoint::{State, Validated};
 use crate::hf::ModelConfig;
 use crate::run::rollback_archive::RollbackArchive;
 use crate::run::step_budget;
-use crate::run::time_budget::{self, Hours};
+use crate::run::time_budget::{self, TimeBudget};
 use crate::schedule::{LrSchedule, ScheduleConfig, Span};
 use crate::testing;
 
 fn state() -> Vec<u8> {
     let files = BTreeMap::from([("main.safetensors".to_owned(), "ef".to_owned())]);
-    let beside = Beside { readings: 2, spans: 1 };
-    State { files, skips: vec![Step(3)], trained_s: Some(1.5), beside, ..testing::state(40) }.seal()
+    let sidecars = SidecarState { readings: 2, spans: 1 };
+    State { files, skips: vec![Step(3)], trained_s: Some(1.5), sidecars, ..testing::state(40) }.seal()
 }
 
 #[test]
@@ -33,17 +33,17 @@ fn a_checkpoint_state_is_read_as_written_or_refused() {
     });
 }
 
-/// A folder in memory with one object, as somebody may have left it.
+/// Creates a folder in memory with one object.
 fn folder(name: &str, bytes: &[u8]) -> Store {
-    let run = Store::memory(FaultConfig::calm());
-    run.put(name, bytes).expect("memory takes all");
+    let run = Store::in_memory(FaultConfig::none());
+    run.put(name, bytes).expect("written");
     run
 }
 
 #[test]
-fn readings_of_a_clock_go_forward_or_are_refused() {
+fn clock_readings_are_in_order_or_refused() {
     fuzz::target!("hours", vec![time_budget::tests::seed()], |bytes: &[u8]| {
-        if let Ok(hours) = Hours::open(&folder("time_budget.json", bytes), 1.0, 0.0, 0.0) {
+        if let Ok(hours) = TimeBudget::open(&folder("time_budget.json", bytes), 1.0, 0.0, 0.0) {
             let shares = [0, 3, 5, u64::MAX].map(|step| hours.share(Step(step)));
             assert!(shares[0] >= 0.0 && shares.is_sorted(), "{shares:?}");
         }
@@ -51,15 +51,15 @@ fn readings_of_a_clock_go_forward_or_are_refused() {
 }
 
 #[test]
-fn an_extension_is_one_or_is_refused() {
-    let run = Store::memory(FaultConfig::calm());
-    step_budget::extend(&run, 40, Span { from: Step(30), steps: 60 }).expect("memory takes all");
-    let seed = run.read("step_budget.json").expect("just put");
+fn an_extension_is_valid_or_refused() {
+    let run = Store::in_memory(FaultConfig::none());
+    step_budget::extend(&run, 40, Span { from: Step(30), steps: 60 }).expect("written");
+    let seed = run.get("step_budget.json").expect("just put");
     fuzz::target!("extended", vec![seed], |bytes: &[u8]| {
         if let Ok(spans) = step_budget::spans(&folder("step_budget.json", bytes)) {
-            let course = LrSchedule::new(&ScheduleConfig::default(), 9, &spans);
+            let schedule = LrSchedule::new(&ScheduleConfig::default(), 9, &spans);
             for step in [0, 29, 30, 61, u64::MAX] {
-                assert!((0.0..=1.0).contains(&course.rate(Step(step))));
+                assert!((0.0..=1.0).contains(&schedule.rate(Step(step))));
             }
         }
     });
@@ -68,21 +68,21 @@ fn an_extension_is_one_or_is_refused() {
 #[test]
 fn a_rollback_is_read_as_written_or_refused() {
     let why = Some("a".to_owned());
-    let undone = RollbackArchive { number: 0, from: Step(6), to: Step(2), rows_from: 48, rows_to: 16, time: 7, why };
-    fuzz::target!("undone", vec![undone.seal()], |bytes: &[u8]| {
+    let archive = RollbackArchive { number: 0, from: Step(6), to: Step(2), rows_from: 48, rows_to: 16, time: 7, why };
+    fuzz::target!("undone", vec![archive.seal()], |bytes: &[u8]| {
         if let Ok(all) = RollbackArchive::all(&folder("rolled_back/000/rolled_back.json", bytes)) {
             assert_eq!(all[0].seal(), bytes);
         }
-        if let Some(undone) = fuzz::unsealed::<RollbackArchive>(bytes) {
-            let run = Store::memory(FaultConfig::calm());
-            undone.write(&run).expect("memory takes all");
-            assert_eq!(RollbackArchive::all(&run).expect("as written"), [undone]);
+        if let Some(archive) = fuzz::unsealed::<RollbackArchive>(bytes) {
+            let run = Store::in_memory(FaultConfig::none());
+            archive.write(&run).expect("written");
+            assert_eq!(RollbackArchive::all(&run).expect("as written"), [archive]);
         }
     });
 }
 
 #[test]
-fn figures_are_read_as_written_or_refused() {
+fn validation_scores_are_read_as_written_or_refused() {
     let validated = Validated { step: Step(6), figures: [("loss".to_owned(), 0.5)].into() };
     fuzz::target!("figures", vec![validated.seal()], |bytes: &[u8]| {
         if let Ok(found) = Validated::unseal(bytes) {

@@ -1,15 +1,15 @@
-//! What makes two runs the same run.
+//! Identity of a run: all settings that affect its numbers.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use telemetry::change::KeyChange;
 
-/// Everything that changes a run's numbers, as sorted `path = value` pairs, with one hash over them.
+/// Settings that affect a run's numbers, as sorted `path = value` pairs with one hash.
 ///
 /// The command line fills it: seed, data content, views, networks, objectives, loss, encoder, optimizer, schedule, row
-/// counts, precision, what it starts from as it is written there, and the micro-batch size where it matters. Workers,
-/// depths, threads, intervals, other paths and the device stay outside.
+/// counts, precision, the start weights as configured, and the micro-batch size if it affects the numbers. Workers,
+/// depths, threads, intervals, other paths and the device are excluded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     keys: BTreeMap<String, String>,
@@ -17,7 +17,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity over these pairs; values in one canonical spelling, such as compact JSON.
+    /// Creates an identity from the pairs. The values must have one canonical spelling, such as compact JSON.
     #[must_use]
     pub fn new(keys: BTreeMap<String, String>) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -29,25 +29,25 @@ impl Identity {
         Self { keys, hash: hasher.finalize().to_hex().to_string() }
     }
 
-    /// BLAKE3 over the pairs, in hexadecimal.
+    /// BLAKE3 of the pairs, in hexadecimal.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The pairs.
+    /// Pairs of path and value.
     #[must_use]
     pub fn keys(&self) -> &BTreeMap<String, String> {
         &self.keys
     }
 
-    /// What changed since `former`; empty for the same run.
+    /// Returns the changes since `former`. The list is empty for the same run.
     #[must_use]
     pub fn differences(&self, former: &Self) -> Vec<KeyChange> {
-        KeyChange::between(&former.keys, &self.keys)
+        KeyChange::compare(&former.keys, &self.keys)
     }
 
-    /// The same, sorted into those that `allowed` names and, in words, the others.
+    /// Returns the [`differences`](Self::differences) in two lists: changes of `allowed` keys, and the others as text.
     pub fn changes(&self, former: &Self, allowed: &[String]) -> (Vec<KeyChange>, Vec<String>) {
         let (allowed, others): (Vec<_>, Vec<_>) =
             self.differences(former).into_iter().partition(|change| allowed.contains(&change.key));
@@ -55,61 +55,61 @@ impl Identity {
     }
 }
 
-/// Keys that decide which rows come next: a run that has read rows can have no others.
-const ROWS: [&str; 4] = ["seed", "data", "sources", "train.global_batch_size"];
+/// Keys that determine the order of rows. They are fixed once a run has read rows.
+const ROW_KEYS: [&str; 4] = ["seed", "data", "sources", "train.global_batch_size"];
 
-/// Keys that say where the learning rate stands, and what becomes of a run that has begun by another.
-const COURSE: [(&str, &str); 3] = [
-    ("train.steps", "`cloze extend` changes it, and keeps from which step on"),
-    ("train.max_tokens", "the learning rate would jump, and nobody could tell later from where; `cloze branch` can"),
-    ("train.max_hours", "the learning rate would jump, and nobody could tell later from where; `cloze branch` can"),
+/// Keys that the learning rate depends on, each with the reason why it is fixed during a run.
+const SCHEDULE_KEYS: [(&str, &str); 3] = [
+    ("train.steps", "use `cloze extend`, which also records from which step the new number applies"),
+    ("train.max_tokens", "the learning rate would jump at a step that is not recorded; use `cloze branch`"),
+    ("train.max_hours", "the learning rate would jump at a step that is not recorded; use `cloze branch`"),
 ];
 
-/// Whether these keys may change in the middle of a run.
+/// Checks that the keys may change in the middle of a run.
 ///
 /// # Errors
-/// Why one may not.
+/// A message with the first key that may not change, and the reason.
 pub fn check_allowed(keys: &[String]) -> Result<(), String> {
     check_branched(keys)?;
-    match COURSE.iter().find(|(key, _)| keys.iter().any(|changed| changed == key)) {
-        Some((key, why)) => Err(format!("`{key}` cannot change in the middle of a run: {why}")),
+    match SCHEDULE_KEYS.iter().find(|(key, _)| keys.iter().any(|changed| changed == key)) {
+        Some((key, reason)) => Err(format!("`{key}` cannot change in the middle of a run: {reason}")),
         None => Ok(()),
     }
 }
 
-/// Whether these keys may be others in a run that continues from another.
+/// Checks that the keys may differ in a branch from those of the original run.
 ///
 /// # Errors
-/// Why one may not.
+/// A message with the first key that may not differ, and the reason.
 pub(crate) fn check_branched(keys: &[String]) -> Result<(), String> {
     let is_below =
         |key: &str, above: &str| key.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    match keys.iter().find(|key| ROWS.iter().any(|above| is_below(key, above))) {
-        Some(key) => Err(format!("`{key}` cannot change in the middle of a run: it decides which rows come next")),
+    match keys.iter().find(|key| ROW_KEYS.iter().any(|above| is_below(key, above))) {
+        Some(key) => Err(format!("`{key}` cannot change in the middle of a run: it determines which rows come next")),
         None => Ok(()),
     }
 }
 
-/// Keys that people change with a good reason, and how they have it nevertheless.
-const WAYS_ON: [(&str, &str); 2] = [
+/// Keys that users often need to change, each with a hint how to do so.
+const HINTS: [(&str, &str); 2] = [
     (
         "train.steps",
-        "the rate falls towards the last step, so that a run of other `train.steps` is another from its first step on: \
-         `cloze extend` gives this one more steps and says from where; or, the next time, begin with \
-         `schedule.kind = \"constant\"`, whose `train.steps` may grow",
+        "the learning rate falls towards the last step, so another `train.steps` changes the run from its first step: \
+         use `cloze extend`, which adds steps to this run and records from which step they apply; or start the next \
+         run with `schedule.kind = \"constant\"`, which allows `train.steps` to grow",
     ),
     (
         "train.micro_batch_size",
-        "here `train.micro_batch_size` decides what is drawn, or which rows are contrasted: where memory is short, \
-         `--allow-change train.micro_batch_size` changes it nevertheless, and notes it",
+        "in this run, `train.micro_batch_size` affects random draws or the rows that are contrasted: if memory is \
+         short, use `--allow-change train.micro_batch_size`, which records the change",
     ),
 ];
 
-/// A way on for each key that differs and has one.
-pub fn ways_on(now: &Identity, then: &Identity) -> String {
+/// Returns the hints for all keys that differ, each after `; `. Keys without a hint are omitted.
+pub fn ways_to_continue(now: &Identity, then: &Identity) -> String {
     let changed = |key: &str| now.keys.get(key) != then.keys.get(key);
-    let ways = WAYS_ON.iter().filter(|(key, _)| changed(key)).map(|(_, way)| ["; ", way].concat());
-    ways.collect::<Vec<_>>().concat()
+    let hints = HINTS.iter().filter(|(key, _)| changed(key)).map(|(_, hint)| ["; ", hint].concat());
+    hints.collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]
@@ -124,15 +124,15 @@ mod tests {
     fn differences_name_keys_with_both_values() {
         let then = identity(&[("seed", "1"), ("loss.mlm", "1.0")]);
         let now = identity(&[("seed", "2"), ("loss.mlm", "1.0"), ("loss.tc", "1.0")]);
-        let words: Vec<String> = now.differences(&then).iter().map(KeyChange::to_string).collect();
-        assert_eq!(words, ["`loss.tc`: absent → 1.0", "`seed`: 1 → 2"]);
+        let texts: Vec<String> = now.differences(&then).iter().map(KeyChange::to_string).collect();
+        assert_eq!(texts, ["`loss.tc`: absent → 1.0", "`seed`: 1 → 2"]);
         let (allowed, others) = now.changes(&then, &["loss.tc".to_owned()]);
         assert_eq!((allowed.len(), others), (1, vec!["`seed`: 1 → 2".to_owned()]));
         assert!(now.differences(&now).is_empty() && now.hash() != then.hash());
     }
 
     #[test]
-    fn what_decides_the_rows_is_never_changed_in_the_middle() {
+    fn keys_that_determine_the_rows_cannot_change() {
         let check = |key: &str| check_allowed(&[key.to_owned()]);
         for key in ["optimizer.lr", "train.micro_batch_size", "encoder.dropout", "data_folder", "seeds"] {
             assert_eq!(check(key), Ok(()), "{key}");
@@ -145,17 +145,17 @@ mod tests {
             "train.global_batch_size",
             "train.steps",
         ] {
-            assert!(check(key).is_err_and(|why| why.contains(key)), "{key}");
+            assert!(check(key).is_err_and(|message| message.contains(key)), "{key}");
         }
-        assert_eq!(check_branched(&["train.steps".to_owned()]), Ok(()), "a branch is planned again");
+        assert_eq!(check_branched(&["train.steps".to_owned()]), Ok(()), "a branch has a new plan");
         assert!(check_branched(&["data.seq_len".to_owned()]).is_err());
     }
 
     #[test]
-    fn who_wants_a_longer_run_is_told_a_way() {
-        let of = |steps: &str| identity(&[("seed", "1"), ("train.steps", steps)]);
-        assert_eq!(ways_on(&of("100"), &of("100")), "");
-        let way = ways_on(&of("200"), &of("100"));
-        assert!(way.contains("`train.steps`") && way.contains("constant") && !way.contains("micro_batch"), "{way}");
+    fn a_changed_number_of_steps_gets_a_hint() {
+        let with_steps = |steps: &str| identity(&[("seed", "1"), ("train.steps", steps)]);
+        assert_eq!(ways_to_continue(&with_steps("100"), &with_steps("100")), "");
+        let hint = ways_to_continue(&with_steps("200"), &with_steps("100"));
+        assert!(hint.contains("`train.steps`") && hint.contains("constant") && !hint.contains("micro_batch"), "{hint}");
     }
 }

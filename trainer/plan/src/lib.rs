@@ -18,6 +18,7 @@ pub mod error;
 mod fuzz;
 pub mod hf;
 pub mod identity;
+pub mod init_weights;
 pub mod memory;
 pub mod metric_name;
 pub mod networks;
@@ -40,6 +41,6 @@ pub mod train_plan;
 pub mod weights;
 
 pub use self::error::{Error, ForeignError};
-pub use self::request::{Amended, TrainRequest};
+pub use self::request::{AmendedRequest, TrainRequest};
 pub use self::rules::GUARD_WINDOW_MIN;
 pub use self::train_plan::TrainPlan;

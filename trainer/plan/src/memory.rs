@@ -1,9 +1,11 @@
-//! What a run keeps on its device, before it keeps anything.
+//! Estimated peak memory of a planned run on its device.
 //!
-//! The most that there is at once: at the end of a forward pass, when all that its backward pass needs is there and the
-//! gradients of the micro-batches before it are; or, where weights outweigh activations, at the end of the backward pass,
-//! when every use of a weight has its own gradient. Attention is taken to be computed by one kernel, as on CUDA, which keeps no
-//! weights of pairs; on the CPU, with dropout, it keeps those as well.
+//! If activations outweigh weights, the peak is at the end of a forward pass. Memory then has everything that the
+//! backward pass needs, and the gradients of earlier micro-batches. If weights outweigh activations, the peak is at the
+//! end of the backward pass, when every use of a weight has a separate gradient.
+//!
+//! The estimate assumes that one kernel computes attention, as on CUDA. Such a kernel keeps no weights of pairs of
+//! tokens. On the CPU with dropout, attention also keeps these weights; the estimate excludes them.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +15,21 @@ use crate::pass::Pass;
 use crate::precision::Precision;
 use crate::train_plan::TrainPlan;
 
-/// Bytes that an objective has for each pair of positions that it compares: drawn numbers, indices, cosines.
-const PAIR: f64 = 50.0;
-/// Scores over the vocabulary that are computed at once, in blocks of positions: 64 MiB in float32, enough to keep a device
-/// busy.
+/// Bytes per pair of positions that an objective compares: random numbers, indices and cosines.
+const PAIR_BYTES: f64 = 50.0;
+/// Number of vocabulary scores that are computed at a time, in blocks of positions. They take 64 MiB in float32, which
+/// is enough to keep a device busy.
 pub const SCORES_AT_ONCE: i64 = 1 << 24;
-/// Bytes of gradients that are widened at once (`native/native.cpp`).
-const WIDENED: f64 = 268_435_456.0;
+/// Maximum number of bytes of gradients that are widened at a time (`native/native.cpp`).
+const MAX_WIDENED_BYTES: f64 = 268_435_456.0;
 
 impl TrainPlan {
-    /// Bytes on the device, by owner.
+    /// Estimates the bytes on the device, by owner.
     #[must_use]
     pub fn memory(&self) -> MemoryEstimate {
         let (learning, frozen) = self.parameters();
         let passes = self.passes();
-        let trained = passes.iter().filter(|(pass, learns)| **learns && self.learns(&pass.network));
+        let trained = passes.iter().filter(|(pass, learns)| **learns && self.is_trained(&pass.network));
         let encodings: Vec<Encoding> = trained
             .map(|(pass, _)| {
                 let shape = self.shape(&pass.network).unwrap_or_else(|| self.encoder.clone());
@@ -41,15 +43,15 @@ impl TrainPlan {
             .collect();
         let learning_objectives = self.active().filter(|active| active.weight != 0.0);
         let objectives: Vec<&AnyObjective> = learning_objectives.map(|active| active.objective).collect();
-        let pairs = objectives.iter().map(|objective| PAIR * objective.compares() * self.tokens());
+        let pairs = objectives.iter().map(|objective| PAIR_BYTES * objective.compares() * self.tokens());
         let cast = if self.train.precision == Precision::F32 { 0.0 } else { self.train.precision.product_bytes() };
-        // Objectives compute one after the other, but every graph stays until the backward pass.
+        // Objectives are computed one after the other, but every graph stays until the backward pass.
         let logits: f64 =
-            objectives.iter().filter_map(|objective| Some(self.scored(objective, objective.scores()?))).sum();
+            objectives.iter().filter_map(|objective| Some(self.logit_bytes(objective, objective.scores()?))).sum();
         let activations: f64 = if self.train.activation_checkpointing {
-            let anew = encodings.iter().map(Encoding::made_anew).fold(0.0, f64::max);
-            // Scores are gone when layers are run again.
-            encodings.iter().map(Encoding::kept_sparingly).sum::<f64>() + (anew - logits).max(0.0)
+            let recomputed = encodings.iter().map(Encoding::recomputed_layer).fold(0.0, f64::max);
+            // Scores are freed before layers are recomputed.
+            encodings.iter().map(Encoding::kept_with_checkpointing).sum::<f64>() + (recomputed - logits).max(0.0)
         } else {
             encodings.iter().map(Encoding::kept).sum()
         };
@@ -62,19 +64,19 @@ impl TrainPlan {
         }
     }
 
-    /// Gradients of uses before they are added to those of the weights, and what is widened on the way.
+    /// Bytes of the gradients of all uses before they are added to those of the weights, and of their widened copies.
     fn gradients_of_uses(&self, learning: f64, passes: &BTreeMap<Pass, bool>) -> f64 {
         let trained = passes.iter().filter(|(_, learns)| **learns).map(|(pass, _)| &pass.network);
-        let mut of_each: BTreeMap<&String, f64> = BTreeMap::new();
-        trained.for_each(|network| *of_each.entry(network).or_default() += 1.0);
-        let uses = of_each.into_values().fold(1.0, f64::max);
+        let mut uses_by_network: BTreeMap<&String, f64> = BTreeMap::new();
+        trained.for_each(|network| *uses_by_network.entry(network).or_default() += 1.0);
+        let uses = uses_by_network.into_values().fold(1.0, f64::max);
         let is_added = uses > 1.0 || self.micro_batches() > 1;
         if self.train.precision == Precision::F32 {
-            // The first use's gradient becomes the weight's.
+            // The gradient of the first use becomes the gradient of the weight without a copy.
             let moved = if self.micro_batches() > 1 { 0.0 } else { 1.0 };
             return 4.0 * learning * (uses - moved);
         }
-        let widened = if is_added { (4.0 * learning).min(WIDENED) } else { 0.0 };
+        let widened = if is_added { (4.0 * learning).min(MAX_WIDENED_BYTES) } else { 0.0 };
         self.train.precision.product_bytes() * learning * uses + widened
     }
 
@@ -86,41 +88,45 @@ impl TrainPlan {
         self.rows() * f64::from(self.width)
     }
 
-    /// The gradient of scores, of the products' type; a block of scores and their logarithms, float32; and the states that
-    /// are scored, on their way through the head.
-    fn scored(&self, objective: &AnyObjective, scores: Scores) -> f64 {
+    /// Bytes that an objective needs for scores over the vocabulary. The sum has three parts:
+    ///
+    /// - the gradient of the scores, in the type of the matrix products;
+    /// - one block of scores and their logarithms, in float32;
+    /// - the hidden states of the scored positions inside the head.
+    fn logit_bytes(&self, objective: &AnyObjective, scores: Scores) -> f64 {
         let reads = objective.reads();
         let shape = reads.passes.first().and_then(|pass| self.shape(&pass.network));
         let width = shape.map_or(0.0, |shape| f64::from(shape.hidden));
-        let (positions, ids) = (scores.share * self.tokens(), padded_rows(self.vocab.size) as f64);
+        let positions = scores.share * self.tokens();
+        let ids = padded_rows(self.vocab.size) as f64;
         self.train.precision.product_bytes() * positions * ids
             + 8.0 * (positions * ids).min(SCORES_AT_ONCE as f64)
             + 20.0 * positions * width
     }
 }
 
-/// Bytes by owner.
+/// Estimated bytes on a device, by owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryEstimate {
-    /// All weights, float32, and the copies that products take of those that learn.
+    /// All weights in float32, and their copies in the type of the matrix products.
     pub weights: f64,
-    /// Gradients and two moments, float32.
+    /// Gradients and two moments of the trained weights, in float32.
     pub optimizer: f64,
-    /// What the backward passes of a micro-batch keep.
+    /// Values that are kept for the backward passes of a micro-batch.
     pub activations: f64,
     /// Scores over the vocabulary.
     pub logits: f64,
 }
 
 impl MemoryEstimate {
-    /// All of it.
+    /// Sum over all owners.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.weights + self.optimizer + self.activations + self.logits
     }
 }
 
-/// One view, encoded by a network that learns from it.
+/// Pass with gradient: one view, encoded by a trained network.
 struct Encoding {
     shape: EncoderConfig,
     width: f64,
@@ -129,19 +135,21 @@ struct Encoding {
 }
 
 impl Encoding {
+    /// Bytes that are kept without activation checkpointing.
     fn kept(&self) -> f64 {
         let layers = f64::from(self.shape.layers);
         self.tokens() * (self.embeddings() + layers * self.layer()) + self.bias()
     }
 
-    /// Where activations are rebuilt: what layers begin from.
-    fn kept_sparingly(&self) -> f64 {
-        let beginnings = f64::from(self.shape.layers) * self.between() * f64::from(self.shape.hidden);
-        self.tokens() * (self.embeddings() + beginnings) + self.bias()
+    /// Bytes that are kept with activation checkpointing: only the inputs of the layers.
+    fn kept_with_checkpointing(&self) -> f64 {
+        let inputs = f64::from(self.shape.layers) * self.between() * f64::from(self.shape.hidden);
+        self.tokens() * (self.embeddings() + inputs) + self.bias()
     }
 
-    /// What there is of one layer while it is run again and learns: what it keeps, and gradients of its widest states.
-    fn made_anew(&self) -> f64 {
+    /// Bytes of one layer during its recomputation and backward pass: its kept values, and gradients of its widest
+    /// states.
+    fn recomputed_layer(&self) -> f64 {
         let widest = 2.0 * self.size() * f64::from(self.shape.feed_forward);
         self.tokens() * (self.layer() + widest)
     }
@@ -150,7 +158,7 @@ impl Encoding {
         self.rows * self.width
     }
 
-    /// Bytes of a number that products take.
+    /// Bytes of an operand of a matrix product.
     fn size(&self) -> f64 {
         self.precision.product_bytes()
     }
@@ -160,16 +168,21 @@ impl Encoding {
         if self.precision == Precision::Bf16Hidden { 2.0 } else { 4.0 }
     }
 
-    /// Bytes of a number of dropout's mask.
+    /// Bytes of one element of a dropout mask.
     fn mask(&self) -> f64 {
         if self.shape.dropout > 0.0 { 1.0 } else { 0.0 }
     }
 
-    /// For a token and a layer. Products keep what they take: hidden states twice, queries, keys and values, what was mixed
-    /// of them, and the inner states before and behind the gelu. Norms keep their sums, with two numbers each; attention one
-    /// for each head.
+    /// Bytes per token and layer. The sum has these parts:
+    ///
+    /// - operands of the matrix products: hidden states twice, queries, keys, values, the output of attention, and the
+    ///   inner states before and after the gelu;
+    /// - input sums of the two norms, with two numbers each;
+    /// - two dropout masks;
+    /// - one number per head of attention.
     fn layer(&self) -> f64 {
-        let (d, f) = (f64::from(self.shape.hidden), f64::from(self.shape.feed_forward));
+        let d = f64::from(self.shape.hidden);
+        let f = f64::from(self.shape.feed_forward);
         self.size() * (6.0 * d + 2.0 * f)
             + 2.0 * self.between() * d
             + 2.0 * self.mask() * d
@@ -177,15 +190,18 @@ impl Encoding {
             + 16.0
     }
 
-    /// For a token: the norm's sum, the mask, and what is made as wide as the network where the table is narrower.
+    /// Bytes per token of the embeddings: the input sum of the norm, the dropout mask, the operand of the projection if
+    /// there is one, and the hidden state.
     fn embeddings(&self) -> f64 {
         let e = self.shape.embedding_width() as f64;
         let projected = if self.shape.embedding.is_some() { self.size() * e } else { 0.0 };
         (4.0 + self.mask()) * e + projected + 4.0 * f64::from(self.shape.hidden)
     }
 
-    /// What is added to the scores of pairs, for every row where padding is marked in it and rows are not equally long.
-    /// In rows of documents that do not see each other there are pairs that are added nothing but −∞, for all heads.
+    /// Bytes of the bias that is added to attention scores, one value per row, head and pair of positions.
+    ///
+    /// Every row has a separate bias, because the bias also masks the padding and rows differ in length. With document
+    /// attention alone, the bias is −∞ for pairs of different documents, and is the same for all heads.
     fn bias(&self) -> f64 {
         let heads = match (self.shape.relative_positions.kind, self.shape.attention_scope) {
             (RelativeForm::None, Attend::Row) => return 0.0,
@@ -217,7 +233,8 @@ mod tests {
         let mut request = testing::request();
         request.loss.retain(|name, _| name == "masked_lm");
         let plan = testing::checked(request);
-        let (memory, (learning, _)) = (plan.memory(), plan.parameters());
+        let memory = plan.memory();
+        let (learning, _) = plan.parameters();
         assert!((memory.weights + memory.optimizer - 16.0 * learning as f64).abs() < 1e-6);
         // 15 % of four rows of twelve, 64 rows of the word table, 16 wide.
         assert!((memory.logits - 0.15 * 48.0 * (12.0 * 64.0 + 20.0 * 16.0)).abs() < 1e-6, "{}", memory.logits);

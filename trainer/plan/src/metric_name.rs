@@ -1,21 +1,22 @@
-//! What a term or a metric is called.
+//! Names of terms and metrics.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A term or a metric of an objective. Written as `objective.part`, or `objective` where there is one part only.
+/// Name of a term or a metric of an objective. It is written as `objective.part`, or as `objective` if the part is
+/// empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricName {
-    /// The objective's key in the configuration.
+    /// Key of the objective in the configuration.
     pub objective: String,
-    /// The name within the objective; empty if there is only one.
+    /// Name within the objective; empty if the objective has only one.
     pub part: String,
 }
 
 impl MetricName {
-    /// `part` of `objective`.
+    /// Creates the name of `part` of `objective`.
     #[must_use]
     pub fn new(objective: &str, part: &str) -> Self {
         Self { objective: objective.to_owned(), part: part.to_owned() }

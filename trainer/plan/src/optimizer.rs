@@ -1,23 +1,23 @@
-//! `[optimizer]`: AdamW.
+//! Configuration of the optimizer, AdamW.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `[optimizer]`.
+/// `[optimizer]`: AdamW.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
-    /// The full learning rate.
+    /// Maximum learning rate.
     pub lr: f64,
-    /// Decay rates of the two moments.
+    /// Decay rates of the first and second moment.
     pub betas: [f64; 2],
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub eps: f64,
     /// Decoupled weight decay of matrices.
     pub weight_decay: f64,
-    /// Whether the moments are divided by `1 − βⁿ`. ELECTRA's Adam does not.
+    /// Whether the moments are divided by `1 − βⁿ`. ELECTRA's Adam does not divide them.
     pub bias_correction: bool,
-    /// Largest global norm of the gradient; 0 for no clipping.
+    /// Maximum global norm of the gradient; 0 disables clipping.
     pub max_grad_norm: f64,
 }
 

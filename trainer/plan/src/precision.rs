@@ -1,26 +1,28 @@
-//! `train.precision`: the number type of matrix products.
+//! Number type of matrix products (`train.precision`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The type in which matrix products are computed.
+/// Number type of matrix products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// float32.
     #[default]
     F32,
-    /// bfloat16 products over float32 weights, between them float32, as under autocast; on CUDA, or with `device = "cpu"` on
-    /// processors that have such products.
+    /// bfloat16 products over float32 weights, float32 between the products, as under autocast. Available on CUDA, and
+    /// with `device = "cpu"` on processors with bfloat16 products.
     Bf16,
-    /// The same with hidden states in bfloat16: faster still. Not for contrasts of differences or of low temperature.
+    /// Same as `bf16`, with hidden states in bfloat16: faster. Not suitable for contrastive objectives on differences
+    /// or with a low temperature.
     #[serde(rename = "bf16_hidden")]
     Bf16Hidden,
 }
 
 impl Precision {
+    /// Whether this processor has bfloat16 products (`AVX512_BF16`, AMX, or Arm's). Other processors emulate them in
+    /// float32.
     #[must_use]
-    /// Whether this processor has products of bfloat16 (`AVX512_BF16`, AMX, or Arm's). Others would make them of float32.
     pub fn is_of_this_processor() -> bool {
         #[cfg(target_arch = "x86_64")]
         let has = std::is_x86_feature_detected!("avx512bf16");
@@ -31,7 +33,7 @@ impl Precision {
         has
     }
 
-    /// Its name in a configuration.
+    /// Name in a configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,7 +43,7 @@ impl Precision {
         }
     }
 
-    /// Bytes of a number that matrix products take.
+    /// Bytes of an operand of a matrix product.
     #[must_use]
     pub(crate) fn product_bytes(self) -> f64 {
         match self {
@@ -50,10 +52,10 @@ impl Precision {
         }
     }
 
-    /// Dense floating-point operations per second of one device of that name, for MFU; `None` where unknown.
+    /// Peak dense floating-point operations per second of one device of that name, for MFU; `None` if unknown.
     ///
-    /// NVIDIA data sheets, dense figures: H100 and H200 SXM 989 TFLOP/s bf16, 495 TF32 and 67 float32, A100 312, 156 and
-    /// 19.5.
+    /// Source: NVIDIA data sheets, dense values: H100 and H200 SXM 989 TFLOP/s bf16, 495 TF32 and 67 float32, A100 312,
+    /// 156 and 19.5.
     #[must_use]
     pub fn peak_flops(self, tf32: bool, device_name: &str) -> Option<f64> {
         let (bf16, rounded, f32) = match device_name {
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peak_is_that_of_the_products_that_are_taken() {
+    fn peak_flops_depend_on_the_number_type() {
         let peaks = |name| {
             [(Precision::Bf16, false), (Precision::F32, true), (Precision::F32, false)]
                 .map(|(p, tf32)| p.peak_flops(tf32, name))

@@ -1,8 +1,8 @@
-//! Distances between positions as a few buckets, one learned bias each.
+//! Relative positions: buckets of distances, with one trained bias each.
 //!
 //! # What
-//! Which of `buckets` the distance `key − query` belongs to: near ones each to its own, far ones to ranges that grow
-//! geometrically, all beyond `max_distance` to the last.
+//! Maps the distance `key − query` to one of `buckets`. Near distances have a bucket each. Far distances share ranges that
+//! grow geometrically. All distances beyond `max_distance` share the last bucket.
 //!
 //! # Definition
 //! With `n` the distance without its sign, `half = buckets / 2` and `near = half / 2`:
@@ -22,26 +22,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whose buckets.
+/// Formula of the buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BucketForm {
-    /// Centred: left of the query below `half − 1`, right of it above.
+    /// COCO-LM: keys left of the query have buckets below `half − 1`, keys right of it above.
     #[default]
     CocoLm,
-    /// Left of the query from 0, right of it from `half`.
+    /// T5: keys left of the query have buckets from 0, keys right of it from `half`.
     T5,
 }
 
-/// The buckets of a network.
+/// Buckets of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Buckets {
-    /// Whose.
+    /// Formula.
     pub form: BucketForm,
-    /// How many; even and at least 4.
+    /// Number of buckets, even and at least 4.
     pub buckets: u16,
-    /// From where on all distances are alike; above `buckets / 4`, for COCO-LM by 2 or more.
+    /// Distance from which all distances share one bucket. Above `buckets / 4`, for COCO-LM by at least 2.
     pub max_distance: u16,
 }
 
@@ -52,12 +52,12 @@ impl Default for Buckets {
 }
 
 impl Buckets {
-    /// Values that make no buckets, each as one message.
+    /// Returns one message per invalid value.
     #[must_use]
     pub fn problems(self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.buckets < 4 || !self.buckets.is_multiple_of(2) {
-            problems.push(format!("`num_buckets` is {}: write an even number from 4 on, usually 32", self.buckets));
+            problems.push(format!("`num_buckets` is {}: write an even number of at least 4, usually 32", self.buckets));
         }
         // The logarithm that divides must be above 0.
         let least = self.buckets / 4 + if self.form == BucketForm::CocoLm { 2 } else { 1 };
@@ -70,9 +70,9 @@ impl Buckets {
         problems
     }
 
-    /// The bucket of `distance`, key minus query: below `buckets`.
+    /// Returns the bucket of `distance` (key minus query), below `buckets`.
     #[must_use]
-    pub fn of(self, distance: i64) -> i64 {
+    pub fn bucket(self, distance: i64) -> i64 {
         let half = i64::from(self.buckets / 2);
         let far = self.magnitude(distance.unsigned_abs());
         match self.form {
@@ -81,14 +81,14 @@ impl Buckets {
         }
     }
 
-    /// The buckets of all pairs of a row of `width` positions, query by query: `width · width` numbers.
+    /// Returns the buckets of all pairs of `width` positions, shape `[query, key]`, row by row.
     #[must_use]
     pub fn table(self, width: u16) -> Vec<i64> {
         let positions = 0..i64::from(width);
-        positions.clone().flat_map(|query| positions.clone().map(move |key| self.of(key - query))).collect()
+        positions.clone().flat_map(|query| positions.clone().map(move |key| self.bucket(key - query))).collect()
     }
 
-    /// `f(n)`.
+    /// Computes `f(n)` of the module's definition.
     fn magnitude(self, n: u64) -> i64 {
         let half = self.buckets / 2;
         let near = half / 2;
@@ -118,7 +118,8 @@ mod tests {
     #[test]
     fn distances_fall_into_the_published_buckets() {
         let distances = [-511, -110, -17, -8, -1, 0, 1, 8, 9, 17, 110, 111, 511];
-        let check = |of: Buckets, expected: [i64; 13]| assert_eq!(distances.map(|distance| of.of(distance)), expected);
+        let check =
+            |of: Buckets, expected: [i64; 13]| assert_eq!(distances.map(|distance| of.bucket(distance)), expected);
         check(buckets(BucketForm::CocoLm, 32, 128), [0, 0, 5, 7, 14, 15, 16, 23, 24, 25, 30, 30, 30]);
         check(buckets(BucketForm::T5, 32, 128), [15, 15, 10, 8, 1, 0, 17, 24, 24, 26, 31, 31, 31]);
         check(buckets(BucketForm::CocoLm, 64, 128), [0, 1, 14, 23, 30, 31, 32, 39, 40, 48, 61, 62, 62]);
@@ -126,15 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn ranges_grow_from_one_each_to_all_the_rest() {
-        /// Where each bucket begins, right of the query.
+    fn bucket_ranges_grow_with_the_distance() {
+        /// Checks the first distance of each bucket to the right of the query.
         fn check(of: Buckets, alone: i64, starts: &[i64]) {
-            let zero = if of.form == BucketForm::T5 { i64::from(of.buckets / 2) } else { of.of(0) };
+            let zero = if of.form == BucketForm::T5 { i64::from(of.buckets / 2) } else { of.bucket(0) };
             let expected: Vec<i64> = (1..=alone).chain(starts.iter().copied()).collect();
-            let found: Vec<i64> = (1..1000).filter(|&n| of.of(n) != of.of(n - 1)).collect();
+            let found: Vec<i64> = (1..1000).filter(|&n| of.bucket(n) != of.bucket(n - 1)).collect();
             assert_eq!(found, expected, "{of:?}");
             for (bucket, &start) in (1..).zip(&expected) {
-                assert_eq!(of.of(start), zero + bucket, "{of:?}");
+                assert_eq!(of.bucket(start), zero + bucket, "{of:?}");
             }
         }
         check(buckets(BucketForm::CocoLm, 32, 128), 8, &[9, 12, 18, 27, 39, 58, 86]);
@@ -145,7 +146,8 @@ mod tests {
         check(buckets(BucketForm::T5, 8, 20), 1, &[2, 7]);
         let far = [17, 19, 22, 25, 28, 32, 37, 43, 49, 56, 64, 74, 84, 97, 111];
         check(buckets(BucketForm::CocoLm, 64, 128), 16, &far);
-        let last = |form| (1..1000).rfind(|&n| buckets(form, 128, 256).of(n) != buckets(form, 128, 256).of(n - 1));
+        let last =
+            |form| (1..1000).rfind(|&n| buckets(form, 128, 256).bucket(n) != buckets(form, 128, 256).bucket(n - 1));
         assert_eq!((last(BucketForm::CocoLm), last(BucketForm::T5)), (Some(239), Some(240)));
     }
 
@@ -155,7 +157,8 @@ mod tests {
             [buckets(BucketForm::CocoLm, 32, 128), buckets(BucketForm::T5, 32, 128), buckets(BucketForm::CocoLm, 4, 3)]
         {
             assert_eq!(of.problems(), [""; 0]);
-            let found: std::collections::BTreeSet<i64> = (-70_000..70_000).map(|distance| of.of(distance)).collect();
+            let found: std::collections::BTreeSet<i64> =
+                (-70_000..70_000).map(|distance| of.bucket(distance)).collect();
             assert_eq!(found.len(), usize::from(of.buckets) - 1, "{of:?}");
             assert!(found.iter().all(|bucket| (0..i64::from(of.buckets)).contains(bucket)), "{of:?}");
         }
@@ -168,9 +171,9 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_buckets_is_said() {
-        let told = buckets(BucketForm::CocoLm, 31, 8).problems().join("; ");
-        assert!(told.contains("`num_buckets` is 31") && told.contains("`max_distance` is 8"), "{told}");
+    fn invalid_bucket_counts_are_refused() {
+        let problems = buckets(BucketForm::CocoLm, 31, 8).problems().join("; ");
+        assert!(problems.contains("`num_buckets` is 31") && problems.contains("`max_distance` is 8"), "{problems}");
         assert_eq!(buckets(BucketForm::CocoLm, 32, 9).problems().len(), 1);
         assert_eq!(buckets(BucketForm::T5, 32, 9).problems().len(), 0);
     }

@@ -1,4 +1,4 @@
-//! What a run is asked to be, not checked yet.
+//! Training request: all parts of a run before they are checked.
 
 use std::collections::BTreeMap;
 
@@ -12,76 +12,76 @@ use crate::optimizer::OptimizerConfig;
 use crate::pass::Pass;
 use crate::schedule::{ScheduleConfig, Span};
 
-/// All parts of a run. [`TrainPlan::new`](super::TrainPlan::new) says whether they make one.
+/// All parts of a run. [`TrainPlan::new`](super::TrainPlan::new) checks them.
 #[derive(Clone, Debug)]
 pub struct TrainRequest {
     /// Seed of weights, dropout and device-side draws.
     pub seed: u64,
-    /// Tokens of a row of the views that are encoded.
+    /// Tokens per row of the encoded views.
     pub width: u32,
-    /// Tokens of a row of each view that is encoded, where it is not `width`.
+    /// Tokens per row of each encoded view that has another width.
     pub view_widths: BTreeMap<String, u32>,
-    /// The main network.
+    /// Main network.
     pub encoder: EncoderConfig,
-    /// The networks next to it; one that no objective of the loss reads is not built.
+    /// Additional networks. A network that no objective of the loss reads is not built.
     pub networks: BTreeMap<String, AnyNetwork>,
-    /// The vocabulary.
+    /// Vocabulary.
     pub vocab: VocabFacts,
-    /// Objectives by name; one that `loss` does not list is not built.
+    /// Objectives by name. An objective that `loss` does not list is not built.
     pub objectives: BTreeMap<String, AnyObjective>,
-    /// Weight of each objective; with 0 it is reported and teaches nothing.
+    /// Weight of each objective. An objective with weight 0 is reported and not trained.
     pub loss: BTreeMap<String, f64>,
     /// Steps, rows, device.
     pub train: TrainConfig,
-    /// The optimizer.
+    /// Optimizer.
     pub optimizer: OptimizerConfig,
-    /// The learning rate's course.
+    /// Learning-rate schedule.
     pub schedule: ScheduleConfig,
-    /// When to validate.
+    /// Validation interval and rows.
     pub validation: ValidationConfig,
-    /// When to save.
+    /// Checkpoint interval and retention.
     pub checkpoints: CheckpointConfig,
-    /// When to report.
+    /// Report interval.
     pub report: ReportConfig,
-    /// What becomes of steps that leap.
+    /// Detection of loss spikes and the reaction to them.
     pub guard: SpikeGuardConfig,
-    /// What makes it this run and no other.
+    /// Identity of the run: the keys that must not change when it resumes.
     pub identity: Identity,
     /// Content hash of the data, from the manifest.
     pub data_content: String,
-    /// What people have decided since it began.
-    pub amended: Amended,
+    /// Changes that users have requested since the run started.
+    pub amended: AmendedRequest,
 }
 
-/// What people decide about a run that has begun.
+/// Changes that users request of a run that has started.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Amended {
-    /// From which step on the run has had how many steps, where that was changed: the oldest first.
+pub struct AmendedRequest {
+    /// Numbers of steps since each extension, the oldest first.
     pub spans: Vec<Span>,
-    /// Keys of the identity that may be others than those of the newest checkpoint.
+    /// Keys of the identity that may differ from those of the newest checkpoint.
     pub allowed: Vec<String>,
 }
 
-/// An objective of the loss.
+/// Objective of the loss.
 #[derive(Clone, Copy, Debug)]
 pub struct ActiveObjective<'a> {
-    /// Its name in `[objectives]`.
+    /// Name in `[objectives]`.
     pub name: &'a str,
-    /// Its configuration.
+    /// Configuration.
     pub objective: &'a AnyObjective,
-    /// Its weight in `[loss]`.
+    /// Weight in `[loss]`.
     pub weight: f64,
 }
 
 impl TrainRequest {
-    /// The objectives of the loss, by name.
+    /// Returns the objectives of the loss, by name.
     pub fn active(&self) -> impl Iterator<Item = ActiveObjective<'_>> {
         self.loss
             .iter()
             .filter_map(|(name, &weight)| Some(ActiveObjective { name, objective: self.objectives.get(name)?, weight }))
     }
 
-    /// Every pass that the objectives of the loss read, and whether one of them learns from it.
+    /// Returns every pass that the objectives of the loss read, and whether one of them is trained on it.
     pub fn passes(&self) -> BTreeMap<Pass, bool> {
         let mut passes = BTreeMap::new();
         for ActiveObjective { objective, weight, .. } in self.active() {
@@ -92,13 +92,13 @@ impl TrainRequest {
         passes
     }
 
-    /// The networks next to the main one that are built: those that an objective of the loss reads, or a view of theirs.
+    /// Returns the additional networks that are built: an objective of the loss reads each of them or its view.
     #[must_use]
     pub fn used_networks(&self) -> BTreeMap<String, AnyNetwork> {
         used_networks(&self.networks, self.active().map(|active| active.objective))
     }
 
-    /// Steps of the whole run, where rows are full; none where only hours end it.
+    /// Returns the steps of the whole run if all rows are full. `None` if only `max_hours` ends the run.
     #[must_use]
     pub fn steps_expected(&self) -> Option<u64> {
         let tokens = self.train.global_batch_size.saturating_mul(u64::from(self.width)).max(1);
@@ -107,7 +107,7 @@ impl TrainRequest {
         by_tokens.into_iter().chain(by_steps).min()
     }
 
-    /// Micro-batches of one step.
+    /// Returns the number of micro-batches per step.
     #[must_use]
     pub fn micro_batches(&self) -> u64 {
         self.train.global_batch_size / self.train.micro_batch_size

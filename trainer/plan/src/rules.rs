@@ -1,4 +1,4 @@
-//! What makes a plan one that the trainer cannot run.
+//! Checks of a training request before it becomes a plan.
 
 use std::collections::BTreeSet;
 
@@ -13,21 +13,21 @@ use crate::networks::{MAIN, MainNetwork};
 use crate::precision::Precision;
 use crate::relative_positions::Buckets;
 
-/// Threads beyond any machine's: libtorch would try to start them.
+/// More threads than any machine has. libtorch would try to start them.
 const THREADS_MAX: usize = 4096;
-/// Steps that can say what is usual, and few enough to be sorted at each step.
+/// Bounds of the spike guard's window: enough steps for a median, and few enough to sort at each step.
 pub const GUARD_WINDOW_MIN: usize = 32;
 const GUARD_WINDOW_MAX: usize = 4096;
-/// More layers, or wider ones, are a mistake of typing; sizes of weights and their sums stay far from overflow below them.
+/// Larger sizes are typing mistakes. Below these bounds, weight sizes and their sums do not overflow.
 const LAYERS_MAX: u32 = 10_000;
 const WIDTH_MAX: u32 = 1 << 20;
-/// A century: more is a mistake.
+/// One century in hours. More is a typing mistake.
 const HOURS_MAX: f64 = 24.0 * 365.25 * 100.0;
-/// The least number above 0 that float32 keeps: anything smaller is flushed to 0.
+/// Smallest normal number of float32. Smaller ones are flushed to 0.
 const LEAST: f64 = f32::MIN_POSITIVE as f64;
 
-/// Everything about a request that the trainer cannot run; empty for a good one. Whether the views make what the objectives
-/// read is not known here: compare [`columns_read`](crate::requirements::columns_read) with them.
+/// Returns every problem that makes a request impossible to train. The views are not checked here: compare
+/// [`columns_read`](crate::requirements::columns_read) with them.
 pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
     let (encoder, train, optimizer) = (&request.encoder, &request.train, &request.optimizer);
     let whole = |rows: u64, part: u64| part > 0 && rows > 0 && rows.is_multiple_of(part);
@@ -55,15 +55,15 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (
             u16::try_from(encoder.max_positions).is_ok(),
             "encoder.max_positions",
-            format!("{} is more than the 65,535 that a row can have", encoder.max_positions),
+            format!("{} is above the 65,535 tokens that a row can have", encoder.max_positions),
         ),
         (train.steps > 0, "train.steps", "at least one step is needed".to_owned()),
-        // In the words of whoever makes the batches: one mistake is told once.
+        // The same words as the loader's check, so that one mistake is reported once.
         (train.micro_batch_size > 0, "train.micro_batch_size", "0 rows are no batch".to_owned()),
         (
             train.threads <= THREADS_MAX,
             "train.threads",
-            format!("{} are more than any machine has; at most {THREADS_MAX}, 0 for one per core", train.threads),
+            format!("{} threads are too many; write at most {THREADS_MAX}, or 0 for one per core", train.threads),
         ),
         (
             train.micro_batch_size == 0 || whole(train.global_batch_size, train.micro_batch_size),
@@ -76,13 +76,13 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (
             !train.tf32 || train.device != DeviceChoice::Cpu,
             "train.tf32",
-            "it is for CUDA; the CPU computes in float32".to_owned(),
+            "TF32 exists on CUDA only; the CPU computes in float32".to_owned(),
         ),
         (
             !train.tf32 || train.precision == Precision::F32,
             "train.tf32",
             format!(
-                "it is about products of float32, and `train.precision` is `{}`; drop one of the two",
+                "TF32 applies to float32 products, but `train.precision` is `{}`; remove one of the two keys",
                 train.precision.name()
             ),
         ),
@@ -90,7 +90,7 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (
             optimizer.betas.iter().all(|beta| (0.0..1.0).contains(beta)),
             "optimizer.betas",
-            format!("{:?} are not two rates below 1", optimizer.betas),
+            format!("{:?} are not two rates from 0 to below 1", optimizer.betas),
         ),
         (
             (LEAST..=1.0).contains(&optimizer.eps),
@@ -100,15 +100,15 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (
             optimizer.weight_decay >= 0.0 && optimizer.weight_decay.is_finite(),
             "optimizer.weight_decay",
-            format!("{} is not a number from 0 on; usual is 0.01", optimizer.weight_decay),
+            format!("{} is not a number of at least 0; usual is 0.01", optimizer.weight_decay),
         ),
         (
             optimizer.max_grad_norm >= 0.0 && optimizer.max_grad_norm.is_finite(),
             "optimizer.max_grad_norm",
-            format!("{} is not a number from 0 on; 0 clips nothing", optimizer.max_grad_norm),
+            format!("{} is not a number of at least 0; 0 disables clipping", optimizer.max_grad_norm),
         ),
         (request.checkpoints.every_steps > 0, "checkpoints.every_steps", "it must be above 0".to_owned()),
-        (request.checkpoints.keep > 0, "checkpoints.keep", "at least one must stay".to_owned()),
+        (request.checkpoints.keep > 0, "checkpoints.keep", "at least one checkpoint must be kept".to_owned()),
         (request.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
     ];
     let problems = rules.into_iter().filter(|(holds, ..)| !holds).map(|(_, key, message)| Problem::new(key, message));
@@ -129,8 +129,8 @@ fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
     let before = (checkpoints.keep as u64).saturating_sub(1).saturating_mul(checkpoints.every_steps);
     if guard.action == SpikeAction::Skip && before < report.every_steps {
         let message = format!(
-            "a step is judged when it is reported, after up to {} steps, and by then no checkpoint before it may be left to \
-             go back to; keep more of them, or report more often",
+            "a loss spike is detected when its step is reported, up to {} steps later; by then no checkpoint before it may \
+             be left for the rollback; increase `checkpoints.keep`, or decrease `report.every_steps`",
             report.every_steps
         );
         problems.push(Problem::new("spike_guard.action", message));
@@ -139,60 +139,58 @@ fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
         [("spike_guard.loss_sigmas", guard.loss_sigmas, 10), ("spike_guard.norm_sigmas", guard.norm_sigmas, 30)]
     {
         if !(sigmas.is_finite() && sigmas >= 0.0) {
-            let message = format!("{sigmas} is no number of standard deviations; usual is {usual}, 0 judges nothing");
+            let message =
+                format!("{sigmas} is not a number of standard deviations; usual is {usual}, 0 disables the check");
             problems.push(Problem::new(key, message));
         }
     }
     let windows = GUARD_WINDOW_MIN..=GUARD_WINDOW_MAX;
     if !windows.contains(&guard.window) {
         let message =
-            format!("{} steps do not tell what is usual; take {GUARD_WINDOW_MIN} to {GUARD_WINDOW_MAX}", guard.window);
+            format!("{} steps are no usable window; write {GUARD_WINDOW_MIN} to {GUARD_WINDOW_MAX}", guard.window);
         problems.push(Problem::new("spike_guard.window", message));
     }
     problems
 }
 
-/// What ends a run, and what stays of it.
+/// Returns the problems of the keys that end a run or select its checkpoints.
 fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
     let train = &request.train;
     let rules = [
         (
             request.checkpoints.keep_best == 0 || request.validation.every_steps > 0,
             "checkpoints.keep_best",
-            "nothing is validated, so no checkpoint is better than another".to_owned(),
+            "without validation no checkpoint is the best; set `validation.every_steps`".to_owned(),
         ),
         (
-            request.checkpoints.keep_best == 0 || names_a_figure(request),
+            request.checkpoints.keep_best == 0 || is_validation_score(request),
             "checkpoints.best_by",
-            format!("no validation has a figure `{}`", printable(&request.checkpoints.best_by)),
+            format!("no validation has a score `{}`", printable(&request.checkpoints.best_by)),
         ),
         (train.max_tokens != Some(0), "train.max_tokens", "at least one token is needed".to_owned()),
         (
             train.max_hours.is_none_or(|hours| hours > 0.0 && hours <= HOURS_MAX),
             "train.max_hours",
-            format!(
-                "{} is not a number of hours above 0, nor at most {HOURS_MAX}",
-                train.max_hours.unwrap_or_default()
-            ),
+            format!("{} is not a number of hours above 0 and at most {HOURS_MAX}", train.max_hours.unwrap_or_default()),
         ),
         (
             request.schedule.decay_fraction > 0.0 && request.schedule.decay_fraction <= 1.0,
             "schedule.decay_fraction",
-            format!("{} is not a share of the run above 0", request.schedule.decay_fraction),
+            format!("{} is not a fraction above 0 and at most 1", request.schedule.decay_fraction),
         ),
     ];
     let broken = rules.into_iter().filter(|(holds, ..)| !holds);
     broken.map(|(_, key, message)| Problem::new(key, message)).collect()
 }
 
-/// Whether a validation may have that figure: one of all runs, or one of an objective of the loss.
-fn names_a_figure(request: &TrainRequest) -> bool {
+/// Returns whether a validation may have that score: one of all runs, or one of an objective of the loss.
+fn is_validation_score(request: &TrainRequest) -> bool {
     let name = request.checkpoints.best_by.as_str();
     let objective = name.split_once('.').map_or(name, |(objective, _)| objective);
     ["loss", "valid/mlm", "valid/mlm.accuracy"].contains(&name) || request.loss.contains_key(objective)
 }
 
-/// Sizes of the main network that are zero or too large.
+/// Returns the sizes of the main network that are zero or too large.
 fn size_problems(encoder: &EncoderConfig) -> Vec<Problem> {
     let sizes = [
         ("encoder.layers", encoder.layers, LAYERS_MAX),
@@ -205,8 +203,7 @@ fn size_problems(encoder: &EncoderConfig) -> Vec<Problem> {
     sizes.into_iter().filter(is_wrong).map(problem).collect()
 }
 
-/// The reason why a deterministic run cannot be computed on CUDA: a network that takes sums in an order that CUDA does not
-/// keep.
+/// Returns the reason why a deterministic run is impossible on CUDA: a network with sums whose order varies on CUDA.
 pub(super) fn order_problem(request: &TrainRequest) -> Option<String> {
     if !request.train.deterministic {
         return None;
@@ -223,11 +220,11 @@ fn network_problems(request: &TrainRequest) -> Vec<Problem> {
     for message in request.encoder.relative_positions.buckets().map(Buckets::problems).unwrap_or_default() {
         problems.push(Problem::new("encoder.relative_positions", message));
     }
-    // What `auto` is, is known when training starts: `order_problem` is asked then.
+    // `auto` is resolved when training starts; `order_problem` is checked then.
     let in_order = request.train.deterministic && matches!(request.train.device, DeviceChoice::Cuda(_));
     for (name, network) in &request.networks {
         if name == MAIN || name == "heads" || name == "encoder" {
-            let message = format!("`{name}` is taken; give this network another name");
+            let message = format!("`{name}` is a reserved name; rename this network");
             problems.push(Problem::new(format!("networks.{name}"), message).about("networks", name));
         }
         for (key, message) in network.problems(MainNetwork { main: &request.encoder, in_order }) {
@@ -235,9 +232,10 @@ fn network_problems(request: &TrainRequest) -> Vec<Problem> {
         }
     }
     let mut made = BTreeSet::new();
-    for (name, view) in request.networks.iter().filter_map(|(name, network)| Some((name, network.makes()?.view))) {
+    for (name, view) in request.networks.iter().filter_map(|(name, network)| Some((name, network.output_view()?.view)))
+    {
         if !made.insert(view) {
-            let message = format!("two networks make `{view}`");
+            let message = format!("two networks write the view `{view}`");
             problems.push(Problem::new(format!("networks.{name}.output_view"), message).about("networks", name));
         }
     }
@@ -247,7 +245,7 @@ fn network_problems(request: &TrainRequest) -> Vec<Problem> {
 fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
     let mut problems = Vec::new();
     if !request.loss.values().any(|&weight| weight != 0.0) {
-        problems.push(Problem::new("loss", "no objective has a weight: nothing would be learned"));
+        problems.push(Problem::new("loss", "no objective has a weight above 0, so nothing would be trained"));
     }
     for (name, weight) in &request.loss {
         if !weight.is_finite() {
@@ -255,26 +253,27 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
         }
         let Some(objective) = request.objectives.get(name) else {
             let known = request.objectives.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            let message = format!("there is no objective `{name}`; there are {known}");
+            let message = format!("objective `{name}` does not exist; existing objectives: {known}");
             problems.push(Problem::new(format!("loss.{name}"), message).about("objectives", name));
             continue;
         };
         for message in objective.problems() {
             problems.push(Problem::new(format!("objectives.{name}"), message).about("objectives", name));
         }
-        if request.encoder.embedding_width() != i64::from(request.encoder.hidden) && objective.meets_word_table() {
-            let message =
-                format!("`{name}` holds hidden states against the word table: `encoder.embedding` must be as wide");
+        if request.encoder.embedding_width() != i64::from(request.encoder.hidden) && objective.uses_word_table() {
+            let message = format!(
+                "`{name}` compares hidden states with the word table: `encoder.embedding` must equal `encoder.hidden`"
+            );
             problems.push(Problem::new("encoder.embedding", message).about("objectives", name));
         }
         let is_of_pairs = objective.reads().columns.iter().any(|(_, column)| *column == IS_RANDOM.spec());
         if request.encoder.attention_scope == Attend::Document && is_of_pairs {
             let message =
-                format!("`{name}` judges two documents that see each other: write `attention_scope = \"row\"`");
+                format!("`{name}` needs attention between its two documents: write `attention_scope = \"row\"`");
             problems.push(Problem::new("encoder.attention_scope", message).about("objectives", name));
         }
         if objective.batch_coupled() && request.train.micro_batch_size == 1 {
-            let message = format!("`{name}` contrasts rows of a micro-batch with each other: at least 2 are needed");
+            let message = format!("`{name}` contrasts rows of a micro-batch with each other; it needs at least 2 rows");
             problems.push(Problem::new("train.micro_batch_size", message).about("objectives", name));
         }
     }
@@ -290,12 +289,12 @@ mod tests {
     use crate::train_plan::TrainPlan;
 
     #[test]
-    fn a_good_plan_has_no_problems_and_a_bad_one_shows_all() {
+    fn valid_request_has_no_problems_and_an_invalid_one_reports_all() {
         let mut request = testing::request();
         assert!(TrainPlan::new(request.clone()).is_ok());
         (request.encoder.heads, request.encoder.dropout, request.width) = (3, 1.0, 17);
         (request.train.global_batch_size, request.optimizer.lr, request.checkpoints.keep) = (9, 0.0, 0);
-        request.loss.insert("nobody".to_owned(), 1.0);
+        request.loss.insert("missing".to_owned(), 1.0);
         let keys: Vec<String> =
             TrainPlan::new(request).expect_err("a bad one").into_iter().map(|problem| problem.key).collect();
         let expected = [
@@ -305,13 +304,14 @@ mod tests {
             "train.global_batch_size",
             "optimizer.lr",
             "checkpoints.keep",
-            "loss.nobody",
+            "loss.missing",
         ];
         assert_eq!(keys, expected);
     }
-    /// Numbers that make every step the same nothing, or ask a machine for what it has not.
+
+    /// Numbers with which no step changes a weight, or that exceed any machine.
     #[test]
-    fn what_would_train_nothing_is_refused() {
+    fn plan_that_trains_nothing_is_refused() {
         let refused = |key: &str, change: &dyn Fn(&mut TrainRequest)| {
             let mut request = testing::request();
             change(&mut request);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn deterministic_kernels_are_no_problem_on_a_machine_without_a_device() {
+    fn deterministic_runs_are_refused_on_cuda_only() {
         let mut request = testing::request();
         request.train.deterministic = true;
         assert!(TrainPlan::new(request.clone()).is_ok(), "on the CPU");

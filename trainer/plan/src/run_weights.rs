@@ -1,4 +1,4 @@
-//! All weights of a run, declared: its networks and the heads of its objectives.
+//! Declaration of all weights of a run: its networks and the heads of its objectives.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::objectives::HeadContext;
 use crate::request::TrainRequest;
 use crate::weights::{self, SharedTables, WeightSpecs};
 
-/// The weights of a run.
+/// Declares the weights of a run.
 #[must_use]
 pub fn of_run(request: &TrainRequest) -> WeightSpecs {
     let mut specs = of_networks(&request.encoder, &request.used_networks(), request.vocab.size);
@@ -19,7 +19,7 @@ pub fn of_run(request: &TrainRequest) -> WeightSpecs {
     specs
 }
 
-/// The weights of the main encoder, under `encoder`, and of the others, each under its name.
+/// Declares the weights of the main encoder under `encoder`, and those of the other networks under their names.
 #[must_use]
 pub fn of_networks(main: &EncoderConfig, others: &BTreeMap<String, AnyNetwork>, vocab_size: u32) -> WeightSpecs {
     let mut specs = WeightSpecs::default();

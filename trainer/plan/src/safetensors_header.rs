@@ -12,19 +12,19 @@ const LENGTH_BYTES: u64 = 8;
 /// The longest header that the format allows.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The shape of each tensor of the file `name`, by the tensor's name.
+/// Returns the shape of each tensor of the file `name`, by its name.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Checkpoint`] if it is no safetensors file.
+/// [`Error::Io`] if the file cannot be read, [`Error::Checkpoint`] if it is not a safetensors file.
 pub(crate) fn shapes(folder: &Store, name: &str) -> Result<BTreeMap<String, Vec<i64>>, Error> {
     let refuse = |problem: String| Error::Checkpoint { path: folder.place(name).into(), problem };
-    let length = folder.read_range(name, 0..LENGTH_BYTES)?;
+    let length = folder.get_range(name, 0..LENGTH_BYTES)?;
     let length: [u8; 8] = length.try_into().map_err(|_| refuse("no safetensors file: it has no header".to_owned()))?;
     let length = u64::from_le_bytes(length);
     if length > MAX_HEADER_BYTES {
         return Err(refuse(format!("no safetensors file: its header would have {length} bytes")));
     }
-    let header = folder.read_range(name, LENGTH_BYTES..LENGTH_BYTES + length)?;
+    let header = folder.get_range(name, LENGTH_BYTES..LENGTH_BYTES + length)?;
     let metadata: Metadata =
         serde_json::from_slice(&header).map_err(|error| refuse(format!("no safetensors file: {error}")))?;
     let size = |&size: &usize| i64::try_from(size).expect("sizes of memory fit 63 bits");

@@ -1,4 +1,4 @@
-//! The learning rate as a pure function of the step, or of the share of a run that is done.
+//! Learning-rate schedule: a pure function of the step, or of the fraction of the run that is done.
 
 use std::f64::consts::PI;
 
@@ -6,17 +6,17 @@ use schemars::JsonSchema;
 use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 
-/// `[schedule]`: warm-up, then decay to the run's end.
+/// `[schedule]`: warm-up, then decay until the end of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleConfig {
-    /// What follows the warm-up.
+    /// Shape of the learning rate after the warm-up.
     pub kind: ScheduleKind,
-    /// Steps that rise linearly to the full rate.
+    /// Number of steps in which the rate rises linearly to its maximum.
     pub warmup_steps: u64,
-    /// The last share of the run, in which the rate of `wsd` falls (10 %: Hu et al. 2024, section 4.2).
+    /// Last fraction of the run, in which the rate of `wsd` falls (10 %: Hu et al. 2024, section 4.2).
     pub decay_fraction: f64,
-    /// How it falls there.
+    /// Shape of that decay.
     pub decay_shape: DecayShape,
 }
 
@@ -26,74 +26,75 @@ impl Default for ScheduleConfig {
     }
 }
 
-/// How the learning rate falls after the warm-up.
+/// Shape of the learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleKind {
-    /// In a straight line (Devlin et al. 2019).
+    /// Linear decay (Devlin et al. 2019).
     Linear,
-    /// Along half a cosine (Loshchilov & Hutter 2017).
+    /// Decay along half a cosine (Loshchilov & Hutter 2017).
     Cosine,
-    /// Not at all.
+    /// No decay.
     Constant,
-    /// Warm-up, stable, decay: not at all, and in the last `decay_fraction` of the run to 0 (Hu et al. 2024, section 4.2). What is
-    /// stable can be extended, and branched to decays of any length.
+    /// Warm-up, stable, decay: constant, then falling to 0 in the last `decay_fraction` of the run (Hu et al. 2024,
+    /// section 4.2). The stable part can be extended, and branched into decays of any length.
     Wsd,
 }
 
-/// How the rate of [`ScheduleKind::Wsd`] falls.
+/// Shape of the decay of [`ScheduleKind::Wsd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DecayShape {
-    /// In a straight line.
+    /// Linear decay.
     Linear,
-    /// As 1 − √x, first fast and then slowly (Hägele et al. 2024, section 3).
+    /// Decay as 1 − √x, first fast and then slow (Hägele et al. 2024, section 3).
     OneMinusSqrt,
 }
 
-/// A run has had so many steps from a step on.
+/// Number of steps of the run, valid from a step on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// The first step, counted from 0, that goes by this number.
+    /// First step, counted from 0, to which this number applies.
     pub from: Step,
     /// Steps of the whole run.
     pub steps: u64,
 }
 
-/// Where the learning rate of a run is, step by step.
+/// Learning rate of a run as a function of the step.
 #[derive(Clone, Debug)]
 pub struct LrSchedule {
     schedule: ScheduleConfig,
-    // Never empty; the oldest first.
+    // Never empty; oldest first.
     spans: Vec<Span>,
-    // The share of the run that is done, where other budgets than steps say so.
+    // Fraction of the run that is done, if tokens or hours limit the run.
     share: Option<f64>,
 }
 
 impl LrSchedule {
-    /// Of a run that began with so many steps, and has had others since `spans`.
+    /// Creates the schedule of a run with `steps` steps. `spans` replace that number if they are not empty.
     pub fn new(schedule: &ScheduleConfig, steps: u64, spans: &[Span]) -> Self {
         let spans = if spans.is_empty() { vec![Span { from: Step(0), steps }] } else { spans.to_vec() };
         Self { schedule: schedule.clone(), spans, share: None }
     }
 
-    /// From now on the rate goes by the share of the run that is done.
+    /// Sets the fraction of the run that is done. From then on the rate depends on it instead of on the number of
+    /// steps.
     pub fn set_share(&mut self, share: f64) {
         self.share = Some(share);
     }
 
-    /// The share of the full learning rate that `step` (counted from 0) uses.
+    /// Returns the fraction of the maximum learning rate at `step` (counted from 0).
     ///
-    /// Warm-up step `s` uses `(s + 1) / warmup_steps`: the first step learns already, where Hugging Face's and fairseq's
-    /// off-by-one spend it on a rate of 0. The decay is 1 at `s = warmup_steps` and would be 0 at `s = steps`, which is
-    /// never run: every step of the run learns.
+    /// Warm-up step `s` has the rate `(s + 1) / warmup_steps`, so the first step already updates the weights. The
+    /// off-by-one of Hugging Face and fairseq gives it a rate of 0. The decay is 1 at `s = warmup_steps` and would be 0
+    /// at `s = steps`, which is never run. So every step of the run updates the weights.
     ///
-    /// Where a budget of tokens or hours decides, the decay is that of the share of it that is spent when the step begins,
-    /// counted from the run's first step, as BERT's released code counts (`optimization.py`): where the warm-up ends is not
-    /// known in tokens or hours before.
+    /// If tokens or hours limit the run, the decay depends on the fraction of the budget that is spent when the step
+    /// starts. It is counted from the run's first step, as in BERT's released code (`optimization.py`), because the end
+    /// of the warm-up is not known in tokens or hours.
     ///
-    /// A run whose number of steps was changed goes, from that step on, where a run of the new number would be.
+    /// If the number of steps was changed, the rate from that step on equals the rate of a run with the new number.
     #[must_use]
     pub fn rate(&self, step: Step) -> f64 {
         let warmup = self.schedule.warmup_steps;
@@ -116,7 +117,7 @@ impl LrSchedule {
         }
     }
 
-    /// Steps of the whole run, as it was when that step was done.
+    /// Number of steps of the whole run that was valid at `step`.
     fn steps(&self, step: Step) -> u64 {
         let span = self.spans.iter().rev().find(|span| span.from <= step);
         span.unwrap_or(&self.spans[0]).steps
@@ -134,8 +135,8 @@ impl LrSchedule {
 }
 
 impl ScheduleConfig {
-    /// The first step, counted from 0, whose rate falls because the run ends: from there on it is another run that has other
-    /// steps. None for a rate that never falls.
+    /// First step, counted from 0, whose rate depends on the end of the run. From there on, another number of steps
+    /// makes another run. `None` for a rate that never falls.
     #[must_use]
     pub(crate) fn falls_from(&self, steps: u64) -> Option<Step> {
         match self.kind {
@@ -146,34 +147,35 @@ impl ScheduleConfig {
         }
     }
 
-    /// What a run does when its steps become `to` after `done` of `from` steps, for whoever decides it.
+    /// Describes to the user the learning rate of a run whose number of steps changes from `from` to `to` after `done`
+    /// steps.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Reason why the number cannot change.
     pub fn extended(&self, spans: &[Span], [from, to]: [u64; 2], done: Step) -> Result<String, String> {
         let rate = |steps: u64| LrSchedule::new(self, steps, &[]).rate(done);
         match self.kind {
-            ScheduleKind::Constant => Ok("the learning rate stays as it is".to_owned()),
+            ScheduleKind::Constant => Ok("the learning rate does not change".to_owned()),
             ScheduleKind::Wsd => {
                 let falls = self.falls_from(from).unwrap_or_default();
                 if done > falls {
                     return Err(format!(
-                        "the decay began at step {falls}, and a rate that falls does not rise again by itself: go back before it \
-                         (`cloze rollback`), or branch from there"
+                        "the decay started at step {falls} and cannot be reverted: roll back to an earlier step \
+                         (`cloze rollback`), or branch from there (`cloze branch`)"
                     ));
                 }
                 let falls = self.falls_from(to).unwrap_or_default();
-                Ok(format!("the learning rate stays as it is, and falls from step {falls} on"))
+                Ok(format!("the learning rate does not change, and falls from step {falls} on"))
             }
             ScheduleKind::Linear | ScheduleKind::Cosine if done.0 < self.warmup_steps => {
-                Ok("the warm-up stays as it is; after it the learning rate falls towards the new last step".to_owned())
+                Ok("the warm-up does not change; after it the learning rate falls towards the new last step".to_owned())
             }
             ScheduleKind::Linear | ScheduleKind::Cosine => {
                 let before = LrSchedule::new(self, from, spans).rate(done);
                 let now = rate(to);
                 Ok(format!(
-                    "from here on the learning rate is that of a run of {to} steps: it goes from {before:.3} to {now:.3} of its \
-                     height, and falls towards the new last step; the warm-up stays as it was"
+                    "from here on the learning rate is that of a run of {to} steps: it changes from {before:.3} to {now:.3} \
+                     of its maximum, and falls towards the new last step; the warm-up does not change"
                 ))
             }
         }
@@ -188,26 +190,26 @@ mod tests {
         ScheduleConfig { kind, warmup_steps, decay_fraction: 0.5, ..ScheduleConfig::default() }
     }
 
-    fn check_course(course: &LrSchedule, expected: &[f64]) {
+    fn check_rates(schedule: &LrSchedule, expected: &[f64]) {
         for (step, expected) in (0..).zip(expected) {
-            let got = course.rate(Step(step));
-            assert!((got - expected).abs() < 1e-12, "{course:?}, step {step}: {got}, not {expected}");
+            let got = schedule.rate(Step(step));
+            assert!((got - expected).abs() < 1e-12, "{schedule:?}, step {step}: {got}, not {expected}");
         }
     }
 
     fn check(kind: ScheduleKind, warmup_steps: u64, steps: u64, expected: &[f64]) {
-        check_course(&LrSchedule::new(&schedule(kind, warmup_steps), steps, &[]), expected);
+        check_rates(&LrSchedule::new(&schedule(kind, warmup_steps), steps, &[]), expected);
     }
 
     #[test]
-    fn every_step_learns() {
+    fn every_step_has_a_positive_rate() {
         check(ScheduleKind::Linear, 2, 6, &[0.5, 1.0, 1.0, 0.75, 0.5, 0.25]);
         check(ScheduleKind::Linear, 0, 4, &[1.0, 0.75, 0.5, 0.25]);
         check(ScheduleKind::Cosine, 1, 5, &[1.0, 1.0, 0.853_553_390_593_273_8, 0.5, 0.146_446_609_406_726_2]);
         check(ScheduleKind::Constant, 4, 8, &[0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]);
         check(ScheduleKind::Wsd, 2, 8, &[0.5, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]);
         let sqrt = ScheduleConfig { decay_shape: DecayShape::OneMinusSqrt, ..schedule(ScheduleKind::Wsd, 0) };
-        check_course(&LrSchedule::new(&sqrt, 8, &[]), &[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0 - 0.5_f64.sqrt()]);
+        check_rates(&LrSchedule::new(&sqrt, 8, &[]), &[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0 - 0.5_f64.sqrt()]);
     }
 
     #[test]
@@ -216,10 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn an_extended_run_goes_where_the_longer_run_is_from_there_on() {
+    fn an_extended_run_has_the_rates_of_the_longer_run() {
         let [before, after] = [Span { from: Step(0), steps: 4 }, Span { from: Step(3), steps: 8 }];
         let of = |kind, spans: &[Span]| LrSchedule::new(&schedule(kind, 0), 8, spans);
-        check_course(&of(ScheduleKind::Linear, &[before, after]), &[1.0, 0.75, 0.5, 0.625, 0.5, 0.375, 0.25, 0.125]);
+        check_rates(&of(ScheduleKind::Linear, &[before, after]), &[1.0, 0.75, 0.5, 0.625, 0.5, 0.375, 0.25, 0.125]);
         for kind in [ScheduleKind::Constant, ScheduleKind::Linear, ScheduleKind::Cosine, ScheduleKind::Wsd] {
             let (longer, extended) = (of(kind, &[]), of(kind, &[before, after]));
             for step in (3..8).map(Step) {
@@ -234,11 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn another_budget_than_steps_moves_the_rate_by_its_share() {
-        let mut course = LrSchedule::new(&schedule(ScheduleKind::Linear, 2), 1 << 40, &[]);
+    fn the_rate_follows_the_share_of_another_budget() {
+        let mut lr = LrSchedule::new(&schedule(ScheduleKind::Linear, 2), 1 << 40, &[]);
         for (share, step, expected) in [(0.0, 0, 0.5), (0.25, 2, 0.75), (0.25, 3, 0.75), (1.5, 9, 0.0)] {
-            course.set_share(share);
-            assert!((course.rate(Step(step)) - expected).abs() < 1e-12, "{share} at {step}");
+            lr.set_share(share);
+            assert!((lr.rate(Step(step)) - expected).abs() < 1e-12, "{share} at {step}");
         }
     }
 }

@@ -1,16 +1,16 @@
-//! The request to stop a run.
+//! Request to stop a run.
 
-/// The origin of a request to stop, which decides the exit code.
+/// Origin of a stop request. It determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopRequest {
     /// SIGINT: 130.
     Interrupt,
     /// SIGTERM: 143.
     Terminate,
-    /// SIGHUP, the terminal went away: 129.
+    /// SIGHUP, the terminal was closed: 129.
     Hangup,
-    /// SIGUSR1, a scheduler will start the run again: 138.
+    /// SIGUSR1, a scheduler requeues the run: 138.
     Requeue,
-    /// The guard: a step `spike_step`, and `spike_guard.action` is `pause`: 45.
+    /// Spike guard: a loss spike with `spike_guard.action = "pause"`: 45.
     Guard,
 }

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Shared helpers of the tests of this crate.
 
 mod request;
 
@@ -9,15 +9,15 @@ use schemas::ordinal::Step;
 use store::Store;
 
 pub(crate) use self::request::{checked, request};
-use crate::checkpoint::Beside;
+use crate::checkpoint::SidecarState;
 use crate::checkpoint::{
     FOLDER, MAIN_FILE, OPTIMIZER_FILE, STATE_FILE, SavedGuard, SavedMean, State, folder_name, point,
 };
 use crate::identity::Identity;
 
-/// A checkpoint of that step whose two tensor files hold no tensors, put into a run.
+/// Writes a checkpoint of that step into a run. Its two tensor files contain no tensors.
 pub(crate) fn put_checkpoint(run: &Store, step: u64) {
-    let checkpoint = run.within(FOLDER).within(&folder_name(Step(step)));
+    let checkpoint = run.prefixed(FOLDER).prefixed(&folder_name(Step(step)));
     let mut files = BTreeMap::new();
     for name in [MAIN_FILE, OPTIMIZER_FILE] {
         let bytes = format!("{name} of step {step}");
@@ -29,7 +29,7 @@ pub(crate) fn put_checkpoint(run: &Store, step: u64) {
     point(run, &[]).expect("put");
 }
 
-/// The state after that step.
+/// Returns the state after that step.
 pub(crate) fn state(step: u64) -> State {
     State {
         step: Step(step),
@@ -49,6 +49,6 @@ pub(crate) fn state(step: u64) -> State {
         files: BTreeMap::new(),
         changes: Vec::new(),
         trained_s: None,
-        beside: Beside::default(),
+        sidecars: SidecarState::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! Everything a run needs, checked once and for all.
+//! Training plan: a checked training request.
 
 use std::ops::Deref;
 
@@ -9,9 +9,7 @@ use super::rules;
 use crate::error::Error;
 use crate::precision::Precision;
 
-/// A run that can start: a [`TrainRequest`] without problems, which it reads as.
-///
-/// There is no other way to make one, and none to change it.
+/// [`TrainRequest`] without problems. It cannot be created or changed without the checks, and dereferences to the request.
 #[derive(Clone, Debug)]
 pub struct TrainPlan {
     request: TrainRequest,
@@ -29,21 +27,21 @@ impl TrainPlan {
     /// Checks a request.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems of the request.
     pub fn new(request: TrainRequest) -> Result<Self, Vec<Problem>> {
         let problems = rules::problems(&request);
         if problems.is_empty() { Ok(Self { request }) } else { Err(problems) }
     }
 
-    /// Checks what depends on the device where `train.device = "auto"` turns out to be CUDA.
+    /// Checks the rules that depend on the device, if `train.device = "auto"` has selected CUDA.
     ///
     /// # Errors
-    /// [`Error::Config`] if the run is deterministic and a network draws from sums that CUDA adds up in no fixed order.
+    /// [`Error::Config`] if the run is deterministic and a network draws from sums whose order varies on CUDA.
     pub fn check_on_cuda(&self) -> Result<(), Error> {
         rules::order_problem(&self.request).map_or(Ok(()), |problem| Err(Error::Config(problem)))
     }
 
-    /// The same with so many threads: as they were when something was computed that is to be computed again.
+    /// Returns the plan with this number of threads, to repeat a computation exactly.
     #[must_use]
     pub fn with_threads(&self, threads: usize) -> Self {
         let mut request = self.request.clone();
@@ -51,7 +49,7 @@ impl TrainPlan {
         Self { request }
     }
 
-    /// The same of a run in whose middle these keys of its identity may change.
+    /// Returns the plan with these keys of the identity allowed to change when the run resumes.
     #[must_use]
     pub fn allowing(&self, keys: &[String]) -> Self {
         let mut request = self.request.clone();
@@ -59,7 +57,7 @@ impl TrainPlan {
         Self { request }
     }
 
-    /// The same with products of float32, which every device has: for who only looks at its weights.
+    /// Returns the plan in float32, which every device supports, to read its weights only.
     #[must_use]
     pub fn in_float32(&self) -> Self {
         let mut request = self.request.clone();

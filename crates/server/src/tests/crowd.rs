@@ -1,21 +1,21 @@
-//! Many clients, and those that take what they can.
+//! Tests with many clients, slow clients and clients that exhaust the limits.
 
 use super::*;
 
 #[test]
-fn a_thousand_connections_and_slow_ones_keep_nobody_else_out_for_long() {
+fn a_thousand_idle_connections_and_slow_ones_block_others_only_briefly() {
     let home = serving();
     let silent: Vec<_> = (0..1000).filter_map(|_| TcpStream::connect(home.at).ok()).collect();
     assert!(silent.len() > CONNECTIONS as usize);
-    // They say nothing, and are sent away after a while.
+    // Idle connections are closed after a timeout.
     let begun = Instant::now();
     while code(&ask(home.at, "GET /livez", "")) != 200 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody else is let in");
+        assert!(begun.elapsed() < Duration::from_secs(60), "no other client is answered");
         std::thread::sleep(Duration::from_millis(200));
     }
     drop(silent);
-    // A body that never comes costs its sender a place for a while, and nobody else anything.
-    let mut slow = TcpStream::connect(home.at).expect("somebody listens");
+    // A body that never arrives occupies one slot until the timeout, and does not affect other clients.
+    let mut slow = TcpStream::connect(home.at).expect("the server listens");
     write!(
         slow,
         "POST /note HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 5\r\n\r\nab",
@@ -23,10 +23,10 @@ fn a_thousand_connections_and_slow_ones_keep_nobody_else_out_for_long() {
     )
     .expect("asked");
     assert_eq!(code(&ask(home.at, "GET /livez", "")), 200);
-    // More listeners than there may be are told so, and those that there are stay.
+    // Listeners above the limit get status 503; the existing ones stay connected.
     let listening: Vec<_> = (0..LISTENERS)
         .map(|_| {
-            let mut stream = TcpStream::connect(home.at).expect("somebody listens");
+            let mut stream = TcpStream::connect(home.at).expect("the server listens");
             write!(stream, "GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", home.at).expect("asked");
             let mut first = [0; 12];
             stream.read_exact(&mut first).expect("answered");
@@ -38,10 +38,10 @@ fn a_thousand_connections_and_slow_ones_keep_nobody_else_out_for_long() {
 }
 
 #[test]
-fn a_probe_is_let_in_where_every_place_is_taken() {
+fn a_probe_is_answered_if_every_slot_is_taken() {
     let home = serving();
     let half = |_| {
-        let mut stream = TcpStream::connect(home.at).expect("somebody listens");
+        let mut stream = TcpStream::connect(home.at).expect("the server listens");
         write!(stream, "GET /status HTTP/1.1\r\nHost: ").expect("begun");
         stream
     };
@@ -53,9 +53,9 @@ fn a_probe_is_let_in_where_every_place_is_taken() {
 }
 
 #[test]
-fn what_is_asked_of_a_run_waits_for_nobody_who_looks() {
+fn actions_do_not_wait_for_slow_requests() {
     let home = serving();
-    let gate = home.played.gate.lock().expect("nobody panics");
+    let gate = home.played.gate.lock().expect("no panic under the lock");
     std::thread::scope(|scope| {
         let at = home.at;
         let slow = scope.spawn(move || ask(at, "GET /history?run=long", ""));
@@ -73,7 +73,7 @@ fn what_is_asked_of_a_run_waits_for_nobody_who_looks() {
     assert_eq!(code(&ask(home.at, "GET /config", "")), 200);
 }
 
-/// Every series of a counter.
+/// Returns every series of every counter.
 fn totals(metrics: &str) -> Vec<(String, f64)> {
     let lines = metrics.lines().filter(|line| !line.starts_with('#') && line.contains("_total"));
     lines
@@ -83,13 +83,13 @@ fn totals(metrics: &str) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn no_counter_falls_whatever_a_run_does() {
+fn no_counter_decreases_after_validations_and_resumes() {
     let home = serving();
-    let mut ear = home.seen.observer();
+    let mut observer = home.seen.observer();
     let mut before: Vec<(String, f64)> = Vec::new();
     let at = Position { step: Some(Step(10)), rows_seen: Some(80), tokens_seen: Some(900), ..Position::default() };
     let resume = Clock::system().event(at, EventKind::Resume(ResumeReport { place: "runs/a".to_owned() }));
-    // It validates, continues, and goes back.
+    // The run validates, continues, and resumes from an earlier step.
     for (event, is_validating) in [
         (report(10, 1.0), false),
         (report(20, 1.0), true),
@@ -99,29 +99,29 @@ fn no_counter_falls_whatever_a_run_does() {
         (report(20, 1.0), false),
     ] {
         home.played.is_validating.store(is_validating, Ordering::Relaxed);
-        ear.observe(&event);
+        observer.observe(&event);
         let metrics = ask(home.at, "GET /metrics", "");
         let now = totals(&metrics);
         for (name, value) in &now {
             let last = before.iter().find(|(known, _)| known == name).map_or(0.0, |(_, last)| *last);
-            assert!(*value >= last, "{name} fell from {last} to {value}");
+            assert!(*value >= last, "{name} decreased from {last} to {value}");
         }
         before = now;
     }
     let tokens = before.iter().find(|(name, _)| name == "cloze_tokens_total").expect("counted").1;
-    assert!((tokens - (2700.0 + 900.0)).abs() < 1e-9, "30 steps, and 10 done again: {tokens}");
+    assert!((tokens - (2700.0 + 900.0)).abs() < 1e-9, "30 steps, and 10 repeated: {tokens}");
     let metrics = ask(home.at, "GET /metrics", "");
     assert!(metrics.contains("cloze_tokens_seen 1800"), "{metrics}");
 }
 
 #[test]
-fn what_listeners_append_is_what_the_history_has() {
+fn streamed_points_equal_the_points_of_the_history() {
     let home = serving();
-    home.seen.beside(|| vec![("queue/fill", 0.25)]);
-    let mut ear = home.seen.observer();
+    home.seen.with_extra_figures(|| vec![("queue/fill", 0.25)]);
+    let mut observer = home.seen.observer();
     let begun = home.seen.live.last();
-    (1..=3).for_each(|step| ear.observe(&report(step, f64::from(u32::try_from(step).expect("small")))));
-    let Since::Messages(messages) = home.seen.live.since(&begun) else { panic!("nothing is lost") };
+    (1..=3).for_each(|step| observer.observe(&report(step, f64::from(u32::try_from(step).expect("small")))));
+    let BroadcastStart::Messages(messages) = home.seen.live.since(&begun) else { panic!("no event is dropped") };
     let history: Value = serde_json::from_slice(&home.seen.history()).expect("JSON");
     for (row, message) in messages.iter().enumerate() {
         let event: Value = serde_json::from_str(&message.line).expect("JSON");
@@ -132,8 +132,8 @@ fn what_listeners_append_is_what_the_history_has() {
         }
         let series = history["reports"]["series"].as_object().expect("figures");
         assert_eq!(point["values"].as_object().expect("figures").len(), series.len());
-        for (name, of) in series {
-            let [mean, min, max] = ["mean", "min", "max"].map(|part| of[part][row].clone());
+        for (name, columns) in series {
+            let [mean, min, max] = ["mean", "min", "max"].map(|part| columns[part][row].clone());
             assert_eq!(point["values"][name], json!([mean, min, max]), "{name}");
         }
         assert_eq!(point["values"]["queue/fill"][0], 0.25);
@@ -141,7 +141,7 @@ fn what_listeners_append_is_what_the_history_has() {
 }
 
 #[test]
-fn every_metric_is_in_the_documents() {
+fn every_metric_is_documented() {
     let documents =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("a page");
     let source = include_str!("../metrics.rs");

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static ARMED: AtomicBool = AtomicBool::new(false);
 static FAULTS: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
 
-/// Lets `writes` more calls below `folder` pass, each cut to half its bytes (a short write), then fails every one
-/// with EIO. `None` heals. For tests; a run never calls it.
+/// Lets `writes` more calls below `folder` pass, each cut to half its bytes (a short write), then fails every call
+/// with EIO. `None` removes the fault. For tests only.
 pub fn fail_after(folder: &Path, writes: Option<u64>) {
     let mut faults = FAULTS.lock().expect("no holder of this lock panics");
     faults.retain(|(known, _)| known != folder);
@@ -17,8 +17,8 @@ pub fn fail_after(folder: &Path, writes: Option<u64>) {
     ARMED.store(!faults.is_empty(), Ordering::SeqCst);
 }
 
-/// The bytes that may be written to `target` in one call.
-pub(super) fn pass<'a>(target: &Path, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
+/// Returns the part of `bytes` that one call may write to `target`.
+pub(super) fn write_limit<'a>(target: &Path, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
     if !ARMED.load(Ordering::Relaxed) {
         return Ok(bytes);
     }

@@ -1,4 +1,4 @@
-//! Questions to a file system, with the answers that a store needs.
+//! File system queries of the folder backend.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::backend::{Stat, Version};
 
-/// Files up to here have their content in their version: a read of that is no dearer than opening.
+/// Largest file whose version includes its content: reading it costs no more than opening it.
 const HASHED_BYTES_MAX: u64 = 1 << 16;
 
-/// Times that a temporary file is rebuilt: another process may sweep it or its empty folder away, but not forever.
+/// Maximum number of rebuilds of a temporary file, since another process may sweep it or its empty folder.
 pub(super) const MAKES_MAX: usize = 16;
 
-/// What became of a temporary file that is gone.
+/// Error for a temporary file that another process removed.
 pub(super) fn swept() -> io::Error {
     io::Error::new(
         ErrorKind::NotFound,
@@ -21,13 +21,13 @@ pub(super) fn swept() -> io::Error {
     )
 }
 
-/// Whether an error says that no such file is there.
+/// Returns true if the error means that the file is absent.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// The file at `path`, open for reading; `None` if there is none. What is no file is not opened: a pipe would wait. A
-/// link that leads nowhere is not nothing: what it led to may only be out of reach.
+/// Opens the file at `path` for reading; `None` if it is absent. Other types are not opened, since a pipe would block.
+/// A dangling link is an error, not an absent file: its target may only be out of reach.
 pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
@@ -44,12 +44,12 @@ pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// What the file at `path` is.
+/// Returns the metadata of the file at `path`.
 pub(super) fn stat_at(path: &Path) -> io::Result<Option<Stat>> {
     open(path)?.map(|file| stat_of(&file)).transpose()
 }
 
-/// What an open file is.
+/// Returns the metadata of an open file.
 pub(super) fn stat_of(file: &File) -> io::Result<Stat> {
     let metadata = file.metadata()?;
     let (bytes, inode, modified_s, modified_ns) =
@@ -64,17 +64,17 @@ pub(super) fn stat_of(file: &File) -> io::Result<Stat> {
     Ok(Stat { bytes, version: Version::new(version), modified: metadata.modified()? })
 }
 
-/// The version of the file at `path`; `None` if there is none.
+/// Returns the version of the file at `path`; `None` if it is absent.
 pub(super) fn version_at(path: &Path) -> io::Result<Option<Version>> {
     Ok(stat_at(path)?.map(|stat| stat.version))
 }
 
-/// Makes a folder with its parents, each flushed into the one above it.
+/// Creates a folder with its parents, and flushes each into its parent.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     let mut made = make_one(path);
     for _ in 1..MAKES_MAX {
         let (Err(error), Some(parent)) = (&made, path.parent()) else { break };
-        // It was there, and somebody removed it before it was looked at: it was empty.
+        // The folder existed, and another process removed it before the check, because it was empty.
         let is_gone = || matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound);
         match error.kind() {
             ErrorKind::NotFound if !parent.as_os_str().is_empty() => {}
@@ -84,7 +84,7 @@ pub(super) fn make_folder(path: &Path) -> io::Result<()> {
         if !parent.as_os_str().is_empty() && !parent.is_dir() {
             make_folder(parent)?;
         }
-        // A parent that is there now was perhaps made by somebody else now; or it takes no folders, as `/proc`.
+        // Another process may have created the parent meanwhile; or the parent allows no folders, as `/proc`.
         made = make_one(path);
     }
     made
@@ -98,7 +98,7 @@ fn make_one(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Flushes the entries of the folder that `path` lies in, so that what was done to them survives a power cut.
+/// Flushes the parent folder of `path`, so that changes of its entries survive a power cut.
 pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().expect("what was written lies in a folder");
     let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_made_whoever_makes_its_parents_meanwhile() {
+    fn folder_is_created_while_others_create_its_parents() {
         let home = tempfile::tempdir().expect("a temporary folder");
         for round in 0..500 {
             let path = home.path().join(format!("{round}/a/b/c/d"));
@@ -136,7 +136,7 @@ mod tests {
         let path = home.path().join("a");
         thread::scope(|scope| {
             let removes = scope.spawn(|| {
-                // One that is not there is not removed.
+                // Removal fails while the folder is absent.
                 for _ in 0..20_000 {
                     let _ = fs::remove_dir(&path);
                 }
@@ -148,11 +148,11 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_made_the_answer_is_an_error() {
+    fn unwritable_folder_is_an_error() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let below_a_file = make_folder(&file.path().join("a/b")).expect_err("a file holds nothing");
         assert_eq!(below_a_file.kind(), ErrorKind::NotADirectory);
-        // Its parent is there, and answers as if it were not.
+        // The parent exists, but creating a folder in it fails with `NotFound`.
         assert_eq!(make_folder(Path::new("/proc/a/b")).expect_err("no folders there").kind(), ErrorKind::NotFound);
     }
 }

@@ -1,9 +1,9 @@
-//! Where tests stop a process: before each step of a replacement or a sweep, by its name.
+//! Test hook before each step of a replacement or a sweep, with the step's name.
 
 #[cfg(test)]
 use std::sync::Arc;
 
-/// Nothing, outside tests.
+/// Hook for tests; empty in other builds.
 #[derive(Clone, Default)]
 pub(super) struct Steps {
     #[cfg(test)]
@@ -11,18 +11,18 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The step of that name comes next.
+    /// Announces the next step.
     #[cfg(test)]
-    pub(super) fn before(&self, name: &'static str) {
+    pub(super) fn reach(&self, name: &'static str) {
         if let Some(hook) = &self.hook {
             hook(name);
         }
     }
 
-    /// The step of that name comes next.
+    /// Announces the next step.
     #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "nobody stops here outside tests")]
-    pub(super) fn before(&self, _: &'static str) {}
+    #[expect(clippy::unused_self, reason = "empty outside tests")]
+    pub(super) fn reach(&self, _: &'static str) {}
 
     /// Calls `hook` before each step.
     #[cfg(test)]

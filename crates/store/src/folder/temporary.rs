@@ -1,4 +1,4 @@
-//! Files that are not yet objects.
+//! Temporary files of unfinished objects.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,37 +14,37 @@ use super::files::{MAKES_MAX, make_folder, swept};
 use crate::backend::Version;
 use crate::name::{GUARD, PUTTING, REPLACING};
 
-/// Bytes of a host's name that are kept in the name of a temporary file.
+/// Maximum bytes of the host name in the name of a temporary file.
 const HOST_BYTES_MAX: usize = 20;
 
-/// An open file under a temporary name, which goes when it is dropped.
+/// Open file under a temporary name. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Temporary {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    /// Left where it is when dropped: somebody may still make use of it.
+    /// Keeps the file on drop, because another process may still publish it.
     pub(super) kept: bool,
 }
 
 impl Temporary {
-    /// Next to `target`, whose folder is made if it is missing.
-    pub(super) fn beside(target: &Path) -> io::Result<Self> {
+    /// Creates a file next to `target`. Creates the folder if it is missing.
+    pub(super) fn create_for(target: &Path) -> io::Result<Self> {
         Self::named(target, &|writer| format!(".{}.{writer}.{PUTTING}", file_name(target)))
     }
 
-    /// Next to `target`, to follow one version of it.
+    /// Creates a file next to `target` for the successor of one version.
     pub(super) fn following(target: &Path, version: &Version) -> io::Result<Self> {
         Self::named(target, &|writer| format!("{}{writer}.{REPLACING}", following_prefix(target, version)))
     }
 
-    /// Under a name that no other writer gives: made exclusively, so that no link is followed and no file shared.
+    /// Creates the file exclusively under a unique name, so that no link is followed and no file shared.
     fn named(target: &Path, name: &dyn Fn(&str) -> String) -> io::Result<Self> {
         let folder = target.parent().expect("an object lies in a folder");
         for _ in 0..MAKES_MAX {
             let path = folder.join(name(&writer()));
             match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok(Self { file, path, kept: false }),
-                // The folder is missing, or was empty and somebody removed it now.
+                // The folder is missing, or another process removed it because it was empty.
                 Err(error) if error.kind() == ErrorKind::NotFound => make_folder(folder)?,
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -56,7 +56,7 @@ impl Temporary {
     /// Writes all of `bytes` at `offset`.
     pub(super) fn write_at(&mut self, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let count = match self.file.write_at(faults::pass(&self.path, bytes)?, offset) {
+            let count = match self.file.write_at(faults::write_limit(&self.path, bytes)?, offset) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -68,9 +68,9 @@ impl Temporary {
         Ok(())
     }
 
-    /// Makes the content durable, and its modification time one that no other writing has.
+    /// Makes the content durable, with a unique modification time.
     pub(super) fn sync(&mut self) -> io::Result<()> {
-        // Its own time, to the nanosecond: the kernel's moves only every few milliseconds.
+        // Set explicitly, to the nanosecond: the kernel's clock advances only every few milliseconds.
         self.file.set_modified(SystemTime::now())?;
         self.file.sync_all()
     }
@@ -79,35 +79,45 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.kept {
-            // Nothing to report to: it is gone already where it was published, and else a failure is on its way up.
+            // No error to report: a published file is gone already, and otherwise the caller returns an earlier error.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// The link that says what follows a version of `target`.
+/// Returns the path of the link that decides the successor of a version of `target`.
 pub(super) fn guard_path(target: &Path, version: &Version) -> PathBuf {
     target.with_file_name(format!("{}{GUARD}", following_prefix(target, version)))
 }
 
-/// How the names of all that would follow a version of `target` begin.
+/// Returns the common prefix of the names of all possible successors of a version of `target`.
 pub(super) fn following_prefix(target: &Path, version: &Version) -> String {
     format!(".{}.{}.", file_name(target), digest(version))
 }
 
-/// What the name of a temporary file says: the object, the digest of the version that it follows, and the ending.
-pub(super) fn parse_following(name: &str) -> Option<(&str, &str, &'static str)> {
+/// Parsed name of a temporary file that follows a version of an object.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FollowingName<'a> {
+    pub(super) object: &'a str,
+    /// Digest of the version that the file follows.
+    pub(super) follows: &'a str,
+    /// [`GUARD`] or [`REPLACING`].
+    pub(super) ending: &'static str,
+}
+
+/// Parses the name of a temporary file. Returns `None` for other names.
+pub(super) fn parse_following(name: &str) -> Option<FollowingName<'_>> {
     let (rest, ending) = name.strip_prefix('.')?.rsplit_once('.')?;
     let (rest, ending) = match ending {
         GUARD => (rest, GUARD),
         REPLACING => (rest.rsplit_once('.')?.0, REPLACING),
         _ => return None,
     };
-    let (object, digest) = rest.rsplit_once('.')?;
-    Some((object, digest, ending))
+    let (object, follows) = rest.rsplit_once('.')?;
+    Some(FollowingName { object, follows, ending })
 }
 
-/// A version as part of a file's name.
+/// Returns a version as part of a file name.
 pub(super) fn digest(version: &Version) -> String {
     blake3::hash(version.to_string().as_bytes()).to_hex()[..16].to_owned()
 }
@@ -116,7 +126,7 @@ pub(super) fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).expect("names of objects are text")
 }
 
-/// Who writes: host, process and a number that nobody else has. Without a dot.
+/// Returns a unique writer id: host, process and a random number. It contains no dot.
 fn writer() -> String {
     static HOST: LazyLock<String> = LazyLock::new(|| {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -138,9 +148,11 @@ mod tests {
         for object in ["lock", "a.b.json", ".hidden", "x.0123456789abcdef"] {
             let target = Path::new("folder").join(object);
             let guard = guard_path(&target, &version);
-            assert_eq!(parse_following(file_name(&guard)), Some((object, &*digest(&version), GUARD)));
+            let follows = &*digest(&version);
+            let expected = |ending| Some(FollowingName { object, follows, ending });
+            assert_eq!(parse_following(file_name(&guard)), expected(GUARD));
             let next = format!("{}{}.{REPLACING}", following_prefix(&target, &version), writer());
-            assert_eq!(parse_following(&next), Some((object, &*digest(&version), REPLACING)));
+            assert_eq!(parse_following(&next), expected(REPLACING));
         }
         for other in ["lock", ".lock.host-1-2.tmp", ".guard", ".a.guard", "a.b.guard"] {
             assert_eq!(parse_following(other), None, "{other}");

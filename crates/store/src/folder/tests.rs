@@ -1,4 +1,4 @@
-//! Replacements in every order: each process is stopped before each of its steps, and a seed says who continues.
+//! Replacements in every order: each process stops before each of its steps, and a seed selects the next to continue.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A process of the play: stopped before each of its steps until it is let go on.
+/// Process of a test, stopped before each of its steps until the test continues it.
 struct Actor<R> {
     step: Receiver<&'static str>,
     go: SyncSender<()>,
@@ -16,14 +16,14 @@ struct Actor<R> {
 }
 
 impl<R: Send + 'static> Actor<R> {
-    /// An actor of the folder at `root`, stopped before its first step.
+    /// Starts an actor of the folder at `root`, stopped before its first step.
     fn start(root: &Path, act: impl FnOnce(&Folder) -> R + Send + 'static) -> Self {
         let (announce, step) = sync_channel(0);
         let (go, wait) = sync_channel(0);
-        let mut folder = Folder::at(root.to_owned());
+        let mut folder = Folder::new(root.to_owned());
         let wait = Mutex::new(wait);
         folder.steps = Steps::with(move |name| {
-            // Nobody listens any more where the test has failed: end without a word.
+            // The receiver is gone if the test has failed: end silently.
             if announce.send(name).is_ok() {
                 let _ = wait.lock().expect("no holder of this lock panics").recv();
             }
@@ -32,12 +32,12 @@ impl<R: Send + 'static> Actor<R> {
         Self { step, go, thread }
     }
 
-    /// Lets it do its next step. False: it has ended.
+    /// Runs the next step. Returns false if the actor has ended.
     fn go_on(&mut self) -> bool {
         self.step.recv().is_ok_and(|_| self.go.send(()).is_ok())
     }
 
-    /// Lets it go on to just before the `count`-th of its steps. Its name, or `None` if it ended before.
+    /// Runs up to just before the `count`-th step. Returns the step's name, or `None` if the actor ended before.
     fn go_on_to(&mut self, count: usize) -> Option<&'static str> {
         for _ in 1..count {
             if !self.go_on() {
@@ -47,17 +47,17 @@ impl<R: Send + 'static> Actor<R> {
         self.step.recv().ok()
     }
 
-    /// Wakes it from the step that it was stopped before, and stops it before the next.
+    /// Continues the stopped actor and stops it before its next step.
     fn make_a_step(&mut self) {
         if self.go.send(()).is_ok() {
-            // It may end instead.
+            // The actor may end instead.
             let _ = self.step.recv();
         }
     }
 
-    /// Wakes it from the step that it was stopped before, and lets it run to its end.
+    /// Continues the stopped actor and lets it run to its end.
     fn wake(mut self) -> R {
-        // It may have ended.
+        // The actor may have ended.
         let _ = self.go.send(());
         while self.go_on() {}
         self.thread.join().expect("no actor panics")
@@ -69,20 +69,23 @@ impl<R: Send + 'static> Actor<R> {
     }
 }
 
-/// A success: what was replaced, and by what.
+/// Successful replacement: the replaced version and the new one.
 type Success = (Version, Version);
 
 fn version(folder: &Folder) -> Version {
-    folder.stat("x").expect("readable").expect("it is always there").version
+    folder.head("x").expect("readable").expect("it is always there").version
 }
 
-/// Replaces what it finds, `times` times or until it is refused that often.
+/// Replaces the current version `times` times, or until it has failed that often.
 fn replacer(who: usize, times: usize) -> impl FnOnce(&Folder) -> Vec<Success> + Send {
     move |folder| {
         let mut successes = Vec::new();
         for time in 0..times {
             let expected = version(folder);
-            match folder.replace("x", format!("{who} {time}").as_bytes(), &expected).expect("no replacement fails") {
+            match folder
+                .put_if_version("x", format!("{who} {time}").as_bytes(), &expected)
+                .expect("no replacement fails")
+            {
                 Replaced::Made(stat) => successes.push((expected, stat.version)),
                 Replaced::Changed => assert_ne!(version(folder), expected, "refused, and yet unchanged"),
             }
@@ -101,25 +104,25 @@ fn temporaries(folder: &Folder) -> Vec<String> {
     found
 }
 
-/// Successes are a chain: each replaced what one other left, and nobody else's.
+/// Checks that successes are a chain: each replaced the result of exactly one other.
 fn check_chain(first: Version, last: &Version, mut successes: Vec<Success>) {
     let mut at = first;
     while let Some(next) = successes.iter().position(|(expected, _)| *expected == at) {
         at = successes.swap_remove(next).1;
     }
-    assert_eq!(successes, [], "replaced what somebody else had replaced, or was never seen");
+    assert_eq!(successes, [], "replaced a version that another actor had replaced, or that never existed");
     assert_eq!(at, *last, "published without being told so");
 }
 
 fn home() -> (tempfile::TempDir, Folder) {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let folder = Folder::at(home.path().to_owned());
-    folder.create("x", b"first").expect("created");
+    let folder = Folder::new(home.path().to_owned());
+    folder.put_if_absent("x", b"first").expect("created");
     (home, folder)
 }
 
-/// Two are stopped, each before any of its steps; a third continues, or nobody does; somebody sweeps, or nobody does; the
-/// two are woken.
+/// Two actors stop, each before any of its steps. A third continues, or none does; a sweep runs, or none does. Then the
+/// two continue.
 #[test]
 fn replacements_stopped_at_any_step_and_woken_later_do_no_harm() {
     let mut stops = Vec::new();
@@ -137,7 +140,7 @@ fn replacements_stopped_at_any_step_and_woken_later_do_no_harm() {
             if sweeps {
                 folder.sweep("").expect("swept");
             }
-            // The first makes one step; the second finds it there and runs to its end; then the first does.
+            // The first runs one step; the second finds its result and runs to its end; then the first does.
             let [mut one, two] = late;
             one.make_a_step();
             successes.extend(two.wake().into_iter().chain(one.wake()));
@@ -147,15 +150,15 @@ fn replacements_stopped_at_any_step_and_woken_later_do_no_harm() {
         }
     }
     for step in ["begin", "write", "decide", "look", "rename", "clean", "read", "look for another"] {
-        assert!(stops.contains(&step), "nobody was stopped before `{step}`");
+        assert!(stops.contains(&step), "no actor was stopped before `{step}`");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Three that replace and one that sweeps, in an order that the numbers draw: a number's low bits say who continues,
-    /// the others for how many steps.
+    /// Three replacing actors and one sweeping actor, in a drawn order. The low bits of a number select the actor, the
+    /// other bits its number of steps.
     #[test]
     fn replacements_exclude_one_another_in_every_order(turns in prop::collection::vec(0_u8..64, 0..60)) {
         let (home, folder) = home();
@@ -183,83 +186,83 @@ proptest! {
 }
 
 #[test]
-fn what_a_dead_process_decided_is_carried_out_by_the_next() {
+fn interrupted_commit_is_finished_by_the_next_process() {
     let (home, folder) = home();
     let expected = version(&folder);
-    let mut dying = Folder::at(home.path().to_owned());
+    let mut dying = Folder::new(home.path().to_owned());
     dying.steps = Steps::with(|step| assert_ne!(step, "look", "it has decided, and dies"));
     thread::Builder::new().spawn(move || replacer(0, 1)(&dying)).expect("spawned").join().expect_err("it dies");
-    assert_eq!(folder.replace("x", b"mine", &expected).expect("answered"), Replaced::Changed);
-    assert_eq!(folder.read("x").expect("readable").expect("there").0, b"0 0");
-    let Replaced::Made(_) = folder.replace("x", b"mine", &version(&folder)).expect("answered") else {
+    assert_eq!(folder.put_if_version("x", b"mine", &expected).expect("answered"), Replaced::Changed);
+    assert_eq!(folder.get("x").expect("readable").expect("there").0, b"0 0");
+    let Replaced::Made(_) = folder.put_if_version("x", b"mine", &version(&folder)).expect("answered") else {
         panic!("nothing stands in the way")
     };
-    assert_eq!(folder.read("x").expect("readable").expect("there").0, b"mine");
+    assert_eq!(folder.get("x").expect("readable").expect("there").0, b"mine");
 }
 
 #[test]
-fn a_link_that_somebody_planted_is_not_followed() {
+fn symbolic_links_are_not_followed() {
     let (home, folder) = home();
     let expected = version(&folder);
     let guard = temporary::guard_path(&home.path().join("x"), &expected);
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    let victim = Folder::at(elsewhere.path().to_owned());
-    victim.create("victim", b"precious").expect("created");
+    let victim = Folder::new(elsewhere.path().to_owned());
+    victim.put_if_absent("victim", b"precious").expect("created");
     std::os::unix::fs::symlink(elsewhere.path().join("victim"), &guard).expect("planted");
-    let error = folder.replace("x", b"mine", &expected).expect_err("it leads nowhere");
+    let error = folder.put_if_version("x", b"mine", &expected).expect_err("it leads nowhere");
     assert!(error.to_string().contains(".guard"), "{error}");
-    assert_eq!(victim.read("victim").expect("readable").expect("there").0, b"precious");
+    assert_eq!(victim.get("victim").expect("readable").expect("there").0, b"precious");
 }
 
 #[test]
 fn nothing_is_written_through_a_link() {
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let (home, folder) = home();
-    let victim = Folder::at(elsewhere.path().to_owned());
+    let victim = Folder::new(elsewhere.path().to_owned());
     let plant = |name: &str, leads_to: &str| {
         std::os::unix::fs::symlink(elsewhere.path().join(leads_to), home.path().join(name)).expect("planted");
     };
-    victim.create("victim", b"precious").expect("created");
+    victim.put_if_absent("victim", b"precious").expect("created");
     plant("put", "victim");
-    let mut upload = folder.begin("put").expect("begun");
+    let mut upload = folder.begin_upload("put").expect("begun");
     upload.write_at(0, b"mine").expect("written");
     upload.commit().expect("committed");
     drop(upload);
     for (name, leads_to) in [("create", "victim"), ("nowhere", "gone")] {
         plant(name, leads_to);
-        assert_eq!(folder.create(name, b"mine").expect("answered"), Created::Exists, "{name}");
+        assert_eq!(folder.put_if_absent(name, b"mine").expect("answered"), Created::Exists, "{name}");
     }
     plant("replace", "victim");
-    let expected = folder.stat("replace").expect("readable").expect("it is there").version;
-    folder.replace("replace", b"mine", &expected).expect("answered");
+    let expected = folder.head("replace").expect("readable").expect("it is there").version;
+    folder.put_if_version("replace", b"mine", &expected).expect("answered");
     for name in ["put", "replace"] {
         let there = fs::symlink_metadata(home.path().join(name)).expect("there");
-        assert!(there.is_file() && folder.read(name).expect("readable").expect("there").0 == b"mine", "{name}");
+        assert!(there.is_file() && folder.get(name).expect("readable").expect("there").0 == b"mine", "{name}");
     }
-    assert_eq!(victim.read("victim").expect("readable").expect("there").0, b"precious");
+    assert_eq!(victim.get("victim").expect("readable").expect("there").0, b"precious");
     assert!(!elsewhere.path().join("gone").exists());
 }
 
 #[test]
-fn a_link_that_leads_nowhere_is_not_nothing() {
+fn dangling_link_is_not_absent() {
     let (home, folder) = home();
     std::os::unix::fs::symlink(home.path().join("gone"), home.path().join("a")).expect("planted");
-    for error in [folder.stat("a").expect_err("nobody knows"), folder.read("a").expect_err("nobody knows")] {
+    for error in [folder.head("a").expect_err("a dangling link"), folder.get("a").expect_err("a dangling link")] {
         assert!(error.to_string().contains("leads nowhere"), "{error}");
     }
-    assert!(folder.stat("b").expect("readable").is_none() && folder.stat("x/b").expect("readable").is_none());
+    assert!(folder.head("b").expect("readable").is_none() && folder.head("x/b").expect("readable").is_none());
 }
 
 #[test]
-fn a_sweep_does_not_enter_what_somebody_else_holds() {
+fn a_sweep_does_not_enter_a_folder_with_another_holder() {
     let (_home, folder) = home();
     let unfinished = |name: &str| {
-        let mut temporary = Temporary::beside(&folder.path(name)).expect("made");
+        let mut temporary = Temporary::create_for(&folder.path(name)).expect("made");
         temporary.kept = true;
         temporary.path.clone()
     };
     let ours = [unfinished("y"), unfinished("log/y")];
-    folder.create("below/run/lock", b"held").expect("created");
+    folder.put_if_absent("below/run/lock", b"held").expect("created");
     let theirs = [unfinished("below/run/y"), unfinished("below/run/checkpoints/step/y")];
     assert_eq!(folder.sweep("").expect("swept").len(), 2);
     assert!(ours.iter().all(|path| !path.exists()) && theirs.iter().all(|path| path.exists()));

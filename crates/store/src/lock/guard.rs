@@ -1,12 +1,12 @@
-//! A store that only the holder of a lock changes.
+//! Store that only the holder of a lock changes.
 //!
 //! # What
-//! The same store, whose lock is [checked](super::Lock::check) before each change: when a put is begun and again before
-//! it becomes visible, before a create, a replacement, a removal and a sweep. Reading needs no lock.
+//! Wraps a store and [checks](super::Lock::check) its lock before each change: at the begin of a put and again before
+//! the object becomes visible, before a create, a replacement, a removal and a sweep. Reading needs no lock.
 //!
 //! # Why
-//! Who has to remember the check forgets it once. A process that was stopped, and is woken when somebody else has taken
-//! its lock over, is told by the first thing that it tries to write.
+//! A check that callers must remember is forgotten at some place. A process that was stopped, and continues after
+//! another process has taken over its lock, gets an error from its first write.
 
 use std::io;
 use std::ops::Range;
@@ -16,49 +16,49 @@ use std::sync::Arc;
 use super::lease::LeaseClaim;
 use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 
-/// A kind of store below a lock.
+/// Storage backend below a lock.
 #[derive(Debug)]
-pub(super) struct Guarded {
+pub(super) struct GuardedBackend {
     pub(super) kind: Arc<dyn StoreBackend>,
     pub(super) claim: Arc<LeaseClaim>,
 }
 
-impl StoreBackend for Guarded {
-    fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
-        self.kind.read(name)
+impl StoreBackend for GuardedBackend {
+    fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
+        self.kind.get(name)
     }
 
-    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        self.kind.read_range(name, range)
+    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        self.kind.get_range(name, range)
     }
 
-    fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
-        self.kind.stat(name)
+    fn head(&self, name: &str) -> io::Result<Option<Stat>> {
+        self.kind.head(name)
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
         self.kind.list(folder)
     }
 
-    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+    fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
         self.claim.check()?;
-        let upload = self.kind.begin(name)?;
+        let upload = self.kind.begin_upload(name)?;
         Ok(Box::new(GuardedUpload { upload, claim: Arc::clone(&self.claim) }))
     }
 
-    fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
         self.claim.check()?;
-        self.kind.create(name, bytes)
+        self.kind.put_if_absent(name, bytes)
     }
 
-    fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
+    fn put_if_version(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
         self.claim.check()?;
-        self.kind.replace(name, bytes, expected)
+        self.kind.put_if_version(name, bytes, expected)
     }
 
-    fn remove(&self, name: &str) -> io::Result<()> {
+    fn delete(&self, name: &str) -> io::Result<()> {
         self.claim.check()?;
-        self.kind.remove(name)
+        self.kind.delete(name)
     }
 
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>> {
@@ -66,8 +66,8 @@ impl StoreBackend for Guarded {
         self.kind.sweep(folder)
     }
 
-    fn place(&self, name: &str) -> String {
-        self.kind.place(name)
+    fn display_path(&self, name: &str) -> String {
+        self.kind.display_path(name)
     }
 
     fn local(&self, folder: &str) -> Option<PathBuf> {
@@ -75,7 +75,7 @@ impl StoreBackend for Guarded {
     }
 }
 
-/// An object on its way, which may take longer than a lock lasts.
+/// Unfinished upload, which may outlast the lock.
 #[derive(Debug)]
 struct GuardedUpload {
     upload: Box<dyn Upload>,

@@ -1,4 +1,4 @@
-//! Who holds a lock, and whether it is still there.
+//! Holder of a lock, and the check whether it is still running.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -8,25 +8,25 @@ use std::process;
 
 use serde::{Deserialize, Serialize};
 
-/// A process, as far as it can be told from others. What is not known is left out, and then decides nothing.
+/// Identity of a process. Unknown fields are `None` and then decide nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Who it is, for people: "pid 123 on host".
+    /// Display text: "pid 123 on host".
     words: String,
     host: Option<String>,
-    /// The kernel's id of this boot.
+    /// Kernel id of this boot.
     boot: Option<String>,
-    /// The pid namespace: equal numbers in two containers are two processes.
+    /// Pid namespace: equal numbers in two containers are two processes.
     namespace: Option<String>,
     pid: u32,
-    /// When the process began, in ticks since boot: pids come back, this does not.
+    /// Start of the process in ticks since boot: pids are reused, start times are not.
     started: Option<u64>,
-    /// Tells two takings of one process apart.
+    /// Distinguishes two claims of one process.
     nonce: String,
 }
 
 impl Holder {
-    /// This process, as a holder like no other.
+    /// Returns this process as a holder with a unique nonce.
     pub fn this_process() -> Self {
         let text = |path| fs::read_to_string(path).ok().map(|text: String| text.trim().to_owned());
         let host = text("/proc/sys/kernel/hostname");
@@ -39,7 +39,7 @@ impl Holder {
             boot: text("/proc/sys/kernel/random/boot_id"),
             namespace: fs::read_link("/proc/self/ns/pid").ok().map(|link| link.to_string_lossy().into_owned()),
             pid,
-            // A `/proc` of another namespace counts otherwise.
+            // A `/proc` of another namespace has other pids.
             started: fs::read_link("/proc/self")
                 .is_ok_and(|link| link.as_os_str() == &*pid.to_string())
                 .then(|| started(pid))
@@ -48,19 +48,19 @@ impl Holder {
         }
     }
 
-    /// Whoever wrote a lock that this program cannot read.
+    /// Returns the holder of a lock that this program cannot read.
     pub(super) fn unknown() -> Self {
-        let words = "somebody whom this program does not know".to_owned();
+        let words = "an unknown process".to_owned();
         Self { words, host: None, boot: None, namespace: None, pid: 0, started: None, nonce: String::new() }
     }
 
-    /// Whether both are the same taking of the same process.
+    /// Returns true if both are the same claim of the same process.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.nonce == other.nonce
     }
 
-    /// Whether this process, the observer, can tell that `other` is gone: it must have been one of the same boot and
-    /// namespace. Not to know is to say no.
+    /// Returns true if this process can tell that `other` is gone. `other` must be of the same boot and namespace.
+    /// Unknown means false.
     pub(super) fn sees_gone(&self, other: &Self) -> bool {
         let shared = |ours: &Option<String>, theirs: &Option<String>| ours.is_some() && ours == theirs;
         let near = shared(&self.host, &other.host)
@@ -68,7 +68,7 @@ impl Holder {
             && shared(&self.namespace, &other.namespace)
             && self.started.is_some()
             && other.started.is_some();
-        // Where the first process cannot be seen, `/proc` hides those of other users (`hidepid`).
+        // If pid 1 is hidden, `/proc` hides the processes of other users (`hidepid`).
         if !near || started(1).is_none() {
             return false;
         }
@@ -85,8 +85,8 @@ impl Display for Holder {
     }
 }
 
-/// When a process began, in ticks since boot: the 22nd word of its `stat`, whose second is in parentheses and may hold
-/// anything.
+/// Returns the start of a process in ticks since boot: field 22 of its `stat`. Field 2 is in parentheses and may
+/// contain any character.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
@@ -94,7 +94,7 @@ fn started(pid: u32) -> Option<u64> {
 
 #[cfg(test)]
 impl Holder {
-    /// A process that was here and is gone.
+    /// Returns a process of this boot that is gone.
     pub(super) fn gone() -> Self {
         let mut child = process::Command::new("true").spawn().expect("started");
         let pid = child.id();
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn only_a_near_process_that_is_gone_is_seen_to_be_gone() {
         let here = Holder::this_process();
-        assert!(here.started.is_some(), "tests need a /proc of their own");
+        assert!(here.started.is_some(), "tests need their own /proc");
         assert!(!here.sees_gone(&Holder::this_process()), "it lives");
         let gone = Holder::gone();
         assert!(here.sees_gone(&gone));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn takings_of_one_process_differ() {
+    fn claims_of_one_process_differ() {
         assert!(!Holder::this_process().is_same(&Holder::this_process()));
     }
 }

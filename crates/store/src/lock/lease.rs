@@ -1,4 +1,4 @@
-//! A lock without its heartbeat: taking, beating, checking, releasing, on a clock that tests can move.
+//! Lock without its heartbeat thread: take, beat, check and release, on a clock that tests control.
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
@@ -12,33 +12,33 @@ use tracing::info;
 use super::holder::Holder;
 use super::lease_config::{LeaseConfig, LockError};
 use crate::backend::{Created, Replaced, Version};
-use crate::error::at;
+use crate::error::with_place;
 use crate::retry::Retries;
 use crate::store::Store;
 
-/// Holders that a contender sees come and go before it gives up.
+/// Maximum number of holder changes before a contender gives up.
 const CHANGES_MAX: usize = 32;
 
-/// Times that an object of ours is replaced over a beat of ours whose acknowledgement was lost.
+/// Maximum replacements of our object over a beat whose acknowledgement was lost.
 const ADOPTIONS_MAX: usize = 4;
 
-/// Monotonic time, as one process sees it.
+/// Monotonic clock of one process.
 pub(super) trait Clock: Debug + Send + Sync {
     fn now(&self) -> Duration;
     fn pause(&self, duration: Duration);
 }
 
-/// The clock of this machine.
+/// Clock of this machine.
 #[derive(Debug)]
-pub(super) struct Monotonic(Instant);
+pub(super) struct MonotonicClock(Instant);
 
-impl Default for Monotonic {
+impl Default for MonotonicClock {
     fn default() -> Self {
         Self(Instant::now())
     }
 }
 
-impl Clock for Monotonic {
+impl Clock for MonotonicClock {
     fn now(&self) -> Duration {
         self.0.elapsed()
     }
@@ -48,7 +48,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// What the object says.
+/// Content of the lock object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Content {
     pub(super) holder: Holder,
@@ -64,12 +64,12 @@ impl Content {
         bytes
     }
 
-    /// How long it may stand still.
-    pub(super) fn patience(&self) -> Duration {
+    /// Returns the time without a beat after which the lock may be taken over.
+    pub(super) fn takeover_delay(&self) -> Duration {
         Duration::from_millis(self.patience_ms)
     }
 
-    /// What somebody wrote. What is not ours to read has a holder whom nobody knows.
+    /// Parses the object. Unreadable content has an unknown holder.
     pub(super) fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Self {
             holder: Holder::unknown(),
@@ -80,12 +80,12 @@ impl Content {
     }
 }
 
-/// A lock that was taken.
+/// Lock that was taken.
 #[derive(Debug)]
 pub(super) struct LeaseClaim {
     pub(super) store: Store,
     name: String,
-    patience: Duration,
+    takeover_delay: Duration,
     clock: Arc<dyn Clock>,
     holder: Holder,
     state: Mutex<State>,
@@ -95,64 +95,64 @@ pub(super) struct LeaseClaim {
 struct State {
     content: Content,
     version: Version,
-    /// When the newest beat that arrived was begun: nobody saw it earlier.
-    beaten: Duration,
-    /// Who has it now, in words.
+    /// Start of the newest beat that arrived: no observer saw it earlier.
+    renewed_at: Duration,
+    /// Display text of the new holder, if the lock is lost.
     lost: Option<String>,
 }
 
-/// A lock of somebody else, since it last moved.
-struct Watched {
+/// Lock of another holder, since its counter last advanced.
+struct ObservedLease {
     holder: Holder,
     version: Version,
     since: Duration,
 }
 
 impl LeaseClaim {
-    /// Takes the lock as soon as it may.
-    pub(super) fn take(
+    /// Takes the lock as soon as the rules allow.
+    pub(super) fn acquire(
         store: &Store,
         name: &str,
         holder: Holder,
         terms: LeaseConfig,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LockError> {
-        if terms.beat.is_zero() || terms.patience < terms.beat * 4 {
+        if terms.beat.is_zero() || terms.takeover_delay < terms.beat * 4 {
             let message = format!("a lock needs a beat above zero and a patience of four at least, not {terms:?}");
-            return Err(at(store.place(name), &io::Error::new(ErrorKind::InvalidInput, message)).into());
+            return Err(with_place(store.place(name), &io::Error::new(ErrorKind::InvalidInput, message)).into());
         }
-        // What does not answer within a beat or two is asked again at the next.
+        // No retries beyond one or two beats: the next beat retries.
         let Retries { pause, pause_max, .. } = store.retries();
         let retries = Retries { pause, pause_max: pause_max.min(terms.beat / 4), ..store.retries() };
         let store = store.clone().with_retries(retries);
-        let patience_ms = u64::try_from(terms.patience.as_millis()).unwrap_or(u64::MAX);
+        let patience_ms = u64::try_from(terms.takeover_delay.as_millis()).unwrap_or(u64::MAX);
         let content = Content { holder: holder.clone(), counter: 0, patience_ms, released: false };
-        let (version, beaten) = contend(&store, name, &content, terms, &*clock)?;
-        let state = Mutex::new(State { content, version, beaten, lost: None });
-        Ok(Self { store, name: name.to_owned(), patience: terms.patience, clock, holder, state })
+        let (version, beaten) = try_claim(&store, name, &content, terms, &*clock)?;
+        let state = Mutex::new(State { content, version, renewed_at: beaten, lost: None });
+        Ok(Self { store, name: name.to_owned(), takeover_delay: terms.takeover_delay, clock, holder, state })
     }
 
     pub(super) fn holder(&self) -> &Holder {
         &self.holder
     }
 
-    /// Moves the counter.
-    pub(super) fn beat(&self) -> io::Result<()> {
+    /// Increments the counter.
+    pub(super) fn renew(&self) -> io::Result<()> {
         self.move_on(&mut self.state(), |content| content.counter += 1)
     }
 
-    /// That the lock is still ours, and was so less than a third of the patience ago.
+    /// Checks that this process holds the lock and held it less than a third of the patience ago.
     pub(super) fn check(&self) -> io::Result<()> {
         let mut state = self.state();
-        if self.clock.now().saturating_sub(state.beaten) >= self.patience / 3 {
+        if self.clock.now().saturating_sub(state.renewed_at) >= self.takeover_delay / 3 {
             return self.move_on(&mut state, |content| content.counter += 1);
         }
         self.refuse_lost(&state)?;
-        let found = self.store.stat(&self.name)?;
-        if found.is_some_and(|found| found.version == state.version) { Ok(()) } else { self.adopt(&mut state) }
+        let found = self.store.head(&self.name)?;
+        if found.is_some_and(|found| found.version == state.version) { Ok(()) } else { self.adopt_found(&mut state) }
     }
 
-    /// Leaves the lock to others. One that was lost is theirs already.
+    /// Releases the lock. A lost lock needs no release.
     pub(super) fn release(&self) -> io::Result<()> {
         let mut state = self.state();
         let outcome = self.move_on(&mut state, |content| content.released = true);
@@ -163,28 +163,31 @@ impl LeaseClaim {
         self.state().lost.is_some()
     }
 
-    /// Replaces the object by its next content, if it is still ours.
+    /// Replaces the object by its next content, if this process still holds the lock.
     fn move_on(&self, state: &mut State, next: impl Fn(&mut Content)) -> io::Result<()> {
         self.refuse_lost(state)?;
         for _ in 0..ADOPTIONS_MAX {
             let begun = self.clock.now();
             let mut content = state.content.clone();
             next(&mut content);
-            match self.store.replace(&self.name, &content.bytes(), &state.version)? {
+            match self.store.put_if_version(&self.name, &content.bytes(), &state.version)? {
                 Replaced::Made(stat) => {
-                    (state.content, state.version, state.beaten) = (content, stat.version, begun);
+                    (state.content, state.version, state.renewed_at) = (content, stat.version, begun);
                     return Ok(());
                 }
-                Replaced::Changed => self.adopt(state)?,
+                Replaced::Changed => self.adopt_found(state)?,
             }
         }
-        Err(at(self.store.place(&self.name), &io::Error::new(ErrorKind::TimedOut, "the heartbeat does not arrive")))
+        Err(with_place(
+            self.store.place(&self.name),
+            &io::Error::new(ErrorKind::TimedOut, "the heartbeat does not arrive"),
+        ))
     }
 
-    /// Takes the object's version for ours if the object is: a beat arrived whose acknowledgement did not. Else the
-    /// lock is lost.
-    fn adopt(&self, state: &mut State) -> io::Result<()> {
-        let found = self.store.read_with_stat(&self.name)?;
+    /// Adopts the object's version if this process wrote it: a beat arrived whose acknowledgement was lost. Otherwise
+    /// the lock is lost.
+    fn adopt_found(&self, state: &mut State) -> io::Result<()> {
+        let found = self.store.get_with_stat(&self.name)?;
         let words = match found.map(|(bytes, stat)| (Content::parse(&bytes), stat)) {
             Some((content, stat)) if content.holder.is_same(&self.holder) => {
                 (state.content, state.version) = (content, stat.version);
@@ -192,7 +195,7 @@ impl LeaseClaim {
             }
             Some((content, _)) if content.released => format!("{} had it and released it", content.holder),
             Some((content, _)) => format!("{} has it", content.holder),
-            None => "somebody removed it".to_owned(),
+            None => "the lock object was removed".to_owned(),
         };
         state.lost = Some(words);
         self.refuse_lost(state)
@@ -201,9 +204,9 @@ impl LeaseClaim {
     fn refuse_lost(&self, state: &State) -> io::Result<()> {
         let Some(words) = &state.lost else { return Ok(()) };
         let message = format!(
-            "the lock is no longer ours: {words}; this process stood still or was cut off for too long, so end it"
+            "the lock is no longer ours: {words}; this process was stopped or disconnected for too long; end it"
         );
-        Err(at(self.store.place(&self.name), &io::Error::new(ErrorKind::ResourceBusy, message)))
+        Err(with_place(self.store.place(&self.name), &io::Error::new(ErrorKind::ResourceBusy, message)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -211,17 +214,17 @@ impl LeaseClaim {
     }
 }
 
-/// Who holds the lock, at a glance.
+/// Returns the apparent holder of the lock.
 pub(super) fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
-    let Some((bytes, stat)) = store.read_with_stat(name)? else { return Ok(None) };
+    let Some((bytes, stat)) = store.get_with_stat(name)? else { return Ok(None) };
     let content = Content::parse(&bytes);
     let still = stat.modified.elapsed().is_ok_and(|still| still > Duration::from_millis(content.patience_ms));
     let is_free = content.released || still || Holder::this_process().sees_gone(&content.holder);
     Ok((!is_free).then_some(content.holder))
 }
 
-/// Watches the lock until it may be taken, and takes it. Returns its version, and when the taking began.
-fn contend(
+/// Observes the lock until it may be taken, and takes it. Returns its version and the time when the claim began.
+fn try_claim(
     store: &Store,
     name: &str,
     content: &Content,
@@ -229,29 +232,29 @@ fn contend(
     clock: &dyn Clock,
 ) -> Result<(Version, Duration), LockError> {
     let bytes = content.bytes();
-    let mut watched: Option<Watched> = None;
+    let mut watched: Option<ObservedLease> = None;
     let mut changes = 0;
     loop {
         let begun = clock.now();
-        let Some((found, stat)) = store.read_with_stat(name)? else {
-            match store.create(name, &bytes)? {
+        let Some((found, stat)) = store.get_with_stat(name)? else {
+            match store.put_if_absent(name, &bytes)? {
                 Created::Made(stat) => return Ok((stat.version, begun)),
-                // Another was faster. What can never be read is a link that leads nowhere.
+                // Another contender was faster. A permanently unreadable object is a dangling link.
                 Created::Exists if changes < CHANGES_MAX => {
                     changes += 1;
                     continue;
                 }
-                Created::Exists => return Err(at(store.place(name), &ErrorKind::NotFound.into()).into()),
+                Created::Exists => return Err(with_place(store.place(name), &ErrorKind::NotFound.into()).into()),
             }
         };
         let found = Content::parse(&found);
-        let patience = terms.patience.max(found.patience());
+        let patience = terms.takeover_delay.max(found.takeover_delay());
         let stands_still = watched
             .as_ref()
             .is_some_and(|watched| watched.version == stat.version && begun.saturating_sub(watched.since) >= patience);
         let gone = content.holder.sees_gone(&found.holder);
         if (found.released || gone || stands_still)
-            && let Replaced::Made(stat) = store.replace(name, &bytes, &stat.version)?
+            && let Replaced::Made(stat) = store.put_if_version(name, &bytes, &stat.version)?
         {
             if !found.released {
                 info!(place = store.place(name), before = %found.holder, gone, "took over a lock");
@@ -260,12 +263,12 @@ fn contend(
         }
         match &watched {
             Some(watched) if watched.version == stat.version => {}
-            // It moves: its holder is alive.
+            // The counter advances: the holder is alive.
             Some(watched) if watched.holder.is_same(&found.holder) || changes == CHANGES_MAX => {
                 return Err(LockError::Held { place: store.place(name), holder: Box::new(found.holder) });
             }
             _ => {
-                watched = Some(Watched { holder: found.holder, version: stat.version, since: clock.now() });
+                watched = Some(ObservedLease { holder: found.holder, version: stat.version, since: clock.now() });
                 changes += 1;
             }
         }

@@ -1,4 +1,4 @@
-//! What a lock is taken on, and why it is not.
+//! Timing of a lock, and the error of a refused lock.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind};
@@ -6,29 +6,29 @@ use std::time::Duration;
 
 use super::holder::Holder;
 
-/// How often a lock beats, and how long it may stand still.
+/// Timing of a lock: heartbeat interval and expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseConfig {
-    /// The time between two beats.
+    /// Time between two beats.
     pub beat: Duration,
-    /// The time after which a lock that stands still is taken over: at least four beats.
-    pub patience: Duration,
+    /// Time without a beat after which the lock is taken over: at least four beats.
+    pub takeover_delay: Duration,
 }
 
 impl Default for LeaseConfig {
     fn default() -> Self {
-        Self { beat: Duration::from_secs(1), patience: Duration::from_secs(10) }
+        Self { beat: Duration::from_secs(1), takeover_delay: Duration::from_secs(10) }
     }
 }
 
-/// Why a lock was not taken.
+/// Error of a lock that was not taken.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody else holds it, and is alive.
+    /// Another holder has the lock and is alive.
     Held {
-        /// The lock, in words.
+        /// Location of the lock.
         place: String,
-        /// Who.
+        /// Holder of the lock.
         holder: Box<Holder>,
     },
     /// The store failed.

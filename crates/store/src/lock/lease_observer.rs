@@ -1,70 +1,71 @@
-//! Whether anybody holds a lock, as seen by somebody who does not want it.
+//! Observer that reports whether a lock is held, without taking it.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::holder::Holder;
-use super::lease::{Clock, Content, Monotonic};
+use super::lease::{Clock, Content, MonotonicClock};
 use super::lease_config::LeaseConfig;
 use crate::backend::Version;
 use crate::store::Store;
 
-/// Looks at a lock from time to time, by the rules by which it would be taken.
+/// Polls a lock by the same rules as a contender.
 #[derive(Debug)]
 pub struct LeaseWatch {
     store: Store,
     name: String,
-    patience: Duration,
+    takeover_delay: Duration,
     observer: Holder,
     clock: Arc<dyn Clock>,
-    /// As it was seen last, and since when.
-    seen: Option<(Version, Duration)>,
-    /// Since when nobody is seen to hold it.
+    /// Last observed version and the time of its first observation.
+    observed: Option<(Version, Duration)>,
+    /// Time since which no holder was observed.
     idle: Option<Duration>,
 }
 
-/// Who holds a lock.
+/// Observed state of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseStatus {
-    /// Somebody does, in words.
+    /// Held by this holder (display text).
     Held(String),
-    /// Nobody does, as far as could be seen, for less than the patience.
+    /// No holder observed, for less than the patience.
     Idle,
-    /// Nobody did for as long.
+    /// No holder observed for at least the patience.
     Deserted,
 }
 
 impl LeaseWatch {
-    /// Of the lock `name` of a store.
-    pub fn of(store: &Store, name: &str, terms: LeaseConfig) -> Self {
-        Self::by(store, name, terms, Arc::new(Monotonic::default()))
+    /// Creates an observer of the lock `name` of a store.
+    pub fn new(store: &Store, name: &str, terms: LeaseConfig) -> Self {
+        Self::with_clock(store, name, terms, Arc::new(MonotonicClock::default()))
     }
 
-    pub(super) fn by(store: &Store, name: &str, terms: LeaseConfig, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn with_clock(store: &Store, name: &str, terms: LeaseConfig, clock: Arc<dyn Clock>) -> Self {
         let (store, name, observer) = (store.clone(), name.to_owned(), Holder::this_process());
-        Self { store, name, patience: terms.patience, observer, clock, seen: None, idle: None }
+        Self { store, name, takeover_delay: terms.takeover_delay, observer, clock, observed: None, idle: None }
     }
 
-    /// What the lock is for has moved on: that nobody was seen before says nothing of whoever comes.
-    pub fn begin_anew(&mut self) {
+    /// Resets the observation, after the work that the lock protects has progressed: a missing earlier holder says
+    /// nothing about the next.
+    pub fn restart(&mut self) {
         self.idle = None;
     }
 
-    /// Looks. A holder that is alive moves its lock; one that does not for the longer of both patiences is none.
-    pub fn look(&mut self) -> io::Result<LeaseStatus> {
+    /// Reads the lock. A holder counts as gone if its counter does not advance for the longer of both patiences.
+    pub fn observe(&mut self) -> io::Result<LeaseStatus> {
         let now = self.clock.now();
-        let found = self.store.read_with_stat(&self.name)?.map(|(bytes, stat)| (Content::parse(&bytes), stat.version));
+        let found = self.store.get_with_stat(&self.name)?.map(|(bytes, stat)| (Content::parse(&bytes), stat.version));
         let holder = found.and_then(|(content, version)| {
             if content.released || self.observer.sees_gone(&content.holder) {
                 return None;
             }
-            let patience = self.patience.max(content.patience());
-            let since = match &self.seen {
+            let patience = self.takeover_delay.max(content.takeover_delay());
+            let since = match &self.observed {
                 Some((seen, since)) if *seen == version => *since,
                 _ => now,
             };
-            self.seen = Some((version, since));
+            self.observed = Some((version, since));
             (now.saturating_sub(since) < patience).then_some(content.holder)
         });
         if let Some(holder) = holder {
@@ -72,6 +73,6 @@ impl LeaseWatch {
             return Ok(LeaseStatus::Held(holder.to_string()));
         }
         let since = *self.idle.get_or_insert(now);
-        Ok(if now.saturating_sub(since) < self.patience { LeaseStatus::Idle } else { LeaseStatus::Deserted })
+        Ok(if now.saturating_sub(since) < self.takeover_delay { LeaseStatus::Idle } else { LeaseStatus::Deserted })
     }
 }

@@ -1,4 +1,4 @@
-//! Locks on a clock that stands still unless somebody waits: no test takes the time that it is about.
+//! Lock tests on a simulated clock that advances only on waits, so that no test takes real time.
 
 use std::fmt::{self, Formatter};
 use std::io::{ErrorKind, Write};
@@ -13,10 +13,10 @@ use crate::memory::MemoryBackend;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A clock that moves when its owner waits, or when it is moved.
+/// Simulated clock that advances when its owner waits, or when the test advances it.
 struct Hand {
     now: Mutex<Duration>,
-    /// What the others do meanwhile.
+    /// Callback for the actions of other processes meanwhile.
     meanwhile: Box<dyn Fn(Duration) + Send + Sync>,
 }
 
@@ -32,7 +32,7 @@ impl Hand {
     }
 
     fn with(meanwhile: impl Fn(Duration) + Send + Sync + 'static) -> Arc<Self> {
-        // Monotonic clocks begin anywhere.
+        // Monotonic clocks start at an arbitrary value.
         Arc::new(Self { now: Mutex::new(SECOND * 1000), meanwhile: Box::new(meanwhile) })
     }
 
@@ -57,24 +57,24 @@ impl Clock for Hand {
 }
 
 fn take(store: &Store, holder: Holder, clock: &Arc<Hand>) -> Result<LeaseClaim, LockError> {
-    LeaseClaim::take(store, "lock", holder, LeaseConfig::default(), Arc::clone(clock) as Arc<dyn Clock>)
+    LeaseClaim::acquire(store, "lock", holder, LeaseConfig::default(), Arc::clone(clock) as Arc<dyn Clock>)
 }
 
-/// Takes a lock that is free.
+/// Takes a free lock.
 fn hold(store: &Store, clock: &Arc<Hand>) -> LeaseClaim {
     take(store, Holder::this_process(), clock).expect("free")
 }
 
-/// Runs over every kind of store. The weather is bad enough to be met, and seldom enough for the time to be told.
+/// Runs `law` over every storage backend. The fault rates make faults frequent, but too rare to distort the timing.
 fn over_every_kind(law: impl Fn(&Store)) {
     let home = tempfile::tempdir().expect("a temporary folder");
     law(&Store::folder(home.path()).expect("made"));
-    law(&Store::memory(FaultConfig::calm()));
-    law(&Store::memory(FaultConfig { seed: 3, failures: 0.2, lost: 0.2, ..FaultConfig::calm() }));
+    law(&Store::in_memory(FaultConfig::none()));
+    law(&Store::in_memory(FaultConfig { seed: 3, failures: 0.2, lost: 0.2, ..FaultConfig::none() }));
 }
 
 fn content(store: &Store) -> serde_json::Value {
-    serde_json::from_slice(&store.read("lock").expect("there")).expect("JSON")
+    serde_json::from_slice(&store.get("lock").expect("there")).expect("JSON")
 }
 
 #[test]
@@ -88,18 +88,18 @@ fn a_lock_that_was_released_is_free() {
             claim.release().expect("released");
             assert_eq!(content(store)["released"], true);
         }
-        assert_eq!(clock.passed(), Duration::ZERO, "nobody waits for a lock that is free");
+        assert_eq!(clock.passed(), Duration::ZERO, "a free lock needs no wait");
     });
 }
 
 #[test]
-fn who_finds_a_living_holder_is_refused_within_a_beat_with_its_name() {
+fn held_lock_is_refused_within_one_heartbeat_with_the_holder() {
     over_every_kind(|store| {
         let holder = Arc::new(hold(store, &Hand::new()));
         let beating = Arc::clone(&holder);
         let clock = Hand::with(move |now| {
             if now.subsec_nanos() == 0 {
-                beating.beat().expect("it beats every second");
+                beating.renew().expect("it beats every second");
             }
         });
         let Err(LockError::Held { holder: found, .. }) = take(store, Holder::this_process(), &clock) else {
@@ -119,15 +119,15 @@ fn a_lock_that_stands_still_is_taken_over_and_its_late_holder_notices() {
         let next = take(store, Holder::this_process(), &clock).expect("it stands still");
         assert_eq!(clock.passed(), SECOND * 10, "patience is neither cut short nor drawn out");
         next.check().expect("ours");
-        // Its clock stood still with it: it believes that it has just beaten.
+        // The clock of the late process stopped with it, so that its last beat appears recent.
         let error = late.check().expect_err("it is no longer its own");
         assert_eq!(error.kind(), ErrorKind::ResourceBusy);
         assert!(error.to_string().contains(&format!("{} has it", next.holder())), "{error}");
-        late.beat().expect_err("a lost lock stays lost");
+        late.renew().expect_err("a lost lock stays lost");
         assert!(late.is_lost());
         late.release().expect("it has nothing to release");
-        assert_eq!(content(store)["released"], false, "nobody releases the lock of another");
-        next.beat().expect("ours");
+        assert_eq!(content(store)["released"], false, "only its holder releases a lock");
+        next.renew().expect("ours");
         next.check().expect("ours");
     });
 }
@@ -138,16 +138,16 @@ fn a_late_beat_is_a_lost_lock() {
         let late = hold(store, &Hand::new());
         let next = take(store, Holder::this_process(), &Hand::new()).expect("it stands still");
         next.release().expect("released");
-        let error = late.beat().expect_err("it was taken over");
+        let error = late.renew().expect_err("it was taken over");
         assert!(late.is_lost() && error.to_string().contains("released it"), "{error}");
     });
 }
 
 #[test]
-fn the_longer_patience_counts() {
-    let store = Store::memory(FaultConfig::calm());
-    let terms = LeaseConfig { patience: SECOND * 100, ..LeaseConfig::default() };
-    LeaseClaim::take(&store, "lock", Holder::this_process(), terms, Hand::new()).expect("free");
+fn longer_timeout_applies() {
+    let store = Store::in_memory(FaultConfig::none());
+    let terms = LeaseConfig { takeover_delay: SECOND * 100, ..LeaseConfig::default() };
+    LeaseClaim::acquire(&store, "lock", Holder::this_process(), terms, Hand::new()).expect("free");
     let clock = Hand::new();
     take(&store, Holder::this_process(), &clock).expect("it stands still");
     assert_eq!(clock.passed(), SECOND * 100);
@@ -165,9 +165,11 @@ fn the_lock_of_a_process_that_is_gone_is_taken_at_once() {
 }
 
 #[test]
-fn what_nobody_can_read_is_taken_over_when_it_stands_still() {
+fn unreadable_stale_lock_is_taken_over() {
     over_every_kind(|store| {
-        let Created::Made(_) = store.create("lock", b"pid 12 on host\n").expect("answered") else { panic!("free") };
+        let Created::Made(_) = store.put_if_absent("lock", b"pid 12 on host\n").expect("answered") else {
+            panic!("free")
+        };
         let clock = Hand::new();
         take(store, Holder::this_process(), &clock).expect("it stands still");
         assert_eq!(clock.passed(), SECOND * 10);
@@ -175,10 +177,10 @@ fn what_nobody_can_read_is_taken_over_when_it_stands_still() {
 }
 
 #[test]
-fn a_lock_that_somebody_removed_is_lost() {
+fn a_removed_lock_is_lost() {
     over_every_kind(|store| {
         let claim = hold(store, &Hand::new());
-        store.remove("lock").expect("removed");
+        store.delete("lock").expect("removed");
         let error = claim.check().expect_err("it is not there");
         assert!(error.to_string().contains("removed"), "{error}");
         let other = hold(store, &Hand::new());
@@ -188,8 +190,8 @@ fn a_lock_that_somebody_removed_is_lost() {
 }
 
 #[test]
-fn a_check_renews_what_is_older_than_a_third_of_the_patience() {
-    let store = Store::memory(FaultConfig::calm());
+fn check_renews_a_lock_older_than_a_third_of_the_timeout() {
+    let store = Store::in_memory(FaultConfig::none());
     let clock = Hand::new();
     let claim = hold(&store, &clock);
     let counter = || content(&store)["counter"].as_u64().expect("a number");
@@ -203,24 +205,24 @@ fn a_check_renews_what_is_older_than_a_third_of_the_patience() {
     assert_eq!(counter(), 1, "it is fresh again");
 }
 
-/// No answer is no beat; an answer that got lost was one, as everybody else saw.
+/// A failed beat does not count. A beat whose acknowledgement was lost counts, as other processes saw it.
 #[test]
 fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
-    let memory = MemoryBackend::new(FaultConfig::calm());
+    let memory = MemoryBackend::new(FaultConfig::none());
     for (failures, lost, arrived) in [(1.0, 0.0, 0), (0.0, 1.0, 1)] {
-        let calm = Store::of_memory(&memory);
+        let reliable = Store::from_memory(&memory);
         let clock = Hand::new();
-        let mut claim = hold(&calm, &clock);
-        claim.store = Store::of_memory(&memory.under(FaultConfig { failures, lost, ..FaultConfig::calm() }));
+        let mut claim = hold(&reliable, &clock);
+        claim.store = Store::from_memory(&memory.with_faults(FaultConfig { failures, lost, ..FaultConfig::none() }));
         clock.pause(SECOND * 4);
-        assert_eq!(claim.beat().expect_err("no answer").kind(), ErrorKind::TimedOut);
+        assert_eq!(claim.renew().expect_err("no answer").kind(), ErrorKind::TimedOut);
         assert_eq!(claim.check().expect_err("not known to be ours").kind(), ErrorKind::TimedOut);
         assert!(!claim.is_lost());
-        claim.store = calm.clone();
-        let before = content(&calm)["counter"].as_u64();
+        claim.store = reliable.clone();
+        let before = content(&reliable)["counter"].as_u64();
         assert_eq!(before, Some(arrived), "a beat arrived if its answer was lost");
         claim.check().expect("ours");
-        assert_eq!(content(&calm)["counter"].as_u64(), before.map(|counter| counter + 1), "an old beat is renewed");
+        assert_eq!(content(&reliable)["counter"].as_u64(), before.map(|counter| counter + 1), "an old beat is renewed");
         claim.release().expect("released");
     }
 }
@@ -228,9 +230,9 @@ fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
 #[test]
 fn of_many_contenders_for_a_dead_lock_one_wins() {
     over_every_kind(|store| {
-        let terms = LeaseConfig { beat: SECOND / 50, patience: SECOND * 3600 };
+        let terms = LeaseConfig { beat: SECOND / 50, takeover_delay: SECOND * 3600 };
         take(store, Holder::gone(), &Hand::new()).expect("free");
-        let contend = || Lock::take(store, "lock", Holder::this_process(), terms);
+        let contend = || Lock::acquire(store, "lock", Holder::this_process(), terms);
         let outcomes: Vec<_> = thread::scope(|scope| {
             let threads: Vec<_> = (0..6).map(|_| scope.spawn(contend)).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
@@ -246,10 +248,10 @@ fn of_many_contenders_for_a_dead_lock_one_wins() {
 }
 
 #[test]
-fn a_lock_beats_until_it_is_dropped() {
-    let store = Store::memory(FaultConfig::calm());
-    let terms = LeaseConfig { beat: Duration::from_millis(1), patience: SECOND };
-    let lock = Lock::take(&store, "lock", Holder::this_process(), terms).expect("free");
+fn lock_sends_heartbeats_until_dropped() {
+    let store = Store::in_memory(FaultConfig::none());
+    let terms = LeaseConfig { beat: Duration::from_millis(1), takeover_delay: SECOND };
+    let lock = Lock::acquire(&store, "lock", Holder::this_process(), terms).expect("free");
     let counter = || content(&store)["counter"].as_u64().expect("a number");
     while counter() < 5 {
         thread::yield_now();
@@ -259,17 +261,17 @@ fn a_lock_beats_until_it_is_dropped() {
     assert_eq!(content(&store)["released"], true);
     let last = counter();
     let _next = hold(&store, &Hand::new());
-    assert!(counter() < last, "the next begins at 0, and nobody disturbs it");
+    assert!(counter() < last, "the next holder begins at 0, undisturbed");
 }
 
 #[test]
 fn terms_that_cannot_hold_are_refused() {
-    let store = Store::memory(FaultConfig::calm());
+    let store = Store::in_memory(FaultConfig::none());
     for terms in [
         LeaseConfig { beat: Duration::ZERO, ..LeaseConfig::default() },
         LeaseConfig { beat: SECOND * 3, ..LeaseConfig::default() },
     ] {
-        let Err(LockError::Io(error)) = Lock::take(&store, "lock", Holder::this_process(), terms) else {
+        let Err(LockError::Io(error)) = Lock::acquire(&store, "lock", Holder::this_process(), terms) else {
             panic!("{terms:?}")
         };
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -277,25 +279,25 @@ fn terms_that_cannot_hold_are_refused() {
 }
 
 #[test]
-fn what_is_guarded_is_changed_by_the_holder_alone() {
+fn guarded_objects_are_changed_only_by_the_holder() {
     over_every_kind(|store| {
-        let terms = LeaseConfig { beat: SECOND / 50, patience: SECOND * 3600 };
-        let lock = Lock::take(store, "lock", Holder::this_process(), terms).expect("free");
-        let guarded = lock.guard(store).within("run");
+        let terms = LeaseConfig { beat: SECOND / 50, takeover_delay: SECOND * 3600 };
+        let lock = Lock::acquire(store, "lock", Holder::this_process(), terms).expect("free");
+        let guarded = lock.guard(store).prefixed("run");
         let version = guarded.put("kept", b"kept").expect("ours").version;
-        let mut begun = guarded.begin("begun").expect("ours");
+        let mut begun = guarded.writer("begun").expect("ours");
         begun.write_all(b"begun").expect("written");
-        // Somebody finds it standing still.
+        // Another process finds that the counter does not advance.
         let mut content = content(store);
         content["holder"]["words"] = "pid 7 on elsewhere".into();
         content["holder"]["nonce"] = "another".into();
         store.put("lock", content.to_string().as_bytes()).expect("put");
         let refused = [
             guarded.put("new", b"late").map(|_| ()),
-            guarded.create("new", b"late").map(|_| ()),
-            guarded.replace("kept", b"late", &version).map(|_| ()),
-            guarded.remove("kept"),
-            guarded.remove_all(""),
+            guarded.put_if_absent("new", b"late").map(|_| ()),
+            guarded.put_if_version("kept", b"late", &version).map(|_| ()),
+            guarded.delete("kept"),
+            guarded.delete_all(""),
             guarded.sweep().map(|_| ()),
             begun.commit().map(|_| ()),
         ];
@@ -304,66 +306,68 @@ fn what_is_guarded_is_changed_by_the_holder_alone() {
             assert_eq!(error.kind(), ErrorKind::ResourceBusy);
             assert!(error.to_string().contains("pid 7 on elsewhere"), "{error}");
         }
-        assert_eq!(guarded.read("kept").expect("readers need no lock"), b"kept");
+        assert_eq!(guarded.get("kept").expect("readers need no lock"), b"kept");
         let names: Vec<_> = store.list("run").expect("listed").into_iter().map(|entry| entry.name).collect();
         assert_eq!(names, ["run/kept"]);
     });
 }
 
 #[test]
-fn who_only_watches_sees_a_holder_for_as_long_as_it_is_alive() {
+fn observer_sees_a_live_holder() {
     over_every_kind(|store| {
         let clock = Hand::new();
-        let mut watch = LeaseWatch::by(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
-        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle, "nobody was here yet");
+        let mut watch =
+            LeaseWatch::with_clock(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Idle, "no holder yet");
         clock.pause(SECOND * 9);
-        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND);
-        assert_eq!(watch.look().expect("seen"), LeaseStatus::Deserted);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Deserted);
 
         let claim = hold(store, &Hand::new());
         let held = LeaseStatus::Held(claim.holder().to_string());
         for _ in 0..3 {
             clock.pause(SECOND * 9);
-            assert_eq!(watch.look().expect("seen"), held);
-            claim.beat().expect("it beats");
+            assert_eq!(watch.observe().expect("seen"), held);
+            claim.renew().expect("it beats");
         }
-        // It stands still from here on: for as long as its patience it may be alive.
-        assert_eq!(watch.look().expect("seen"), held);
+        // The counter does not advance from here on. Within its patience the holder may be alive.
+        assert_eq!(watch.observe().expect("seen"), held);
         clock.pause(SECOND * 10);
-        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND * 10);
-        assert_eq!(watch.look().expect("seen"), LeaseStatus::Deserted);
-        claim.beat().expect("it beats");
-        assert_eq!(watch.look().expect("seen"), held, "it was alive nevertheless");
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Deserted);
+        claim.renew().expect("it beats");
+        assert_eq!(watch.observe().expect("seen"), held, "it was alive nevertheless");
         claim.release().expect("released");
-        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND * 10);
-        assert_eq!(watch.look().expect("seen"), LeaseStatus::Deserted);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Deserted);
     });
 }
 
 #[test]
-fn who_only_watches_sees_that_a_process_of_this_machine_is_gone() {
+fn observer_sees_a_dead_local_holder() {
     over_every_kind(|store| {
         let clock = Hand::new();
         let claim = take(store, Holder::gone(), &clock).expect("free");
-        let mut watch = LeaseWatch::by(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
-        assert_eq!(watch.look().expect("seen"), LeaseStatus::Idle);
+        let mut watch =
+            LeaseWatch::with_clock(store, "lock", LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Idle);
         drop(claim);
     });
 }
 
 #[test]
-fn who_holds_a_lock_is_seen_without_touching_it() {
-    let store = Store::memory(FaultConfig::calm());
+fn observing_a_lock_does_not_change_it() {
+    let store = Store::in_memory(FaultConfig::none());
     let seen = || Lock::seen(&store, "lock").expect("readable").map(|holder| holder.to_string());
     assert_eq!(seen(), None, "there is none");
-    let lock = Lock::take(&store, "lock", Holder::this_process(), LeaseConfig::default()).expect("free");
+    let lock = Lock::acquire(&store, "lock", Holder::this_process(), LeaseConfig::default()).expect("free");
     assert_eq!(seen(), Some(lock.holder().to_string()));
     drop(lock);
     assert_eq!(seen(), None, "it was released");
-    let gone = Lock::take(&store, "lock", Holder::gone(), LeaseConfig::default()).expect("free");
+    let gone = Lock::acquire(&store, "lock", Holder::gone(), LeaseConfig::default()).expect("free");
     assert_eq!(seen(), None, "its holder is gone");
     drop(gone);
 }

@@ -1,4 +1,4 @@
-//! Alerts by a program of the operator's own.
+//! Delivery of alerts by a command of the user.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -11,32 +11,36 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::config::AlertsConfig;
 use super::rate_limiter::Alert;
 
-/// Between two looks at whether it has ended.
+/// Interval of checks whether the command has exited.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The program and its arguments.
+/// Program and its arguments.
 pub(super) struct Command {
     words: Vec<String>,
-    /// The variable that holds a secret which is none of its business.
+    /// Environment variable with the webhook address, which the command must not see.
     secret: String,
 }
 
 impl Command {
-    pub(super) fn of(config: &AlertsConfig) -> Option<Self> {
-        let (words, secret) = (config.command.clone(), config.webhook_env.clone());
+    pub(super) fn from_config(config: &AlertsConfig) -> Option<Self> {
+        let words = config.command.clone();
+        let secret = config.webhook_env.clone();
         (!words.is_empty()).then_some(Self { words, secret })
     }
 
-    /// Runs it, until then at most. Why it did not do as it should, otherwise.
-    pub(super) fn tell(&self, alert: &Alert, deadline: Instant) -> Result<(), String> {
-        let (program, arguments) = self.words.split_first().ok_or("it names no program")?;
+    /// Runs the command until `deadline` at most.
+    ///
+    /// # Errors
+    /// If the command cannot be started, fails, or exceeds the deadline.
+    pub(super) fn send(&self, alert: &Alert, deadline: Instant) -> Result<(), String> {
+        let (program, arguments) = self.words.split_first().ok_or("the command is empty")?;
         let mut command = process::Command::new(program);
         command.args(arguments);
-        // Its own group: what it starts is killed with it, and a ctrl-c at the terminal is for the run.
+        // Own process group: its children are killed with it, and a Ctrl-C at the terminal reaches only the run.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         command.env("CLOZE_ALERT_TOPIC", alert.topic.name());
         command.env("CLOZE_ALERT_TEXT", &alert.text).env("CLOZE_ALERT_RUN", &alert.run);
-        // What is this process' own business, secrets first, is none of the command's.
+        // The command must not see the secrets of this process or speak to its service manager.
         for name in [crate::secret::SERVER_TOKEN, "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
             command.env_remove(name);
         }
@@ -46,7 +50,7 @@ impl Command {
         let mut child = command.spawn().map_err(|error| format!("`{program}`: {error}"))?;
         if let Some(mut stdin) = child.stdin.take() {
             let json = format!("{}\n", alert.json);
-            // By another thread: it need not read what it is given, and then a pipe is full. It ends with the child.
+            // A separate thread writes: if the command does not read, the pipe fills up. It ends with the child.
             let write = move || {
                 let _ = stdin.write_all(json.as_bytes());
             };
@@ -60,17 +64,17 @@ impl Command {
         loop {
             match child.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(format!("`{program}` ended with {status}")),
+                Ok(Some(status)) => return Err(format!("`{program}` failed with {status}")),
                 Ok(None) if Instant::now() < deadline => sleep(PAUSE),
                 Ok(None) => break,
                 Err(error) => return Err(format!("`{program}`: {error}")),
             }
         }
-        // The child leads its group, whose number nobody else gets before it is waited for.
+        // The child leads its group. The group id is not reused before the child is reaped.
         if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = child.wait();
-        Err(format!("`{program}` was not done in time and is killed"))
+        Err(format!("`{program}` exceeded `alerts.timeout_seconds` and was killed"))
     }
 }

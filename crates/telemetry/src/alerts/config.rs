@@ -1,4 +1,4 @@
-//! `[alerts]`: whom to tell, and of what.
+//! Configuration of alerts: `[alerts]`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Event, EventKind};
 
-/// Who is told aside when something happens to a run or a preparation, and of what.
+/// Destinations and events of alerts of a run or a preparation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AlertsConfig {
-    /// A program and its arguments, run for each alert, with one JSON object on its stdin (`topic`, `text`, `run`, `event`)
-    /// and `CLOZE_ALERT_TOPIC`, `CLOZE_ALERT_TEXT` and `CLOZE_ALERT_RUN` in its environment.
+    /// Program and its arguments, run for each alert. Its stdin is one JSON object (`topic`, `text`, `run`, `event`,
+    /// `held_back`). Its environment has `CLOZE_ALERT_TOPIC`, `CLOZE_ALERT_TEXT` and `CLOZE_ALERT_RUN`.
     pub(crate) command: Vec<String>,
-    /// A file whose first line is a web address to which the same object is posted. It is read for each alert. The address
-    /// itself is a secret: it is not written here, and nothing prints it.
+    /// File with the webhook address in its first line. The same object is posted to it. The file is read for each
+    /// alert. The address is a secret: it is not part of the configuration and never printed.
     #[serde(skip_serializing_if = "is_empty")]
     pub(crate) webhook_file: PathBuf,
-    /// The same, but the address is in the environment variable of this name.
+    /// Environment variable with the webhook address, instead of `webhook_file`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) webhook_env: String,
     /// Events that raise an alert.
-    pub(crate) events: Vec<Topic>,
+    pub(crate) events: Vec<AlertTopic>,
     /// Timeout of the command and of a POST request, in seconds. After it, the command is killed with its child
     /// processes. The process waits this long for the last alert before it exits.
     pub(crate) timeout_seconds: u64,
@@ -42,35 +42,41 @@ impl Default for AlertsConfig {
             command: Vec::new(),
             webhook_file: PathBuf::new(),
             webhook_env: String::new(),
-            events: vec![Topic::Stop, Topic::LossSpike, Topic::Starved, Topic::Disk, Topic::Warning],
+            events: vec![
+                AlertTopic::Stop,
+                AlertTopic::LossSpike,
+                AlertTopic::Starved,
+                AlertTopic::Disk,
+                AlertTopic::Warning,
+            ],
             timeout_seconds: 10,
             min_interval_seconds: 300,
-            // Room for the next few checkpoints of BERT-base: 1.3 GB each.
+            // Space for the next few checkpoints of BERT-base, 1.3 GB each.
             min_free_disk_bytes: 5 << 30,
         }
     }
 }
 
-/// What an alert is about.
+/// Topic of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Topic {
-    /// A run or a preparation ended: it is done, was stopped, or failed.
+pub(crate) enum AlertTopic {
+    /// A run or a preparation completed, was stopped, or failed.
     Stop,
-    /// A run began, or continues.
+    /// A run started or resumed.
     Start,
-    /// A step has a loss spike, or is skipped for one.
+    /// A step has a loss spike, or is skipped because of one.
     LossSpike,
     /// A step waited for data that are still being prepared.
     Starved,
     /// The disk is nearly full.
     Disk,
-    /// Something is not as it should be, and work continues.
+    /// There is a problem, and the work continues.
     Warning,
 }
 
-impl Topic {
-    pub(super) fn of(event: &Event) -> Option<Self> {
+impl AlertTopic {
+    pub(super) fn for_event(event: &Event) -> Option<Self> {
         Some(match &event.what {
             EventKind::Stop(_) | EventKind::PrepareEnd(_) => Self::Stop,
             EventKind::Start(_) | EventKind::Resume(_) => Self::Start,
@@ -93,43 +99,44 @@ impl Topic {
     }
 }
 
-impl fmt::Display for Topic {
+impl fmt::Display for AlertTopic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
 impl AlertsConfig {
-    /// What is wrong with it. No message repeats what may be a secret in a wrong place.
+    /// Returns the problems of the configuration. No message repeats a value, because it may be a misplaced secret.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |key: &str, message: &str, hint: &str| {
             problems.push(Problem::new(format!("alerts.{key}"), message).hint(hint));
         };
         if self.command.first().is_some_and(String::is_empty) {
-            add("command", "its first word names no program", "a program and its arguments, each its own text");
+            add("command", "the program name is empty", "write the program and its arguments as separate strings");
         }
         let is_named = !self.webhook_file.as_os_str().is_empty();
         if is_named && !self.webhook_env.is_empty() {
-            add("webhook_env", "there is a `webhook_file` too", "name one of the two");
+            add("webhook_env", "`webhook_file` is also set", "set only one of them");
         }
-        let hint = "the address is a secret: write it into a file or an environment variable, and name that here";
+        let hint = "the address is a secret: write it to a file or an environment variable, and put its name here";
         for (key, text) in
             [("webhook_file", self.webhook_file.to_string_lossy()), ("webhook_env", (&self.webhook_env).into())]
         {
             if text.contains("://") {
-                add(key, "this seems to be the address itself", hint);
+                add(key, "the value looks like the address itself", hint);
             }
         }
         if self.timeout_seconds == 0 {
-            add("timeout_seconds", "in no time nobody answers", "10 is usual");
+            add("timeout_seconds", "the timeout is 0", "use at least 1; the default is 10");
         }
         problems
     }
 
     pub(super) fn tells_anybody(&self) -> bool {
-        let ways = [!self.command.is_empty(), !self.webhook_file.as_os_str().is_empty(), !self.webhook_env.is_empty()];
-        ways.contains(&true) && !self.events.is_empty()
+        let destinations =
+            [!self.command.is_empty(), !self.webhook_file.as_os_str().is_empty(), !self.webhook_env.is_empty()];
+        destinations.contains(&true) && !self.events.is_empty()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where alerts are accepted: of the topics that somebody wants, and no more than somebody can read.
+//! Rate limiter of alerts: accepts alerts of the configured topics, at most one of each topic per interval.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -8,35 +8,35 @@ use std::time::{Duration, Instant};
 use schemas::printable;
 use serde_json::{Value, json};
 
-use super::config::{AlertsConfig, Topic};
+use super::config::{AlertTopic, AlertsConfig};
 use crate::Event;
 
-/// Alerts that may wait to be delivered. More are held back: there is one of each topic now and then.
+/// Capacity of the delivery queue. Alerts beyond it are held back and counted.
 const WAITING: usize = 32;
 
-/// Something to tell.
+/// Alert to deliver.
 #[derive(Clone, Debug)]
 pub(super) struct Alert {
-    pub(super) topic: Topic,
+    pub(super) topic: AlertTopic,
     pub(super) text: String,
     pub(super) run: String,
-    /// The same for programs.
+    /// JSON object of the alert.
     pub(super) json: String,
 }
 
-/// Takes alerts. Clones count together.
+/// Rate limiter. Clones share their state.
 #[derive(Clone)]
 pub(super) struct RateLimiter {
     run: String,
-    on: Vec<Topic>,
+    on: Vec<AlertTopic>,
     every: Duration,
     queue: SyncSender<Alert>,
-    /// That it ends, where nothing else finds room.
+    /// Alert of the end, if the queue has no room for it.
     last: Arc<Mutex<Option<Alert>>>,
-    gates: Arc<Mutex<BTreeMap<Topic, Gate>>>,
+    gates: Arc<Mutex<BTreeMap<AlertTopic, Gate>>>,
 }
 
-/// What a desk has accepted, in order.
+/// Accepted alerts, in order. The alert of the end that found no room comes last.
 pub(super) struct Waiting {
     pub(super) queue: Receiver<Alert>,
     last: Arc<Mutex<Option<Alert>>>,
@@ -51,17 +51,17 @@ impl Iterator for Waiting {
     }
 }
 
-/// What was told of a topic.
+/// State of a topic.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gate {
     last: Option<Instant>,
-    /// How many came since and were not told.
+    /// Alerts that were held back since the last one.
     held_back: u64,
 }
 
 impl RateLimiter {
-    /// A desk, and what it has accepted.
-    pub(super) fn of(config: &AlertsConfig, run: &str) -> (Self, Waiting) {
+    /// Creates a rate limiter, and the receiver of its accepted alerts.
+    pub(super) fn new(config: &AlertsConfig, run: &str) -> (Self, Waiting) {
         let (queue, waiting) = sync_channel(WAITING);
         let every = Duration::from_secs(config.min_interval_seconds);
         let last = Arc::<Mutex<Option<Alert>>>::default();
@@ -69,33 +69,33 @@ impl RateLimiter {
         (Self { run: run.to_owned(), on: config.events.clone(), every, queue, last, gates: Arc::default() }, waiting)
     }
 
-    /// Whether somebody was told that it ends.
+    /// Returns whether an alert of the end was accepted.
     pub(super) fn has_told_the_end(&self) -> bool {
         let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.get(&Topic::Stop).is_some_and(|gate| gate.last.is_some())
+        gates.get(&AlertTopic::Stop).is_some_and(|gate| gate.last.is_some())
     }
 
-    /// Tells it, or counts it, and returns at once.
-    pub(super) fn tell(&self, topic: Topic, text: &str, event: Option<&Event>) {
+    /// Queues an alert, or counts it as held back. It never blocks.
+    pub(super) fn notify(&self, topic: AlertTopic, text: &str, event: Option<&Event>) {
         if !self.on.contains(&topic) {
             return;
         }
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         let gate = gates.entry(topic).or_default();
-        let is_due = topic == Topic::Stop || gate.last.is_none_or(|last| last.elapsed() >= self.every);
-        let told = is_due && self.send(self.alert(topic, text, event, gate.held_back));
-        *gate = if told {
+        let is_due = topic == AlertTopic::Stop || gate.last.is_none_or(|last| last.elapsed() >= self.every);
+        let is_sent = is_due && self.send(self.alert(topic, text, event, gate.held_back));
+        *gate = if is_sent {
             Gate { last: Some(Instant::now()), held_back: 0 }
         } else {
             Gate { held_back: gate.held_back + 1, ..*gate }
         };
     }
 
-    /// Whether there is room for it. For one thing there always is.
+    /// Returns whether the queue had room. The alert of the end always has room.
     fn send(&self, alert: Alert) -> bool {
         match self.queue.try_send(alert) {
             Ok(()) => true,
-            Err(TrySendError::Full(alert)) if alert.topic == Topic::Stop => {
+            Err(TrySendError::Full(alert)) if alert.topic == AlertTopic::Stop => {
                 *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(alert);
                 true
             }
@@ -103,7 +103,7 @@ impl RateLimiter {
         }
     }
 
-    fn alert(&self, topic: Topic, text: &str, event: Option<&Event>, held_back: u64) -> Alert {
+    fn alert(&self, topic: AlertTopic, text: &str, event: Option<&Event>, held_back: u64) -> Alert {
         let Self { run, .. } = self;
         let text = printable(&format!("{run}: {text}")).into_owned();
         let event = event.map_or(Value::Null, |event| serde_json::to_value(event).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Commands that hang, hosts that listen or do not, storms, and secrets.
+//! Tests with commands that hang, hosts that do not respond, many alerts, and secrets.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use schemas::{RowIndex, Step};
 use serde_json::Value;
 
 use super::*;
-use crate::training::{LossSpikeReport, SpikeMetric, StopReport, Warning, Why};
+use crate::training::{LossSpikeReport, SpikeMetric, StopReport, SuspectReason, Warning};
 use crate::{Clock, EventKind, Position};
 
 const TOKEN: &str = "s3cr3t-t0ken";
@@ -20,10 +20,17 @@ fn event(what: EventKind) -> Event {
 
 fn stop() -> Event {
     let (place, error) = ("runs/a".to_owned(), Some("the disk is gone".to_owned()));
-    event(EventKind::Stop(StopReport { why: Why::Failed, saved: true, kept: None, place, error, memory: None }))
+    event(EventKind::Stop(StopReport {
+        why: SuspectReason::Failed,
+        saved: true,
+        kept: None,
+        place,
+        error,
+        memory: None,
+    }))
 }
 
-fn leap() -> Event {
+fn loss_spike() -> Event {
     let (spike_step, first_row, figure) = (Step(7), RowIndex(0), SpikeMetric::Loss);
     event(EventKind::LossSpike(LossSpikeReport {
         spike_step,
@@ -45,30 +52,30 @@ fn by_command(script: &str) -> AlertsConfig {
     AlertsConfig { command, min_free_disk_bytes: 0, ..AlertsConfig::default() }
 }
 
-/// Tells these events, and returns when that is over.
+/// Raises alerts from events. Returns the time until all are delivered.
 fn tell(config: &AlertsConfig, events: &[Event]) -> Duration {
     let begun = Instant::now();
-    let alerts = Alerts::start(config, "runs/a", Path::new(".")).expect("threads").expect("somebody is told");
-    let mut reader = alerts.reader().expect("somebody is told");
-    let told = Instant::now();
+    let alerts = Alerts::start(config, "runs/a", Path::new(".")).expect("threads").expect("a destination");
+    let mut reader = alerts.reader().expect("a destination");
+    let observing = Instant::now();
     for event in events {
         reader.observe(event);
     }
-    assert!(told.elapsed() < Duration::from_secs(1), "never in the way: {:?}", told.elapsed());
+    assert!(observing.elapsed() < Duration::from_secs(1), "an observer never blocks: {:?}", observing.elapsed());
     drop(reader);
     drop(alerts);
     begun.elapsed()
 }
 
 #[test]
-fn a_command_is_given_the_event_and_a_few_words() {
+fn a_command_receives_the_event_and_environment_variables() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let out = home.path().join("out");
     let script = format!(
         "echo noise; echo noise >&2; {{ cat; echo \"$CLOZE_ALERT_TOPIC|$CLOZE_ALERT_RUN|$CLOZE_ALERT_TEXT\"; }} >> {}",
         out.display()
     );
-    tell(&by_command(&script), &[leap(), stop()]);
+    tell(&by_command(&script), &[loss_spike(), stop()]);
     let text = std::fs::read_to_string(out).expect("it was run");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
@@ -79,62 +86,62 @@ fn a_command_is_given_the_event_and_a_few_words() {
 }
 
 #[test]
-fn a_command_that_hangs_is_killed_with_what_it_started() {
+fn a_command_that_hangs_is_killed_with_its_children() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let out = home.path().join("pid");
-    // It reads nothing, and has a child that would outlive it.
+    // The command reads nothing and has a child that would outlive it.
     let script = format!("sleep 60 & echo $! > {}; wait", out.display());
     let took = tell(&AlertsConfig { timeout_seconds: 1, ..by_command(&script) }, &[stop()]);
     assert!((1.0..3.0).contains(&took.as_secs_f64()), "{took:?}");
     let child = std::fs::read_to_string(out).expect("it was run");
     let stat = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-    // Whoever is killed is gone when it runs the next time.
+    // A killed process exits when it is scheduled next.
     let begun = Instant::now();
     while !(stat().is_empty() || stat().contains(") Z")) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "its child lives: {}", stat());
+        assert!(begun.elapsed() < Duration::from_secs(20), "its child is alive: {}", stat());
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 #[test]
-fn a_command_that_is_not_there_or_fails_is_no_reason_to_end() {
+fn a_command_that_is_missing_or_fails_does_not_end_the_run() {
     let missing = AlertsConfig { command: vec!["there-is-no-such-program".to_owned()], ..by_command("") };
     assert!(tell(&missing, &[stop(), stop()]) < Duration::from_secs(5));
-    let command = Command::of(&by_command("exit 3")).expect("a command");
-    let (desk, waiting) = RateLimiter::of(&missing, "runs/a");
-    desk.tell(Topic::Stop, "x", None);
-    let told = command.tell(&waiting.queue.recv().expect("told"), Instant::now() + Duration::from_secs(5));
-    assert_eq!(told, Err("`sh` ended with exit status: 3".to_owned()));
+    let command = Command::from_config(&by_command("exit 3")).expect("a command");
+    let (limiter, waiting) = RateLimiter::new(&missing, "runs/a");
+    limiter.notify(AlertTopic::Stop, "x", None);
+    let result = command.send(&waiting.queue.recv().expect("an alert"), Instant::now() + Duration::from_secs(5));
+    assert_eq!(result, Err("`sh` failed with exit status: 3".to_owned()));
 }
 
 #[test]
-fn of_a_storm_one_is_told_and_the_rest_counted() {
+fn alerts_within_the_interval_are_held_back_and_counted() {
     let config = AlertsConfig { min_interval_seconds: 3600, ..by_command("") };
-    let (desk, waiting) = RateLimiter::of(&config, "runs/a");
+    let (limiter, waiting) = RateLimiter::new(&config, "runs/a");
     for _ in 0..1000 {
-        desk.tell(Topic::Warning, "again", None);
+        limiter.notify(AlertTopic::Warning, "again", None);
     }
-    desk.tell(Topic::LossSpike, "another topic", None);
-    desk.tell(Topic::Start, "nobody asked", None);
-    let told: Vec<Topic> = waiting.queue.try_iter().map(|alert| alert.topic).collect();
-    assert_eq!(told, [Topic::Warning, Topic::LossSpike]);
-    // Of ends the last is always told, whatever there is room for.
-    (0..100).for_each(|number| desk.tell(Topic::Stop, &format!("over {number}"), None));
+    limiter.notify(AlertTopic::LossSpike, "another topic", None);
+    limiter.notify(AlertTopic::Start, "not configured", None);
+    let topics: Vec<AlertTopic> = waiting.queue.try_iter().map(|alert| alert.topic).collect();
+    assert_eq!(topics, [AlertTopic::Warning, AlertTopic::LossSpike]);
+    // The last alert of the end is always delivered, even if the queue is full.
+    (0..100).for_each(|number| limiter.notify(AlertTopic::Stop, &format!("over {number}"), None));
     assert_eq!(waiting.queue.try_iter().count(), 32);
-    drop(desk);
+    drop(limiter);
     let last: Vec<String> = waiting.map(|alert| alert.text).collect();
     assert_eq!(last, ["runs/a: over 99"]);
 
     let often = AlertsConfig { min_interval_seconds: 0, ..by_command("") };
-    let (desk, waiting) = RateLimiter::of(&often, "runs/a");
-    (0..40).for_each(|_| desk.tell(Topic::Warning, "again", None));
+    let (limiter, waiting) = RateLimiter::new(&often, "runs/a");
+    (0..40).for_each(|_| limiter.notify(AlertTopic::Warning, "again", None));
     assert_eq!(waiting.queue.try_iter().count(), 32);
-    desk.tell(Topic::Warning, "again", None);
-    let object: Value = serde_json::from_str(&waiting.queue.recv().expect("told").json).expect("JSON");
+    limiter.notify(AlertTopic::Warning, "again", None);
+    let object: Value = serde_json::from_str(&waiting.queue.recv().expect("an alert").json).expect("JSON");
     assert_eq!(object["held_back"], 8);
 }
 
-/// A host that answers each post with that status, or never; what it was sent.
+/// Starts a host that answers each request with `status`, or never. Returns its address and the requests.
 fn host(status: Option<u16>) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}/hooks/{TOKEN}", listener.local_addr().expect("it is bound"));
@@ -163,7 +170,7 @@ fn host(status: Option<u16>) -> (String, Receiver<String>) {
     (address, sent)
 }
 
-/// Named by a file.
+/// Returns a configuration whose webhook address is in a file.
 fn by_webhook(home: &Path, address: &str) -> AlertsConfig {
     let file = home.join("address");
     store::Store::folder(home).expect("there").put("address", format!("{address}\n").as_bytes()).expect("written");
@@ -171,7 +178,7 @@ fn by_webhook(home: &Path, address: &str) -> AlertsConfig {
 }
 
 #[test]
-fn a_webhook_is_posted_what_a_command_would_read() {
+fn a_webhook_receives_the_json_object_of_the_alert() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let (address, sent) = host(Some(204));
     tell(&by_webhook(home.path(), &address), &[warning(), stop()]);
@@ -185,23 +192,26 @@ fn a_webhook_is_posted_what_a_command_would_read() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_webhook_is_said_without_its_address() {
+fn errors_of_a_webhook_do_not_contain_its_address() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let why = |address: &str| {
         let config = by_webhook(home.path(), address);
-        let (desk, waiting) = RateLimiter::of(&config, "runs/a");
-        desk.tell(Topic::Stop, "x", None);
-        let webhook = Webhook::of(&config).expect("a webhook");
+        let (limiter, waiting) = RateLimiter::new(&config, "runs/a");
+        limiter.notify(AlertTopic::Stop, "x", None);
+        let webhook = Webhook::from_config(&config).expect("a webhook");
         let begun = Instant::now();
-        let told = webhook.tell(&waiting.queue.recv().expect("told"), Instant::now() + Duration::from_secs(1));
+        let result = webhook.send(&waiting.queue.recv().expect("an alert"), Instant::now() + Duration::from_secs(1));
         assert!(begun.elapsed() < Duration::from_secs(3), "{address}: {:?}", begun.elapsed());
-        let why = told.expect_err(address);
+        let why = result.expect_err(address);
         assert!(!why.contains(TOKEN), "{why}");
         why
     };
     let ((broken, _one), (moved, _two), (silent, _three)) = (host(Some(500)), host(Some(302)), host(None));
-    assert_eq!([why(&broken), why(&moved)], ["it answered 500", "it answered 302"]);
-    assert_eq!(why(&silent), "there was no answer in time");
+    assert_eq!(
+        [why(&broken), why(&moved)],
+        ["the server answered with status 500", "the server answered with status 302"]
+    );
+    assert_eq!(why(&silent), "timeout: no response");
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
     assert_eq!(why(&format!("http://{free}/{TOKEN}")), "connection refused");
     assert!(why(&format!("https://{free}/{TOKEN}")).contains("connection refused"));
@@ -211,12 +221,12 @@ fn what_goes_wrong_with_a_webhook_is_said_without_its_address() {
         why(&address);
     }
     let config = AlertsConfig { webhook_env: "CLOZE_TEST_NO_SUCH_VARIABLE".to_owned(), ..AlertsConfig::default() };
-    let error = Webhook::of(&config).expect("a webhook").address().expect_err("it is not set");
+    let error = Webhook::from_config(&config).expect("a webhook").address().expect_err("it is not set");
     assert!(error.contains("`CLOZE_TEST_NO_SUCH_VARIABLE`"), "{error}");
 }
 
 #[test]
-fn a_secret_in_a_wrong_place_is_refused_without_being_repeated() {
+fn a_misplaced_secret_is_refused_and_not_repeated() {
     let address = format!("https://hooks.example.org/{TOKEN}");
     let wrong = AlertsConfig {
         command: vec![String::new()],
@@ -233,13 +243,13 @@ fn a_secret_in_a_wrong_place_is_refused_without_being_repeated() {
 }
 
 #[test]
-fn a_disk_that_is_nearly_full_is_told() {
+fn low_disk_space_raises_an_alert() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let (desk, waiting) = RateLimiter::of(&by_command(""), "runs/a");
-    let looks = disk::look(home.path(), u64::MAX, desk.clone()).expect("a thread");
-    let alert = waiting.queue.recv_timeout(Duration::from_secs(5)).expect("it looks at once");
-    assert!(alert.topic == Topic::Disk && alert.text.contains("bytes are free"), "{alert:?}");
-    drop(looks);
-    let _none = disk::look(&home.path().join("nowhere"), u64::MAX, desk).expect("a thread");
-    assert!(waiting.queue.recv_timeout(Duration::from_millis(200)).is_err(), "nobody knows");
+    let (limiter, waiting) = RateLimiter::new(&by_command(""), "runs/a");
+    let disk_check = disk::spawn(home.path(), u64::MAX, limiter.clone()).expect("a thread");
+    let alert = waiting.queue.recv_timeout(Duration::from_secs(5)).expect("the first check is immediate");
+    assert!(alert.topic == AlertTopic::Disk && alert.text.contains("bytes free"), "{alert:?}");
+    drop(disk_check);
+    let _none = disk::spawn(&home.path().join("nowhere"), u64::MAX, limiter).expect("a thread");
+    assert!(waiting.queue.recv_timeout(Duration::from_millis(200)).is_err(), "unknown free space raises no alert");
 }

@@ -1,4 +1,4 @@
-//! A preparation in words.
+//! Events of a preparation as text.
 
 use crate::preparation::{LargestFile, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::quantities::{bytes, count, eta};
@@ -13,32 +13,32 @@ pub(super) fn start(start: &PrepareStart) -> String {
         bytes(start.text_bytes_max),
     );
     let largest = start.largest_compressed.as_ref().map(|LargestFile { name, bytes: size }| {
-        format!("the largest compressed file takes one worker from end to end: {name}, {}", bytes(*size))
+        format!("largest compressed file, which one worker reads from start to end: {name}, {}", bytes(*size))
     });
-    let way = (!start.tokenized_by.is_empty()).then(|| format!("text to ids: {}", start.tokenized_by));
-    [Some(plan), way, start.change.clone(), largest].into_iter().flatten().collect::<Vec<_>>().join("\n")
+    let tokenizer = (!start.tokenized_by.is_empty()).then(|| format!("text to ids: {}", start.tokenized_by));
+    [Some(plan), tokenizer, start.change.clone(), largest].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// What stands next to a progress bar: parts and rates.
-pub(crate) fn beside_bar(progress: &PrepareProgress) -> String {
+/// Returns the text next to a progress bar: parts and rates.
+pub(crate) fn beside_progress_bar(progress: &PrepareProgress) -> String {
     let PrepareProgress { parts, parts_total, text_bytes_per_s, tokens_per_s, .. } = progress;
     let (text, tokens) = (text_bytes_per_s / 1e6, tokens_per_s / 1e6);
     format!("{parts}/{parts_total} parts  {text:.1} MB/s  {tokens:.2} M tokens/s")
 }
 
 pub(super) fn line(now: &PrepareProgress) -> String {
-    format!("prepare: {:.0} %  {}{}", 100.0 * now.share(), beside_bar(now), eta(now.eta_s))
+    format!("prepare: {:.0} %  {}{}", 100.0 * now.share(), beside_progress_bar(now), eta(now.eta_s))
 }
 
 pub(super) fn end(end: &PrepareEnd) -> String {
     let place = &end.place;
     if end.nothing_to_do {
-        return format!("{place}: nothing to do, all {} parts are there", end.parts_kept);
+        return format!("{place}: nothing to do, all {} parts exist", end.parts_kept);
     }
     let text_per_s = end.text_bytes_made as f64 / 1e6 / end.seconds.max(1e-9);
     let mut lines = vec![
         format!(
-            "{place}: {} parts made, {} kept from before, {} of input read, in {:.1} s ({text_per_s:.1} MB/s of text)",
+            "{place}: {} parts made, {} kept, {} of input read, in {:.1} s ({text_per_s:.1} MB/s of text)",
             end.parts_made,
             end.parts_kept,
             bytes(end.bytes_read),
@@ -62,7 +62,7 @@ pub(super) fn end(end: &PrepareEnd) -> String {
         format!("  {} on disk, {:.2} bytes per token", bytes(end.shard_bytes), end.bytes_per_token()),
     ];
     if end.forgotten > 0 {
-        lines.push(format!("  documents forgotten and left out: {}", count(end.forgotten)));
+        lines.push(format!("  documents excluded because they are to be forgotten: {}", count(end.forgotten)));
     }
     let rejected = end.rejected.iter();
     lines.extend(rejected.map(|(reason, number)| format!("  rejected or repaired: {} × {reason}", count(*number))));
@@ -70,7 +70,7 @@ pub(super) fn end(end: &PrepareEnd) -> String {
     lines.join("\n")
 }
 
-/// How documents became samples.
+/// Returns the packing of documents into samples, and what it cut.
 fn packing(end: &PrepareEnd) -> String {
     let counts = [
         (end.sentences, "sentences"),

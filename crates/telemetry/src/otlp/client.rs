@@ -17,7 +17,7 @@ use super::delivery::DeliveryCounts;
 use super::settings::{Signal, Target};
 use crate::http_client;
 
-/// Limit of a response body, which is a count and a sentence.
+/// Maximum size of a response body, which has a count and one sentence.
 const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// HTTP client of one signal. Address and headers may hold secrets: `Debug` does not show them.
@@ -77,7 +77,7 @@ impl Client {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             let label = self.signal.label();
             tracing::warn!(
-                "{label} do not reach the OpenTelemetry collector: {reason}; the work continues, and this is said once"
+                "{label} do not reach the OpenTelemetry collector: {reason}; the work continues, and later failures are not logged"
             );
         }
     }
@@ -88,18 +88,18 @@ impl HttpClient for Client {
     // The SDK calls it on the signal's own thread, which may block.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let response = self.send(request).map_err(|error| {
-            let reason = http_client::why(&error);
+            let reason = http_client::error_text(&error);
             self.warn(&reason);
             reason
         })?;
         let status = response.status();
         if !status.is_success() {
-            self.warn(&format!("it answered {}", status.as_u16()));
+            self.warn(&format!("the collector answered with status {}", status.as_u16()));
             return Ok(response);
         }
         let rejected = self.rejected(response.body());
         if rejected > 0 {
-            self.warn(&format!("it rejected {rejected} of them"));
+            self.warn(&format!("the collector rejected {rejected} of them"));
             if self.signal == Signal::Logs {
                 self.counts.reject(rejected);
             }

@@ -43,7 +43,7 @@ impl DeliveryCounts {
     }
 
     /// Returns whether there is room for a record; without room the record is lost.
-    fn admit(&self) -> bool {
+    fn try_reserve(&self) -> bool {
         let one_more = |pending: u64| (pending < self.capacity).then_some(pending + 1);
         let is_admitted = self.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok();
         if !is_admitted {
@@ -71,7 +71,7 @@ pub(super) struct LogQueue {
 impl LogQueue {
     /// Queues a record, or counts it as lost.
     pub(super) fn push(&self, record: SdkLogRecord) {
-        if self.counts.admit() {
+        if self.counts.try_reserve() {
             self.logger.emit(record);
         }
     }

@@ -45,15 +45,17 @@ impl Otlp {
             return None;
         }
         let Some(settings) = Settings::from_environment(|name| std::env::var(name).ok()) else {
-            tracing::info!("`OTEL_SDK_DISABLED` is set: nothing goes to an OpenTelemetry collector");
+            tracing::info!("otlp: exporter disabled, because `OTEL_SDK_DISABLED` is set");
             return None;
         };
         for warning in &settings.warnings {
-            tracing::warn!("OpenTelemetry: {warning}");
+            tracing::warn!("otlp: {warning}");
         }
         // The SDK panics where its threads cannot be started.
         let exporter = runtime::catch_panic(|| Self::with_settings(settings, resource));
-        exporter.inspect_err(|error| tracing::warn!(error, "nothing goes to an OpenTelemetry collector")).ok()
+        exporter
+            .inspect_err(|error| tracing::warn!(error, "otlp: exporter disabled, because it cannot be started"))
+            .ok()
     }
 
     /// Starts with the settings of the caller.
@@ -113,13 +115,13 @@ impl Drop for Otlp {
         let _ = metrics_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
         if Instant::now() >= deadline {
             tracing::warn!(
-                "the last metrics or log records did not reach the OpenTelemetry collector in {} s",
+                "otlp: the last metrics or log records did not reach the collector in {} s",
                 SHUTDOWN_TIMEOUT.as_secs()
             );
         }
         let lost = self.logs.as_ref().map_or(0, |logs| logs.counts.lost() + logs.counts.pending());
         if lost > 0 {
-            tracing::warn!(lost, "log records did not reach the OpenTelemetry collector; a run's log has all events");
+            tracing::warn!(lost, "otlp: log records did not reach the collector; the run log has all events");
         }
     }
 }
@@ -170,7 +172,7 @@ fn configured<B: WithExportConfig + WithHttpConfig>(
 /// Returns the exporter, or logs that there is none. The error may repeat the address, which may hold a secret.
 fn built<E, X>(signal: Signal, exporter: Result<E, X>) -> Option<E> {
     if exporter.is_err() {
-        tracing::warn!("OpenTelemetry: no {} are sent: the exporter refuses the settings", signal.label());
+        tracing::warn!("otlp: no {} are sent: the exporter refuses the settings", signal.label());
     }
     exporter.ok()
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger as _, Severity};
 use opentelemetry_sdk::logs::{SdkLogRecord, SdkLogger};
 
-use crate::training::Why;
+use crate::training::SuspectReason;
 use crate::{Event, EventKind, event_text};
 
 /// Converts an event, unless its numbers are metrics.
@@ -16,7 +16,7 @@ pub(super) fn from_event(logger: &SdkLogger, event: &Event) -> Option<SdkLogReco
     }
     let text = event_text::line(event).unwrap_or_else(|| match what {
         // The command line prints the error itself, so this event has no text.
-        EventKind::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
+        EventKind::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("unknown error")),
         what => what.kind().to_owned(),
     });
     let mut record = new_record(logger, event.time, severity(what), &text);
@@ -64,7 +64,7 @@ fn severity(what: &EventKind) -> Severity {
         | EventKind::Skip(_)
         | EventKind::BadRow(_)
         | EventKind::Starved(_) => Severity::Warn,
-        EventKind::Stop(stop) if stop.why == Why::Failed => Severity::Error,
+        EventKind::Stop(stop) if stop.why == SuspectReason::Failed => Severity::Error,
         _ => Severity::Info,
     }
 }
@@ -72,9 +72,9 @@ fn severity(what: &EventKind) -> Severity {
 /// Returns the row that the event names, else the position in the stream.
 fn row(event: &Event) -> Option<u64> {
     match &event.what {
-        EventKind::LossSpike(leap) => Some(leap.first_row.0),
+        EventKind::LossSpike(spike) => Some(spike.first_row.0),
         EventKind::Skip(skip) => Some(skip.leap.first_row.0),
-        EventKind::BadRow(left_out) => Some(left_out.row.0),
+        EventKind::BadRow(bad_row) => Some(bad_row.row.0),
         EventKind::DatasetVersion(dataset_version) => Some(dataset_version.row.0),
         _ => event.at.rows_seen,
     }
@@ -87,7 +87,7 @@ fn filter_attribute(what: &EventKind) -> Option<(&'static str, AnyValue)> {
         EventKind::Checkpoint(checkpoint) => ("place", checkpoint.place.clone().into()),
         EventKind::Audit(audit) => ("view", audit.view.clone().into()),
         EventKind::Validation(report) => ("loss", report.loss.into()),
-        EventKind::LossSpike(leap) => ("sigmas", leap.sigmas.into()),
+        EventKind::LossSpike(spike) => ("sigmas", spike.sigmas.into()),
         EventKind::Starved(starved) => ("seconds", starved.seconds.into()),
         _ => return None,
     })

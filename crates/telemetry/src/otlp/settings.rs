@@ -66,7 +66,7 @@ pub(super) struct Settings {
     pub(super) log_delay: Duration,
     pub(super) log_queue_size: usize,
     pub(super) log_batch_size: usize,
-    /// Variables that are not followed, a sentence each.
+    /// Warnings about ignored variables, one sentence each.
     pub(super) warnings: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ impl Environment<'_> {
     fn target(&mut self, signal: Signal) -> Option<Target> {
         let protocol = self.signal_variable(signal, "PROTOCOL");
         if self.value(&protocol).is_some_and(|value| value != "http/protobuf") {
-            self.warn(format!("`{protocol}`: this program speaks `http/protobuf` and nothing else"));
+            self.warn(format!("`{protocol}`: only `http/protobuf` is supported"));
         }
         let uri = self.uri(signal)?;
         let headers = self.headers(signal);
@@ -147,7 +147,7 @@ impl Environment<'_> {
         let uri = uri.filter(|uri| uri.host().is_some() && matches!(uri.scheme_str(), Some("http" | "https")));
         if uri.is_none() {
             let label = signal.label();
-            self.warn(format!("`{variable}` is no address (`http://host:4318`, `https://…`); no {label} are sent"));
+            self.warn(format!("`{variable}` is not an address (`http://host:4318`, `https://…`); no {label} are sent"));
         }
         uri
     }
@@ -161,7 +161,7 @@ impl Environment<'_> {
                     value.set_sensitive(true);
                     headers.append(key, value);
                 }
-                _ => self.warn(format!("`{variable}`: an entry is no header and is left out")),
+                _ => self.warn(format!("`{variable}`: ignoring an entry that is not a valid header")),
             }
         }
         headers
@@ -174,7 +174,7 @@ impl Environment<'_> {
         for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             match pair(entry) {
                 Some(pair) => pairs.push(pair),
-                None => self.warn(format!("`{variable}`: an entry is no `name=value` and is left out")),
+                None => self.warn(format!("`{variable}`: ignoring an entry that is not `name=value`")),
             }
         }
         pairs
@@ -195,7 +195,7 @@ impl Environment<'_> {
         let value = self.value(variable)?;
         let number = value.parse::<u64>().ok().filter(|number| *number > 0);
         if number.is_none() {
-            self.warn(format!("`{variable}` is no {noun} above 0; {default} serves"));
+            self.warn(format!("`{variable}` is not a {noun} above 0; using the default, {default}"));
         }
         number.map(|number| number.min(MAX_NUMBER))
     }

@@ -25,8 +25,8 @@ const QUICK: [(&str, &str); 2] = [("OTEL_METRIC_EXPORT_INTERVAL", "20"), ("OTEL_
 const REPORT: &str = r#""kind":"report","loss":3.5,"terms":{"mlm":3.0,"tc":0.5},"metrics":{"mlm.accuracy":0.25},"lr":0.0001,"grad_norm":0.75,"skipped":1,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.5,"data_wait":0.125,"checkpoint_stall":0.25,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.5,"step":1.5,"read":6.0,"validation":0.25,"checkpoint":0.125},"memory":{"allocated_peak_bytes":4096,"reserved_peak_bytes":8192,"total_bytes":16384},"host_bytes":1024"#;
 const VALIDATION: &str = r#""kind":"validation","rows":64,"loss":5.25,"terms":{"mlm":5.0},"metrics":{"mlm.accuracy":0.125},"mlm":{"loss":5.5,"accuracy":0.0625,"ln_vocab":8.0,"unigram_entropy":5.75},"seconds":0.75"#;
 const WARNING: &str = r#""kind":"warning","topic":"device","message":"another device","hint":"`cpu` then""#;
-const LEAP: &str = r#""kind":"loss_spike","spike_step":18,"first_row":144,"rows":8,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25"#;
-const LEFT_OUT: &str =
+const LOSS_SPIKE: &str = r#""kind":"loss_spike","spike_step":18,"first_row":144,"rows":8,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25"#;
+const BAD_ROW: &str =
     r#""kind":"bad_row","row":150,"sample":"6:1424","shard":"a","group":2,"row_in_group":4,"documents":[],"why":"no""#;
 const STARVED: &str = r#""kind":"starved","by":"prepare","seconds":4.25,"part":11,"parts":256"#;
 const CHECKPOINT: &str = r#""kind":"checkpoint","place":"runs/a/checkpoints/20","seconds":1.5,"stall_s":0.5"#;
@@ -48,7 +48,7 @@ fn event(step: u64, rest: &str) -> Event {
 }
 
 fn everything() -> Vec<Event> {
-    let run = [START, REPORT, VALIDATION, CHECKPOINT, WARNING, LEAP, LEFT_OUT, STARVED, STOP];
+    let run = [START, REPORT, VALIDATION, CHECKPOINT, WARNING, LOSS_SPIKE, BAD_ROW, STARVED, STOP];
     run.iter().map(|rest| event(20, rest)).collect()
 }
 
@@ -151,13 +151,13 @@ fn events_of_a_run_reach_the_collector_by_name_and_attribute() {
         })
         .collect();
     let expected = [
-        "INFO start 20 160: step 20  began at random with mlm 8.0000",
+        "INFO start 20 160: step 20  started from random weights: mlm 8.0000",
         "INFO validation 20 160: step 20  valid loss 5.2500 (mlm 5.0000)  valid/mlm 5.5000 (ln V 8.00, unigram 5.75)",
         "INFO checkpoint 20 160: saved checkpoint runs/a/checkpoints/20",
         "WARN warning 20 160: warning: another device; `cpu` then",
         "WARN loss_spike 20 144: warning: loss spike at step 18: loss 9.5000 (median 2.2500, 57 sigma); rows 144 to 151",
-        "WARN bad_row 20 150: warning: step 20  row 150 is left out, it cannot be made (sample 6:1424 = a, row group 2, row 4): no",
-        "WARN starved 20 160: step 20  starved by prepare: 4.2 s until part 12 of 256 was there",
+        "WARN bad_row 20 150: warning: step 20  row 150 is excluded because it cannot be built (sample 6:1424 = a, row group 2, row 4): no",
+        "WARN starved 20 160: step 20  starved by prepare: waited 4.2 s for part 12 of 256",
         "ERROR stop 20 160: failed: the disk is gone",
     ];
     assert_eq!(lines, expected, "a report is metrics only");
@@ -231,13 +231,13 @@ fn a_value_that_is_not_known_is_not_exported() {
 
 #[test]
 fn a_busy_collector_is_asked_again_and_receives_everything_once() {
-    // A machine that is so busy itself that the time does not suffice gets another chance.
+    // On a busy machine the time may not suffice, so there are several attempts.
     let attempt = || {
         let (address, posts) = collector(
             &[Reply::Status(503, ""), Reply::Status(429, ""), OK],
             &[Reply::Status(503, "retry-after: 1\r\n"), Reply::Status(502, ""), OK],
         );
-        let took = export(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &address)], &[event(1, WARNING), event(2, LEAP)]);
+        let took = export(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &address)], &[event(1, WARNING), event(2, LOSS_SPIKE)]);
         (took < SHUTDOWN_TIMEOUT).then(|| posts.try_iter().collect::<Vec<Post>>())
     };
     let posts = (0..5).find_map(|_| attempt()).expect("one of five is in time");
@@ -254,7 +254,7 @@ fn a_busy_collector_is_asked_again_and_receives_everything_once() {
 fn refused_and_rejected_records_are_lost_and_counted() {
     let refusing = collector(&[OK], &[Reply::Status(400, "")]);
     let rejecting = collector(&[OK], &[Reply::Rejects(i64::MAX)]);
-    // The time that it asks for is longer than the time-out.
+    // The requested delay is longer than the timeout.
     let postponing = collector(&[OK], &[Reply::Status(503, "retry-after: 3600\r\n")]);
     for (address, posts) in [refusing, rejecting, postponing] {
         let otlp = start(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &address)]);

@@ -1,15 +1,15 @@
-//! Known answers, and what a reader would find in the bytes.
+//! Tests with known answers, and with a decoder of the written bytes.
 
 use schemas::ordinal::Step;
 
 use super::*;
 use crate::training::{
     CheckpointReport, Figures, LossSpikeReport, MlmReport, ResumeReport, Speed, SpikeMetric, StarvedReport, StopReport,
-    Why,
+    SuspectReason,
 };
 use crate::{Clock, Position};
 
-/// Checksums that were computed bit by bit from the polynomial; the first three are those of RFC 3720, B.4.
+/// Checksums computed bit by bit from the polynomial. The first three are from RFC 3720, B.4.
 #[test]
 fn checksums_have_their_known_answers() {
     let ascending: Vec<u8> = (0..32).collect();
@@ -25,7 +25,7 @@ fn checksums_have_their_known_answers() {
     }
 }
 
-/// Written by another program, from the definitions of both formats alone.
+/// Expected bytes from another program that was written from the definitions of both formats.
 #[test]
 fn a_file_begins_as_another_program_writes_it() {
     let framed = |message: &[u8]| {
@@ -40,9 +40,10 @@ fn a_file_begins_as_another_program_writes_it() {
     assert_eq!(framed(&first), "1800000000000000a37f4b22093bdf0740fc54d9411a0d627261696e2e4576656e743a3206674b6e");
 }
 
-/// The messages of a file, as a reader takes it apart: by lengths, believing both checksums.
+/// Decodes the messages of a file by their lengths, and checks both checksums.
 fn records(bytes: &[u8]) -> Vec<Record> {
-    let (mut rest, mut found) = (bytes, Vec::new());
+    let mut rest = bytes;
+    let mut found = Vec::new();
     while !rest.is_empty() {
         let (head, body) = rest.split_at(12);
         let length = usize::try_from(u64::from_le_bytes(head[..8].try_into().expect("8 bytes"))).expect("small");
@@ -55,15 +56,15 @@ fn records(bytes: &[u8]) -> Vec<Record> {
     found
 }
 
-/// Sessions that begin, and scalars: `(step, what)`.
-fn told(bytes: &[u8]) -> Vec<(i64, String)> {
-    let mut told = Vec::new();
+/// Decodes session starts and scalars as `(step, text)`.
+fn decoded(bytes: &[u8]) -> Vec<(i64, String)> {
+    let mut lines = Vec::new();
     for Record { step, content, .. } in records(bytes) {
-        match content.expect("a message says something") {
-            Content::FileVersion(version) => told.push((step, version)),
-            Content::Session(Session { status }) => told.push((step, format!("session {status}"))),
+        match content.expect("a message has content") {
+            Content::FileVersion(version) => lines.push((step, version)),
+            Content::Session(Session { status }) => lines.push((step, format!("session {status}"))),
             Content::Summary(Summary { values }) => {
-                told.extend(
+                lines.extend(
                     values.into_iter().map(|scalar| {
                         (step, format!("{} {}", scalar.tag, scalar.value.expect("a scalar has a value")))
                     }),
@@ -71,12 +72,12 @@ fn told(bytes: &[u8]) -> Vec<(i64, String)> {
             }
         }
     }
-    told
+    lines
 }
 
-fn say(encoder: &mut Encoder, step: u64, what: EventKind) -> Vec<(i64, String)> {
+fn encode(encoder: &mut Encoder, step: u64, what: EventKind) -> Vec<(i64, String)> {
     let at = Position { step: Some(Step(step)), epoch: Some(0.5), rows_seen: Some(64), tokens_seen: Some(4096) };
-    told(&encoder.encode(&Clock::still().event(at, what)))
+    decoded(&encoder.encode(&Clock::still().event(at, what)))
 }
 
 fn starved() -> EventKind {
@@ -116,7 +117,7 @@ fn report(loss: f64) -> EventKind {
 #[test]
 fn a_report_is_scalars_over_its_step() {
     let mut encoder = Encoder::default();
-    let lines = say(&mut encoder, 10, report(f64::NAN));
+    let lines = encode(&mut encoder, 10, report(f64::NAN));
     let expected = [
         (0, "brain.Event:2"),
         (10, "session 1"),
@@ -140,9 +141,9 @@ fn a_report_is_scalars_over_its_step() {
 }
 
 #[test]
-fn every_kind_with_numbers_is_drawn_and_no_other() {
+fn only_kinds_with_numbers_are_written() {
     let mut encoder = Encoder::default();
-    let leap = LossSpikeReport {
+    let loss_spike = LossSpikeReport {
         spike_step: Step(1),
         first_row: schemas::RowIndex(0),
         rows: 8,
@@ -151,7 +152,10 @@ fn every_kind_with_numbers_is_drawn_and_no_other() {
         median: 2.0,
         sigmas: 50.0,
     };
-    assert_eq!(say(&mut encoder, 3, EventKind::LossSpike(leap)).last(), Some(&(3, "train/spike_sigmas 50".to_owned())));
+    assert_eq!(
+        encode(&mut encoder, 3, EventKind::LossSpike(loss_spike)).last(),
+        Some(&(3, "train/spike_sigmas 50".to_owned()))
+    );
     let mlm = MlmReport { loss: 4.0, accuracy: 0.5, ln_vocab: 8.0, unigram_entropy: 6.0, unigram_cross_entropy: None };
     let terms = BTreeMap::from([("mlm".to_owned(), 3.0)]);
     let valid = ValidReport {
@@ -163,32 +167,32 @@ fn every_kind_with_numbers_is_drawn_and_no_other() {
         seconds: 0.1,
     };
     let tags = ["eval/fixed_mask_accuracy 0.5", "eval/fixed_mask_mlm 4", "eval/loss 3", "eval/mlm 3"];
-    assert_eq!(say(&mut encoder, 3, EventKind::Validation(valid)), tags.map(|tag| (3, tag.to_owned())));
+    assert_eq!(encode(&mut encoder, 3, EventKind::Validation(valid)), tags.map(|tag| (3, tag.to_owned())));
     let place = "runs/a".to_owned();
-    let stop = StopReport { why: Why::Finished, saved: true, kept: None, place, error: None, memory: None };
-    assert_eq!(say(&mut encoder, 3, EventKind::Stop(stop)), []);
+    let stop = StopReport { why: SuspectReason::Finished, saved: true, kept: None, place, error: None, memory: None };
+    assert_eq!(encode(&mut encoder, 3, EventKind::Stop(stop)), []);
     assert_eq!(
         encoder.encode(&Clock::still().event(Position::default(), starved())),
         [0_u8; 0],
-        "no step, no place to draw it"
+        "an event without a step is not written"
     );
 }
 
 #[test]
-fn steps_that_come_again_replace_those_that_were_there() {
+fn repeated_steps_replace_earlier_ones() {
     let mut encoder = Encoder::default();
     let begins = |lines: Vec<(i64, String)>| lines.into_iter().any(|(_, text)| text == "session 1");
-    assert!(begins(say(&mut encoder, 10, starved())), "a process that starts over");
-    assert!(!begins(say(&mut encoder, 10, starved())) && !begins(say(&mut encoder, 20, starved())));
-    // It is said late, and nothing comes again.
+    assert!(begins(encode(&mut encoder, 10, starved())), "the start of a process");
+    assert!(!begins(encode(&mut encoder, 10, starved())) && !begins(encode(&mut encoder, 20, starved())));
+    // A checkpoint event is late, and no step repeats.
     let checkpoint = EventKind::Checkpoint(CheckpointReport { place: String::new(), seconds: 1.0, stall_s: 0.0 });
-    assert!(!begins(say(&mut encoder, 15, checkpoint)));
-    // What the checkpoint has is kept, what is beyond it is drawn again.
+    assert!(!begins(encode(&mut encoder, 15, checkpoint)));
+    // Steps up to the checkpoint are kept. Later steps are replaced.
     let resume = EventKind::Resume(ResumeReport { place: String::new() });
-    assert_eq!(say(&mut encoder, 12, resume.clone()), [(13, "session 1".to_owned())]);
-    assert!(!begins(say(&mut encoder, 13, starved())), "said already");
-    assert!(begins(say(&mut encoder, 1, starved())), "gone back without a checkpoint");
+    assert_eq!(encode(&mut encoder, 12, resume.clone()), [(13, "session 1".to_owned())]);
+    assert!(!begins(encode(&mut encoder, 13, starved())), "the session has already started");
+    assert!(begins(encode(&mut encoder, 1, starved())), "an earlier step without a resume");
     // The next process has its own file.
-    let lines = say(&mut Encoder::default(), 12, resume);
+    let lines = encode(&mut Encoder::default(), 12, resume);
     assert_eq!(lines, [(0, "brain.Event:2".to_owned()), (13, "session 1".to_owned())]);
 }

@@ -1,4 +1,4 @@
-//! A run's folder `tensorboard/`: one file for each process, which `tensorboard --logdir runs` finds.
+//! Writer of the run folder's `tensorboard/`: one file for each process. `tensorboard --logdir runs` finds it.
 
 use std::fs::{File, OpenOptions, create_dir_all, read_dir};
 use std::io::{self, Write as _};
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use super::Encoder;
 use crate::{Event, Observer};
 
-/// The folder, in that of the run.
+/// Folder within the run folder.
 const FOLDER: &str = "tensorboard";
 
-/// What readers know such files by.
+/// Prefix of the file names, by which TensorBoard recognizes them.
 const PREFIX: &str = "events.out.tfevents.";
 
-/// Writes what can be drawn. The file grows line by line, so it is no object of a store, and nothing of a run depends on it:
-/// what cannot be written is said once and left out.
+/// Observer that writes scalars. The file is appended to, so it is not an object of a store. A run does not depend on it:
+/// the first write error is logged, and records that cannot be written are omitted.
 pub struct TensorBoard {
     folder: PathBuf,
     encoder: Encoder,
-    /// Open from the first number on, and how much of it is whole.
+    /// File, opened with the first scalar, and the length of its complete records.
     file: Option<(File, u64)>,
-    is_said: bool,
+    has_warned: bool,
 }
 
 impl TensorBoard {
-    /// Writes into the folder of a run, from the first number on.
-    pub fn of(run: &Path) -> Self {
-        Self { folder: run.join(FOLDER), encoder: Encoder::default(), file: None, is_said: false }
+    /// Creates a writer for the folder of a run. The file is created with the first scalar.
+    pub fn new(run: &Path) -> Self {
+        Self { folder: run.join(FOLDER), encoder: Encoder::default(), file: None, has_warned: false }
     }
 
     fn write(&mut self, time: u64, bytes: &[u8]) -> io::Result<()> {
@@ -39,7 +39,7 @@ impl TensorBoard {
         let written = file.write_all(bytes);
         match written {
             Ok(()) => *whole += bytes.len() as u64,
-            // Behind half a record no reader finds the next one.
+            // After a partial record, no reader finds the next one.
             Err(_) => cut(file, *whole)?,
         }
         written
@@ -53,10 +53,12 @@ impl Observer for TensorBoard {
             return;
         }
         if let Err(error) = self.write(event.time, &bytes)
-            && !std::mem::replace(&mut self.is_said, true)
+            && !std::mem::replace(&mut self.has_warned, true)
         {
             let folder = self.folder.display();
-            tracing::warn!("{folder}: {error}; what TensorBoard shows has gaps from here on, the log has none");
+            tracing::warn!(
+                "tensorboard: {folder}: {error}; the curves have gaps from here on, but the run log is complete"
+            );
         }
     }
 }
@@ -68,7 +70,7 @@ fn cut(file: &mut File, length: u64) -> io::Result<()> {
     file.seek(io::SeekFrom::Start(length)).map(drop)
 }
 
-/// Readers take files in the order of their names: the newest comes last, also where clocks of two machines disagree.
+/// Returns the name of a new file. Readers order files by name, so the name sorts last even if machine clocks differ.
 fn name(folder: &Path, time: u64) -> io::Result<String> {
     let mut newest = 0;
     for entry in read_dir(folder)? {
@@ -78,7 +80,7 @@ fn name(folder: &Path, time: u64) -> io::Result<String> {
     Ok(format!("{PREFIX}{:010}.{:03}.{}", time / 1000, time % 1000, std::process::id()))
 }
 
-/// The milliseconds of a name.
+/// Returns the milliseconds of a file name.
 fn time_of(name: &str) -> Option<u64> {
     let mut parts = name.strip_prefix(PREFIX)?.split('.');
     let [seconds, ms] = [parts.next()?, parts.next()?].map(str::parse::<u64>);
@@ -109,19 +111,19 @@ mod tests {
     }
 
     #[test]
-    fn each_process_has_a_file_behind_those_before_it() {
+    fn the_file_of_each_process_sorts_after_earlier_ones() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        // Of a machine whose clock is an hour ahead.
+        // File of a machine whose clock is an hour ahead.
         let ahead = format!("{PREFIX}0000003600.250.1");
         create_dir_all(home.path().join(FOLDER)).expect("made");
         let other = home.path().join(FOLDER).join(&ahead);
         OpenOptions::new().write(true).create_new(true).open(other).expect("made");
-        let mut reader = TensorBoard::of(home.path());
-        assert_eq!(files(home.path()).len(), 1, "nothing is made before there is something to draw");
+        let mut reader = TensorBoard::new(home.path());
+        assert_eq!(files(home.path()).len(), 1, "no file before the first scalar");
         reader.observe(&event(1));
         let one = files(home.path());
         reader.observe(&event(2));
-        let mut next = TensorBoard::of(home.path());
+        let mut next = TensorBoard::new(home.path());
         next.observe(&event(3));
         let now = files(home.path());
         assert_eq!((&now[0].0, now.len()), (&ahead, 3));
@@ -131,18 +133,18 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_costs_what_could_not_be_written() {
+    fn a_full_disk_loses_only_the_unwritten_records() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let mut reader = TensorBoard::of(home.path());
+        let mut reader = TensorBoard::new(home.path());
         reader.observe(&event(1));
         let whole = files(home.path())[0].1;
-        // A file that is not for writing stands for a disk that takes nothing.
+        // A read-only file simulates a full disk.
         let path = home.path().join(FOLDER).join(&files(home.path())[0].0);
         let writes = reader.file.replace((File::open(&path).expect("there"), whole)).expect("open");
         reader.observe(&event(2));
-        assert!(reader.is_said && files(home.path())[0].1 == whole);
+        assert!(reader.has_warned && files(home.path())[0].1 == whole);
         reader.file = Some(writes);
         reader.observe(&event(3));
-        assert!(files(home.path())[0].1 > whole, "it continues where that is possible again");
+        assert!(files(home.path())[0].1 > whole, "writing continues when the disk has space again");
     }
 }

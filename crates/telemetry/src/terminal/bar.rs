@@ -1,13 +1,13 @@
-//! The one bar at the foot of a terminal, and how lines come to stand above it.
+//! Progress bar in the last line of a terminal, and printing of lines above it.
 
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is drawn now. A preparation next to a training has lines, not a bar: there is one at a time.
+/// Current bar. There is at most one: a preparation that runs concurrently with training prints lines instead.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Writes something for people with the bar out of its way.
+/// Runs `write` while the bar is hidden.
 pub(super) fn above<T>(write: impl FnOnce() -> T) -> T {
     let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match bar {
@@ -16,7 +16,7 @@ pub(super) fn above<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Draws a bar of that length from now on, until it is [`ended`](end).
+/// Draws a bar of `length` until [`end`] removes it.
 pub(super) fn begin(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));

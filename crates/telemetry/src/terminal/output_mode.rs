@@ -1,4 +1,4 @@
-//! How a process speaks on stderr: how much of it, and to whom. Decided once, by the command line.
+//! Format and verbosity of stderr. The command line sets them once.
 
 use std::io::IsTerminal as _;
 use std::sync::OnceLock;
@@ -8,59 +8,59 @@ use serde_json::json;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-/// For whom stderr is.
+/// Format of stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// For people: lines.
+    /// Text lines for users.
     #[default]
     Text,
-    /// For programs: one JSON object a line.
+    /// One JSON object per line, for programs.
     Json,
 }
 
-/// How much is said.
+/// Amount of output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
     /// Results and errors.
     Quiet,
-    /// What somebody who waits wants to know.
+    /// Progress, notes and warnings.
     #[default]
     Usual,
-    /// What this program does.
+    /// Debug messages of this program.
     More,
-    /// What the libraries do that it uses, too.
+    /// Trace messages of this program, and debug messages of its libraries.
     Most,
 }
 
-/// How to speak.
+/// Format and verbosity of stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputMode {
-    /// The form of stderr.
+    /// Format of stderr.
     pub form: OutputFormat,
-    /// How much is printed.
+    /// Amount of output.
     pub loudness: Verbosity,
 }
 
-static MANNER: OnceLock<OutputMode> = OnceLock::new();
+static MODE: OnceLock<OutputMode> = OnceLock::new();
 
 impl OutputMode {
-    /// From now on, for the whole process. The first one stays.
+    /// Sets the mode of the process. Only the first call has an effect.
     pub fn set(self) {
-        let _ = MANNER.set(self);
+        let _ = MODE.set(self);
     }
 
     pub(crate) fn get() -> Self {
-        MANNER.get().copied().unwrap_or_default()
+        MODE.get().copied().unwrap_or_default()
     }
 
-    /// Whether a bar may be drawn on stderr.
+    /// Returns whether a bar may be drawn on stderr.
     pub(super) fn draws(self) -> bool {
         self.form == OutputFormat::Text && self.loudness > Verbosity::Quiet && std::io::stderr().is_terminal()
     }
 
-    /// A line as it is to be written, or nothing where it is not to be said.
+    /// Returns the line in the format of stderr. `None` if the verbosity excludes it.
     pub(super) fn written(self, line: &str) -> Option<String> {
-        let level = Level::of(line);
+        let level = Level::of_line(line);
         if self.loudness == Verbosity::Quiet && level != Level::Error {
             return None;
         }
@@ -71,17 +71,17 @@ impl OutputMode {
     }
 }
 
-/// As `tracing` writes its events, so that one reader reads both.
+/// Returns a JSON object in the format of `tracing`, so that one parser can read both.
 fn object(level: Level, line: &str) -> String {
     let mut timestamp = String::new();
-    // Writing to a text does not fail; a line without a time is a line nevertheless.
+    // Writing to a `String` does not fail.
     let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
     let message = line.strip_prefix(level.prefix()).unwrap_or(line);
     json!({ "timestamp": timestamp, "level": level.name(), "fields": { "message": message }, "target": "cloze" })
         .to_string()
 }
 
-/// How grave a line is: it begins with that.
+/// Severity of a line, from its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Error,
@@ -90,9 +90,9 @@ enum Level {
 }
 
 impl Level {
-    fn of(line: &str) -> Self {
+    fn of_line(line: &str) -> Self {
         match line {
-            // A hint belongs to the error that it stands next to.
+            // A hint follows an error and has its severity.
             _ if line.starts_with("error: ") || line.starts_with("hint: ") => Self::Error,
             _ if line.starts_with("warning: ") => Self::Warning,
             _ => Self::Info,
@@ -123,26 +123,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_quiet_says_errors_and_nothing_else() {
-        let said = |loudness, line: &str| OutputMode { form: OutputFormat::Text, loudness }.written(line);
+    fn quiet_mode_prints_only_errors() {
+        let written = |loudness, line: &str| OutputMode { form: OutputFormat::Text, loudness }.written(line);
         for loudness in [Verbosity::Usual, Verbosity::More, Verbosity::Most] {
             for line in ["error: a", "warning: b", "c"] {
-                assert_eq!(said(loudness, line).as_deref(), Some(line));
+                assert_eq!(written(loudness, line).as_deref(), Some(line));
             }
         }
-        assert_eq!(said(Verbosity::Quiet, "error: a").as_deref(), Some("error: a"));
-        assert_eq!([said(Verbosity::Quiet, "warning: b"), said(Verbosity::Quiet, "c")], [None, None]);
+        assert_eq!(written(Verbosity::Quiet, "error: a").as_deref(), Some("error: a"));
+        assert_eq!([written(Verbosity::Quiet, "warning: b"), written(Verbosity::Quiet, "c")], [None, None]);
     }
 
     #[test]
-    fn for_programs_a_line_is_one_object_whatever_is_in_it() {
-        let manner = OutputMode { form: OutputFormat::Json, loudness: Verbosity::Usual };
+    fn in_json_mode_every_line_is_one_object() {
+        let mode = OutputMode { form: OutputFormat::Json, loudness: Verbosity::Usual };
         for (line, level, message) in [
             ("error: no such \"file\"\n hint: a\tb", "ERROR", "no such \"file\"\n hint: a\tb"),
             ("warning: \u{1b}[31mred", "WARN", "\u{1b}[31mred"),
             ("continuing after step 5", "INFO", "continuing after step 5"),
         ] {
-            let written = manner.written(line).expect("it is said");
+            let written = mode.written(line).expect("it is not filtered");
             assert!(!written.contains(['\n', '\u{1b}']), "{written}");
             let object: Value = serde_json::from_str(&written).expect("JSON");
             assert_eq!((&object["level"], &object["fields"]["message"]), (&level.into(), &message.into()));

@@ -1,4 +1,4 @@
-//! What people see of a training, printed by its own thread: who reads slowly, or not at all, keeps no step waiting.
+//! Printer of training events. A background thread prints them, so that a slow or blocked terminal never delays a step.
 
 use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -10,21 +10,21 @@ use super::run_progress::{RunEstimate, RunProgress, RunProgressBar};
 use super::{OutputFormat, OutputMode, bar, note};
 use crate::{Event, EventKind, Observer};
 
-/// Lines that may wait to be read.
+/// Capacity of the line queue.
 const LINES: usize = 1024;
 
-/// How long the last lines may take.
+/// Maximum time for printing the last lines.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Prints what people see of events. That nobody sees it any more ends no run, and that nobody reads it stops none.
+/// Observer that prints events as text. A closed or blocked stdout neither ends nor blocks a run.
 #[derive(Debug)]
 pub struct Printer {
-    /// Whether the end of a run is worth a line.
+    /// Whether the end of a run is printed.
     ends: bool,
     lines: Option<SyncSender<Line>>,
-    /// Lines that nobody had room for, since the last that somebody had.
+    /// Lines that were dropped since the last queued line.
     dropped: u64,
-    /// Closed when all is printed.
+    /// Closed when all lines are printed.
     done: Receiver<()>,
 }
 
@@ -32,18 +32,18 @@ pub struct Printer {
 struct Line {
     text: String,
     is_result: bool,
-    /// What a report says of the rest.
+    /// Remaining time of the run, from a report.
     outlook: Option<RunEstimate>,
 }
 
 impl Printer {
-    /// Prints everything, and the end of a run if that is worth a line; below it a bar that says how far the run is.
+    /// Starts the printer. It prints the end of a run if `ends` is set, and draws a progress bar below the lines.
     pub fn start(ends: bool, course: RunProgress) -> runtime::Result<Self> {
         let (lines, waiting) = sync_channel::<Line>(LINES);
         let (alive, done) = sync_channel(0);
         runtime::spawn("printer", move || {
             let _alive = alive;
-            let mut out = Out::default();
+            let mut out = OutputStream::default();
             let Some(mut bar) = RunProgressBar::begin(course) else {
                 return waiting.into_iter().for_each(|line| out.print(&line));
             };
@@ -64,7 +64,10 @@ impl Printer {
     fn send(&mut self, line: Line) {
         let Some(lines) = &self.lines else { return };
         if self.dropped > 0 {
-            let text = format!("{} lines were read too late to be printed; the log of the run has them", self.dropped);
+            let text = format!(
+                "{} lines were not printed, because the terminal is too slow; the run log has them",
+                self.dropped
+            );
             match lines.try_send(Line { text, is_result: false, outlook: None }) {
                 Ok(()) => self.dropped = 0,
                 Err(_) => return self.dropped += 1,
@@ -87,7 +90,7 @@ impl Observer for Printer {
                 _ => None,
             };
             let is_result = crate::event_text::is_result(event);
-            // For programs what is known of it, as the log has it.
+            // In JSON mode, results are printed as in the log.
             let is_json = is_result && OutputMode::get().form == OutputFormat::Json;
             let text = if is_json { crate::jsonl::line(event) } else { text };
             self.send(Line { text, is_result, outlook });
@@ -98,26 +101,26 @@ impl Observer for Printer {
 impl Drop for Printer {
     fn drop(&mut self) {
         self.lines = None;
-        // What comes after it is to stand below, unless nobody reads this either.
+        // Later output must come after these lines, unless the terminal is blocked.
         let _: Result<(), RecvTimeoutError> = self.done.recv_timeout(PATIENCE);
     }
 }
 
 #[derive(Default)]
-struct Out {
-    /// Whether stdout takes nothing any more, which was said once.
-    deaf: bool,
+struct OutputStream {
+    /// Whether writing to stdout has failed. The first failure is reported.
+    has_failed: bool,
 }
 
-impl Out {
+impl OutputStream {
     fn print(&mut self, line: &Line) {
         if !line.is_result {
             return note(&line.text);
         }
         let printed = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&line.text)));
         let Err(error) = printed else { return };
-        if !std::mem::replace(&mut self.deaf, true) {
-            note(format_args!("warning: stdout: {error}; the run continues, its log has what is not printed"));
+        if !std::mem::replace(&mut self.has_failed, true) {
+            note(format_args!("warning: stdout: {error}; the run continues, and its log has the missing lines"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How far a preparation is: a bar on a terminal, a plain line now and then elsewhere.
+//! Progress of a preparation: a bar on a terminal, otherwise a plain line every 10 s.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::output_mode::OutputMode;
 use super::{bar, note};
 use crate::preparation::PrepareProgress;
 
-/// A preparation's progress bar on a terminal; elsewhere a plain line now and then.
+/// Progress display of a preparation: a bar on a terminal, otherwise plain lines.
 #[derive(Debug)]
 pub struct Progress {
     bar: Option<ProgressBar>,
@@ -16,10 +16,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Between plain lines.
+    /// Interval of plain lines.
     const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
-    /// A progress display: a bar where one may be drawn, else lines.
+    /// Creates a progress display: a bar if one may be drawn, otherwise plain lines.
     pub fn new(name: &'static str, now: &PrepareProgress) -> Self {
         let bar = OutputMode::get().draws().then(|| {
             let bar = bar::begin(now.bytes_total, "{prefix} {wide_bar} {percent:>3} %  {msg}  ETA {eta}");
@@ -31,18 +31,18 @@ impl Progress {
         Self { bar, printed: Instant::now() }
     }
 
-    /// How far it is, and the same as a plain line.
+    /// Updates the progress. `line` is the plain line.
     pub fn set(&mut self, now: &PrepareProgress, line: impl std::fmt::Display) {
-        self.set_beside(now, crate::event_text::beside_bar(now), line);
+        self.set_beside(now, crate::event_text::beside_progress_bar(now), line);
     }
 
-    /// The same with something else next to the bar.
-    pub fn set_beside(&mut self, now: &PrepareProgress, beside: String, line: impl std::fmt::Display) {
+    /// Updates the progress with another text next to the bar.
+    pub fn set_beside(&mut self, now: &PrepareProgress, message: String, line: impl std::fmt::Display) {
         match &self.bar {
             Some(bar) => {
                 bar.set_length(now.bytes_total);
                 bar.set_position(now.bytes);
-                bar.set_message(beside);
+                bar.set_message(message);
             }
             None if self.printed.elapsed() >= Self::PLAIN_EVERY => {
                 self.printed = Instant::now();

@@ -1,4 +1,4 @@
-//! How far a training is, below its lines: a bar on a terminal, nothing elsewhere.
+//! Progress of a training run: a bar below its lines on a terminal, otherwise nothing.
 
 use std::time::{Duration, Instant};
 
@@ -8,36 +8,36 @@ use super::bar;
 use super::output_mode::OutputMode;
 use crate::quantities::{count, eta};
 
-/// How finely a bar is drawn: more than the columns of any terminal.
+/// Resolution of the bar, finer than the columns of any terminal.
 const LENGTH: u64 = 10_000;
 
-/// What a training is doing now.
+/// Current step and phase of a training run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Doing {
+pub struct PhaseText {
     /// Steps done.
     pub steps: u64,
-    /// In which phase it is, where that is worth a word.
+    /// Phase, if it is to be shown.
     pub phase: Option<&'static str>,
 }
 
-/// A training whose course is drawn.
+/// Training run whose progress is drawn.
 pub struct RunProgress {
-    /// Its last step; none where something else ends it.
+    /// Last step. `None` if tokens or hours end the run.
     pub steps: Option<u64>,
-    /// What it does when it is asked.
-    pub look: Box<dyn Fn() -> Doing + Send>,
+    /// Function that returns the current step and phase.
+    pub look: Box<dyn Fn() -> PhaseText + Send>,
 }
 
-/// What a report says of the rest.
+/// Remaining part of a run, from a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RunEstimate {
-    /// The share that is done.
+    /// Fraction of the run that is done.
     pub(super) progress: Option<f64>,
-    /// Seconds to the end.
+    /// Estimated seconds to the end.
     pub(super) eta_s: Option<f64>,
 }
 
-/// The bar of a training.
+/// Progress bar of a training run.
 pub(super) struct RunProgressBar {
     course: RunProgress,
     bar: ProgressBar,
@@ -46,10 +46,10 @@ pub(super) struct RunProgressBar {
 }
 
 impl RunProgressBar {
-    /// Between two looks.
+    /// Interval of redraws.
     pub(super) const EVERY: Duration = Duration::from_millis(250);
 
-    /// None where it is not to be drawn.
+    /// Draws the bar. Returns `None` if no bar may be drawn.
     pub(super) fn begin(course: RunProgress) -> Option<Self> {
         let bar = OutputMode::get().draws().then(|| bar::begin(LENGTH, "{wide_bar} {percent:>3} %  {msg}"))?;
         let drawn = Self { course, bar, outlook: RunEstimate::default(), since: Instant::now() };
@@ -57,9 +57,10 @@ impl RunProgressBar {
         Some(drawn)
     }
 
-    /// A report came.
+    /// Updates the bar from a report.
     pub(super) fn expect(&mut self, outlook: RunEstimate) {
-        (self.outlook, self.since) = (outlook, Instant::now());
+        self.outlook = outlook;
+        self.since = Instant::now();
         self.draw();
     }
 
@@ -76,15 +77,15 @@ impl Drop for RunProgressBar {
     }
 }
 
-/// By steps, which are known at every moment, or as the last report had it.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, cut to what a bar has")]
+/// Returns the position of the bar: the progress of the last report if it has one, otherwise the fraction of steps.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction, clamped to the bar")]
 fn position(last: Option<u64>, done: u64, progress: Option<f64>) -> u64 {
     let share = progress.or_else(|| last.map(|last| done as f64 / last.max(1) as f64)).unwrap_or_default();
     (share.clamp(0.0, 1.0) * LENGTH as f64) as u64
 }
 
-/// `step 1,234 of 10,000  validation  ETA 2.1 h`
-fn message(last: Option<u64>, doing: Doing, eta_s: Option<f64>, since: Duration) -> String {
+/// Returns the text of the bar, such as `step 1,234 of 10,000  validation  ETA 2.1 h`.
+fn message(last: Option<u64>, doing: PhaseText, eta_s: Option<f64>, since: Duration) -> String {
     let of = last.map_or(String::new(), |last| format!(" of {}", count(last)));
     let phase = doing.phase.map_or(String::new(), |phase| format!("  {phase}"));
     let left = eta_s.map(|eta_s| (eta_s - since.as_secs_f64()).max(0.0));
@@ -96,13 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_says_where_a_run_is_and_what_it_does() {
-        let at = |steps, phase| Doing { steps, phase };
+    fn the_bar_shows_step_phase_and_remaining_time() {
+        let at = |steps, phase| PhaseText { steps, phase };
         let now = Duration::ZERO;
         assert_eq!(message(Some(10_000), at(1234, None), None, now), "step 1,234 of 10,000");
         let later = Duration::from_secs(20);
         assert_eq!(message(None, at(5, Some("validation")), Some(50.0), later), "step 5  validation  ETA 30 s");
-        assert_eq!(message(None, at(5, None), Some(5.0), later), "step 5  ETA 0 s", "never less than nothing");
+        assert_eq!(message(None, at(5, None), Some(5.0), later), "step 5  ETA 0 s", "never negative");
         assert_eq!([position(Some(100), 25, None), position(None, 25, None)], [2500, 0]);
         assert_eq!(
             [position(None, 25, Some(0.5)), position(Some(20), 25, None), position(Some(0), 0, None)],

@@ -1,5 +1,7 @@
-//! One example of every kind, as data, as the line of a log and as people see it. The lines are written by hand: they
-//! are the format. Where one has to change, readers of old logs break, and `VERSION` has to rise.
+//! One example of every event kind: as data, as a log line and as text for users.
+//!
+//! The log lines are written by hand, because they define the format. If a line has to change, programs that read old
+//! logs break, and `VERSION` must be raised.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +15,11 @@ use crate::preparation::{
 use crate::training::{
     AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, Figures, LossSpikeReport, MlmReport,
     PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport, StarvedReport, StepReport, StopReport,
-    Suspect, UnexpectedLoss, ValidReport, Warning, Why,
+    SuspectReason, SuspectStep, UnexpectedLoss, ValidReport, Warning,
 };
 use crate::{Event, EventKind, Position};
 
-/// An event, its line in a log behind [`STAMP`], and what people see.
+/// Event, its log line after [`STAMP`], and its text for users.
 pub(super) type Golden = (EventKind, &'static str, Option<&'static str>);
 
 pub(super) const STAMP: &str = r#"{"version":2,"time":1700000000123,"elapsed_s":12.5,"#;
@@ -89,17 +91,17 @@ pub(super) fn valid_report() -> ValidReport {
     }
 }
 
-fn guarding() -> Vec<Golden> {
+fn loss_spikes() -> Vec<Golden> {
     vec![
         (
-            EventKind::LossSpike(leap()),
+            EventKind::LossSpike(loss_spike()),
             r#""kind":"loss_spike","spike_step":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25}"#,
             Some("warning: loss spike at step 1188: loss 9.5000 (median 2.2500, 57 sigma); rows 303872 to 304127"),
         ),
         (
             EventKind::Skip(SkipReport {
-                leap: leap(),
-                suspects: vec![Suspect {
+                leap: loss_spike(),
+                suspects: vec![SuspectStep {
                     row: RowIndex(303_900),
                     loss: 40.5,
                     documents: vec!["a".to_owned(), "b".to_owned()],
@@ -107,13 +109,13 @@ fn guarding() -> Vec<Golden> {
             }),
             r#""kind":"skip","spike_step":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25,"suspects":[{"row":303900,"loss":40.5,"documents":["a","b"]}]}"#,
             Some(
-                "skipped: loss spike at step 1188: loss 9.5000 (median 2.2500, 57 sigma); rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
+                "skipped: loss spike at step 1188: loss 9.5000 (median 2.2500, 57 sigma); rows 303872 to 304127; row with the highest loss: 303900 (loss 40.5000; a, b)",
             ),
         ),
     ]
 }
 
-fn leap() -> LossSpikeReport {
+fn loss_spike() -> LossSpikeReport {
     let figure = SpikeMetric::Loss;
     let (spike_step, first_row) = (Step(1188), RowIndex(303_872));
     LossSpikeReport { spike_step, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
@@ -157,7 +159,7 @@ fn training() -> Vec<Golden> {
         hint: Some("`cpu` then, `cuda:0` now".to_owned()),
     };
     let stop = StopReport {
-        why: Why::Terminate,
+        why: SuspectReason::Terminate,
         saved: true,
         kept: Some(Step(1200)),
         place: "runs/a".to_owned(),
@@ -168,7 +170,7 @@ fn training() -> Vec<Golden> {
         (
             EventKind::Start(start),
             r#""kind":"start","random":true,"terms":{"mlm":12.5,"tc":3.3939},"expected":{"mlm":{"low":9.8,"high":10.8}},"unexpected_losses":[{"term":"mlm","value":12.5,"low":9.8,"high":10.8,"hint":"tied?"}]}"#,
-            Some("step 1200  began at random with mlm 12.5000, tc 3.3939"),
+            Some("step 1200  started from random weights: mlm 12.5000, tc 3.3939"),
         ),
         (
             EventKind::Report(step_report()),
@@ -189,7 +191,7 @@ fn training() -> Vec<Golden> {
                 stall_s: 1.25,
             }),
             r#""kind":"checkpoint","place":"runs/a/checkpoints/1200","seconds":1.5,"stall_s":1.25}"#,
-            Some("saved checkpoint runs/a/checkpoints/1200; the next step waited 1.2 s for it"),
+            Some("saved checkpoint runs/a/checkpoints/1200; the next step waited 1.2 s"),
         ),
         (
             EventKind::Resume(ResumeReport { place: "runs/a/checkpoints/1200".to_owned() }),
@@ -205,7 +207,7 @@ fn training() -> Vec<Golden> {
             EventKind::Audit(audit),
             r#""kind":"audit","view":"masked","what":"masked tokens that become `[MASK]`","found":0.791667,"promised":0.8,"error":0.005893,"of":4608.0}"#,
             Some(
-                "audited `masked`: masked tokens that become `[MASK]`: 0.791667, promised 0.8, error 0.005893, of 4608",
+                "audited `masked`: masked tokens that become `[MASK]`: 0.791667 (specified 0.8, standard error 0.005893, n = 4608)",
             ),
         ),
         (
@@ -216,12 +218,12 @@ fn training() -> Vec<Golden> {
                 source: None,
             }),
             r#""kind":"dataset_version","dataset_version":3,"before":1,"row":38431}"#,
-            Some("step 1200  rows from 38431 on are of dataset version 3 of the data, 1 before"),
+            Some("step 1200  rows from 38431 on are of dataset version 3 of the data (before: 1)"),
         ),
         (
             EventKind::Starved(StarvedReport { by: "prepare".to_owned(), seconds: 4.25, part: 11, parts: 256 }),
             r#""kind":"starved","by":"prepare","seconds":4.25,"part":11,"parts":256}"#,
-            Some("step 1200  starved by prepare: 4.2 s until part 12 of 256 was there"),
+            Some("step 1200  starved by prepare: waited 4.2 s for part 12 of 256"),
         ),
         (
             EventKind::Change(change()),
@@ -229,7 +231,7 @@ fn training() -> Vec<Golden> {
             Some("step 1200  went back from step 2000"),
         ),
         note(),
-        left_out(),
+        bad_row(),
         (
             EventKind::Stop(stop),
             r#""kind":"stop","why":"terminate","saved":true,"kept":1200,"place":"runs/a"}"#,
@@ -246,21 +248,21 @@ fn note() -> Golden {
     )
 }
 
-fn left_out() -> Golden {
+fn bad_row() -> Golden {
     (
-        EventKind::BadRow(left_out_report(None)),
+        EventKind::BadRow(bad_row_report(None)),
         concat!(
             r#""kind":"bad_row","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
             r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
         ),
         Some(
-            "warning: step 1200  row 38431 is left out, it cannot be made (sample 6:1424 = \
+            "warning: step 1200  row 38431 is excluded because it cannot be built (sample 6:1424 = \
              train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
         ),
     )
 }
 
-fn left_out_report(source: Option<&str>) -> BadRowReport {
+fn bad_row_report(source: Option<&str>) -> BadRowReport {
     BadRowReport {
         row: RowIndex(38_431),
         source: source.map(str::to_owned),
@@ -273,7 +275,7 @@ fn left_out_report(source: Option<&str>) -> BadRowReport {
     }
 }
 
-/// What a run of several sources reports in addition: more examples of kinds that have one.
+/// Additional examples of some kinds, from a run with several sources.
 pub(super) fn mixing() -> Vec<Golden> {
     vec![
         (
@@ -291,16 +293,16 @@ pub(super) fn mixing() -> Vec<Golden> {
                 source: Some("books".to_owned()),
             }),
             r#""kind":"dataset_version","dataset_version":3,"before":1,"row":38431,"source":"books"}"#,
-            Some("step 1200  rows from 38431 on are of dataset version 3 of source `books`, 1 before"),
+            Some("step 1200  rows from 38431 on are of dataset version 3 of source `books` (before: 1)"),
         ),
         (
-            EventKind::BadRow(left_out_report(Some("books"))),
+            EventKind::BadRow(bad_row_report(Some("books"))),
             concat!(
                 r#""kind":"bad_row","row":38431,"source":"books","sample":"6:1424","shard":"train/part-00006-00-00.parquet","#,
                 r#""group":2,"row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
             ),
             Some(
-                "warning: step 1200  row 38431 is left out, it cannot be made (sample 6:1424 of books = \
+                "warning: step 1200  row 38431 is excluded because it cannot be built (sample 6:1424 of books = \
                  train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
             ),
         ),
@@ -370,11 +372,11 @@ fn preparation() -> Vec<Golden> {
             EventKind::PrepareStart(start),
             r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"workers":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576},"dataset_version":2,"tokenized_by":"WordPiece by AVX2","change":"1 file added: dataset version 2 drops 0 parts and makes 1 part"}"#,
             Some(
-                "1,234 files, 3.0 GiB in 40 parts for 4 workers; at most 64.0 MiB of text in memory\ntext to ids: WordPiece by AVX2\n1 file added: dataset version 2 drops 0 parts and makes 1 part\nthe largest compressed file takes one worker from end to end: big.jsonl.gz, 1.0 MiB",
+                "1,234 files, 3.0 GiB in 40 parts for 4 workers; at most 64.0 MiB of text in memory\ntext to ids: WordPiece by AVX2\n1 file added: dataset version 2 drops 0 parts and makes 1 part\nlargest compressed file, which one worker reads from start to end: big.jsonl.gz, 1.0 MiB",
             ),
         ),
         (
-            EventKind::PrepareProgress(progress.after(10.0)),
+            EventKind::PrepareProgress(progress.with_elapsed(10.0)),
             r#""kind":"prepare_progress","bytes":450,"bytes_kept":50,"bytes_total":1000,"parts":12,"parts_total":40,"text_bytes":31000000,"tokens":5200000,"text_bytes_per_s":3100000.0,"tokens_per_s":520000.0,"eta_s":13.75}"#,
             Some("prepare: 45 %  12/40 parts  3.1 MB/s  0.52 M tokens/s  ETA 14 s"),
         ),
@@ -387,12 +389,12 @@ fn preparation() -> Vec<Golden> {
             EventKind::PrepareEnd(prepare_end()),
             r#""kind":"prepare_end","place":"corpus","dataset_version":2,"change":"1 document to forget: dataset version 2 drops 1 part and makes 1 part","pack":"sentences","parts_made":3,"parts_kept":1,"nothing_to_do":false,"bytes_read":3145728,"text_bytes_made":1040000,"lines":341,"documents":339,"text_bytes":1300000,"words":161633,"tokens":385031,"unknown":0,"forgotten":1,"rejected":{"empty":2},"sentences":9000,"cut_sentences":0,"cut_documents":0,"cut_tokens":17,"train":{"samples":3000,"tokens":375000},"valid":{"samples":0,"tokens":0},"samples":3000,"stored_tokens":375000,"tokens_capacity":378000,"shard_bytes":750000,"stages":{"read":0.25,"tokenize":1.5,"pack":0.125,"write":0.5},"warnings":["no document fell into the validation split"],"seconds":0.65}"#,
             Some(
-                "corpus: 3 parts made, 1 kept from before, 3.0 MiB of input read, in 0.7 s (1.6 MB/s of text)
+                "corpus: 3 parts made, 1 kept, 3.0 MiB of input read, in 0.7 s (1.6 MB/s of text)
   339 documents, 161,633 words, 385,031 tokens: 2.38 tokens per word, 0.00 % unknown
   packed as `sentences`, 9,000 sentences, 17 tokens in no sample
   3,000 samples to train on, 0 to validate on; 0.79 % of their rows would be padding
   732.4 KiB on disk, 2.00 bytes per token
-  documents forgotten and left out: 1
+  documents excluded because they are to be forgotten: 1
   rejected or repaired: 2 × empty
   warning: no document fell into the validation split",
             ),
@@ -401,5 +403,5 @@ fn preparation() -> Vec<Golden> {
 }
 
 pub(super) fn golden() -> Vec<Golden> {
-    [training(), guarding(), preparation()].concat()
+    [training(), loss_spikes(), preparation()].concat()
 }

@@ -1,4 +1,4 @@
-//! Cells as text.
+//! Conversion of cells to text.
 
 use std::io::Write as _;
 
@@ -7,7 +7,7 @@ use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, U
 use arrow_array::{Array, PrimitiveArray};
 use arrow_schema::DataType;
 
-/// Whether cells of that type are text: strings and bytes, by themselves or in a dictionary.
+/// Returns true for text types: strings and bytes, plain or dictionary-encoded.
 pub(super) fn is_text(data_type: &DataType) -> bool {
     use DataType::{Binary, BinaryView, Dictionary, LargeBinary, LargeUtf8, Utf8, Utf8View};
     match data_type {
@@ -17,7 +17,7 @@ pub(super) fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// Appends the bytes of a cell, those of a text or a number in digits; `None` for null.
+/// Appends the bytes of a cell, either text or a number in digits; `None` for null.
 pub(super) fn append(column: &dyn Array, index: usize, bytes: &mut Vec<u8>) -> Option<()> {
     if column.is_null(index) {
         return None;

@@ -1,22 +1,22 @@
-//! How large the pages of a column chunk are, by their headers: what decoding them takes, before anything is decoded.
+//! Page sizes of a column chunk from the page headers, to know the memory for decoding before decoding.
 //!
-//! A page is decompressed as a whole, and its header says to how many bytes. Headers are structs of Thrift's compact protocol;
-//! of theirs only the first three fields matter (`type`, `uncompressed_page_size`, `compressed_page_size`), the others are
-//! skipped to find their end.
+//! A page is decompressed as a whole, and its header contains the decompressed size. Headers are structs of Thrift's
+//! compact protocol. Only the first three fields matter (`type`, `uncompressed_page_size`, `compressed_page_size`); the
+//! others are skipped to find the end of the header.
 
 use std::io;
 use std::ops::Range;
 
 use super::raw::Raw;
 
-/// Bytes of a header that are read at first, and at most: statistics may hold whole values.
+/// Initial and maximum bytes read of a header: statistics may contain whole values.
 const HEAD_BYTES: u64 = 256;
 const HEAD_BYTES_MAX: u64 = 64 << 20;
 
-/// Deepest structs within structs.
+/// Maximum nesting depth of structs.
 const DEPTH_MAX: u32 = 16;
 
-/// The pages of a column chunk.
+/// Page sizes of a column chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
     /// Bytes of the largest page, compressed or not.
@@ -60,12 +60,12 @@ fn header(raw: &Raw, range: Range<u64>) -> io::Result<Header> {
     }
 }
 
-/// The header at the beginning of some bytes; none if it is broken, or reaches beyond them.
+/// Parses the header at the beginning of `bytes`; `None` if it is malformed or incomplete.
 fn parse(bytes: &[u8]) -> Option<Header> {
     let mut rest = Compact(bytes);
     let mut numbers = [0; 3];
     for number in &mut numbers {
-        // The next field, a number of 32 bits.
+        // Next field, a 32-bit number.
         (rest.byte()? == 0x15).then_some(())?;
         *number = rest.number()?;
     }
@@ -75,7 +75,7 @@ fn parse(bytes: &[u8]) -> Option<Header> {
     Some(Header { length, decompressed: size(numbers[1])?, compressed: size(numbers[2])? })
 }
 
-/// Bytes of Thrift's compact protocol.
+/// Reader of Thrift's compact protocol.
 struct Compact<'a>(&'a [u8]);
 
 impl Compact<'_> {
@@ -85,7 +85,7 @@ impl Compact<'_> {
         Some(first)
     }
 
-    fn pass(&mut self, count: u64) -> Option<()> {
+    fn skip(&mut self, count: u64) -> Option<()> {
         self.0 = self.0.get(usize::try_from(count).ok()?..)?;
         Some(())
     }
@@ -107,7 +107,7 @@ impl Compact<'_> {
         Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
     }
 
-    /// Passes over the fields of a struct that are left, and its end.
+    /// Skips the remaining fields of a struct and its end.
     fn pass_struct(&mut self, depth: u32) -> Option<()> {
         loop {
             let field = self.byte()?;
@@ -117,7 +117,7 @@ impl Compact<'_> {
             if field >> 4 == 0 {
                 self.number()?;
             }
-            // The two kinds of a flag are its values.
+            // A boolean has its value in the field type, without further bytes.
             if !matches!(field & 0xf, 1 | 2) {
                 self.pass_value(field & 0xf, depth)?;
             }
@@ -126,10 +126,10 @@ impl Compact<'_> {
 
     fn pass_value(&mut self, kind: u8, depth: u32) -> Option<()> {
         match kind {
-            1..=3 => self.pass(1),
+            1..=3 => self.skip(1),
             4..=6 => self.number().map(drop),
-            7 => self.pass(8),
-            8 => self.unsigned().and_then(|length| self.pass(length)),
+            7 => self.skip(8),
+            8 => self.unsigned().and_then(|length| self.skip(length)),
             9 | 10 => {
                 let (head, length) = self.byte().map(|byte| (byte & 0xf, u64::from(byte >> 4)))?;
                 let length = if length == 15 { self.unsigned()? } else { length };

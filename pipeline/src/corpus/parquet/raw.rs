@@ -1,4 +1,4 @@
-//! The bytes of a Parquet file: on disk, or in memory where the whole file was compressed.
+//! Raw bytes of a Parquet file: on disk, or in memory if the whole file was compressed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -11,19 +11,19 @@ use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 
 use crate::corpus::bytes::{Compression, read_whole};
-use crate::corpus::input_split::{BytesRead, Reading};
+use crate::corpus::input_split::{BytesRead, ReadOptions};
 use crate::corpus::inputs::InputFile;
 use crate::corpus::memory_budget::{MemoryBudget, Reservation};
 use crate::{Error, Result};
 
-/// Bytes read at a time: BLAKE3 hashes many of its chunks side by side.
+/// Bytes read at a time: enough for BLAKE3 to hash many chunks in parallel.
 const CHUNK_BYTES: u64 = 1 << 18;
 
 #[derive(Clone, Debug)]
 pub(super) enum Raw {
-    /// The file and its length.
+    /// File and its length.
     File(Arc<File>, u64),
-    /// What a file was decompressed to.
+    /// Decompressed content of a file.
     Memory(Bytes),
 }
 
@@ -31,18 +31,18 @@ pub(super) fn error(file: &InputFile, message: String) -> Error {
     Error::Corpus { path: file.path.clone(), line: None, message }
 }
 
-/// The same for a file that no other try can read.
+/// Returns an error for a file that a retry cannot read either.
 pub(super) fn unfit(file: &InputFile, message: String) -> Error {
     Error::Unfit { path: file.path.clone(), line: None, message }
 }
 
 impl Raw {
     pub(super) fn is_wrapped(file: &InputFile) -> bool {
-        Compression::of(&file.path) != Compression::Plain
+        Compression::from_path(&file.path) != Compression::Plain
     }
 
-    /// Opens a file; one that is compressed as a whole is decompressed, and comes with its room, where it needs one.
-    pub(super) fn open(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Reservation>)> {
+    /// Opens a file. A file compressed as a whole is decompressed, with a memory reservation if it exceeds the share.
+    pub(super) fn open(file: &InputFile, reading: &ReadOptions) -> Result<(Self, Option<Reservation>)> {
         if Self::is_wrapped(file) {
             return Self::unwrap(file, reading);
         }
@@ -51,24 +51,24 @@ impl Raw {
         Ok((Self::File(Arc::new(handle), bytes), None))
     }
 
-    /// Within the worker's share, if that suffices. If not, a quarter of the room of all files is for the bytes, another for
-    /// what they are decompressed with and then for the pages in them: together, since nobody may wait for the one while he
-    /// holds the other.
-    fn unwrap(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Reservation>)> {
-        let (share, files) = (reading.room.share(), reading.room.file_max());
+    /// Decompresses the file, within the worker's share if that suffices. Otherwise it reserves a quarter of the memory
+    /// of all files for the bytes, and another for the decoder and later the pages. Both are one reservation, since
+    /// waiting for one while holding the other could deadlock.
+    fn unwrap(file: &InputFile, reading: &ReadOptions) -> Result<(Self, Option<Reservation>)> {
+        let (share, files) = (reading.memory_budget.share(), reading.memory_budget.file_max());
         let (bytes, hold) = if let Ok(bytes) = Self::decompressed(file, reading, share / 2) {
             (bytes, None)
         } else {
-            let hold = reading.room.file(files / 2).unwrap_or_default();
+            let hold = reading.memory_budget.file(files / 2).unwrap_or_default();
             (Self::decompressed(file, reading, files / 4)?, hold)
         };
         reading.bytes_read.add(file.bytes);
         Ok((Self::Memory(bytes), hold))
     }
 
-    fn decompressed(file: &InputFile, reading: &Reading, most: u64) -> Result<Bytes> {
+    fn decompressed(file: &InputFile, reading: &ReadOptions, most: u64) -> Result<Bytes> {
         let (encoding, room, bytes_read) = (None, MemoryBudget::new(2 * most, 1), BytesRead::default());
-        let plain = Reading { encoding, room, bytes_read, ..reading.clone() };
+        let plain = ReadOptions { encoding, memory_budget: room, bytes_read, ..reading.clone() };
         let bytes = read_whole(&file.path, &(0..file.bytes), &plain, |bytes| {
             if bytes <= most {
                 return Ok(());
@@ -81,7 +81,7 @@ impl Raw {
         Ok(Bytes::from(bytes))
     }
 
-    /// Hands over the bytes of a range, some at a time.
+    /// Passes the bytes of a range to `take`, one chunk at a time.
     pub(super) fn each(&self, range: Range<u64>, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         let mut at = range.start;
         while at < range.end {
@@ -93,7 +93,7 @@ impl Raw {
     }
 
     fn exactly(&self, start: u64, length: usize) -> io::Result<Bytes> {
-        // No memory for more than there is: lengths come from the file.
+        // No allocation beyond the file's length: lengths come from the file.
         let end = start.checked_add(length as u64).filter(|&end| end <= self.len());
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
         match self {
@@ -120,10 +120,10 @@ impl Length for Raw {
 }
 
 impl ChunkReader for Raw {
-    type T = BufReader<From>;
+    type T = BufReader<RawSource>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        Ok(BufReader::new(From { raw: self.clone(), at: start }))
+        Ok(BufReader::new(RawSource { raw: self.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
@@ -131,14 +131,14 @@ impl ChunkReader for Raw {
     }
 }
 
-/// All bytes from a place on.
+/// Reader of all bytes from an offset on.
 #[derive(Debug)]
-pub(super) struct From {
+pub(super) struct RawSource {
     raw: Raw,
     at: u64,
 }
 
-impl Read for From {
+impl Read for RawSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = match &self.raw {
             Raw::File(file, _) => file.read_at(buffer, self.at)?,

@@ -1,4 +1,4 @@
-//! Columns and pages as others write them.
+//! Columns and pages as other programs write them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn pages_of_every_codec_are_read() {
 }
 
 #[test]
-fn text_is_read_whatever_column_holds_it() {
+fn text_is_read_from_any_column_type() {
     let texts = ["one", "two", "one"];
     let columns: Vec<ArrayRef> = vec![
         strings(&texts),
@@ -71,7 +71,7 @@ fn text_is_read_whatever_column_holds_it() {
     }
 }
 
-/// Bytes that are no text are replaced and counted, as everywhere; nothing of a dictionary is missing.
+/// Bytes that are not text are replaced and counted, as in other formats; rows of a dictionary are complete.
 #[test]
 fn bytes_that_are_no_text_are_counted_and_nulls_in_a_dictionary_too() {
     let home = tempfile::tempdir().expect("a temporary folder");
@@ -83,7 +83,7 @@ fn bytes_that_are_no_text_are_counted_and_nulls_in_a_dictionary_too() {
     assert_eq!(read(&cut).expect("readable").1, ["missing_field@a.parquet:2"]);
 }
 
-/// A dot in a name is no path, and a column that merely ends in the same name is another.
+/// A dot in a name is not a path, and a column with the same suffix is another column.
 #[test]
 fn a_column_is_known_by_its_whole_name() {
     let nested = StructArray::try_from(vec![("text", strings(&["inner"])), ("more", strings(&["x"]))]).expect("two");
@@ -106,20 +106,20 @@ fn a_column_is_known_by_its_whole_name() {
     }
 }
 
-/// A page is decompressed as a whole: one that does not fit is refused before it is.
+/// A page is decompressed as a whole: one that does not fit is refused before that.
 #[test]
 fn a_page_beyond_the_bound_is_refused_with_the_way_out() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let long = "a long text of words ".repeat(50_000);
     let mut cut = write(home.path(), vec![("text", strings(&[&long, &long]))], Compression::SNAPPY);
-    cut.config.reading.room = MemoryBudget::new(4 << 20, 1);
+    cut.config.reading.memory_budget = MemoryBudget::new(4 << 20, 1);
     let error = read(&cut).expect_err("a page of a megabyte").to_string();
     assert!(error.contains("a.parquet") && error.contains("`prepare.max_memory_bytes`; raise it"), "{error}");
-    cut.config.reading.room = MemoryBudget::new(128 << 20, 1);
+    cut.config.reading.memory_budget = MemoryBudget::new(128 << 20, 1);
     assert_eq!(read(&cut).expect("the way out").0, [long.clone(), long]);
 }
 
-/// Files that were compressed as a whole lie in memory: those that fit into no worker's share come one after another.
+/// Files compressed as a whole are held in memory: those beyond a worker's share come one after another.
 #[test]
 fn a_file_that_was_compressed_as_a_whole_is_refused_where_it_does_not_fit() {
     let home = tempfile::tempdir().expect("a temporary folder");
@@ -129,11 +129,11 @@ fn a_file_that_was_compressed_as_a_whole_is_refused_where_it_does_not_fit() {
     let bytes = std::fs::read(home.path().join("a.parquet")).expect("there");
     std::fs::remove_file(home.path().join("a.parquet")).expect("there");
     write_all(home.path(), &[("a.parquet.zst", bytes)]);
-    cut.config.reading.room = MemoryBudget::new(4 << 20, 1);
+    cut.config.reading.memory_budget = MemoryBudget::new(4 << 20, 1);
     let error = read(&cut).expect_err("half a megabyte is allowed").to_string();
     assert!(error.contains("a.parquet.zst") && error.contains("raise it, or decompress the file"), "{error}");
     for room in [128 << 20, 512 << 20] {
-        cut.config.reading.room = MemoryBudget::new(room, 1);
+        cut.config.reading.memory_budget = MemoryBudget::new(room, 1);
         assert_eq!(read(&cut).expect("the way out").0, texts, "by turns, and within the share");
     }
 }

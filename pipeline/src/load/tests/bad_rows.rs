@@ -1,4 +1,4 @@
-//! Rows that panic while they are made, and rows that nobody wants.
+//! Rows that panic while they are made, and rows that are excluded.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -6,19 +6,19 @@ use std::sync::Mutex;
 
 use super::*;
 
-/// Panics where it is told to.
+/// Fault injector that panics for the given rows and attempts.
 #[derive(Debug)]
 pub(super) struct Panics(pub(super) fn(u64, u32) -> bool);
 
 impl RowFaults for Panics {
-    fn strike(&self, row: RowIndex, attempt: u32) {
+    fn inject(&self, row: RowIndex, attempt: u32) {
         if (self.0)(row.0, attempt) {
             resume_unwind(Box::new(format!("row {row} is too much")));
         }
     }
 }
 
-/// What a run's folder would keep.
+/// In-memory replacement for the list in the run folder.
 #[derive(Debug, Default)]
 pub(super) struct Kept(pub(super) Mutex<Vec<BadRow>>);
 
@@ -29,7 +29,7 @@ impl Kept {
 }
 
 impl BadRows for Kept {
-    fn within(&self, rows: Range<u64>) -> Vec<BadRow> {
+    fn in_range(&self, rows: Range<u64>) -> Vec<BadRow> {
         let kept = self.0.lock().expect("whole");
         kept.iter().filter(|bad| rows.contains(&bad.row.row.0)).cloned().collect()
     }
@@ -47,7 +47,7 @@ impl BadRows for Kept {
 fn stream(plan: &Arc<LoadPlan>, from: u64, kept: Option<&Arc<Kept>>, panics: fn(u64, u32) -> bool) -> BatchStream {
     let bad_rows = kept.map(|kept| Arc::clone(kept) as Arc<dyn BadRows>);
     let care = RowPolicy { bad_rows, faults: Some(Arc::new(Panics(panics))), ..RowPolicy::default() };
-    BatchStream::new(plan, RowIndex(from), RankShard::ALONE, StreamOptions { care, ..StreamOptions::default() })
+    BatchStream::new(plan, RowIndex(from), RankShard::ALONE, StreamOptions { policy: care, ..StreamOptions::default() })
 }
 
 fn digests(batches: impl Iterator<Item = Result<Batch>>, count: usize) -> Vec<blake3::Hash> {
@@ -57,13 +57,13 @@ fn digests(batches: impl Iterator<Item = Result<Batch>>, count: usize) -> Vec<bl
 const BATCHES: usize = 12;
 
 #[test]
-fn a_row_that_panics_once_is_made_anew_and_nothing_else_happens() {
+fn a_row_that_panics_once_is_rebuilt_and_nothing_else_happens() {
     let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
     for workers in [1, 3] {
         let plan = home.plan(&data(workers), Rows::Train);
-        let calm = digests(plan.stream(RowIndex(0), RankShard::ALONE), BATCHES);
-        let stormy = digests(stream(&plan, 0, None, |row, attempt| attempt == 0 && row % 3 == 1), BATCHES);
-        assert_eq!(stormy, calm, "{workers} workers");
+        let baseline = digests(plan.stream(RowIndex(0), RankShard::ALONE), BATCHES);
+        let faulty = digests(stream(&plan, 0, None, |row, attempt| attempt == 0 && row % 3 == 1), BATCHES);
+        assert_eq!(faulty, baseline, "{workers} workers");
     }
 }
 
@@ -73,22 +73,22 @@ fn always(row: u64, _: u32) -> bool {
 }
 
 #[test]
-fn a_row_that_panics_twice_is_padding_and_written_down_before_anybody_sees_its_batch() {
+fn row_that_panics_twice_becomes_padding_and_is_recorded_before_its_batch() {
     let home = home(&Synthetic::default());
     for workers in [1, 3] {
         let plan = home.plan(&DataConfig { max_bad_rows: 4, ..data(workers) }, Rows::Train);
         let kept = Arc::<Kept>::default();
-        let mut stormy = stream(&plan, 0, Some(&kept), always);
+        let mut faulty = stream(&plan, 0, Some(&kept), always);
         let mut seen = Vec::new();
         for number in 0..BATCHES as u64 {
-            let batch = stormy.next().expect("endless").expect("they are left out");
+            let batch = faulty.next().expect("endless").expect("they are left out");
             let until: Vec<u64> = [3, 7, 11, 44].into_iter().filter(|row| *row < 8 * (number + 1)).collect();
             assert_eq!(
                 kept.rows(),
                 until,
                 "{workers} workers, batch {number}: as many as were handed on, in their order"
             );
-            let said: Vec<u64> = stormy.bad_rows().iter().map(|bad| bad.row.row.0).collect();
+            let said: Vec<u64> = faulty.bad_rows().iter().map(|bad| bad.row.row.0).collect();
             assert_eq!(said, until.into_iter().filter(|row| *row >= 8 * number).collect::<Vec<_>>());
             seen.extend(batch.row_digests().to_vec());
             for row in (0..8).filter(|row| always(8 * number + row, 0)) {
@@ -97,17 +97,17 @@ fn a_row_that_panics_twice_is_padding_and_written_down_before_anybody_sees_its_b
                 assert!(batch.column("masked", LABELS).expect("made").row(row).iter().all(|&label| label == -100));
             }
         }
-        let calm = digests(plan.stream(RowIndex(0), RankShard::ALONE), BATCHES);
-        for (row, (seen, calm)) in seen.iter().zip(&calm).enumerate() {
-            assert_eq!(seen != calm, always(row as u64, 0), "row {row}");
+        let baseline = digests(plan.stream(RowIndex(0), RankShard::ALONE), BATCHES);
+        for (row, (seen, baseline)) in seen.iter().zip(&baseline).enumerate() {
+            assert_eq!(seen != baseline, always(row as u64, 0), "row {row}");
         }
-        // Who continues from anywhere knows them, also where they would not panic again.
+        // A run that continues from any row knows the bad rows, even if they would not panic again.
         for from in [0, 1, 5] {
             let again = digests(stream(&plan, 8 * from, Some(&kept), |_, _| false), BATCHES);
             let from = 8 * usize::try_from(from).expect("small");
             assert_eq!(again[..8 * BATCHES - from], seen[from..], "{workers} workers from row {from}");
         }
-        // Nobody asks for more than is allowed by going on.
+        // A resumed run does not count known bad rows twice.
         assert_eq!(kept.rows(), [3, 7, 11, 44]);
     }
 }
@@ -118,8 +118,8 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
     for (workers, allowed, named) in [(1, 0, 3), (3, 0, 3), (3, 1, 7), (3, 2, 11)] {
         let plan = home.plan(&DataConfig { max_bad_rows: allowed, ..data(workers) }, Rows::Train);
         let kept = Arc::<Kept>::default();
-        let mut stormy = stream(&plan, 0, Some(&kept), always);
-        let error = stormy.find_map(Result::err).expect("one too many").to_string();
+        let mut faulty = stream(&plan, 0, Some(&kept), always);
+        let error = faulty.find_map(Result::err).expect("one too many").to_string();
         let facts = &plan.explain(&plan.groups(), BatchIndex(named / 8)).expect("good")
             [usize::try_from(named % 8).expect("small")];
         for word in [
@@ -127,30 +127,33 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
             &facts.shard,
             &format!("sample {}", facts.sample),
             &format!("row {named} is too much"),
-            &format!("`data.max_bad_rows` lets {allowed} rows be left out, and {allowed} are"),
+            &format!("`data.max_bad_rows` allows {allowed} bad rows, and {allowed} are recorded"),
             &format!("cloze inspect batch {}", named / 8),
         ] {
             assert!(error.contains(word.as_str()), "`{word}`: {error}");
         }
-        assert!(stormy.next().is_none(), "nothing after it");
+        assert!(faulty.next().is_none(), "nothing after it");
         assert_eq!(kept.count(), allowed, "nothing is written down of what is refused");
     }
-    // Who keeps nothing leaves nothing out.
+    // Without a list of bad rows, no row is replaced.
     let plan = home.plan(&DataConfig { max_bad_rows: 9, ..data(2) }, Rows::Train);
     let error = stream(&plan, 0, None, always).find_map(Result::err).expect("the first").to_string();
-    assert!(error.contains("row 3 of the stream") && error.contains("no row is left out of a validation"), "{error}");
+    assert!(
+        error.contains("row 3 of the stream") && error.contains("validation and inspection do not replace bad rows"),
+        "{error}"
+    );
 }
 
 #[test]
-fn rows_that_somebody_leaves_out_are_padding_and_all_others_stay() {
+fn excluded_rows_are_padding_and_all_others_stay() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&data(2), Rows::Train);
-    let care = RowPolicy { left_out: [RowIndex(2), RowIndex(13)].into_iter().collect(), ..RowPolicy::default() };
-    let calm = digests(plan.stream(RowIndex(0), RankShard::ALONE), 3);
-    let options = StreamOptions { care: care.clone(), ..StreamOptions::default() };
+    let care = RowPolicy { excluded: [RowIndex(2), RowIndex(13)].into_iter().collect(), ..RowPolicy::default() };
+    let baseline = digests(plan.stream(RowIndex(0), RankShard::ALONE), 3);
+    let options = StreamOptions { policy: care.clone(), ..StreamOptions::default() };
     let without = digests(BatchStream::new(&plan, RowIndex(0), RankShard::ALONE, options), 3);
-    for (row, (without, calm)) in without.iter().zip(&calm).enumerate() {
-        assert_eq!(without != calm, [2, 13].contains(&row), "row {row}");
+    for (row, (without, baseline)) in without.iter().zip(&baseline).enumerate() {
+        assert_eq!(without != baseline, [2, 13].contains(&row), "row {row}");
     }
     let groups = plan.groups();
     let one = plan.batch_with(&groups, BatchIndex(1), &care).expect("good");
@@ -165,7 +168,7 @@ fn an_audit_takes_padding_for_what_it_is() {
     let data = DataConfig { copies_per_sample: 3, seq_len: Some(24), ..data(1) };
     let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
     let care =
-        RowPolicy { left_out: (0..800).filter(|row| row % 7 < 3).map(RowIndex).collect(), ..RowPolicy::default() };
+        RowPolicy { excluded: (0..800).filter(|row| row % 7 < 3).map(RowIndex).collect(), ..RowPolicy::default() };
     let (groups, mut audit) = (plan.groups(), plan.audit());
     for index in 0..100 {
         audit.add(&plan.batch_with(&groups, BatchIndex(index), &care).expect("good"));

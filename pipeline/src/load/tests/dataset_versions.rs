@@ -7,11 +7,11 @@ use schemas::{DatasetVersion, PartId, SampleAddress};
 use super::*;
 use crate::epoch_plan::{EpochVersions, SplitSnapshot};
 
-/// Answers with what it was told, epoch by epoch from the second on, and writes down what it was asked.
+/// Fixed answers, epoch by epoch from the second on; records the requests.
 #[derive(Debug)]
 struct Told {
     manifest: Manifest,
-    /// The dataset version of each epoch; the last one's continues.
+    /// Dataset version of each epoch. The last one applies to all later epochs.
     epochs: Vec<u32>,
     asked: Mutex<Vec<u64>>,
 }
@@ -27,7 +27,7 @@ impl Told {
 }
 
 impl EpochVersions for Told {
-    fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
+    fn snapshot(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let at = usize::try_from(epoch.0).expect("small").min(self.epochs.len() - 1);
         Ok(Arc::new(SplitSnapshot::train(&self.manifest, DatasetVersion(self.epochs[at]))))
@@ -38,7 +38,7 @@ impl EpochVersions for Told {
     }
 }
 
-/// A folder of 230 rows, to which 230 more were added, and then 60 small parts of 3.
+/// Folder of 230 rows, to which 230 more were added, and then 60 small parts of 3.
 fn grown() -> Home {
     let shape = Synthetic { lengths: 0..63, ..Synthetic::default() };
     let mut home = home(&shape);
@@ -53,13 +53,18 @@ impl Home {
         let (views, wanted) = all_views();
         let follow = follow.map(|told| Arc::clone(told) as Arc<dyn EpochVersions>);
         let request = self.request(data, &views, &wanted);
-        let gone = if follow.is_some() { MissingParts::Unread } else { request.gone };
-        let request = LoadRequest { dataset_version: DatasetVersion(dataset_version), follow, gone, ..request };
+        let gone = if follow.is_some() { MissingParts::Unread } else { request.missing_parts };
+        let request = LoadRequest {
+            dataset_version: DatasetVersion(dataset_version),
+            epoch_versions: follow,
+            missing_parts: gone,
+            ..request
+        };
         Arc::new(LoadPlan::new(&request).expect("no problem"))
     }
 }
 
-/// The digests of rows, by what they were made of.
+/// Returns the digests of rows by their origin.
 fn rendered(plan: &Arc<LoadPlan>, batches: u64) -> BTreeMap<(u64, SampleAddress, u32), blake3::Hash> {
     let groups = plan.groups();
     let mut rows = BTreeMap::new();
@@ -95,7 +100,7 @@ fn a_run_that_stays_with_its_first_dataset_version_sees_no_other() {
 }
 
 #[test]
-fn an_epoch_is_over_the_dataset_version_that_it_was_told_and_rows_count_on() {
+fn epoch_uses_its_dataset_version_and_row_numbers_continue() {
     let home = grown();
     let told = Told::of(&home, &[0, 0, 1, 2]);
     let plan = home.following(&data(3), 0, Some(&told));
@@ -126,7 +131,7 @@ fn passes_are_counted_over_borders_and_decide_nothing() {
     {
         let found = plan.epochs(RowIndex(rows)).expect("told");
         assert!((found - epochs).abs() < 1e-12, "{rows} rows are {found} epochs, not {epochs}");
-        // The epoch of the row that comes next is not asked for.
+        // The epoch of the next row is not requested.
         let begun = (1..4).filter(|&epoch| [230, 460, 920][epoch - 1] < rows).count();
         assert_eq!(told.asked().len(), begun, "after {rows} rows");
     }
@@ -160,7 +165,7 @@ fn a_stream_over_a_border_is_the_same_from_any_row_for_any_workers_and_ranks() {
                     );
                 }
             }
-            // Whatever the workers, an epoch is asked for once, after those before it.
+            // For any number of workers, each epoch is requested once, in order.
             let asked = told.asked();
             assert_eq!(asked, (1..=asked.len() as u64).collect::<Vec<_>>());
         }
@@ -176,7 +181,7 @@ fn two_windows_are_the_most_over_a_border_too() {
         let data = DataConfig { shuffle_window_groups: 5, ..data(workers) };
         let plan = home.following(&data, 0, Some(&Told::of(&home, &[0, 1, 0, 1])));
         let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
-        // Three epochs and a half: of 1000, 2000, 1000 rows and half of 2000.
+        // Three and a half epochs: 1000, 2000, 1000 rows and half of 2000.
         stream.by_ref().take(625).for_each(|batch| drop(batch.expect("good")));
         let groups = Arc::clone(stream.groups());
         drop(stream);
@@ -187,7 +192,7 @@ fn two_windows_are_the_most_over_a_border_too() {
 }
 
 #[test]
-fn a_split_that_stays_decoded_goes_when_the_stream_has_left_it() {
+fn decoded_split_is_freed_after_its_last_row() {
     let home = grown();
     let plan =
         home.following(&DataConfig { shuffle_window_groups: 100, ..data(2) }, 0, Some(&Told::of(&home, &[0, 0, 1])));
@@ -214,22 +219,22 @@ fn a_dataset_version_whose_parts_were_dropped_is_refused_by_name() {
         let expected = "the run reads dataset version 1 of the folder, and dataset version 2 dropped parts 0, 2 of it";
         assert!(problems.len() == 1 && text.contains(expected) && text.contains("begin a new run"), "{text}");
     }
-    // Who asks for what is left has the one part that no later dataset version dropped.
-    let left = LoadRequest { rows: Rows::Valid { rows: 1000 }, gone: MissingParts::LeftOut, ..request };
+    // `MissingParts::LeftOut` uses the one part that no later dataset version dropped.
+    let left = LoadRequest { rows: Rows::Valid { rows: 1000 }, missing_parts: MissingParts::LeftOut, ..request };
     assert_eq!(LoadPlan::new(&left).expect("a part is left").batches(), Some(33 / 8));
-    // What follows the folder may have passed them: it is refused where it has not, and continues where it has.
+    // A run that follows the folder fails at rows of dropped parts, and continues after them.
     let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
     let error = plan.stream(RowIndex(100), RankShard::ALONE).next().expect("an item").expect_err("refused").to_string();
     assert!(error.contains("dataset version 2 dropped parts 0, 2 of it; begin a new run"), "{error}");
-    // Behind an epoch of 690 rows.
+    // The row after an epoch of 690 rows.
     let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
     assert!(plan.stream(RowIndex(690), RankShard::ALONE).take(20).all(|batch| batch.is_ok()));
-    // A dataset version that only adds is no reason.
+    // A dataset version that only adds parts causes no error.
     let plan = home.following(&data, 2, None);
     assert!(plan.stream(RowIndex(0), RankShard::ALONE).take(20).all(|batch| batch.is_ok()));
 }
 
-/// A folder of which something is dropped while a run that stays with it continues.
+/// Folder whose parts are dropped while a run reads an older version.
 #[derive(Debug)]
 struct DroppedLater {
     manifest: Mutex<Manifest>,
@@ -237,7 +242,7 @@ struct DroppedLater {
 }
 
 impl EpochVersions for DroppedLater {
-    fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
+    fn snapshot(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::new(SplitSnapshot::train(&manifest, DatasetVersion(0))))
@@ -249,12 +254,13 @@ impl EpochVersions for DroppedLater {
 }
 
 #[test]
-fn a_process_goes_on_over_nothing_that_was_dropped_since_it_began() {
+fn a_process_fails_at_parts_that_were_dropped_since_it_began() {
     let mut home = home(&Synthetic::default());
     let answers = Arc::new(DroppedLater { manifest: Mutex::new(home.manifest.clone()), asked: Mutex::default() });
     let (views, wanted) = all_views();
     let data = DataConfig { shuffle_window_groups: 1000, ..data(1) };
-    let request = LoadRequest { follow: Some(Arc::clone(&answers) as _), ..home.request(&data, &views, &wanted) };
+    let request =
+        LoadRequest { epoch_versions: Some(Arc::clone(&answers) as _), ..home.request(&data, &views, &wanted) };
     let plan = Arc::new(LoadPlan::new(&request).expect("no problem"));
     assert!(plan.facts().resident, "nothing is read a second time");
     let groups = plan.groups();
@@ -270,7 +276,7 @@ fn a_process_goes_on_over_nothing_that_was_dropped_since_it_began() {
 }
 
 #[test]
-fn looking_ahead_knows_where_nothing_is_decided_yet() {
+fn lookahead_stops_at_undecided_epochs() {
     let home = grown();
     let plan = home.following(&data(1), 0, Some(&Told::of(&home, &[0, 0, 1, 2])));
     assert_eq!(plan.rows_decided().expect("told"), Some(RowIndex(230 + 230 + 460 + 640)));

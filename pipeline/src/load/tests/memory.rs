@@ -1,4 +1,4 @@
-//! What is decoded and in flight stays within `data.max_memory_bytes`.
+//! Memory limit test: decoded groups and batches in flight stay within `data.max_memory_bytes`.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn workers_yield_to_memory_and_what_cannot_fit_is_refused() {
     let (home, views, wanted) = (home(&Synthetic::default()), taco(), wanted());
     let plan = |max_memory_bytes| {
-        // One window: it asks no worker to yield.
+        // With one window, the number of workers is not reduced.
         let data = DataConfig { max_memory_bytes, prefetch_batches: 6, shuffle_window_groups: 100, ..data(3) };
         LoadPlan::new(&home.request(&data, &views, &wanted))
     };
@@ -35,7 +35,7 @@ fn workers_yield_to_memory_and_what_cannot_fit_is_refused() {
     );
 }
 
-/// Streams of shuffled windows, for one rank and for more than windows were made wide for.
+/// Streams of shuffled windows, for one rank and for more ranks than the windows were sized for.
 #[test]
 fn a_stream_stays_within_what_its_workers_are_said_to_take() {
     let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
@@ -53,14 +53,14 @@ fn a_stream_stays_within_what_its_workers_are_said_to_take() {
             let share = RankShard::new(0, ranks).expect("the first");
             let total = |(batches, groups): (u64, u64)| batches + groups;
             let least = total(roomy.bytes_at_most(one, ranks.into()));
-            // Of five ranks with windows of a group the plan of one would take less.
+            // For five ranks with windows of one group, the plan of one rank would take less.
             for max_memory_bytes in [least, least + least / 3, rest] {
                 let plan = plan(shuffle_window_groups, max_memory_bytes).expect("room for one worker");
                 let workers = plan.workers_of(share);
                 let (batches_bytes, groups_bytes) = plan.bytes_at_most(workers, ranks.into());
                 assert!(batches_bytes + groups_bytes <= max_memory_bytes, "{workers:?} of {ranks} ranks");
                 let mut stream = plan.stream(RowIndex(0), share);
-                // Whatever its rows, an array has some hundred bytes of its own.
+                // Each array adds about a hundred bytes, whatever its rows.
                 let arrays = wanted.len() * 128;
                 let most = stream.by_ref().take(200).map(|batch| batch.expect("good").bytes() - arrays).max();
                 let most = (most.expect("batches") * workers.max_items_alive()) as u64;

@@ -9,7 +9,7 @@ use super::*;
 use crate::exposure::RowDocuments;
 use crate::mixture::{PERIOD, Weight, WeightFrom};
 
-/// Three folders that share nothing but their tokenizer; their samples have the same addresses, some the same tokens.
+/// Three folders that share only their tokenizer. Their samples have the same addresses, some the same tokens.
 struct Sources {
     homes: Vec<Home>,
 }
@@ -25,7 +25,7 @@ impl Sources {
             valid_rows,
             ..Synthetic::default()
         };
-        // Of the first and the last the tokens are the same, as far as they go.
+        // The first and the last have the same tokens, as far as they go.
         Self { homes: vec![home(&shape(1, 230, 33)), home(&shape(2, 90, 0)), home(&shape(1, 700, 10))] }
     }
 
@@ -62,7 +62,7 @@ fn weights() -> [Weight; 3] {
     [Weight::Constant(0.3), Weight::Constant(0.2), Weight::Table(table)]
 }
 
-/// Facts and digests of the rows of these batches.
+/// Returns facts and digests of the rows of these batches.
 fn rendered(plan: &LoadPlan, batches: Range<u64>) -> Vec<(RowFacts, blake3::Hash)> {
     let groups = plan.groups();
     let rows = |index| {
@@ -76,7 +76,7 @@ fn rendered(plan: &LoadPlan, batches: Range<u64>) -> Vec<(RowFacts, blake3::Hash
 fn a_mixture_is_independent_of_worker_count_and_start() {
     let sources = Sources::new();
     let copies = |workers| DataConfig { copies_per_sample: 2, seq_len: Some(24), ..data(workers) };
-    // Over both changes of weights, which are at rows 4000 and 10,000 rounded to periods of 2000 rows.
+    // The rows include both changes of weights, at rows 4000 and 10,000, rounded to periods of 2000 rows.
     let plan = sources.plan(&weights(), &copies(1), Rows::Train);
     let expected: Vec<_> = rendered(&plan, 0..1300).into_iter().map(|(_, digest)| digest).collect();
     for workers in [1, 3, 7] {
@@ -107,9 +107,9 @@ fn a_mixture_is_independent_of_worker_count_and_start() {
     assert_eq!(hash(1), hash(3), "ranks see together the stream of one");
 }
 
-/// What a source gives does not depend on what lies between: neither on weights nor on the other sources.
+/// The rows of a source depend neither on weights nor on the other sources.
 #[test]
-fn a_source_gives_the_same_rows_in_the_same_order_whatever_is_beside_it() {
+fn a_source_gives_the_same_rows_in_the_same_order_in_any_mixture() {
     let sources = Sources::new();
     let of = |plan: &LoadPlan, name: &str, batches: u64| -> Vec<_> {
         let rows = rendered(plan, 0..batches).into_iter().filter(|(facts, _)| facts.of.as_deref() == Some(name));
@@ -121,7 +121,7 @@ fn a_source_gives_the_same_rows_in_the_same_order_whatever_is_beside_it() {
     let (among, alone) = (of(&mixed, "books", 300), of(&books, "books", 100));
     assert!(among.len() > 600 && alone.len() == 800, "{} {}", among.len(), alone.len());
     assert_eq!(among[..600], alone[..600]);
-    // Each epoch of each has every sample once.
+    // Each epoch of each source has every sample once.
     for (name, rows) in NAMES.into_iter().zip([230, 90, 700]) {
         let seen = of(&mixed, name, 1500);
         for epoch in seen.chunks_exact(rows) {
@@ -132,7 +132,7 @@ fn a_source_gives_the_same_rows_in_the_same_order_whatever_is_beside_it() {
     }
 }
 
-/// Tokens and digests of a row of each source.
+/// Tokens and digest of a row of each source.
 type BySource = BTreeMap<String, (Vec<u32>, blake3::Hash)>;
 
 /// Parts and rows of two folders have the same numbers.
@@ -144,7 +144,8 @@ fn samples_of_two_sources_at_one_address_are_drawn_apart() {
     let content = |home: &Home, facts: &RowFacts| -> Vec<u32> {
         let shard = home.manifest.now().train.shards.into_iter().find(|shard| shard.path == facts.shard);
         let shard = shard.expect("it is there");
-        let reader = ShardReader::open(&home.store, &shard, Promise::of(&home.manifest)).expect("good");
+        let reader =
+            ShardReader::open(&home.store, &shard, ShardExpectation::from_manifest(&home.manifest)).expect("good");
         let group = reader.read(facts.group as usize).expect("good");
         let ids: TokenIds<'_> = group.sample(facts.row_in_group).input_ids;
         ids.iter().collect()
@@ -156,7 +157,7 @@ fn samples_of_two_sources_at_one_address_are_drawn_apart() {
         digests.entry((facts.sample, facts.epoch.0)).or_default().insert(source, (content(home, &facts), digest));
     }
     let both = digests.values().filter_map(|of| Some((of.get("books")?, of.get("wiki")?)));
-    // A mask on fewer tokens may well be the same.
+    // Masks on few tokens can be equal by chance.
     let equal: Vec<_> = both.filter(|(books, wiki)| books.0 == wiki.0 && books.0.len() > 20).collect();
     assert!(equal.len() > 20, "{} of the same tokens at the same address", equal.len());
     assert!(equal.iter().all(|(books, wiki)| books.1 != wiki.1), "their masks are drawn apart");
@@ -189,7 +190,7 @@ fn epochs_are_counted_for_each_source_and_for_all_together() {
     let sources = Sources::new();
     let plan = sources.plan(&weights(), &data(1), Rows::Train);
     let by_source = plan.epochs_by_source(RowIndex(4 * PERIOD)).expect("one dataset version");
-    // 300, 200 and 500 of each of the first two thousands, then 600 and 400.
+    // The first two thousands have 300, 200 and 500 each, the others 600 and 400.
     let expected = [1800.0 / 230.0, 1200.0 / 90.0, 1000.0 / 700.0];
     for (name, expected) in NAMES.into_iter().zip(expected) {
         assert!((by_source[name] - expected).abs() < 1e-9, "{by_source:?}");
@@ -218,7 +219,7 @@ fn workers_and_windows_yield_to_the_source_that_has_it_worst() {
         facts.window_rows_min
     );
     for source in facts.sources.iter().filter(|source| !source.resident) {
-        // As many rows in flight as could be of one source.
+        // All rows in flight could be from one source.
         assert!(facts.batches_alive_max as u64 * 8 <= source.window_rows_min, "{source:?}");
     }
 }
@@ -260,9 +261,9 @@ fn sources_that_do_not_fit_one_another_are_refused_by_name() {
     assert_eq!(problems[0].key, "sources.news.weight");
 }
 
-/// Rows that cannot be made are named with their source, and every row's documents with the source that they are of.
+/// Bad rows are reported with their source, and documents with the source of their row.
 #[test]
-fn what_becomes_of_a_row_is_told_by_its_source() {
+fn outcome_of_a_row_counts_for_its_source() {
     let sources = Sources::new();
     let expected = {
         let plan = sources.plan(&weights(), &data(1), Rows::Train);
@@ -274,7 +275,7 @@ fn what_becomes_of_a_row_is_told_by_its_source() {
         let kept = Arc::<Kept>::default();
         let (bad_rows, faults) = (Some(Arc::clone(&kept) as _), Some(Arc::new(Panics(always)) as _));
         let care = RowPolicy { bad_rows, faults, counts_documents: true, ..RowPolicy::default() };
-        let options = StreamOptions { care, ..StreamOptions::default() };
+        let options = StreamOptions { policy: care, ..StreamOptions::default() };
         let mut stream = BatchStream::new(&plan, RowIndex(0), RankShard::ALONE, options);
         let seen: Vec<_> =
             stream.by_ref().take(20).flat_map(|batch| batch.expect("left out").row_digests().to_vec()).collect();

@@ -1,4 +1,4 @@
-//! Rows of sentences: partners, and which folders and views go together.
+//! Rows of sentence pairs: partners, and compatibility of folders and views.
 
 use schemas::columns::{IS_RANDOM, TOKEN_TYPES};
 
@@ -10,14 +10,14 @@ fn packing(name: &str) -> AnyPacking {
     AnyPacking::of_kind(name).expect("a known packing")
 }
 
-/// A folder of sentences: documents of `rows_per_document` samples.
+/// Folder of sentences: documents of `rows_per_document` samples.
 fn sentences(rows_per_document: u64) -> Synthetic {
     let pack = packing("sentences");
     Synthetic { lengths: 30..62, documents: 1, rows_per_document, pack, ..Synthetic::default() }
 }
 
 impl Home {
-    /// A `pair` and a mask of it, with all that they have.
+    /// Plan of a `pair` view and a mask of it, with all of their columns.
     fn pairs(&self, data: &DataConfig, rows: Rows) -> Arc<LoadPlan> {
         let views = "pair = { kind = \"pair\" }\nmasked = { kind = \"mask\", of = \"pair\" }";
         let views: BTreeMap<ViewName, AnyView> = toml::from_str(views).expect("two views");
@@ -39,9 +39,9 @@ impl Home {
 fn pairs_are_independent_of_worker_count_and_start() {
     let home = home(&sentences(3));
     let plan = home.pairs(&DataConfig { copies_per_sample: 2, ..data(1) }, Rows::Train);
-    assert!(plan.sources[0].course.first().sampler().windows_per_epoch() > 2, "windows come and go");
+    assert!(plan.sources[0].epoch_plan.first().sampler().windows_per_epoch() > 2, "windows come and go");
     let groups = plan.groups();
-    // More than an epoch of 230 · 2 rows.
+    // The rows exceed an epoch of 230 · 2 rows.
     let expected: Vec<_> =
         (0..70).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec()).collect();
     for workers in [1, 2, 3, 7] {
@@ -86,9 +86,9 @@ fn a_random_second_segment_is_of_another_document() {
     }
 }
 
-/// What a model could learn from padding instead of text.
+/// A model must not infer the label from the amount of padding.
 #[test]
-fn the_length_of_a_pair_says_nothing_of_its_label() {
+fn pair_length_is_independent_of_its_label() {
     let home = home(&Synthetic { lengths: 5..62, ..sentences(3) });
     let plan = home.pairs(&data(1), Rows::Train);
     let (mut totals, mut seconds) = (Vec::new(), Vec::new());

@@ -1,11 +1,11 @@
-//! Ranks: together they see the stream of one, from any row.
+//! Rank tests: from any row, all ranks together see the stream of one.
 
 use schemas::StreamHash;
 
 use super::*;
 
-/// The digests of the first `rows` rows of the stream from `from` on, as `ranks` with micro-batches of `rows_per_batch` see
-/// them, in the stream's order.
+/// Returns the digests of the first `rows` rows of the stream from `from` on, in the stream's order. `ranks` ranks read
+/// them in micro-batches of `rows_per_batch`.
 fn seen(home: &Home, ranks: u32, rows_per_batch: u64, from: u64, rows: u64) -> Vec<blake3::Hash> {
     let (views, wanted) = all_views();
     let data = DataConfig { copies_per_sample: 2, seq_len: Some(24), ..data(2) };
@@ -33,7 +33,7 @@ proptest! {
     #[test]
     fn ranks_see_together_the_stream_of_one(ranks in 1_u32..4, micro_batches in 1_u64..4, rows_per_batch in 1_u64..6) {
         let home = home(&Synthetic { lengths: 0..63, train_rows: 50, ..Synthetic::default() });
-        // Over the end of an epoch of 50 · 2 · 2 rows.
+        // The rows cross the end of an epoch of 50 · 2 · 2 rows.
         let per_step = u64::from(ranks) * micro_batches * rows_per_batch;
         let rows = 220_u64.next_multiple_of(per_step);
         let (alone, together) = (seen(&home, 1, 7, 0, rows), seen(&home, ranks, rows_per_batch, 0, rows));
@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_goes_on_at_any_row(from in 0_u64..210, ranks in 1_u32..4, rows_per_batch in 1_u64..6) {
+    fn a_stream_continues_at_any_row(from in 0_u64..210, ranks in 1_u32..4, rows_per_batch in 1_u64..6) {
         let home = home(&Synthetic { lengths: 0..63, train_rows: 50, ..Synthetic::default() });
         let all = seen(&home, 1, 7, 0, from + 30);
         let at = usize::try_from(from).expect("small");
@@ -83,7 +83,7 @@ fn workers_yield_to_the_rows_of_all_ranks() {
         let workers = plan.workers_of(share);
         let in_flight = workers.max_items_alive() as u64 * plan.rows_per_batch() * u64::from(ranks);
         assert!(
-            in_flight <= plan.sources[0].course.first().sampler().window_rows_min(),
+            in_flight <= plan.sources[0].epoch_plan.first().sampler().window_rows_min(),
             "{workers:?} of {ranks} ranks"
         );
         let mut stream = plan.stream(RowIndex(0), share);

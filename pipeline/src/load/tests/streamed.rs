@@ -9,14 +9,14 @@ use super::*;
 use crate::epoch_plan::{EpochVersions, Segment, SegmentSource, SplitSnapshot, segments};
 use crate::error::Error;
 
-/// Tells segments once they are let go, and all at once where they are there from the beginning.
+/// Segment source that releases segments on request, or all at once if they exist from the start.
 #[derive(Debug)]
 struct Told {
     segments: Vec<Segment>,
     parts: u64,
     there: Mutex<usize>,
     more: Condvar,
-    /// Calls, each with what was known.
+    /// Number of known segments at each call.
     asked: Mutex<Vec<usize>>,
 }
 
@@ -34,7 +34,7 @@ impl Told {
 }
 
 impl SegmentSource for Told {
-    fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
+    fn segments_after(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(known);
         let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
         while *there <= known && known < self.segments.len() {
@@ -54,12 +54,12 @@ impl SegmentSource for Told {
     }
 }
 
-/// All epochs behind the first are over the newest dataset version.
+/// All epochs after the first read the newest dataset version.
 #[derive(Debug)]
 struct Whole(Manifest);
 
 impl EpochVersions for Whole {
-    fn of(&self, _: Epoch) -> Result<Arc<SplitSnapshot>> {
+    fn snapshot(&self, _: Epoch) -> Result<Arc<SplitSnapshot>> {
         Ok(Arc::new(SplitSnapshot::train(&self.0, self.0.newest())))
     }
 
@@ -68,7 +68,7 @@ impl EpochVersions for Whole {
     }
 }
 
-/// Twelve parts of 1 to 3 row groups, of which one has none to train on.
+/// Twelve parts of 1 to 3 row groups; one has no training rows.
 fn listed() -> Home {
     let shape = Synthetic { lengths: 0..63, train_rows: 50, valid_rows: 3, ..Synthetic::default() };
     let mut home = home(&shape);
@@ -89,7 +89,10 @@ impl Home {
         let request = self.request(&data, &views, &wanted);
         let follow = Some(Arc::new(Whole(self.manifest.clone())) as Arc<dyn EpochVersions>);
         let growth = Some(Arc::clone(growth) as Arc<dyn SegmentSource>);
-        Arc::new(LoadPlan::new(&LoadRequest { follow, growth, ..request }).expect("no problem"))
+        Arc::new(
+            LoadPlan::new(&LoadRequest { epoch_versions: follow, segment_source: growth, ..request })
+                .expect("no problem"),
+        )
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -115,7 +118,7 @@ fn the_first_epoch_is_the_list_and_a_window_closes_with_the_segment_that_fills_i
     let plan = home.streamed(&data(1), &Told::new(all.clone(), all.len()));
     let rows = home.manifest.now().train.rows();
     let found = facts(&plan, 0..(2 * rows).div_ceil(8));
-    // By the definition, from the segments alone.
+    // Expected windows, computed from the segments by the definition.
     let (mut expected, mut open, mut groups) = (Vec::new(), Vec::<&Shard>::new(), 0);
     for (index, segment) in all.iter().enumerate() {
         open.extend(&segment.shards);
@@ -182,7 +185,7 @@ fn a_resume_in_the_middle_needs_what_was_there_and_no_more() {
     let groups = prefix.groups();
     assert!(decided >= 120 && prefix.batch(&groups, BatchIndex(decided / 8 - 1)).is_ok());
     let error = prefix.batch(&groups, BatchIndex(decided / 8 + 1)).expect_err("it is not there").to_string();
-    assert!(error.contains("not yet"), "nobody waits without a stop: {error}");
+    assert!(error.contains("not yet"), "there is no wait without a stop: {error}");
 }
 
 #[test]
@@ -217,18 +220,18 @@ fn workers_that_wait_for_a_segment_end_with_their_reader() {
     for _ in 0..there {
         assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Item(Ok(_))));
     }
-    // Some worker asks for what is not there, and waits.
+    // A worker requests a missing segment and waits.
     while asked() == before {
         std::thread::yield_now();
     }
     stopper.cancel();
     assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Cancelled));
-    // It would never return if workers went on waiting.
+    // The drop would never return if workers kept waiting.
     drop(stream);
 }
 
 #[test]
-fn what_goes_by_counts_is_refused_by_name() {
+fn unigram_draws_over_a_streamed_folder_are_refused() {
     let home = listed();
     let views: BTreeMap<ViewName, AnyView> =
         toml::from_str("odd = { kind = \"mask\", random_words = \"unigram\" }").expect("views");
@@ -236,7 +239,8 @@ fn what_goes_by_counts_is_refused_by_name() {
     let wanted = BTreeSet::new();
     let growth = Some(Told::new(home.segments(), 11) as Arc<dyn SegmentSource>);
     let follow = Some(Arc::new(Whole(home.manifest.clone())) as Arc<dyn EpochVersions>);
-    let request = LoadRequest { follow, growth, ..home.request(&data, &views, &wanted) };
+    let request =
+        LoadRequest { epoch_versions: follow, segment_source: growth, ..home.request(&data, &views, &wanted) };
     let problems = LoadPlan::new(&request).expect_err("refused");
     assert!(problems.iter().any(|problem| problem.key == "views.odd.random_words"), "{problems:?}");
 }

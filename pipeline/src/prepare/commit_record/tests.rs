@@ -6,7 +6,7 @@ fn part(id: u32) -> Part {
     Part { id: schemas::PartId(id), bytes: 9, pieces: Vec::new() }
 }
 
-/// A record of a segment whose only shard has ten rows and is kept under its name.
+/// Record of a segment whose only shard has ten rows and is stored under its name.
 fn record(part: &Part, segment: u32, last: bool) -> CommitRecord {
     let path = format!("train/{}-00.parquet", stem(part, segment as usize));
     let shard = Shard {
@@ -20,7 +20,7 @@ fn record(part: &Part, segment: u32, last: bool) -> CommitRecord {
         blake3: blake3::hash(b"shard").to_hex().to_string(),
         content: String::new(),
     };
-    let place = |segment| Place { piece: segment, reached: None };
+    let place = |segment| DocumentPlace { piece: segment, reached: None };
     CommitRecord {
         settings: "s".into(),
         part: part.clone(),
@@ -47,14 +47,14 @@ fn keep(store: &Store, record: &CommitRecord) {
 }
 
 fn found(store: &Store, part: &Part) -> FoundPart {
-    let mut found = FoundPart::read(store, Bound { settings: "s", forgotten: "f", part }).expect("answered");
+    let mut found = FoundPart::read(store, PartBinding { settings: "s", forgotten: "f", part }).expect("answered");
     found.verify(store).expect("answered");
     found
 }
 
 #[test]
 fn segments_count_up_to_the_first_that_is_not_there() {
-    let (store, part) = (Store::memory(FaultConfig::calm()), part(3));
+    let (store, part) = (Store::in_memory(FaultConfig::none()), part(3));
     for (segment, last) in [(0, false), (1, false), (2, true)] {
         let before = found(&store, &part);
         assert_eq!(
@@ -64,7 +64,7 @@ fn segments_count_up_to_the_first_that_is_not_there() {
         keep(&store, &record(&part, u32::try_from(segment).expect("small"), last));
     }
     assert!(found(&store, &part).is_whole());
-    store.remove("parts/part-00003-01.json").expect("gone");
+    store.delete("parts/part-00003-01.json").expect("gone");
     assert_eq!(found(&store, &part).records.len(), 1);
 }
 
@@ -79,39 +79,39 @@ fn a_record_of_anything_else_is_no_evidence() {
     let cases = [
         (record(&other, 0, true), "another part"),
         (record(&here, 1, true), "another segment"),
-        (alien(|record| record.forgotten.push('x')), "other documents"),
-        (alien(|record| record.first_rows[0] = 1), "go on"),
-        (alien(|record| record.train[0].path = "../../etc/passwd".into()), "objects of others"),
-        (alien(|record| record.counts = vec![1]), "counts what is not there"),
-        (alien(|record| record.counts = vec![u64::MAX, 1, 1, 1]), "counts what is not there"),
-        (alien(|record| record.train[0].path = "train/part-00004-00-00.parquet".into()), "objects of others"),
+        (alien(|record| record.forgotten.push('x')), "forgotten documents"),
+        (alien(|record| record.first_rows[0] = 1), "does not start"),
+        (alien(|record| record.train[0].path = "../../etc/passwd".into()), "objects of other segments"),
+        (alien(|record| record.counts = vec![1]), "counts unknown"),
+        (alien(|record| record.counts = vec![u64::MAX, 1, 1, 1]), "counts unknown"),
+        (alien(|record| record.train[0].path = "train/part-00004-00-00.parquet".into()), "objects of other segments"),
     ];
     for (record, word) in cases {
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         store.put("parts/part-00003-00.json", &record.seal()).expect("kept");
         let found = found(&store, &here);
         assert!(found.records.is_empty() && found.damage.as_ref().expect("told").contains(word), "{found:?}");
     }
 }
 
-/// Under a list that was accepted all records have its settings: a folder is not half of another one.
+/// All records under an accepted list must have its settings: parts of two folders are not mixed.
 #[test]
 fn a_record_of_other_settings_is_an_error_and_not_missing() {
-    let (store, part) = (Store::memory(FaultConfig::calm()), part(3));
+    let (store, part) = (Store::in_memory(FaultConfig::none()), part(3));
     keep(&store, &CommitRecord { settings: "other".into(), ..record(&part, 0, true) });
-    let bound = Bound { settings: "s", forgotten: "f", part: &part };
+    let bound = PartBinding { settings: "s", forgotten: "f", part: &part };
     let error = FoundPart::read(&store, bound).expect_err("of another folder").to_string();
     assert!(error.contains("parts/part-00003-00.json") && error.contains("other settings"), "{error}");
-    // The way out that it names.
-    store.remove("parts/part-00003-00.json").expect("gone");
+    // The fix that the error names.
+    store.delete("parts/part-00003-00.json").expect("gone");
     assert!(FoundPart::read(&store, bound).expect("none").records.is_empty());
 }
 
 #[test]
-fn a_changed_object_is_noticed_and_what_comes_before_it_stays() {
+fn changed_object_is_detected_and_earlier_ones_stay() {
     let part = part(3);
     for damage in [&b"shaRd"[..], b"shard."] {
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         for (segment, last) in [(0, false), (1, true)] {
             keep(&store, &record(&part, segment, last));
         }
@@ -122,15 +122,15 @@ fn a_changed_object_is_noticed_and_what_comes_before_it_stays() {
 }
 
 #[test]
-fn what_does_not_answer_is_an_error_and_no_damage() {
-    let (memory, part) = (store::MemoryBackend::new(FaultConfig::calm()), part(3));
-    keep(&Store::of_memory(&memory), &record(&part, 0, true));
-    let silent = Store::of_memory(&memory.under(FaultConfig { failures: 1.0, ..FaultConfig::calm() }));
-    let bound = Bound { settings: "s", forgotten: "f", part: &part };
-    let error = FoundPart::read(&silent, bound).expect_err("nobody answers").to_string();
+fn unreachable_store_is_an_error_and_not_damage() {
+    let (memory, part) = (store::MemoryBackend::new(FaultConfig::none()), part(3));
+    keep(&Store::from_memory(&memory), &record(&part, 0, true));
+    let silent = Store::from_memory(&memory.with_faults(FaultConfig { failures: 1.0, ..FaultConfig::none() }));
+    let bound = PartBinding { settings: "s", forgotten: "f", part: &part };
+    let error = FoundPart::read(&silent, bound).expect_err("the store does not answer").to_string();
     assert!(error.contains("memory:parts/part-00003-00.json"), "{error}");
-    let mut found = FoundPart::read(&Store::of_memory(&memory), bound).expect("calm");
-    let error = found.verify(&silent).expect_err("nobody answers").to_string();
+    let mut found = FoundPart::read(&Store::from_memory(&memory), bound).expect("no fault");
+    let error = found.verify(&silent).expect_err("the store does not answer").to_string();
     assert!(error.contains("memory:train/part-00003-00-00.parquet") && found.is_whole(), "{error}");
 }
 

@@ -1,13 +1,13 @@
-//! What a document costs the allocator: nothing, once buffers have their size.
+//! Allocations per document: none, once buffers have their size.
 
 use super::*;
+use crate::prepare::job::PrepareJob;
 use crate::prepare::job::Sample;
-use crate::prepare::job::Work;
 
-/// Documents of the smaller corpus.
+/// Number of documents of the smaller corpus.
 const DOCUMENTS: usize = 4000;
 
-/// How often the worker that makes a corpus of so many documents asks for memory.
+/// Counts the allocations of the worker that prepares a corpus with this many documents.
 fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let home = tempfile::tempdir().expect("a temporary folder");
     let sentences = ["The cat sat on the mat.", "It's a mat, a cat, 1 hat.", "Cats sat; the mats sat."];
@@ -31,16 +31,16 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
         part_bytes: Some(1 << 30),
         ..PrepareConfig::default()
     };
-    let planned = Planned::of(&config, None).expect("a plan");
+    let planned = Planned::new(&config, None).expect("a plan");
     let tasks = in_order(&planned.coming());
     let progress = Progress::new(tasks.iter().map(|task| &task.part));
     let store = Store::folder(&config.folder).expect("a folder");
-    let lock = Lock::take(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
+    let lock = Lock::acquire(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
     let Planned { config, corpus, tokenizer, settings, .. } = planned;
     let (sample, settings, options) = (Sample::default(), settings.digest(), PrepareOptions::default());
-    let work = Work { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };
-    // What is tokenized twice is done with: the crate allocates.
-    while work.sample.take(sentences[0]).is_some() {}
+    let work = PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };
+    // Use up the compared sample first: the reference tokenizer allocates.
+    while work.sample.select(sentences[0]).is_some() {}
     let (_stopper, stop) = runtime::cancel_pair();
     let make = || {
         let outcome = part::make(&work, &work.tasks[0], &progress, &stop).expect("made").expect("not stopped");
@@ -54,7 +54,7 @@ fn a_document_costs_no_allocation() {
     let check = |format: &str, pack: &str| {
         let [once, twice] = [DOCUMENTS, 2 * DOCUMENTS].map(|documents| requests(format, pack, documents));
         let more = twice.saturating_sub(once);
-        // What is left is that of row groups: some 300 for 2048 rows.
+        // Row groups still allocate: about 300 times for 2048 rows.
         assert!(more < DOCUMENTS as u64 / 4, "{format}, {pack}: {more} for {DOCUMENTS} documents more, {once} before");
     };
     for format in ["text_lines", "text_paragraphs", "jsonl"] {

@@ -1,10 +1,10 @@
-//! What changes when the corpus does, and what does not.
+//! Effects of changes of the corpus on the folder.
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::*;
 
-/// Forty files of six lines, about four to a part.
+/// Forty files of six lines, about four files per part.
 pub(super) fn many() -> Home {
     files_of_six(40)
 }
@@ -32,16 +32,16 @@ impl Home {
         fs::metadata(self.folder.path().join(format!("in/{file:02}.txt"))).expect("there").len()
     }
 
-    /// The parts in effect that hold a file.
+    /// Returns the parts in effect that contain a file.
     pub(super) fn holders(&self, file: usize) -> BTreeSet<String> {
         let name = format!("{file:02}.txt");
-        let lists = Lists::read(&Store::existing(&self.config.folder).expect("there")).expect("readable");
+        let lists = VersionLists::read(&Store::existing(&self.config.folder).expect("there")).expect("readable");
         let held = |part: &crate::corpus::Part| part.pieces.iter().any(|piece| piece.name == name);
         let holders = lists.in_effect().into_values().filter(|(_, part)| held(part));
         holders.map(|(_, part)| format!("part-{:05}-", part.id.0)).collect()
     }
 
-    /// A copy of the corpus and the folder, which then go their own way.
+    /// Returns an independent copy of the corpus and the folder.
     fn copy(&self) -> Self {
         let copy = Self { folder: tempfile::tempdir().expect("a folder"), config: self.config.clone() };
         for (name, bytes) in files(self.folder.path()) {
@@ -60,19 +60,19 @@ impl Home {
     }
 }
 
-/// As it is, whatever its name says.
+/// Writes the bytes without compression, whatever the name.
 fn write_all_plain(home: &Path, name: &str, bytes: &[u8]) {
     let store = Store::folder(home).expect("there");
     store.put(name, bytes).expect("written");
 }
 
-/// Objects of parts, by name.
+/// Returns the objects of parts, by name.
 fn parts(files: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
     let is_part = |name: &String| ["train/", "valid/", "documents/", "parts/"].iter().any(|at| name.starts_with(at));
     files.iter().filter(|(name, _)| is_part(name)).map(|(name, bytes)| (name.clone(), bytes.clone())).collect()
 }
 
-/// That parts which do not hold `gone` are what they were, and those that do are gone.
+/// Asserts that parts without `gone` are unchanged, and that parts with `gone` are removed.
 pub(super) fn check_others(
     before: &BTreeMap<String, Vec<u8>>,
     after: &BTreeMap<String, Vec<u8>>,
@@ -87,7 +87,7 @@ pub(super) fn check_others(
     }
 }
 
-/// That the folder has what one that is prepared again has, in whatever parts.
+/// Asserts that the folder has the same content as one that is prepared from scratch, except for the parts.
 pub(super) fn check_fresh(home: &Home) {
     let fresh = home.copy();
     fs::remove_dir_all(&fresh.config.folder).expect("there");
@@ -134,7 +134,7 @@ fn an_added_file_is_a_part_more() {
 }
 
 #[test]
-fn a_replaced_file_costs_its_part_whatever_its_length_and_clock() {
+fn replaced_file_is_detected_with_equal_length_and_mtime() {
     // Longer; of the same length; of the same length and older than its record.
     for case in 0..3 {
         let home = many();
@@ -171,11 +171,11 @@ fn a_touched_file_is_read_again_and_is_what_it_was() {
         assert_eq!(summary.bytes_read, bytes_read, "once");
         assert!(home.data() == before);
     }
-    // What was seen is no evidence of anything that came later.
+    // A fingerprint must not hide a later change.
     home.put(13, &text(13, 6).replace("mat", "sat"));
     assert!(home.run().expect("prepared").change.is_some_and(|found| change(0, 1, 0)(&found)));
     check_fresh(&home);
-    let seen = || home.store().stat(fingerprints::NAME).expect("answered");
+    let seen = || home.store().head(fingerprints::NAME).expect("answered");
     home.put(14, &text(14, 6));
     home.run().expect("prepared");
     assert!(seen().is_some());
@@ -185,9 +185,9 @@ fn a_touched_file_is_read_again_and_is_what_it_was() {
     assert_eq!(home.run().expect("prepared").bytes_read, 0);
 }
 
-/// No clock says so: the list is of tomorrow, as one that another machine wrote.
+/// Timestamps cannot show the change: the list is dated tomorrow, as from another machine.
 #[test]
-fn a_file_is_told_from_another_whatever_the_clock_of_its_list() {
+fn files_are_distinguished_for_any_list_time() {
     let home = many();
     home.run().expect("prepared");
     let tomorrow = std::time::SystemTime::now() + std::time::Duration::from_secs(86_400);
@@ -221,8 +221,8 @@ fn a_forgotten_document_is_nowhere() {
     let line = text(7, 6).lines().nth(2).expect("a line").to_owned();
     let id = Document::digest(&line);
     let forget = |id: &str| home.forget(id);
-    let error = forget("nobody").expect_err("nowhere").to_string();
-    assert!(error.contains("no document `nobody`") && home.data() == before, "{error}");
+    let error = forget("unknown").expect_err("nowhere").to_string();
+    assert!(error.contains("no document `unknown`") && home.data() == before, "{error}");
     let (summary, already) = forget(&id).expect("forgotten");
     assert_eq!((already, summary.corpus.documents, summary.corpus.forgotten), (None, 239, 1));
     assert!(summary.bytes_read < 800, "{summary:?}");
@@ -236,13 +236,13 @@ fn a_forgotten_document_is_nowhere() {
     assert!(after.values().all(|bytes| !bytes.windows(id.len()).any(|window| window == id.as_bytes())));
     let (again, already) = forget(&id).expect("no error");
     assert!(already == Some(DatasetVersion(1)) && again.nothing_to_do && home.data() == after, "{again:?}");
-    // It stays forgotten when its file comes back in another part.
+    // The document stays forgotten if its file returns in another part.
     home.put(7, &(text(7, 6) + "one more\n"));
     let summary = home.run().expect("prepared");
     assert_eq!((summary.corpus.documents, summary.corpus.forgotten), (240, 1));
 }
 
-/// Id and split, document number, row and tokens of each row of a table.
+/// Returns id and split, document number, row and tokens of each row of a table.
 pub(super) fn entries(bytes: &[u8]) -> Vec<(String, bool, u64, u64, u32)> {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{UInt32Type, UInt64Type};
@@ -266,9 +266,10 @@ pub(super) fn entries(bytes: &[u8]) -> Vec<(String, bool, u64, u64, u32)> {
 
 type Step<'a> = &'a dyn Fn(&Home);
 
-/// Every change, with the disk failing after ever more writes of it: in the end it is as if it had never failed.
+/// Every change, with a disk that fails after an increasing number of writes. The final state is the same as without
+/// failures.
 #[test]
-fn failures_during_a_change_end_as_a_calm_change() {
+fn change_with_faults_equals_one_without() {
     let line = Document::digest(text(7, 6).lines().nth(2).expect("a line"));
     let changes: [(&str, Step<'_>); 4] = [
         ("add", &|home| home.put(77, &text(77, 9))),
@@ -283,20 +284,20 @@ fn failures_during_a_change_end_as_a_calm_change() {
             "forget" => home.forget(&line).map(|_| ()),
             _ => home.run().map(|_| ()),
         };
-        let calm = home.copy();
-        change(&calm);
-        go(&calm).expect("calm");
+        let baseline = home.copy();
+        change(&baseline);
+        go(&baseline).expect("no fault");
         let mut failed = 0;
         for writes in [1, 3, 4, 6, 8, 11, 14] {
-            let stormy = home.copy();
-            change(&stormy);
-            store::faults::fail_after(&stormy.config.folder, Some(writes));
-            failed += usize::from(go(&stormy).is_err());
-            store::faults::fail_after(&stormy.config.folder, None);
-            let _ = fs::remove_file(stormy.config.folder.join(LOCK));
+            let faulty = home.copy();
+            change(&faulty);
+            store::faults::fail_after(&faulty.config.folder, Some(writes));
+            failed += usize::from(go(&faulty).is_err());
+            store::faults::fail_after(&faulty.config.folder, None);
+            let _ = fs::remove_file(faulty.config.folder.join(LOCK));
             // The same command continues.
-            go(&stormy).expect("well again");
-            let (found, expected) = (stormy.data(), calm.data());
+            go(&faulty).expect("well again");
+            let (found, expected) = (faulty.data(), baseline.data());
             let differ = found.iter().filter(|(name, bytes)| expected.get(*name) != Some(bytes)).map(|(name, _)| name);
             assert!(found == expected, "{name} after {writes} writes: {:?}", differ.collect::<Vec<_>>());
         }
@@ -304,7 +305,7 @@ fn failures_during_a_change_end_as_a_calm_change() {
     }
 }
 
-/// A list whose parts are not all there yet is followed by another, and what it dropped is never made.
+/// If another list follows an incomplete one, the parts that it dropped are never made.
 #[test]
 fn a_change_before_the_first_is_finished_is_one_more_list() {
     let home = many();
@@ -360,7 +361,7 @@ fn a_record_in_the_place_of_another_is_no_evidence() {
     assert!(home.data() == before);
 }
 
-/// The side of a document is that of its id: neither of its file nor of what else is prepared.
+/// The split of a document depends on its id, not on its file or on other inputs.
 #[test]
 fn more_inputs_move_no_document_to_the_other_side() {
     let sides = |home: &Home| -> BTreeMap<String, bool> {

@@ -1,9 +1,9 @@
-//! Dirt: counted with its place, read once, and told as soon as it is known.
+//! Bad lines: counted with their place, read once, and reported as early as possible.
 
 use super::events::Log;
 use super::*;
 
-/// A corpus of one JSONL file of that name: lines of a number each, with what is wrong where it is wrong.
+/// Corpus of one JSONL file: a number per line, and some invalid lines.
 fn lines(name: &str, lines: impl Iterator<Item = (u64, Option<&'static str>)>) -> Home {
     let mut home = Home::new();
     fs::remove_dir_all(home.folder.path().join("in")).expect("there");
@@ -18,7 +18,7 @@ fn lines(name: &str, lines: impl Iterator<Item = (u64, Option<&'static str>)>) -
 }
 
 #[test]
-fn dirt_has_its_place_in_any_compression_and_nothing_is_read_twice() {
+fn bad_records_have_locations_in_any_compression_and_are_read_once() {
     for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
         let dirt = |number| (number % 500 == 77).then_some("{\"text\": \"\"}");
         let mut home = lines(name, (0..3000).map(|number| (number, dirt(number))));
@@ -27,18 +27,18 @@ fn dirt_has_its_place_in_any_compression_and_nothing_is_read_twice() {
         let summary = home.run().expect("6 of 3000 lines are few");
         assert_eq!(summary.bytes_read, bytes, "{name}");
         assert_eq!(summary.corpus.rejected, BTreeMap::from([("empty_document".to_owned(), 6)]));
-        // From the records, without a file being opened.
+        // The error comes from the records; no file is opened.
         let strict = PrepareConfig { max_bad_lines: Some(0), ..home.config.clone() };
         let mut log = Log::default();
         let told = run(&strict, PrepareOptions::default(), &Clock::still(), &mut log).expect_err("one is too many");
         let told = told.to_string();
         assert!(told.contains("empty_document") && told.contains(name) && told.contains("78"), "{told}");
-        // The way out.
+        // The fix that the error names.
         assert!(prepare(&PrepareConfig { max_bad_lines: Some(6), ..strict }).expect("allowed").nothing_to_do);
     }
 }
 
-/// One part, of which the segments are slow to write: what is read of it is told before it is done.
+/// One part whose segments are slow to write: bytes count as progress before the part is done.
 #[test]
 fn progress_moves_by_bytes_within_a_part() {
     let mut home = lines("a.jsonl", (0..20_000).map(|number| (number, None)));
@@ -53,9 +53,9 @@ fn progress_moves_by_bytes_within_a_part() {
     assert!(log.said().iter().any(within), "{:?}", log.said());
 }
 
-/// The first lines are clean, so that nobody can tell from the beginning.
+/// The first lines are valid, so the first check cannot reject the corpus.
 #[test]
-fn a_corpus_of_dirt_is_not_read_to_its_end() {
+fn corpus_above_the_reject_limit_is_not_read_to_its_end() {
     let dirt = |number| (number >= 200).then_some("{\"body\": \"the cat sat on mats, and so on, and so on\"}");
     let mut home = lines("a.jsonl", (0..200_000).map(|number| (number, dirt(number))));
     home.config.part_bytes = Some(20_000);
@@ -73,7 +73,7 @@ fn a_corpus_of_dirt_is_not_read_to_its_end() {
 #[test]
 fn a_document_without_tokens_has_a_place() {
     let home = Home::new();
-    // Nothing but what the tokenizer cleans away.
+    // The document contains only characters that the tokenizer removes.
     write_all(home.folder.path(), &[("in/x.txt", "the cat\n\u{200d}\n")]);
     let error = prepare(&PrepareConfig { max_bad_lines: Some(0), ..home.config.clone() }).expect_err("one").to_string();
     assert!(error.contains("in/x.txt:2 (empty_document)"), "{error}");
@@ -81,7 +81,7 @@ fn a_document_without_tokens_has_a_place() {
 }
 
 #[test]
-fn a_wrong_field_is_told_at_once_with_the_fields_that_there_are() {
+fn wrong_field_is_refused_early_with_the_existing_fields() {
     let body = "{\"body\": \"the cat sat on the mat\", \"key\": 7}";
     for (name, count) in [("a.jsonl", 12), ("b.jsonl.zst", 3)] {
         let home = lines(name, (0..count).map(|number| (number, Some(body))));
@@ -93,7 +93,7 @@ fn a_wrong_field_is_told_at_once_with_the_fields_that_there_are() {
         assert!(!home.config.folder.exists(), "nothing was written");
         let both = PrepareConfig { text_field: "body".into(), id_field: Some("name".into()), ..home.config.clone() };
         assert!(prepare(&both).expect_err("no such name").to_string().contains("`body` and `name`"));
-        // The way out.
+        // The fix that the error names.
         let found = prepare(&PrepareConfig { text_field: "body".into(), ..home.config.clone() });
         assert_eq!(found.expect("prepared").corpus.documents, count);
     }

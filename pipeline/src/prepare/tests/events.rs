@@ -1,4 +1,4 @@
-//! What a preparation says of itself.
+//! Events of a preparation.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,12 +9,12 @@ use super::dataset_versions::many;
 use super::dataset_versions::text;
 use super::*;
 
-/// A log in memory, of which the test holds one end.
+/// In-memory event log; the test keeps a handle to it.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// All that was said.
+    /// Returns all events.
     pub(super) fn said(&self) -> Vec<EventKind> {
         let lines = self.0.lock().expect("no holder of this lock panics");
         lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect()
@@ -27,7 +27,7 @@ impl Observer for Log {
     }
 }
 
-/// What stands in the log of a preparation, parts by their numbers.
+/// Contents of the event log, with parts by their numbers.
 struct Story {
     start: PrepareStart,
     progress: Vec<PrepareProgress>,
@@ -35,7 +35,7 @@ struct Story {
     end: PrepareEnd,
 }
 
-/// Reads a log: it begins once, ends once, and says how far it is after each part.
+/// Parses a log: one start, one end, and a progress event after each part.
 fn read(log: &Log) -> Story {
     let lines = log.0.lock().expect("no holder of this lock panics");
     let mut said: Vec<EventKind> =
@@ -69,7 +69,7 @@ fn tell(config: &PrepareConfig, options: PrepareOptions) -> (PrepareSummary, Sto
 }
 
 #[test]
-fn a_log_tells_what_was_done() {
+fn events_record_the_preparation() {
     let home = Home::packed("sentences");
     for null_writer in [true, false] {
         let (summary, story) = tell(&home.config, PrepareOptions { null_writer, ..PrepareOptions::default() });
@@ -93,11 +93,11 @@ fn a_log_tells_what_was_done() {
 }
 
 #[test]
-fn the_story_is_the_same_for_any_number_of_workers() {
+fn events_are_equal_for_any_number_of_workers() {
     let home = Home::packed("block");
     let [one, four] = [1, 4].map(|workers| {
         let (_, mut story) = tell(&home.config(&workers.to_string(), workers), PrepareOptions::default());
-        // Threads, what they may hold, where, and time.
+        // Threads, memory limit, place and time.
         assert_eq!(story.start.text_bytes_max % workers as u64, 0);
         (story.start.workers, story.start.text_bytes_max) = (0, 0);
         (story.end.place, story.end.seconds, story.end.stages) = (String::new(), 0.0, StageSeconds::default());
@@ -113,7 +113,7 @@ fn the_story_is_the_same_for_any_number_of_workers() {
 }
 
 #[test]
-fn a_log_tells_what_was_there_and_what_changed() {
+fn events_record_existing_and_changed_parts() {
     let home = Home::new();
     let (first, _) = tell(&home.config, PrepareOptions::default());
     let (_, story) = tell(&home.config, PrepareOptions::default());
@@ -151,9 +151,9 @@ fn the_report_adds_up() {
     assert!(end.warnings[0].contains("`prepare.valid_fraction`"), "{:?}", end.warnings);
 }
 
-/// Whoever drops parts hears which runs that concerns.
+/// The warning about dropped parts names the affected runs.
 #[test]
-fn what_drops_parts_says_which_dataset_versions_had_them() {
+fn dropping_parts_names_their_dataset_versions() {
     let home = many();
     home.run().expect("prepared");
     home.put(77, &text(77, 9));
@@ -162,7 +162,7 @@ fn what_drops_parts_says_which_dataset_versions_had_them() {
     let summary = home.run().expect("prepared");
     let told = summary.change.expect("a part went").to_string();
     assert!(
-        told.ends_with("; runs over dataset versions 0 to 1 that would read what is dropped again are refused"),
+        told.ends_with("; runs over dataset versions 0 to 1 that would read dropped parts again are refused"),
         "{told}"
     );
     home.put(77, &text(77, 3));

@@ -1,4 +1,4 @@
-//! Ids are the crate's, and a run that finds others stops.
+//! Ids equal those of the reference tokenizer; a run that finds a difference stops.
 
 use crate::prepare::document_table::TextMeasure;
 use schemas::PartId;
@@ -10,7 +10,7 @@ use crate::tokenize::Tokenizer;
 use crate::tokenize::TokenizerBackend;
 use crate::tokenize::{self, Facts};
 
-/// A tokenizer that the crate disagrees with about cats.
+/// Tokenizer whose comparison with the reference fails for cats.
 struct Wrong(Box<dyn Tokenizer>);
 
 impl Tokenizer for Wrong {
@@ -18,8 +18,8 @@ impl Tokenizer for Wrong {
         self.0.facts()
     }
 
-    fn way(&self) -> &str {
-        self.0.way()
+    fn implementation_name(&self) -> &str {
+        self.0.implementation_name()
     }
 
     fn compare(&self, text: &str) -> Result<()> {
@@ -46,11 +46,11 @@ fn a_run_stops_where_ids_are_not_the_crates() {
     assert!(preparation.describe().tokenized_by.starts_with("WordPiece by "), "{:?}", preparation.describe());
     let right = tokenize::load(&home.config.tokenizer, Some(true)).expect("a tokenizer");
     preparation.planned.tokenizer = Box::new(Wrong(Box::new(right)));
-    let error = preparation.run(PrepareOptions::default(), &Clock::still(), &mut Many::default());
+    let error = preparation.run(PrepareOptions::default(), &Clock::still(), &mut Fanout::default());
     assert!(error.expect_err("stopped").to_string().contains("they disagree on"));
 }
 
-/// Short documents are tokenized together, and long ones by themselves; what is made of them does not say so.
+/// Short documents are tokenized together, long ones separately. The result does not depend on it.
 #[test]
 fn documents_of_every_length_come_in_order() {
     let home = Home::new();
@@ -59,7 +59,7 @@ fn documents_of_every_length_come_in_order() {
     assert!(text.iter().any(|text| text.len() > 1 << 12), "some are long");
     write_all(home.folder.path(), &[("in/0.txt", text.concat())]);
     let config = PrepareConfig { part_bytes: Some(1 << 20), max_bad_lines: Some(1000), ..home.config("some", 1) };
-    let summary = run(&config, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("prepared");
+    let summary = run(&config, PrepareOptions::default(), &Clock::still(), &mut Fanout::default()).expect("prepared");
     assert_eq!(summary.corpus.documents, 90 + 160);
     assert_eq!(summary.corpus.rejected["empty_document"], 90);
     let tokenizer = tokenize::load(&config.tokenizer, Some(true)).expect("a tokenizer");
@@ -86,20 +86,23 @@ fn are_the_same_by_either_way(pack: &str) {
     let by_crate = PrepareConfig { tokenizer_backend: TokenizerBackend::Reference, ..home.config("crate", 1) };
     let fastest = home.config("fastest", 2);
     for config in [&fastest, &by_crate] {
-        run(config, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("prepared");
+        run(config, PrepareOptions::default(), &Clock::still(), &mut Fanout::default()).expect("prepared");
     }
     let shards = |config: &PrepareConfig| {
         let manifest = Manifest::from_json(&fs::read(config.folder.join(schemas::manifest::NAME)).expect("written"));
         manifest.expect("a manifest").now().train.shards.iter().map(|shard| shard.blake3.clone()).collect::<Vec<_>>()
     };
     assert_eq!(shards(&fastest), shards(&by_crate));
-    // A folder that one of them has begun may be gone on with by the other.
+    // A folder that was begun with one backend can be continued with the other.
     let other = PrepareConfig { tokenizer_backend: TokenizerBackend::Reference, ..fastest };
-    assert!(run(&other, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("kept").nothing_to_do);
+    assert!(
+        run(&other, PrepareOptions::default(), &Clock::still(), &mut Fanout::default()).expect("kept").nothing_to_do
+    );
 }
 
-/// Documents of this repository. `CORPUS` and `TOKENIZER` name others, as for the benchmark: `CORPUS` is a file, a folder or a
-/// glob, `FORMAT` its format (default: plain text), and `LOWERCASE` is `true` or `false` if the tokenizer is a `vocab.txt`.
+/// Compares documents of this repository. `CORPUS` and `TOKENIZER` name others, as for the benchmark. `CORPUS` is a
+/// file, a folder or a glob, and `FORMAT` its format (default: plain text). `LOWERCASE` is `true` or `false` if the
+/// tokenizer is a `vocab.txt`.
 #[test]
 fn every_document_of_a_corpus_has_the_crates_ids() {
     let variable = |name: &str| std::env::var(name).ok();
@@ -120,7 +123,10 @@ fn every_document_of_a_corpus_has_the_crates_ids() {
             tokenizer.compare(&document.text).expect("the same ids");
             (documents, bytes) = (documents + 1, bytes + document.text.len());
         }
-        testkit::say(&format!("{documents} documents of {bytes} bytes: {}", tokenizer.way()));
+        testkit::print_uncaptured(&format!(
+            "{documents} documents of {bytes} bytes: {}",
+            tokenizer.implementation_name()
+        ));
         assert!(documents > 0, "a corpus has documents");
     }
 }

@@ -1,4 +1,4 @@
-//! What a change of one file among two hundred costs, and what it leaves as it was: bytes, rows and masks.
+//! Cost of a change of one file among two hundred, and the unchanged bytes, rows and masks.
 
 use schemas::columns::{INPUT_IDS, LABELS};
 use schemas::manifest::DatasetVersionEntry;
@@ -14,20 +14,21 @@ use crate::views::AnyView;
 use crate::views::mask::Mask;
 use crate::views::original::Original;
 
-/// What the network would be shown of every row in two epochs: ids after masking, and labels.
+/// Digests of the model inputs of every row in two epochs: ids after masking, and labels.
 type Masks = BTreeMap<(SampleAddress, u64), blake3::Hash>;
 
 fn masks(home: &Home) -> Masks {
     masks_at(home, 0)
 }
 
-/// The same with every part under a number that much higher.
+/// Masks with every part number increased by `moved`.
 fn masks_at(home: &Home, moved: u32) -> Masks {
     let manifest = load::open(&home.store()).expect("a manifest");
     let vocab = load::read_vocab(&home.store(), &manifest, manifest.newest()).expect("a vocabulary");
     let (views, mut masks) = (views(&home.config), Masks::new());
     for shard in &manifest.now().train.shards {
-        let reader = ShardReader::open(&home.store(), shard, Promise::of(&manifest)).expect("whole");
+        let reader =
+            ShardReader::open(&home.store(), shard, ShardExpectation::from_manifest(&manifest)).expect("whole");
         let group = reader.read(0).expect("one row group");
         for (row, epoch) in (0..group.rows()).flat_map(|row| [(row, 0), (row, 1)]) {
             let part = PartId(shard.part.0 + moved);
@@ -51,7 +52,7 @@ fn views(config: &PrepareConfig) -> [PlannedView; 2] {
     [original, PlannedView { name: "masked".into(), view, of: Some(0), frame: 0, ids: 1, width, wanted }]
 }
 
-/// The masks of the parts that are not among these.
+/// Returns the masks of all parts except these.
 fn others(masks: &Masks, parts: &BTreeSet<PartId>) -> Masks {
     masks.iter().filter(|((sample, _), _)| !parts.contains(&sample.part)).map(|(at, mask)| (*at, *mask)).collect()
 }
@@ -88,18 +89,18 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
         let manifest = load::open(&home.store()).expect("a manifest");
         let entry = &manifest.dataset_versions[number + 1];
         let (dropped, new) = (entry.dropped.iter().copied().collect::<BTreeSet<_>>(), ids(entry));
-        // What is rebuilt: the parts that held the file, and no other.
+        // Rebuilt: only the parts that contained the file.
         let stems: BTreeSet<String> = dropped.iter().map(|id| format!("part-{:05}-", id.0)).collect();
         assert_eq!(stems, held, "{name}: parts that held the file");
         assert!(new.len() <= 2 && dropped.len() <= 2, "{name}: {new:?} for {dropped:?}");
         assert_eq!(summary.parts_made, new.len() as u64, "{name}");
         let earlier = manifest.dataset_versions[..=number].iter().flat_map(ids).max().expect("parts");
         assert!(new.iter().all(|id| *id > earlier), "{name}: a number that was used before");
-        // What is read: the files of these parts, once.
-        let lists = Lists::read(&Store::existing(&home.config.folder).expect("there")).expect("lists");
+        // Read: the files of these parts, once.
+        let lists = VersionLists::read(&Store::existing(&home.config.folder).expect("there")).expect("lists");
         let bytes = lists.in_effect().into_iter().filter(|(id, _)| new.contains(id)).map(|(_, (_, part))| part.bytes);
         assert_eq!(summary.bytes_read, bytes.sum::<u64>(), "{name}");
-        // What stays: shards, tables and records, addresses, rows and masks of every other part.
+        // Unchanged: shards, tables and records, addresses, rows and masks of every other part.
         check_others(&files, &files_now, &stems);
         let (kept, kept_now) = (others(&drawn, &dropped), others(&drawn_now, &new));
         assert!(kept.len() > 200 && kept == kept_now, "{name}: masks of other parts");
@@ -114,7 +115,7 @@ fn masks_are_drawn_at_the_address_of_a_row() {
     let home = files_of_six(20);
     home.run().expect("prepared");
     let (here, elsewhere) = (masks(&home), masks_at(&home, 100));
-    let alike = here.values().zip(elsewhere.values()).filter(|(a, b)| a == b).count();
-    // Of a short row one token is masked: sometimes it is the same one.
-    assert!(here.len() > 20 && alike * 2 < here.len(), "{alike} of {} rows are masked alike", here.len());
+    let equal = here.values().zip(elsewhere.values()).filter(|(a, b)| a == b).count();
+    // A short row has one masked token, which can be the same by chance.
+    assert!(here.len() > 20 && equal * 2 < here.len(), "{equal} of {} rows have the same mask", here.len());
 }

@@ -1,4 +1,4 @@
-//! What is refused, and that it was left as it was.
+//! Refused requests, which must leave the folder unchanged.
 
 use super::dataset_versions::check_fresh;
 use super::dataset_versions::many;
@@ -39,7 +39,7 @@ fn a_held_folder_is_refused_until_it_is_free() {
     let home = Home::new();
     fs::create_dir(&home.config.folder).expect("made");
     let store = Store::folder(&home.config.folder).expect("made");
-    let held = Lock::take(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
+    let held = Lock::acquire(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
     let error = home.run().expect_err("held").to_string();
     assert!(error.contains("data/lock: locked by pid"), "{error}");
     drop(held);
@@ -58,15 +58,15 @@ fn a_corpus_without_documents_leaves_nothing() {
 }
 
 #[test]
-fn too_much_dirt_is_poison_every_time() {
+fn too_many_bad_records_are_refused_every_time() {
     let home = Home::new();
     let dirty = [&b"the cat\n".repeat(90)[..], &b"caf\xe9\n".repeat(11)].concat();
     write_all(home.folder.path(), &[("in/dirty.txt", dirty)]);
-    // The second time the parts are there already, and say the same.
+    // In the second run the parts exist, and the error is the same.
     for bound in [None, None, Some(3)] {
         let error = prepare(&PrepareConfig { max_bad_lines: bound, ..home.config.clone() }).expect_err("too dirty");
         let Error::Poison(message) = &error else { panic!("{error}") };
-        // With a bound that is known the rest is not waited for, nor what the first lines of the file are.
+        // A configured limit fails before the rest is read, so the first lines of the file are not known.
         let words: &[&str] = match bound {
             None => &["11 of 341 lines", "invalid_utf8 11", "in/dirty.txt:91", "`prepare.max_bad_lines`"],
             Some(_) => &["invalid_utf8", "in/dirty.txt", "`prepare.max_bad_lines`"],
@@ -94,7 +94,7 @@ fn a_folder_of_the_first_format_is_refused_with_the_way_on() {
     }
 }
 
-/// A later program's manifest next to lists that this one can read.
+/// Manifest of a later program version with lists that this one can read.
 #[test]
 fn a_folder_of_a_later_format_is_not_written_over() {
     let home = many();
@@ -137,7 +137,7 @@ fn the_last_document_is_not_forgotten_by_a_folder_of_nothing() {
     assert!(home.data() == before, "nothing was touched");
 }
 
-/// Without it numbers of parts would be used again, and forgotten documents come back.
+/// Otherwise part numbers would be reused and forgotten documents would return.
 #[test]
 fn a_lost_list_is_missed() {
     let home = many();
@@ -149,24 +149,24 @@ fn a_lost_list_is_missed() {
     fs::remove_file(&list).expect("there");
     let before = home.data();
     let error = home.run().expect_err("a list is missing").to_string();
-    assert!(error.contains("versions/00001.json: it is gone") && home.data() == before, "{error}");
+    assert!(error.contains("versions/00001.json: it is missing") && home.data() == before, "{error}");
     write_all(&home.config.folder, &[("versions/00001.json", bytes)]);
     assert!(home.run().expect("as it was").nothing_to_do);
 }
 
-/// By a program that knew fewer keys, of which none decided a byte: its parts are ours.
+/// Settings of a program version with fewer keys, all of which change no bytes: the parts are valid.
 #[test]
-fn a_folder_whose_settings_lack_a_key_that_says_nothing_is_gone_on_with() {
+fn folder_without_a_neutral_key_is_continued() {
     let home = many();
     home.run().expect("prepared");
-    let (store, lists) = (home.store(), Lists::read(&home.store()).expect("readable"));
+    let (store, lists) = (home.store(), VersionLists::read(&home.store()).expect("readable"));
     let mut list = serde_json::to_value(lists.iter().next().expect("a list")).expect("JSON");
     list["settings"].as_object_mut().expect("a table").remove("id_field").expect("a key");
     let list: part_list::PartList = serde_json::from_value(list).expect("a list");
     store.put(&part_list::file_name(0), &schemas::Sealed::seal(&list)).expect("written");
     for entry in store.list("parts").expect("answered") {
         let mut record: commit_record::CommitRecord =
-            schemas::Sealed::unseal(&store.read(&entry.name).expect("there")).expect("a record");
+            schemas::Sealed::unseal(&store.get(&entry.name).expect("there")).expect("a record");
         record.settings = list.settings.digest();
         store.put(&entry.name, &schemas::Sealed::seal(&record)).expect("written");
     }
@@ -176,9 +176,9 @@ fn a_folder_whose_settings_lack_a_key_that_says_nothing_is_gone_on_with() {
     assert!(prepare(&other).expect_err("other bytes").to_string().contains("`encoding` = null, now \"windows-1252\""));
 }
 
-/// Opened, a pipe would wait forever and a device fill the memory.
+/// Opening a pipe would block forever, and reading a device would fill the memory.
 #[test]
-fn what_is_no_file_where_an_object_belongs_is_named_and_not_opened() {
+fn non_files_among_the_objects_are_named_and_not_opened() {
     for name in ["parts/part-00002-00.json", "manifest.json", "versions/00000.json"] {
         let home = many();
         home.run().expect("prepared");
@@ -192,7 +192,7 @@ fn what_is_no_file_where_an_object_belongs_is_named_and_not_opened() {
                 _ => fs::create_dir(&path).expect("made"),
             }
             match home.run() {
-                // It is no list: there is none.
+                // A special file is not a list, so there is none.
                 Err(error) if name.starts_with("versions") => {
                     assert!(error.to_string().contains("no part list; name another"), "{error}");
                 }
@@ -203,7 +203,7 @@ fn what_is_no_file_where_an_object_belongs_is_named_and_not_opened() {
                 fs::remove_dir(&path).expect("empty");
             }
         }
-        // The way out: it goes, and comes back.
+        // The fix: remove the file and run again.
         let _ = fs::remove_file(&path);
         write_all(&home.config.folder, &[(name, &whole[name])]);
         assert!(home.run().expect("as it was").nothing_to_do && home.data() == whole);

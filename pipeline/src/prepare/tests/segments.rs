@@ -1,9 +1,9 @@
-//! Files that nobody can enter: parts of many segments.
+//! Files that cannot be split: parts of many segments.
 
 use super::dataset_versions::entries;
 use super::*;
 
-/// One compressed file of 300 lines among three plain ones, committed every two kilobytes of text.
+/// One compressed file of 300 lines and three plain ones, committed every two kilobytes of text.
 fn compressed() -> Home {
     let mut home = Home::new();
     let text: Vec<String> = (0..300).map(|line| format!("the cat sat on the mats, {line} {}", line * 7)).collect();
@@ -26,14 +26,14 @@ fn segments_are_the_same_for_any_number_of_workers_and_rows_count_on_over_them()
         assert!(segments(&expected) >= 3, "{:?}", expected.keys());
         prepare(&home.config("data", 4)).expect("prepared");
         assert!(home.data() == expected);
-        // A manifest whose rows do not count on is refused.
+        // A manifest with a gap in the row numbers is refused.
         let manifest = load::open(&home.store()).expect("a manifest");
         let now = manifest.now();
         assert_eq!((now.train.rows(), now.valid.rows()), (summary.train.0, summary.valid.0));
     }
 }
 
-/// What the tables say of a document is where the shards have it.
+/// The rows in the tables match those in the shards.
 #[test]
 fn documents_begin_in_the_rows_that_their_table_names() {
     for pack in ["block", "document", "sentences"] {
@@ -41,7 +41,7 @@ fn documents_begin_in_the_rows_that_their_table_names() {
         home.config.packing = packing(pack);
         home.run().expect("prepared");
         let manifest = load::open(&home.store()).expect("a manifest");
-        let (promise, now) = (Promise::of(&manifest), manifest.now());
+        let (promise, now) = (ShardExpectation::from_manifest(&manifest), manifest.now());
         let mut rows = BTreeMap::<(u32, bool, u64), Vec<u64>>::new();
         for (valid, split) in [(false, &now.train), (true, &now.valid)] {
             for shard in &split.shards {
@@ -70,7 +70,7 @@ fn documents_begin_in_the_rows_that_their_table_names() {
 }
 
 #[test]
-fn a_kill_costs_the_segment_in_hand_and_no_more() {
+fn kill_loses_only_the_segment_in_progress() {
     let mut home = compressed();
     home.config.workers = Some(1);
     prepare(&home.config("whole", 1)).expect("prepared");
@@ -95,7 +95,7 @@ fn a_kill_costs_the_segment_in_hand_and_no_more() {
     assert!(home.data() == whole);
 }
 
-/// The first segments of a file that was changed meanwhile are not evidence of the rest.
+/// If a file changes, its earlier segments are not reused.
 #[test]
 fn a_file_that_changed_between_its_segments_is_made_from_its_beginning() {
     let mut home = compressed();
@@ -107,7 +107,7 @@ fn a_file_that_changed_between_its_segments_is_made_from_its_beginning() {
     let last = home.data().into_keys().rfind(|name| name.starts_with("parts/")).expect("a segment");
     assert!(segments(&home.data()) >= 2 && record(&home, &last)["content"]["next"].is_null(), "{last}");
     fs::remove_file(home.config.folder.join(&last)).expect("there");
-    // The first file of the part, at the same length: its first segments have it as it was.
+    // Changes the first file of the part without changing its length: its first segments are outdated.
     let first = record(&home, "parts/part-00000-00.json")["content"]["part"]["pieces"][0]["name"].clone();
     let name = format!("in/{}", first.as_str().expect("a name"));
     let text = fs::read_to_string(home.folder.path().join(&name)).expect("there").replace("cat", "mat");

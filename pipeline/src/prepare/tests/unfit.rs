@@ -1,4 +1,4 @@
-//! Files that cannot be used, and what lies in them when it is known.
+//! Invalid files, and their text once the encoding is known.
 
 use super::dataset_versions::many;
 use super::dataset_versions::text;
@@ -40,7 +40,7 @@ fn files_that_cannot_be_used_are_all_named_at_once_or_all_left_out() {
     assert!(told.contains("2 files cannot be used") && told.contains("in/a.txt: UTF-16LE"), "{told}");
     let (again, told) = warnings(&skip);
     assert!(again.nothing_to_do && told.contains_key("on_invalid_file"), "{again:?}");
-    // One that becomes unfit is left out as if it was removed; one that becomes fit is added.
+    // A file that becomes invalid is dropped as if removed; a file that becomes valid is added.
     write_all(home.folder.path(), &[("in/13.txt", "\0\x01"), ("in/b.txt", &text(90, 4))]);
     assert_eq!(warnings(&skip).0.corpus.documents, 240 - 6 + 4);
     assert!(warnings(&skip).0.nothing_to_do);
@@ -52,24 +52,24 @@ fn files_that_cannot_be_used_are_all_named_at_once_or_all_left_out() {
 }
 
 #[test]
-fn what_is_passed_over_is_said() {
+fn skipped_files_are_reported() {
     let home = many();
     write_all(home.folder.path(), &[("in/a.html", "x"), ("in/b.xz", "x"), ("in/c.xz", "x")]);
     let (_, told) = warnings(&home.config);
     assert!(told["passed_over"].starts_with("3 skipped in `prepare.inputs`: 2 `*.xz` ("), "{told:?}");
 }
 
-/// What writes a text in some encoding.
+/// Encoder for a text.
 type Encode = fn(&str) -> Vec<u8>;
 
-/// The same text in whatever bytes is the same documents.
+/// The same text in any encoding gives the same documents.
 #[test]
 fn text_of_another_encoding_is_that_text() {
     let texts = ["the café sat\non the mat\n", "中文 and the cat\n\nit's a hat\n"];
     let encodings: [(&str, Encode); 3] = [
         ("utf-16le", utf16),
         ("gbk", |text| encoding_rs::GBK.encode(text).0.into_owned()),
-        // What begins with a mark is what that says.
+        // A byte-order mark overrides the configured encoding.
         ("windows-1252", |text| [&b"\xef\xbb\xbf"[..], text.as_bytes()].concat()),
     ];
     for kind in ["text", "text_lines", "text_paragraphs", "jsonl"] {
@@ -109,7 +109,7 @@ fn text_of_another_encoding_is_that_text() {
 }
 
 #[test]
-fn what_is_not_of_the_encoding_is_counted_with_its_place() {
+fn text_of_another_encoding_is_counted_with_its_location() {
     let home = Home::new();
     let gbk = [&encoding_rs::GBK.encode("the cat\n中").0[..], b"\xff mat\n"].concat();
     write_all(home.folder.path(), &[("gbk/a.txt", gbk)]);

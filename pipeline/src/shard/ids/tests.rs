@@ -51,7 +51,7 @@ fn ends(lengths: &[usize]) -> Vec<i32> {
     ends.map(|end| i32::try_from(end).expect("small")).collect()
 }
 
-/// A file with one column, written by hand.
+/// Writes a file with one column with this module.
 fn by_hand<T: Width>(ids: &[T::Native], offsets: &[i32]) -> Bytes {
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level())).build();
     let writer = ArrowWriter::try_new(Vec::new(), schema::<T>(), Some(properties)).expect("a writer");
@@ -64,7 +64,7 @@ fn by_hand<T: Width>(ids: &[T::Native], offsets: &[i32]) -> Bytes {
     file.into_inner().expect("a file").into()
 }
 
-/// The same by Parquet's own writer.
+/// Writes the same file with Parquet's own writer.
 fn by_parquet<T: Width>(ids: &[T::Native], offsets: &[i32], properties: WriterProperties) -> Bytes {
     let values = Arc::new(PrimitiveArray::<T>::new(ids.to_vec().into(), None));
     let item = Arc::new(Field::new("item", T::DATA_TYPE, false));
@@ -75,7 +75,7 @@ fn by_parquet<T: Width>(ids: &[T::Native], offsets: &[i32], properties: WriterPr
     writer.into_inner().expect("a file").into()
 }
 
-/// What Parquet's own reader makes of a file.
+/// Reads a file with Parquet's own reader.
 fn read_by_parquet<T: Width>(file: Bytes, rows: usize) -> (Vec<T::Native>, Vec<i32>) {
     let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("a file").with_batch_size(rows.max(1));
     let batch = reader.build().expect("readable").next().expect("a group").expect("readable");
@@ -84,7 +84,7 @@ fn read_by_parquet<T: Width>(file: Bytes, rows: usize) -> (Vec<T::Native>, Vec<i
 }
 
 fn read_by_hand<T: Width>(file: &Bytes) -> Option<(Vec<T::Native>, Vec<i32>)> {
-    let store = Store::memory(store::FaultConfig::calm());
+    let store = Store::in_memory(store::FaultConfig::none());
     store.put("file", file).expect("put");
     let length = file.len() as u64;
     let excerpt = Excerpt::read(&store, "file", length, 0..length).expect("read");
@@ -93,7 +93,7 @@ fn read_by_hand<T: Width>(file: &Bytes) -> Option<(Vec<T::Native>, Vec<i32>)> {
     Some((decoded.ids.to_vec(), decoded.offsets.to_vec()))
 }
 
-/// How files were written before they were written by hand.
+/// Writer properties of files that were written before this module existed.
 fn split_properties() -> WriterProperties {
     let path = ["input_ids", "list", "item"].map(String::from).to_vec();
     WriterProperties::builder()
@@ -142,7 +142,7 @@ fn rows_of_many_pages_are_whole_in_each() {
 }
 
 #[test]
-fn what_is_encoded_elsewise_is_left_to_parquet() {
+fn other_encodings_are_decoded_by_the_parquet_crate() {
     let (ids, lengths) = ((0..2000).collect::<Vec<u32>>(), [500; 4]);
     let plain = WriterProperties::builder().set_dictionary_enabled(false).build();
     let version_2 = WriterProperties::builder().set_writer_version(WriterVersion::PARQUET_2_0).build();
@@ -150,7 +150,7 @@ fn what_is_encoded_elsewise_is_left_to_parquet() {
         let file = by_parquet::<UInt32Type>(&ids, &ends(&lengths), properties);
         assert_eq!(read_by_hand::<UInt32Type>(&file), None);
     }
-    // An id that is too large for 16 bits is not cut off.
+    // An id that is too large for 16 bits is not truncated.
     let wide = by_hand::<UInt32Type>(&[1, 70_000], &[0, 2]);
     assert_eq!(read_by_hand::<UInt16Type>(&wide), None);
     assert_eq!(read_by_hand::<UInt32Type>(&wide), Some((vec![1, 70_000], vec![0, 2])));

@@ -1,8 +1,8 @@
-//! Tokens that were added to a vocabulary, where they stand in the raw text.
+//! Search for added tokens in the raw text.
 //!
-//! The crate takes them out before anything else: the leftmost occurrence, of those that begin there the longest, and so on
-//! behind it. Here each begins with an ASCII punctuation mark, of which there are few kinds, so that looking for one costs
-//! next to nothing.
+//! The crate extracts them before any other step: the leftmost occurrence, the longest of those that begin there, and
+//! so on after it. Here each begins with an ASCII punctuation mark, of which there are few kinds, so that the search is
+//! cheap.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use memchr::{memchr, memchr2, memchr3};
 
 use super::trie::Trie;
 
-/// Tokens by their first bytes.
+/// Added tokens, indexed by their first bytes.
 #[derive(Debug)]
 pub(super) struct Added {
-    /// The bytes with which one begins.
+    /// First bytes of the tokens.
     firsts: Vec<u8>,
-    /// What each is written like, and its id.
+    /// Texts of the tokens, with their ids.
     tokens: Trie,
-    /// Bytes that occur in one.
+    /// Bytes that occur in a token.
     bytes: [bool; 256],
 }
 
-/// One that was found.
+/// Occurrence of an added token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) start: usize,
@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 impl Added {
-    /// Tokens and their ids; or which of them is of another shape.
+    /// Builds the search tables from tokens and their ids; or names a token that is not supported.
     pub(super) fn new<'a>(tokens: impl Iterator<Item = (&'a str, u32)>) -> Result<Self, String> {
         let tokens: Vec<(&str, u32)> = tokens.collect();
         let is_simple = |content: &str| {
@@ -44,7 +44,7 @@ impl Added {
         firsts.dedup();
         let mut bytes = [false; 256];
         tokens.iter().flat_map(|(content, _)| content.bytes()).for_each(|byte| bytes[usize::from(byte)] = true);
-        // Of two that are written alike the first one counts.
+        // Of two tokens with the same text the first one counts.
         let mut known = BTreeMap::new();
         for (content, id) in &tokens {
             known.entry(content.as_bytes()).or_insert(*id);
@@ -52,7 +52,7 @@ impl Added {
         Ok(Self { firsts, tokens: Trie::new(known.into_iter().collect()), bytes })
     }
 
-    /// The first one at or behind `from`.
+    /// Returns the first occurrence at or after `from`.
     pub(super) fn next(&self, text: &[u8], mut from: usize) -> Option<Found> {
         loop {
             let rest = &text[from..];
@@ -71,7 +71,7 @@ impl Added {
         }
     }
 
-    /// Whether one might reach across a place next to these bytes.
+    /// Returns true if a token could reach across a position next to these bytes.
     pub(super) fn has_any(&self, bytes: &[u8]) -> bool {
         bytes.iter().any(|&byte| self.bytes[usize::from(byte)])
     }

@@ -1,24 +1,25 @@
-//! Byte-level BPE, of GPT-2 and RoBERTa.
+//! Byte-level BPE of GPT-2 and RoBERTa.
 //!
 //! # Idea
-//! A text is taken apart at its added tokens (`added.rs`), then into pre-tokens (`starts.rs`), by masks of 64 bytes at a
-//! time. The ids of a pre-token are a function of its bytes, so they are looked up by them; only new ones are merged
+//! A text is split at its added tokens (`added.rs`), then into pre-tokens (`starts.rs`), by masks of 64 bytes at a
+//! time. The ids of a pre-token are a function of its bytes, so they are cached by them. Only new pre-tokens are merged
 //! (`merges.rs`).
 //!
 //! # Invariants
-//! The path is taken if the tokenizer is of this shape, and no other:
-//! - nothing normalizes, and the pre-tokenizer is `ByteLevel` alone, with its regular expression;
-//! - the model is BPE over ids below 2^16, one for every byte and none for two tokens, that merges whatever it is given
-//!   by rank: no prefix, no suffix, no chance, no words that are looked up whole;
-//! - added tokens are as `added.rs` says.
+//! The fast tokenizer is used only for tokenizers of this configuration:
+//! - there is no normalizer, and the pre-tokenizer is `ByteLevel` alone, with its regular expression;
+//! - the model is BPE over ids below 2^16, one for every byte and none for two tokens, that merges any input by rank:
+//!   no prefix, no suffix, no dropout, no words that are looked up whole;
+//! - added tokens satisfy the conditions of `added.rs`.
 //!
 //! With `add_prefix_space`, a piece of text that does not begin with a space is split as if it did.
 //!
-//! A text may be cut before white space that something else precedes: there a pre-token begins, what precedes does not
-//! look behind it (only white space looks ahead further than a letter), an added token that strips on its left stops
-//! there on either side, and none reaches across. With `add_prefix_space`, that white space has to be a space. Also before
-//! a space that an ASCII letter follows, whatever precedes: the space begins a match, white space before it ends one
-//! character early in a text and at its end alike, and no added token begins with a letter.
+//! A text may be cut before white space that follows another character. A pre-token begins there. The text before does
+//! not look past it (only white space looks ahead further than a letter). An added token that strips on its left stops
+//! there on either side, and none reaches across. With `add_prefix_space`, that white space has to be a space. A text
+//! may also be cut before a space that precedes an ASCII letter, after any character. The space begins a match, white
+//! space before it ends one character early both there and at the end of a text, and no added token begins with a
+//! letter.
 
 mod added;
 mod classes;
@@ -37,22 +38,22 @@ pub(crate) use self::classes::Classes;
 use self::merges::{Merge, Merges};
 pub(crate) use self::starts::first_pre_token;
 use self::starts::{Borders, run};
-use self::word_cache::Known;
-use self::words::{Ids, Words};
-use super::fast_tokenizer::{Path, Slow, Worker};
+use self::word_cache::WordCache;
+use self::words::{Ids, MergedWords};
+use super::fast_tokenizer::{Fallback, FastTokenizer, Worker};
 use super::kernels::{Kernels, WINDOW};
 use super::post_processor::decline_more;
 use crate::Result;
 
-/// A byte-level BPE tokenizer.
+/// Byte-level BPE tokenizer.
 #[derive(Clone, Debug)]
 pub(super) struct BytePairs {
     tables: Arc<Tables>,
     kernels: Kernels,
-    /// Words that a worker remembers, and long ones.
+    /// Cache slots for words, and for long words.
     slots: (usize, usize),
-    /// What every worker begins with.
-    expected: Arc<OnceLock<Known>>,
+    /// Initial cache of every worker.
+    expected: Arc<OnceLock<WordCache>>,
 }
 
 #[derive(Debug)]
@@ -60,13 +61,13 @@ struct Tables {
     merges: Merges,
     added: AddedTokens,
     adds_prefix_space: bool,
-    /// The tokens of the vocabulary that are pre-tokens, by id.
+    /// Tokens of the vocabulary that are pre-tokens, by id.
     expected: Vec<Vec<u8>>,
 }
 
 impl BytePairs {
-    /// The path for a tokenizer whose parts are `meant`, or why there is none.
-    pub(super) fn of(model: &tokenizers::Tokenizer, meant: &Value) -> Result<Self, String> {
+    /// Returns the fast tokenizer for a tokenizer with the serialization `meant`, or the reason why there is none.
+    pub(super) fn new(model: &tokenizers::Tokenizer, meant: &Value) -> Result<Self, String> {
         let (pre_tokenizer, settings) = (&meant["pre_tokenizer"], &meant["model"]);
         let empty = |value: &Value| value.is_null() || value == "";
         let shape = [
@@ -85,7 +86,7 @@ impl BytePairs {
         let vocabulary = Vocabulary::of(model)?;
         let tables = Tables {
             merges: vocabulary.merges(&settings["merges"])?,
-            added: AddedTokens::of(&meant["added_tokens"])?,
+            added: AddedTokens::parse(&meant["added_tokens"])?,
             adds_prefix_space: pre_tokenizer["add_prefix_space"] != false,
             expected: vocabulary.pre_tokens(),
         };
@@ -93,18 +94,18 @@ impl BytePairs {
         Ok(Self { tables: Arc::new(tables), kernels, slots: word_cache::SLOTS, expected: Arc::default() })
     }
 
-    /// What workers know when they begin: the words of the vocabulary.
-    fn expected(&self) -> &Known {
+    /// Returns the initial cache: the words of the vocabulary.
+    fn expected(&self) -> &WordCache {
         self.expected.get_or_init(|| {
-            let mut words = Words::new(Known::new(self.slots));
+            let mut words = MergedWords::new(WordCache::new(self.slots.0, self.slots.1));
             self.tables.expected.iter().for_each(|word| words.expect(&self.tables.merges, word));
             words.into_known()
         })
     }
 
-    /// May `text` be cut at `at`?
+    /// Returns true if `text` may be cut at `at`.
     fn is_cut(&self, text: &str, at: usize) -> bool {
-        // As the crate's own way does: of a run of white space before a word, the last space is the word's.
+        // As in the crate: of a run of white space before a word, the last space belongs to the word.
         if at > 0 && matches!(text.as_bytes()[at..], [b' ', b'a'..=b'z' | b'A'..=b'Z', ..]) {
             return true;
         }
@@ -118,19 +119,19 @@ impl BytePairs {
     }
 }
 
-/// The tokens of a model.
+/// Tokens of a model.
 #[expect(
     clippy::disallowed_types,
     reason = "the crate's own map, looked up for every merge; the order of its tokens is made ours"
 )]
 struct Vocabulary {
     ids: std::collections::HashMap<String, u32>,
-    /// The bytes of the tokens, by id.
+    /// Bytes of the tokens, by id.
     spellings: Vec<Vec<u8>>,
 }
 
 impl Vocabulary {
-    /// From the crate, which alone tells whether two tokens share an id.
+    /// Reads the tokens from the crate, which alone shows whether two tokens share an id.
     fn of(model: &tokenizers::Tokenizer) -> Result<Self, String> {
         let mut byte_of = [None; 512];
         (0..=u8::MAX).for_each(|byte| byte_of[symbol(byte) as usize] = Some(byte));
@@ -145,7 +146,7 @@ impl Vocabulary {
             if id > u16::MAX.into() {
                 return Err(format!("the token `{token}` has the id {id}, beyond 65535"));
             }
-            // Added tokens may be spelled with other characters; no merge makes such a one.
+            // Added tokens may contain other characters; no merge produces such a token.
             let bytes = token.chars().map(|character| *byte_of.get(character as usize)?);
             spellings.resize(id as usize, Vec::new());
             spellings.push(bytes.collect::<Option<Vec<u8>>>().unwrap_or_default());
@@ -173,7 +174,7 @@ impl Vocabulary {
         Merges::new(&bytes, &list, &self.spellings).ok_or_else(|| "it has more merges than ranks of 16 bits".into())
     }
 
-    /// The tokens that are pre-tokens if they stand in a text, by id: by experience, the frequent ones first.
+    /// Returns the tokens that are pre-tokens, by id: the frequent ones usually have low ids.
     fn pre_tokens(self) -> Vec<Vec<u8>> {
         let classes = Classes::of_the_crate();
         let is_one = |word: &Vec<u8>| {
@@ -183,7 +184,7 @@ impl Vocabulary {
     }
 }
 
-/// The character that stands for a byte in a vocabulary: itself if it can be seen, else one beyond the bytes.
+/// Returns the character that represents a byte in a vocabulary: itself if printable, else one above 255.
 fn symbol(byte: u8) -> char {
     let is_seen = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let unseen_before = (0..byte).filter(|&byte| !is_seen(byte)).count();
@@ -191,7 +192,7 @@ fn symbol(byte: u8) -> char {
     char::from_u32(code).expect("below the surrogates")
 }
 
-impl Path for BytePairs {
+impl FastTokenizer for BytePairs {
     fn name(&self) -> String {
         format!("byte pairs by {}", self.kernels.name())
     }
@@ -209,27 +210,27 @@ impl Path for BytePairs {
             tables: Arc::clone(&self.tables),
             kernels: self.kernels,
             window: Borders::default(),
-            words: Words::new(self.expected().clone()),
+            words: MergedWords::new(self.expected().clone()),
             word: Vec::new(),
             ids: Box::new([0; WINDOW + 16]),
         })
     }
 }
 
-/// What a thread encodes with.
+/// Encoder of one thread.
 struct BytePairsWorker {
     tables: Arc<Tables>,
     kernels: Kernels,
     window: Borders,
-    words: Words,
-    /// A word with the space that is put before it.
+    words: MergedWords,
+    /// Buffer for a word with its prefix space.
     word: Vec<u8>,
-    /// Those of a window.
+    /// Ids of a window.
     ids: Box<Ids>,
 }
 
 impl Worker for BytePairsWorker {
-    fn append(&mut self, text: &str, ids: &mut Vec<u32>, _: Slow<'_>) -> Result<()> {
+    fn append(&mut self, text: &str, ids: &mut Vec<u32>, _: Fallback<'_>) -> Result<()> {
         let tables = Arc::clone(&self.tables);
         tables.added.segments(text, &mut |segment| match segment {
             Segment::Text(text) => self.append_text(&tables, text.as_bytes(), ids),
@@ -248,7 +249,7 @@ impl BytePairsWorker {
         while !text.is_empty() {
             let borders = self.window.split(self.kernels, text);
             let end = if let [_, .., end] = borders {
-                let count = self.kernels.look_up(&mut self.words, &tables.merges, (text, borders), &mut self.ids);
+                let count = self.kernels.look_up(&mut self.words, &tables.merges, text, borders, &mut self.ids);
                 ids.extend_from_slice(&self.ids[..count]);
                 usize::from(*end)
             } else {
@@ -260,12 +261,12 @@ impl BytePairsWorker {
         }
     }
 
-    /// Appends the ids of the first pre-token of `text` with a space put before it. Returns what follows.
+    /// Appends the ids of the first pre-token of `text` with a prefix space. Returns the rest.
     fn append_prefixed<'a>(&mut self, tables: &Tables, text: &'a [u8], ids: &mut Vec<u32>) -> &'a [u8] {
         let classes = Classes::of_the_crate();
         let class = classes.first(text).0;
         let (length, last) = run(classes, class, text);
-        // Of white space, the last character before something else is left over.
+        // The last white space character before another character is not part of the match.
         let length = if class == Class::White && length < text.len() { last } else { length };
         let (word, rest) = text.split_at(length);
         self.word.clear();

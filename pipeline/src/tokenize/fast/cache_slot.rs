@@ -1,27 +1,27 @@
-//! Chunks of text and their ids, as they lie in a cache.
+//! Cache entries: chunks of text and their ids.
 //!
-//! A key is the whole chunk, padded with `FF`, which occurs in no UTF-8: so equal keys are equal chunks, and lengths need
-//! not be kept. Ids take three bytes each: any vocabulary fits, and one shuffle of bytes spreads them out.
+//! A key is the whole chunk, padded with `FF`, which occurs in no UTF-8. So equal keys are equal chunks, and lengths
+//! are not stored. Ids take three bytes each: any vocabulary fits, and one byte shuffle unpacks them.
 
-/// Bytes of a chunk that fit a [`Short`].
+/// Maximum bytes of the chunk of a [`ShortEntry`].
 pub(super) const KEY_BYTES: usize = 16;
 
-/// Ids of a [`Short`].
+/// Maximum ids of a [`ShortEntry`].
 pub(super) const IDS_MAX: usize = 5;
 
 /// Bytes of an id.
 pub(super) const ID_BYTES: usize = 3;
 
-/// The least id that is too large.
+/// Least id that is too large.
 pub(super) const ID_END: u32 = 1 << (8 * ID_BYTES);
 
-/// A chunk of at most 16 bytes.
+/// Chunk of at most 16 bytes.
 pub(super) type Key = [u64; 2];
 
-/// A key that no chunk has: its first byte begins no character.
-const NOBODY: Key = [u64::MAX - 1, u64::MAX];
+/// Key that no chunk has: its first byte begins no character.
+const NO_KEY: Key = [u64::MAX - 1, u64::MAX];
 
-/// What `|` makes padding of all that lies behind a chunk, by its length; one that is too long is no key at all.
+/// Masks that set the padding after a chunk, by its length; a chunk that is too long gets an invalid key.
 static PADDING: [Key; KEY_BYTES + 2] = {
     let mut padding = [[u64::MAX; 2]; KEY_BYTES + 2];
     let mut length = 0;
@@ -38,7 +38,7 @@ const fn halves(whole: u128) -> [u64; 2] {
     [whole as u64, (whole >> 64) as u64]
 }
 
-/// The key of the first `length` of these bytes. One that is longer than they are gets a key that nothing has.
+/// Returns the key of the first `length` of these bytes. For a greater length it returns a key that no entry has.
 #[inline]
 pub(super) fn key(bytes: &[u8; KEY_BYTES], length: usize) -> Key {
     let (low, high) = bytes.split_at(8);
@@ -47,7 +47,7 @@ pub(super) fn key(bytes: &[u8; KEY_BYTES], length: usize) -> Key {
     [word(low) | padding[0], word(high) | padding[1]]
 }
 
-/// The key of a chunk that stands alone.
+/// Returns the key of a separate chunk.
 #[inline]
 pub(super) fn key_of(chunk: &[u8]) -> Key {
     let mut bytes = [0; KEY_BYTES];
@@ -56,7 +56,7 @@ pub(super) fn key_of(chunk: &[u8]) -> Key {
     key(&bytes, chunk.len())
 }
 
-/// Where a key is looked for first, among 2^64 places: the product of its halves, folded.
+/// Returns the hash of a key: the product of its halves, folded to 64 bits.
 #[inline]
 pub(super) fn hash(key: Key) -> u64 {
     let product = u128::from(key[0] ^ 0x9e37_79b9_7f4a_7c15) * u128::from(key[1] ^ 0xc2b2_ae3d_27d4_eb4f);
@@ -64,20 +64,20 @@ pub(super) fn hash(key: Key) -> u64 {
     low ^ high
 }
 
-/// A short chunk and its ids: two to a line of the processor's cache.
+/// Short chunk and its ids: two entries per cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
-pub(super) struct Short {
+pub(super) struct ShortEntry {
     key: Key,
-    /// Up to five ids, then their number. Kernels rely on that it is at most five.
+    /// Up to five ids, then their number. Kernels rely on a number of at most five.
     packed: [u8; 16],
 }
 
-impl Short {
-    /// A place that is free.
-    pub(super) const FREE: Self = Self { key: NOBODY, packed: [0; 16] };
+impl ShortEntry {
+    /// Free slot.
+    pub(super) const FREE: Self = Self { key: NO_KEY, packed: [0; 16] };
 
-    /// An entry, if there is room for that many ids, and for ids of that size.
+    /// Creates an entry, if number and size of the ids fit.
     pub(super) fn new(key: Key, ids: &[u32]) -> Option<Self> {
         let mut packed = [0; 16];
         pack(ids, &mut packed[..IDS_MAX * ID_BYTES])?;
@@ -91,10 +91,10 @@ impl Short {
     }
 
     pub(super) fn is_free(&self) -> bool {
-        self.is(NOBODY)
+        self.is(NO_KEY)
     }
 
-    /// The ids as they lie there, and their number in the last byte.
+    /// Returns the packed ids, with their number in the last byte.
     #[inline]
     pub(super) fn packed(&self) -> &[u8; 16] {
         debug_assert!(self.count() <= IDS_MAX);
@@ -106,32 +106,32 @@ impl Short {
         usize::from(self.packed[15])
     }
 
-    /// Its ids.
+    /// Returns the ids.
     #[inline]
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
         unpack(&self.packed, self.count())
     }
 }
 
-/// Bytes of a chunk that fit a [`Long`].
+/// Maximum bytes of the chunk of a [`LongEntry`].
 pub(super) const LONG_BYTES: usize = 32;
 
-/// Ids of a [`Long`].
+/// Maximum ids of a [`LongEntry`].
 const LONG_IDS_MAX: usize = 10;
 
-/// A longer chunk, or one of more ids: a line of the processor's cache.
+/// Longer chunk, or one of more ids: one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Long {
+pub(super) struct LongEntry {
     key: LongKey,
     packed: [u8; 32],
 }
 
-impl Long {
-    /// A place that is free.
-    pub(super) const FREE: Self = Self { key: [NOBODY; 2], packed: [0; 32] };
+impl LongEntry {
+    /// Free slot.
+    pub(super) const FREE: Self = Self { key: [NO_KEY; 2], packed: [0; 32] };
 
-    /// An entry, if there is room.
+    /// Creates an entry, if chunk and ids fit.
     pub(super) fn new(chunk: &[u8], ids: &[u32]) -> Option<Self> {
         let mut packed = [0; 32];
         pack(ids, &mut packed[..LONG_IDS_MAX * ID_BYTES])?;
@@ -143,22 +143,22 @@ impl Long {
         self.key == key
     }
 
-    /// Its ids.
+    /// Returns the ids.
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
         unpack(&self.packed, usize::from(self.packed[31]))
     }
 }
 
-/// The keys of a longer chunk's halves.
+/// Keys of a longer chunk's halves.
 pub(super) type LongKey = [Key; 2];
 
-/// The key of a chunk, if it is not too long.
+/// Returns the key of a chunk, if it is not too long.
 pub(super) fn long_key(chunk: &[u8]) -> Option<LongKey> {
     let (first, second) = chunk.split_at(chunk.len().min(KEY_BYTES));
     (chunk.len() <= LONG_BYTES).then(|| [key_of(first), key_of(second)])
 }
 
-/// As [`hash`], of a longer chunk.
+/// Returns the hash of a longer chunk, computed as in [`hash`].
 pub(super) fn long_hash([first, second]: LongKey) -> u64 {
     hash([first[0] ^ second[0].rotate_left(23), first[1] ^ second[1].rotate_left(41)])
 }
@@ -184,13 +184,13 @@ mod tests {
         let ids = [0, 1, 65_536, ID_END - 1, 7, 8, 9, 10, 11, 12, 13];
         let key = key(b"sixteen bytes of", 7);
         for count in 0..=ids.len() {
-            let short = Short::new(key, &ids[..count]);
+            let short = ShortEntry::new(key, &ids[..count]);
             assert_eq!(short.map(|entry| entry.ids().collect()), (count <= 5).then(|| ids[..count].to_vec()));
-            let long = Long::new(b"sixteen bytes of it", &ids[..count]);
+            let long = LongEntry::new(b"sixteen bytes of it", &ids[..count]);
             assert_eq!(long.map(|entry| entry.ids().collect()), (count <= 10).then(|| ids[..count].to_vec()));
         }
-        assert!(Short::new(key, &[ID_END]).is_none());
-        assert!(Long::new(&[b'a'; 33], &[1]).is_none() && Long::new(&[b'a'; 32], &[1]).is_some());
+        assert!(ShortEntry::new(key, &[ID_END]).is_none());
+        assert!(LongEntry::new(&[b'a'; 33], &[1]).is_none() && LongEntry::new(&[b'a'; 32], &[1]).is_some());
     }
 
     #[test]
@@ -201,11 +201,13 @@ mod tests {
             other[length..].fill(b'?');
             assert_eq!(key(bytes, length), key(&other, length), "what lies behind does not count");
             assert_ne!(key(bytes, length), key(bytes, length - 1));
-            assert!(!Short::FREE.is(key(bytes, length)));
+            assert!(!ShortEntry::FREE.is(key(bytes, length)));
         }
         assert_ne!(key(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 3), key(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 4));
         assert!(
-            [17, 1000].iter().all(|&length| key(bytes, length) == [u64::MAX; 2] && !Short::FREE.is(key(bytes, length)))
+            [17, 1000]
+                .iter()
+                .all(|&length| key(bytes, length) == [u64::MAX; 2] && !ShortEntry::FREE.is(key(bytes, length)))
         );
     }
 }

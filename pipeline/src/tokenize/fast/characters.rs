@@ -1,15 +1,15 @@
-//! What BERT's normalizer and pre-tokenizer make of each character, asked of the crate itself.
+//! Effect of BERT's normalizer and pre-tokenizer on each character, queried from the crate.
 //!
 //! # Why characters suffice
-//! Of the steps of the normalizer, all but one look at single characters: those that are removed, white space, spaces
-//! around ideographs, small letters. NFD takes characters apart one by one, then puts neighbouring marks in order; and
-//! nonspacing marks are deleted next. So the order is seen only where a mark is *kept*, and characters that have one
-//! (some hundred) are left to the crate, with the chunk in which they stand. The pre-tokenizer drops white space and makes
-//! every punctuation mark a word: single characters again.
+//! All but one of the normalizer's steps process single characters: removal, white space, spaces around ideographs,
+//! lower case. NFD decomposes characters one by one, then sorts adjacent marks; nonspacing marks are deleted next. So
+//! the order is visible only if a mark is *kept*. The some hundred characters with such a mark are left to the crate,
+//! with their chunk. The pre-tokenizer drops white space and makes every punctuation mark a word: single characters
+//! again.
 //!
 //! # How
-//! The characters of a page of 256, each between two letters, are normalized and split at once by the crate (0.2 ms), when
-//! the first of them is met: of English text there are five pages, of Chinese a hundred.
+//! At the first character of a page of 256, the crate normalizes and splits all characters of the page at once, each
+//! between two letters (0.2 ms). English text has five pages, Chinese a hundred.
 
 use std::sync::OnceLock;
 
@@ -22,24 +22,24 @@ use tokenizers::{
 const PAGE: usize = 256;
 const PAGES: usize = 0x11_0000 / PAGE;
 
-/// What becomes of a character.
+/// Effect of normalizer and pre-tokenizer on a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Character<'a> {
-    /// It is a character of a word.
+    /// Kept as a character of a word.
     Kept,
-    /// These are characters of a word instead.
+    /// Replaced by these characters of a word.
     Mapped(&'a [u8]),
-    /// It is removed; what is on its sides stays together.
+    /// Removed; the text on both sides is joined.
     Gone,
-    /// It ends words.
+    /// Ends words.
     White,
-    /// It is a word by itself, of this id.
+    /// A separate word, of this id.
     SingleProcess(u32),
-    /// It depends on others: the crate knows.
+    /// Depends on other characters: left to the crate.
     Unknown,
 }
 
-/// [`Character`], as it is kept: what is written instead lies in the text of the page.
+/// Stored form of [`Character`]: replacements are in the text of the page.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Kept,
@@ -67,9 +67,9 @@ impl Characters {
         Self { normalizer, pages: (0..PAGES).map(|_| OnceLock::new()).collect() }
     }
 
-    /// What becomes of a character; `id` is the id of a word.
+    /// Returns the effect on a character; `id` returns the id of a word.
     #[inline]
-    pub(crate) fn of(&self, character: char, id: impl Fn(&str) -> u32) -> Character<'_> {
+    pub(crate) fn classify(&self, character: char, id: impl Fn(&str) -> u32) -> Character<'_> {
         let code = character as usize;
         let page = self.pages[code / PAGE].get_or_init(|| Box::new(self.page(code / PAGE, &id)));
         match page.kinds[code % PAGE] {
@@ -82,7 +82,7 @@ impl Characters {
         }
     }
 
-    /// Asks the crate about a page.
+    /// Queries the crate for a page.
     #[cold]
     fn page(&self, number: usize, id: &dyn Fn(&str) -> u32) -> Page {
         let mut page = Page { kinds: [Kind::Unknown; PAGE], text: Vec::new() };
@@ -109,7 +109,7 @@ impl Characters {
         page
     }
 
-    /// The words that the crate makes of a text, and where in it they begin.
+    /// Returns the words that the crate makes of a text, with their starts.
     fn words(&self, text: &str) -> Option<Vec<(String, usize)>> {
         let mut normalized = NormalizedString::from(text);
         self.normalizer.normalize(&mut normalized).ok()?;
@@ -119,7 +119,7 @@ impl Characters {
         Some(splits.into_iter().map(|(word, (start, _), _)| (word.to_owned(), start)).collect())
     }
 
-    /// Whether something of a text is kept that NFD could put behind or before a mark next to it.
+    /// Returns true if NFD could reorder a kept character of the text with an adjacent mark.
     fn reorders(&self, text: &str) -> bool {
         if !self.normalizer.strip_accents.unwrap_or(self.normalizer.lowercase) {
             return false;
@@ -127,7 +127,7 @@ impl Characters {
         let mut kept = NormalizedString::from(text);
         kept.nfd();
         let stripped = BertNormalizer::new(false, false, Some(true), false).normalize(&mut kept);
-        // Marks of the first class (1) and of the last (240): whatever has a class changes places with one of them.
+        // Marks of the first class (1) and of the last (240): any character with a class is reordered with one of them.
         let (first, last) = ('\u{334}', '\u{345}');
         let mut tried = String::new();
         for character in kept.get().chars().filter(|character| !character.is_ascii()) {
@@ -140,7 +140,7 @@ impl Characters {
 }
 
 impl Page {
-    /// What those words say of a character that stood between two `x`.
+    /// Derives the effect on a character from the words of its text between two `x`.
     fn kind(&mut self, character: char, words: &[&str], id: &dyn Fn(&str) -> u32) -> Kind {
         match words {
             ["xx"] => Kind::Gone,
@@ -155,7 +155,7 @@ impl Page {
         }
     }
 
-    /// Keeps what is written instead of a character.
+    /// Stores the replacement of a character.
     fn put(&mut self, text: &str) -> Option<(u16, u8)> {
         let place = (u16::try_from(self.text.len()).ok()?, u8::try_from(text.len()).ok()?);
         self.text.extend_from_slice(text.as_bytes());

@@ -1,96 +1,101 @@
-//! What a path is, and how a text is taken through one: in stretches of bounded length, or in runs.
+//! Interface of fast tokenizers, and encoding of a text in stretches of bounded length, or in runs.
+
+use std::ops::Range;
 
 use super::super::Texts;
 use super::super::runs::{Tokens, end_runs};
 use crate::Result;
 
-/// Text that is taken in at a time: some four thousand ids, few enough for the first-level cache.
+/// Bytes of text encoded at a time: some four thousand ids, which fit the first-level cache.
 const STRETCH_BYTES: usize = 16 << 10;
 
-/// Ids that a bench keeps room for: what a text without a cut took is given back.
+/// Maximum ids that a scratch buffer keeps; a larger buffer is freed.
 const KEPT_IDS: usize = 1 << 18;
 
-/// Encodes by the crate: appends the ids of a text that stands between two cuts.
-pub(in super::super) type Slow<'a> = &'a mut dyn FnMut(&str, &mut Vec<u32>) -> Result<()>;
+/// Encoder of the crate: appends the ids of a text between two cuts.
+pub(in super::super) type Fallback<'a> = &'a mut dyn FnMut(&str, &mut Vec<u32>) -> Result<()>;
 
-/// A tokenizer that is understood, as tables that threads share.
-pub(in super::super) trait Path: Send + Sync {
-    /// What it is, for people: `WordPiece by AVX-512`.
+/// Fast tokenizer: tables that threads share.
+pub(in super::super) trait FastTokenizer: Send + Sync {
+    /// Returns the display name: `WordPiece by AVX-512`.
     fn name(&self) -> String;
 
-    /// The last place of `text` at or before `near` where it may be cut: 0 if there is none.
+    /// Returns the last position of `text` at or before `near` at which it may be cut: 0 if there is none.
     fn cut_before(&self, text: &str, near: usize) -> usize;
 
-    /// The first place of `text` at or behind `near` where it may be cut: its end if there is none.
+    /// Returns the first position of `text` at or after `near` at which it may be cut: its end if there is none.
     fn cut_behind(&self, text: &str, near: usize) -> usize;
 
-    /// Caches for one thread.
+    /// Creates the caches of one thread.
     fn worker(&self) -> Box<dyn Worker>;
 }
 
-/// What a thread encodes with.
+/// Encoder of one thread.
 pub(in super::super) trait Worker: Send {
-    /// Appends the ids of `text`, which is a whole text or lies between two cuts of one.
-    fn append(&mut self, text: &str, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()>;
+    /// Appends the ids of `text`, which is a whole text or the part between two cuts of one.
+    fn append(&mut self, text: &str, ids: &mut Vec<u32>, fallback: Fallback<'_>) -> Result<()>;
 
-    /// The same, and at each of `marks`, places in ascending order where `text` may be cut, appends to `lengths` how
-    /// many `ids` there were.
+    /// Appends the ids of `text`, and at each of `marks` appends the current number of `ids` to `lengths`. `marks` are
+    /// ascending positions at which `text` may be cut.
     fn append_marked(
         &mut self,
         text: &str,
         marks: &[usize],
-        (ids, lengths): (&mut Vec<u32>, &mut Vec<usize>),
-        slow: Slow<'_>,
+        ids: &mut Vec<u32>,
+        lengths: &mut Vec<usize>,
+        fallback: Fallback<'_>,
     ) -> Result<()> {
         let mut at = 0;
         for &mark in marks {
-            self.append(&text[at..mark], ids, slow)?;
+            self.append(&text[at..mark], ids, fallback)?;
             lengths.push(ids.len());
             at = mark;
         }
-        self.append(&text[at..], ids, slow)
+        self.append(&text[at..], ids, fallback)
     }
 
-    /// Appends the ids of each of `texts`, and to `lengths` how many there are then.
+    /// Appends the ids of each of `texts`, and after each the current number of ids to `lengths`.
     fn append_texts(
         &mut self,
         texts: Texts<'_>,
-        (ids, lengths): (&mut Vec<u32>, &mut Vec<usize>),
-        slow: Slow<'_>,
+        ids: &mut Vec<u32>,
+        lengths: &mut Vec<usize>,
+        fallback: Fallback<'_>,
     ) -> Result<()> {
         for text in texts.iter() {
-            self.append(text, ids, slow)?;
+            self.append(text, ids, fallback)?;
             lengths.push(ids.len());
         }
         Ok(())
     }
 }
 
-/// A worker and its buffers: nothing is allocated for a document.
-pub(in super::super) struct Bench {
+/// Worker and its buffers, reused so that no document allocates.
+pub(in super::super) struct Scratch {
     worker: Box<dyn Worker>,
     ids: Vec<u32>,
     marks: Vec<usize>,
     lengths: Vec<usize>,
 }
 
-impl Bench {
-    pub(in super::super) fn of(path: &dyn Path) -> Self {
-        Self { worker: path.worker(), ids: Vec::new(), marks: Vec::new(), lengths: Vec::new() }
+impl Scratch {
+    pub(in super::super) fn new(tokenizer: &dyn FastTokenizer) -> Self {
+        Self { worker: tokenizer.worker(), ids: Vec::new(), marks: Vec::new(), lengths: Vec::new() }
     }
 
-    /// Hands over the ids of `text`, stretch by stretch.
+    /// Passes on the ids of `text`, one stretch at a time.
     pub(in super::super) fn encode(
         &mut self,
-        (path, text): (&dyn Path, &str),
-        slow: Slow<'_>,
+        tokenizer: &dyn FastTokenizer,
+        text: &str,
+        fallback: Fallback<'_>,
         pieces: &mut dyn FnMut(&[u32]) -> Result<()>,
     ) -> Result<()> {
         let mut rest = text;
         while !rest.is_empty() {
-            let (stretch, tail) = rest.split_at(stretch(path, rest));
+            let (stretch, tail) = rest.split_at(stretch_len(tokenizer, rest));
             self.ids.clear();
-            self.worker.append(stretch, &mut self.ids, slow)?;
+            self.worker.append(stretch, &mut self.ids, fallback)?;
             pieces(&self.ids)?;
             rest = tail;
         }
@@ -102,29 +107,33 @@ impl Bench {
     pub(in super::super) fn encode_texts(
         &mut self,
         texts: Texts<'_>,
-        ids: (&mut Vec<u32>, &mut Vec<usize>),
-        slow: Slow<'_>,
+        ids: &mut Vec<u32>,
+        lengths: &mut Vec<usize>,
+        fallback: Fallback<'_>,
     ) -> Result<()> {
-        self.worker.append_texts(texts, ids, slow)
+        self.worker.append_texts(texts, ids, lengths, fallback)
     }
 
-    /// Hands over the ids of `text`, run by run, as [`Tokenizer::encode_runs`](crate::tokenize::Tokenizer::encode_runs) does. A run
-    /// begins at a cut, as good as always; only a chunk with a start inside is asked where each of its tokens begins.
+    /// Passes on the ids of `text`, run by run, as [`Tokenizer::encode_runs`](crate::tokenize::Tokenizer::encode_runs)
+    /// does. A run nearly always begins at a cut. Only for a chunk with a start inside does the crate return the
+    /// position of each token.
     pub(in super::super) fn encode_runs(
         &mut self,
-        (path, text, mut starts): (&dyn Path, &str, &[usize]),
-        slow: Slow<'_>,
+        tokenizer: &dyn FastTokenizer,
+        text: &str,
+        mut starts: &[usize],
+        fallback: Fallback<'_>,
         tokens: &dyn Fn(&str) -> Result<Tokens>,
         runs: &mut dyn FnMut(&[u32]) -> Result<()>,
     ) -> Result<()> {
         self.ids.clear();
         let mut at = 0;
         while at < text.len() {
-            let end = at + stretch(path, &text[at..]);
-            at = self.up_to_start_inside((path, text, at, end), &mut starts, slow, runs)?;
+            let end = at + stretch_len(tokenizer, &text[at..]);
+            at = self.up_to_start_inside(tokenizer, text, at..end, &mut starts, fallback, runs)?;
             if at < end {
-                // A start lies inside this chunk.
-                let chunk = &text[at..path.cut_behind(text, starts[0])];
+                // A start is inside this chunk.
+                let chunk = &text[at..tokenizer.cut_behind(text, starts[0])];
                 for (begin, id) in tokens(chunk)? {
                     end_runs(&mut starts, at + begin, &mut self.ids, runs)?;
                     self.ids.push(id);
@@ -138,25 +147,30 @@ impl Bench {
         Ok(())
     }
 
-    /// Takes in `text[at..end]` as far as all starts in it are cuts. Returns where a chunk begins in which one is not.
+    /// Encodes `text[range]` as far as all starts in it are cuts. Returns the start of a chunk that contains one that
+    /// is not a cut.
     fn up_to_start_inside(
         &mut self,
-        (path, text, at, mut end): (&dyn Path, &str, usize, usize),
+        tokenizer: &dyn FastTokenizer,
+        text: &str,
+        range: Range<usize>,
         starts: &mut &[usize],
-        slow: Slow<'_>,
+        fallback: Fallback<'_>,
         runs: &mut dyn FnMut(&[u32]) -> Result<()>,
     ) -> Result<usize> {
+        let at = range.start;
+        let mut end = range.end;
         self.marks.clear();
         self.lengths.clear();
         for start in starts.iter().map(|&start| start.max(at)).take_while(|&start| start < end) {
-            let cut = path.cut_before(text, start).max(at);
+            let cut = tokenizer.cut_before(text, start).max(at);
             if cut < start {
                 end = cut;
                 break;
             }
             self.marks.push(start - at);
         }
-        self.worker.append_marked(&text[at..end], &self.marks, (&mut self.ids, &mut self.lengths), slow)?;
+        self.worker.append_marked(&text[at..end], &self.marks, &mut self.ids, &mut self.lengths, fallback)?;
         let mut from = 0;
         for &length in &self.lengths {
             runs(&self.ids[from..length])?;
@@ -168,23 +182,25 @@ impl Bench {
     }
 }
 
-/// Bytes of the longest stretch of `text` that is taken in as a whole, if it is longer than others.
-pub(in super::super) fn longest_piece(path: &dyn Path, text: &str) -> usize {
-    let (mut at, mut longest) = (0, 0);
+/// Returns the bytes of the longest stretch of `text` that is encoded as a whole, if it is longer than the default.
+pub(in super::super) fn longest_piece(tokenizer: &dyn FastTokenizer, text: &str) -> usize {
+    let mut at = 0;
+    let mut longest = 0;
     while at < text.len() {
-        let end = path.cut_behind(text, at + 1);
-        (at, longest) = (end, longest.max(end - at));
+        let end = tokenizer.cut_behind(text, at + 1);
+        longest = longest.max(end - at);
+        at = end;
     }
     longest
 }
 
-/// The length of the first stretch.
-fn stretch(path: &dyn Path, text: &str) -> usize {
+/// Returns the length of the first stretch.
+fn stretch_len(tokenizer: &dyn FastTokenizer, text: &str) -> usize {
     if text.len() <= STRETCH_BYTES {
         return text.len();
     }
-    match path.cut_before(text, STRETCH_BYTES) {
-        0 => path.cut_behind(text, STRETCH_BYTES),
+    match tokenizer.cut_before(text, STRETCH_BYTES) {
+        0 => tokenizer.cut_behind(text, STRETCH_BYTES),
         cut => cut,
     }
 }

@@ -1,12 +1,12 @@
-//! What processors have instructions for: of the two places for `unsafe` in this crate, that of the tokenizers.
+//! SIMD kernels of the tokenizers: one of the two places with `unsafe` code in this crate.
 //!
-//! Three ways of each: AVX-512 (with VBMI and VBMI2), AVX2, and what any processor does; the same results by all three.
-//! Which runs is chosen when the program runs, by [`Kernels::best`].
+//! Each kernel has three versions: AVX-512 (with VBMI and VBMI2), AVX2, and portable. All give the same results.
+//! [`Kernels::best`] selects the version at run time.
 //!
 //! # Why it is sound
-//! - A [`Kernels`] of a level exists only where the processor said that it has all of its instructions.
-//! - Loads and stores go through references to arrays of their width. The one exception, the output of
-//!   [`Kernels::append_known`], is argued where it is.
+//! - A [`Kernels`] of a level exists only if the processor reports all of its instructions.
+//! - Loads and stores use references to arrays of their width. The one exception, the output of
+//!   [`Kernels::append_known`], has its own proof there.
 
 #![allow(unsafe_code, reason = "instructions of some processors; each block says why it may be there")]
 #![allow(clippy::inline_always, reason = "what is not inlined has not the instructions of its surroundings")]
@@ -21,9 +21,9 @@ mod portable;
 mod spans;
 
 pub(super) use self::spans::{Spans, WINDOW};
-use super::cache_slot::{Key, Short};
+use super::cache_slot::{Key, ShortEntry};
 
-/// A set of instructions that is there.
+/// Available instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kernels(Level);
 
@@ -37,8 +37,8 @@ enum Level {
 }
 
 impl Kernels {
-    /// All that this processor has, the best first.
-    pub(super) fn all_here() -> Vec<Self> {
+    /// Returns all instruction sets of this processor, the best first.
+    pub(super) fn available() -> Vec<Self> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
@@ -63,12 +63,12 @@ impl Kernels {
         all
     }
 
-    /// The best that this processor has.
+    /// Returns the best instruction set of this processor.
     pub(super) fn best() -> Self {
-        Self::all_here()[0]
+        Self::available()[0]
     }
 
-    /// For people.
+    /// Returns the display name.
     pub(super) fn name(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -79,41 +79,46 @@ impl Kernels {
         }
     }
 
-    /// Finds the chunks of a window of text between BERT's separators; `fold` makes its ASCII letters small.
+    /// Finds the chunks of a window of text between BERT's separators; `fold` converts its ASCII letters to lower case.
     pub(super) fn find_words(self, text: &[u8], fold: bool, spans: &mut Spans) {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level says that the processor has all that is enabled there.
+            // SAFETY: the level guarantees that the processor has all features enabled there.
             Level::Avx512 => unsafe { avx512::find_words(text, fold, spans) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level says that the processor has all that is enabled there.
+            // SAFETY: the level guarantees that the processor has all features enabled there.
             Level::Avx2 => unsafe { avx2::find_words(text, fold, spans) },
-            // SAFETY: the portable way needs nothing.
+            // SAFETY: the portable version needs no features.
             Level::Portable => unsafe { spans::find_words::<portable::Portable>(text, fold, spans) },
         }
     }
 
-    /// Appends the ids of the first `keys`, up to one whose entry is not that of `table` at its place. Returns how many
-    /// were.
+    /// Appends the ids of the first `keys`, up to one whose slot in `table` has another entry. Returns their number.
     #[inline]
-    pub(super) fn append_known(self, table: &[Short], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
+    pub(super) fn append_known(
+        self,
+        table: &[ShortEntry],
+        keys: &[Key],
+        places: &[usize],
+        ids: &mut Vec<u32>,
+    ) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level says that the processor has all that is enabled there; AVX2 is part of both.
+            // SAFETY: the level guarantees that the processor has all features enabled there; AVX2 is part of both.
             Level::Avx512 | Level::Avx2 => unsafe { avx2::append_known(table, keys, places, ids) },
             Level::Portable => portable::append_known(table, keys, places, ids),
         }
     }
 }
 
-/// Asks for an entry of a table, for a look at it soon.
+/// Prefetches an entry of a table.
 #[inline(always)]
 pub(crate) fn fetch<T>(table: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         debug_assert!(index < table.len());
-        // SAFETY: a prefetch reads nothing and faults nowhere; the address is computed without leaving the rules.
+        // SAFETY: a prefetch reads nothing and cannot fault; `wrapping_add` allows any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(table.as_ptr().wrapping_add(index).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,8 +1,8 @@
-//! What a post-processor does to a text that is asked for without special tokens: nothing, as it should be.
+//! Check that a post-processor does not change a text that is encoded without special tokens.
 
 use serde_json::Value;
 
-/// Declines a tokenizer whose post-processor might leave out the text, or say it twice.
+/// Declines a tokenizer whose post-processor might omit or repeat the text.
 pub(super) fn decline_more(processor: &Value) -> Result<(), String> {
     if adds_only_around(processor) {
         return Ok(());
@@ -14,7 +14,7 @@ fn adds_only_around(processor: &Value) -> bool {
     let list = |key: &str| processor[key].as_array().into_iter().flatten();
     match processor["type"].as_str() {
         None => processor.is_null(),
-        // The last one changes where tokens are said to lie.
+        // The last one changes only the reported positions of tokens.
         Some("BertProcessing" | "RobertaProcessing" | "ByteLevel") => true,
         Some("Sequence") => list("processors").all(adds_only_around),
         Some("TemplateProcessing") => {

@@ -1,23 +1,23 @@
-//! The longest word of a vocabulary with which a text begins.
+//! Search for the longest word of a vocabulary at the beginning of a text.
 //!
-//! A double array: the child of a node by a byte lies at `base ^ byte`, and says by which byte it is reached. As no two
-//! nodes have one base, that is enough to know whose child it is.
+//! A double-array trie: the child of a node by a byte is at `base ^ byte`, and stores that byte. As no two nodes have
+//! the same base, the byte identifies the parent.
 
 use std::collections::VecDeque;
 
-/// Children of a node lie in one block.
+/// Size of a block, which contains all children of a node.
 const BLOCK: usize = 256;
 
-/// Blocks that are searched for room for several children: more would pack tighter, and take longer.
+/// Number of blocks that are searched for room for several children: more would pack tighter, and take longer.
 const OPEN_BLOCKS: usize = 2;
 
-/// No word ends at this node.
+/// Marker of nodes at which no word ends.
 const NO_WORD: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
     base: u32,
-    /// The byte by which it is reached; none reaches a node that is free.
+    /// Byte of the edge from the parent; no byte for a free node.
     byte: u16,
     is_word: bool,
 }
@@ -28,12 +28,12 @@ const FREE: Node = Node { base: 0, byte: u16::MAX, is_word: false };
 #[derive(Debug)]
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// The id of the word that ends at a node.
+    /// Id of the word that ends at each node.
     ids: Vec<u32>,
     root: u32,
 }
 
-/// A node whose words share their first bytes: `words[from..to]`.
+/// Node whose words share a prefix: `words[from..to]`.
 struct Shared {
     node: Option<usize>,
     depth: usize,
@@ -41,19 +41,19 @@ struct Shared {
     to: usize,
 }
 
-/// Which bases nodes have, while a trie is made.
+/// Bases in use during construction.
 struct Bases {
     taken: Vec<bool>,
-    /// Where the search for one child continues.
+    /// Start of the search for a single child.
     first: usize,
 }
 
 impl Trie {
-    /// A trie of words, each with its id.
+    /// Builds a trie of words, each with its id.
     pub(super) fn new(mut words: Vec<(&[u8], u32)>) -> Self {
         words.sort_unstable();
         words.dedup_by_key(|(word, _)| *word);
-        // The first block belongs to nodes without children: nothing is ever there.
+        // The first block is the base of nodes without children: it stays empty.
         let mut trie = Self { nodes: vec![FREE; BLOCK], ids: vec![NO_WORD; BLOCK], root: 0 };
         let mut bases = Bases { taken: vec![true; BLOCK], first: BLOCK };
         let mut todo = VecDeque::from([Shared { node: None, depth: 0, from: 0, to: words.len() }]);
@@ -69,7 +69,7 @@ impl Trie {
                 continue;
             }
             let bytes: Vec<u8> = groups.iter().map(|group| group[0].0[depth]).collect();
-            let base = trie.room(&mut bases, &bytes);
+            let base = trie.find_free(&mut bases, &bytes);
             match node {
                 Some(node) => trie.nodes[node].base = base,
                 None => trie.root = base,
@@ -84,11 +84,11 @@ impl Trie {
         trie
     }
 
-    /// A base that no node has, at which there is room for children by these bytes.
-    fn room(&mut self, bases: &mut Bases, bytes: &[u8]) -> u32 {
+    /// Returns an unused base with free nodes for children by these bytes.
+    fn find_free(&mut self, bases: &mut Bases, bytes: &[u8]) -> u32 {
         let is_free =
             |nodes: &[Node], base: usize| bytes.iter().all(|&byte| nodes[base ^ usize::from(byte)].byte == FREE.byte);
-        // Most nodes have one child, which finds a place nearly anywhere: they fill up what is behind the others.
+        // Most nodes have one child, which fits nearly anywhere: they fill the gaps.
         let first = match bytes {
             [_] => bases.first,
             _ => (self.nodes.len() / BLOCK).saturating_sub(OPEN_BLOCKS).max(1) * BLOCK,
@@ -107,7 +107,7 @@ impl Trie {
         u32::try_from(base).expect("fewer nodes than 2^32: a vocabulary was in memory")
     }
 
-    /// The longest word with which `text` begins: its length and its id.
+    /// Returns length and id of the longest word at the beginning of `text`.
     #[inline]
     pub(super) fn longest(&self, text: &[u8]) -> Option<(usize, u32)> {
         let (mut base, mut longest) = (self.root, None);

@@ -1,4 +1,4 @@
-//! The ids of a chunk by tables alone: nothing is remembered, nothing depends on what came before.
+//! Conversion of a chunk to ids by tables alone, without a cache or other state.
 //!
 //! # Budget
 //! 20 ns for a token of English (a walk through a trie of a quarter of a megabyte), 9 ns for one of Chinese.
@@ -11,23 +11,23 @@ use super::cache_slot::KEY_BYTES;
 use super::characters::{Character, Characters};
 use super::trie::Trie;
 
-/// WordPiece behind BERT's normalizer.
+/// WordPiece with BERT's normalizer.
 pub(super) struct Vocabulary {
     characters: Characters,
-    /// Whether letters are made small.
+    /// True if letters are converted to lower case.
     folds: bool,
-    /// What words begin with, and what they go on with.
+    /// First pieces of words, and continuation pieces.
     beginnings: Trie,
     continuations: Trie,
     unknown: u32,
-    /// Characters of the longest word that is split.
+    /// Maximum characters of a word that is split.
     characters_max: usize,
-    /// What [`whole_words`](Self::whole_words) lists.
+    /// Words listed by [`whole_words`](Self::whole_words).
     common: Vec<String>,
 }
 
 impl Vocabulary {
-    /// The tables, or why there are none.
+    /// Builds the tables, or returns the reason why there are none.
     pub(super) fn new(model: &WordPiece, normalizer: BertNormalizer) -> Result<Self, String> {
         let mut vocabulary: Vec<(String, u32)> = model.get_vocab().into_iter().collect();
         vocabulary.sort_unstable_by_key(|(_, id)| *id);
@@ -55,13 +55,13 @@ impl Vocabulary {
         })
     }
 
-    /// What becomes of a character.
+    /// Returns the effect on a character.
     #[inline]
     pub(super) fn character(&self, character: char) -> Character<'_> {
-        self.characters.of(character, |alone| self.id_alone(alone))
+        self.characters.classify(character, |alone| self.id_alone(alone))
     }
 
-    /// The id of a word of one character: it is known, or it is not.
+    /// Returns the id of a word of one character, which may be the unknown token.
     pub(super) fn id_alone(&self, character: &str) -> u32 {
         let mut ids = Vec::new();
         self.append_word(character.as_bytes(), &mut ids);
@@ -73,8 +73,8 @@ impl Vocabulary {
         self.folds
     }
 
-    /// Words and marks of ASCII that are chunks and in the vocabulary, with their ids. Those of small ids come first: they
-    /// are the frequent ones.
+    /// Returns ASCII words and marks of the vocabulary that are chunks, with their ids. Low ids come first: they are
+    /// the frequent ones.
     pub(super) fn whole_words(&self) -> impl Iterator<Item = (&str, Vec<u32>)> {
         self.common.iter().map(|word| {
             let mut ids = Vec::new();
@@ -83,10 +83,10 @@ impl Vocabulary {
         })
     }
 
-    /// Appends the ids of a chunk, and says whether it could: else the crate has to. `word` is room to work in.
+    /// Appends the ids of a chunk. Returns false if only the crate can encode it. `word` is a work buffer.
     pub(super) fn append(&self, chunk: &str, word: &mut Vec<u8>, ids: &mut Vec<u32>) -> bool {
         let before = ids.len();
-        // What is longer has more characters than any word that is split.
+        // A longer word has more characters than any word that is split.
         let bytes_max = self.characters_max.saturating_mul(4);
         let put = |word: &mut Vec<u8>, text: &[u8]| {
             if word.len() <= bytes_max {
@@ -122,8 +122,8 @@ impl Vocabulary {
         }
     }
 
-    /// Appends the ids of a word as the normalizer leaves it: the longest beginning, then the longest continuation, and so
-    /// on; or that it is unknown.
+    /// Appends the ids of a normalized word: the longest first piece, then the longest continuation, and so on; or the
+    /// unknown token.
     #[inline]
     pub(super) fn append_word(&self, word: &[u8], ids: &mut Vec<u32>) {
         let (before, mut rest, mut trie) = (ids.len(), word, &self.beginnings);

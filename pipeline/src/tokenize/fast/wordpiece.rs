@@ -1,22 +1,23 @@
-//! BERT's tokenizers: its normalizer, its pre-tokenizer, WordPiece.
+//! WordPiece with BERT's normalizer and pre-tokenizer.
 //!
 //! # Idea
-//! The raw text is cut at *hard separators* alone: ASCII white space and punctuation, and U+2010 to U+2027. What lies
-//! between is a chunk, and its ids are a function of its bytes, whatever these are: so a cache may know them. Two passes
-//! over a window of 2 KiB: bit masks of 64 bytes become offsets of chunks (`kernels`); then each chunk is looked up by its
-//! bytes (`cache`), 128 chunks after its place was asked for. What is not known is split by tables (`vocabulary`).
+//! The raw text is cut at *hard separators* only: ASCII white space and punctuation, and U+2010 to U+2027. The text
+//! between is a chunk, and its ids are a function of its bytes, so that a cache can store them. There are two passes
+//! over a window of 2 KiB. Bit masks of 64 bytes become offsets of chunks (`kernels`). Then each chunk is looked up by
+//! its bytes (`cache`), 128 chunks after its slot was prefetched. Unknown chunks are split by tables (`vocabulary`).
 //!
 //! # Invariants
-//! - No step acts across a hard separator: the normalizer looks at characters (`characters` says why), none of these
-//!   composes or has a class to be reordered by, and each ends words. [`WordPiece::new`] asks the crate about each.
-//! - ASCII letters are made small before a chunk is looked up: on them, the normalizer does nothing else.
-//! - Added tokens are taken out of the raw text first, as the crate does. They begin with a mark, so that what precedes
-//!   them ends there in any case; white space that they strip would have been dropped.
-//! - Places where a text may be cut lie next to characters that end words and occur in no added token.
+//! - No step acts across a hard separator: the normalizer processes single characters (see `characters`), none of these
+//!   composes or has a class to be reordered by, and each ends words. [`WordPiece::new`] queries the crate for each.
+//! - ASCII letters are converted to lower case before a chunk is looked up: the normalizer changes nothing else in
+//!   them.
+//! - Added tokens are extracted from the raw text first, as in the crate. They begin with a mark, so that the preceding
+//!   text always ends there; white space that they strip would have been dropped.
+//! - Positions at which a text may be cut are next to characters that end words and occur in no added token.
 //!
 //! # Budget
-//! Per token of English novels on one core at 3.6 GHz: 0.5 ns for offsets, 2 to 4 ns for looking up, 0.2 ns for what is
-//! not known; 20 ns without a cache.
+//! Per token of English novels on one core at 3.6 GHz: 0.5 ns for offsets, 2 to 4 ns for look-ups, 0.2 ns for unknown
+//! chunks; 20 ns without a cache.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,29 +27,29 @@ use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper};
 
 use super::super::Texts;
 use super::added::Added;
-use super::cache::{Cache, Places};
+use super::cache::{Cache, CacheSlots};
 use super::cache_slot::{KEY_BYTES, Key, key, key_of};
 use super::characters::Character;
-use super::fast_tokenizer::{Path, Slow, Worker};
+use super::fast_tokenizer::{Fallback, FastTokenizer, Worker};
 use super::kernels::{Kernels, Spans, WINDOW};
 use super::post_processor::decline_more;
 use super::vocabulary::Vocabulary;
 use crate::Result;
 
-/// Chunks between asking for a place and looking at it.
+/// Number of chunks between prefetch and look-up.
 const AHEAD: usize = 128;
 
-/// A tokenizer of BERT's shape.
+/// Tokenizer of BERT's configuration.
 #[derive(Clone)]
 pub(super) struct WordPiece {
     vocabulary: Arc<Vocabulary>,
     added: Arc<Added>,
     kernels: Kernels,
-    places: Places,
+    places: CacheSlots,
 }
 
 impl WordPiece {
-    /// The path, or what of the tokenizer is of another shape. `meant` is the tokenizer as the crate writes it.
+    /// Builds the tokenizer, or names the unsupported part of the tokenizer. `meant` is the crate's serialization.
     pub(super) fn new(model: &tokenizers::Tokenizer, meant: &Value) -> Result<Self, String> {
         let ModelWrapper::WordPiece(word_piece) = model.get_model() else {
             return Err("its model is not WordPiece".into());
@@ -73,11 +74,11 @@ impl WordPiece {
             vocabulary: Arc::new(vocabulary),
             added: Arc::new(added),
             kernels: Kernels::best(),
-            places: Places::default(),
+            places: CacheSlots::default(),
         })
     }
 
-    /// Whether `text` may be cut at `at`.
+    /// Returns true if `text` may be cut at `at`.
     fn is_cut(&self, text: &str, at: usize) -> bool {
         if at == 0 || at == text.len() {
             return true;
@@ -94,7 +95,7 @@ impl WordPiece {
     }
 }
 
-/// Checks that hard separators are what the cuts take them for, and that small letters are all that becomes of letters.
+/// Checks that the crate treats hard separators as assumed, and changes ASCII letters only to lower case.
 fn is_separated(vocabulary: &Vocabulary) -> Result<(), String> {
     let bytes = |character: char| character.to_string().into_bytes();
     let small = |character: char| if vocabulary.folds() { character.to_ascii_lowercase() } else { character };
@@ -102,7 +103,7 @@ fn is_separated(vocabulary: &Vocabulary) -> Result<(), String> {
         (' ' | '\t' | '\n' | '\r', found) => found == Character::White,
         ('0'..='9' | 'a'..='z' | 'A'..='Z', Character::Kept) => small(character) == character,
         ('A'..='Z', Character::Mapped(written)) => written == bytes(small(character)),
-        // What becomes of other controls is the tables' affair: they are not looked at before.
+        // Other control characters are handled by the tables.
         ('\0'..='\x1f' | '\x7f', _) => true,
         (_, Character::SingleProcess(id)) => id == vocabulary.id_alone(&character.to_string()),
         _ => false,
@@ -113,7 +114,7 @@ fn is_separated(vocabulary: &Vocabulary) -> Result<(), String> {
     }
 }
 
-impl Path for WordPiece {
+impl FastTokenizer for WordPiece {
     fn name(&self) -> String {
         format!("WordPiece by {}", self.kernels.name())
     }
@@ -132,38 +133,38 @@ impl Path for WordPiece {
             cache.learn_for_good(key_of(word.as_bytes()), &ids);
         }
         let (keys, places) = (Box::new([[0; 2]; AHEAD]), Box::new([0; AHEAD]));
-        Box::new(Splitter { path: self.clone(), cache, spans: Spans::new(), keys, places, word: Vec::new() })
+        Box::new(Splitter { tokenizer: self.clone(), cache, spans: Spans::new(), keys, places, word: Vec::new() })
     }
 }
 
-/// What a thread splits text with.
+/// Encoder of one thread.
 struct Splitter {
-    path: WordPiece,
+    tokenizer: WordPiece,
     cache: Cache,
-    /// The chunks of the window at hand.
+    /// Chunks of the current window.
     spans: Box<Spans>,
-    /// The keys of the next chunks, and their places in the cache.
+    /// Keys of the next chunks, and their slots in the cache.
     keys: Box<[Key; AHEAD]>,
     places: Box<[usize; AHEAD]>,
-    /// Room to write a word into.
+    /// Work buffer for a word.
     word: Vec<u8>,
 }
 
-/// Where it is to be told how many ids there are: places in a text, the next one first.
+/// Positions in a text at which the number of ids is recorded, the next one first.
 struct Marks<'a> {
     left: &'a [usize],
     lengths: &'a mut Vec<usize>,
 }
 
 impl Marks<'_> {
-    /// The next place.
+    /// Returns the next position.
     #[inline]
     fn next(&self) -> usize {
         self.left.first().copied().unwrap_or(usize::MAX)
     }
 
-    /// Tells it of all places up to `at`.
-    fn pass(&mut self, at: usize, length: usize) {
+    /// Records the number of ids for all positions up to `at`.
+    fn skip(&mut self, at: usize, length: usize) {
         while self.next() <= at {
             self.left = &self.left[1..];
             self.lengths.push(length);
@@ -172,78 +173,93 @@ impl Marks<'_> {
 }
 
 impl Worker for Splitter {
-    fn append(&mut self, text: &str, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
-        self.append_all(text, ids, &mut Marks { left: &[], lengths: &mut Vec::new() }, slow)
+    fn append(&mut self, text: &str, ids: &mut Vec<u32>, fallback: Fallback<'_>) -> Result<()> {
+        self.append_all(text, ids, &mut Marks { left: &[], lengths: &mut Vec::new() }, fallback)
     }
 
     fn append_marked(
         &mut self,
         text: &str,
         marks: &[usize],
-        (ids, lengths): (&mut Vec<u32>, &mut Vec<usize>),
-        slow: Slow<'_>,
+        ids: &mut Vec<u32>,
+        lengths: &mut Vec<usize>,
+        fallback: Fallback<'_>,
     ) -> Result<()> {
-        self.append_all(text, ids, &mut Marks { left: marks, lengths }, slow)
+        self.append_all(text, ids, &mut Marks { left: marks, lengths }, fallback)
     }
 
-    /// What stands between them is white space, which ends words, is dropped, and is in no added token.
-    fn append_texts(&mut self, texts: Texts<'_>, ids: (&mut Vec<u32>, &mut Vec<usize>), slow: Slow<'_>) -> Result<()> {
-        self.append_marked(texts.joined(), texts.ends(), ids, slow)
+    // The separator between texts is white space, which ends words, is dropped, and is in no added token.
+    fn append_texts(
+        &mut self,
+        texts: Texts<'_>,
+        ids: &mut Vec<u32>,
+        lengths: &mut Vec<usize>,
+        fallback: Fallback<'_>,
+    ) -> Result<()> {
+        self.append_marked(texts.joined(), texts.ends(), ids, lengths, fallback)
     }
 }
 
 impl Splitter {
-    fn append_all(&mut self, text: &str, ids: &mut Vec<u32>, marks: &mut Marks<'_>, slow: Slow<'_>) -> Result<()> {
+    fn append_all(
+        &mut self,
+        text: &str,
+        ids: &mut Vec<u32>,
+        marks: &mut Marks<'_>,
+        fallback: Fallback<'_>,
+    ) -> Result<()> {
         let mut from = 0;
-        while let Some(found) = self.path.added.next(text.as_bytes(), from) {
-            self.append_plain((&text[..found.start], from), ids, marks, slow)?;
+        while let Some(found) = self.tokenizer.added.next(text.as_bytes(), from) {
+            self.append_plain(&text[..found.start], from, ids, marks, fallback)?;
             ids.push(found.id);
             from = found.end;
         }
-        self.append_plain((text, from), ids, marks, slow)
+        self.append_plain(text, from, ids, marks, fallback)
     }
 
-    /// Appends the ids of a text from there on, where it has no added token.
+    /// Appends the ids of a text without added tokens, from an offset on.
     fn append_plain(
         &mut self,
-        (text, mut at): (&str, usize),
+        text: &str,
+        mut at: usize,
         ids: &mut Vec<u32>,
         marks: &mut Marks<'_>,
-        slow: Slow<'_>,
+        fallback: Fallback<'_>,
     ) -> Result<()> {
         while at < text.len() {
             let rest = &text[at..];
             let window = &rest.as_bytes()[..rest.len().min(WINDOW)];
-            self.path.kernels.find_words(window, self.path.vocabulary.folds(), &mut self.spans);
+            self.tokenizer.kernels.find_words(window, self.tokenizer.vocabulary.folds(), &mut self.spans);
             at += match self.spans.open().filter(|_| window.len() < rest.len()) {
                 Some(0) => {
                     let end = rest.find(is_separator).unwrap_or(rest.len());
-                    self.split_marked(text, at..at + end, ids, marks, slow)?;
+                    self.split_marked(text, at..at + end, ids, marks, fallback)?;
                     end
                 }
-                // A chunk that continues behind the window is the first one of the next.
+                // A chunk that continues after the window is the first one of the next window.
                 Some(start) => {
-                    self.append_window((text, at), self.spans.all().0.len() - 1, ids, marks, slow)?;
+                    self.append_window(text, at, self.spans.all().0.len() - 1, ids, marks, fallback)?;
                     start
                 }
                 None => {
-                    self.append_window((text, at), self.spans.all().0.len(), ids, marks, slow)?;
+                    self.append_window(text, at, self.spans.all().0.len(), ids, marks, fallback)?;
                     window.len()
                 }
             };
         }
-        marks.pass(text.len(), ids.len());
+        marks.skip(text.len(), ids.len());
         Ok(())
     }
 
-    /// Appends the ids of the first `count` chunks of the window that begins there.
+    /// Appends the ids of the first `count` chunks of the window.
     fn append_window(
         &mut self,
-        (text, at): (&str, usize),
+        text: &str,
+        at: usize,
         count: usize,
         ids: &mut Vec<u32>,
         marks: &mut Marks<'_>,
-        slow: Slow<'_>,
+        fallback: Fallback<'_>,
     ) -> Result<()> {
         for first in (0..count).step_by(AHEAD) {
             let ahead = AHEAD.min(count - first);
@@ -252,17 +268,17 @@ impl Splitter {
             while done < ahead {
                 let end = done + self.unmarked(first + done..first + ahead, at, marks);
                 let (keys, places) = (&self.keys[done..end], &self.places[done..end]);
-                done += self.cache.append_known(self.path.kernels, keys, places, ids);
+                done += self.cache.append_known(self.tokenizer.kernels, keys, places, ids);
                 if done < end {
-                    self.append_rare(&text[at..], (first + done, done), ids, slow)?;
+                    self.append_rare(&text[at..], first + done, done, ids, fallback)?;
                     done += 1;
                 } else if end < ahead {
-                    // A mark lies before the next chunk, or within it.
+                    // A mark is before the next chunk, or within it.
                     let (starts, ends) = self.spans.all();
                     let chunk = at + usize::from(starts[first + end])..at + usize::from(ends[first + end]);
-                    marks.pass(chunk.start, ids.len());
+                    marks.skip(chunk.start, ids.len());
                     if marks.next() < chunk.end {
-                        self.split_marked(text, chunk, ids, marks, slow)?;
+                        self.split_marked(text, chunk, ids, marks, fallback)?;
                         done += 1;
                     }
                 }
@@ -271,7 +287,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// How many of these chunks of the window that begins at `at` end before the next mark.
+    /// Returns the number of chunks in `chunks`, of the window that begins at `at`, that end before the next mark.
     #[inline]
     fn unmarked(&self, chunks: Range<usize>, at: usize, marks: &Marks<'_>) -> usize {
         let ends = &self.spans.all().1[chunks];
@@ -282,26 +298,26 @@ impl Splitter {
         }
     }
 
-    /// Appends the ids of a chunk, which is nowhere in the cache, from mark to mark.
+    /// Appends the ids of an uncached chunk, from mark to mark.
     fn split_marked(
         &mut self,
         text: &str,
         chunk: Range<usize>,
         ids: &mut Vec<u32>,
         marks: &mut Marks<'_>,
-        slow: Slow<'_>,
+        fallback: Fallback<'_>,
     ) -> Result<()> {
         let mut at = chunk.start;
         while at < chunk.end {
-            marks.pass(at, ids.len());
+            marks.skip(at, ids.len());
             let end = marks.next().min(chunk.end);
-            self.split(&text[at..end], ids, slow)?;
+            self.split(&text[at..end], ids, fallback)?;
             at = end;
         }
         Ok(())
     }
 
-    /// Makes the keys of the next chunks, and asks for their places in the cache.
+    /// Computes the keys of the next chunks, and prefetches their slots.
     fn look_ahead(&mut self, first: usize, count: usize) {
         let ((starts, ends), folded) = (self.spans.all(), self.spans.folded());
         let spans = starts[first..first + count].iter().zip(&ends[first..first + count]);
@@ -313,14 +329,15 @@ impl Splitter {
         }
     }
 
-    /// Appends the ids of a chunk that is not at its first place: the chunk of that number in the window, and ahead.
+    /// Appends the ids of a chunk that is not in its first slot, given by its index in the window and in the batch.
     #[cold]
     fn append_rare(
         &mut self,
         text: &str,
-        (number, ahead): (usize, usize),
+        number: usize,
+        ahead: usize,
         ids: &mut Vec<u32>,
-        slow: Slow<'_>,
+        fallback: Fallback<'_>,
     ) -> Result<()> {
         let (starts, ends) = self.spans.all();
         let (start, end) = (usize::from(starts[number]), usize::from(ends[number]));
@@ -333,24 +350,24 @@ impl Splitter {
         }
         let before = ids.len();
         if folded.iter().all(u8::is_ascii_alphanumeric) {
-            self.path.vocabulary.append_word(folded, ids);
+            self.tokenizer.vocabulary.append_word(folded, ids);
         } else {
-            self.split(&text[start..end], ids, slow)?;
+            self.split(&text[start..end], ids, fallback)?;
         }
         let folded = &self.spans.folded()[start..end];
-        if length > KEY_BYTES || !self.cache.learn(key, &ids[before..]) {
+        if length > KEY_BYTES || !self.cache.insert(key, &ids[before..]) {
             self.cache.learn_long(folded, &ids[before..]);
         }
         Ok(())
     }
 
     /// Appends the ids of a chunk by tables, or else by the crate.
-    fn split(&mut self, chunk: &str, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
-        if self.path.vocabulary.append(chunk, &mut self.word, ids) { Ok(()) } else { slow(chunk, ids) }
+    fn split(&mut self, chunk: &str, ids: &mut Vec<u32>, fallback: Fallback<'_>) -> Result<()> {
+        if self.tokenizer.vocabulary.append(chunk, &mut self.word, ids) { Ok(()) } else { fallback(chunk, ids) }
     }
 }
 
-/// Whether the kernels cut there.
+/// Returns true if the kernels cut at the character.
 fn is_separator(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\n' | '\r' | '\u{2010}'..='\u{2027}') || character.is_ascii_punctuation()
 }

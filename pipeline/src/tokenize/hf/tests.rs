@@ -1,4 +1,4 @@
-//! Chunks change no token.
+//! Independence of tokens from chunks.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing;
 
-/// Both families, by the crate and by whatever is faster.
+/// Both families, by the crate and by the fast tokenizer.
 static FAMILIES: LazyLock<[HfTokenizer; 4]> = LazyLock::new(|| {
     let [a, b] = testing::TOKENIZERS;
     [
@@ -16,10 +16,10 @@ static FAMILIES: LazyLock<[HfTokenizer; 4]> = LazyLock::new(|| {
         (a, TokenizerBackend::Fast),
         (b, TokenizerBackend::Fast),
     ]
-    .map(|(name, by)| testing::tokenizer(name).by(by))
+    .map(|(name, by)| testing::tokenizer(name).with_backend(by))
 });
 
-/// Characters around which normalizers, regular expressions and added tokens do something special.
+/// Returns characters with special cases of normalizers, regular expressions and added tokens.
 fn nasty_text() -> impl Strategy<Value = String> {
     let words = [
         " ", " ", " ", "\n", "\t", "\r\n", "  ", "a", "the", "x", "covid", "a=b", "a≠b", "=", "_", "-", "Σ", "\u{85}",
@@ -34,16 +34,16 @@ proptest! {
     #[test]
     fn chunks_change_no_token(text in nasty_text()) {
         for tokenizer in &*FAMILIES {
-            prop_assert_ne!(tokenizer.cuts, Cuts::Nowhere);
+            prop_assert_ne!(tokenizer.cuts, CutRule::Nowhere);
             let mut whole = Vec::new();
             tokenizer.split(&text, &mut whole).expect("encodable");
-            // The tokenizers are shared, so that most of it comes from memory.
+            // The tokenizers are shared, so that most ids come from the cache.
             prop_assert_eq!(tokenizer.ids(&text).expect("encodable"), whole, "{}", tokenizer.facts.manifest.kind);
         }
     }
 }
 
-/// Tokens that somebody might add, and how: beginning with letters, marks, blanks and what normalizing changes.
+/// Returns possible added tokens: beginning with letters, marks, blanks and characters that normalizing changes.
 fn added_tokens() -> impl Strategy<Value = Vec<(&'static str, [bool; 5])>> {
     let contents = [
         "x", "covid", "a", "the", "he", "s", "'s", "é", "É", "İ", "中", "a≠b", "a=b", "=", "-", "_", "_a", "t_", "##s",
@@ -52,7 +52,7 @@ fn added_tokens() -> impl Strategy<Value = Vec<(&'static str, [bool; 5])>> {
     prop::collection::vec((prop::sample::select(contents.to_vec()), any::<[bool; 5]>()), 1..4)
 }
 
-/// A small tokenizer to which tokens were added.
+/// Returns a small tokenizer with added tokens.
 fn with_added(name: &str, tokens: &[(&'static str, [bool; 5])]) -> HfTokenizer {
     let mut json: serde_json::Value = serde_json::from_slice(&testing::tokenizer(name).facts().json).expect("JSON");
     let added = json["added_tokens"].as_array_mut().expect("a list");
@@ -67,15 +67,15 @@ fn with_added(name: &str, tokens: &[(&'static str, [bool; 5])]) -> HfTokenizer {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn chunks_change_no_token_whatever_was_added(tokens in added_tokens(), texts in prop::collection::vec(nasty_text(), 3)) {
+    fn chunks_change_no_token_with_any_added_tokens(tokens in added_tokens(), texts in prop::collection::vec(nasty_text(), 3)) {
         for name in testing::TOKENIZERS {
             let tokenizer = with_added(name, &tokens);
             for text in &texts {
                 let mut whole = Vec::new();
                 tokenizer.split(text, &mut whole).expect("encodable");
-                prop_assert_eq!(tokenizer.ids(text).expect("encodable"), whole, "{} {:?} of {:?}", name, tokenizer.way, text);
+                prop_assert_eq!(tokenizer.ids(text).expect("encodable"), whole, "{} {:?} of {:?}", name, tokenizer.implementation, text);
             }
-            let tokenizer = tokenizer.by(TokenizerBackend::Reference);
+            let tokenizer = tokenizer.with_backend(TokenizerBackend::Reference);
             for text in &texts {
                 let mut whole = Vec::new();
                 tokenizer.split(text, &mut whole).expect("encodable");
@@ -100,14 +100,14 @@ fn tokens_of_any_beginning_leave_cuts() {
     }
 }
 
-/// Where sentences end. (A token of blanks says that it begins where it ends.)
+/// Returns true at the end of a sentence. (A token of blanks reports its end as its start.)
 fn is_behind_a_word(text: &str, at: usize) -> bool {
     text.is_char_boundary(at) && !text[..at].ends_with(char::is_whitespace)
 }
 
 proptest! {
     #[test]
-    fn runs_change_no_token_and_begin_where_they_are_told(text in nasty_text(), cuts in prop::collection::vec(0_usize..80, 0..6)) {
+    fn runs_change_no_token_and_start_at_their_offsets(text in nasty_text(), cuts in prop::collection::vec(0_usize..80, 0..6)) {
         let mut starts: Vec<usize> = cuts.into_iter().filter(|&at| is_behind_a_word(&text, at)).collect();
         starts.sort_unstable();
         starts.dedup();
@@ -131,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn a_blank_goes_with_the_sentence_behind_it() {
+fn blank_belongs_to_the_following_sentence() {
     for tokenizer in &*FAMILIES {
         let mut runs = Vec::new();
         let take = &mut |ids: &[u32]| {
@@ -162,16 +162,16 @@ fn a_tokenizer_that_nothing_is_proved_about_is_never_cut() {
         ("pre_tokenizer", serde_json::json!({"type": "Metaspace"})),
     ] {
         let mut json = serde_json::json!({"pre_tokenizer": {"type": "BertPreTokenizer"}});
-        assert_eq!(Cuts::of(&json, &str::to_owned).first(&text), 3);
+        assert_eq!(CutRule::new(&json, &str::to_owned).first(&text), 3);
         json[part] = value;
-        assert_eq!(Cuts::of(&json, &str::to_owned).first(&text), text.len());
+        assert_eq!(CutRule::new(&json, &str::to_owned).first(&text), text.len());
     }
 }
 
-/// A path that is wrong about one word.
-struct Wrong(Box<dyn Path>);
+/// [`FastTokenizer`] that returns wrong ids for one word.
+struct Wrong(Box<dyn FastTokenizer>);
 
-impl Path for Wrong {
+impl FastTokenizer for Wrong {
     fn name(&self) -> String {
         "WordPiece by guessing".to_owned()
     }
@@ -187,8 +187,8 @@ impl Path for Wrong {
     fn worker(&self) -> Box<dyn fast::Worker> {
         struct Guesses(Box<dyn fast::Worker>);
         impl fast::Worker for Guesses {
-            fn append(&mut self, text: &str, ids: &mut Vec<u32>, slow: fast::Slow<'_>) -> Result<()> {
-                self.0.append(&text.replace("cat", "mat"), ids, slow)
+            fn append(&mut self, text: &str, ids: &mut Vec<u32>, fallback: fast::Fallback<'_>) -> Result<()> {
+                self.0.append(&text.replace("cat", "mat"), ids, fallback)
             }
         }
         Box::new(Guesses(self.0.worker()))
@@ -196,13 +196,14 @@ impl Path for Wrong {
 }
 
 #[test]
-fn what_disagrees_with_the_crate_is_found_out() {
+fn differences_from_the_tokenizers_crate_are_detected() {
     let mut tokenizer = testing::tokenizer("wordpiece");
     let text = format!("{}\nthe \u{1b}cat sat", "the mat. ".repeat(100));
-    assert!(tokenizer.way().starts_with("WordPiece by"), "{}", tokenizer.way());
+    assert!(tokenizer.implementation_name().starts_with("WordPiece by"), "{}", tokenizer.implementation_name());
     tokenizer.compare(&text).expect("the same");
-    tokenizer.path = tokenizer.path.take().map(|path| Box::new(Wrong(path)) as Box<dyn Path>);
-    (tokenizer.way, tokenizer.benches) = ("WordPiece by guessing".to_owned(), Pool::default());
+    tokenizer.fast_tokenizer =
+        tokenizer.fast_tokenizer.take().map(|fast_tokenizer| Box::new(Wrong(fast_tokenizer)) as Box<dyn FastTokenizer>);
+    (tokenizer.implementation, tokenizer.scratches) = ("WordPiece by guessing".to_owned(), Pool::default());
     let said = tokenizer.compare(&text).expect_err("other ids").to_string();
     for part in [
         "WordPiece by guessing",
@@ -212,16 +213,17 @@ fn what_disagrees_with_the_crate_is_found_out() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let by_crate = tokenizer.by(TokenizerBackend::Reference);
+    let by_crate = tokenizer.with_backend(TokenizerBackend::Reference);
     by_crate.compare(&text).expect("nothing to compare");
-    assert!(by_crate.way().contains("the configuration says so"));
+    assert!(by_crate.implementation_name().contains("the configuration says so"));
 }
 
 #[test]
-fn what_is_split_as_a_whole_is_short_where_words_are_by_either_way() {
+fn longest_piece_is_bounded_by_words() {
     for name in testing::TOKENIZERS {
-        let (fast, by_crate) = (testing::tokenizer(name), testing::tokenizer(name).by(TokenizerBackend::Reference));
-        assert_ne!(fast.way(), by_crate.way());
+        let (fast, by_crate) =
+            (testing::tokenizer(name), testing::tokenizer(name).with_backend(TokenizerBackend::Reference));
+        assert_ne!(fast.implementation_name(), by_crate.implementation_name());
         for text in ["Alpha.\n Beta.\n Gamma.\n ".repeat(1000), "the cat sat\n\non a mat ".repeat(1000)] {
             let [fast, by_crate] = [&fast, &by_crate].map(|tokenizer| tokenizer.longest_piece(&text));
             assert!((1..=12).contains(&fast) && (1..=16).contains(&by_crate), "{name}: {fast} {by_crate}");

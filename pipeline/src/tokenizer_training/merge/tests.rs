@@ -1,4 +1,4 @@
-//! What is merged is what the crate merges.
+//! Equality of the merges with those of the crate.
 
 use proptest::prelude::*;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
@@ -8,7 +8,7 @@ use super::super::{Family, leading};
 use super::*;
 use crate::prepare::PrepareConfig;
 
-/// Tokens by id and merges by rank, as the crate's own trainer makes them.
+/// Returns tokens by id and merges by rank from the crate's own trainer.
 fn by_the_crate(config: &TokenizerConfig, words: &WordCounts) -> (Vec<String>, Vec<[String; 2]>) {
     tokenizers::utils::parallelism::set_parallelism(false);
     let special = leading(config, words).into_iter().map(|token| AddedToken::from(token, true)).collect();
@@ -30,7 +30,7 @@ fn by_the_crate(config: &TokenizerConfig, words: &WordCounts) -> (Vec<String>, V
 }
 
 fn check(config: &TokenizerConfig, words: &WordCounts) {
-    let budget = Budget::of(config, &PrepareConfig::default());
+    let budget = Budget::new(config, &PrepareConfig::default());
     let Merged { tokens, merges } = merge_pairs(config, words, leading(config, words), budget).expect("there is room");
     let (expected, merges_expected) = by_the_crate(config, words);
     let counts: Vec<_> = words.iter().collect();
@@ -50,7 +50,7 @@ fn families() -> impl Strategy<Value = TokenizerConfig> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Few characters, so that pairs overlap, meet again and are equally frequent.
+    /// Few characters, so that pairs overlap, recur and are equally frequent.
     #[test]
     fn the_same_pairs_are_merged(config in families(), words in prop::collection::vec(("[a-e]{1,9}|[ab]{1,7}", 1_u64..9), 0..60)) {
         let mut tally = WordCounts::default();
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// Words that are long and all different: of their pairs there is no end.
+/// Long, distinct words have an unbounded number of pairs.
 #[test]
 fn pairs_that_no_memory_holds_are_refused() {
     let mut words = WordCounts::default();
@@ -70,7 +70,7 @@ fn pairs_that_no_memory_holds_are_refused() {
     }
     let config = TokenizerConfig { vocab_size: 30_522, ..TokenizerConfig::default() };
     let merge = |max_memory_bytes| {
-        let budget = Budget::of(&config, &PrepareConfig { max_memory_bytes, ..PrepareConfig::default() });
+        let budget = Budget::new(&config, &PrepareConfig { max_memory_bytes, ..PrepareConfig::default() });
         merge_pairs(&config, &words, leading(&config, &words), budget).map(|merged| merged.tokens.len())
     };
     assert!(merge(1 << 30).expect("there is room") > 1000);

@@ -1,4 +1,4 @@
-//! Raw words change no word: what is counted is what the crate splits, line by line.
+//! Equality of the counted words with the crate's split, line by line.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A family's way, and the crate's.
+/// Splitter of a family, and the crate's.
 type Pair = (Box<dyn Split>, Box<dyn Fn(&str) -> Vec<String> + Send + Sync>);
 
 static PAIRS: LazyLock<Vec<Pair>> = LazyLock::new(|| {
@@ -19,7 +19,7 @@ static PAIRS: LazyLock<Vec<Pair>> = LazyLock::new(|| {
     vec![bert(true), bert(false), bytes]
 });
 
-/// The words of a line, as the trained tokenizer will see them: BERT's, small letters or not, or byte-level ones.
+/// Returns the words of a line as the trained tokenizer splits them: BERT's, lower-case or not, or byte-level ones.
 fn by_the_crate(lowercase: Option<bool>, line: &str) -> Vec<String> {
     let mut normalized = NormalizedString::from(line);
     if let Some(lowercase) = lowercase {
@@ -52,7 +52,7 @@ fn check(text: &str) {
     }
 }
 
-/// What normalizers and regular expressions do something special around.
+/// Returns text with special cases of normalizers and regular expressions.
 fn nasty_text() -> impl Strategy<Value = String> {
     let words = [
         " ",
@@ -150,8 +150,8 @@ proptest! {
     }
 }
 
-/// Between letters, at the ends of words, twice, and next to marks of the first and of the last class. Of the planes behind
-/// the second, which are ideographs and what is nobody's, every seventh character.
+/// Tests each character between letters, at the ends of words, twice, and next to marks of the first and of the last
+/// class. Of the planes after the second (ideographs and unassigned code points), it tests every seventh character.
 #[test]
 fn no_character_is_an_exception() {
     let mut text = String::new();

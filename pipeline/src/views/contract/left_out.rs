@@ -1,17 +1,17 @@
-//! What becomes of a row that is left out, for every view.
+//! Contract test: the effect of an omitted row, for every view.
 
 use super::*;
 use crate::collate::Collation;
 
-/// The rows of a view, of which some are left out and some are rendered, forgotten half-way and rendered again.
+/// Renders the rows of a view. Some rows are omitted; some are rendered, discarded half-way and rendered again.
 fn rendered(view: &AnyView, items: &[Item<'_>], left_out: Option<usize>, again: Option<usize>) -> Batch {
     let (views, vocab) = (planned(view.clone(), 64), vocab());
     let mut collation = Collation::new(&views, &vocab, items.len());
     for (row, item) in items.iter().enumerate() {
         if again == Some(row) {
-            // Another sample's row, of which all must go.
+            // A row of another sample, which must be overwritten completely.
             collation.render(row, &items[items.len() - 1]);
-            collation.forget(row);
+            collation.discard_row(row);
         }
         if left_out == Some(row) { collation.leave_out(row, item) } else { collation.render(row, item) }
     }
@@ -19,12 +19,12 @@ fn rendered(view: &AnyView, items: &[Item<'_>], left_out: Option<usize>, again: 
 }
 
 #[test]
-fn a_row_that_is_left_out_is_padding_and_no_other_row_hears_of_it() {
+fn excluded_row_is_padding_and_other_rows_are_unchanged() {
     for view in AnyView::examples() {
         let contents = samples();
         for frame in [Frame::ClsSep, Frame::None] {
             let of = |(ids, index)| item(Sample { frame, ..sample(ids) }, index);
-            // What has no frame of its own is as wide as its tokens.
+            // A view that is not a frame is as wide as its tokens.
             let contents: Vec<&Vec<u16>> = contents.iter().filter(|ids| !ids.is_empty()).collect();
             let items: Vec<Item<'_>> = contents.into_iter().map(Vec::as_slice).zip(0..).map(of).collect();
             let whole = rendered(&view, &items, None, None);
@@ -64,7 +64,7 @@ fn assert_is_padding(view: &AnyView, row: &Batch) {
 }
 
 #[test]
-fn a_row_that_is_made_anew_keeps_nothing_of_what_was_written_before() {
+fn rebuilt_row_keeps_nothing_of_the_failed_attempt() {
     for view in AnyView::examples() {
         let contents = samples();
         let items: Vec<Item<'_>> = contents.iter().zip(0..).map(|(ids, index)| item(sample(ids), index)).collect();

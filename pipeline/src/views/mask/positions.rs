@@ -1,4 +1,4 @@
-//! Which tokens may be chosen, how many are, and choosing one by one.
+//! Selection of single tokens: candidates, their number, and the draw.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -10,41 +10,41 @@ use serde::{Deserialize, Serialize};
 use crate::rng::{Rng, RowAddress, digit, draws_per_word, words_of};
 use crate::views::share_problems;
 
-/// How the number of chosen tokens comes about.
+/// Rule for the number of selected tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
     /// The same number in every row of a length: rounded half up, at least 1.
     #[default]
     Exact,
-    /// Each token by itself; words and spans are given as many tokens as that many coins say.
+    /// Each token independently. For words and spans, the number of tokens is that of as many coin flips.
     Bernoulli,
-    /// Rounded up with the probability of the fraction: right on average, sometimes none.
+    /// Rounded up with the probability of the fractional part: unbiased, sometimes 0.
     StochasticRound,
 }
 
-/// What the rate is a share of. Bernoulli counts always regard the tokens that may be chosen.
+/// Base of the rate. Bernoulli counts always use the tokens that may be selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Base {
-    /// The tokens that may be chosen.
+    /// Tokens that may be selected.
     #[default]
     Maskable,
-    /// All tokens of the row, specials included, padding not.
+    /// All tokens of the row, including special tokens, excluding padding.
     All,
 }
 
 thread_local! {
-    /// One row's worth of working memory, kept by each thread.
+    /// Working memory for one row, kept by each thread.
     static POSITIONS: RefCell<Vec<u16>> = RefCell::default();
 }
 
-/// Lends the thread's working memory: what the row before left in it is overwritten.
+/// Calls `work` with the thread's working memory, which contains data of the previous row.
 pub(crate) fn with_memory<R>(work: impl FnOnce(&mut Vec<u16>) -> R) -> R {
     POSITIONS.with_borrow_mut(work)
 }
 
-/// Which tokens may be chosen.
+/// Filter for the tokens that may be selected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidates {
     pub(crate) specials: bool,
@@ -57,17 +57,17 @@ impl Candidates {
         (self.cls && !self.specials).then(|| ("mask_cls", message.into()))
     }
 
-    /// Whether one is.
+    /// Returns true if the token may be selected.
     #[inline]
-    pub(super) fn admit(self, id: i32, vocab: &Vocab) -> bool {
+    pub(super) fn admits(self, id: i32, vocab: &Vocab) -> bool {
         (self.specials && (self.cls || id != vocab.special().cls.cast_signed()))
             || !vocab.is_special(id.cast_unsigned())
     }
 
-    /// Their positions, ascending.
+    /// Writes the positions of the candidates, ascending.
     ///
-    /// Nearly all tokens may be chosen: where none of a run of them lies among the special ids, all of the run are
-    /// candidates, and nothing waits for how many there were before.
+    /// Nearly all tokens are candidates. If a run of tokens has none in the ranges of special ids, the whole run is
+    /// written without a dependency on the earlier count.
     pub(crate) fn find(self, ids: &[i32], vocab: &Vocab, positions: &mut Vec<u16>) {
         positions.resize(ids.len() + 1, 0);
         let mut count = 0;
@@ -83,7 +83,7 @@ impl Candidates {
         positions.truncate(count);
     }
 
-    /// Written without a branch: which tokens are special is unpredictable.
+    /// Branch-free: special tokens are unpredictable.
     fn find_each(self, first: u16, ids: &[i32], vocab: &Vocab, positions: &mut [u16], mut count: usize) -> usize {
         let spared = if self.cls { -1 } else { vocab.special().cls.cast_signed() };
         for (position, &id) in (first..).zip(ids) {
@@ -94,10 +94,10 @@ impl Candidates {
     }
 }
 
-/// Tokens that are looked at together.
+/// Number of tokens that are checked together.
 const RUN: usize = 16;
 
-/// How many are chosen.
+/// Number of tokens to select.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     pub(crate) rate: f64,
@@ -110,8 +110,8 @@ impl Budget {
         share_problems(&[("rate", self.rate)])
     }
 
-    /// Brings the chosen of `positions`, of a row of `tokens`, to the front; says how many they are.
-    pub(crate) fn take(self, tokens: usize, positions: &mut [u16], at: &RowAddress<'_>) -> usize {
+    /// Moves the selected elements of `positions`, of a row of `tokens`, to the front; returns their number.
+    pub(crate) fn select(self, tokens: usize, positions: &mut [u16], at: &RowAddress<'_>) -> usize {
         if self.count == Count::Bernoulli {
             return self.take_each(positions, at);
         }
@@ -120,7 +120,7 @@ impl Budget {
         size
     }
 
-    /// How many of `candidates` are chosen in a row of `tokens`.
+    /// Returns the number of selected `candidates` in a row of `tokens`.
     pub(crate) fn size(self, tokens: usize, candidates: usize, at: &RowAddress<'_>) -> usize {
         let base = self.base(tokens, candidates);
         let wanted = match self.count {
@@ -134,7 +134,7 @@ impl Budget {
         wanted.min(candidates)
     }
 
-    /// What the rate is a share of in a row of `tokens`.
+    /// Returns the base of the rate in a row of `tokens`.
     pub(super) fn base(self, tokens: usize, candidates: usize) -> usize {
         match self.base {
             Base::Maskable => candidates,
@@ -142,7 +142,7 @@ impl Budget {
         }
     }
 
-    /// Each of `positions` by itself, whatever `count` says.
+    /// Selects each of `positions` independently, for any `count`.
     pub(crate) fn take_each(self, positions: &mut [u16], at: &RowAddress<'_>) -> usize {
         let (mut rng, below) = (at.rng("positions"), words_of(self.rate));
         let (mut words, mut count, mut first) = ([0; WORDS], 0, 0);
@@ -159,19 +159,19 @@ impl Budget {
     }
 }
 
-/// Words that are drawn at once, at most.
+/// Maximum number of words drawn at once.
 const WORDS: usize = 64;
 
-/// Half a unit, with a margin that keeps a half a half where a product falls just below it in binary.
+/// One half, with a margin that corrects a product just below one half in binary.
 pub(super) const HALF: f64 = 0.5 + 1e-9;
 
-/// `⌊rate · base + up⌋`.
+/// Returns `⌊rate · base + up⌋`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a row's length, and positive")]
 pub(super) fn share(rate: f64, base: usize, up: f64) -> usize {
     (rate * base as f64 + up).floor() as usize
 }
 
-/// Brings a uniform choice of `count` things to the front, in random order: the first steps of a Fisher–Yates shuffle.
+/// Moves a uniform choice of `count` elements to the front, in random order: the first steps of a Fisher–Yates shuffle.
 /// The draws are those of [`Rng::split`], many words at a time.
 pub(crate) fn shuffle<T>(things: &mut [T], count: usize, rng: &mut Rng) {
     let len = u32::try_from(things.len()).expect("a row has fewer than 65,536 tokens");
@@ -192,7 +192,7 @@ pub(crate) fn shuffle<T>(things: &mut [T], count: usize, rng: &mut Rng) {
     }
 }
 
-/// The things in random order, each drawn when it is asked for: what [`shuffle`] brings to the front.
+/// Returns the elements in random order, each drawn on demand, in the order of [`shuffle`].
 pub(super) fn shuffled<T: Clone>(mut things: Vec<T>, rng: &mut Rng) -> impl Iterator<Item = T> {
     let len = u32::try_from(things.len()).expect("a row has fewer than 65,536 tokens");
     let mut draws = rng.split(len);
@@ -202,8 +202,8 @@ pub(super) fn shuffled<T: Clone>(mut things: Vec<T>, rng: &mut Rng) -> impl Iter
     })
 }
 
-/// Moves a part of `positions` to their front; says how long it is.
-pub(super) fn bring_to_front(positions: &mut [u16], part: Range<usize>) -> usize {
+/// Moves a part of `positions` to the front; returns its length.
+pub(super) fn move_to_front(positions: &mut [u16], part: Range<usize>) -> usize {
     let len = part.len();
     positions.copy_within(part, 0);
     len

@@ -1,4 +1,4 @@
-//! What a mask promises of the rows that it made, counted for the [audit](crate::audit).
+//! Invariants and statistics of masked rows, counted for the [audit](crate::audit).
 
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS};
 
@@ -6,9 +6,9 @@ use super::positions::{Budget, Candidates, Count, HALF, share};
 use super::replace::RandomWords;
 use super::unit::Unit;
 use super::words::{self, WordBudget};
-use crate::audit_counters::{AuditCounters, Seen, ViewLaw};
+use crate::audit_counters::{AuditCounters, AuditedView, ViewLaw};
 
-/// Which tokens are chosen and what they become. The names are those of the view's configuration.
+/// Expected selection and replacement of tokens. Field names are those of the view's configuration.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::views) struct Promise {
     pub(in crate::views) candidates: Candidates,
@@ -20,12 +20,18 @@ pub(in crate::views) struct Promise {
     pub(in crate::views) disjoint: bool,
 }
 
-/// Counts one batch. Without ids, labels and the number of real tokens nothing can be said.
-pub(in crate::views) fn audit(promise: Promise, seen: &Seen<'_>, tally: &mut AuditCounters) {
+/// Counts one batch. Without ids, labels and the number of real tokens it counts nothing.
+pub(in crate::views) fn audit(promise: Promise, seen: &AuditedView<'_>, tally: &mut AuditCounters) {
     let columns = (seen.column(INPUT_IDS), seen.column(LABELS), seen.tokens());
     let (Some(ids), Some(labels), Some(tokens)) = columns else { return };
-    let mut look =
-        Look { promise, seen, tally, masked: ViewLaw::default(), kept: ViewLaw::default(), memory: Memory::default() };
+    let mut look = MaskedView {
+        promise,
+        seen,
+        tally,
+        masked: ViewLaw::default(),
+        kept: ViewLaw::default(),
+        memory: Memory::default(),
+    };
     for (row, &tokens) in tokens.iter().enumerate() {
         let (labels, padding) = labels.row(row).split_at(tokens);
         if let Some(past) = padding.iter().position(|&label| label != IGNORE) {
@@ -33,35 +39,35 @@ pub(in crate::views) fn audit(promise: Promise, seen: &Seen<'_>, tally: &mut Aud
         }
         look.row(row, &ids.row(row)[..tokens], labels);
     }
-    let Look { masked, kept, .. } = look;
+    let MaskedView { masked, kept, .. } = look;
     tally.count("masked tokens that become `[MASK]`", masked);
     tally.count("masked tokens that stay", kept);
 }
 
-struct Look<'a> {
+struct MaskedView<'a> {
     promise: Promise,
-    seen: &'a Seen<'a>,
+    seen: &'a AuditedView<'a>,
     tally: &'a mut AuditCounters,
     masked: ViewLaw,
     kept: ViewLaw,
     memory: Memory,
 }
 
-/// What is kept from row to row, mostly to be overwritten.
+/// Buffers kept from row to row, mostly to be overwritten.
 #[derive(Default)]
 struct Memory {
-    /// The row before it was masked, and the one before that row.
+    /// Current row before masking, and the previous row before masking.
     original: Vec<i32>,
     before: Vec<i32>,
-    /// Positions that are chosen, ascending.
+    /// Selected positions, ascending.
     chosen: Vec<u16>,
-    /// Those that may be, where words are looked at.
+    /// Candidate positions, for checks of words.
     candidates: Vec<u16>,
-    /// What the copies of the row so far predict.
+    /// Positions predicted by the copies of the row so far.
     claimed: Vec<bool>,
 }
 
-impl Look<'_> {
+impl MaskedView<'_> {
     fn row(&mut self, row: usize, ids: &[i32], labels: &[i32]) {
         let Memory { original, before, chosen, .. } = &mut self.memory;
         std::mem::swap(original, before);
@@ -69,7 +75,7 @@ impl Look<'_> {
         original.extend(ids.iter().zip(labels).map(|(&id, &label)| if label == IGNORE { id } else { label }));
         positions_of(labels, chosen);
         let (rule, vocab) = (self.promise.candidates, self.seen.vocab());
-        let is_other = |position: &&u16| !rule.admit(labels[usize::from(**position)], vocab);
+        let is_other = |position: &&u16| !rule.admits(labels[usize::from(**position)], vocab);
         if let Some(&position) = chosen.iter().find(is_other) {
             self.tally.forbid("a special token is masked", row, position.into());
         }
@@ -81,17 +87,17 @@ impl Look<'_> {
         self.replacements(row, ids, labels);
     }
 
-    /// Compares the number of chosen tokens with the promise; gives that of candidates.
+    /// Compares the number of selected tokens with the expected one; returns the number of candidates.
     fn tokens(&mut self, row: usize, tokens: usize) -> usize {
         let (rule, vocab) = (self.promise.candidates, self.seen.vocab());
-        let candidates = self.memory.original.iter().filter(|&&id| rule.admit(id, vocab)).count();
+        let candidates = self.memory.original.iter().filter(|&&id| rule.admits(id, vocab)).count();
         let chosen = self.memory.chosen.len();
         let law = self.promise.budget.law(tokens, candidates, self.share(candidates));
         self.amount(row, chosen, law, candidates);
         candidates
     }
 
-    /// Sees that words are chosen whole, and enough of them; gives the number of words.
+    /// Checks that words are selected whole, and in the expected number; returns the number of words.
     fn words(&mut self, row: usize, labels: &[i32]) -> usize {
         let Memory { original, candidates, chosen, .. } = &mut self.memory;
         self.promise.candidates.find(original, self.seen.vocab(), candidates);
@@ -119,7 +125,7 @@ impl Look<'_> {
         words
     }
 
-    /// The largest part of `of` things that one copy may take.
+    /// Returns the largest part of `of` elements that one copy may take.
     fn share(&self, of: usize) -> usize {
         if self.promise.disjoint { (of / self.seen.copies() as usize).max(1).min(of) } else { of }
     }
@@ -130,14 +136,14 @@ impl Look<'_> {
         if self.promise.budget.count == Count::Exact && (found - expected).abs() > 0.5 {
             self.tally.forbid(AMOUNT, row, 0);
         }
-        // The copies of a row share one draw of their number where they share one order.
+        // Copies that share one order also share the draw of their number.
         let variance = if self.promise.disjoint { variance * f64::from(self.seen.copies()) } else { variance };
         let what = if self.promise.unit == Unit::Word { "masked words" } else { "masked tokens" };
         self.tally.count(what, ViewLaw { found, expected, variance, of: of as f64, largest: variance.sqrt().max(1.0) });
     }
 
-    /// No two copies predict the same token where there are enough `units` for all. Copies that
-    /// an edit in between has made different rows are promised nothing.
+    /// Checks that no two copies predict the same token if there are enough `units` for all. Copies that an
+    /// intermediate edit made different are not checked.
     fn disjoint(&mut self, row: usize, labels: &[i32], units: usize) {
         let Memory { original, before, chosen, claimed, .. } = &mut self.memory;
         if !(self.seen.is_next_copy(row) && original == before) {
@@ -154,7 +160,7 @@ impl Look<'_> {
         }
     }
 
-    /// What the chosen tokens became: decided for each by itself, or once for each run of them.
+    /// Checks the replacements of the selected tokens: decided for each token, or once for each run of them.
     fn replacements(&mut self, row: usize, ids: &[i32], labels: &[i32]) {
         let chosen = std::mem::take(&mut self.memory.chosen);
         if self.promise.unit == Unit::Span {
@@ -174,7 +180,7 @@ impl Look<'_> {
         let (mut count, mut hidden, mut same, mut chance) = (0_u32, 0_u32, 0_u32, 0.0);
         for &position in positions {
             let (id, label) = (ids[usize::from(position)], labels[usize::from(position)]);
-            // A `[MASK]` of the text itself cannot be told from one of ours.
+            // A `[MASK]` in the text itself is indistinguishable from one of the view.
             if label == mask_id {
                 continue;
             }
@@ -190,12 +196,12 @@ impl Look<'_> {
             let of = f64::from(count);
             let size = if self.promise.unit == Unit::Span { of } else { 1.0 };
             self.masked.add(ViewLaw::events(f64::from(hidden), masked, of, size));
-            // At least the variance of events whose chances differ.
+            // Upper bound for the variance of events with different probabilities.
             self.kept.add(ViewLaw::events(f64::from(same), kept + random * chance / of, of, size));
         }
     }
 
-    /// The probability that a random word is this one.
+    /// Returns the probability that a random word is this one.
     fn chance(&self, id: i32) -> f64 {
         let (vocab, id, occurrences) = (self.seen.vocab(), id.cast_unsigned(), self.seen.occurrences());
         match self.promise.words {
@@ -206,9 +212,9 @@ impl Look<'_> {
     }
 }
 
-const AMOUNT: &str = "a row has another number of masked tokens than it should";
+const AMOUNT: &str = "a row has a wrong number of masked tokens";
 
-/// Where labels are. Written without a branch, as masks are unpredictable.
+/// Returns the positions of labels. Branch-free, as masks are unpredictable.
 fn positions_of(labels: &[i32], positions: &mut Vec<u16>) {
     positions.clear();
     positions.resize(labels.len() + 1, 0);
@@ -221,8 +227,8 @@ fn positions_of(labels: &[i32], positions: &mut Vec<u16>) {
 }
 
 impl Budget {
-    /// Mean and variance of how many of `candidates` are chosen, `most` at most; `None` where that bound is felt in a
-    /// law that it would bend.
+    /// Returns mean and variance of the number of selected `candidates`, at most `most`. Returns `None` if that limit
+    /// would bias the distribution.
     fn law(self, tokens: usize, candidates: usize, most: usize) -> Option<(f64, f64)> {
         if self.count == Count::Bernoulli {
             let mean = self.rate * candidates as f64;
@@ -237,7 +243,7 @@ impl Budget {
         Some((least + up * (next - least), up * (1.0 - up) * (next - least)))
     }
 
-    /// The two numbers, or the one, between which a rounded number of chosen tokens lies.
+    /// Returns the lower and upper limit of a rounded number of selected tokens.
     fn bounds(self, tokens: usize, candidates: usize) -> Option<(usize, usize)> {
         let base = self.base(tokens, candidates);
         let (least, most) = match self.count {

@@ -1,4 +1,4 @@
-//! What the chosen tokens become.
+//! Replacement of the selected tokens.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::rng::RowAddress;
 
-/// Where random tokens come from. None is special or an `[unusedN]`.
+/// Distribution of random tokens. Special and `[unusedN]` tokens are excluded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RandomWords {
-    /// All are equally likely.
+    /// Uniform.
     #[default]
     Uniform,
-    /// Each is as likely as it is frequent in the training split.
+    /// In proportion to the frequency in the training split.
     Unigram,
 }
 
@@ -41,13 +41,13 @@ impl RandomWords {
     }
 }
 
-/// Numbers that are drawn at once.
+/// Number of draws at once.
 const DRAWN: usize = 128;
 
-/// Decides for each of `positions[..count]` by itself: writes `[MASK]`, and returns those that become random words.
+/// Decides for each of `positions[..count]` independently: writes `[MASK]`, and returns the positions of random words.
 ///
-/// Written without a branch, since none could be predicted: the positions of random words are gathered behind the
-/// chosen ones.
+/// Branch-free, since the decisions are unpredictable: the positions of random words are collected after the selected
+/// ones.
 pub(super) fn each<'a>(
     positions: &'a mut Vec<u16>,
     count: usize,
@@ -74,7 +74,7 @@ pub(super) fn each<'a>(
 }
 
 /// Decides once for each run of adjacent positions among `positions[..count]`, left to right: writes `[MASK]`, and
-/// returns the positions that become random words.
+/// returns the positions of random words.
 pub(super) fn runs<'a>(
     positions: &'a mut Vec<u16>,
     count: usize,
@@ -101,7 +101,7 @@ pub(super) fn runs<'a>(
     &positions[count..]
 }
 
-/// The runs of adjacent bits, ascending.
+/// Returns the runs of adjacent bits, ascending.
 fn runs_of(bits: &[u64]) -> impl Iterator<Item = Range<u16>> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -113,7 +113,7 @@ fn runs_of(bits: &[u64]) -> impl Iterator<Item = Range<u16>> {
     })
 }
 
-/// The first bit from `from` on that is set, or that is not.
+/// Returns the first bit from `from` on that is set, or clear if `clear`.
 fn find(bits: &[u64], from: usize, clear: bool) -> Option<usize> {
     let flip = if clear { u64::MAX } else { 0 };
     let first = (bits.get(from / 64)? ^ flip) >> (from % 64);

@@ -1,7 +1,7 @@
-//! Spans: runs of whole words.
+//! Span masking: runs of whole words.
 //!
-//! A span has `l` words with probability `P(l) ∝ 0.8^(l − 1)`, `l` from 1 to 10: a geometric law cut off and normalized
-//! again, of mean 3.797 (Joshi et al., *SpanBERT*, TACL 2020, section 3.1).
+//! A span has `l` words with probability `P(l) ∝ 0.8^(l − 1)`, `l` from 1 to 10: a truncated and renormalized geometric
+//! distribution of mean 3.797 (Joshi et al., *SpanBERT*, TACL 2020, section 3.1).
 
 use std::ops::Range;
 
@@ -11,27 +11,27 @@ use serde::{Deserialize, Serialize};
 use super::positions::shuffled;
 use crate::rng::{Rng, RowAddress};
 
-/// How spans are drawn.
+/// Sampling method of spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanSampler {
-    /// The candidates are cut into spans from end to end; the spans are taken in random order, the last one in part, and
-    /// its rest is the first of the next copy's where copies are disjoint. The first span is one that began before the
-    /// row and is seen from somewhere within it: borders are equally likely everywhere.
+    /// The candidates are cut into consecutive spans. The spans are taken in random order, the last one in part; its
+    /// rest is the first of the next copy's if copies are disjoint. The first span may begin before the row, so that
+    /// borders are equally likely everywhere.
     #[default]
     Tiles,
-    /// A uniform candidate not chosen yet, from the start of its word `l` words to the right, until there are enough
-    /// tokens; the last span is cut. Spans may run over one another. It is how SpanBERT's released code draws; only the
-    /// number of tokens, which it rounds up, is here as `count` says.
+    /// From a uniform candidate that is not yet selected, `l` words to the right from the start of its word, until
+    /// there are enough tokens; the last span is cut. Spans may overlap. This is the method of SpanBERT's released
+    /// code, except that `count` sets the number of tokens, which that code rounds up.
     Spanbert,
 }
 
 const WORDS_MAX: usize = 10;
 
-/// The law of a span's words: where, in units of 2^-32, the random words of each length but the last end.
+/// Cumulative distribution of a span's words, in units of 2^-32, for each length but the last.
 const LENGTHS: [u32; WORDS_MAX - 1] = ends(weights());
 
-/// The law of the words that are left of a span from one of its own words on: `P(r) ∝ Σ_{l ≥ r} P(l)`.
+/// Cumulative distribution of a span's remaining words from a random word of it on: `P(r) ∝ Σ_{l ≥ r} P(l)`.
 const RESTS: [u32; WORDS_MAX - 1] = ends(tails(weights()));
 
 const fn weights() -> [f64; WORDS_MAX] {
@@ -70,7 +70,7 @@ fn draw(law: &[u32; WORDS_MAX - 1], rng: &mut Rng) -> usize {
     1 + law.iter().filter(|&&end| end <= word).count()
 }
 
-/// Chooses the tokens of the numbers `part` among tiles in random order.
+/// Selects the tokens with the indices `part` among tiles in random order.
 pub(super) fn take_tiles(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
     let mut rng = at.rng("positions");
     let (mut chosen, mut skipped) = (Vec::with_capacity(part.len()), 0);
@@ -87,7 +87,7 @@ pub(super) fn take_tiles(part: Range<usize>, borders: &[u16], positions: &mut Ve
     positions.len()
 }
 
-/// Cuts the words into tiles: where each begins among the candidates, and ends.
+/// Cuts the words into tiles: returns start and end of each among the candidates.
 fn cut(borders: &[u16], rng: &mut Rng) -> Vec<(u16, u16)> {
     let words = borders.len() - 1;
     let mut tiles = Vec::with_capacity(words);
@@ -133,7 +133,7 @@ mod tests {
     use crate::rng::Key;
     use crate::views::contract::assert_uniform;
 
-    /// The published law to ten digits.
+    /// Published distribution to ten digits.
     const LAW: [f64; WORDS_MAX] = [
         0.224_058_049_9,
         0.179_246_439_9,

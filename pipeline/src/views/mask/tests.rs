@@ -1,4 +1,4 @@
-//! The laws of the samplers. All seeds are fixed; bounds are five standard errors unless they are exact.
+//! Distributions of the samplers. All seeds are fixed; bounds are five standard errors unless they are exact.
 
 use std::collections::BTreeSet;
 
@@ -16,20 +16,20 @@ use crate::views::contract::{assert_uniform, planned, sample, vocab};
 /// Ids of [`pieces`] from here on do not begin a word.
 const PIECES: u16 = 100;
 
-/// The contract's vocabulary, whose upper half continues words; ids weigh as much as they are large.
+/// Returns the contract's vocabulary, whose upper half continues words; the count of an id equals the id.
 fn pieces() -> Vocab {
     let tokens = (0..200).map(|id| format!("w{id}")).collect();
     let starts = (0..200).map(|id| id < PIECES).collect();
     Vocab::new(tokens, starts, (0..200).collect(), vocab().special(), &[])
 }
 
-/// Content whose words have the lengths `words`, again and again, up to `tokens`.
+/// Returns content whose words have the lengths `words`, repeated up to `tokens`.
 fn words_of(words: &[usize], tokens: usize) -> Vec<u16> {
     let word = |&len: &usize| std::iter::once(50).chain(std::iter::repeat_n(150, len - 1));
     words.iter().cycle().flat_map(word).take(tokens).collect()
 }
 
-/// Copies 0 to `copies` of rows 0 to `rows`, all of one content.
+/// Renders copies 0 to `copies` of rows 0 to `rows`, all of one content.
 fn render(mask: &Mask, content: &[u16], rows: u64, copies: u32) -> Batch {
     let item = |index, copy| {
         let index = SampleAddress::numbered(index);
@@ -39,7 +39,7 @@ fn render(mask: &Mask, content: &[u16], rows: u64, copies: u32) -> Batch {
     collate(&planned(AnyView::Mask(mask.clone()), content.len() + 2), &pieces(), BatchIndex(0), &items)
 }
 
-/// For each row the chosen positions, counted within the content.
+/// Returns the selected positions of each row, counted within the content.
 fn chosen(batch: &Batch) -> Vec<BTreeSet<usize>> {
     let labels = batch.column("view", LABELS).expect("made");
     let row = |row| (0..).zip(labels.row(row)).filter(|(_, label)| **label != IGNORE).map(|(at, _): (usize, _)| at - 1);
@@ -50,7 +50,7 @@ fn masks(mask: &Mask, content: &[u16], rows: u64, copies: u32) -> Vec<BTreeSet<u
     chosen(&render(mask, content, rows, copies))
 }
 
-/// Whether the mean of `values` is `expected`, a number of six digits.
+/// Checks that the mean of `values` is `expected`, a number of six digits.
 fn assert_mean(values: &[f64], expected: f64, what: &str) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -65,7 +65,7 @@ fn mask(unit: Unit, rate: f64) -> Mask {
 
 #[test]
 fn the_default_mask_never_changes() {
-    // Format: a run that is resumed under another release sees the same masks.
+    // Format: a run resumed under another release must see the same masks.
     let content: Vec<u16> = (5..37).collect();
     let batch = render(&Mask::default(), &content, 3, 1);
     let expected = [[5, 12, 15, 18, 27], [9, 10, 11, 14, 31], [6, 12, 19, 21, 31]];
@@ -165,7 +165,7 @@ fn draws_are_there_where_something_is_predicted() {
             (0..32).for_each(|bit| bits[bit] += f64::from(draw.cast_unsigned() >> bit & 1));
         }
     }
-    // 12,800 draws of 32 bits: two alike are expected once in 50 such tests.
+    // 12,800 draws of 32 bits: one collision is expected in 50 such tests.
     assert!(seen.len() >= 12_799, "{}", seen.len());
     assert!(bits.iter().all(|ones| (ones - 6400.0).abs() < 5.0 * 3200_f64.sqrt()), "{bits:?}");
 }
@@ -277,7 +277,7 @@ fn spanberts_spans_begin_with_a_word() {
     let view = Mask { span: SpanSampler::Spanbert, ..mask(Unit::Span, 0.1) };
     for row in masks(&view, &content, 300, 1) {
         let begins = |at: usize| at == 0 || !row.contains(&(at - 1));
-        // A span that was cut short can only be followed by the rest of its word, never begin with it.
+        // A truncated span can only be followed by the rest of its word, never begin with it.
         assert!(row.iter().all(|&at| !begins(at) || content[at] < PIECES), "{row:?}");
     }
 }

@@ -1,16 +1,16 @@
-//! What is masked as a whole.
+//! Unit of masking.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is masked as a whole.
+/// Unit of masking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Each token for itself.
+    /// Single tokens.
     #[default]
     Subword,
-    /// The pieces of a word together.
+    /// All tokens of a word together.
     Word,
     /// Runs of whole words.
     Span,

@@ -1,4 +1,4 @@
-//! Whole words.
+//! Masking of whole words.
 
 use std::ops::Range;
 
@@ -9,38 +9,38 @@ use serde::{Deserialize, Serialize};
 use super::positions::shuffled;
 use crate::rng::{Rng, RowAddress};
 
-/// How many words are masked.
+/// Rule for the number of masked words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WordBudget {
-    /// As many as fill a number of tokens; one that would overshoot is skipped.
+    /// As many words as fill a number of tokens; words that would overshoot are skipped.
     #[default]
     Skip,
-    /// A number of words, however long.
+    /// A number of words of any length.
     Words,
 }
 
-/// The largest share of words that is masked where words are counted.
+/// Largest share of masked words if words are counted.
 pub(super) const SHARE_MAX: f64 = 0.25;
 
-/// [`SHARE_MAX`] of `words`, rounded down.
+/// Returns [`SHARE_MAX`] of `words`, rounded down.
 pub(super) fn share_max(words: usize) -> usize {
     words / 4
 }
 
-/// Where the words of a row begin among the candidates `positions`, and behind the last one where it ends: word `w` is
-/// `positions[borders[w]..borders[w + 1]]`. A special token is a word by itself.
+/// Returns the starts of a row's words among the candidates `positions`, and the end of the last one. Word `w` is
+/// `positions[borders[w]..borders[w + 1]]`. A special token is a separate word.
 pub(super) fn borders(ids: &[i32], positions: &[u16], vocab: &Vocab) -> Vec<u16> {
     let mut borders = vec![0; positions.len() + 1];
     let mut count = 0;
-    // No row is so long that a token could come right after this one.
+    // No token can be adjacent to this initial position.
     let mut before = (u16::MAX - 1, false);
     for (index, &position) in (0..).zip(positions) {
         let id = ids[usize::from(position)].cast_unsigned();
-        // Hardly any id lies there: the table is asked of few.
+        // The range test is cheap and rarely true, so that few ids need the table.
         let special = vocab.is_among_specials(id) && vocab.is_special(id);
         let apart = position != before.0 + 1;
-        // Written without a branch: where words begin is unpredictable.
+        // Branch-free: starts of words are unpredictable.
         borders[count] = index;
         count += usize::from(apart | special | before.1 | vocab.is_word_start(id));
         before = (position, special);
@@ -50,7 +50,7 @@ pub(super) fn borders(ids: &[i32], positions: &[u16], vocab: &Vocab) -> Vec<u16>
     borders
 }
 
-/// Takes words in random order until they have `size` tokens, skipping those that would overshoot.
+/// Selects words in random order until they have `size` tokens; skips words that would overshoot.
 pub(super) fn fill(size: usize, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
     let mut rng = at.rng("positions");
     let mut words = in_random_order(borders, &mut rng);
@@ -66,8 +66,8 @@ pub(super) fn fill(size: usize, borders: &[u16], positions: &mut Vec<u16>, at: &
     positions.len()
 }
 
-/// Takes the words of the numbers `part` in random order.
-pub(super) fn take(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
+/// Selects the words with the indices `part` in random order.
+pub(super) fn select(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
     let mut rng = at.rng("positions");
     let mut chosen = Vec::with_capacity(positions.len());
     for word in in_random_order(borders, &mut rng).skip(part.start).take(part.len()) {

@@ -1,10 +1,10 @@
-//! The schema takes every configuration there is, and no mistyped one.
+//! The schema accepts all configurations in `configs/`, and refuses mistyped ones.
 
 use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// Every file of `configs/`.
+/// Returns every file of `configs/`.
 fn configs() -> Vec<PathBuf> {
     let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("configs")];
     let mut files = Vec::new();
@@ -22,7 +22,7 @@ fn configs() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_file_in_configs_is_of_the_schema_and_mistakes_are_not() {
+fn the_schema_accepts_every_file_in_configs_and_refuses_mistakes() {
     let schema = schema();
     let files = configs();
     assert!(files.len() > 40, "{}", files.len());
@@ -45,43 +45,43 @@ fn every_file_in_configs_is_of_the_schema_and_mistakes_are_not() {
         (json!({ "views": { "masked": { "rat": 0.1 } } }), "/views/masked"),
         (json!({ "views": { "masked": { "rate": "0.1" } } }), "/views/masked"),
     ] {
-        let told = validate(&schema, &wrong, "");
-        assert!(told.iter().any(|told| told.contains(at)), "{wrong} was taken: {told:?}");
+        let found = validate(&schema, &wrong, "");
+        assert!(found.iter().any(|found| found.contains(at)), "{wrong} was accepted: {found:?}");
     }
 }
 
-/// The keywords that our schema is made of; any other is a failure, so that nothing is passed unseen.
+/// Validator for the keywords that the schema uses. Panics at any other keyword, so that none is ignored.
 fn validate(schema: &Json, value: &Json, at: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let Some(keywords) = schema.as_object() else {
-        return if schema == &Json::Bool(false) { vec![format!("{at} is not there")] } else { wrong };
+        return if schema == &Json::Bool(false) { vec![format!("{at} is not allowed")] } else { wrong };
     };
     for (keyword, wanted) in keywords {
-        let mut holds = |holds: bool| {
-            if !holds {
+        let mut check = |is_valid: bool| {
+            if !is_valid {
                 wrong.push(format!("{at}: {value} against {keyword} {wanted}"));
             }
         };
         match keyword.as_str() {
             "$schema" | "title" | "description" | "default" => {}
-            "type" => holds(is_of(wanted.as_str().expect("one type"), value)),
-            "const" => holds(wanted == value),
-            "enum" => holds(wanted.as_array().expect("a list").contains(value)),
-            "minimum" => holds(value.as_f64().is_none_or(|number| Some(number) >= wanted.as_f64())),
-            "maximum" => holds(value.as_f64().is_none_or(|number| Some(number) <= wanted.as_f64())),
-            "minItems" => holds(value.as_array().is_none_or(|list| Some(list.len() as u64) >= wanted.as_u64())),
-            "maxItems" => holds(value.as_array().is_none_or(|list| Some(list.len() as u64) <= wanted.as_u64())),
+            "type" => check(is_of(wanted.as_str().expect("one type"), value)),
+            "const" => check(wanted == value),
+            "enum" => check(wanted.as_array().expect("a list").contains(value)),
+            "minimum" => check(value.as_f64().is_none_or(|number| Some(number) >= wanted.as_f64())),
+            "maximum" => check(value.as_f64().is_none_or(|number| Some(number) <= wanted.as_f64())),
+            "minItems" => check(value.as_array().is_none_or(|list| Some(list.len() as u64) >= wanted.as_u64())),
+            "maxItems" => check(value.as_array().is_none_or(|list| Some(list.len() as u64) <= wanted.as_u64())),
             "required" => {
                 let names = wanted.as_array().expect("a list").iter().filter_map(Json::as_str);
-                names.for_each(|name| holds(value.get(name).is_some()));
+                names.for_each(|name| check(value.get(name).is_some()));
             }
             "oneOf" => {
                 let matching = wanted.as_array().expect("a list").iter();
-                holds(matching.filter(|one| validate(one, value, at).is_empty()).count() == 1);
+                check(matching.filter(|one| validate(one, value, at).is_empty()).count() == 1);
             }
             "anyOf" => {
                 let mut any = wanted.as_array().expect("a list").iter();
-                holds(any.any(|one| validate(one, value, at).is_empty()));
+                check(any.any(|one| validate(one, value, at).is_empty()));
             }
             "items" => {
                 for (index, item) in value.as_array().into_iter().flatten().enumerate() {
@@ -101,7 +101,7 @@ fn validate(schema: &Json, value: &Json, at: &str) -> Vec<String> {
                     wrong.extend(validate(wanted, item, &format!("{at}/{name}")));
                 }
             }
-            unknown => panic!("the schema says `{unknown}` at {at}, which this test does not know"),
+            unknown => panic!("the schema has the unsupported keyword `{unknown}` at {at}"),
         }
     }
     wrong
@@ -120,7 +120,7 @@ fn is_of(kind: &str, value: &Json) -> bool {
 }
 
 #[test]
-fn links_are_words() {
+fn links_become_plain_text() {
     assert_eq!(prose("How [`Spans`] and\n [`mask`](super::mask) differ."), "How `Spans` and `mask` differ.");
     assert_eq!(prose("Says it. See the [module](self)."), "Says it.");
 }

@@ -1,6 +1,6 @@
-//! Batches that nobody read: of the shape that a run's would have, filled with ids that come from nowhere.
+//! Synthetic batches: of the same shapes as those of a run, filled with generated ids.
 //!
-//! The device does the same work for them. What it does not see is how a corpus is distributed, which costs nothing.
+//! The device does the same work for them. The distribution of ids in a corpus has no effect on its speed.
 
 use pipeline::load::ViewFacts;
 use schemas::column::{Column, ColumnSpec, Element, ElementType};
@@ -10,24 +10,24 @@ use schemas::columns::{
 use schemas::{Batch, BatchBuilder, BatchIndex};
 use trainer_plan::TrainPlan;
 
-/// Ids below this are special ones and what lies between them.
+/// First id of a word. Ids below it are special or unused.
 const FIRST_WORD: u32 = 256;
 
-/// Columns at the end of a row that nothing fills, where rows are not full: as many as a crop of nine tenths has at 512.
+/// Number of padding columns at the end of a row that is not full: as many as a crop of nine tenths has at 512.
 const PADDING: usize = 3;
 
-/// Three of twenty positions are predicted, apart from one another.
+/// Period of the predicted positions. Three of twenty positions are predicted.
 const PERIOD: usize = 20;
 const PREDICTED: [usize; 3] = [3, 9, 16];
 
-/// The micro-batch of that number, with all that its views have.
+/// Makes micro-batch `index` with all columns of all views.
 pub(super) fn batch(plan: &TrainPlan, views: &[ViewFacts], fills_rows: bool, index: u64) -> Batch {
     let rows = usize::try_from(plan.train.micro_batch_size).expect("rows fit a memory");
     let mut builder = BatchBuilder::new(BatchIndex(index), rows);
     let widest = views.iter().map(|view| view.width).max().unwrap_or(0);
     for view in views {
         let is_full = fills_rows && view.width == widest;
-        let made = Made { plan, rows, view, real: view.width - if is_full { 0 } else { PADDING }, index };
+        let made = SyntheticBatches { plan, rows, view, real: view.width - if is_full { 0 } else { PADDING }, index };
         for spec in &view.columns {
             made.push(&mut builder, *spec);
         }
@@ -35,17 +35,17 @@ pub(super) fn batch(plan: &TrainPlan, views: &[ViewFacts], fills_rows: bool, ind
     builder.finish()
 }
 
-/// A view of a batch in the making.
-struct Made<'a> {
+/// View of a batch that is being made.
+struct SyntheticBatches<'a> {
     plan: &'a TrainPlan,
     rows: usize,
     view: &'a ViewFacts,
-    /// Columns of a row that are no padding.
+    /// Number of columns of a row without padding.
     real: usize,
     index: u64,
 }
 
-impl Made<'_> {
+impl SyntheticBatches<'_> {
     fn push(&self, builder: &mut BatchBuilder, spec: ColumnSpec) {
         let special = self.plan.vocab.special;
         let id = |id: u32| i32::try_from(id).expect("ids are small");
@@ -66,9 +66,9 @@ impl Made<'_> {
                 self.fill(builder, DRAWS, 0, |row, at| if predicted(at) { self.bits(row, at) } else { 0 });
             }
             it if it == POSITIVES.spec() => {
-                self.fill(builder, POSITIVES, -1, |_, at| narrow(if at == 0 { 1 } else { at - 1 }));
+                self.fill(builder, POSITIVES, -1, |_, at| to_i16(if at == 0 { 1 } else { at - 1 }));
             }
-            // Rows that are all full come without one.
+            // Full rows have no attention mask.
             it if it == ATTENTION_MASK.spec() => {
                 if self.real < self.view.width {
                     self.fill(builder, ATTENTION_MASK, 0, |_, _| 1);
@@ -78,12 +78,12 @@ impl Made<'_> {
                 self.fill(builder, TOKEN_TYPES, 0, |_, at| u8::from(at > self.real / 2));
             }
             it if it == IS_RANDOM.spec() => self.everywhere(builder, IS_RANDOM, |row, _| u8::from(row % 2 == 1)),
-            it if it == ORIGIN.spec() => self.fill(builder, ORIGIN, -1, |_, at| narrow(at) - 1),
-            // Two in a row: where they must not see each other, attention has that to do.
+            it if it == ORIGIN.spec() => self.fill(builder, ORIGIN, -1, |_, at| to_i16(at) - 1),
+            // Two documents in a row, so that attention within documents does its work.
             it if it == DOCUMENT.spec() => {
                 self.fill(builder, DOCUMENT, -1, |row, at| 2 * i32::from(row % 2 == 1) + i32::from(at > self.real / 2));
             }
-            // A kind of supervision that this file knows nothing of: a quarter of it is 1.
+            // Any other column: a quarter of the values is 1.
             ColumnSpec { name, element: ElementType::I32 } => {
                 self.fill(builder, Column::<i32>::new(name), 0, |_, at| some(at).into());
             }
@@ -96,7 +96,7 @@ impl Made<'_> {
         }
     }
 
-    /// A column that is `padding` where nothing is.
+    /// Pushes a column that is `padding` at padding positions.
     fn fill<T: Element>(
         &self,
         builder: &mut BatchBuilder,
@@ -113,7 +113,7 @@ impl Made<'_> {
         builder.push(&self.view.name, column, width, values);
     }
 
-    /// A word; half of all are of the first sixteenth.
+    /// Returns a word id. More than half of the words are in the first sixteenth of the vocabulary.
     fn word(&self, row: usize, at: usize) -> i32 {
         let bits = self.bits(row, at).cast_unsigned();
         let first = FIRST_WORD.min(self.plan.vocab.size - 1);
@@ -122,7 +122,7 @@ impl Made<'_> {
         i32::try_from(first + (bits >> 1) % share).expect("below the vocabulary's size")
     }
 
-    /// The same bits for the same place of the same batch, in whatever view.
+    /// Returns pseudo-random bits. They depend on the batch, the row and the position, but not on the view.
     fn bits(&self, row: usize, at: usize) -> i32 {
         let place = (self.index << 40) ^ ((row as u64) << 20) ^ at as u64;
         let mixed = (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -132,6 +132,6 @@ impl Made<'_> {
     }
 }
 
-fn narrow(at: usize) -> i16 {
+fn to_i16(at: usize) -> i16 {
     i16::try_from(at).expect("rows are narrow")
 }

@@ -1,4 +1,4 @@
-//! A training step by itself, on made batches: what a device can do, before there is a corpus.
+//! `cloze profile step`: training steps on synthetic batches, without a corpus.
 
 use cloze::cli::ConfigArgs;
 use cloze::exit::Usage;
@@ -14,22 +14,22 @@ use trainer_plan::TrainPlan;
 
 use super::made;
 
-/// Different steps that are made; they come again. Making one takes a moment, and the device does not care.
+/// Number of different synthetic steps, which repeat. Making more takes time and does not change the measurement.
 const DIFFERENT: usize = 4;
 
-/// Times steps of the run that a configuration stands for, whether its corpus is prepared or not.
+/// Times steps of a configured run. Its corpus need not be prepared.
 pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result<()> {
     if steps == 0 {
-        return Err(Usage("--steps 0: there is nothing to time".to_owned()).into());
+        return Err(Usage("--steps 0: give at least 1".to_owned()).into());
     }
-    let outlook = DryRun::of(args)?;
+    let outlook = DryRun::new(args)?;
     let (plan, views) = (outlook.train(), outlook.views());
     for warning in outlook.warnings() {
         note(format_args!("warning: {warning}"));
     }
     let different = made_steps(plan, &views, outlook.fills_rows(), steps);
     let timing = time_steps(plan, &different, steps.div_ceil(3), steps)?;
-    let figures = Figures::of(&timing, plan.flops_per_token());
+    let figures = Statistics::new(&timing, plan.flops_per_token());
     if json {
         line(figures.json(plan, &timing));
     } else {
@@ -38,7 +38,7 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
     Ok(())
 }
 
-/// Batches of so many steps, or of as many as differ.
+/// Makes the batches of `steps` steps, at most of [`DIFFERENT`].
 pub(crate) fn made_steps(plan: &TrainPlan, views: &[ViewFacts], fills_rows: bool, steps: usize) -> Vec<Vec<Batch>> {
     let of_step = plan.micro_batches();
     let step = |number: u64| {
@@ -48,16 +48,16 @@ pub(crate) fn made_steps(plan: &TrainPlan, views: &[ViewFacts], fills_rows: bool
     (0..DIFFERENT.min(steps) as u64).map(step).collect()
 }
 
-/// What the times come to.
-struct Figures {
+/// Statistics of the timed steps.
+struct Statistics {
     median: f64,
     quartiles: [f64; 2],
     tokens_per_s: f64,
     mfu: Option<f64>,
 }
 
-impl Figures {
-    fn of(timing: &Timing, flops_per_token: f64) -> Self {
+impl Statistics {
+    fn new(timing: &Timing, flops_per_token: f64) -> Self {
         let [low, median, high] = quartiles(&timing.seconds);
         let tokens_per_s = timing.tokens as f64 / median;
         let mfu = timing.peak_flops.map(|peak| tokens_per_s * flops_per_token / peak);
@@ -81,13 +81,13 @@ impl Figures {
     fn lines(&self, plan: &TrainPlan, timing: &Timing) -> Vec<String> {
         let name = timing.device_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let [low, high] = self.quartiles.map(|seconds| seconds * 1e3);
-        let taken = timing.peak_bytes.map(|most| format!(", {} at most", bytes(most))).unwrap_or_default();
+        let taken = timing.peak_bytes.map(|most| format!(", peak {}", bytes(most))).unwrap_or_default();
         let share = self.mfu.map(|mfu| format!(", {:.1} % of the device's peak", 100.0 * mfu)).unwrap_or_default();
         vec![
             format!("{}{name}: {} steps of {} tokens", timing.device, timing.seconds.len(), timing.tokens),
-            format!("{:.1} ms a step; half of them {low:.1} to {high:.1}", self.median * 1e3),
+            format!("{:.1} ms/step (quartiles {low:.1} to {high:.1})", self.median * 1e3),
             format!("{} tokens/s{share}", short(self.tokens_per_s)),
-            format!("loss {:.4}; {} of memory by plan{taken}", timing.loss, estimate(plan.memory().total())),
+            format!("loss {:.4}; memory: planned {}{taken}", timing.loss, estimate(plan.memory().total())),
         ]
     }
 }

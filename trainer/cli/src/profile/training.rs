@@ -1,12 +1,12 @@
-//! Training that is measured: as it is configured, of which nothing is kept.
+//! `cloze profile train`: a training as configured, which saves nothing.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cloze::cli::{ConfigArgs, ProfileArgs};
 use cloze::commands::profile::shown::Profile;
-use cloze::commands::profile::slow::Slow;
-use cloze::commands::profile::traced::Recording;
+use cloze::commands::profile::slow::InjectedDelays;
+use cloze::commands::profile::traces::Recording;
 use cloze::exit::Usage;
 use cloze::plan::Plan;
 use cloze::run::control::Control;
@@ -14,7 +14,7 @@ use cloze::run::data::Purpose;
 use profiler::bottleneck::Binding;
 use profiler::measure::{ENOUGH, MeasureWatch};
 use profiler::statistics::mean_of;
-use profiler::what_if::Proposal;
+use profiler::what_if::WhatIfChange;
 use schemas::ordinal::Step;
 use store::{FaultConfig, Store};
 use telemetry::{Clock, Event, Observer};
@@ -28,23 +28,23 @@ use super::micro_batch;
 use crate::step_profile::{Running, Shape, profile};
 use crate::train::data_without_records;
 
-/// Steps that nobody measures: the first of a process make what the others find there.
+/// Warm-up steps, which are not measured. The first steps of a process create caches and state.
 const WARM_UP: u64 = 2;
 
-/// Steps and seconds before which the time of a step is not known.
+/// Minimum number of steps and of seconds for an estimate of the step time.
 const STEPS_MIN: usize = 16;
 const SECONDS_MIN: f64 = 5.0;
 
-/// Trains by a plan, keeps nothing, and says where the time goes; with `--check` once more with what is proposed.
+/// Trains without saving and profiles the steps. With `--check` it trains again with the proposal.
 pub(super) fn checked(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
-    // Who waits for batches only waits longer when it is faster.
+    // A trainer that waits for batches gains nothing from faster steps.
     if profile.binding == Some(Binding::Reader) {
         match micro_batch::proposal(args) {
             Ok(Some(proposal)) => propose(&mut profile, proposal),
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "what larger micro-batches would bring could not be measured"),
+            Err(error) => tracing::warn!(%error, "profiler: cannot measure larger micro-batches"),
         }
     }
     if options.check {
@@ -53,8 +53,8 @@ pub(super) fn checked(args: &ConfigArgs, options: &ProfileArgs, recording: &mut 
     Ok(profile)
 }
 
-/// Puts a proposal among the others, the most promising first. Why the model has none is said next to it.
-fn propose(profile: &mut Profile, proposal: Proposal) {
+/// Adds a proposal to the others, the largest gain first. The reason for having no others becomes evidence.
+fn propose(profile: &mut Profile, proposal: WhatIfChange) {
     let mut all = match profile.what_if.take() {
         Some(Ok(proposals)) => proposals,
         Some(Err(why)) => {
@@ -68,51 +68,52 @@ fn propose(profile: &mut Profile, proposal: Proposal) {
     profile.what_if = Some(Ok(all));
 }
 
-/// Trains by a plan once.
+/// Trains once and returns the profile.
 pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
-    let slow = Slow::parse(options.slow.as_deref(), options.target)?;
-    let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
+    let slow = InjectedDelays::parse(options.slow.as_deref(), options.target)?;
+    let plan = Plan::new(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);
     control.keep_nothing();
     let found = Arc::<Mutex<Option<(MeasureWatch, StepTimes)>>>::default();
-    let mut host = Measuring {
+    let mut host = MeasuringHost {
         control: Arc::clone(&control),
-        until: Until {
+        until: Limit {
             seconds: options.seconds,
             steps: options.batches.map(|batches| batches.div_ceil(plan.train().micro_batches())),
         },
         running: None,
-        is_over: false,
+        is_done: false,
         found: Arc::clone(&found),
     };
     let mut data = data_without_records(&plan, &control, slow.workers, slow.contention);
     let training = plan.train().clone();
     let thread = runtime::spawn("trainer", move || {
-        let store = Store::memory(FaultConfig::calm());
+        let store = Store::in_memory(FaultConfig::none());
         let outcome =
             trainer::training::run(&training, Box::new(SingleProcess), &store, &Clock::system(), &mut data, &mut host);
-        // A run that ends by itself ends what is measured.
+        // A run that ends without a stop ends the measurement.
         host.end();
         outcome
     })?;
     thread.join()??;
     let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
     match found {
-        Some((watch, times)) => Ok(profile(Shape::of(&plan), &watch, times)),
+        Some((watch, times)) => Ok(profile(Shape::new(&plan), &watch, times)),
         None => Err(Usage(format!(
-            "the run has no more than {WARM_UP} steps: there is nothing to measure; `--set train.steps=100` has more"
+            "the run has only {WARM_UP} steps or fewer, which are warm-up: there is nothing to measure; give more, for example \
+             `--set train.steps=100`"
         ))
         .into()),
     }
 }
 
-/// When it is enough.
-struct Until {
+/// Condition for the end of the measurement.
+struct Limit {
     seconds: f64,
     steps: Option<u64>,
 }
 
-impl Until {
+impl Limit {
     fn is_reached(&self, running: &Running) -> bool {
         let (steps, seconds) = (running.steps(), running.seconds());
         let is_known = || {
@@ -127,16 +128,16 @@ impl Until {
     }
 }
 
-/// Hears a training and measures its steps.
-struct Measuring {
+/// Host of a training that measures its steps and saves nothing.
+struct MeasuringHost {
     control: Arc<Control>,
-    until: Until,
+    until: Limit,
     running: Option<Running>,
-    is_over: bool,
+    is_done: bool,
     found: Arc<Mutex<Option<(MeasureWatch, StepTimes)>>>,
 }
 
-impl Measuring {
+impl MeasuringHost {
     fn end(&mut self) {
         if let Some(running) = self.running.take() {
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(running.end());
@@ -144,13 +145,13 @@ impl Measuring {
     }
 }
 
-impl Observer for Measuring {
+impl Observer for MeasuringHost {
     fn observe(&mut self, _event: &Event) {}
 }
 
-impl Host for Measuring {
+impl Host for MeasuringHost {
     fn stop(&self) -> Option<StopRequest> {
-        self.is_over.then_some(StopRequest::Interrupt)
+        self.is_done.then_some(StopRequest::Interrupt)
     }
 
     fn begin(&mut self, _from: Option<&State>) -> Result<(), ForeignError> {
@@ -171,7 +172,7 @@ impl Host for Measuring {
 
     fn next_step(&mut self, done: Step) {
         let Some(running) = &mut self.running else {
-            if done.0 >= WARM_UP && !self.is_over {
+            if done.0 >= WARM_UP && !self.is_done {
                 self.running = Running::begin(&self.control).ok();
             }
             return;
@@ -179,7 +180,7 @@ impl Host for Measuring {
         running.step();
         if self.until.is_reached(running) {
             self.end();
-            self.is_over = true;
+            self.is_done = true;
         }
     }
 }

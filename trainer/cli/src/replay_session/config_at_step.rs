@@ -1,4 +1,4 @@
-//! The keys of a run as they were when one of its steps was done: somebody may have changed them since.
+//! Configuration of a run at the time of one of its steps. Keys may have been changed since.
 
 use cloze::exit::Usage;
 use cloze::plan::Plan;
@@ -7,7 +7,7 @@ use telemetry::change::KeyChange;
 use trainer_plan::checkpoint::IdentityChange;
 use trainer_plan::checkpoint::State;
 
-/// A step, counted from 1, and the newest that is known of its run: nothing before that has a checkpoint.
+/// Step, counted from 1, and the newest state of its run. Without a state, the run has no checkpoint.
 pub(crate) struct ConfigAtStep {
     step: u64,
     newest: Option<State>,
@@ -18,7 +18,7 @@ impl ConfigAtStep {
         Self { step, newest }
     }
 
-    /// The plan by which the step was done, by who makes one with some keys set.
+    /// Returns the plan of the step. `make` plans with the given `KEY=VALUE` settings.
     pub(crate) fn plan(&self, make: impl FnOnce(Vec<String>) -> anyhow::Result<Plan>) -> anyhow::Result<Plan> {
         let plan =
             make(self.sets()?)?.allowing(&self.changes().map(|change| change.key.key.clone()).collect::<Vec<_>>());
@@ -26,13 +26,14 @@ impl ConfigAtStep {
         Ok(plan)
     }
 
-    /// That nothing was changed between the checkpoint that the run continued from and the step: those in between were done with
-    /// other keys than the step.
+    /// Checks that no key was changed between the checkpoint that the replay starts from and the step.
+    ///
+    /// The steps before such a change were run with other keys, and the replay has one configuration.
     pub(crate) fn check_between(&self, from: Step) -> anyhow::Result<()> {
         match self.changes().find(|change| change.step > from && change.step < Step(self.step)) {
             None => Ok(()),
             Some(change) => Err(self.refusal(format_args!(
-                "`{}` was changed after step {}, and no checkpoint between the two is left to begin with",
+                "`{}` was changed after step {}, and no checkpoint between the two exists to start from",
                 change.key, change.step
             ))),
         }
@@ -42,10 +43,10 @@ impl ConfigAtStep {
         self.newest.iter().flat_map(|state| &state.changes)
     }
 
-    /// The keys that were others, each with its value of then.
+    /// Returns the keys that were changed since, each with its value at the step.
     fn undone(&self) -> Vec<&KeyChange> {
         let mut undone: Vec<&KeyChange> = Vec::new();
-        // The oldest change since then has the value of then.
+        // The oldest change after the step has the value at the step.
         for IdentityChange { key, .. } in self.changes().filter(|change| change.step >= Step(self.step)) {
             if !undone.iter().any(|known| known.key == key.key) {
                 undone.push(key);
@@ -54,16 +55,18 @@ impl ConfigAtStep {
         undone
     }
 
-    /// `KEY=VALUE` of each, for a configuration that says otherwise.
+    /// Returns `KEY=VALUE` of each changed key.
     fn sets(&self) -> anyhow::Result<Vec<String>> {
-        let set = |key: &KeyChange| match &key.then {
-            Some(then) => Ok(format!("{}={then}", key.key)),
-            None => Err(self.refusal(format_args!("it was done without `{}`, and cannot be done with it", key.key))),
-        };
+        let set =
+            |key: &KeyChange| match &key.then {
+                Some(then) => Ok(format!("{}={then}", key.key)),
+                None => Err(self
+                    .refusal(format_args!("the step was run without `{}`, and cannot be repeated with it", key.key))),
+            };
         self.undone().into_iter().map(set).collect()
     }
 
-    /// That a plan is that of the run, but for what was undone: what else it says would come to other numbers.
+    /// Checks that the plan equals that of the run, except for the changed keys. Other differences change the numbers.
     fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         let undone = self.undone();
         let is_undone = |key: &&KeyChange| undone.iter().any(|known| known.key == key.key && known.then == key.now);
@@ -73,8 +76,9 @@ impl ConfigAtStep {
             return Ok(());
         }
         let others = others.join(", ");
-        Err(self
-            .refusal(format_args!("it was done with another configuration, and would come to other numbers: {others}")))
+        Err(self.refusal(format_args!(
+            "the step was run with a different configuration, so its numbers would differ: {others}"
+        )))
     }
 
     fn refusal(&self, why: std::fmt::Arguments<'_>) -> anyhow::Error {

@@ -1,23 +1,23 @@
-//! What the log of a run says of a step.
+//! Log entries of a step of a run.
 
 use schemas::Step;
 use store::{Lines, Store};
 use telemetry::{EventKind, jsonl};
 
-/// What was read of it. The log has loss and norm of each step, and the hash of the stream where it was reported.
+/// Logged numbers of a step. The log has loss and norm of each step, and the hash of the stream at each report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Logged {
-    /// Its loss and its norm.
+    /// Loss and gradient norm.
     pub(crate) figures: Option<(f64, f64)>,
-    /// The first report that tells of it: its step, and the hash of all rows up to that.
+    /// Step of the first report that includes the step, and the hash of all rows up to that report.
     pub(crate) hash: Option<(Step, String)>,
 }
 
 impl Logged {
-    /// Looks for the last word on a step, counted from 1. What nobody can read is skipped.
-    pub(crate) fn of(run: &Store, step: u64) -> std::io::Result<Self> {
+    /// Finds the last log entry of a step, counted from 1. Skips unreadable lines.
+    pub(crate) fn read(run: &Store, step: u64) -> std::io::Result<Self> {
         let mut found = Self::default();
-        for line in Lines::of(run, jsonl::LOG)? {
+        for line in Lines::new(run, jsonl::LOG)? {
             let Ok(event) = jsonl::parse(&line?) else { continue };
             let (EventKind::Report(report), Some(at)) = (&event.what, event.at.step) else { continue };
             let Some(before) = at.0.checked_sub(step).and_then(|before| usize::try_from(before).ok()) else { continue };

@@ -1,36 +1,36 @@
-//! `cloze train --prepare`: the preparation on its own thread.
+//! `cloze train --prepare`: preparation on a separate thread.
 
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use cloze::config::Parsed;
 use cloze::config::corpora::NamedCorpus;
-use cloze::plan::Halves;
+use cloze::plan::CoreSplit;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, PrepareSummary};
 use runtime::{CancelSource, CancelToken, NamedThread, cancel_pair};
 use telemetry::terminal::note;
 use telemetry::{Clock, Event, EventKind, Observer};
 use trainer::training::RunOutcome;
 
-/// Between two lines about progress.
+/// Interval between progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// A preparation under way in this process.
+/// Running preparation in this process.
 pub(super) struct ConcurrentPrepare {
     thread: Option<NamedThread<pipeline::Result<()>>>,
-    /// Asks it to stop.
+    /// Stops the preparation.
     stopper: CancelSource,
-    /// Cancelled when the preparation fails. The source is held here too: dropping the last one cancels.
+    /// Cancelled when the preparation fails. Held here because dropping the last source cancels.
     _failure: CancelSource,
     failed: CancelToken,
-    /// Hears that the part list is written, and the end.
+    /// Receives a message when the part list is written. Closed when the preparation ends.
     listed: Receiver<()>,
 }
 
 impl ConcurrentPrepare {
-    /// Starts it. If the training runs at the same time, it uses its share of the cores.
+    /// Starts the preparation. If the training runs at the same time, the preparation uses its share of the cores.
     pub(super) fn start(parsed: Parsed, is_concurrent: bool) -> anyhow::Result<Self> {
-        let workers = Halves::of(&parsed.config).prepare;
+        let workers = CoreSplit::new(&parsed.config).prepare;
         let mut corpora = parsed.into_corpora(None)?;
         if is_concurrent {
             for corpus in &mut corpora {
@@ -40,20 +40,21 @@ impl ConcurrentPrepare {
         let (stopper, stop) = cancel_pair();
         let (failure, failed) = cancel_pair();
         let (sender, listed) = sync_channel(1);
-        let mut said = Said { listed: Some(sender), told: None };
-        let fails = failure.clone();
+        let mut observer_state = PrepareObserver { listed: Some(sender), last_progress: None };
+        let on_failure = failure.clone();
         let thread = runtime::spawn("preparation", move || {
-            let prepare = |corpus: NamedCorpus| prepare(&corpus.prepare, is_concurrent, &stop, &mut said).map(drop);
+            let prepare =
+                |corpus: NamedCorpus| prepare(&corpus.prepare, is_concurrent, &stop, &mut observer_state).map(drop);
             let done = corpora.into_iter().try_for_each(prepare);
             if done.is_err() {
-                fails.cancel();
+                on_failure.cancel();
             }
             done
         })?;
         Ok(Self { thread: Some(thread), stopper, _failure: failure, failed, listed })
     }
 
-    /// Waits until its part list is written.
+    /// Waits until the part list is written.
     pub(super) fn wait_for_list(&mut self) -> anyhow::Result<()> {
         match self.listed.recv() {
             Ok(()) => Ok(()),
@@ -61,34 +62,37 @@ impl ConcurrentPrepare {
         }
     }
 
-    /// Waits until all is prepared.
+    /// Waits for the end of the preparation.
     pub(super) fn wait_for_end(&mut self) -> anyhow::Result<()> {
         self.join()
     }
 
-    /// Returns the error of a preparation that has failed; does not wait.
+    /// Returns the error of a failed preparation. Does not wait.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         if self.failed.is_cancelled() { self.join() } else { Ok(()) }
     }
 
-    /// Closes when it has failed.
+    /// Returns a token that is cancelled when the preparation fails.
     pub(super) fn failed(&self) -> CancelToken {
         self.failed.clone()
     }
 
-    /// Ends it, wherever it is.
+    /// Stops the preparation and ignores its result.
     pub(super) fn leave(mut self) {
         self.stopper.cancel();
-        // Whoever asked for the stop has the code; what it says is said.
+        // The caller returns its own error, and the preparation has logged its messages.
         let _ = self.join();
     }
 
-    /// Ends it with the training, which had that outcome. What ended it by itself is then what has to be mended first.
+    /// Stops the preparation after the training. If the preparation failed, its error comes first, because it caused
+    /// the training to stop.
     pub(super) fn end(mut self, outcome: anyhow::Result<RunOutcome>) -> anyhow::Result<RunOutcome> {
         self.stopper.cancel();
         let Err(error) = self.join() else { return outcome };
         if matches!(error.downcast_ref(), Some(pipeline::Error::Stopped)) {
-            note("the preparation was stopped with the training; `cloze prepare`, or the same command, continues it");
+            note(
+                "the preparation was stopped with the training; to continue it, run `cloze prepare` or the same command",
+            );
             return outcome;
         }
         match outcome {
@@ -97,7 +101,7 @@ impl ConcurrentPrepare {
                 Ok(outcome)
             }
             Err(training) => {
-                note(format_args!("the training ended with its preparation: {training:#}"));
+                note(format_args!("the training stopped because its preparation failed: {training:#}"));
                 Err(error)
             }
         }
@@ -124,25 +128,25 @@ fn prepare(
     Preparation::plan(config)?.run_until(stop, options, &Clock::system(), observer)
 }
 
-/// What people see of a preparation among the lines of a training, and the news that its list is written.
-struct Said {
+/// Observer that prints the lines of a preparation and signals that the part list is written.
+struct PrepareObserver {
     listed: Option<SyncSender<()>>,
-    told: Option<Instant>,
+    last_progress: Option<Instant>,
 }
 
-impl Observer for Said {
+impl Observer for PrepareObserver {
     fn observe(&mut self, event: &Event) {
         match &event.what {
             EventKind::PrepareStart(_) => {
-                // Nobody else sends, and there is room for one.
+                // The channel has room for one message, and there is no other sender.
                 let _ = self.listed.as_ref().map(|listed| listed.try_send(()));
             }
-            EventKind::PrepareProgress(now) => {
-                let is_due = self.told.is_none_or(|told| told.elapsed() >= PROGRESS_EVERY);
-                if now.bytes == now.bytes_kept || !is_due {
+            EventKind::PrepareProgress(progress) => {
+                let is_due = self.last_progress.is_none_or(|last_progress| last_progress.elapsed() >= PROGRESS_EVERY);
+                if progress.bytes == progress.bytes_kept || !is_due {
                     return;
                 }
-                self.told = Some(Instant::now());
+                self.last_progress = Some(Instant::now());
             }
             _ => {}
         }

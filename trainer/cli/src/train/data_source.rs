@@ -1,4 +1,4 @@
-//! The pipeline as the trainer sees it.
+//! Data source of the trainer: batches of the pipeline.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,47 +21,47 @@ use trainer_plan::ForeignError;
 
 use super::run_phase::Phases;
 
-/// Seconds of waiting for a batch below which nobody is told.
+/// Minimum seconds of a wait for a batch that is reported.
 const STARVED_MIN: f64 = 0.05;
 
-/// Records of what became of each row.
+/// Records of the rows of a run.
 pub(super) struct RowRecords {
     /// Rows that cannot be made.
     pub(super) bad_rows: Arc<dyn BadRows>,
-    /// Rows that were consumed, by document.
+    /// Consumed rows, by document.
     pub(super) ledger: Arc<Mutex<Exposure>>,
 }
 
-/// Batches that workers make, audited before the trainer learns from them.
+/// Batches of the workers, audited before the trainer receives them.
 pub(super) struct DataSource {
     plan: Arc<LoadPlan>,
-    /// Has the names of documents.
+    /// Prepared data, with the ids of documents.
     data: Arc<PreparedData>,
     valid: Option<Arc<LoadPlan>>,
-    /// Where the next batch begins.
+    /// First row of the next batch.
     row: RowIndex,
     stream: Option<BatchStream>,
-    /// None where batches come again and again: counted twice, they would seem surer than they are.
+    /// `None` if batches repeat, because repeated samples would make the audit too confident.
     watch: Option<AuditWatch>,
-    /// The dataset version of each source's data that its last row is of; none before the first.
+    /// Dataset version of the last row of each source. No entry before the first row.
     dataset_versions: BTreeMap<usize, DatasetVersion>,
     remarks: Vec<EventKind>,
     replay: Option<u64>,
     care: RowPolicy,
-    /// Latency to inject, when a profile is checked.
+    /// Latency to inject, for the check of a profile.
     pub(super) hindrance: Option<LatencyInjection>,
     pub(super) contention: Contention,
     ledger: Arc<Mutex<Exposure>>,
-    /// Kills this process before a step, if that is one of its faults.
+    /// Fault injector, which may kill this process before a step.
     faults: Option<Arc<FaultInjector>>,
     global_batch_size: u64,
     phases: Phases,
-    /// Of data that is still being prepared: measures how long the workers waited for it.
+    /// Segments of data that is still being prepared, with the wait time of the workers.
     segments: Option<Arc<StreamedSegments>>,
 }
 
 impl DataSource {
-    /// The batches of a plan; with `replay`, the first ones over and over.
+    /// Creates the source of a plan's batches. With `replay`, the first `replay` batches repeat.
     pub(super) fn new(
         plan: &Plan,
         replay: Option<u64>,
@@ -101,10 +101,10 @@ impl Data for DataSource {
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
         self.row = rows;
         self.phases.control.board().consumed(rows.0);
-        self.ledger().forget();
+        self.ledger().reset();
         let (replay, care) = (self.replay, self.care.clone());
         let Self { hindrance, contention, .. } = *self;
-        let options = StreamOptions { digests: true, replay, care, hindrance, contention };
+        let options = StreamOptions { digests: true, replay, policy: care, latency_injection: hindrance, contention };
         let stream = BatchStream::new(&self.plan, rows, RankShard::ALONE, options);
         self.phases.control.board().workers(stream.gauges());
         self.stream = Some(stream);
@@ -112,7 +112,7 @@ impl Data for DataSource {
     }
 
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
-        self.phases.enter(Phase::Data);
+        self.phases.begin(Phase::Data);
         if let Some(faults) = &self.faults
             && self.row.0.is_multiple_of(self.global_batch_size)
         {
@@ -122,7 +122,7 @@ impl Data for DataSource {
         let asked = Instant::now();
         let waited_before = self.segments.as_ref().map(|segments| segments.wait_so_far().waited);
         let batch = match stream.next_or_cancelled(&self.phases.control.stop()) {
-            // What is repeated says where it would stand in the stream.
+            // A repeated batch gets the row numbers of its position in the stream.
             NextItem::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
             NextItem::Item(batch) => batch?,
             NextItem::Cancelled => return Ok(None),
@@ -131,22 +131,22 @@ impl Data for DataSource {
         self.remarks.extend(stream.bad_rows().into_iter().map(left_out));
         let documents = stream.documents();
         self.ledger().give(documents);
-        if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
-            self.remarks.extend(remarks(audit));
+        if let Some(audit) = self.watch.as_mut().map(|watch| watch.check(&batch)).transpose()?.flatten() {
+            self.remarks.extend(audit_events(audit));
         }
         if let Some((before, segments)) = waited_before.zip(self.segments.as_ref()) {
             self.remarks.extend(starved(before, segments, asked.elapsed()));
         }
         self.note_dataset_version(batch.rows() as u64)?;
         self.row.0 += batch.rows() as u64;
-        self.phases.enter(Phase::Step);
+        self.phases.begin(Phase::Step);
         Ok(Some(batch))
     }
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
         let batches = valid.stream(RowIndex(0), RankShard::ALONE);
-        self.phases.control.enter(Phase::Validation);
+        self.phases.control.set_phase(Phase::Validation);
         self.phases.control.board().validation(Some(batches.gauges()));
         Ok(Box::new(ValidationBatches { batches, phases: self.phases.clone() }))
     }
@@ -168,7 +168,7 @@ impl Data for DataSource {
     fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
         let facts = self.plan.row(&self.plan.groups(), row)?;
         let origins = self.data.origins(&facts)?;
-        // The name that shards have for one that no table knows.
+        // A document without an entry is named by its number in the shard.
         let id = |name: &u64| origins.get(name).map_or_else(|| format!("{name:016x}"), |origin| origin.id.clone());
         Ok(facts.documents.iter().map(id).collect())
     }
@@ -178,7 +178,7 @@ impl Data for DataSource {
     }
 }
 
-/// The batches of a validation; they end early if the run is asked to stop.
+/// Batches of a validation. They end early if a stop is requested.
 struct ValidationBatches {
     batches: BatchStream,
     phases: Phases,
@@ -190,7 +190,7 @@ impl Iterator for ValidationBatches {
     fn next(&mut self) -> Option<Self::Item> {
         match self.batches.next_or_cancelled(&self.phases.control.stop()) {
             NextItem::Item(batch) => {
-                self.phases.enter(Phase::Validation);
+                self.phases.begin(Phase::Validation);
                 Some(batch.map_err(Into::into))
             }
             NextItem::End | NextItem::Cancelled => None,
@@ -209,7 +209,7 @@ impl DataSource {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says where rows begin to be of another dataset version: `rows` are read next.
+    /// Reports the first row of a new dataset version among the next `rows` rows.
     fn note_dataset_version(&mut self, rows: u64) -> Result<(), ForeignError> {
         if self.replay.is_some() {
             return Ok(());
@@ -222,7 +222,7 @@ impl DataSource {
         for (source, row) in last {
             let now = dataset_version(row)?;
             if let Some(before) = self.dataset_versions.insert(source, now).filter(|before| *before != now) {
-                // Few rows, and seldom.
+                // A linear search is enough: there are few rows, and version changes are rare.
                 let own = sources.iter().zip(first..).filter(|(of, _)| **of == source).map(|(_, row)| row);
                 let row = own.into_iter().find(|&row| dataset_version(row).is_ok_and(|of| of == now)).unwrap_or(first);
                 let source = self.plan.source_names().nth(source).map(str::to_owned);
@@ -234,16 +234,17 @@ impl DataSource {
     }
 }
 
-/// What is to be said of a wait for a batch that was a wait for the preparation: workers had waited for so long before.
+/// Returns a starvation event if a batch waited for the preparation. `before` is the wait time of the workers up to
+/// then.
 fn starved(before: Duration, segments: &StreamedSegments, asked: Duration) -> Option<EventKind> {
     let SegmentWait { waited, part, parts } = segments.wait_so_far();
-    // Workers may have waited ahead of the trainer, which noticed nothing.
+    // Workers may have waited while the trainer had batches, so the wait is at most that of the trainer.
     let seconds = waited.saturating_sub(before).min(asked).as_secs_f64();
     (seconds >= STARVED_MIN)
         .then(|| EventKind::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))
 }
 
-/// What is said of a row that cannot be made.
+/// Returns the event of a row that cannot be made.
 fn left_out(bad: BadRow) -> EventKind {
     let BadRow { row, why } = bad;
     EventKind::BadRow(BadRowReport {
@@ -258,11 +259,11 @@ fn left_out(bad: BadRow) -> EventKind {
     })
 }
 
-/// An audit's laws with what was counted, as events.
-fn remarks(audit: &Audit) -> impl Iterator<Item = EventKind> {
+/// Returns the expected and counted rates of an audit as events.
+fn audit_events(audit: &Audit) -> impl Iterator<Item = EventKind> {
     audit.counts().map(|(view, count)| {
         let law = count.law;
-        // Shares, to a millionth.
+        // Rounded to 1e-6.
         let share = |sum: f64| (1e6 * sum / law.of.max(1.0)).round() / 1e6;
         EventKind::Audit(AuditReport {
             view: view.clone(),

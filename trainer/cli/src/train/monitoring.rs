@@ -1,4 +1,4 @@
-//! The observers of a training: alerts, the server, an OpenTelemetry collector, TensorBoard files and the terminal.
+//! Observers of a training: alerts, the server, an OpenTelemetry collector, TensorBoard files and the terminal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use telemetry::Observer;
 use telemetry::alerts::Alerts;
 use telemetry::otlp::{Otlp, RunResource};
 use telemetry::tensorboard::TensorBoard;
-use telemetry::terminal::{Doing, RunProgress};
+use telemetry::terminal::{PhaseText, RunProgress};
 use trainer_plan::config::TrainConfig;
 
 use super::options::Options;
 use super::run_phase::Phases;
 
-/// Starts the alerts of `[alerts]`; none for `--replay`, which measures.
+/// Starts the alerts of `[alerts]`. `None` for `--replay`, which only measures.
 pub(super) fn start_alerts(config: &Config, options: Options<'_>) -> anyhow::Result<Option<Alerts>> {
-    // If the section has problems, planning reports them. An alert must not: a mistyped value may be a secret.
+    // If the section has problems, planning reports them. An alert must not, because a mistyped value may be a secret.
     if options.replay.is_some() || !config.alerts.problems().is_empty() {
         return Ok(None);
     }
@@ -27,15 +27,15 @@ pub(super) fn start_alerts(config: &Config, options: Options<'_>) -> anyhow::Res
     Ok(Alerts::start(&config.alerts, &folder.display().to_string(), folder)?)
 }
 
-/// The exporters of `[run]`.
+/// Exporters of `[run]`.
 pub(super) struct Exporters {
     otlp: Option<Otlp>,
-    /// The folder of TensorBoard files.
+    /// Folder of TensorBoard files.
     tensorboard: Option<PathBuf>,
 }
 
 impl Exporters {
-    /// Starts those that the configuration asks for.
+    /// Starts the configured exporters.
     pub(super) fn start(plan: &Plan) -> Self {
         let run = &plan.config().run;
         let resource = RunResource {
@@ -47,21 +47,21 @@ impl Exporters {
         Self { otlp, tensorboard: run.tensorboard.then(|| run.folder.clone()) }
     }
 
-    /// All observers of a run, in the order in which they receive events.
+    /// Returns all observers of a run, in the order in which they receive events.
     pub(super) fn observers(
         &self,
         server: Option<&TrainingBackend>,
         alerts: Option<&Alerts>,
     ) -> Vec<Box<dyn Observer>> {
-        // TensorBoard is last: a disk that hangs delays no other observer.
-        let tensorboard = self.tensorboard.as_deref().map(|folder| Box::new(TensorBoard::of(folder)) as _);
+        // TensorBoard is last, so that a slow disk delays no other observer.
+        let tensorboard = self.tensorboard.as_deref().map(|folder| Box::new(TensorBoard::new(folder)) as _);
         let server = server.map(TrainingBackend::reader);
         let (alerts, otlp) = (alerts.and_then(Alerts::reader), self.otlp.as_ref().map(Otlp::reader));
         [server, alerts, otlp, tensorboard].into_iter().flatten().collect()
     }
 }
 
-/// The progress of a training, for the terminal.
+/// Returns the progress of a training for the terminal.
 pub(super) fn progress(plan: &Plan, phases: &Phases) -> RunProgress {
     let config = &plan.train().train;
     let (steps, global_batch_size) = (config.steps, config.global_batch_size.max(1));
@@ -69,7 +69,7 @@ pub(super) fn progress(plan: &Plan, phases: &Phases) -> RunProgress {
     let look = move || {
         let (rows, phase) = control.board().course();
         let is_learning = matches!(phase, Phase::Data | Phase::Step);
-        Doing { steps: rows / global_batch_size, phase: (!is_learning).then(|| phase.name()) }
+        PhaseText { steps: rows / global_batch_size, phase: (!is_learning).then(|| phase.name()) }
     };
     RunProgress { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
 }

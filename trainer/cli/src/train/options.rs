@@ -1,11 +1,11 @@
-//! Options of `cloze train` on the command line.
+//! Command-line options of `cloze train`.
 
 /// Options of `cloze train` that are not keys of the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options<'a> {
-    /// Number of micro-batches to train on over and over; the run keeps nothing.
+    /// Number of micro-batches to repeat. The run saves nothing.
     pub(crate) replay: Option<u64>,
-    /// Also prepares the corpus.
+    /// Whether to prepare the corpus too.
     pub(crate) prepare: bool,
     /// A phase to slow down, `PHASE=MS`.
     pub(crate) slow: Option<&'a str>,

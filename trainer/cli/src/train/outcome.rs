@@ -1,4 +1,4 @@
-//! What `cloze train` ends with: its exit code, and a hint after a failure.
+//! Exit code of `cloze train`, and a hint after a failure.
 
 use std::process::ExitCode;
 
@@ -11,12 +11,12 @@ use trainer_plan::stop_request::StopRequest;
 
 use super::options::Options;
 
-/// The exit code of an outcome. A `--replay` that finished is told too: it leaves nothing else.
+/// Returns the exit code of an outcome. Logs the end of a `--replay`, which leaves no other trace.
 pub(super) fn exit_code(outcome: &RunOutcome, options: Options<'_>) -> ExitCode {
     match outcome {
         RunOutcome::Finished(step) => {
             if options.replay.is_some() {
-                note(format_args!("done: {step} steps over the same batches; nothing was kept"));
+                note(format_args!("done: {step} steps on repeated batches; nothing was saved"));
             }
             ExitCode::SUCCESS
         }
@@ -24,10 +24,10 @@ pub(super) fn exit_code(outcome: &RunOutcome, options: Options<'_>) -> ExitCode 
     }
 }
 
-/// Tells how to look at the batch at which a run failed.
+/// Logs the command that shows the batch at which a run failed.
 pub(super) fn log_hint(error: &anyhow::Error, args: &ConfigArgs) {
     if let Some(line) = replay_line(error, args) {
-        note(format_args!("hint: see what it learned from with `{line}`"));
+        note(format_args!("hint: to inspect the batch, run `{line}`"));
     }
 }
 
@@ -41,7 +41,7 @@ fn stop_code(stop: StopRequest) -> u8 {
     }
 }
 
-/// The shell command that shows the batch at which a run failed, with the configuration of the run.
+/// Returns the shell command that shows the batch at which a run failed, with the configuration of the run.
 fn replay_line(error: &anyhow::Error, args: &ConfigArgs) -> Option<String> {
     let trainer_plan::Error::NonFinite { batch, .. } = error.downcast_ref()? else { return None };
     let mut words = vec![format!("cloze inspect batch {batch} --config"), quoted(&args.config.to_string_lossy())];
@@ -49,7 +49,7 @@ fn replay_line(error: &anyhow::Error, args: &ConfigArgs) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// One word of a shell command.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./=:,+@%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,33 +1,33 @@
-//! Steps of a run that are measured while it continues, because somebody wants to know.
+//! Profiler of a running training: measures requested steps.
 
 use std::path::Path;
 
-use cloze::run::control::profile_file::{PROFILES, Wanted, Wish};
+use cloze::run::control::profile_file::{PROFILES, ProfileRequest, RequestedProfile};
 use cloze::run::control::{Control, Pending};
 use schemas::ordinal::Step;
 use store::Store;
 
 use crate::step_profile::{Running, Shape, profile};
 
-/// Measures on the trainer's thread what is wished for; what it comes to is worked out and written on another.
+/// Profiler of requested steps. It measures on the trainer's thread; another thread computes and writes the profile.
 pub(super) struct Profiler {
     shape: Shape,
-    /// What was wished for, of steps that are still to come or under way.
-    wanted: Option<Wish>,
-    /// What is wished for behind that.
-    later: Option<Wish>,
+    /// Current request, whose steps are in the future or in progress.
+    wanted: Option<ProfileRequest>,
+    /// Request to serve after the current one.
+    later: Option<ProfileRequest>,
     running: Option<(Step, Running)>,
     writing: Option<Pending<()>>,
-    /// Steps done when it was last asked.
+    /// Number of steps done at the last call.
     done: Option<Step>,
 }
 
 impl Profiler {
-    pub(super) fn new(shape: Shape, wanted: Option<Wish>) -> Self {
+    pub(super) fn new(shape: Shape, wanted: Option<ProfileRequest>) -> Self {
         Self { shape, wanted, later: None, running: None, writing: None, done: None }
     }
 
-    /// Behind so many steps the next begins.
+    /// Called after `done` steps, before the next one starts.
     pub(super) fn next_step(&mut self, done: Step, control: &Control, folder: &Store) {
         self.done = Some(done);
         if let Some((from, running)) = &mut self.running {
@@ -36,17 +36,21 @@ impl Profiler {
                 self.end(done, control, folder);
             }
         }
-        // Steps that are still to come keep nobody waiting.
+        // A request for future steps does not delay a new request.
         if self.running.is_none()
-            && let Some(wish) = control.wishes().to_measure()
+            && let Some(wish) = control.requests().to_measure()
         {
             self.later = self.wanted.replace(wish).or(self.later.take());
         }
         self.wanted = self.wanted.take().or_else(|| self.later.take());
         let begins = match self.wanted.as_ref().map(|wish| &wish.wanted) {
-            Some(Wanted::Steps(steps)) => {
+            Some(RequestedProfile::Steps(steps)) => {
                 if self.running.is_none() && done.0 >= steps.end {
-                    tracing::warn!("steps {}..{} are behind this run: they are not measured", steps.start, steps.end);
+                    tracing::warn!(
+                        "profiler: steps {}..{} are already done and cannot be measured",
+                        steps.start,
+                        steps.end
+                    );
                     self.wanted = None;
                     return;
                 }
@@ -59,20 +63,20 @@ impl Profiler {
             match Running::begin(control) {
                 Ok(running) => self.running = Some((done, running)),
                 Err(error) => {
-                    tracing::warn!(%error, "steps cannot be measured");
+                    tracing::warn!(%error, "profiler: cannot measure steps");
                     self.wanted = None;
                 }
             }
         }
     }
 
-    /// The run is over behind so many steps: what is measured then is told nevertheless.
+    /// Ends the profiler with the run. Writes the profile of the measured steps.
     pub(super) fn close(&mut self, control: &Control, folder: Option<&Store>) {
         if let (Some(folder), Some(done)) = (folder, self.done) {
             self.end(done, control, folder);
         }
-        for Wish { wanted, .. } in [self.wanted.take(), self.later.take()].into_iter().flatten() {
-            tracing::warn!("the run ended before `{wanted}` could be measured");
+        for ProfileRequest { wanted, .. } in [self.wanted.take(), self.later.take()].into_iter().flatten() {
+            tracing::warn!("profiler: the run ended before `{wanted}` was measured");
         }
         self.wait(control);
     }
@@ -81,7 +85,7 @@ impl Profiler {
         if let Some(writing) = self.writing.take()
             && let Err(error) = control.wait(writing)
         {
-            tracing::warn!(%error, "a profile was not written");
+            tracing::warn!(%error, "profiler: cannot write the profile");
         }
     }
 
@@ -91,32 +95,32 @@ impl Profiler {
         let by = self.wanted.take().and_then(|wish| wish.by).map_or(String::new(), |by| format!("-{by}"));
         let (watch, times) = running.end();
         let (shape, folder) = (self.shape, folder.clone());
-        // Of the last step of a run nobody hears that the next one begins.
+        // After the last step of a run, `next_step` is not called.
         let to = done.0.max(from.0 + times.count);
         let name = format!("{PROFILES}/{}-{to}{by}", from.0);
-        let told = format!("steps {} to {to} were measured: {name}.json", from.0);
+        let message = format!("profiler: measured steps {} to {to}: {name}.json", from.0);
         self.writing = Some(control.spawn(move || {
             let profile = profile(shape, &watch, times);
-            // The text comes last: whoever waits for it finds the object too.
+            // The text is written last, so that a reader that waits for it finds the JSON too.
             let written = folder
                 .put(&format!("{name}.json"), format!("{:#}\n", profile.object(Path::new("config.toml"))).as_bytes())
                 .and_then(|_| {
                     folder.put(&format!("{name}.txt"), format!("{}\n", profile.lines().join("\n")).as_bytes())
                 });
             match written {
-                Ok(_) => tracing::info!("{told}"),
-                Err(error) => tracing::warn!(%error, "a profile was not written"),
+                Ok(_) => tracing::info!("{message}"),
+                Err(error) => tracing::warn!(%error, "profiler: cannot write the profile"),
             }
         }));
     }
 }
 
-/// Whether all that is wanted is measured; or the run went back to where it was before.
-fn is_over(wanted: &Wanted, from: Step, done: Step, running: &Running) -> bool {
+/// Whether the requested steps are measured, or the run was rolled back before them.
+fn is_over(wanted: &RequestedProfile, from: Step, done: Step, running: &Running) -> bool {
     done < from
         || match wanted {
-            Wanted::Steps(steps) => done.0 >= steps.end,
-            Wanted::Next(steps) => done.0 >= from.0.saturating_add(*steps),
-            Wanted::Seconds(seconds) => running.seconds() >= *seconds,
+            RequestedProfile::Steps(steps) => done.0 >= steps.end,
+            RequestedProfile::Next(steps) => done.0 >= from.0.saturating_add(*steps),
+            RequestedProfile::Seconds(seconds) => running.seconds() >= *seconds,
         }
 }

@@ -1,9 +1,9 @@
-//! The run folder, the signals and the observers, as the trainer sees them.
+//! Host of the trainer: the run folder, the signals and the observers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use cloze::run::bad_rows::RunLeftOut;
+use cloze::run::bad_rows::RunBadRows;
 use cloze::run::control::{Pending, Phase, Signal};
 use cloze::run::dataset_versions::DatasetVersions;
 use cloze::run::fault_injection::FaultInjector;
@@ -23,42 +23,42 @@ use trainer_plan::stop_request::StopRequest;
 use super::profiler::Profiler;
 use super::run_phase::Phases;
 
-/// Writes what a run produces, and passes requests on to it.
+/// Host that writes the results of a run and forwards requests to the trainer.
 pub(super) struct RunHost {
-    /// None for a run of which nothing is kept.
+    /// Run folder. `None` for a run that saves nothing.
     pub(super) run: Option<RunFolder>,
-    /// The dataset versions that it reads of each folder: written before any batch is made of them.
+    /// Dataset versions that the run reads from each folder. They are written before any batch is made.
     pub(super) versions: Vec<Arc<DatasetVersions>>,
-    /// Which rows it leaves out, and for which run.
-    pub(super) left_out: Arc<RunLeftOut>,
+    /// Bad rows of the run.
+    pub(super) bad_rows: Arc<RunBadRows>,
     pub(super) identity: String,
-    /// How often each document was learned.
-    pub(super) ledger: Arc<Mutex<Exposure>>,
-    /// Records in the folder the kills that it has done.
+    /// Number of uses of each document.
+    pub(super) exposure: Arc<Mutex<Exposure>>,
+    /// Fault injector. It records its kills in the folder.
     pub(super) faults: Option<Arc<FaultInjector>>,
-    /// Files that are written when the run begins, by name.
+    /// Names and contents of the files to write at the start of the run.
     pub(super) documents: Vec<(&'static str, String)>,
-    /// How checkpoints are written.
-    pub(super) keeping: Arc<CheckpointPolicy>,
+    /// Checkpoint policy.
+    pub(super) checkpoint_policy: Arc<CheckpointPolicy>,
     /// Observers in addition to the log.
-    pub(super) observers: telemetry::Many,
+    pub(super) observers: telemetry::Fanout,
     pub(super) phases: Phases,
-    /// Steps of the whole run, where that is known.
+    /// Number of steps of the whole run, if known.
     pub(super) steps: Option<u64>,
     pub(super) pending: Option<Pending<Result<CheckpointReport, trainer_plan::Error>>>,
     pub(super) profiler: Profiler,
 }
 
 impl RunHost {
-    /// Keeps the last that was said.
+    /// Writes the last profile and the rest of the log.
     pub(super) fn close(mut self) -> std::io::Result<()> {
         self.profiler.close(&self.phases.control, self.run.as_ref().map(RunFolder::store));
         self.run.as_mut().map_or(Ok(()), RunFolder::flush)
     }
 }
 
-/// How far a run is, if an event says so.
-fn how_far(event: &Event, steps: Option<u64>) -> Option<String> {
+/// Returns the progress of a run, if the event has it.
+fn progress_text(event: &Event, steps: Option<u64>) -> Option<String> {
     let eta_s = match &event.what {
         EventKind::Report(report) => report.speed.eta_s,
         EventKind::Start(_) | EventKind::Resume(_) => None,
@@ -71,8 +71,8 @@ fn how_far(event: &Event, steps: Option<u64>) -> Option<String> {
 
 impl Observer for RunHost {
     fn observe(&mut self, event: &Event) {
-        if let Some(words) = how_far(event, self.steps) {
-            self.phases.control.notify().progress(words);
+        if let Some(text) = progress_text(event, self.steps) {
+            self.phases.control.notify().progress(text);
         }
         self.observers.observe(event);
         if let Some(run) = &mut self.run {
@@ -94,13 +94,13 @@ impl Host for RunHost {
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
         let Some(run) = &mut self.run else { return Ok(()) };
         for versions in &self.versions {
-            versions.keep_in(run.store().clone())?;
+            versions.record_in(run.store().clone())?;
         }
-        self.left_out.keep_in(run.store().clone(), &self.identity, from.is_none())?;
+        self.bad_rows.record_in(run.store().clone(), &self.identity, from.is_none())?;
         let rows = RowIndex(from.map_or(0, |state| state.rows_consumed));
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).begin(run.store(), rows)?;
+        self.exposure.lock().unwrap_or_else(PoisonError::into_inner).begin(run.store(), rows)?;
         if let Some(faults) = &self.faults {
-            faults.keep_in(run.store().clone())?;
+            faults.record_in(run.store().clone())?;
         }
         Ok(run.begin(&self.documents, from)?)
     }
@@ -108,38 +108,38 @@ impl Host for RunHost {
     fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {
         assert!(self.pending.is_none(), "one checkpoint is written at a time");
         let Some(run) = &mut self.run else { return Ok(()) };
-        self.phases.enter(Phase::Checkpoint);
-        // Who continues from it misses no line.
+        self.phases.begin(Phase::Checkpoint);
+        // A run that continues from the checkpoint has the complete log.
         run.flush()?;
-        let (store, keeping) = (run.store().clone(), Arc::clone(&self.keeping));
-        let pages = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).end_page();
+        let (store, checkpoint_policy) = (run.store().clone(), Arc::clone(&self.checkpoint_policy));
+        let pages = self.exposure.lock().unwrap_or_else(PoisonError::into_inner).end_page();
         self.phases.control.board().writes();
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
-            // Before the checkpoint: it says what the checkpoint has consumed.
+            // Written before the checkpoint, because they record the rows that the checkpoint has consumed.
             if let Some(pages) = pages {
                 pages.write().map_err(|error| trainer_plan::Error::Foreign(error.into()))?;
             }
-            let place = snapshot.write(&store, &keeping)?;
-            // What the next step waited for it is known to whoever waited.
+            let place = snapshot.write(&store, &checkpoint_policy)?;
+            // The caller that waits for the checkpoint sets the stall.
             Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64(), stall_s: 0.0 })
         }));
-        self.phases.control.enter(Phase::Step);
+        self.phases.control.set_phase(Phase::Step);
         Ok(())
     }
 
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
         let Some(pending) = self.pending.take() else { return Ok(None) };
         let (phase, control) = (self.phases.control.board().phase(), &self.phases.control);
-        control.enter(Phase::Checkpoint);
+        control.set_phase(Phase::Checkpoint);
         let kept = control.wait(pending).map_err(ForeignError::from).and_then(|kept| Ok(kept?));
         control.board().wrote(kept.as_ref().ok().map(|kept| kept.place.clone()));
-        control.enter(phase);
+        control.set_phase(phase);
         Ok(Some(kept?))
     }
 
     fn wants_checkpoint(&mut self) -> bool {
-        self.phases.control.wishes().is_save_wanted()
+        self.phases.control.requests().is_save_wanted()
     }
 
     fn next_step(&mut self, done: Step) {
@@ -148,8 +148,8 @@ impl Host for RunHost {
         }
     }
 
-    fn remarks(&mut self) -> Vec<EventKind> {
-        self.phases.control.wishes().notes()
+    fn pending_events(&mut self) -> Vec<EventKind> {
+        self.phases.control.requests().notes()
     }
 
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {

@@ -1,4 +1,4 @@
-//! What a run is doing at the moment, for signals to be logged with.
+//! Current phase of a run, which the log of a signal includes, and its delay with `--slow`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,25 +9,25 @@ use cloze::exit::Usage;
 use cloze::run::control::{Control, Phase};
 use telemetry::terminal::note;
 
-/// Longest time for which a phase is held.
+/// Maximum time for which a phase is held.
 const HOLD_MAX: Duration = Duration::from_secs(120);
 
 /// Delay of one phase: `--slow PHASE=MS` or `--slow PHASE@N`.
 #[derive(Clone, Debug)]
-pub(super) struct Slow {
+pub(super) struct SlowPhase {
     phase: Phase,
     delay: Delay,
 }
 
 #[derive(Clone, Debug)]
 enum Delay {
-    /// Every time for so long.
+    /// Sleeps at every entry.
     Sleep(Duration),
-    /// The time of that number, until a stop is requested. Stderr says when it begins.
+    /// Holds the phase at entry `number` until a stop is requested. Stderr has a line when it starts.
     Hold { number: u64, entered: Arc<AtomicU64> },
 }
 
-impl Slow {
+impl SlowPhase {
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         let sleep = |(phase, ms): (&str, &str)| {
             let delay = Delay::Sleep(Duration::from_millis(ms.parse().ok()?));
@@ -41,24 +41,24 @@ impl Slow {
         let parsed = text.split_once('=').and_then(sleep).or_else(|| text.split_once('@').and_then(hold));
         parsed.with_context(|| {
             Usage(format!(
-                "--slow {text}: expected a phase and milliseconds, like `validation=400`, or a phase and which time, like `step@2`; the phases are {}",
+                "--slow {text}: expected a phase and milliseconds, like `validation=400`, or a phase and the number of its entry, like `step@2`; the phases are {}",
                 Phase::NAMES.join(", ")
             ))
         })
     }
 }
 
-/// Reports the phase of a run, from the data side and the host side of the trainer.
+/// Reporter of a run's phase, shared by the data source and the host of the trainer.
 #[derive(Clone)]
 pub(super) struct Phases {
     pub(super) control: Arc<Control>,
-    pub(super) slow: Option<Slow>,
+    pub(super) slow: Option<SlowPhase>,
 }
 
 impl Phases {
-    /// Enters a phase, and delays it if `--slow` asks for that.
-    pub(super) fn enter(&self, phase: Phase) {
-        self.control.enter(phase);
+    /// Enters a phase, and delays it if `--slow` requests that.
+    pub(super) fn begin(&self, phase: Phase) {
+        self.control.set_phase(phase);
         let Some(slow) = self.slow.as_ref().filter(|slow| slow.phase == phase) else { return };
         match &slow.delay {
             Delay::Sleep(time) => std::thread::sleep(*time),

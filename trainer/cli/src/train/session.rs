@@ -1,4 +1,4 @@
-//! The steps of `cloze train`: what each of them does.
+//! Steps of `cloze train`.
 
 use std::path::Path;
 use std::str::FromStr as _;
@@ -9,7 +9,7 @@ use cloze::cli::ConfigArgs;
 use cloze::config::{Config, RunConfig};
 use cloze::exit::Usage;
 use cloze::plan::{Plan, warnings};
-use cloze::run::control::profile_file::{Wanted, Wish};
+use cloze::run::control::profile_file::{ProfileRequest, RequestedProfile};
 use cloze::run::control::{Control, Phase, Timeouts, obeyed};
 use cloze::run::data::Purpose;
 use cloze::run::fault_injection::{FaultInjector, FaultPlan};
@@ -28,36 +28,38 @@ use super::concurrent_prepare::ConcurrentPrepare;
 use super::monitoring::Exporters;
 use super::options::Options;
 use super::outcome;
-use super::run_phase::{Phases, Slow};
+use super::run_phase::{Phases, SlowPhase};
 use super::start::{self, ReadyRun};
 use super::trainer_thread::{RunContext, train};
 
-/// A `cloze train` at work, from its command line to its outcome.
+/// Session of `cloze train`, from its command line to its outcome.
 pub(super) struct TrainSession<'a> {
     args: &'a ConfigArgs,
     options: Options<'a>,
     data: DataConfig,
     run: RunConfig,
     /// Steps to profile.
-    profile: Option<Wish>,
-    /// Injects faults.
+    profile: Option<ProfileRequest>,
+    /// Fault injector.
     faults: Option<Arc<FaultInjector>>,
     phases: Phases,
-    /// The server of `[serve]`; none where it is off, and for `--replay`.
+    /// Server of `[serve]`. `None` if it is off, and for `--replay`.
     server: Option<TrainingBackend>,
-    /// The preparation of `--prepare`, after [`Self::wait_for_plan`].
+    /// Preparation of `--prepare`, after [`Self::wait_for_plan`].
     preparation: Option<ConcurrentPrepare>,
 }
 
 impl<'a> TrainSession<'a> {
-    /// Parses the options, and starts to listen: to signals, and where `[serve]` asks for it.
+    /// Parses the options, installs the signal handlers, and starts the server of `[serve]`.
     ///
-    /// Signals count from here on, also while the run is planned and while it waits for its data.
+    /// Signals are handled from here on, also while the run is planned and while it waits for its data.
     pub(super) fn open(args: &'a ConfigArgs, options: Options<'a>, config: Config) -> anyhow::Result<Self> {
-        let parse_profile = |text: &str| Wish::from_str(text).map_err(|problem| Usage(format!("--profile {problem}")));
+        let parse_profile =
+            |text: &str| ProfileRequest::from_str(text).map_err(|problem| Usage(format!("--profile {problem}")));
         let profile = options.profile.map(parse_profile).transpose()?;
-        let slow = options.slow.map(Slow::parse).transpose()?;
-        let faults = options.faults.map(FaultPlan::parse).transpose()?.map(|chaos| Arc::new(FaultInjector::of(chaos)));
+        let slow = options.slow.map(SlowPhase::parse).transpose()?;
+        let faults =
+            options.faults.map(FaultPlan::parse).transpose()?.map(|faults| Arc::new(FaultInjector::new(faults)));
         let phases = Phases { control: Arc::new(Control::start()?), slow };
         let Config { data, run, serve, .. } = config;
         let serve = if options.replay.is_some() { ServeConfig::default() } else { serve };
@@ -65,15 +67,15 @@ impl<'a> TrainSession<'a> {
         Ok(Self { args, options, data, run, profile, faults, phases, server, preparation: None })
     }
 
-    /// Listens to the run folder, if it exists.
+    /// Watches the run folder for requests, if it exists.
     pub(super) fn watch_run_folder(&self) -> anyhow::Result<()> {
         self.watch(self.run.folder.is_dir())
     }
 
-    /// Plans the run, as soon as the data that it begins with is there. Starts the preparation of `--prepare`.
+    /// Plans the run as soon as its first data is prepared. Starts the preparation of `--prepare`.
     pub(super) fn wait_for_plan(&mut self) -> anyhow::Result<Plan> {
         let make_plan = || self.make_plan();
-        // A wait may take hours, so the folder is made where there is none.
+        // A wait may take hours, so the folder is created for requests.
         let on_wait = || self.watch(true);
         let ReadyRun { plan, preparation } =
             start::plan_when_ready(self.args, &self.data, &make_plan, self.options.prepare, &on_wait)?;
@@ -86,22 +88,22 @@ impl<'a> TrainSession<'a> {
         let identity = plan.train().identity.keys();
         for key in self.options.allow_change.iter().filter(|key| !identity.contains_key(*key)) {
             note(format_args!(
-                "warning: --allow-change {key}: no such key belongs to this run's identity; it says nothing here"
+                "warning: --allow-change {key}: the run's identity has no such key; the option has no effect"
             ));
         }
-        for warning in warnings::of(plan) {
+        for warning in warnings::collect(plan) {
             note(format_args!("warning: {warning}"));
         }
-        if let Some(why) = plan.train().train.device.left_out() {
+        if let Some(reason) = plan.train().train.device.left_out() {
             note(format_args!(
-                "warning: `train.device = \"auto\"` is the CPU, though this machine has a GPU's driver: {why}"
+                "warning: `train.device = \"auto\"` uses the CPU although this machine has a CUDA driver: {reason}"
             ));
         }
     }
 
-    /// Refuses `--profile` for steps that the run does not have.
+    /// Returns an error if `--profile` names steps that the run does not have.
     pub(super) fn check_profiled_steps(&self, plan: &Plan) -> anyhow::Result<()> {
-        if let (Some(Wish { wanted: Wanted::Steps(steps), .. }), Some(last)) =
+        if let (Some(ProfileRequest { wanted: RequestedProfile::Steps(steps), .. }), Some(last)) =
             (&self.profile, plan.train().steps_expected())
             && steps.start >= last
         {
@@ -110,7 +112,7 @@ impl<'a> TrainSession<'a> {
         Ok(())
     }
 
-    /// Trains: in the run folder, or, for `--replay`, over batches that repeat and without a folder.
+    /// Trains in the run folder. For `--replay`, trains on repeated batches without a folder.
     pub(super) fn train(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<RunOutcome> {
         if self.options.replay.is_some() {
             return self.train_without_folder(&plan);
@@ -122,13 +124,13 @@ impl<'a> TrainSession<'a> {
     pub(super) fn notify_finished(&self, outcome: &anyhow::Result<RunOutcome>) {
         if matches!(outcome, Ok(RunOutcome::Finished(_))) {
             let notify = self.phases.control.notify();
-            // A run that had nothing left to do was never ready; an end before readiness counts as a failure.
+            // systemd counts an end before readiness as a failure, and a run without remaining steps was never ready.
             notify.ready();
             notify.stopping();
         }
     }
 
-    /// Ends the preparation of `--prepare`. If it failed, its error comes first: it has ended the training too.
+    /// Ends the preparation of `--prepare`. If it failed, its error comes first, because it also ended the training.
     pub(super) fn end_preparation(&mut self, outcome: anyhow::Result<RunOutcome>) -> anyhow::Result<RunOutcome> {
         match self.preparation.take() {
             Some(preparation) => preparation.end(outcome),
@@ -145,18 +147,18 @@ impl<'a> TrainSession<'a> {
             profile: None,
             observers: Vec::new(),
         };
-        train(plan, &Store::memory(FaultConfig::calm()), context)
+        train(plan, &Store::in_memory(FaultConfig::none()), context)
     }
 
     fn train_in_folder(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<RunOutcome> {
-        // Stops at the end of the training, not of the session.
+        // Dropped at the end of the training, not of the session.
         let server = self.server.take();
         let folder = self.with_faults(Store::folder(&plan.config().run.folder)?);
         let run = hold_folder(&folder)?;
         let plan = self.replan_if_changed(plan, run.store())?;
         let store = run.store().clone();
-        self.phases.control.watch(patience(&plan.config().run, &store))?;
-        self.phases.enter(Phase::Start);
+        self.phases.control.watch(timeouts(&plan.config().run, &store))?;
+        self.phases.begin(Phase::Start);
         if let Some(server) = &server {
             server.planned(&plan, &store);
         }
@@ -176,13 +178,13 @@ impl<'a> TrainSession<'a> {
         Ok(outcome)
     }
 
-    /// The plan of what is there by now.
+    /// Plans with the data that is prepared so far.
     fn make_plan(&self) -> anyhow::Result<Plan> {
         let find = |folder: &Path| start::find_data(folder, self.data.order).map(|store| self.with_faults(store));
-        Ok(Plan::over(self.args, find, Purpose::Run)?.allowing(self.options.allow_change))
+        Ok(Plan::new(self.args, find, Purpose::Run)?.allowing(self.options.allow_change))
     }
 
-    /// A new plan if the run was extended or rolled back since it was planned.
+    /// Plans again if the run was extended or rolled back since it was planned.
     fn replan_if_changed(&self, plan: Plan, run: &Store) -> anyhow::Result<Plan> {
         if step_budget::spans(run)? == plan.train().amended.spans {
             return Ok(plan);
@@ -192,40 +194,40 @@ impl<'a> TrainSession<'a> {
         Ok(plan)
     }
 
-    /// Listens to the run folder: for `is_wanted`, also makes it.
+    /// Watches the run folder for requests if `is_wanted`. Creates the folder if it is missing.
     fn watch(&self, is_wanted: bool) -> anyhow::Result<()> {
         let path = &self.run.folder;
         if self.options.replay.is_some() || path.as_os_str().is_empty() || !is_wanted {
             return Ok(());
         }
         let folder = self.with_faults(if path.is_dir() { Store::existing(path)? } else { Store::folder(path)? });
-        // Where another process trains, the requests in the folder are for that one.
+        // If another process trains in the folder, the requests are for that process.
         if Lock::seen(&folder, store::LOCK)?.is_some() {
             return Ok(());
         }
-        self.phases.control.watch(patience(&self.run, &folder))
+        self.phases.control.watch(timeouts(&self.run, &folder))
     }
 
-    /// The same store, with the faults of `--inject-faults`.
+    /// Returns the store with the faults of `--inject-faults`.
     fn with_faults(&self, store: Store) -> Store {
         match &self.faults {
-            Some(faults) => faults.over(&store),
+            Some(faults) => faults.wrap(&store),
             None => store,
         }
     }
 }
 
-/// Takes the lock of a run folder, unless a branch was begun there and not completed.
+/// Takes the lock of a run folder. Returns an error if the folder has an incomplete branch.
 fn hold_folder(folder: &Store) -> anyhow::Result<RunFolder> {
-    let run = RunFolder::hold(folder)?;
+    let run = RunFolder::acquire(folder)?;
     if branch::is_cut_short(run.store())? {
-        let message = "a branch was begun here and not completed; give the same `cloze branch` again";
+        let message = "the branch in this folder is incomplete; run the same `cloze branch` command again";
         return Err(Usage(format!("{}: {message}", run.store().place(""))).into());
     }
     Ok(run)
 }
 
-fn patience(run: &RunConfig, folder: &Store) -> Timeouts {
+fn timeouts(run: &RunConfig, folder: &Store) -> Timeouts {
     let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
     Timeouts {
         folder: folder.clone(),

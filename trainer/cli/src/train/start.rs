@@ -1,4 +1,4 @@
-//! From a command line to a plan, with a preparation at the same time: waits for the data that a run begins with.
+//! Planning of a run that waits for its first data, with an optional concurrent preparation.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use cloze::cli::ConfigArgs;
 use cloze::config::Parsed;
 use cloze::plan::Plan;
-use cloze::run::dataset_versions::pauses::Pauses;
+use cloze::run::dataset_versions::pauses::PollInterval;
 use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
 use store::{LeaseConfig, LeaseStatus, LeaseWatch, Store};
@@ -16,20 +16,20 @@ use telemetry::terminal::note;
 
 use super::concurrent_prepare::ConcurrentPrepare;
 
-/// Plans over the data that is there by now.
+/// Function that plans with the data that is prepared so far.
 type MakePlan<'a> = &'a dyn Fn() -> anyhow::Result<Plan>;
 
-/// A run that can start.
+/// Run that can start.
 pub(super) struct ReadyRun {
     pub(super) plan: Plan,
-    /// The preparation that runs at the same time.
+    /// Concurrent preparation.
     pub(super) preparation: Option<ConcurrentPrepare>,
 }
 
-/// Plans a run, and prepares its corpus if that is asked for: before it, or as far as it needs to begin where the run
-/// reads as it is prepared. A signal meanwhile ends the process, since neither half has anything to save.
+/// Plans a run, and prepares its corpus if `prepare` is set.
 ///
-/// `on_wait` is called before each wait.
+/// The function waits for the whole preparation, or only for the part list if the run streams its data. A signal during
+/// the wait ends the process, because neither half has anything to save. `on_wait` is called before each wait.
 pub(super) fn plan_when_ready(
     args: &ConfigArgs,
     data: &DataConfig,
@@ -37,12 +37,19 @@ pub(super) fn plan_when_ready(
     prepare: bool,
     on_wait: &dyn Fn() -> anyhow::Result<()>,
 ) -> anyhow::Result<ReadyRun> {
-    let wait =
-        Waiting { data, make_plan, on_wait, pauses: Pauses::begin(), since: Instant::now(), watch: None, told: None };
+    let wait = Waiting {
+        data,
+        make_plan,
+        on_wait,
+        pauses: PollInterval::begin(),
+        since: Instant::now(),
+        watch: None,
+        last_logged: None,
+    };
     if !prepare {
         return Ok(ReadyRun { plan: wait.plan(None)?, preparation: None });
     }
-    // What is wrong with the run is told before anything is prepared for it.
+    // Report errors of the run before the preparation starts.
     Plan::before_its_data(args)?;
     on_wait()?;
     let mut preparation =
@@ -59,7 +66,7 @@ pub(super) fn plan_when_ready(
     }
 }
 
-/// The plan, once the preparation has made what the run begins with.
+/// Returns the plan as soon as the preparation has made the first data of the run.
 fn plan_after(wait: Waiting<'_>, preparation: &mut ConcurrentPrepare) -> anyhow::Result<Plan> {
     match wait.data.order {
         RowOrder::Shuffled => preparation.wait_for_end()?,
@@ -68,28 +75,28 @@ fn plan_after(wait: Waiting<'_>, preparation: &mut ConcurrentPrepare) -> anyhow:
     wait.plan(Some(preparation))
 }
 
-/// Makes a run that reads data while it is prepared fail if the preparation fails.
+/// Makes a run that streams its data fail if the preparation fails.
 pub(super) fn fail_with_preparation(plan: &Plan, preparation: Option<&ConcurrentPrepare>) {
     if let Some((segments, preparation)) = plan.data().segments().zip(preparation) {
         segments.fail_with(preparation.failed());
     }
 }
 
-/// Planning a run over a folder that may not be far enough yet.
+/// Planner of a run whose folder may not have enough data yet.
 struct Waiting<'a> {
     data: &'a DataConfig,
     make_plan: MakePlan<'a>,
     on_wait: &'a dyn Fn() -> anyhow::Result<()>,
-    pauses: Pauses,
+    pauses: PollInterval,
     since: Instant,
-    /// None before the folder is there.
+    /// `None` while the folder is missing.
     watch: Option<LeaseWatch>,
-    /// Who was said to fill it.
-    told: Option<LeaseStatus>,
+    /// Status that was logged last.
+    last_logged: Option<LeaseStatus>,
 }
 
 impl Waiting<'_> {
-    /// The plan, once what it begins with is there.
+    /// Returns the plan as soon as the first data is prepared.
     fn plan(mut self, mut preparation: Option<&mut ConcurrentPrepare>) -> anyhow::Result<Plan> {
         loop {
             let error = match (self.make_plan)() {
@@ -105,39 +112,39 @@ impl Waiting<'_> {
         }
     }
 
-    /// Gives up where nobody fills the folder; says once who does.
+    /// Returns the error if no process prepares the folder. Otherwise logs each change of the status.
     fn refuse_deserted(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
-        let sight = self.look()?;
-        let who = match &sight {
-            LeaseStatus::Deserted => return Err(error.context("nobody prepares the data of this run")),
-            LeaseStatus::Held(filler) => format!("{filler} prepares"),
-            LeaseStatus::Idle => "nobody prepares yet".to_owned(),
+        let status = self.observe()?;
+        let preparer = match &status {
+            LeaseStatus::Deserted => return Err(error.context("no process prepares the data of this run")),
+            LeaseStatus::Held(filler) => format!("{filler} prepares it"),
+            LeaseStatus::Idle => "no process prepares it yet".to_owned(),
         };
-        if self.told.as_ref() != Some(&sight) {
-            note(format_args!("waiting for what the run begins with, which {who}: {error}"));
-            self.told = Some(sight);
+        if self.last_logged.as_ref() != Some(&status) {
+            note(format_args!("waiting for the first data of the run ({preparer}): {error}"));
+            self.last_logged = Some(status);
         }
         Ok(())
     }
 
-    /// Who fills the folder. One that is not there is filled by nobody, and waited for as long.
-    fn look(&mut self) -> anyhow::Result<LeaseStatus> {
+    /// Returns the lease status of the folder. A missing folder is idle, then deserted after the same timeout.
+    fn observe(&mut self) -> anyhow::Result<LeaseStatus> {
         if self.watch.is_none() {
             match Store::existing(&self.data.folder) {
-                Ok(store) => self.watch = Some(LeaseWatch::of(&store, prepare::LOCK, LeaseConfig::default())),
+                Ok(store) => self.watch = Some(LeaseWatch::new(&store, prepare::LOCK, LeaseConfig::default())),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
         }
         match &mut self.watch {
-            Some(watch) => Ok(watch.look()?),
-            None if self.since.elapsed() < LeaseConfig::default().patience => Ok(LeaseStatus::Idle),
+            Some(watch) => Ok(watch.observe()?),
+            None if self.since.elapsed() < LeaseConfig::default().takeover_delay => Ok(LeaseStatus::Idle),
             None => Ok(LeaseStatus::Deserted),
         }
     }
 }
 
-/// The store of prepared data. A folder that a streamed run is to read need not be there yet: somebody will make it.
+/// Opens the store of prepared data. The folder of a streamed run may be missing, because a preparation will create it.
 pub(super) fn find_data(folder: &Path, order: RowOrder) -> pipeline::Result<Store> {
     load::find(folder).map_err(|error| match error {
         pipeline::Error::Config(_) if order == RowOrder::Streamed && !folder.exists() => pipeline::Error::Unfinished {
@@ -148,7 +155,7 @@ pub(super) fn find_data(folder: &Path, order: RowOrder) -> pipeline::Result<Stor
     })
 }
 
-/// Whether data are not prepared as far as a run needs to begin.
+/// Whether the error means that the first data of the run is not prepared yet.
 fn is_unfinished(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(pipeline::Error::Unfinished { .. }))
 }

@@ -1,7 +1,7 @@
-//! `train.micro_batch_size`: steps on made batches, of each size that divides a step and has room.
+//! Tuning of `train.micro_batch_size`: times steps on synthetic batches, of sizes that divide a step and fit in memory.
 
 use cloze::commands::tune::memory::available;
-use cloze::commands::tune::tuning::{GAIN_MIN, TunedKey, Tuning, times};
+use cloze::commands::tune::tuning::{GAIN_MIN, TuneSession, TunedKey, times};
 use cloze::exit::Usage;
 use cloze::plan::Plan;
 use pipeline::load;
@@ -18,46 +18,46 @@ use crate::profile::step::made_steps;
 
 pub(super) const KEY: &str = "train.micro_batch_size";
 
-/// Steps of one timing.
+/// Minimum and maximum number of steps of one timing.
 const STEPS_MIN: usize = 4;
 const STEPS_MAX: usize = 200;
 
-/// Two sizes are timed in turn so often: a machine that gets slower is slower for both.
+/// Number of alternating timings of two sizes. Alternating cancels changes of the machine's speed.
 const ROUNDS: usize = 2;
 
-/// What a larger size has to bring next to the best one so far for a still larger one to be tried.
+/// Minimum gain over the best size so far. Below it, no further size is tried.
 const STEP_UP: f64 = 0.01;
 
-/// How many times as large as one size the next one is at the least.
+/// Minimum ratio of consecutive candidate sizes.
 const APART: f64 = 1.4;
 
-/// Finds the size, and says how many ms a step takes with it.
-pub(super) fn tune(tuning: &mut Tuning<'_>, plan: &Plan) -> anyhow::Result<f64> {
-    let pace = Pace::of(plan, tuning.options.seconds)?;
-    let present = median(&pace.time(plan)?);
+/// Finds the best size. Returns the time of a step with it, in ms.
+pub(super) fn tune(tuning: &mut TuneSession<'_>, plan: &Plan) -> anyhow::Result<f64> {
+    let timer = Timer::search_upwards(plan, tuning.options.seconds)?;
+    let present = median(&timer.time(plan)?);
     if let Some(why) = why_fixed(tuning, plan) {
-        tuning.say(format!("`{KEY}` stays: {why}"));
+        tuning.report(format!("`{KEY}` is not tuned: {why}"));
         return Ok(present * 1e3);
     }
-    let found = best(tuning, plan, &pace)?;
+    let found = best(tuning, plan, &timer)?;
     let Some(Found { rows, ratio, seconds, before }) = found else {
-        tuning.say(format!("`{KEY}` stays {}: no other size gains 2 %", present_rows(plan)));
+        tuning.report(format!("`{KEY}` remains {}: no other size gains 2 %", present_rows(plan)));
         return Ok(present * 1e3);
     };
-    let words = format!("a step takes {:.1} ms, before {:.1}", seconds * 1e3, before * 1e3);
+    let words = format!("{:.1} ms/step, before {:.1}", seconds * 1e3, before * 1e3);
     let from = present_rows(plan);
-    tuning.take(TunedKey { key: KEY, from, to: rows, ratio, words });
+    tuning.apply(TunedKey { key: KEY, from, to: rows, ratio, words });
     Ok(seconds * 1e3)
 }
 
-/// Why it may not change.
-fn why_fixed(tuning: &Tuning<'_>, plan: &Plan) -> Option<String> {
+/// Returns the reason why the size must not change.
+fn why_fixed(tuning: &TuneSession<'_>, plan: &Plan) -> Option<String> {
     if tuning.is_given(KEY) {
-        return Some("`--set` says it".to_owned());
+        return Some("`--set` gives it".to_owned());
     }
     if is_recipe(plan.train()) {
         return Some(
-            "what is learned depends on it: rows of a micro-batch are contrasted, or weighed, with each other"
+            "the training result depends on it: rows of a micro-batch are contrasted with each other or normalized together"
                 .to_owned(),
         );
     }
@@ -67,23 +67,23 @@ fn why_fixed(tuning: &Tuning<'_>, plan: &Plan) -> Option<String> {
         !folder.as_os_str().is_empty() && checkpoints.read_dir().is_ok_and(|mut entries| entries.next().is_some());
     (has_begun && plan.train().identity.keys().contains_key(KEY)).then(|| {
         format!(
-            "{} has checkpoints, and it is of that run's identity (`cloze train --allow-change {KEY}` changes it nevertheless)",
+            "the run has checkpoints in {}, and the key is part of its identity (to change it: `cloze train --allow-change {KEY}`)",
             folder.display()
         )
     })
 }
 
-/// A size that gains.
+/// Size with a gain.
 struct Found {
     rows: u64,
     ratio: Estimate,
-    /// Of a step, with it and with the present one.
+    /// Seconds of a step with this size. `before` is for the present size.
     seconds: f64,
     before: f64,
 }
 
-/// The best of the larger sizes; where none of them gains, of the smaller ones.
-fn best(tuning: &mut Tuning<'_>, plan: &Plan, pace: &Pace) -> anyhow::Result<Option<Found>> {
+/// Returns the best larger size, or the best smaller size if no larger one gains.
+fn best(tuning: &mut TuneSession<'_>, plan: &Plan, timer: &Timer) -> anyhow::Result<Option<Found>> {
     let train = &plan.train().train;
     let (present, of_step) = (train.micro_batch_size, train.global_batch_size);
     let (larger, mut smaller): (Vec<u64>, Vec<u64>) =
@@ -91,7 +91,7 @@ fn best(tuning: &mut Tuning<'_>, plan: &Plan, pace: &Pace) -> anyhow::Result<Opt
     smaller.reverse();
     let budget = budget(tuning, plan);
     for candidates in [larger, smaller] {
-        let found = climb(tuning, plan, pace, &candidates, budget)?;
+        let found = climb(tuning, plan, timer, &candidates, budget)?;
         if found.is_some() {
             return Ok(found);
         }
@@ -103,11 +103,11 @@ fn present_rows(plan: &Plan) -> u64 {
     plan.train().train.micro_batch_size
 }
 
-/// Tries sizes in turn until one brings no more than the one before.
+/// Tries sizes in order until one gains less than [`STEP_UP`] over the best so far.
 fn climb(
-    tuning: &mut Tuning<'_>,
+    tuning: &mut TuneSession<'_>,
     plan: &Plan,
-    pace: &Pace,
+    timer: &Timer,
     candidates: &[u64],
     budget: Option<u64>,
 ) -> anyhow::Result<Option<Found>> {
@@ -115,72 +115,72 @@ fn climb(
     let mut most = 1.0;
     let mut last = present_rows(plan) as f64;
     for &rows in candidates {
-        // What is hardly another size brings hardly another time.
+        // A similar size has a similar time.
         let apart = (rows as f64 / last).max(last / rows as f64);
         if apart < APART {
             continue;
         }
         last = rows as f64;
-        // What the plan refuses, such as a single row for who contrasts rows, is no candidate.
-        let Ok(other) = Plan::over(&tuning.with(KEY, rows), load::find, cloze::run::data::Purpose::Look) else {
+        // A size that planning refuses is no candidate, such as a single row for an objective that contrasts rows.
+        let Ok(candidate) = Plan::new(&tuning.with(KEY, rows), load::find, cloze::run::data::Purpose::Look) else {
             continue;
         };
-        let planned = other.train().memory().total();
+        let planned = candidate.train().memory().total();
         if let Some(budget) = budget.filter(|budget| planned > *budget as f64) {
-            let words = format!("{rows} rows: {} by plan, of {}: too much", estimate(planned), bytes(budget));
-            tuning.say(words);
+            let words = format!("{rows} rows: planned memory {} exceeds {}", estimate(planned), bytes(budget));
+            tuning.report(words);
             break;
         }
-        let Some(found) = compared(plan, &other, rows, pace)? else {
-            tuning.say(format!("{rows} rows: the device's memory does not suffice"));
+        let Some(found) = compared(plan, &candidate, rows, timer)? else {
+            tuning.report(format!("{rows} rows: out of device memory"));
             break;
         };
-        note(format_args!("{rows} rows: {:.1} ms a step, {}", found.seconds * 1e3, times(found.ratio)));
-        let brings = found.ratio.mean / most - 1.0;
+        note(format_args!("{rows} rows: {:.1} ms/step, {}", found.seconds * 1e3, times(found.ratio)));
+        let step_gain = found.ratio.mean / most - 1.0;
         most = f64::max(most, found.ratio.mean);
         let gains = found.ratio.mean >= 1.0 + GAIN_MIN && found.ratio.low > 1.0;
         if gains && best.as_ref().is_none_or(|best| found.ratio.mean > best.ratio.mean) {
             best = Some(found);
         }
-        if brings < STEP_UP {
+        if step_gain < STEP_UP {
             break;
         }
     }
     Ok(best)
 }
 
-/// Times both in turn; none where the other has no room on the device.
-fn compared(present: &Plan, other: &Plan, rows: u64, pace: &Pace) -> anyhow::Result<Option<Found>> {
+/// Times both sizes alternately. `None` if the other one does not fit in the device's memory.
+fn compared(present: &Plan, candidate: &Plan, rows: u64, timer: &Timer) -> anyhow::Result<Option<Found>> {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        match pace.time(other) {
+        match timer.time(candidate) {
             Ok(seconds) => after.extend(seconds),
             Err(trainer_plan::Error::Memory { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
-        before.extend(pace.time(present)?);
+        before.extend(timer.time(present)?);
     }
     let ratio =
-        ratio_of(&after, &before).ok_or_else(|| Usage("too few steps were timed: give more `--seconds`".into()))?;
+        ratio_of(&after, &before).ok_or_else(|| Usage("too few steps were timed; give more `--seconds`".into()))?;
     Ok(Some(Found { rows, ratio, seconds: median(&after), before: median(&before) }))
 }
 
-/// How many steps are timed at once.
-struct Pace {
+/// Number of steps per timing.
+struct Timer {
     steps: usize,
 }
 
-impl Pace {
-    /// As many as come to half of the seconds that a measurement has: it has two rounds.
-    fn of(plan: &Plan, seconds: f64) -> Result<Self, trainer_plan::Error> {
+impl Timer {
+    /// Chooses as many steps as fit in the seconds of one of the two rounds.
+    fn search_upwards(plan: &Plan, seconds: f64) -> Result<Self, trainer_plan::Error> {
         let first = time_steps(plan.train(), &steps_of(plan, 2), 1, 2)?;
         let of_one = median(&first.seconds).max(1e-6);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped to a few")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a small number")]
         let steps = (seconds / ROUNDS as f64 / of_one).clamp(STEPS_MIN as f64, STEPS_MAX as f64) as usize;
         Ok(Self { steps })
     }
 
-    /// Seconds of each step, after some that warm up.
+    /// Returns the seconds of each step after warm-up.
     fn time(&self, plan: &Plan) -> Result<Vec<f64>, trainer_plan::Error> {
         let timing = time_steps(plan.train(), &steps_of(plan, self.steps), self.steps.div_ceil(4), self.steps)?;
         Ok(timing.seconds)
@@ -191,18 +191,18 @@ fn steps_of(plan: &Plan, steps: usize) -> Vec<Vec<Batch>> {
     made_steps(plan.train(), &plan.load().facts().views, plan.data().manifest.pack.cuts, steps)
 }
 
-/// What a plan may come to: what was asked for, else the device's memory, else what the machine has to give.
-fn budget(tuning: &Tuning<'_>, plan: &Plan) -> Option<u64> {
+/// Returns the memory limit of a plan: the requested one, else the device's memory, else the available host memory.
+fn budget(tuning: &TuneSession<'_>, plan: &Plan) -> Option<u64> {
     let asked = tuning.options.memory;
     asked.or_else(|| of_device(plan.train())).or_else(available)
 }
 
-/// All but a sixth of the device's memory: contexts, workspaces and what the allocator cannot use are in no plan.
+/// Returns five sixths of the device's memory. Plans do not include contexts, workspaces and fragmentation.
 fn of_device(plan: &TrainPlan) -> Option<u64> {
     plan.train.device.bytes().map(|bytes| bytes / 6 * 5)
 }
 
-/// All numbers that divide this one, the smallest first; of one beyond a million times a million some of them.
+/// Returns all divisors in ascending order. For numbers above 2⁴⁰ some are missing.
 fn divisors(of: u64) -> Vec<u64> {
     let small: Vec<u64> = (1..=1 << 20).take_while(|at| at * at <= of).filter(|at| of.is_multiple_of(*at)).collect();
     let large = small.iter().rev().map(|at| of / at).filter(|at| at * at > of);
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn divisors_are_all_there_and_in_order() {
+    fn divisors_are_complete_and_sorted() {
         assert_eq!(divisors(1), [1]);
         assert_eq!(divisors(16), [1, 2, 4, 8, 16]);
         assert_eq!(divisors(30), [1, 2, 3, 5, 6, 10, 15, 30]);

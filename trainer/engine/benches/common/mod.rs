@@ -1,4 +1,4 @@
-//! What the benches of this package ask for alike.
+//! Common helpers of the benchmarks of this package.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use trainer_plan::encoder::{EncoderConfig, VocabFacts};
 use trainer_plan::identity::Identity;
 use trainer_plan::optimizer::OptimizerConfig;
 use trainer_plan::schedule::ScheduleConfig;
-use trainer_plan::{Amended, TrainRequest};
+use trainer_plan::{AmendedRequest, TrainRequest};
 
-/// BERT's vocabulary.
+/// Size of BERT's vocabulary.
 pub(crate) const WORDS: u32 = 30_522;
 
-/// A run on the CPU whose steps are of `rows` rows, in one micro-batch, of BERT-base without an objective.
+/// Returns a run of BERT-base on the CPU, without objectives, with steps of one micro-batch of `rows` rows.
 pub(crate) fn request(rows: usize) -> TrainRequest {
     let rows = rows as u64;
     TrainRequest {
@@ -44,6 +44,6 @@ pub(crate) fn request(rows: usize) -> TrainRequest {
         guard: SpikeGuardConfig::default(),
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
-        amended: Amended::default(),
+        amended: AmendedRequest::default(),
     }
 }

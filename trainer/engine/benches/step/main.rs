@@ -1,11 +1,17 @@
-//! One optimizer step of every method against plain masked language modelling with the same encoder, and against the
-//! machine's own rate of matrix products.
+//! Benchmark of one optimizer step of every method, relative to plain masked language modelling with the same encoder
+//! and to the machine's rate of matrix products.
 //!
 //! `cargo bench -p cloze-trainer --bench step`. Methods take turns step by step, with one product of each of the step's
-//! shapes after each round, so that a busy machine slows all of them; the figures are medians. `CLOZE_SHAPE` is `small`
-//! (4 × 512, 8 rows of 128, the default) or `base` (12 × 768, 8 rows of 512), `CLOZE_TOKENS` another width of its rows,
-//! `CLOZE_METHODS` names some of them, with commas between, `CLOZE_THREADS` libtorch's threads (0 for all cores),
-//! `CLOZE_STEPS` the steps of each method, `CLOZE_DEVICE` `cpu` or `cuda`, `CLOZE_PRECISION` what `train.precision` is.
+//! shapes after each round, so that load on the machine slows all of them. Reported times are medians. Environment
+//! variables:
+//!
+//! - `CLOZE_SHAPE`: `small` (4 × 512, 8 rows of 128, the default) or `base` (12 × 768, 8 rows of 512);
+//! - `CLOZE_TOKENS`: width of the rows;
+//! - `CLOZE_METHODS`: names of methods, separated by commas (default: all);
+//! - `CLOZE_THREADS`: libtorch's threads (0 for all cores);
+//! - `CLOZE_STEPS`: steps of each method;
+//! - `CLOZE_DEVICE`: `cpu` or `cuda`;
+//! - `CLOZE_PRECISION`: value of `train.precision`.
 #![allow(clippy::print_stdout, reason = "its output is its result")]
 
 #[path = "../common/mod.rs"]
@@ -25,24 +31,24 @@ use trainer_plan::precision::Precision;
 use crate::common::WORDS;
 use crate::methods::{METHODS, Method, ROWS, Setting, batch, plan};
 use crate::parts::Parts;
-use crate::yardstick::Yardstick;
+use crate::yardstick::ReferenceProducts;
 
-fn asked(name: &str) -> Option<String> {
+fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn number(name: &str) -> Option<usize> {
-    asked(name).map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value}")))
+    variable(name).map(|value| value.parse().unwrap_or_else(|_| panic!("{name}: `{value}` is not a number")))
 }
 
 fn setting() -> Setting {
-    let base = asked("CLOZE_SHAPE").is_some_and(|name| name == "base");
-    let cuda = asked("CLOZE_DEVICE").is_some_and(|name| name == "cuda");
-    let precision = match asked("CLOZE_PRECISION").as_deref() {
+    let base = variable("CLOZE_SHAPE").is_some_and(|name| name == "base");
+    let cuda = variable("CLOZE_DEVICE").is_some_and(|name| name == "cuda");
+    let precision = match variable("CLOZE_PRECISION").as_deref() {
         Some("f32") => Precision::F32,
         Some("bf16") => Precision::Bf16,
         Some("bf16_hidden") => Precision::Bf16Hidden,
-        Some(other) => panic!("CLOZE_PRECISION is `{other}`"),
+        Some(other) => panic!("CLOZE_PRECISION: `{other}` is not one of f32, bf16, bf16_hidden"),
         None if cuda => Precision::Bf16,
         None => Precision::F32,
     };
@@ -50,17 +56,17 @@ fn setting() -> Setting {
     Setting { base, width, cuda, precision, threads: number("CLOZE_THREADS").unwrap_or(0) }
 }
 
-/// Those that were asked for; the first is always among them, since all are measured against it.
+/// Returns the requested methods. The baselines are always included if they are needed.
 fn chosen() -> Vec<&'static Method> {
-    let names = asked("CLOZE_METHODS");
-    let is_asked =
+    let names = variable("CLOZE_METHODS");
+    let is_requested =
         |method: &Method| names.as_ref().is_none_or(|names| names.split(',').any(|name| name == method.name));
     let plain =
-        |at: usize| METHODS[at..].iter().any(|method| is_asked(method) && method.relative == METHODS[at].relative);
+        |at: usize| METHODS[at..].iter().any(|method| is_requested(method) && method.relative == METHODS[at].relative);
     METHODS
         .iter()
         .enumerate()
-        .filter(|(at, method)| is_asked(method) || *at == 0 || *at == 1 && plain(1))
+        .filter(|(at, method)| is_requested(method) || *at == 0 || *at == 1 && plain(1))
         .map(|(_, method)| method)
         .collect()
 }
@@ -83,7 +89,7 @@ fn main() {
     let mut trainers: Vec<Trainer> =
         plans.iter().map(|plan| Trainer::new(plan, Box::new(SingleProcess)).expect("a good plan")).collect();
     let mut seconds = vec![Vec::new(); methods.len()];
-    let mut yardstick = (!setting.cuda).then(|| Yardstick::new(setting));
+    let mut yardstick = (!setting.cuda).then(|| ReferenceProducts::new(setting));
     let mut parts = Parts::default();
     for (index, batch) in batches.iter().enumerate() {
         for (at, (trainer, seconds)) in trainers.iter_mut().zip(&mut seconds).enumerate() {
@@ -92,7 +98,7 @@ fn main() {
                 trainer.step(std::slice::from_ref(batch)).expect("good batches");
                 synchronize(trainer.device()).expect("the device answers");
             };
-            // The first steps make the optimizer's state and warm caches.
+            // The first two steps create the optimizer's state and warm caches.
             if index >= 2 && at == 0 {
                 parts.step(step);
             } else {
@@ -109,12 +115,12 @@ fn main() {
     let medians: Vec<f64> = seconds.into_iter().map(median).collect();
     print(&methods, &plans, &medians, width);
     if let Some(yardstick) = yardstick {
-        shares(&yardstick, &plans[0], medians[0], width);
+        print_rates(&yardstick, &plans[0], medians[0], width);
         parts.print(setting, yardstick.rate());
     }
 }
 
-/// Every method against the plain one of the same encoder.
+/// Prints every method relative to the plain one with the same encoder.
 fn print(methods: &[&Method], plans: &[TrainPlan], medians: &[f64], width: usize) {
     println!("| method | ms/step | µs/token | × plain | FLOP × plain | quotient | estimated memory |");
     println!("|---|---|---|---|---|---|---|");
@@ -132,8 +138,8 @@ fn print(methods: &[&Method], plans: &[TrainPlan], medians: &[f64], width: usize
     }
 }
 
-/// What share of the machine's rate of products a plain step has.
-fn shares(yardstick: &Yardstick, plan: &TrainPlan, seconds: f64, width: usize) {
+/// Prints the share of the machine's rate of products that a plain step reaches.
+fn print_rates(yardstick: &ReferenceProducts, plan: &TrainPlan, seconds: f64, width: usize) {
     let needed = plan.flops_per_token() * (ROWS * width) as f64;
     let (rate, (operations, alone)) = (yardstick.rate(), yardstick.all());
     println!(

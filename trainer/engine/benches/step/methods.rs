@@ -1,4 +1,4 @@
-//! The methods that are measured, their plans, and the batches that all of them learn from.
+//! Measured methods, their plans, and their common batches.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::common::{WORDS, request};
 /// Rows of a step.
 pub(crate) const ROWS: usize = 8;
 
-/// A method: the plain one that it is measured against, the networks next to the main one, the objectives, the loss.
+/// Method: its baseline (`relative` selects it), networks, objectives and loss.
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     pub(crate) relative: bool,
     toml: &'static str,
 }
 
-/// All of them; the first two are what the others are measured against.
+/// All methods. The first two are the baselines of the others.
 pub(crate) const METHODS: [Method; 8] = [
     Method {
         name: "mlm",
@@ -78,7 +78,7 @@ pub(crate) const METHODS: [Method; 8] = [
     },
 ];
 
-/// The tables of a method.
+/// Configuration tables of a method.
 #[derive(serde::Deserialize)]
 struct Tables {
     #[serde(default)]
@@ -87,7 +87,7 @@ struct Tables {
     loss: BTreeMap<String, f64>,
 }
 
-/// A step's shape, and where and how it is computed.
+/// Shape, device, precision and threads of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) base: bool,
@@ -111,7 +111,7 @@ impl Setting {
     }
 }
 
-/// Columns of a crop of nine tenths.
+/// Number of columns of a crop of nine tenths.
 fn cropped(width: usize) -> usize {
     ((width - 2) * 9 / 10 + 2).next_multiple_of(8)
 }
@@ -141,7 +141,7 @@ pub(crate) fn plan(method: &Method, setting: Setting) -> TrainPlan {
     TrainPlan::new(request).expect("a good plan")
 }
 
-/// Ids with the frequencies of a language, roughly: few common, many rare. Three of twenty are masked.
+/// Batch of ids with language-like frequencies: few common ids, many rare ones. Three of twenty tokens are masked.
 pub(crate) fn batch(index: u64, width: usize) -> Batch {
     let mut state = index + 1;
     let mut id = || {

@@ -1,4 +1,4 @@
-//! A step of masked language modelling, part by part, with the least that each part's products can take.
+//! Parts of a masked language modelling step, with the minimum time of each part's products.
 
 use trainer::device::step_timer::{self, OTHER, StepTimes};
 
@@ -13,7 +13,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Runs a step and remembers what its parts took.
+    /// Runs a step and records the times of its parts.
     pub(crate) fn step(&mut self, step: impl FnOnce()) {
         step_timer::begin();
         step();
@@ -26,7 +26,7 @@ impl Parts {
         }
     }
 
-    /// The table: what each part takes and what its products would at `rate` operations per second.
+    /// Prints a table with the time of each part, and the time of its products at `rate` operations per second.
     pub(crate) fn print(&self, setting: Setting, rate: f64) {
         println!("| part of mlm | ms | of it | GFLOP | at the rate of the largest product, ms | share of the rate |");
         println!("|---|---|---|---|---|---|");
@@ -50,7 +50,7 @@ impl Parts {
     }
 }
 
-/// Operations of the products of a part.
+/// Number of operations in the products of a part.
 fn operations(part: &str, setting: Setting) -> f64 {
     let shape = setting.encoder(false);
     let [layers, d, f, v] = [shape.layers, shape.hidden, shape.feed_forward, WORDS].map(f64::from);
@@ -62,7 +62,7 @@ fn operations(part: &str, setting: Setting) -> f64 {
     match part {
         "attention" => attention,
         "feed_forward" => feed_forward,
-        // Of the gradients of the scores the one by hidden states is computed with the scores.
+        // The gradient of the scores by hidden states is computed with the scores.
         "objective mlm" => transform + 2.0 * scores,
         "backward" => 2.0 * (attention + feed_forward + transform) + scores,
         _ => 0.0,

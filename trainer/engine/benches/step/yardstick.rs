@@ -1,10 +1,12 @@
-//! What a step cannot do without: its products, by themselves, on tensors of its own shapes.
+//! Baseline of a step: its matrix products alone, on tensors of the same shapes.
 //!
-//! One product of each shape is timed in turn with the steps, so that a busy machine slows both. The rate of the largest,
-//! rows into the feed-forward block, is what libtorch's `matmul` is capable of here; all of them together are what a step of
-//! masked language modelling would take by it alone. On the CPU a step has products that are faster (`native/linear.cpp`).
+//! One product of each shape is timed after each round of steps, so that load on the machine slows both. The rate of
+//! the largest product, rows into the feed-forward block, is the rate of libtorch's `matmul` on this machine. The time
+//! of all products is the minimum of a masked language modelling step with `matmul`. On the CPU a step has faster
+//! products (`native/linear.cpp`).
 //!
-//! Axes: `n` tokens, `m` masked ones, `d` hidden, `f` feed-forward, `v` ids, `g` rows times heads, `t` columns, `k` = d / h.
+//! Axes: `n` tokens, `m` masked ones, `d` hidden, `f` feed-forward, `v` ids, `g` rows times heads, `t` columns, `k` = d
+//! / h.
 
 use std::time::Instant;
 
@@ -15,24 +17,24 @@ use crate::common::WORDS;
 use crate::median;
 use crate::methods::{ROWS, Setting};
 
-/// A product `[batch, n, i] · [batch, i, o]`.
+/// Product `[batch, n, i] · [batch, i, o]`.
 struct Product {
     left: Tensor,
     right: Tensor,
-    /// How often a step has it.
+    /// Number of occurrences in a step.
     times: f64,
     operations: f64,
     seconds: Vec<f64>,
 }
 
-/// The products of a step.
-pub(crate) struct Yardstick {
+/// Products of a step.
+pub(crate) struct ReferenceProducts {
     products: Vec<Product>,
-    /// Which of them is the largest of a layer.
+    /// Index of the largest product of a layer.
     largest: usize,
 }
 
-impl Yardstick {
+impl ReferenceProducts {
     pub(crate) fn new(setting: Setting) -> Self {
         let EncoderConfig { layers, hidden, heads, feed_forward, .. } = setting.encoder(false);
         let [layers, d, h, f, v] = [layers, hidden, heads, feed_forward, WORDS].map(i64::from);
@@ -59,7 +61,7 @@ impl Yardstick {
         linear(n, f, d, layers);
         linear(m, d, d, 1);
         linear(m, d, v, 1);
-        // Queries with keys, weights with values, and twice as many backwards.
+        // Queries times keys, weights times values, and twice as many in the backward pass.
         let (q, w) = (made(&[b * h, t, k]), made(&[b * h, t, t]));
         for (left, right, times) in [(&q, &q.transpose(1, 2), 2), (&w, &q, 2), (&w.transpose(1, 2), &q, 2)] {
             yardstick.products.push(Product::new(left, right, times * layers));

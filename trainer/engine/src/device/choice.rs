@@ -1,4 +1,4 @@
-//! Resolves `train.device` to a device of this machine.
+//! Resolution of `train.device` to a device of this machine.
 
 use tch::Device;
 use trainer_plan::Error;
@@ -6,15 +6,15 @@ use trainer_plan::device::DeviceChoice;
 
 use crate::device::native;
 
-/// A device choice, looked up on this machine.
+/// Lookup of a device choice on this machine.
 pub trait ResolveDevice {
-    /// Bytes of memory of the device; none of the CPU, or where it does not answer.
+    /// Memory of the device in bytes. `None` for the CPU, or if the device does not answer.
     fn bytes(self) -> Option<u64>;
 
-    /// The device, if it is there.
+    /// Returns the device, or an error if this machine does not have it.
     fn resolve(self) -> Result<Device, Error>;
 
-    /// What keeps `auto` on the CPU though this machine has a driver: somebody expects its device to be used.
+    /// Returns the reason why `auto` uses the CPU although this machine has a CUDA driver.
     fn left_out(self) -> Option<String>;
 }
 
@@ -24,44 +24,42 @@ impl ResolveDevice for DeviceChoice {
     }
 
     fn resolve(self) -> Result<Device, Error> {
-        let there = tch::Cuda::device_count();
+        let count = tch::Cuda::device_count();
         match self {
             Self::Cpu => Ok(Device::Cpu),
-            Self::Auto if there <= 0 => Ok(Device::Cpu),
+            Self::Auto if count <= 0 => Ok(Device::Cpu),
             Self::Auto => Ok(Device::Cuda(0)),
-            Self::Cuda(index) if i64::from(index) < there => Ok(Device::Cuda(index.into())),
-            Self::Cuda(_) if there > 0 => {
-                Err(Error::Device(format!("`train.device = \"{self}\"`, but there are {there}, counted from `cuda:0`")))
-            }
+            Self::Cuda(index) if i64::from(index) < count => Ok(Device::Cuda(index.into())),
+            Self::Cuda(_) if count > 0 => Err(Error::Device(format!(
+                "`train.device = \"{self}\"`, but this machine has {count} CUDA devices, counted from `cuda:0`"
+            ))),
             Self::Cuda(_) => Err(Error::Device(format!(
-                "`train.device = \"{self}\"`, but {}; `train.device = \"cpu\"` does without",
-                why_not()
+                "`train.device = \"{self}\"`, but {}; to train on the CPU, set `train.device = \"cpu\"`",
+                variable()
             ))),
         }
     }
 
     fn left_out(self) -> Option<String> {
-        let is_left_out = self == Self::Auto && native::has_cuda_driver() && tch::Cuda::device_count() <= 0;
-        is_left_out.then(why_not)
+        let is_unused = self == Self::Auto && native::has_cuda_driver() && tch::Cuda::device_count() <= 0;
+        is_unused.then(variable)
     }
 }
 
-/// Why there is no CUDA device, and the way out.
-pub(crate) fn why_not() -> String {
+/// Returns the reason why there is no CUDA device, and how to fix it.
+pub(crate) fn variable() -> String {
     match native::cuda_problem() {
         None => {
-            "the driver shows no device (`nvidia-smi` should list one; is `CUDA_VISIBLE_DEVICES` empty?)".to_owned()
+            "the CUDA driver lists no device; check `nvidia-smi` and whether `CUDA_VISIBLE_DEVICES` is empty".to_owned()
         }
         Some(problem) if native::has_cuda_driver() => {
-            format!(
-                "{problem}: this libtorch is the small one; `SETUP=full make setup` fetches CUDA's libraries, then build again"
-            )
+            format!("{problem}: this libtorch has no CUDA libraries; run `SETUP=full make setup` and build again")
         }
         Some(problem) => problem,
     }
 }
 
-/// The name of the GPU as its driver spells it (`NVIDIA H100 80GB HBM3`); `None` on the CPU or where unknown.
+/// Returns the GPU name as the driver spells it (`NVIDIA H100 80GB HBM3`). `None` on the CPU or if unknown.
 #[must_use]
 pub(crate) fn name(device: Device) -> Option<String> {
     let Device::Cuda(index) = device else { return None };
@@ -76,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_is_not_there_is_named_with_the_reason() {
+    fn a_missing_device_is_named_with_the_reason() {
         let error = DeviceChoice::Cuda(9).resolve().expect_err("no machine has ten").to_string();
         assert!(error.contains("`train.device = \"cuda:9\"`, but "), "{error}");
     }

@@ -1,10 +1,11 @@
-//! What attention drops on a GPU, counted: kernels that round the share would teach something else, and nobody would notice.
+//! Test of the share of weights that attention drops on a GPU. A kernel that rounds the share would change training
+//! silently.
 
 use tch::{Device, Tensor};
 
 use super::native;
 use super::precision::{FLAG, INDEX, MASTER, Precision};
-use crate::device::precision::Cast as _;
+use crate::device::precision::PrecisionCast as _;
 use crate::testing;
 
 const SHARE: f64 = 0.1;
@@ -13,17 +14,17 @@ const HEADS: i64 = 2;
 /// Width of a head, as in every published model.
 const HEAD: i64 = 64;
 
-/// The share of attention's weights that is 0 where queries prefer no key.
+/// Returns the share of attention weights that are 0 when all keys have equal weight.
 ///
-/// Every weight is then 1/t or nothing, and values are unit vectors: what comes out, by t (1 − p), is how many of the t/64
-/// keys that share a direction were kept.
+/// Every weight is then 1/t or 0, and values are unit vectors. The output times t (1 − p) is the number of kept keys
+/// among the t/64 keys that share a direction.
 fn dropped(device: Device, precision: Precision, tokens: i64, mask: Option<&Tensor>) -> f64 {
     let flat = |tensor: Tensor| precision.compute(&tensor);
     let zeros = flat(Tensor::zeros([ROWS, HEADS, tokens, HEAD], (MASTER, device)));
     let directions_tk = Tensor::eye(HEAD, (MASTER, device)).repeat([tokens / HEAD, 1]);
     let values = flat(directions_tk.expand([ROWS, HEADS, tokens, HEAD], false).contiguous());
     let mixed = Tensor::scaled_dot_product_attention(&zeros, &zeros, &values, mask, SHARE, false, None, false);
-    let kept = (precision.widen(&mixed) * (tokens as f64 * (1.0 - SHARE))).round().sum(MASTER);
+    let kept = (precision.panic_message(&mixed) * (tokens as f64 * (1.0 - SHARE))).round().sum(MASTER);
     let kept = f64::try_from(kept.to_device(Device::Cpu)).expect("one number");
     1.0 - kept / (ROWS * HEADS * tokens * tokens) as f64
 }
@@ -45,13 +46,13 @@ fn attention_drops_the_share_that_it_is_asked_for() {
                 let found = dropped(device, precision, tokens, mask);
                 let spread = (SHARE * (1.0 - SHARE) / (ROWS * HEADS * tokens * tokens) as f64).sqrt();
                 let what = format!("{precision:?}, {tokens} tokens, {form}");
-                // The flash kernels compare eight bits of each draw: they drop 0.102 where 0.1 is asked for.
+                // The flash kernels compare eight bits of each draw: they drop 0.102 for a requested 0.1.
                 let rounded = if precision == Precision::F32 { 0.0 } else { 1.0 / 256.0 };
                 let is_right = (found - SHARE).abs() < rounded + 6.0 * spread;
                 assert!(is_right, "{what}: {found:.5} of the weights are 0, not {SHARE}");
             }
         }
-        // What is between the sublayers too.
+        // Dropout between the sublayers.
         let ones = precision.compute(&Tensor::ones([1 << 20], (MASTER, device)));
         let zeros = ones.dropout(SHARE, true).eq(0.0).to_kind(INDEX).sum(MASTER);
         let found = f64::try_from(zeros.to_device(Device::Cpu)).expect("one number") / f64::from(1 << 20);

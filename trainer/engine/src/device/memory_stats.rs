@@ -1,4 +1,4 @@
-//! How full a device was, from report to report.
+//! Memory use of a device between reports.
 
 use tch::Device;
 use telemetry::training::{DeviceMemory, DevicePeak};
@@ -7,7 +7,7 @@ use trainer_plan::Error;
 use crate::device::native::facts;
 use crate::device::step_timer;
 
-/// Reads what libtorch's allocator counts. On the CPU there is nothing to read.
+/// Reader of the statistics of libtorch's CUDA allocator. The CPU has none.
 #[derive(Debug)]
 pub(crate) struct Gauge {
     device: Device,
@@ -16,13 +16,13 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// Begins now: what there was before is forgotten. A plan has said how many bytes it would be.
+    /// Starts now and resets the peak. `planned_bytes` is the estimate of the plan.
     pub(crate) fn start(device: Device, planned_bytes: f64) -> Result<Self, Error> {
         facts::memory(device)?;
         Ok(Self { device, peak_bytes: 0, planned_bytes })
     }
 
-    /// What there was since this was last asked.
+    /// Reads the statistics since the previous call.
     pub(crate) fn read(&mut self) -> Result<Option<DeviceMemory>, Error> {
         Ok(facts::memory(self.device)?.map(|[allocated_peak_bytes, reserved_peak_bytes, total_bytes]| {
             self.peak_bytes = self.peak_bytes.max(allocated_peak_bytes);
@@ -31,7 +31,7 @@ impl Gauge {
         }))
     }
 
-    /// The most that there was at once, and the prediction of the plan; nothing where a device no longer answers.
+    /// Returns the peak and the estimate of the plan. `None` if the device no longer answers.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate in bytes, positive")]
     pub(crate) fn peak(&mut self) -> Option<DevicePeak> {
         let planned_bytes = self.planned_bytes as u64;
@@ -63,12 +63,12 @@ mod tests {
         assert_eq!(with.allocated_peak_bytes, before.allocated_peak_bytes + (4 << 20));
         assert!(with.reserved_peak_bytes >= with.allocated_peak_bytes && with.total_bytes >= with.reserved_peak_bytes);
         if let Some(counted) = counted {
-            assert_eq!(counted.peak_bytes, with.allocated_peak_bytes, "as it counts itself");
+            assert_eq!(counted.peak_bytes, with.allocated_peak_bytes, "the device counts the same");
         }
         let after = gauge.read().expect("it answers").expect("it is CUDA");
-        assert_eq!(after.allocated_peak_bytes, before.allocated_peak_bytes, "the large one is gone");
+        assert_eq!(after.allocated_peak_bytes, before.allocated_peak_bytes, "the large tensor is freed");
         let peak = DevicePeak { peak_bytes: with.allocated_peak_bytes, planned_bytes: 5000 };
-        assert_eq!(gauge.peak(), Some(peak), "of all that was read");
+        assert_eq!(gauge.peak(), Some(peak), "the peak of all readings");
         drop(kept);
     }
 

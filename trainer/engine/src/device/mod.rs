@@ -1,8 +1,8 @@
-//! The device that everything is computed on, the number types, libtorch beyond `tch`, tensors on the host.
+//! Compute device, number types, calls to libtorch that `tch` lacks, and tensors in host memory.
 
 pub(crate) mod choice;
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
+#[expect(clippy::disallowed_methods, reason = "tests read values from the device")]
 mod drops;
 pub(crate) mod memory_stats;
 pub(crate) mod native;

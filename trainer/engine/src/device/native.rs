@@ -1,4 +1,4 @@
-//! The safe face of `native/`; with the kernels of `pipeline/src/tokenize/fast/`, the only `unsafe` of the project.
+//! Safe wrapper of `native/`. Together with the kernels of `pipeline/src/tokenize/fast/` it holds all `unsafe` code.
 #![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
 
 pub(crate) mod copies;
@@ -47,10 +47,10 @@ unsafe extern "C" {
     fn cloze_synchronize(index: c_int) -> c_int;
 }
 
-/// The libtorch that this program was built with.
+/// Version of the libtorch that this program is built with.
 pub(crate) const LIBTORCH: &str = env!("CLOZE_LIBTORCH_VERSION");
 
-/// Why CUDA is not there; `None` where its libraries are loaded.
+/// Returns the reason why CUDA is not available. `None` if its libraries are loaded.
 #[must_use]
 pub(crate) fn cuda_problem() -> Option<String> {
     // SAFETY: a static C string, written before main.
@@ -58,20 +58,20 @@ pub(crate) fn cuda_problem() -> Option<String> {
     (!problem.is_empty()).then_some(problem)
 }
 
-/// Whether this machine has CUDA's driver, whatever became of the libraries.
+/// Whether this machine has the CUDA driver, even if the libraries are not loaded.
 pub(crate) fn has_cuda_driver() -> bool {
     // SAFETY: no pointers; written before main.
     unsafe { cloze_has_cuda_driver() != 0 }
 }
 
-/// Sets libtorch's process-wide switches. Call it on the thread that will compute, before it computes: denormals are
-/// flushed to zero on that thread and on the helpers that it starts later.
+/// Sets libtorch's process-wide switches. Call it on the compute thread before the first operation: denormals are
+/// flushed to zero on that thread and on the helper threads that it starts later.
 pub(crate) fn configure(deterministic: bool, tf32: bool) -> Result<(), Error> {
     // SAFETY: no pointers.
     check(unsafe { cloze_configure(c_int::from(deterministic), c_int::from(tf32)) })
 }
 
-/// Moves the gradients out of `weights`: the next backward pass starts from none.
+/// Moves the gradients out of `weights`. The next backward pass starts without gradients.
 pub(crate) fn take_gradients(weights: &[&Tensor]) -> Result<Vec<Option<Tensor>>, Error> {
     let mut raw = vec![std::ptr::null_mut(); weights.len()];
     // SAFETY: as many slots as weights; each non-null result is a new handle that the returned tensor owns.
@@ -81,28 +81,28 @@ pub(crate) fn take_gradients(weights: &[&Tensor]) -> Result<Vec<Option<Tensor>>,
     }
 }
 
-/// Copies each of `from` over that of `to`, of the same shape, whatever their types.
+/// Copies each tensor of `from` into the tensor of `to` at the same index. Shapes are equal; types may differ.
 pub(crate) fn copy_all(to: &[&Tensor], from: &[&Tensor]) -> Result<(), Error> {
     assert_eq!(to.len(), from.len(), "as many targets as sources");
     // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
     check(unsafe { cloze_copy_all(pointers(to).as_ptr(), pointers(from).as_ptr(), to.len()) })
 }
 
-/// Adds each of `what` to that of `to`, of the same shape and type.
+/// Adds each tensor of `what` to the tensor of `to` at the same index. Shapes and types are equal.
 pub(crate) fn add_all(to: &[&Tensor], what: &[&Tensor]) -> Result<(), Error> {
     assert_eq!(to.len(), what.len(), "as many targets as summands");
     // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
     check(unsafe { cloze_add_all(pointers(to).as_ptr(), pointers(what).as_ptr(), to.len()) })
 }
 
-/// Adds `gradients`, of whatever type, to those of `weights`; a weight may come more than once.
+/// Adds `gradients`, of any type, to the gradients of `weights`. A weight may occur more than once.
 pub(crate) fn add_gradients(weights: &[&Tensor], gradients: &[&Tensor]) -> Result<(), Error> {
     assert_eq!(weights.len(), gradients.len(), "one weight for each gradient");
     // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
     check(unsafe { cloze_add_gradients(pointers(weights).as_ptr(), pointers(gradients).as_ptr(), weights.len()) })
 }
 
-/// The L2 norm over all numbers of all `tensors` (at least one), a scalar on their device.
+/// Returns the L2 norm over all numbers of all `tensors` (at least one), a scalar on their device.
 pub(crate) fn global_norm(tensors: &[&Tensor]) -> Result<Tensor, Error> {
     let mut norm = std::ptr::null_mut();
     // SAFETY: on success `norm` is a new handle that the returned tensor owns.
@@ -112,12 +112,12 @@ pub(crate) fn global_norm(tensors: &[&Tensor]) -> Result<Tensor, Error> {
     }
 }
 
-/// The lists of one fused update, index by index.
+/// Tensor lists of one fused update. Equal indices belong together.
 #[derive(Debug, Default)]
 pub(crate) struct AdamWLists<'a> {
     /// Weights, changed in place.
     pub weights: Vec<&'a Tensor>,
-    /// Their gradients, divided by the scale in place.
+    /// Gradients of the weights, divided by the scale in place.
     pub gradients: Vec<&'a Tensor>,
     /// First moments, changed in place.
     pub means: Vec<&'a Tensor>,
@@ -125,7 +125,7 @@ pub(crate) struct AdamWLists<'a> {
     pub variances: Vec<&'a Tensor>,
 }
 
-/// The numbers of one fused update.
+/// Scalars of one fused update.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdamWUpdate<'a> {
     /// Number of this update, counted from 1, a float32 scalar.
@@ -136,15 +136,15 @@ pub(crate) struct AdamWUpdate<'a> {
     pub betas: [f64; 2],
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Added to the denominator.
+    /// Summand of the denominator.
     pub eps: f64,
-    /// Gradients are divided by it first, a float32 scalar.
+    /// Divisor of the gradients, applied first, a float32 scalar.
     pub scale: &'a Tensor,
-    /// 1 where nothing shall change, else 0, a float32 scalar.
+    /// 1 to skip the update, else 0, a float32 scalar.
     pub skip: &'a Tensor,
 }
 
-/// One AdamW update with libtorch's fused kernel (Loshchilov & Hutter 2019), without a look at the device.
+/// Runs one AdamW update with libtorch's fused kernel (Loshchilov & Hutter 2019), without synchronizing the device.
 pub(crate) fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Result<(), Error> {
     let count = lists.weights.len();
     let same = [&lists.gradients, &lists.means, &lists.variances].iter().all(|list| list.len() == count);
@@ -169,7 +169,7 @@ pub(crate) fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Re
     })
 }
 
-/// `bytes` on the device, uint8, without a wait for it.
+/// Copies `bytes` to the device as uint8, without waiting for the copy.
 pub(crate) fn upload(bytes: &[u8], device: Device) -> Result<Tensor, Error> {
     let Some(index) = cuda_index(device) else { return Tensor::f_from_slice(bytes).checked() };
     let mut uploaded = std::ptr::null_mut();
@@ -180,28 +180,28 @@ pub(crate) fn upload(bytes: &[u8], device: Device) -> Result<Tensor, Error> {
     }
 }
 
-/// Whether what is computed from `tensor` now will know where it came from. (A view would say so in any case.)
+/// Whether autograd records operations on `tensor` now. (A view requires gradients even if it does not.)
 pub(crate) fn is_recorded(tensor: &Tensor) -> bool {
     // SAFETY: no pointers.
     tensor.requires_grad() && unsafe { cloze_records() != 0 }
 }
 
-/// Sends `gradient` back through the graph of `made`, to the leaves.
+/// Propagates `gradient` back through the graph of `made`, to the leaves.
 pub(crate) fn backward(made: &Tensor, gradient: &Tensor) -> Result<(), Error> {
     // SAFETY: borrowed handles; shapes and types are checked on the other side.
     check(unsafe { cloze_backward(made.as_ptr().cast(), gradient.as_ptr().cast()) })
 }
 
-/// Where a device's random numbers are.
+/// Saved state of a device's random number generator.
 #[derive(Debug)]
 pub(crate) struct Draws {
     device: Device,
-    // In host memory, whatever the device.
+    // In host memory for every device.
     state: Tensor,
 }
 
 impl Draws {
-    /// Where they are now. Waits for nothing.
+    /// Saves the current state without waiting for the device.
     pub(crate) fn now(device: Device) -> Result<Self, Error> {
         let mut state = std::ptr::null_mut();
         // SAFETY: on success `state` is a new handle that the tensor owns.
@@ -211,26 +211,26 @@ impl Draws {
         }
     }
 
-    /// Goes back there.
-    pub(crate) fn again(&self) -> Result<(), Error> {
+    /// Restores the saved state.
+    pub(crate) fn cuda_problem(&self) -> Result<(), Error> {
         // SAFETY: a borrowed handle.
         check(unsafe { cloze_set_generator_state(cuda_index(self.device).unwrap_or(-1), self.state.as_ptr().cast()) })
     }
 }
 
-/// Waits for the device; at once on the CPU.
+/// Waits for the device. Returns immediately on the CPU.
 pub fn synchronize(device: Device) -> Result<(), Error> {
     // SAFETY: no pointers.
     cuda_index(device).map_or(Ok(()), |index| check(unsafe { cloze_synchronize(index) }))
 }
 
-/// The result of a fallible operation of libtorch as the trainer's own.
-pub(crate) trait Checked<T> {
-    /// The value, or [`Error::Native`] with the first line of the message; the rest is a C++ backtrace.
+/// Conversion of a libtorch result to a result of the trainer.
+pub(crate) trait CheckStatus<T> {
+    /// Returns the value, or [`Error::Native`] with the first line of the message; the rest is a C++ backtrace.
     fn checked(self) -> Result<T, Error>;
 }
 
-impl<T> Checked<T> for Result<T, tch::TchError> {
+impl<T> CheckStatus<T> for Result<T, tch::TchError> {
     fn checked(self) -> Result<T, Error> {
         self.map_err(|error| Error::Native(error.to_string().lines().next().unwrap_or_default().to_owned()))
     }
@@ -264,8 +264,9 @@ mod tests {
     #[test]
     fn an_exception_becomes_an_error_with_its_message() {
         let cpu = (MASTER, Device::Cpu);
-        let (weight, moment, short) =
-            (Tensor::zeros([64, 64], cpu), Tensor::zeros([64, 64], cpu), Tensor::zeros([16, 64], cpu));
+        let weight = Tensor::zeros([64, 64], cpu);
+        let moment = Tensor::zeros([64, 64], cpu);
+        let short = Tensor::zeros([16, 64], cpu);
         let one = Tensor::ones([1], cpu);
         let lists = AdamWLists {
             weights: vec![&weight],
@@ -282,7 +283,7 @@ mod tests {
             scale: &one,
             skip: &one,
         };
-        let error = fused_adamw(&lists, update).expect_err("a gradient of another shape is refused").to_string();
+        let error = fused_adamw(&lists, update).expect_err("the shapes differ").to_string();
         assert!(error.contains("the gradient of weight 0 differs"), "{error}");
     }
 

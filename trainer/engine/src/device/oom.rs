@@ -1,4 +1,4 @@
-//! How libtorch says that a device's memory does not suffice.
+//! Detection of out-of-memory errors of libtorch.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -6,27 +6,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use trainer_plan::Error;
 
-/// Its allocator's words, the driver's, and those of the library of matrix products, which takes memory of its own.
-const WORDS: [&str; 3] = ["CUDA out of memory", "CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED"];
+/// Messages of libtorch's allocator, of the driver, and of cuBLAS, which allocates its own memory.
+const MESSAGES: [&str; 3] =
+    ["CUDA out of memory", "CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED"];
 
-/// libtorch's words where CUDA has no memory left, up to the reason's end; `None` where it is something else.
+/// Extracts libtorch's out-of-memory message, up to the end of the reason. `None` for any other error.
 #[must_use]
 pub(crate) fn shortage(text: &str) -> Option<String> {
-    let said = &text[WORDS.iter().find_map(|words| text.find(words))?..];
-    // A panic has written its error as Rust does.
+    let said = &text[MESSAGES.iter().find_map(|words| text.find(words))?..];
+    // A panic message holds the error in Rust's debug format, so newlines are escaped.
     let line = said.split(['\n', '"']).next()?.split("\\n").next()?;
-    // What is asked for, then how much there is and how much of it is free; the rest is advice for Python.
+    // The message, the requested size, and total and free memory. The rest is advice for Python.
     let sentences: Vec<&str> = line.trim_end_matches('.').split(". ").take(3).collect();
     Some(sentences.join(". "))
 }
 
 thread_local! {
-    /// Whether this thread makes an error of a shortage.
+    /// Whether this thread converts an out-of-memory failure to an error.
     static CATCHES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does what computes on a device. A shortage comes back as the error that `explain` makes of it, whether an operator
-/// returned it or panicked: `tch`'s panic where they fail. Any other panic continues.
+/// Runs a computation on a device and converts an out-of-memory failure with `explain`.
+///
+/// The failure may be an error or a panic, because operators of `tch` panic when they fail. Any other panic continues.
 pub(crate) fn caught<T>(
     work: impl FnOnce() -> Result<T, Error>,
     explain: impl FnOnce(String) -> Error,
@@ -36,7 +38,7 @@ pub(crate) fn caught<T>(
     CATCHES.set(outer);
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(panic) => match words(panic.as_ref()).and_then(shortage) {
+        Err(panic) => match retain(panic.as_ref()).and_then(shortage) {
             Some(shortage) => Err(Error::Native(shortage)),
             None => resume_unwind(panic),
         },
@@ -47,14 +49,14 @@ pub(crate) fn caught<T>(
     })
 }
 
-/// Whether a panic of this thread is a shortage of which an error will be made that says more.
+/// Whether a panic of this thread is an out-of-memory failure that [`caught`] converts to a more detailed error.
 #[must_use]
 pub fn is_caught(panic: &(dyn Any + Send)) -> bool {
-    CATCHES.get() && words(panic).is_some_and(|words| shortage(words).is_some())
+    CATCHES.get() && retain(panic).is_some_and(|words| shortage(words).is_some())
 }
 
-/// What a panic says.
-pub(crate) fn words(panic: &(dyn Any + Send)) -> Option<&str> {
+/// Returns the message of a panic.
+pub(crate) fn retain(panic: &(dyn Any + Send)) -> Option<&str> {
     panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied())
 }
 
@@ -63,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_is_told_from_other_errors_and_in_few_words() {
+    fn an_out_of_memory_message_is_recognized_and_shortened() {
         let said = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which \
                     17.38 MiB is free. Process 1 has 79.08 GiB memory in use.\nException raised from malloc";
         let short = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which \
@@ -71,7 +73,7 @@ mod tests {
         assert_eq!(shortage(said).as_deref(), Some(short));
         let panic = format!("called `Result::unwrap()` on an `Err` value: {:?}", tch::TchError::Torch(said.to_owned()));
         assert_eq!(shortage(&panic).as_deref(), Some(short));
-        assert!(!is_caught(&panic), "nobody waits for it");
+        assert!(!is_caught(&panic), "outside of `caught`");
         let seen: Result<(), Error> = caught(
             || {
                 assert!(is_caught(&panic) && !is_caught(&"CUDA error: an illegal memory access"));
@@ -80,7 +82,7 @@ mod tests {
             Error::Device,
         );
         assert!(matches!(seen, Err(Error::Device(said)) if said == short) && !is_caught(&panic));
-        for words in WORDS {
+        for words in MESSAGES {
             assert_eq!(shortage(words).as_deref(), Some(words));
         }
     }

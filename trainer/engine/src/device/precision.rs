@@ -1,44 +1,44 @@
-//! Which number types are used where. The only file that chooses a [`Kind`].
+//! Number types of tensors. Only this file chooses a [`Kind`].
 //!
-//! Weights, their gradients and the optimizer's state are float32 always. With [`Precision::Bf16`] a sublayer computes in
-//! bfloat16, from its first product to the dropout behind its last, on copies of the weights that are made once a step
-//! ([`weight`](crate::model::weight)). Residual sums and norms are float32, as under PyTorch's autocast (Micikevicius et
-//! al. 2018, section 3), and so are embeddings, what a network gives to objectives, losses, and gradients that add up
-//! over uses and micro-batches.
+//! Weights, their gradients and the optimizer's state are always float32. With [`Precision::Bf16`] a sublayer computes
+//! in bfloat16, from its first product to the dropout after its last, on copies of the weights that are made once per
+//! step ([`weight`](crate::model::weight)). Residual sums and norms are float32, as under PyTorch's autocast
+//! (Micikevicius et al. 2018, section 3). Embeddings, network outputs for objectives, losses, and gradients that are
+//! accumulated over uses and micro-batches are float32 too.
 //!
-//! With [`Precision::Bf16Hidden`] the hidden states between sublayers are bfloat16 too; norms and softmax add up in
-//! float32 inside their kernels. That is half of the traffic between products. Each post-norm layer begins from a norm, so
-//! that rounding does not add up over layers, but what compares hidden states closely sees it: a contrast of differences,
-//! or at a low temperature.
+//! With [`Precision::Bf16Hidden`] the hidden states between sublayers are bfloat16 too; norms and softmax accumulate in
+//! float32 inside their kernels. This halves the memory traffic between products. Each post-norm layer starts from a
+//! norm, so rounding does not accumulate over layers. Objectives that compare hidden states closely are affected by it:
+//! a contrast of differences, or one at a low temperature.
 
 use tch::{Kind, Tensor};
 pub(crate) use trainer_plan::precision::Precision;
 
-/// The type of weights, sums and losses.
+/// Type of weights, sums and losses.
 pub(crate) const MASTER: Kind = Kind::Float;
-/// The type in which numbers for reports are added up.
+/// Type in which numbers for reports are accumulated.
 pub(crate) const WIDE: Kind = Kind::Double;
-/// The type of indices into tensors.
+/// Type of indices into tensors.
 pub(crate) const INDEX: Kind = Kind::Int64;
-/// The type of masks.
+/// Type of masks.
 pub(crate) const FLAG: Kind = Kind::Bool;
 
-/// Tensors in the number types that a [`Precision`] chooses.
-pub(crate) trait Cast {
-    /// The type of products.
+/// Conversion of tensors to the number types of a [`Precision`].
+pub(crate) trait PrecisionCast {
+    /// Type of matrix products.
     fn kind(self) -> Kind;
 
-    /// `tensor` as matrix products take it: itself, or a cast copy that passes gradients on.
+    /// Converts `tensor` for matrix products: the tensor, or a cast copy that propagates gradients.
     fn compute(self, tensor: &Tensor) -> Tensor;
 
-    /// `tensor` as sums, norms and losses take it: at least float32.
-    fn widen(self, tensor: &Tensor) -> Tensor;
+    /// Converts `tensor` for sums, norms and losses: at least float32.
+    fn panic_message(self, tensor: &Tensor) -> Tensor;
 
-    /// `tensor` as hidden states are between sublayers.
+    /// Converts `tensor` to the type of hidden states between sublayers.
     fn hidden(self, tensor: &Tensor) -> Tensor;
 }
 
-impl Cast for Precision {
+impl PrecisionCast for Precision {
     fn kind(self) -> Kind {
         match self {
             Self::F32 => MASTER,
@@ -53,7 +53,7 @@ impl Cast for Precision {
         }
     }
 
-    fn widen(self, tensor: &Tensor) -> Tensor {
+    fn panic_message(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::F32 => tensor.shallow_clone(),
             Self::Bf16 | Self::Bf16Hidden => tensor.to_kind(MASTER),
@@ -63,7 +63,7 @@ impl Cast for Precision {
     fn hidden(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::F32 => tensor.shallow_clone(),
-            Self::Bf16 => self.widen(tensor),
+            Self::Bf16 => self.panic_message(tensor),
             Self::Bf16Hidden => self.compute(tensor),
         }
     }

@@ -1,15 +1,15 @@
-//! Where the time of a training step goes, for as long as somebody wants to know.
+//! Optional timer of the parts of a training step.
 //!
 //! # What
-//! A step is made of parts: it waits for batches, sends them, encodes, computes objectives, goes back, updates. Whoever runs a
-//! part says so (`timed`). While nobody measures, that costs a look at a variable of the thread and one at `tracing`'s
-//! level. While somebody does, the clock is read where one part ends and another begins; on a CUDA device a mark goes into
-//! its stream as well, and is read when the device has come past it, so that nothing waits.
+//! A step consists of parts: wait for batches, upload, encode, compute objectives, backward pass, optimizer. Code that
+//! runs a part wraps it in `timed`. If no timer runs, this costs one read of a thread-local variable and one check of
+//! `tracing`'s level. If a timer runs, it reads the clock at every change of the part. On a CUDA device it also records
+//! an event in the stream. The event is read after the device has passed it, so nothing waits.
 //!
 //! # Definition
-//! Times are self times: what a part within another takes is not counted for the outer one, so that all parts add up to the
-//! step. What happens within a part that is sealed (`SEALED`) is all its own: the layers that a validation runs are no
-//! layers of the step. A step lasts from one call of `step_is_over` to the next.
+//! Times are self times: the time of a nested part is not counted for the outer part, so all parts add up to the step.
+//! Parts nested in a sealed part (`SEALED`) count for the sealed part: the layers that a validation runs are not layers
+//! of the step. A step lasts from one call of `step_is_over` to the next.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -25,129 +25,129 @@ use crate::device::choice;
 use crate::device::native::facts;
 use crate::device::native::marks::Mark;
 
-/// The time of a step that no part has.
+/// Time of a step outside of all parts.
 pub const OTHER: &str = "other";
-/// The wait for batches.
+/// Wait for batches.
 pub const WAIT: &str = "wait";
-/// Rows are checked, packed and sent to the device.
+/// Check of the rows, packing, and upload to the device.
 pub(crate) const UPLOAD: &str = "upload";
-/// The embedding block of an encoder.
+/// Embedding block of an encoder.
 pub(crate) const EMBEDDINGS: &str = "embeddings";
-/// Attention of all layers, with the bias that is made for it.
+/// Attention of all layers, including its bias.
 pub(crate) const ATTENTION: &str = "attention";
-/// Both products of all layers' feed-forward blocks, and the gelu between them.
+/// Both products of all feed-forward blocks, and the gelu between them.
 pub(crate) const FEED_FORWARD: &str = "feed_forward";
-/// Dropout, sum and norm behind each block.
+/// Dropout, sum and norm after each block.
 pub(crate) const NORM: &str = "norm";
-/// A generator draws what replaces the masked tokens.
+/// Sampling of the generator's replacements of masked tokens.
 pub(crate) const SAMPLE: &str = "sample";
-/// An objective computes its sums.
+/// Computation of an objective's sums.
 pub(crate) const OBJECTIVE: &str = "objective";
-/// From the loss to gradients, with the layers that are run again for it.
+/// Backward pass, including recomputed layers.
 pub(crate) const BACKWARD: &str = "backward";
-/// From gradients to new weights.
+/// Update of the weights.
 pub(crate) const OPTIMIZER: &str = "optimizer";
-/// The host waits for the device and reads figures.
+/// Wait of the host for the device, and read of the metrics.
 pub(crate) const SYNCHRONIZE: &str = "synchronize";
-/// Figures are told to whoever listens.
+/// Report of the metrics to the observers.
 pub(crate) const REPORT: &str = "report";
-/// A validation.
+/// Validation.
 pub(crate) const VALIDATION: &str = "validation";
-/// What a step has to do for a checkpoint.
+/// Work of a step for a checkpoint.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
-/// Parts within which nothing else is told apart.
+/// Parts whose nested parts are not timed separately.
 const SEALED: [&str; 3] = [BACKWARD, VALIDATION, CHECKPOINT];
 
-/// Changes of the part that are kept of one step, and steps of which they are kept: the newest.
+/// Maximum number of slices kept per step, and number of newest steps with slices.
 const SLICES_MAX: usize = 1 << 16;
 const STEPS_KEPT: usize = 8;
-/// Steps whose marks the device may still have before it. More are waited for.
+/// Maximum number of steps whose events are pending. The timer waits for older ones.
 const PENDING_MAX: usize = 8;
-/// Steps whose lengths are kept: the first.
+/// Maximum number of steps whose durations are kept: the first ones.
 pub const STEPS_MAX: usize = 1 << 16;
-/// Looks at the memory, at the most. Then every second is forgotten, and they come half as often.
+/// Maximum number of memory samples. At the limit every second sample is dropped and the interval doubles.
 const LOOKS_MAX: usize = 256;
 
 thread_local! {
-    static RUNNING: RefCell<Option<Box<Stopwatch>>> = const { RefCell::new(None) };
+    static RUNNING: RefCell<Option<Box<Timer>>> = const { RefCell::new(None) };
 }
 
-/// What the steps of a thread took, from [`begin`] to [`end`].
+/// Times of a thread's steps, from [`begin`] to [`end`].
 #[derive(Clone, Debug, Default)]
 pub struct StepTimes {
-    /// Seconds of each step, of the first [`STEPS_MAX`].
+    /// Seconds of each of the first [`STEPS_MAX`] steps.
     pub steps: Vec<f64>,
-    /// How many there were, and seconds of all of them.
+    /// Number of steps.
     pub count: u64,
     /// Seconds of all steps together.
     pub total_s: f64,
-    /// The parts, in the order in which they first came.
+    /// Parts, in the order of their first occurrence.
     pub parts: Vec<PartTimes>,
-    /// The step of the newest that is nearest to the median.
+    /// Recent step whose duration is nearest to the median.
     pub typical: Option<StepSlices>,
-    /// Memory from step to step.
+    /// Memory samples, taken between steps.
     pub memory: Vec<MemoryAt>,
-    /// Bytes of what a run keeps for as long as it lasts, by owner.
+    /// Bytes of memory that a run keeps until its end, by owner.
     pub owners: Vec<(&'static str, u64)>,
-    /// Where they were computed, as a checkpoint says it (`Cuda(0)`), and the GPU as its driver spells it.
+    /// Device as named in a checkpoint (`Cuda(0)`), and the GPU name as the driver spells it.
     pub device: Option<(String, Option<String>)>,
-    /// Why the device's times are not there, if marks failed.
+    /// Reason why device times are missing, if events failed.
     pub failure: Option<String>,
 }
 
-/// A part of all steps together.
+/// Totals of one part over all steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartTimes {
-    /// What it is; of an objective with its name.
+    /// Name of the part. For an objective it includes the objective's name.
     pub name: String,
-    /// Seconds of the host.
+    /// Seconds on the host.
     pub host_s: f64,
-    /// Seconds of the device; `None` on the CPU, where they are the host's.
+    /// Seconds on the device. `None` on the CPU, where they equal the host's.
     pub device_s: Option<f64>,
-    /// How often it came.
+    /// Number of occurrences.
     pub count: u64,
 }
 
-/// One step, part by part.
+/// Slices of one step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepSlices {
-    /// How long it was.
+    /// Duration of the step.
     pub seconds: f64,
-    /// On the host.
+    /// Slices on the host.
     pub host: Vec<Slice>,
-    /// On the device, from its own first mark; `None` on the CPU.
+    /// Slices on the device, relative to its first event. `None` on the CPU.
     pub device: Option<Vec<Slice>>,
 }
 
-/// A stretch of one part.
+/// Contiguous interval of one part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slice {
-    /// Its number among [`StepTimes::parts`].
+    /// Index into [`StepTimes::parts`].
     pub part: usize,
-    /// Seconds since the step began.
+    /// Start, in seconds since the start of the step.
     pub from_s: f64,
-    /// Its end.
+    /// End, in seconds since the start of the step.
     pub to_s: f64,
 }
 
-/// How much memory there was.
+/// Memory sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryAt {
-    /// Seconds since it is measured.
+    /// Seconds since the start of the timer.
     pub at_s: f64,
-    /// Of this process, in host memory; `None` where the kernel does not say.
+    /// Resident host memory of this process. `None` if the kernel does not report it.
     pub resident_bytes: Option<u64>,
-    /// The most that tensors on the device had at once, at least since the look before; `None` on the CPU.
+    /// Peak bytes of tensors on the device, at least since the previous sample. `None` on the CPU.
     pub device_bytes: Option<u64>,
 }
 
-/// Begins to measure the steps of this thread. What was measured before is forgotten.
+/// Starts the timer of this thread. Discards earlier measurements.
 pub fn begin() {
-    RUNNING.with_borrow_mut(|running| *running = Some(Box::new(Stopwatch::new())));
+    RUNNING.with_borrow_mut(|running| *running = Some(Box::new(Timer::new())));
 }
 
-/// Somebody has read the device's peak, which is forgotten by that.
+/// Records a peak that a report has read, because reading resets the device's peak.
 pub(super) fn reported(peak_bytes: u64) {
     RUNNING.with_borrow_mut(|running| {
         if let Some(running) = running {
@@ -156,18 +156,18 @@ pub(super) fn reported(peak_bytes: u64) {
     });
 }
 
-/// Ends it; `None` if nobody has begun. Waits for the device.
+/// Stops the timer and returns the times. `None` if no timer runs. Waits for the device.
 #[must_use]
 pub fn end() -> Option<StepTimes> {
-    RUNNING.with_borrow_mut(Option::take).map(Stopwatch::end)
+    RUNNING.with_borrow_mut(Option::take).map(Timer::end)
 }
 
-/// Runs a part of a step.
+/// Runs and times a part of a step.
 pub(crate) fn timed<T>(part: &'static str, work: impl FnOnce() -> T) -> T {
     timed_for(part, "", work)
 }
 
-/// Runs a part of a step that is somebody's.
+/// Runs and times a part of a step that belongs to `whose`, such as an objective.
 pub(crate) fn timed_for<T>(part: &'static str, whose: &str, work: impl FnOnce() -> T) -> T {
     let span = if whose.is_empty() {
         trace_span!(target: SPANS, "part", what = part)
@@ -175,47 +175,47 @@ pub(crate) fn timed_for<T>(part: &'static str, whose: &str, work: impl FnOnce() 
         trace_span!(target: SPANS, "part", what = part, whose)
     };
     let _entered = span.entered();
-    let _within = Within::enter(part, whose);
+    let _part = PartGuard::upcast(part, whose);
     work()
 }
 
-/// The step is over: the next begins with whatever this thread does now.
+/// Ends the step. The next step starts now.
 pub(crate) fn step_is_over() {
-    with(Stopwatch::step_is_over);
+    with(Timer::step_is_over);
 }
 
-/// Says where the steps are computed, and what the run keeps, if that is not known yet.
+/// Sets the device and the owners of permanent memory, if they are not set yet.
 pub(crate) fn know(device: Device, owners: impl FnOnce() -> Vec<(&'static str, u64)>) {
-    with(|watch| {
-        if watch.device.is_none() {
-            watch.owners = owners();
-            watch.device = Some(device);
-            watch.mark(0);
+    with(|timer| {
+        if timer.device.is_none() {
+            timer.owners = owners();
+            timer.device = Some(device);
+            timer.mark(0);
         }
     });
 }
 
-fn with(act: impl FnOnce(&mut Stopwatch)) {
+fn with(act: impl FnOnce(&mut Timer)) {
     RUNNING.with_borrow_mut(|running| running.as_deref_mut().map(act));
 }
 
-/// Within a part, until it is dropped.
-struct Within;
+/// Guard of a part. Dropping it ends the part.
+struct PartGuard;
 
-impl Within {
-    fn enter(part: &'static str, whose: &str) -> Self {
-        with(|watch| watch.enter(part, whose));
+impl PartGuard {
+    fn upcast(part: &'static str, whose: &str) -> Self {
+        with(|timer| timer.begin(part, whose));
         Self
     }
 }
 
-impl Drop for Within {
+impl Drop for PartGuard {
     fn drop(&mut self) {
-        with(Stopwatch::leave);
+        with(Timer::leave);
     }
 }
 
-/// A part so far.
+/// Running totals of a part.
 #[derive(Debug)]
 struct Part {
     what: &'static str,
@@ -226,18 +226,19 @@ struct Part {
 }
 
 #[derive(Debug)]
-struct Stopwatch {
+struct Timer {
     begun: Instant,
     device: Option<Device>,
     owners: Vec<(&'static str, u64)>,
     parts: Vec<Part>,
-    /// The parts that this thread is within, the innermost last; the first is [`OTHER`].
+    /// Stack of the open parts, the innermost last. The first is [`OTHER`].
     open: Vec<usize>,
-    /// Since when it does what it does.
+    /// Start of the current slice.
     since: Instant,
     step_begun: Instant,
     slices: Vec<Slice>,
-    /// Where the device comes to another part, in this step and in those that it may not have done yet.
+    /// Events at the changes of parts, of this step. `pending` holds those of earlier steps that the device may not
+    /// have passed.
     marks: Vec<(usize, Mark)>,
     pending: VecDeque<Vec<(usize, Mark)>>,
     spare: Vec<Mark>,
@@ -247,17 +248,17 @@ struct Stopwatch {
     total: f64,
     kept: VecDeque<StepSlices>,
     memory: Vec<MemoryAt>,
-    /// The most that a report has read since the last look: reading it made the device start over.
+    /// Largest peak that a report has read since the last sample. Reading a peak resets it.
     reported_peak: Option<u64>,
-    /// Steps from one look at the memory to the next, and steps since the last.
+    /// Steps between memory samples, and steps since the last sample.
     every: usize,
-    unseen: usize,
+    steps_since_sample: usize,
 }
 
-impl Stopwatch {
+impl Timer {
     fn new() -> Self {
         let now = Instant::now();
-        let mut watch = Self {
+        let mut timer = Self {
             begun: now,
             device: None,
             owners: Vec::new(),
@@ -277,11 +278,11 @@ impl Stopwatch {
             memory: Vec::new(),
             reported_peak: None,
             every: 1,
-            unseen: 0,
+            steps_since_sample: 0,
         };
-        let other = watch.part(OTHER, "");
-        watch.open.push(other);
-        watch
+        let other = timer.part(OTHER, "");
+        timer.open.push(other);
+        timer
     }
 
     fn part(&mut self, what: &'static str, whose: &str) -> usize {
@@ -297,13 +298,13 @@ impl Stopwatch {
         self.open.last().copied().unwrap_or(0)
     }
 
-    fn enter(&mut self, what: &'static str, whose: &str) {
+    fn begin(&mut self, what: &'static str, whose: &str) {
         let within = self.innermost();
         if SEALED.contains(&self.parts[within].what) {
             self.open.push(within);
             return;
         }
-        self.charge();
+        self.add_elapsed();
         let part = self.part(what, whose);
         self.parts[part].count += 1;
         self.open.push(part);
@@ -311,17 +312,17 @@ impl Stopwatch {
     }
 
     fn leave(&mut self) {
-        // Whoever began to measure within a part leaves it nevertheless.
+        // If the timer was started within a part, that part ends without having been opened.
         let [.., outer, inner] = self.open[..] else { return };
         if outer != inner {
-            self.charge();
+            self.add_elapsed();
             self.mark(outer);
         }
         self.open.pop();
     }
 
-    /// What was done until now is counted for the part that did it.
-    fn charge(&mut self) {
+    /// Adds the time since the last change to the innermost part.
+    fn add_elapsed(&mut self) {
         let (now, part) = (Instant::now(), self.innermost());
         self.parts[part].host += now - self.since;
         if self.slices.len() < SLICES_MAX {
@@ -331,11 +332,13 @@ impl Stopwatch {
         self.since = now;
     }
 
-    /// What the device is given from now on is that part's.
+    /// Records an event: later device work belongs to `part`.
     fn mark(&mut self, part: usize) {
         let Some(device @ Device::Cuda(_)) = self.device else { return };
         if self.marks.len() >= SLICES_MAX {
-            self.failure.get_or_insert_with(|| format!("a step has more than {SLICES_MAX} changes of its part"));
+            self.failure.get_or_insert_with(|| {
+                format!("a step has more than {SLICES_MAX} part changes; device times are not measured")
+            });
         } else if self.failure.is_none() {
             match Mark::now(device, self.spare.pop()) {
                 Ok(mark) => self.marks.push((part, mark)),
@@ -345,7 +348,7 @@ impl Stopwatch {
     }
 
     fn step_is_over(&mut self) {
-        self.charge();
+        self.add_elapsed();
         let doing = self.innermost();
         self.mark(doing);
         let seconds = (self.since - self.step_begun).as_secs_f64();
@@ -362,13 +365,13 @@ impl Stopwatch {
         if let Err(error) = self.read_marks(false) {
             self.failure = Some(error.to_string());
         }
-        self.look_at_memory();
+        self.sample_memory();
         self.step_begun = self.since;
         self.mark(doing);
     }
 
-    /// Reads the marks of the steps that the device has done; of those that it has not done if there are too many, or all
-    /// are wanted.
+    /// Reads the events of the steps that the device has finished. Waits for unfinished steps if `all` is set or more
+    /// than [`PENDING_MAX`] are pending.
     fn read_marks(&mut self, all: bool) -> Result<(), Error> {
         while let Some(last) = self.pending.front().map(|marks| marks.last()) {
             if let Some((_, last)) = last {
@@ -378,8 +381,8 @@ impl Stopwatch {
                     return Ok(());
                 }
             }
-            let marks = self.pending.pop_front().expect("it was just looked at");
-            // As many steps are behind it as still wait.
+            let marks = self.pending.pop_front().expect("checked above");
+            // As many steps follow it as are still pending.
             let at = self.kept.len().checked_sub(self.pending.len() + 1);
             let slices = self.device_slices(&marks)?;
             if let (Some(step), false) = (at.and_then(|at| self.kept.get_mut(at)), marks.is_empty()) {
@@ -402,12 +405,12 @@ impl Stopwatch {
         Ok(slices)
     }
 
-    fn look_at_memory(&mut self) {
-        self.unseen += 1;
-        if self.unseen < self.every {
+    fn sample_memory(&mut self) {
+        self.steps_since_sample += 1;
+        if self.steps_since_sample < self.every {
             return;
         }
-        self.unseen = 0;
+        self.steps_since_sample = 0;
         let peak = self.device.and_then(|device| facts::peak(device).ok().flatten());
         let device_bytes = peak.max(self.reported_peak.take());
         let at_s = self.begun.elapsed().as_secs_f64();
@@ -422,7 +425,7 @@ impl Stopwatch {
         if let Err(error) = self.read_marks(true) {
             self.failure = Some(error.to_string());
         }
-        // Where marks failed the device's times would not add up.
+        // If an event failed, the device times do not add up.
         let on_device = matches!(self.device, Some(Device::Cuda(_))) && self.failure.is_none();
         let parts = self.parts.iter().map(|part| PartTimes {
             name: if part.whose.is_empty() { part.what.to_owned() } else { format!("{} {}", part.what, part.whose) },
@@ -444,7 +447,7 @@ impl Stopwatch {
     }
 }
 
-/// The step that is nearest to the median of all.
+/// Returns the kept step whose duration is nearest to the median of all steps.
 fn typical(steps: &[f64], kept: impl IntoIterator<Item = StepSlices>) -> Option<StepSlices> {
     let mut sorted = steps.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -12,11 +12,12 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use tch::{Device, Kind, Tensor};
 use trainer_plan::Error;
 
-use crate::device::native::Checked as _;
+use crate::device::native::CheckStatus as _;
 use crate::device::native::copies::{BLOCK, Copies, Sources};
 
-/// A tensor's bytes in row-major order, away from libtorch: here, or on their way from a device, which whoever reads them
-/// waits for.
+/// Bytes of a tensor in row-major order, outside of libtorch.
+///
+/// The bytes are in host memory or still being copied from a device. Reading them waits for the copy.
 #[derive(Clone)]
 pub struct HostTensor {
     dtype: Dtype,
@@ -24,11 +25,11 @@ pub struct HostTensor {
     bytes: Bytes,
 }
 
-/// Where they are.
+/// Location of the bytes.
 #[derive(Clone)]
 enum Bytes {
     Here(Vec<u8>),
-    /// Some of what is copied together.
+    /// Range of a group of copies.
     Coming(Arc<Copies>, Range<usize>),
 }
 
@@ -42,7 +43,7 @@ impl fmt::Debug for HostTensor {
     }
 }
 
-/// Bit by bit. What did not arrive equals nothing.
+/// Bitwise equality. A tensor whose copy failed equals no tensor.
 impl PartialEq for HostTensor {
     fn eq(&self, other: &Self) -> bool {
         let bytes = || Some((self.whole().ok()?, other.whole().ok()?));
@@ -54,8 +55,8 @@ impl PartialEq for HostTensor {
 pub type HostTensors = BTreeMap<String, HostTensor>;
 
 impl HostTensor {
-    /// Copies `tensor` from wherever it is. Waits for it.
-    #[expect(clippy::disallowed_methods, reason = "for what is not done between steps: `copy_behind` is")]
+    /// Copies `tensor` from any device. Waits for the copy.
+    #[expect(clippy::disallowed_methods, reason = "for use outside of steps; between steps use `copy_behind`")]
     pub fn copy_of(tensor: &Tensor) -> Result<Self, Error> {
         let dtype = dtype(tensor.kind())?;
         let host = tensor.detach().f_to_device(Device::Cpu).checked()?.f_contiguous().checked()?;
@@ -65,13 +66,13 @@ impl HostTensor {
         Ok(Self { dtype, shape, bytes: Bytes::Here(bytes) })
     }
 
-    /// A tensor on the CPU.
+    /// Returns a tensor on the CPU.
     pub fn to_tensor(&self) -> Result<Tensor, Error> {
         let shape: Vec<i64> = self.shape.iter().map(|&size| as_i64(size)).collect();
         Tensor::f_from_data_size(&self.whole()?, &shape, kind(self.dtype)?).checked()
     }
 
-    /// Its bytes in one piece. Waits for them.
+    /// Returns the bytes in one piece. Waits for the copy.
     fn whole(&self) -> Result<Cow<'_, [u8]>, Error> {
         Ok(match self.pieces()?.as_slice() {
             [one] => Cow::Borrowed(one),
@@ -79,7 +80,7 @@ impl HostTensor {
         })
     }
 
-    /// Its bytes as they lie. Waits for them.
+    /// Returns the bytes in pieces, as they are stored. Waits for the copy.
     fn pieces(&self) -> Result<Vec<&[u8]>, Error> {
         match &self.bytes {
             Bytes::Here(bytes) => Ok(vec![bytes]),
@@ -94,15 +95,16 @@ impl HostTensor {
         }
     }
 
-    /// Its sizes.
+    /// Sizes of the axes.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 }
 
-/// Copies tensors of a device, first the changing ones, and waits for none of them: see [`Copies`]. On the CPU they are
-/// there at once.
+/// Starts to copy tensors of a device, the changing ones first, without waiting: see [`Copies`].
+///
+/// On the CPU the copies are complete on return.
 pub(crate) fn copy_behind(
     sources: Sources<'_>,
     device: Device,
@@ -121,7 +123,7 @@ pub(crate) fn copy_behind(
     Ok((tensors?, Some(copies)))
 }
 
-/// Writes a safetensors file, in order of names, marked as PyTorch's so that `transformers` takes it.
+/// Writes a safetensors file in order of names. The metadata names PyTorch, because `transformers` requires it.
 pub(crate) fn write(tensors: &HostTensors, target: &mut impl Write) -> std::io::Result<()> {
     let mut end = 0;
     let infos = tensors.iter().map(|(name, tensor)| {
@@ -132,7 +134,7 @@ pub(crate) fn write(tensors: &HostTensors, target: &mut impl Write) -> std::io::
     let format = Some([("format".to_owned(), "pt".to_owned())].into());
     let metadata = Metadata::new(format, infos.collect()).map_err(std::io::Error::other)?;
     let mut header = serde_json::to_string(&metadata)?;
-    // Readers map the file: the data begins at a multiple of 8.
+    // Readers map the file, so the data begins at a multiple of 8.
     header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
     target.write_all(&(header.len() as u64).to_le_bytes())?;
     target.write_all(header.as_bytes())?;
@@ -150,7 +152,7 @@ pub fn read(path: &Path) -> Result<HostTensors, Error> {
     parse(path, &bytes)
 }
 
-/// The tensors of a file that is in memory already; `path` is for messages.
+/// Parses a safetensors file in memory. `path` is used in error messages.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<HostTensors, Error> {
     let damaged = |error| Error::Checkpoint { path: path.to_owned(), problem: format!("no safetensors file: {error}") };
     let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
@@ -162,9 +164,9 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<HostTensors, Error> {
     Ok(file.iter().map(host).collect())
 }
 
-/// A tensor of the host on a device. Waits for the copy: for what begins or restores weights, and for what is no training.
-#[expect(clippy::disallowed_methods, reason = "the one place of copies that happen once")]
-pub(crate) fn place(tensor: &Tensor, device: Device) -> Tensor {
+/// Copies a host tensor to a device and waits. For initial and restored weights and for uses outside of training.
+#[expect(clippy::disallowed_methods, reason = "the only function for copies that are made once")]
+pub(crate) fn upload_once(tensor: &Tensor, device: Device) -> Tensor {
     tensor.to_device(device)
 }
 
@@ -176,10 +178,10 @@ pub(crate) fn overwrite(target: &Tensor, saved: &HostTensors, name: &str, device
         return Err(format!("`{name}` is {:?}, this run has {:?}", source.size(), target.size()));
     }
     let _guard = tch::no_grad_guard();
-    target.shallow_clone().f_copy_(&place(&source, device)).map_err(|error| format!("`{name}`: {error}"))
+    target.shallow_clone().f_copy_(&upload_once(&source, device)).map_err(|error| format!("`{name}`: {error}"))
 }
 
-/// A size as libtorch takes it.
+/// Converts a size to libtorch's type.
 pub(crate) fn as_i64(size: usize) -> i64 {
     i64::try_from(size).expect("sizes of memory fit 63 bits")
 }
@@ -224,7 +226,7 @@ mod tests {
         let mut file = Vec::new();
         write(&tensors, &mut file).expect("memory takes all");
         let read = parse(Path::new("x"), &file).expect("just written");
-        assert_eq!(read, tensors, "bit by bit, NaN included");
+        assert_eq!(read, tensors, "bitwise equal, NaN included");
         assert_eq!(read["a"].to_tensor().expect("known"), matrix.transpose(0, 1));
         file.truncate(file.len() - 1);
         let error = parse(Path::new("x"), &file).expect_err("a cut tail").to_string();

@@ -1,17 +1,17 @@
-//! Models as Hugging Face keeps them: write one that `transformers` loads, read one to continue from.
+//! Hugging Face model folders: export of models that `transformers` loads, and import of initial weights.
 //!
-//! A folder has `config.json` and `model.safetensors` of a BERT, RoBERTa or ELECTRA; the tokenizer's files next to them
-//! are the command line's business. Padding rows of the word table stay here, and a decoder, which is the word table,
-//! is not written twice. Values pass through unchanged, to the bit.
+//! A folder has `config.json` and `model.safetensors` of a BERT, RoBERTa or ELECTRA. The command line writes the
+//! tokenizer's files next to them. Padding rows of the word table are not exported. A decoder that is tied to the word
+//! table is not written twice. Values are unchanged, bit by bit.
 //!
-//! | architecture | read, with the heads that the run has too | written |
+//! | architecture | imported classes, with the heads that the run has | exported class |
 //! |---|---|---|
 //! | BERT | `BertModel`, `BertForMaskedLM`, `BertForPreTraining`: prediction head, pooler and classifier | `BertForMaskedLM` |
 //! | RoBERTa | `RobertaModel`, `RobertaForMaskedLM` (also of XLM-R): prediction head | `RobertaForMaskedLM` |
-//! | ELECTRA | `ElectraModel`, `ElectraForPreTraining`, `ElectraForMaskedLM`: detection or prediction head | `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run that detects nothing |
+//! | ELECTRA | `ElectraModel`, `ElectraForPreTraining`, `ElectraForMaskedLM`: detection or prediction head | `ElectraForPreTraining`, or `ElectraForMaskedLM` if the run has no detection head |
 //!
-//! RoBERTa's positions begin at `pad_token_id + 1`: the rows before have no place here and are zeros in what is
-//! written. It has one token type; ours has two, of which the second starts as zeros and is not written.
+//! RoBERTa's positions begin at `pad_token_id + 1`. Import skips the rows before it, and export writes zeros there.
+//! RoBERTa has one token type. The trainer has two; the second starts as zeros and is not exported.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,26 +24,20 @@ use trainer_plan::config::ModelFamily;
 use trainer_plan::encoder::Gelu;
 use trainer_plan::hf::{CONFIG, HeadPlace, Layout, ModelConfig, Target, TensorEntry, choose};
 
-use crate::device::native::Checked as _;
+use crate::device::native::CheckStatus as _;
 use crate::device::precision::MASTER;
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
 
 const WEIGHTS: &str = "model.safetensors";
 
-/// Whether `folder` looks like a model of `transformers` rather than a checkpoint of ours.
-#[must_use]
-pub(crate) fn is_model(folder: &Path) -> bool {
-    folder.join(CONFIG).is_file()
-}
-
-/// Puts `config.json` and `model.safetensors`, the latter first: where there is a config, the model is whole.
+/// Writes `model.safetensors`, then `config.json`: a folder with a config is complete.
 ///
-/// `weights` are those of a checkpoint's `main.safetensors`. The head is the first, by name, that has the weights of
-/// the architecture's.
+/// `weights` are those of a checkpoint's `main.safetensors`. The exported head is the first one, by name, that has the
+/// weights of the architecture's head.
 ///
 /// # Errors
-/// [`Error::Config`] if there is no such head, or if the architecture lacks something that the run's encoder has.
+/// Returns [`Error::Config`] if there is no such head, or if the architecture lacks a feature of the run's encoder.
 pub fn export(
     weights: &HostTensors,
     plan: &TrainPlan,
@@ -55,17 +49,17 @@ pub fn export(
     let target = Target::main(plan, names.iter().copied());
     let first_position = architecture.first_position(plan.vocab.special.pad);
     let layout = target.layout(architecture, first_position, architecture.token_types());
-    // Next to the config of a model that was there before, half of this one would look whole.
-    out.remove(CONFIG)?;
-    let mut file = out.begin(WEIGHTS)?;
-    tensors::write(&theirs(weights, &layout, &target.path, &head)?, &mut file)?;
+    // Remove the config of an earlier model first; with it, an incomplete folder would look complete.
+    out.delete(CONFIG)?;
+    let mut file = out.writer(WEIGHTS)?;
+    tensors::write(&to_exported(weights, &layout, &target.path, &head)?, &mut file)?;
     file.commit()?;
-    out.put(CONFIG, &ModelConfig::of(&layout, class, &plan.vocab).to_json())?;
+    out.put(CONFIG, &ModelConfig::new(&layout, class, &plan.vocab).to_json())?;
     Ok(class)
 }
 
-/// Our tensors under their names: values, or gradients.
-fn theirs(ours: &HostTensors, layout: &Layout<'_>, path: &str, head: &HeadPlace) -> Result<HostTensors, Error> {
+/// Renames tensors of the trainer, values or gradients, to the names of `transformers`.
+fn to_exported(ours: &HostTensors, layout: &Layout<'_>, path: &str, head: &HeadPlace) -> Result<HostTensors, Error> {
     let mut renamed = HostTensors::new();
     for entry in layout.encoder(path).into_iter().chain(layout.head(head)) {
         let tensor = ours
@@ -83,18 +77,19 @@ fn theirs(ours: &HostTensors, layout: &Layout<'_>, path: &str, head: &HeadPlace)
     Ok(renamed)
 }
 
-/// Reads a model as weights of ours, float32, under the names of the target; it may lack any of the target's heads.
+/// Reads a model as float32 weights under the names of the target. The model may lack any of the target's heads.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] for a model of another shape or vocabulary, of an unknown kind, or a damaged one.
+/// Returns [`Error::Checkpoint`] if the shape or the vocabulary differs, the type is unknown, or the folder is damaged.
 pub(crate) fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, Error> {
     let model = Model::open(folder)?;
     let differences = model.config.differences(target);
     if !differences.is_empty() {
-        return Err(model.refuse(&format!("this run has another shape: {}", differences.join("; "))));
+        return Err(model.invalid(&format!("this run has another shape: {}", differences.join("; "))));
     }
     let config = &model.config;
     let layout = target.layout(config.architecture(), config.first_position(), config.token_types());
+    let layout = Layout { vocab_rows: config.vocab_rows(), ..layout };
     let mut entries = layout.encoder(&target.path);
     for head in &target.heads {
         let weights = layout.head(head);
@@ -102,7 +97,8 @@ pub(crate) fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, 
             continue;
         }
         if target.encoder.gelu == Gelu::Tanh && layout.architecture.has_fixed_gelu(head.form) {
-            return Err(model.refuse("the gelu of its head is `erf`, that of its layers `tanh`; here they are one"));
+            return Err(model
+                .invalid("the gelu of its head is `erf`, that of its layers `tanh`; the trainer requires equal ones"));
         }
         entries.extend(weights);
     }
@@ -115,7 +111,7 @@ pub(crate) fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, 
         .collect()
 }
 
-/// A folder as it is.
+/// Content of a model folder.
 struct Model<'a> {
     folder: &'a Path,
     config: ModelConfig,
@@ -137,15 +133,20 @@ impl<'a> Model<'a> {
         layout.spellings(name).iter().find_map(|spelling| self.weights.get(spelling))
     }
 
-    /// One weight of ours: the model's parts on top of each other, without the rows that we lack, then rows of padding.
+    /// Reads one weight: concatenates the model's parts, removes the rows that only the model has, and appends padding rows.
     fn read(&self, layout: &Layout<'_>, entry: &TensorEntry) -> Result<Tensor, Error> {
         let part = |name: &String| {
             let found = self.find(layout, name);
-            self.checked(name, found.ok_or_else(|| self.refuse(&format!("`{WEIGHTS}` has no `{name}`")))?, &entry.shape)
+            self.checked(
+                name,
+                found.ok_or_else(|| self.invalid(&format!("`{WEIGHTS}` has no `{name}`")))?,
+                &entry.shape,
+            )
         };
         let parts = entry.theirs.iter().map(part).collect::<Result<Vec<_>, _>>()?;
         let joined = Tensor::f_cat(&parts, 0).checked()?;
-        let joined = joined.f_narrow(0, entry.skipped, joined.size()[0] - entry.skipped).checked()?;
+        let rows = joined.size()[0] - entry.skipped - entry.dropped;
+        let joined = joined.f_narrow(0, entry.skipped, rows).checked()?;
         Ok(if entry.padding == 0 { joined } else { joined.f_constant_pad_nd([0, 0, 0, entry.padding]).checked()? })
     }
 
@@ -153,21 +154,21 @@ impl<'a> Model<'a> {
         let tensor = found.to_tensor()?;
         if tensor.size() != shape {
             let problem =
-                format!("`{name}` is {:?}, its `{CONFIG}` says {shape:?}; the folder is damaged", tensor.size());
-            return Err(self.refuse(&problem));
+                format!("`{name}` is {:?}, but its `{CONFIG}` says {shape:?}; the folder is damaged", tensor.size());
+            return Err(self.invalid(&problem));
         }
         if !matches!(tensor.kind(), Kind::Float | Kind::Half | Kind::BFloat16 | Kind::Double) {
-            return Err(self.refuse(&format!("`{name}` holds {:?}, not floats", tensor.kind())));
+            return Err(self.invalid(&format!("`{name}` holds {:?}, not floats", tensor.kind())));
         }
         Ok(tensor.to_kind(MASTER))
     }
 
-    fn refuse(&self, problem: &str) -> Error {
+    fn invalid(&self, problem: &str) -> Error {
         Error::Checkpoint { path: self.folder.to_owned(), problem: problem.to_owned() }
     }
 }
 
-/// What to do about a folder whose weights are in another file; `class` is what saved them.
+/// Returns the problem of a folder without weights, with the command that converts them. `class` saved the model.
 fn missing_weights(folder: &Path, class: &str) -> String {
     let convert = format!(
         "python -c \"from transformers import {class} as M; M.from_pretrained('{0}').save_pretrained('{0}-converted', \

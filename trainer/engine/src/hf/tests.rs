@@ -1,4 +1,4 @@
-//! Against `transformers`, by the numbers that `tests/reference/hf_parity.py` stored.
+//! Comparison with `transformers`, using the numbers that `tests/reference/hf_parity.py` stored.
 
 mod bert;
 mod families;
@@ -18,7 +18,7 @@ use trainer_plan::objectives::AnyObjective;
 use trainer_plan::optimizer::OptimizerConfig;
 use trainer_plan::schedule::{ScheduleConfig, ScheduleKind};
 
-use super::{ModelFamily, Target, export, import, theirs};
+use super::{ModelFamily, Target, export, import, to_exported};
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
 use crate::model::forward::{Forward, StepContext};
@@ -30,7 +30,7 @@ use crate::training::step::Trainer;
 
 const VIEW: &str = "masked";
 
-/// The stored folder of a model.
+/// Folder of a stored model.
 fn golden(model: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(model)
 }
@@ -48,7 +48,7 @@ fn objective(kind: &str) -> AnyObjective {
     AnyObjective::examples().into_iter().find(|objective| objective.kind() == kind).expect("registered")
 }
 
-/// A run of that shape that learns by plain masked language modelling, with the script's optimizer.
+/// Run of the given shape with plain masked language modelling and the script's optimizer.
 fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainRequest {
     let plan = testing::request();
     let unigram_log_probabilities = vec![-f64::from(vocab_size).ln(); vocab_size as usize];
@@ -65,7 +65,7 @@ fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainRequest {
     }
 }
 
-/// The run, begun with the stored model.
+/// Trainer that starts from the stored model.
 fn begun(plan: &TrainRequest, model: &str) -> Trainer {
     let mut plan = plan.clone();
     plan.train.init_from = Some(golden(model));
@@ -74,7 +74,7 @@ fn begun(plan: &TrainRequest, model: &str) -> Trainer {
     trainer
 }
 
-/// The stored ids, labels and masks as the columns of a view.
+/// Stored ids, labels and masks as the columns of a view.
 fn batch(inputs: &BTreeMap<String, Tensor>, view: &str) -> Batch {
     let mut builder = BatchBuilder::new(BatchIndex(0), 3);
     let ids = |name: &str| Vec::<i32>::try_from(inputs[name].to_kind(Kind::Int).view([-1])).expect("whole numbers");
@@ -90,17 +90,17 @@ fn batch(inputs: &BTreeMap<String, Tensor>, view: &str) -> Batch {
 
 fn forward<'a>(trainer: &Trainer, batch: &'a HostBatch<'a>) -> Forward<'a> {
     let passes = trainer.members()[0].passes.iter().cloned().collect();
-    let moment = StepContext { seed: 1, step: Step(0), mode: Mode::Train };
-    let mut freight = Staging::default();
-    trainer.members()[0].loss.send(batch, &mut freight);
-    Forward::run(batch, &passes, &passes, moment, freight).expect("all columns are there")
+    let context = StepContext { seed: 1, step: Step(0), mode: Mode::Train };
+    let mut staging = Staging::default();
+    trainer.members()[0].loss.send(batch, &mut staging);
+    Forward::run(batch, &passes, &passes, context, staging).expect("all columns are there")
 }
 
 fn host<'a>(trainer: &'a Trainer, batch: &'a Batch) -> HostBatch<'a> {
     HostBatch::new(batch, trainer.networks()).expect("a good batch")
 }
 
-/// `[3, 14, v]`, without the padding of the vocabulary.
+/// Logits `[3, 14, v]`, without the padding of the vocabulary.
 fn logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
     let hidden_nd = forward.encoded("main", VIEW).hidden_btd.flatten(0, 1);
     let head = trainer.members()[0].loss.token_head(trainer.networks());
@@ -108,7 +108,7 @@ fn logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
     head.expect("masked language modelling has one").logits(&hidden_nd).narrow(1, 0, size).view([3, 14, size])
 }
 
-/// The loss of the first objective, of a term of it.
+/// Loss of the first term of the first objective.
 fn loss(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
     let member = &trainer.members()[0];
     &member.loss.compute(forward).sums[0] / member.loss.terms(forward.batch())[0].count
@@ -118,7 +118,7 @@ fn largest(tensor: &Tensor) -> f64 {
     f64::try_from(tensor.detach().abs().max().to_kind(Kind::Double)).expect("one number")
 }
 
-/// A tensor for each weight, under the names of `transformers`.
+/// Collects a tensor of each weight, under the names of `transformers`.
 fn collect(trainer: &Trainer, architecture: ModelFamily, of: impl Fn(&Tensor) -> Tensor) -> BTreeMap<String, Tensor> {
     let copy = |tensor: &Tensor| HostTensor::copy_of(&of(tensor)).expect("float32");
     let ours: HostTensors =
@@ -126,11 +126,11 @@ fn collect(trainer: &Trainer, architecture: ModelFamily, of: impl Fn(&Tensor) ->
     let target = Target::main(trainer.plan(), ours.keys().map(String::as_str));
     let first_position = architecture.first_position(trainer.plan().vocab.special.pad);
     let layout = target.layout(architecture, first_position, architecture.token_types());
-    let renamed = theirs(&ours, &layout, &target.path, &target.heads[0]).expect("all there");
+    let renamed = to_exported(&ours, &layout, &target.path, &target.heads[0]).expect("all there");
     renamed.into_iter().map(|(name, tensor)| (name, tensor.to_tensor().expect("float32"))).collect()
 }
 
-/// Every stored tensor of that prefix, compared with the one that was `found`.
+/// Compares every stored tensor with the prefix with the one in `found`.
 fn check_all(
     found: &BTreeMap<String, Tensor>,
     expected: &BTreeMap<String, Tensor>,
@@ -145,12 +145,13 @@ fn check_all(
     }
 }
 
-/// A softmax does not see the bias of the keys: what is left of its gradient is rounding, 1e-9 on either side.
+/// Returns the tolerance of a gradient. A softmax is independent of the bias of the keys, so its gradient is rounding,
+/// 1e-9 on both sides.
 fn gradient_tolerance(expected: &Tensor) -> f64 {
     (1e-3 * largest(expected)).max(1e-7)
 }
 
-/// Weights that are the same on every machine: small fractions, by name and place.
+/// Sets weights that are equal on every machine: small fractions, computed from name and position.
 fn pattern(trainer: &Trainer) {
     let _guard = tch::no_grad_guard();
     for (at, (name, weight)) in (1_u32..).zip(trainer.parameters().iter()) {
@@ -164,7 +165,7 @@ fn pattern(trainer: &Trainer) {
     }
 }
 
-/// Exports a run of patterned weights, and checks that they are the bytes that `hf_parity.py --check` accepted.
+/// Exports a run with weights of [`pattern`]. Checks that the bytes equal those that `hf_parity.py --check` accepted.
 fn check_export(
     model: &str,
     plan: &TrainRequest,
@@ -184,7 +185,7 @@ fn check_export(
     let hashes: BTreeMap<&str, String> =
         ["config.json", "model.safetensors"].into_iter().map(|name| (name, hash(name))).collect();
     let mut inputs = expected(model);
-    // What transformers are given when they check: one segment.
+    // `hf_parity.py --check` passes one segment.
     inputs.remove("token_type_ids");
     let batch = batch(&inputs, view);
     let check: HostTensors = [
@@ -195,7 +196,7 @@ fn check_export(
     .into_iter()
     .map(|(name, tensor)| (name.to_owned(), HostTensor::copy_of(&tensor).expect("a known type")))
     .collect();
-    let mut file = folder.begin("check.safetensors").expect("begun");
+    let mut file = folder.writer("check.safetensors").expect("begun");
     tensors::write(&check, &mut file).and_then(|()| file.commit()).expect("written");
     folder.put("check.json", &serde_json::to_vec(&hashes).expect("strings")).expect("written");
 
@@ -207,7 +208,7 @@ fn check_export(
     assert!(stored["largest_difference_of_logits"].as_f64().is_some_and(|difference| difference <= 1e-4));
 }
 
-/// A copy of a stored model that a test may spoil.
+/// Copies a stored model, so that a test can damage it.
 fn copied(model: &str, home: &Path) -> Store {
     let folder = Store::folder(home).expect("there");
     for name in ["config.json", "model.safetensors"] {

@@ -1,30 +1,30 @@
-//! Documents that share a row.
+//! Document boundaries within packed rows.
 //!
 //! # What
-//! Which document of its row each token belongs to, and its place in that document: what an encoder is told where
-//! `encoder.attention_scope = "document"`.
+//! Computes the document of each token within its row, and the token's position in that document. Encoders with
+//! `encoder.attention_scope = "document"` read both.
 //!
 //! # Definition
-//! A new document begins where the column `document` changes. A frame token or padding, which belongs to none, goes with
-//! the document before it, and one at the beginning of a row with the first. Places begin from 0 in every document, so
-//! that a document means the same wherever in a row it lies.
+//! A new document begins where the column `document` changes. Frame tokens and padding belong to no document: they
+//! count towards the preceding one, or, at the beginning of a row, towards the first. Positions start at 0 in every
+//! document, so that the encoding of a document does not depend on its place in a row.
 
 use schemas::columns::DOCUMENT;
 
 use crate::model::host_batch::HostBatch;
 
-/// Of each token of a view, `[rows, width]`, row by row.
+/// Document and position of each token of a view, `[rows, width]`, in row-major order.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Packed {
-    /// The document, counted from 0 in each row.
+pub(crate) struct DocumentMask {
+    /// Index of the document, counted from 0 in each row.
     pub documents: Vec<i64>,
-    /// The place in it.
+    /// Position within the document.
     pub places: Vec<i64>,
 }
 
-impl Packed {
-    /// Those of a view; `None` where no row has more than one document.
-    pub(crate) fn of(batch: &HostBatch<'_>, view: &str) -> Option<Self> {
+impl DocumentMask {
+    /// Computes both for a view. Returns `None` if no row has more than one document.
+    pub(crate) fn new(batch: &HostBatch<'_>, view: &str) -> Option<Self> {
         let names = batch.column(view, DOCUMENT);
         Self::of_names(names.values(), names.width())
     }
@@ -33,7 +33,9 @@ impl Packed {
         let mut packed = Self { documents: Vec::with_capacity(names.len()), places: Vec::with_capacity(names.len()) };
         let mut most = 0;
         for row in names.chunks_exact(width.max(1)) {
-            let (mut document, mut place, mut name) = (0, 0, None);
+            let mut document = 0;
+            let mut place = 0;
+            let mut name = None;
             for &found in row {
                 if found >= 0 {
                     if name.is_some_and(|name| name != found) {
@@ -58,10 +60,10 @@ mod tests {
     #[test]
     fn frames_and_padding_go_with_the_document_before_them() {
         let names = [-1, 7, 7, 9, 9, 9, -1, -1, /* the next row */ 4, 4, -1, 4, 5, 4, -1, -1];
-        let packed = Packed::of_names(&names, 8).expect("two documents in a row");
+        let packed = DocumentMask::of_names(&names, 8).expect("two documents in a row");
         assert_eq!(packed.documents, [0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 2, 2]);
         assert_eq!(packed.places, [0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 1, 2]);
-        assert_eq!(Packed::of_names(&[-1, 7, 7, -1, -1, 8, 8, -1], 4), None, "one in each row");
-        assert_eq!(Packed::of_names(&[], 0), None);
+        assert_eq!(DocumentMask::of_names(&[-1, 7, 7, -1, -1, 8, 8, -1], 4), None, "one in each row");
+        assert_eq!(DocumentMask::of_names(&[], 0), None);
     }
 }

@@ -1,12 +1,13 @@
-//! The BERT encoder, all of it.
+//! BERT encoder: embeddings, layers, attention.
 //!
-//! Post-LayerNorm, as in Devlin et al. 2019 and Hugging Face's `BertModel`: embeddings are the sum of word, position
-//! and token-type rows, normalised and dropped out; a layer is `x = LN(x + drop(attention(x)))`, then
+//! Post-LayerNorm, as in Devlin et al. 2019 and Hugging Face's `BertModel`. Embeddings are the sum of word, position
+//! and token-type rows, followed by norm and dropout. A layer computes `x = LN(x + drop(attention(x)))`, then
 //! `x = LN(x + drop(W₂ gelu(W₁ x)))`. Dropout applies to attention probabilities and to both sublayers' outputs.
 //!
-//! Three switches: tables narrower than the hidden states, with one matrix between (Clark et al. 2020); tables that
-//! belong to another network of the run (ELECTRA, COCO-LM); and a learned number for each head and bucket of relative
-//! positions, added to the scaled products of queries and keys ([`relative_positions`](crate::model::relative_positions)).
+//! Three options: tables narrower than the hidden states, with one matrix between (Clark et al. 2020); tables that
+//! belong to another network of the run (ELECTRA, COCO-LM); and a learned bias for each head and bucket of relative
+//! positions, added to the scaled products of queries and keys
+//! ([`relative_positions`](crate::model::relative_positions)).
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `e` embedding (= d unless configured), `h` heads, `k` = d / h,
 //! `f` feed-forward, `v` words, `u` buckets.
@@ -29,7 +30,7 @@
 use tch::{Device, Tensor};
 use trainer_plan::encoder::{EncoderConfig, Gelu};
 
-use crate::device::precision::{Cast, MASTER, Precision};
+use crate::device::precision::{MASTER, Precision, PrecisionCast};
 use crate::device::step_timer::{ATTENTION, EMBEDDINGS, FEED_FORWARD, NORM, timed};
 use crate::model::layers::{LayerNorm, Linear, Mode, dropout, dropout_to};
 use crate::model::parameters::Path;
@@ -41,54 +42,56 @@ use crate::model::weight::Weight;
 pub(crate) struct Encoded {
     /// Output of the last layer, float32.
     pub hidden_btd: Tensor,
-    // Of the type that the block ends in.
+    // Output of the embedding block, in the type of its last operation.
     block_btd: Tensor,
     precision: Precision,
 }
 
 impl Encoded {
-    /// Output of the embedding block, after norm, dropout and projection, of the same pass ("hidden state 0"), float32.
+    /// Returns the output of the embedding block of the same pass, after norm, dropout and projection ("hidden state
+    /// 0"), float32.
     pub(crate) fn embeddings_btd(&self) -> Tensor {
-        self.precision.widen(&self.block_btd)
+        self.precision.panic_message(&self.block_btd)
     }
 }
 
-/// What an encoder reads.
+/// Input of an encoder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a> {
     /// Ids, int64, `[b, t]`.
     pub ids_bt: &'a Tensor,
-    /// Segments, 0 or 1, int64, `[b, t]`; `None` where all are 0.
+    /// Segments, 0 or 1, int64, `[b, t]`; `None` if all are 0.
     pub token_types_bt: Option<&'a Tensor>,
-    /// True on real tokens, `[b, t]`, or `[1, t]` where all rows are equally long; `None` where all are, which is faster.
+    /// True on real tokens, `[b, t]`, or `[1, t]` if all rows are equally long. `None` if all tokens are real, which is
+    /// faster.
     pub valid_bt: Option<&'a Tensor>,
-    /// Where documents share rows and must not see each other.
+    /// Document structure, if attention is limited to documents that share rows.
     pub packed: Option<Documents<'a>>,
 }
 
-/// Documents that share rows, int64, `[b, t]` each.
+/// Document structure of rows, int64, `[b, t]` each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Documents<'a> {
-    /// Which of its row.
+    /// Index of the document within the row.
     pub documents_bt: &'a Tensor,
-    /// The place in it: its row of the position table.
+    /// Position within the document, which selects the row of the position table.
     pub places_bt: &'a Tensor,
 }
 
 /// Weights of the embedding block that another network of the run owns.
 #[derive(Debug, Default)]
 pub(crate) struct Shared<'a> {
-    /// The word table.
+    /// Word table.
     pub word: Option<&'a Weight>,
-    /// The position table.
+    /// Position table.
     pub position: Option<&'a Weight>,
-    /// The table of segments.
+    /// Table of segments.
     pub token_type: Option<&'a Weight>,
-    /// The norm.
+    /// Norm.
     pub norm: Option<&'a LayerNorm>,
 }
 
-/// The encoder.
+/// Encoder with handles to its weights.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     word: Weight,
@@ -103,7 +106,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Takes the weights below `path`, except those that are `shared`.
+    /// Builds the encoder from the weights below `path`, except those that are `shared`.
     #[must_use]
     pub(crate) fn build(config: &EncoderConfig, precision: Precision, shared: &Shared<'_>, path: &Path<'_>) -> Self {
         let embeddings = path.sub("embeddings");
@@ -125,12 +128,12 @@ impl Encoder {
         Self { word, position, token_type, norm, project, relative, layers, dropout: config.dropout, precision }
     }
 
-    /// The word table, `[padded rows, e]`.
+    /// Returns the word table, `[padded rows, e]`.
     pub(crate) fn word_table(&self) -> &Weight {
         &self.word
     }
 
-    /// The parts of the embedding block, to be shared with another network.
+    /// Returns the parts of the embedding block, to be shared with another network.
     #[must_use]
     pub(crate) fn embedding_block(&self) -> Shared<'_> {
         Shared {
@@ -146,12 +149,13 @@ impl Encoder {
     pub(crate) fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
         let block_btd = self.embed(input, mode);
         let bias = self.attention_bias(input, mode);
-        // What layers want of the block is added up before what objectives want of it, as where layers are run again.
+        // The alias makes autograd sum the gradients from the layers before those from the objectives. Activation
+        // checkpointing uses the same order.
         let mut hidden_btd = self.precision.hidden(&block_btd.alias());
         for layer in &self.layers {
             hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
         }
-        Encoded { hidden_btd: self.precision.widen(&hidden_btd), block_btd, precision: self.precision }
+        Encoded { hidden_btd: self.precision.panic_message(&hidden_btd), block_btd, precision: self.precision }
     }
 
     fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {
@@ -160,25 +164,27 @@ impl Encoder {
 
     fn embedded(&self, input: Input<'_>, mode: Mode) -> Tensor {
         let position = match input.packed {
-            None => self.position.whole().narrow(0, 0, input.ids_bt.size()[1]),
-            Some(packed) => Tensor::embedding(&self.position.whole(), packed.places_bt, -1, false, false),
+            None => self.position.pass_leaf_f32().narrow(0, 0, input.ids_bt.size()[1]),
+            Some(packed) => Tensor::embedding(&self.position.pass_leaf_f32(), packed.places_bt, -1, false, false),
         };
         let place = match input.token_types_bt {
-            None => position + self.token_type.whole().get(0),
-            Some(types_bt) => Tensor::embedding(&self.token_type.whole(), types_bt, -1, false, false) + position,
+            None => position + self.token_type.pass_leaf_f32().get(0),
+            Some(types_bt) => {
+                Tensor::embedding(&self.token_type.pass_leaf_f32(), types_bt, -1, false, false) + position
+            }
         };
-        let sum_bte = Tensor::embedding(&self.word.whole(), input.ids_bt, -1, false, false) + place;
+        let sum_bte = Tensor::embedding(&self.word.pass_leaf_f32(), input.ids_bt, -1, false, false) + place;
         let normed_bte = dropout(&self.norm.forward(&sum_bte), self.dropout, mode);
         self.project.as_ref().map_or_else(|| normed_bte.shallow_clone(), |project| project.forward(&normed_bte))
     }
 
-    /// What is added to the products of queries and keys of every layer, made once for all of them.
+    /// Computes the attention bias or mask, once for all layers.
     fn attention_bias(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
         timed(ATTENTION, || self.bias_for(input, mode))
     }
 
     fn bias_for(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
-        let seen = seen(input);
+        let seen = visible_keys(input);
         let in_steps = takes_steps(input.ids_bt.device(), dropped(self.dropout, mode));
         let Some(relative) = &self.relative else {
             return seen.map(|seen| if in_steps { Bias::Seen(seen) } else { self.added(&seen) });
@@ -191,16 +197,16 @@ impl Encoder {
         }))
     }
 
-    /// What libtorch's attention would make of flags itself, layer after layer.
+    /// Converts flags to an additive bias. libtorch's attention would do so itself in every layer.
     fn added(&self, seen: &Tensor) -> Bias {
         let mut masked = Tensor::full(seen.size(), f64::NEG_INFINITY, (self.precision.kind(), seen.device()));
         Bias::Added(masked.masked_fill_(seen, 0.0))
     }
 }
 
-/// True where a key is seen, `[1 or b, 1, 1 or t, t]`; `None` where all are. Every query sees some: padding sees the
-/// document before it.
-fn seen(input: Input<'_>) -> Option<Tensor> {
+/// Returns true where a key is visible, `[1 or b, 1, 1 or t, t]`, or `None` if all keys are. Every query has at least
+/// one visible key: padding sees the preceding document.
+fn visible_keys(input: Input<'_>) -> Option<Tensor> {
     let valid_b11t = input.valid_bt.map(|valid| valid.unsqueeze(1).unsqueeze(1));
     let Some(Documents { documents_bt, .. }) = input.packed else { return valid_b11t };
     let own_b1tt = documents_bt.unsqueeze(2).eq_tensor(&documents_bt.unsqueeze(1)).unsqueeze(1);
@@ -210,22 +216,23 @@ fn seen(input: Input<'_>) -> Option<Tensor> {
     })
 }
 
-/// What attention is told about pairs of positions.
+/// Mask or bias of attention for pairs of positions.
 #[derive(Debug)]
 enum Bias {
-    /// True where a key is seen, `[1 or b, 1, 1 or t, t]`, for attention in steps.
+    /// True where a key is visible, `[1 or b, 1, 1 or t, t]`, for attention in separate operations.
     Seen(Tensor),
-    /// Numbers to add, `[1 or b, 1 or h, 1 or t, t]`; −∞ at keys that are not seen. Of the type that attention takes: the
-    /// precision's, or float32 where it goes in steps.
+    /// Additive bias, `[1 or b, 1 or h, 1 or t, t]`; −∞ at keys that are not visible. Its type is the precision's, or
+    /// float32 for attention in separate operations.
     Added(Tensor),
 }
 
-/// The share of attention's weights that is dropped.
+/// Returns the dropout probability of attention weights.
 fn dropped(dropout: f64, mode: Mode) -> f64 {
     if mode == Mode::Train { dropout } else { 0.0 }
 }
 
-/// Whether attention is computed in steps of our own: libtorch's on the CPU draws its dropout on one thread.
+/// Returns whether attention runs as separate operations instead of libtorch's fused one. libtorch's dropout on the CPU
+/// draws on one thread.
 fn takes_steps(device: Device, dropped: f64) -> bool {
     dropped > 0.0 && device == Device::Cpu
 }
@@ -246,7 +253,8 @@ struct Layer {
 
 impl Layer {
     fn build(path: &Path<'_>, config: &EncoderConfig, precision: Precision) -> Self {
-        let (attention, feed_forward) = (path.sub("attention"), path.sub("feed_forward"));
+        let attention = path.sub("attention");
+        let feed_forward = path.sub("feed_forward");
         let linear = |path: &Path<'_>, name| Linear::build(&path.sub(name), precision);
         let norm = |path: &Path<'_>| LayerNorm::build(&path.sub("norm"), config.layer_norm_eps);
         Self {
@@ -273,14 +281,15 @@ impl Layer {
         self.added(&self.norm, &x_btd, &outer_btd, mode)
     }
 
-    /// A sublayer's output, added to what it began from.
+    /// Adds a sublayer's output to its input and applies the norm.
     fn added(&self, norm: &LayerNorm, x_btd: &Tensor, made_btd: &Tensor, mode: Mode) -> Tensor {
         timed(NORM, || norm.forward(&(x_btd + dropout_to(x_btd.kind(), made_btd, self.dropout, mode))))
     }
 
     fn attend(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
         let (b, t, d) = x_btd.size3().expect("hidden states have three axes");
-        // Unbound, not selected: backward then stacks three gradients instead of adding up three that are mostly zeros.
+        // `unbind`, not `select`: the backward pass then stacks three gradients. With `select` it would add three
+        // gradients that are mostly zeros.
         let qkv_bt3hk = self.qkv.forward(x_btd).view([b, t, 3, self.heads, d / self.heads]).unbind(2);
         let [q, k, v] = [0, 1, 2].map(|which| qkv_bt3hk[which].transpose(1, 2));
         let dropped = dropped(self.dropout, mode);
@@ -294,10 +303,10 @@ impl Layer {
         self.attention_output.forward(&mixed_btd)
     }
 
-    /// What libtorch's attention does on the CPU where there is dropout, with our [`dropout`].
+    /// Computes the same as libtorch's attention with dropout on the CPU, but with [`dropout`].
     fn attend_in_steps(&self, q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
         let scale = 1.0 / (q.size()[3] as f64).sqrt();
-        let scores_bhtt = self.precision.widen(&(q * scale).matmul(&k.transpose(-2, -1)));
+        let scores_bhtt = self.precision.panic_message(&(q * scale).matmul(&k.transpose(-2, -1)));
         let scores_bhtt = match bias {
             None => scores_bhtt,
             Some(Bias::Seen(seen)) => scores_bhtt.masked_fill(&seen.logical_not(), f64::NEG_INFINITY),
@@ -310,5 +319,5 @@ impl Layer {
 
 pub(crate) mod activation_checkpointing;
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
+#[expect(clippy::disallowed_methods, reason = "tests read values back to the host")]
 mod tests;

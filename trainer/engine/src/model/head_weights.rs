@@ -1,4 +1,4 @@
-//! Weights of prediction heads, owned; handed out in the forms of [`heads`](super::heads).
+//! Weights of prediction heads. Their `lend` methods return the types of [`heads`](super::heads).
 //!
 //! Axes: `i` inputs, `o` outputs, `d` hidden, `e` embedding, `v` ids.
 
@@ -9,7 +9,7 @@ use crate::device::precision::Precision;
 use crate::model::parameters::Path;
 use crate::model::weight::Weight;
 
-/// `x Wᵀ + b`.
+/// Weights of `x Wᵀ + b`.
 #[derive(Debug)]
 pub(crate) struct DenseWeights {
     weight_oi: Weight,
@@ -17,20 +17,20 @@ pub(crate) struct DenseWeights {
 }
 
 impl DenseWeights {
-    /// `weight` `[to, from]` and `bias` `[to]` below `path`.
+    /// Builds the map from `weight` `[to, from]` and `bias` `[to]` below `path`.
     #[must_use]
     pub(crate) fn build(path: &Path<'_>) -> Self {
         Self { weight_oi: path.weight("weight"), bias_o: path.weight("bias") }
     }
 
-    /// Lends them to products in that precision.
+    /// Returns leaves for products in `precision`.
     #[must_use]
-    pub(crate) fn lend(&self, precision: Precision) -> Dense {
-        Dense { weight_oi: self.weight_oi.lend(precision), bias_o: self.bias_o.lend(precision) }
+    pub(crate) fn leaves(&self, precision: Precision) -> Dense {
+        Dense { weight_oi: self.weight_oi.use_leaf(precision), bias_o: self.bias_o.use_leaf(precision) }
     }
 }
 
-/// `LN(gelu(x Wᵀ + b))`.
+/// Weights of `LN(gelu(x Wᵀ + b))`.
 #[derive(Debug)]
 pub(crate) struct TransformWeights {
     dense: DenseWeights,
@@ -41,7 +41,7 @@ pub(crate) struct TransformWeights {
 }
 
 impl TransformWeights {
-    /// `dense` and `norm` below `path`: from the hidden states of an encoder of that shape to `to` numbers.
+    /// Builds the transform of an encoder of that shape from `dense` and `norm` below `path`.
     #[must_use]
     pub(crate) fn build(shape: &EncoderConfig, path: &Path<'_>) -> Self {
         let norm = path.sub("norm");
@@ -54,13 +54,13 @@ impl TransformWeights {
         }
     }
 
-    /// Lends them.
+    /// Returns leaves for products in `precision`.
     #[must_use]
-    pub(crate) fn lend(&self, precision: Precision) -> Transform {
+    pub(crate) fn leaves(&self, precision: Precision) -> Transform {
         Transform {
-            dense: self.dense.lend(precision),
-            norm_gain_d: self.norm_gain_d.lend(precision),
-            norm_bias_d: self.norm_bias_d.lend(precision),
+            dense: self.dense.leaves(precision),
+            norm_gain_d: self.norm_gain_d.use_leaf(precision),
+            norm_bias_d: self.norm_bias_d.use_leaf(precision),
             gelu: self.gelu,
             norm_eps: self.norm_eps,
             precision,
@@ -68,7 +68,7 @@ impl TransformWeights {
     }
 }
 
-/// A word table, tied or not, with a number for each id.
+/// Word table, tied or not, with a bias for each id.
 #[derive(Debug)]
 pub(crate) struct DecoderWeights {
     words_ve: Weight,
@@ -76,26 +76,26 @@ pub(crate) struct DecoderWeights {
 }
 
 impl DecoderWeights {
-    /// `bias` below `path`; the table is that of `words`.
+    /// Builds a decoder from `bias` below `path` and the table `words`.
     #[must_use]
     pub(crate) fn tied(words: &Weight, path: &Path<'_>) -> Self {
         Self { words_ve: words.handle(), bias_v: path.weight("bias") }
     }
 
-    /// `bias` and its own table, `decoder.weight`, below `path`.
+    /// Builds a decoder from `bias` and its own table, `decoder.weight`, below `path`.
     #[must_use]
     pub(crate) fn own(path: &Path<'_>) -> Self {
         Self { words_ve: path.sub("decoder").weight("weight"), bias_v: path.weight("bias") }
     }
 
-    /// Lends them.
+    /// Returns leaves for products in `precision`.
     #[must_use]
-    pub(crate) fn lend(&self, precision: Precision) -> Decoder {
-        Decoder { words_vd: self.words_ve.lend(precision), bias_v: self.bias_v.lend(precision), precision }
+    pub(crate) fn leaves(&self, precision: Precision) -> Decoder {
+        Decoder { words_vd: self.words_ve.use_leaf(precision), bias_v: self.bias_v.use_leaf(precision), precision }
     }
 }
 
-/// The head of masked language modelling.
+/// Head of masked language modelling.
 #[derive(Debug)]
 pub(crate) struct TokenHeadWeights {
     transform: TransformWeights,
@@ -103,7 +103,7 @@ pub(crate) struct TokenHeadWeights {
 }
 
 impl TokenHeadWeights {
-    /// The head of an encoder of that shape, below `path`; it is tied to `words` unless `None`.
+    /// Builds the head of an encoder of that shape below `path`. It is tied to `words` unless that is `None`.
     #[must_use]
     pub(crate) fn build(shape: &EncoderConfig, words: Option<&Weight>, path: &Path<'_>) -> Self {
         let decoder = match words {
@@ -113,9 +113,9 @@ impl TokenHeadWeights {
         Self { transform: TransformWeights::build(shape, path), decoder }
     }
 
-    /// Lends it.
+    /// Returns the head with leaves for products in `precision`.
     #[must_use]
-    pub(crate) fn lend(&self, precision: Precision) -> TokenHead {
-        TokenHead { transform: Some(self.transform.lend(precision)), decoder: self.decoder.lend(precision) }
+    pub(crate) fn leaves(&self, precision: Precision) -> TokenHead {
+        TokenHead { transform: Some(self.transform.leaves(precision)), decoder: self.decoder.leaves(precision) }
     }
 }

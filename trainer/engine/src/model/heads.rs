@@ -1,31 +1,30 @@
-//! The parts that prediction heads are made of, with handles on the weights that they use: who owns these is the
-//! objective's business.
+//! Building blocks of prediction heads. They hold handles to weights; the objective owns the weights.
 //!
 //! Axes: `n` positions, `i` inputs, `o` outputs, `d` hidden, `v` ids.
 
 use tch::Tensor;
 use trainer_plan::encoder::Gelu;
 
-use crate::device::precision::Cast as _;
 use crate::device::precision::Precision;
+use crate::device::precision::PrecisionCast as _;
 
 /// `x Wᵀ + b`.
 #[derive(Debug)]
 pub(crate) struct Dense {
-    /// `W`, `[o, i]`, as products take it.
+    /// `W`, `[o, i]`, in the type of the products.
     pub weight_oi: Tensor,
-    /// `b`, `[o]`, likewise.
+    /// `b`, `[o]`, in the type of the products.
     pub bias_o: Tensor,
 }
 
 impl Dense {
-    /// `[…, o]` of `[…, i]`, computed in `precision`, of its type.
+    /// Maps `[…, i]` to `[…, o]`. The computation and the result have the type of `precision`.
     pub(crate) fn apply(&self, x: &Tensor, precision: Precision) -> Tensor {
         precision.compute(x).linear(&self.weight_oi, Some(&self.bias_o))
     }
 }
 
-/// `LN(gelu(x Wᵀ + b))`: what BERT puts between the encoder and the word table, and COCO-LM before its sequence
+/// Transform `LN(gelu(x Wᵀ + b))`. BERT has it between the encoder and the word table, COCO-LM before its sequence
 /// contrast.
 #[derive(Debug)]
 pub(crate) struct Transform {
@@ -35,19 +34,20 @@ pub(crate) struct Transform {
     pub norm_gain_d: Tensor,
     /// β of the norm, `[d]`.
     pub norm_bias_d: Tensor,
-    /// Which gelu.
+    /// Variant of GELU.
     pub gelu: Gelu,
-    /// Added to the variance in the norm.
+    /// Epsilon added to the variance in the norm.
     pub norm_eps: f64,
-    /// How it is computed.
+    /// Precision of the computation.
     pub precision: Precision,
 }
 
 impl Transform {
-    /// `[n, d]` of `[n, d]`, of the precision's type.
+    /// Maps `[n, d]` to `[n, d]`, in the precision's type.
     pub(crate) fn apply(&self, hidden_nd: &Tensor) -> Tensor {
         let width = self.norm_gain_d.size()[0];
-        let (gain, bias) = (Some(&self.norm_gain_d), Some(&self.norm_bias_d));
+        let gain = Some(&self.norm_gain_d);
+        let bias = Some(&self.norm_bias_d);
         let gelu_nd = self.dense.apply(hidden_nd, self.precision).gelu(self.gelu.name());
         gelu_nd.layer_norm([width], gain, bias, self.norm_eps, true)
     }
@@ -56,35 +56,36 @@ impl Transform {
 /// `x Eᵀ + c` over the tied word table.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    /// `E`, `[v, d]` or more rows: those past the bias are padding.
+    /// `E`, `[v, d]` or with more rows: rows past the bias are padding.
     pub words_vd: Tensor,
     /// `c`, `[v]`.
     pub bias_v: Tensor,
-    /// How the matrix product is computed.
+    /// Precision of the matrix product.
     pub precision: Precision,
 }
 
 impl Decoder {
-    /// Scores `[n, rows of E]` of all ids for `[n, d]`, float32 or float64 as these are.
+    /// Returns the scores `[n, rows of E]` of all ids for `[n, d]`. The result is float64 for float64 input, else
+    /// float32.
     ///
-    /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
+    /// Padding rows of `E` score −∞: their probability is 0 and their gradient is exactly 0.
     pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
         self.scores(&self.dense(), hidden_nd)
     }
 
-    /// The table with a number for each of its rows, to be made once for all positions.
+    /// Returns the table with a bias for each row, to be built once for all positions.
     pub(super) fn dense(&self) -> Dense {
         Dense { weight_oi: self.words_vd.shallow_clone(), bias_o: self.padded_bias() }
     }
 
-    /// [`logits`](Self::logits) by [`dense`](Self::dense).
+    /// Computes the same as [`logits`](Self::logits), with a prebuilt [`dense`](Self::dense).
     pub(super) fn scores(&self, dense: &Dense, hidden_nd: &Tensor) -> Tensor {
-        self.precision.widen(&dense.apply(hidden_nd, self.precision))
+        self.precision.panic_message(&dense.apply(hidden_nd, self.precision))
     }
 
     fn padded_bias(&self) -> Tensor {
         let padding = self.words_vd.size()[0] - self.bias_v.size()[0];
-        assert!(padding >= 0, "the word table has a row for every id");
+        assert!(padding >= 0, "the word table needs a row for every id");
         if padding == 0 {
             return self.bias_v.shallow_clone();
         }
@@ -93,29 +94,29 @@ impl Decoder {
     }
 }
 
-/// The prediction head: a transform, if there is one, then the word table.
+/// Prediction head: an optional transform, then the word table.
 #[derive(Debug)]
 pub(crate) struct TokenHead {
-    /// `LN(gelu(h Wᵀ + b))`; `None` where hidden states meet the table as they are.
+    /// `LN(gelu(h Wᵀ + b))`; `None` if the table is applied to the hidden states directly.
     pub transform: Option<Transform>,
     /// `· Eᵀ + c`.
     pub decoder: Decoder,
 }
 
 impl TokenHead {
-    /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`; padding rows of `E` score −∞.
+    /// Returns the scores `[n, rows of E]` of all ids for hidden states `[n, d]`. Padding rows of `E` score −∞.
     pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
         self.decoder.logits(&self.transformed(hidden_nd))
     }
 
-    /// What meets the table, `[n, d]`.
+    /// Returns the input of the table, `[n, d]`.
     pub(super) fn transformed(&self, hidden_nd: &Tensor) -> Tensor {
         self.transform.as_ref().map_or_else(|| hidden_nd.shallow_clone(), |transform| transform.apply(hidden_nd))
     }
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
+#[expect(clippy::disallowed_methods, reason = "tests read values back to the host")]
 mod tests {
     use tch::{Device, Kind, Tensor};
 
@@ -125,21 +126,23 @@ mod tests {
     const F64: (Kind, Device) = (Kind::Double, Device::Cpu);
 
     #[test]
-    fn padding_rows_of_the_table_are_as_if_they_were_not_there() {
+    fn padding_rows_of_the_table_have_no_effect() {
         let hidden_nd = Tensor::arange(6, F64).view([2, 3]);
-        let (words_vd, bias_v) = (Tensor::arange(12, F64).view([4, 3]) / 10.0, Tensor::arange(4, F64));
+        let words_vd = Tensor::arange(12, F64).view([4, 3]) / 10.0;
+        let bias_v = Tensor::arange(4, F64);
         let padded_vd = Tensor::cat(&[words_vd.shallow_clone(), Tensor::ones([2, 3], F64)], 0).set_requires_grad(true);
         let words_vd = words_vd.set_requires_grad(true);
         let normaliser = |words_vd: &Tensor| {
-            let (words_vd, bias_v) = (words_vd.shallow_clone(), bias_v.shallow_clone());
+            let words_vd = words_vd.shallow_clone();
+            let bias_v = bias_v.shallow_clone();
             let logits_nv = Decoder { words_vd, bias_v, precision: Precision::F32 }.logits(&hidden_nd);
             let sum = logits_nv.logsumexp([1], false).sum(Kind::Double);
             sum.backward();
             f64::try_from(sum).expect("one number")
         };
         assert!((normaliser(&words_vd) - normaliser(&padded_vd)).abs() < 1e-12);
-        let slope_vd = padded_vd.grad();
-        assert!(slope_vd.narrow(0, 0, 4).allclose(&words_vd.grad(), 1e-12, 1e-12, false));
-        assert_eq!(i64::try_from(slope_vd.narrow(0, 4, 2).count_nonzero(None)).expect("a count"), 0);
+        let grad_vd = padded_vd.grad();
+        assert!(grad_vd.narrow(0, 0, 4).allclose(&words_vd.grad(), 1e-12, 1e-12, false));
+        assert_eq!(i64::try_from(grad_vd.narrow(0, 4, 2).count_nonzero(None)).expect("a count"), 0);
     }
 }

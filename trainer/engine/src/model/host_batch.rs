@@ -1,8 +1,8 @@
-//! A micro-batch on the host, with what is counted there.
+//! Micro-batch on the host, with its counts.
 //!
-//! Counts decide what sums are divided by before any kernel runs. Each column is scanned once, when the batch is taken
-//! in; who needs a count later looks it up. A view that a generator makes has its counts and columns from the view that
-//! it fills: only its ids are others, and those are on the device.
+//! Counts determine the divisors of loss sums before any kernel runs. Each column is scanned once, when the batch
+//! arrives; later reads use the stored counts. A view that a generator makes has the counts and columns of the
+//! generator's input view: only its ids differ, and those are on the device.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -16,24 +16,24 @@ use schemas::{Batch, BatchError, Column, Element, Grid};
 use crate::device::tensors::as_i64;
 use crate::model::networks::built::Networks;
 
-/// Micro-batch as objectives read it.
+/// Micro-batch as read by objectives.
 #[derive(Debug)]
 pub(crate) struct HostBatch<'a> {
     batch: &'a Batch,
     networks: &'a Networks,
     views: BTreeMap<String, HostView>,
-    // What objectives found out of the batch, by objective.
+    // Data that objectives derived from the batch, by objective.
     kept: RefCell<BTreeMap<String, Rc<dyn Any>>>,
 }
 
-/// What is known of one view of the batch.
+/// Counts and positions of one view of the batch.
 #[derive(Debug, Default)]
 struct HostView {
-    /// Real tokens of each row, specials included.
+    /// Number of real tokens in each row, including special tokens.
     valid: Vec<usize>,
-    /// Positions to predict of each row.
+    /// Number of positions to predict in each row.
     predicted: Vec<usize>,
-    /// Flat positions `row · width + column` to predict, ascending, and the original id at each.
+    /// Flat positions `row · width + column` to predict, ascending. `targets` has the original id at each.
     positions: Vec<i64>,
     targets: Vec<i64>,
     has_padding: bool,
@@ -46,7 +46,7 @@ impl<'a> HostBatch<'a> {
     /// Scans the views of `batch` for `networks`.
     ///
     /// # Panics
-    /// If an id lies outside the vocabulary, which would be a row of some other table.
+    /// If an id lies outside the vocabulary: it would index a row of some other table.
     pub(crate) fn new(batch: &'a Batch, networks: &'a Networks) -> Result<Self, BatchError> {
         let mut views = BTreeMap::new();
         for name in batch.names().filter_map(|name| Some(name.rsplit_once('.')?.0)) {
@@ -57,98 +57,98 @@ impl<'a> HostBatch<'a> {
         Ok(Self { batch, networks, views, kept: RefCell::default() })
     }
 
-    /// Its position in the stream.
+    /// Returns the position of the batch in the stream.
     #[must_use]
     pub(crate) fn index(&self) -> BatchIndex {
         self.batch.index()
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub(crate) fn rows(&self) -> usize {
         self.batch.rows()
     }
 
-    /// The rows of a view that have a token. Those that have none were left out of the stream, and count nothing.
+    /// Returns the rows of a view that have tokens. Rows without tokens are excluded from the stream and do not count.
     #[must_use]
     pub(crate) fn rows_with_tokens(&self, view: &str) -> Vec<i64> {
         let valid = self.view(view).valid.iter().zip(0..);
         valid.filter(|(tokens, _)| **tokens > 0).map(|(_, row)| row).collect()
     }
 
-    /// Whether rows were left out.
+    /// Returns whether the view has rows without tokens (excluded rows).
     pub(crate) fn has_gaps(&self, view: &str) -> bool {
         self.view(view).valid.contains(&0)
     }
 
-    /// Whether the row was left out.
+    /// Returns whether the row has no tokens (an excluded row).
     pub(crate) fn is_gap(&self, view: &str, row: usize) -> bool {
         self.view(view).valid[row] == 0
     }
 
-    /// The networks that it is for.
+    /// Returns the networks of the run.
     #[must_use]
     pub(crate) fn networks(&self) -> &'a Networks {
         self.networks
     }
 
-    /// Positions of a view to predict; 0 where it has no labels.
+    /// Returns the number of positions of a view to predict; 0 if it has no labels.
     #[must_use]
     pub(crate) fn predicted(&self, view: &str) -> usize {
         self.view(view).positions.len()
     }
 
-    /// The same for each row that has any.
+    /// Returns the number of positions to predict for each row that has any.
     pub(crate) fn predicted_per_row(&self, view: &str) -> impl Iterator<Item = usize> {
         self.view(view).predicted.iter().copied().filter(|&count| count > 0)
     }
 
-    /// Real tokens of a view, specials included.
+    /// Returns the number of real tokens of a view, including special tokens.
     #[must_use]
     pub(crate) fn valid(&self, view: &str) -> usize {
         self.view(view).valid.iter().sum()
     }
 
-    /// The values of a column that the plan knows to be there.
+    /// Returns the values of a column. The plan has checked that it exists.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the column does not exist or holds another type.
     #[must_use]
     pub(crate) fn column<T: Element>(&self, view: &str, column: Column<T>) -> Grid<'_, T> {
         let found = self.batch.column(self.networks.stored_view(view), column);
-        found.unwrap_or_else(|error| panic!("the plan checked columns: {error}"))
+        found.unwrap_or_else(|error| panic!("{error}; the plan should have rejected the column"))
     }
 
-    /// The same for a column that a batch may leave out.
+    /// Returns the values of a column that is optional in a batch.
     ///
     /// # Panics
-    /// If it holds another type.
+    /// If the column holds another type.
     #[must_use]
     pub(crate) fn find<T: Element>(&self, view: &str, column: Column<T>) -> Option<Grid<'_, T>> {
         let found = self.batch.find(self.networks.stored_view(view), column);
-        found.unwrap_or_else(|error| panic!("the plan checked columns: {error}"))
+        found.unwrap_or_else(|error| panic!("{error}; the plan should have rejected the column"))
     }
 
-    /// What `objective` makes of the batch, made once and kept for as long as the batch.
+    /// Returns the data that `objective` derives from the batch. It is computed once and kept with the batch.
     ///
     /// # Panics
-    /// If it asks for two types of things.
-    pub(crate) fn keep<T: 'static>(&self, objective: &str, make: impl FnOnce() -> T) -> Rc<T> {
+    /// If one objective keeps values of two types.
+    pub(crate) fn cached<T: 'static>(&self, objective: &str, make: impl FnOnce() -> T) -> Rc<T> {
         let known = self.kept.borrow().get(objective).cloned();
         let kept = known.unwrap_or_else(|| {
             let made: Rc<dyn Any> = Rc::new(make());
             self.kept.borrow_mut().insert(objective.to_owned(), Rc::clone(&made));
             made
         });
-        kept.downcast().unwrap_or_else(|_| panic!("`{objective}` keeps one type of thing"))
+        kept.downcast().unwrap_or_else(|_| panic!("objective `{objective}` keeps values of two types"))
     }
 
-    /// Flat positions of all real tokens of a view.
+    /// Returns the flat positions of all real tokens of a view.
     pub(crate) fn valid_positions(&self, view: &str) -> Vec<i64> {
         self.positions(view, |_| true)
     }
 
-    /// Flat positions of the real tokens of a view that it does not predict.
+    /// Returns the flat positions of the real tokens of a view that are not to be predicted.
     pub(crate) fn unmasked_positions(&self, view: &str) -> Vec<i64> {
         let labels = self.column(view, LABELS);
         self.positions(view, |at| labels.values()[at] == IGNORE)
@@ -161,27 +161,27 @@ impl<'a> HostBatch<'a> {
         (0..cells).filter(|&at| is_valid(at) && wanted(at)).map(as_i64).collect()
     }
 
-    /// Flat positions to predict and the original id at each; `None` where the view has no labels.
+    /// Returns the flat positions to predict and the original id at each. Returns `None` if the view has no labels.
     pub(crate) fn targets(&self, view: &str) -> Option<(&[i64], &[i64])> {
         let view = self.view(view);
         view.has_labels.then_some((&view.positions, &view.targets))
     }
 
-    /// Whether some rows end in padding.
+    /// Returns whether any row contains padding.
     pub(crate) fn has_padding(&self, view: &str) -> bool {
         self.view(view).has_padding
     }
 
-    /// Whether all rows have their padding, if any, at the same positions: one row says what attention may look at.
+    /// Returns whether all rows have padding at the same positions. Then one row suffices as the attention mask.
     pub(crate) fn is_even(&self, view: &str) -> bool {
         self.view(view).is_even
     }
 
     fn view(&self, view: &str) -> &HostView {
         let stored = self.networks.stored_view(view);
-        self.views
-            .get(stored)
-            .unwrap_or_else(|| panic!("the plan checked views: batch {} has no `{stored}`", self.index()))
+        self.views.get(stored).unwrap_or_else(|| {
+            panic!("batch {} has no view `{stored}`; the plan should have rejected it", self.index())
+        })
     }
 }
 
@@ -240,11 +240,13 @@ mod tests {
     #[test]
     fn a_made_view_counts_as_the_view_that_it_fills() {
         let _alone = testing::generator();
-        let (networks, batch) = (networks(), testing::batch(0));
+        let networks = networks();
+        let batch = testing::batch(0);
         let host = HostBatch::new(&batch, &networks).expect("a good batch");
         let counts = |view: &str| (host.predicted(view), host.valid(view));
         assert_eq!(counts("corrupted"), counts("masked"));
-        // Rows of 12, three columns of the last are padding; every third cell is masked, shifted by one in each row.
+        // Rows have 12 columns; three columns of the last row are padding. Every third cell is masked, shifted by one
+        // in each row.
         assert_eq!((host.predicted("masked"), host.valid("masked")), (15, 45));
         assert_eq!(host.predicted_per_row("masked").collect::<Vec<_>>(), [4, 4, 4, 3]);
         assert_eq!(host.valid_positions("masked").len(), host.valid("masked"));
@@ -252,22 +254,24 @@ mod tests {
         assert!(host.has_padding("masked") && !host.is_even("masked"), "only the last row is padded");
         let last = batch.slice(testing::ROWS - 1, 1);
         let alone = HostBatch::new(&last, &networks).expect("a good batch");
-        assert!(alone.has_padding("masked") && alone.is_even("masked"), "a row is as long as itself");
+        assert!(alone.has_padding("masked") && alone.is_even("masked"), "a single row is even");
     }
 
     #[test]
-    fn what_an_objective_keeps_is_made_once() {
+    fn objective_data_is_computed_once() {
         let _alone = testing::generator();
-        let (networks, batch, made) = (networks(), testing::batch(0), Cell::new(0));
+        let networks = networks();
+        let batch = testing::batch(0);
+        let made = Cell::new(0);
         let host = HostBatch::new(&batch, &networks).expect("a good batch");
         for _ in 0..3 {
-            let kept = host.keep("tc", || {
+            let kept = host.cached("tc", || {
                 made.set(made.get() + 1);
                 7_u8
             });
             assert_eq!(*kept, 7);
         }
-        assert_eq!(*host.keep("other", || 8_u8), 8);
+        assert_eq!(*host.cached("other", || 8_u8), 8);
         assert_eq!(made.get(), 1);
     }
 
@@ -277,7 +281,8 @@ mod tests {
         let _alone = testing::generator();
         let mut builder = BatchBuilder::new(BatchIndex(3), 1);
         builder.push("masked", INPUT_IDS, 2, vec![59, 60]);
-        let (networks, batch) = (networks(), builder.finish());
+        let networks = networks();
+        let batch = builder.finish();
         let _ = HostBatch::new(&batch, &networks);
     }
 }

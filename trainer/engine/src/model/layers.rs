@@ -1,4 +1,4 @@
-//! What an encoder's layers are made of: products, norms, dropout.
+//! Building blocks of encoder layers: linear maps, layer norms, dropout.
 
 use tch::{Device, Kind, Tensor};
 
@@ -6,8 +6,8 @@ use super::parameters::Path;
 use super::weight::Weight;
 use crate::device::native::dropout;
 use crate::device::native::linear::linear;
-use crate::device::precision::Cast as _;
 use crate::device::precision::Precision;
+use crate::device::precision::PrecisionCast as _;
 
 /// Whether dropout applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,20 +27,20 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// `weight` `[to, from]` and `bias` `[to]` below `path`.
+    /// Builds the map from `weight` `[to, from]` and `bias` `[to]` below `path`.
     pub(crate) fn build(path: &Path<'_>, precision: Precision) -> Self {
         Self { weight: path.weight("weight"), bias: path.weight("bias"), precision }
     }
 
-    /// Applies to the last axis. The result has the precision's compute type.
+    /// Applies the map to the last axis. The result has the precision's compute type.
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
         let x = self.precision.compute(x);
-        let [weight, bias] = [&self.weight, &self.bias].map(|weight| weight.beside(&x));
+        let [weight, bias] = [&self.weight, &self.bias].map(|weight| weight.pass_leaf(&x));
         linear(&x, &weight, &bias)
     }
 }
 
-/// Normalisation over the last axis with a gain and a bias (Ba et al. 2016), added up in float32 at least.
+/// Normalisation over the last axis with a gain and a bias (Ba et al. 2016). Sums are at least float32.
 #[derive(Debug)]
 pub(crate) struct LayerNorm {
     weight: Weight,
@@ -49,43 +49,44 @@ pub(crate) struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// `weight` and `bias`, `[d]` each, below `path`.
+    /// Builds the norm from `weight` and `bias`, `[d]` each, below `path`.
     pub(crate) fn build(path: &Path<'_>, eps: f64) -> Self {
         Self { weight: path.weight("weight"), bias: path.weight("bias"), eps }
     }
 
-    /// The same weights once more.
+    /// Returns another handle to the same weights.
     pub(super) fn handle(&self) -> Self {
         Self { weight: self.weight.handle(), bias: self.bias.handle(), eps: self.eps }
     }
 
     /// Normalises the last axis. The result has the type of `x`.
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        let [weight, bias] = [&self.weight, &self.bias].map(|weight| weight.beside(x));
+        let [weight, bias] = [&self.weight, &self.bias].map(|weight| weight.pass_leaf(x));
         x.layer_norm(weight.size(), Some(&weight), Some(&bias), self.eps, true)
     }
 }
 
-/// Sets numbers to 0 with `probability` and scales the others up by as much (Srivastava et al. 2014). The result has the
-/// type of `x`.
+/// Sets values to 0 with `probability` and scales the others up to keep the mean (Srivastava et al. 2014). The result
+/// has the type of `x`.
 pub(super) fn dropout(x: &Tensor, probability: f64, mode: Mode) -> Tensor {
     dropout_to(x.kind(), x, probability, mode)
 }
 
-/// The same of what continues in the type `kind`. On the CPU it is rounded to it, once; elsewhere whoever takes it does that.
+/// Applies dropout to a value that continues in the type `kind`. On the CPU the result is rounded once, to `kind`. On
+/// other devices the result keeps the type of `x`, and the consumer converts it.
 ///
-/// On the CPU libtorch draws one number at a time on one thread, 8 ns each, while the other cores wait. Ours takes 16 bits
-/// for each from the same generator, many at a time: a quarter of the draws, and a probability that is right to 2⁻¹⁷.
+/// On the CPU, libtorch's dropout draws one number at a time on one thread, 8 ns each, while the other cores are idle.
+/// This implementation takes 16 bits for each value from the same generator, many at a time. It needs a quarter of the
+/// draws, and its probability is exact to 2⁻¹⁷.
 pub(super) fn dropout_to(kind: Kind, x: &Tensor, probability: f64, mode: Mode) -> Tensor {
     if mode == Mode::Eval || probability == 0.0 {
         x.shallow_clone()
     } else if x.device() == Device::Cpu {
-        // Workers are uniform over −2¹⁵ .. 2¹⁵.
+        // The 16-bit draws are uniform over −2¹⁵ .. 2¹⁵.
         let threshold = (probability * 65_536.0).round();
         #[expect(clippy::cast_possible_truncation, reason = "between −2¹⁵ and 2¹⁵")]
         let least = (threshold - 32_768.0) as i32;
-        dropout::dropout(x, least, 65_536.0 / (65_536.0 - threshold), kind)
-            .expect("hidden states are numbers of floats")
+        dropout::dropout(x, least, 65_536.0 / (65_536.0 - threshold), kind).expect("hidden states have a float type")
     } else {
         x.dropout(probability, true)
     }

@@ -1,8 +1,8 @@
-//! Networks: their shapes and weights, and what they make of a batch.
+//! Networks: shapes, weights and forward passes.
 //!
-//! A micro-batch is counted on the host (`host_batch`) and copied to the device (`upload`); each view that somebody reads
-//! is encoded once (`forward`, `encoder`), by the main network or another (`networks`). Heads (`heads`, `head_weights`) belong
-//! to objectives and to generators.
+//! The host counts a micro-batch (`host_batch`) and copies it to the device (`upload`). Each view that an objective
+//! reads is encoded once (`forward`, `encoder`), by the main network or another one (`networks`). Heads (`heads`,
+//! `head_weights`) belong to objectives and to generators.
 
 pub(crate) mod chunked_cross_entropy;
 pub(crate) mod document_attention;

@@ -1,7 +1,7 @@
-//! The named weights of a run: allocated as [`trainer_plan::weights`] declares them.
+//! Named weights of a run, allocated as [`trainer_plan::weights`] declares them.
 //!
-//! A weight is known by its path (`encoder.layers.0.attention.qkv.weight`, `heads.mlm.dense.bias`). Its initial value
-//! is a function of the run's seed and that name alone, so that adding a head changes no other weight.
+//! A weight is identified by its path (`encoder.layers.0.attention.qkv.weight`, `heads.mlm.dense.bias`). Its initial
+//! value is a function of the run's seed and that name alone, so that adding a head changes no other weight.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use tch::{Device, Tensor};
 use trainer_plan::Error;
 use trainer_plan::weights::{INITIAL_DEVIATION, Initial, WeightSpec, WeightSpecs};
 
-use super::weight::{self, Uses, Weight};
+use super::weight::{self, GradLeaves, Weight};
 use crate::device::precision::MASTER;
-use crate::device::tensors::place;
+use crate::device::tensors::upload_once;
 
-/// One named weight.
+/// Named weight.
 #[derive(Debug)]
 pub(crate) struct Parameter {
-    /// The value, a float32 leaf that gathers gradients.
+    /// Value, a float32 leaf that accumulates gradients.
     pub tensor: Tensor,
     /// Whether weight decay applies.
     pub decays: bool,
-    /// Whether the optimizer moves it.
+    /// Whether the optimizer updates it.
     pub trains: bool,
-    uses: Uses,
+    uses: GradLeaves,
 }
 
 /// All weights of a run, in the order of their names.
@@ -33,63 +33,63 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// The declared weights, drawn under `seed`, on `device`.
+    /// Allocates the declared weights on `device`, with initial values drawn from `seed`.
     #[must_use]
     pub(crate) fn new(specs: &WeightSpecs, seed: u64, device: Device) -> Self {
         let allocate = |(name, spec): (&str, &WeightSpec)| {
-            let tensor = place(&initial_values(spec, seed, name), device).set_requires_grad(spec.trains);
-            let parameter = Parameter { tensor, decays: spec.decays, trains: spec.trains, uses: Uses::default() };
+            let tensor = upload_once(&initial_values(spec, seed, name), device).set_requires_grad(spec.trains);
+            let parameter = Parameter { tensor, decays: spec.decays, trains: spec.trains, uses: GradLeaves::default() };
             (name.to_owned(), parameter)
         };
         Self { by_name: specs.iter().map(allocate).collect(), device }
     }
 
-    /// The path below which a component finds its weights.
+    /// Returns the path below which a component finds its weights.
     pub(crate) fn path(&self, prefix: &str) -> Path<'_> {
         Path { parameters: self, prefix: prefix.to_owned() }
     }
 
-    /// Names and weights, in order.
+    /// Iterates over names and weights, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Parameter)> {
         self.by_name.iter().map(|(name, parameter)| (name.as_str(), parameter))
     }
 
-    /// The weight of that name.
+    /// Returns the weight of that name.
     #[must_use]
     pub(crate) fn get(&self, name: &str) -> Option<&Tensor> {
         self.by_name.get(name).map(|parameter| &parameter.tensor)
     }
 
-    /// Makes the copies that products take again: whenever weights may have changed.
+    /// Refreshes the reduced-precision copies. Call it whenever weights may have changed.
     pub(crate) fn round(&self) -> Result<(), Error> {
         weight::round(self.by_name.values().map(|parameter| (&parameter.tensor, &parameter.uses)))
     }
 
-    /// Adds the gradients that uses of the weights have to the weights', after a backward pass.
-    pub(crate) fn gather(&self) -> Result<(), Error> {
-        weight::gather(self.by_name.values().map(|parameter| (&parameter.tensor, &parameter.uses)))
+    /// Adds the gradients of all uses to those of the weights, after a backward pass.
+    pub(crate) fn accumulate_grads(&self) -> Result<(), Error> {
+        weight::accumulate_grads(self.by_name.values().map(|parameter| (&parameter.tensor, &parameter.uses)))
     }
 
-    /// Forgets uses that got no gradient.
-    pub(crate) fn forget(&self) {
-        weight::forget(self.by_name.values().map(|parameter| &parameter.uses));
+    /// Drops the uses that received no gradient.
+    pub(crate) fn clear_uses(&self) {
+        weight::clear_uses(self.by_name.values().map(|parameter| &parameter.uses));
     }
 
-    /// The weights of which nothing holds a handle.
+    /// Returns the weights without any handle.
     #[cfg(test)]
     pub(crate) fn unused(&self) -> Vec<&str> {
         let unused = self.by_name.iter().filter(|(_, parameter)| !parameter.uses.is_shared());
         unused.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Where they live.
+    /// Returns the device of the weights.
     #[must_use]
     pub(crate) fn device(&self) -> Device {
         self.device
     }
 }
 
-/// Drawn on the CPU, so that a run starts from the same weights on every device.
+/// Draws initial values on the CPU, so that a run starts from the same weights on every device.
 fn initial_values(spec: &WeightSpec, seed: u64, name: &str) -> Tensor {
     match spec.initial {
         Initial::Constant(value) => Tensor::full(&spec.shape, value, (MASTER, Device::Cpu)),
@@ -102,7 +102,7 @@ fn initial_values(spec: &WeightSpec, seed: u64, name: &str) -> Tensor {
     }
 }
 
-/// Prefix of names, for a component while it is built.
+/// Prefix of weight names, for building a component.
 #[derive(Debug)]
 pub(crate) struct Path<'a> {
     parameters: &'a Parameters,
@@ -110,15 +110,15 @@ pub(crate) struct Path<'a> {
 }
 
 impl Path<'_> {
-    /// The path `name` below this one.
+    /// Returns the path `name` below this one.
     pub(crate) fn sub(&self, name: &str) -> Path<'_> {
         Path { parameters: self.parameters, prefix: self.name(name) }
     }
 
-    /// A handle on the weight `name` below this path.
+    /// Returns a handle to the weight `name` below this path.
     ///
     /// # Panics
-    /// If the plan does not declare it.
+    /// If the plan does not declare the weight.
     pub(crate) fn weight(&self, name: &str) -> Weight {
         let name = self.name(name);
         let found = self.parameters.by_name.get(&name);
@@ -131,7 +131,7 @@ impl Path<'_> {
     }
 }
 
-/// A seed for torch's generator: the first 64 bits of BLAKE3 over the parts, each with its length.
+/// Returns a seed for torch's generator: the first 64 bits of BLAKE3 over the parts, each prefixed with its length.
 pub(crate) fn hash_i64(parts: &[&[u8]]) -> i64 {
     let mut hasher = blake3::Hasher::new();
     for part in parts {

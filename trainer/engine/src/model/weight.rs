@@ -1,10 +1,12 @@
-//! A weight, as it learns and as it is used.
+//! Trainable weight with a separate gradient leaf for each use.
 //!
-//! Every use of a trained weight has its own leaf over the weight's memory; with bfloat16 products, over that
-//! of a copy in this type, which is rebuilt once a step, all copies in one kernel. When a micro-batch is done, the
-//! gradients of all uses are added to the weights', float32: those of heads first, then those of passes, the last first.
-//! So no use is rounded together with another, and the order of the sum is this one, however backward passes were cut
-//! into pieces.
+//! Each use of a trained weight gets its own autograd leaf. The leaf shares the weight's memory, or, for bfloat16
+//! products, that of a bfloat16 copy. One kernel refreshes all copies once per step.
+//!
+//! At the end of a micro-batch, the gradients of all uses are added to the float32 gradients of the weights. The order
+//! is fixed: uses by heads first, then uses by encoder passes, last pass first. So the gradients of two uses are never
+//! summed in bfloat16. The summation order stays the same when activation checkpointing splits the backward pass into
+//! pieces.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,56 +14,56 @@ use tch::{Kind, Tensor};
 use trainer_plan::Error;
 
 use crate::device::native;
-use crate::device::precision::Cast as _;
 use crate::device::precision::Precision;
+use crate::device::precision::PrecisionCast as _;
 
-/// A handle on a weight.
+/// Handle to a weight.
 #[derive(Debug)]
 pub(crate) struct Weight {
     master: Tensor,
-    uses: Uses,
+    uses: GradLeaves,
 }
 
 impl Weight {
-    /// The weight `master`, a float32 leaf if it learns, with the uses that other handles share.
-    pub(super) fn new(master: &Tensor, uses: &Uses) -> Self {
+    /// Creates a handle to the weight `master`, a float32 leaf if it is trained. All handles share `uses`.
+    pub(super) fn new(master: &Tensor, uses: &GradLeaves) -> Self {
         Self { master: master.shallow_clone(), uses: uses.clone() }
     }
 
-    /// Another handle on the same weight.
+    /// Returns another handle to the same weight.
     pub(crate) fn handle(&self) -> Self {
         Self::new(&self.master, &self.uses)
     }
 
-    /// The weight itself, float32. What is computed with it teaches it nothing that [`gather`] orders.
+    /// Returns the float32 weight itself. Gradients of computations on it bypass the summation order of [`accumulate_grads`].
     pub(crate) fn master(&self) -> &Tensor {
         &self.master
     }
 
-    /// For a head's product in that precision.
-    pub(crate) fn lend(&self, precision: Precision) -> Tensor {
-        self.uses.lend(&self.master, precision.kind(), |inner| &mut inner.by_heads)
+    /// Returns a leaf for a head's matrix product in `precision`.
+    pub(crate) fn use_leaf(&self, precision: Precision) -> Tensor {
+        self.uses.leaf(&self.master, precision.kind(), |inner| &mut inner.by_heads)
     }
 
-    /// For a head, float32.
-    pub(crate) fn lend_whole(&self) -> Tensor {
-        self.uses.lend(&self.master, self.master.kind(), |inner| &mut inner.by_heads)
+    /// Returns a float32 leaf for a head.
+    pub(crate) fn use_leaf_f32(&self) -> Tensor {
+        self.uses.leaf(&self.master, self.master.kind(), |inner| &mut inner.by_heads)
     }
 
-    /// For a pass, in the type of `x`.
-    pub(super) fn beside(&self, x: &Tensor) -> Tensor {
-        self.uses.lend(&self.master, x.kind(), |inner| &mut inner.by_passes)
+    /// Returns a leaf for an encoder pass, in the type of `x`.
+    pub(super) fn pass_leaf(&self, x: &Tensor) -> Tensor {
+        self.uses.leaf(&self.master, x.kind(), |inner| &mut inner.by_passes)
     }
 
-    /// For a pass, float32.
-    pub(super) fn whole(&self) -> Tensor {
-        self.beside(&self.master)
+    /// Returns a float32 leaf for an encoder pass.
+    pub(super) fn pass_leaf_f32(&self) -> Tensor {
+        self.pass_leaf(&self.master)
     }
 }
 
-/// Leaves that use a weight, and its copy, if a product has asked for one.
+/// Leaves of a weight, and its reduced-precision copy once a product has used one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Uses(Arc<Mutex<Inner>>);
+pub(super) struct GradLeaves(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -70,8 +72,8 @@ struct Inner {
     by_passes: Vec<Tensor>,
 }
 
-impl Uses {
-    fn lend(&self, master: &Tensor, kind: Kind, by: impl FnOnce(&mut Inner) -> &mut Vec<Tensor>) -> Tensor {
+impl GradLeaves {
+    fn leaf(&self, master: &Tensor, kind: Kind, by: impl FnOnce(&mut Inner) -> &mut Vec<Tensor>) -> Tensor {
         let mut inner = self.inner();
         let leaf = if kind == master.kind() {
             master.detach()
@@ -86,28 +88,29 @@ impl Uses {
         leaf
     }
 
-    /// Whether a handle on the weight exists.
+    /// Returns whether a handle to the weight exists.
     #[cfg(test)]
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Handles are replaced whole: whoever panicked has left nothing half done.
+        // A panic cannot leave the lists half updated: each entry is replaced as a whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes all copies again of what their weights are now.
-pub(super) fn round<'a>(weights: impl Iterator<Item = (&'a Tensor, &'a Uses)>) -> Result<(), Error> {
+/// Refreshes all reduced-precision copies from the current weights.
+pub(super) fn round<'a>(weights: impl Iterator<Item = (&'a Tensor, &'a GradLeaves)>) -> Result<(), Error> {
     let copied = weights.filter_map(|(master, uses)| Some((uses.inner().copy.as_ref()?.shallow_clone(), master)));
     let (copies, masters): (Vec<_>, Vec<_>) = copied.unzip();
     native::copy_all(&copies.iter().collect::<Vec<_>>(), &masters)
 }
 
-/// Adds the gradients that uses have by now to those of the weights.
-pub(super) fn gather<'a>(weights: impl Iterator<Item = (&'a Tensor, &'a Uses)>) -> Result<(), Error> {
-    let (mut masters, mut gradients) = (Vec::new(), Vec::new());
+/// Adds the gradients that the uses have received so far to those of the weights.
+pub(super) fn accumulate_grads<'a>(weights: impl Iterator<Item = (&'a Tensor, &'a GradLeaves)>) -> Result<(), Error> {
+    let mut masters = Vec::new();
+    let mut gradients = Vec::new();
     for (master, uses) in weights {
         let mut inner = uses.inner();
         let Inner { by_heads, by_passes, .. } = &mut *inner;
@@ -118,15 +121,15 @@ pub(super) fn gather<'a>(weights: impl Iterator<Item = (&'a Tensor, &'a Uses)>) 
                 gradients.push(gradient);
             }
         }
-        for lent in [by_heads, by_passes] {
-            lent.retain(|leaf| !leaf.grad().defined());
+        for leaves in [by_heads, by_passes] {
+            leaves.retain(|leaf| !leaf.grad().defined());
         }
     }
     native::add_gradients(&masters, &gradients.iter().collect::<Vec<_>>())
 }
 
-/// Forgets the leaves without a gradient: a micro-batch is done.
-pub(super) fn forget<'a>(uses: impl Iterator<Item = &'a Uses>) {
+/// Drops the leaves without a gradient at the end of a micro-batch.
+pub(super) fn clear_uses<'a>(uses: impl Iterator<Item = &'a GradLeaves>) {
     for uses in uses {
         let mut inner = uses.inner();
         inner.by_heads.clear();
@@ -141,12 +144,12 @@ mod tests {
     use super::*;
     use crate::device::precision::MASTER;
 
-    fn weight() -> (Tensor, Uses) {
+    fn weight() -> (Tensor, GradLeaves) {
         let values = Tensor::from_slice(&[1.0_f32, 1.0 + 2_f32.powi(-12), -3.0]);
-        (values.set_requires_grad(true), Uses::default())
+        (values.set_requires_grad(true), GradLeaves::default())
     }
 
-    fn all(weight: &(Tensor, Uses)) -> impl Iterator<Item = (&Tensor, &Uses)> {
+    fn all(weight: &(Tensor, GradLeaves)) -> impl Iterator<Item = (&Tensor, &GradLeaves)> {
         std::iter::once((&weight.0, &weight.1))
     }
 
@@ -155,12 +158,12 @@ mod tests {
         let parts = weight();
         let handle = Weight::new(&parts.0, &parts.1);
         for micro_batch in 1..=2 {
-            // Neither 1 + 2⁻¹⁰ nor that and 2⁻¹² is a bfloat16 number.
-            let uses = [1.0, 2_f64.powi(-10)].map(|slope| handle.lend(Precision::Bf16) * slope);
-            let itself = handle.whole() * 2_f64.powi(-12);
+            // Neither 1 + 2⁻¹⁰ nor 1 + 2⁻¹⁰ + 2⁻¹² is a bfloat16 number.
+            let uses = [1.0, 2_f64.powi(-10)].map(|factor| handle.use_leaf(Precision::Bf16) * factor);
+            let itself = handle.pass_leaf_f32() * 2_f64.powi(-12);
             let sum: Tensor = uses.iter().map(|used| used.to_kind(MASTER)).chain([itself]).sum();
             sum.sum(MASTER).backward();
-            gather(all(&parts)).expect("gradients of one shape");
+            accumulate_grads(all(&parts)).expect("gradients of one shape");
             let expected = (1.0 + 2_f64.powi(-10) + 2_f64.powi(-12)) * f64::from(micro_batch);
             assert_eq!(parts.0.grad(), Tensor::full([3], expected, (MASTER, Device::Cpu)), "{micro_batch}");
         }
@@ -168,57 +171,61 @@ mod tests {
 
     /// `(1 + 2⁻²⁴) + 2⁻²⁴` is 1 in float32, `1 + (2⁻²⁴ + 2⁻²⁴)` is not.
     #[test]
-    fn gradients_add_up_in_one_order_whenever_they_come() {
+    fn gradients_are_summed_in_one_order_regardless_of_arrival() {
         let small = 2_f64.powi(-24);
-        let learn = |in_pieces: bool| {
+        let summed_gradient = |in_pieces: bool| {
             let parts = weight();
             let handle = Weight::new(&parts.0, &parts.1);
-            let passes = [small, small].map(|slope| (handle.whole(), slope));
-            let head = (handle.lend_whole(), 1.0);
-            // Without pieces all have gradients before they are added; else those that come last had theirs first.
+            let passes = [small, small].map(|factor| (handle.pass_leaf_f32(), factor));
+            let head = (handle.use_leaf_f32(), 1.0);
+            // Without pieces, `gather` runs after all leaves have gradients. With pieces, it runs after each leaf.
             let order = [&head, &passes[1], &passes[0]];
-            for (leaf, slope) in order {
-                (leaf * *slope).sum(MASTER).backward();
+            for (leaf, factor) in order {
+                (leaf * *factor).sum(MASTER).backward();
                 if in_pieces {
-                    gather(all(&parts)).expect("gradients of one shape");
+                    accumulate_grads(all(&parts)).expect("gradients of one shape");
                 }
             }
-            gather(all(&parts)).expect("gradients of one shape");
-            forget(all(&parts).map(|(_, uses)| uses));
+            accumulate_grads(all(&parts)).expect("gradients of one shape");
+            clear_uses(all(&parts).map(|(_, uses)| uses));
             parts.0.grad()
         };
-        assert_eq!(learn(false), learn(true));
-        assert_eq!(learn(true), Tensor::ones([3], (MASTER, Device::Cpu)), "the head's comes first");
+        assert_eq!(summed_gradient(false), summed_gradient(true));
+        assert_eq!(
+            summed_gradient(true),
+            Tensor::ones([3], (MASTER, Device::Cpu)),
+            "the gradient of the head is added first"
+        );
     }
 
     #[test]
-    fn what_nobody_learns_from_is_not_remembered() {
+    fn uses_without_gradient_are_not_recorded() {
         let parts = weight();
         let handle = Weight::new(&parts.0, &parts.1);
-        tch::no_grad(|| (0..100).for_each(|_| drop((handle.lend_whole(), handle.whole()))));
+        tch::no_grad(|| (0..100).for_each(|_| drop((handle.use_leaf_f32(), handle.pass_leaf_f32()))));
         assert!(parts.1.inner().by_heads.is_empty() && parts.1.inner().by_passes.is_empty());
     }
 
     #[test]
-    fn copies_follow_their_weights_when_they_are_made_anew() {
+    fn copies_match_their_weights_after_a_refresh() {
         let parts = weight();
         let handle = Weight::new(&parts.0, &parts.1);
-        let lent = || handle.lend(Precision::Bf16).detach().to_kind(MASTER);
-        assert_eq!(lent(), Tensor::from_slice(&[1.0_f32, 1.0, -3.0]));
+        let copied = || handle.use_leaf(Precision::Bf16).detach().to_kind(MASTER);
+        assert_eq!(copied(), Tensor::from_slice(&[1.0_f32, 1.0, -3.0]));
         let _ = tch::no_grad(|| handle.master().shallow_clone().fill_(5.0));
-        assert_eq!(lent(), Tensor::from_slice(&[1.0_f32, 1.0, -3.0]), "until then they stay");
+        assert_eq!(copied(), Tensor::from_slice(&[1.0_f32, 1.0, -3.0]), "copies change only when they are refreshed");
         round(all(&parts)).expect("of one shape");
-        assert_eq!(lent(), Tensor::full([3], 5.0, (MASTER, Device::Cpu)));
+        assert_eq!(copied(), Tensor::full([3], 5.0, (MASTER, Device::Cpu)));
     }
 
     #[test]
-    fn what_is_float32_is_lent_as_it_is_and_what_is_frozen_does_not_learn() {
+    fn float32_uses_share_memory_and_frozen_weights_get_no_gradient() {
         let parts = weight();
         let handle = Weight::new(&parts.0, &parts.1);
-        assert_eq!(handle.lend(Precision::F32).data_ptr(), parts.0.data_ptr());
+        assert_eq!(handle.use_leaf(Precision::F32).data_ptr(), parts.0.data_ptr());
         assert!(parts.1.inner().copy.is_none());
-        let frozen = (parts.0.detach(), Uses::default());
-        assert!(!Weight::new(&frozen.0, &frozen.1).lend(Precision::Bf16).requires_grad());
+        let frozen = (parts.0.detach(), GradLeaves::default());
+        assert!(!Weight::new(&frozen.0, &frozen.1).use_leaf(Precision::Bf16).requires_grad());
         assert!(frozen.1.inner().by_heads.is_empty());
     }
 }

@@ -1,15 +1,15 @@
-//! The loss of a step: `Σ_objective w · Σ_term λ · S / N`.
+//! Loss of a step: `Σ_objective w · Σ_term λ · S / N`.
 //!
-//! `N` adds a term's counts over all micro-batches of the step, on the host, before the first kernel runs. So every
-//! position of a step weighs the same, however the step was cut into micro-batches; a mean of means would favour the
-//! positions of micro-batches that have few.
+//! `N` is the sum of a term's counts over all micro-batches of the step, computed on the host before the first kernel
+//! runs. So every position of a step has the same weight for any split into micro-batches. A mean of means would favour
+//! the positions of micro-batches that have few.
 
 use tch::Tensor;
 use trainer_plan::objectives::Normalize;
 
 use crate::objectives::Term;
 
-/// One objective's terms for each micro-batch of a step, and what their sums are multiplied by.
+/// Terms of one objective for each micro-batch of a step, and the factors of their sums.
 #[derive(Debug)]
 pub(crate) struct Counts {
     // [micro-batch][term], of this rank.
@@ -22,17 +22,20 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Terms of one objective of weight `weight`, micro-batch by micro-batch.
+    /// Collects the terms of one objective of weight `weight`, one list per micro-batch.
     ///
     /// # Panics
-    /// If a count is none.
+    /// If a count is negative or not finite, or if micro-batches differ in their number of terms.
     #[must_use]
     pub(crate) fn new(terms: Vec<Vec<Term>>, normalize: Normalize, weight: f64) -> Self {
         let mut totals = vec![0.0; terms.first().map_or(0, Vec::len)];
         for terms in &terms {
             assert_eq!(terms.len(), totals.len(), "an objective has the same terms in every micro-batch");
             for (total, Term { name, count, .. }) in totals.iter_mut().zip(terms) {
-                assert!(count.is_finite() && *count >= 0.0, "{count} is no count of term `{name}`");
+                assert!(
+                    count.is_finite() && *count >= 0.0,
+                    "term `{name}`: the count {count} is not a finite number of at least 0"
+                );
                 *total += count;
             }
         }
@@ -40,18 +43,24 @@ impl Counts {
         Self { terms, totals, micro_batches, normalize, weight }
     }
 
-    /// What ranks have to add up: how much each term counts, and the number of micro-batches.
+    /// Returns whether the objective adds nothing to the step's loss: it has no weight, or no positions on any rank.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.weight == 0.0 || self.totals.iter().all(|total| *total == 0.0)
+    }
+
+    /// Returns the values to be summed over ranks: the count of each term, and the number of micro-batches.
     pub(crate) fn totals(&mut self) -> impl Iterator<Item = &mut f64> {
         self.totals.iter_mut().chain([&mut self.micro_batches])
     }
 
-    /// The terms of one micro-batch.
+    /// Returns the terms of one micro-batch.
     #[must_use]
     pub(crate) fn terms(&self, micro_batch: usize) -> &[Term] {
         &self.terms[micro_batch]
     }
 
-    /// What the sum of term `term` of micro-batch `micro_batch` is multiplied by; 0 where there is nothing to add up.
+    /// Returns the factor of the sum of term `term` of micro-batch `micro_batch`; 0 if the term has no positions.
     #[must_use]
     pub(crate) fn factor(&self, micro_batch: usize, term: usize) -> f64 {
         let this = &self.terms[micro_batch][term];
@@ -62,7 +71,7 @@ impl Counts {
         if this.count > 0.0 { self.weight * this.weight / count } else { 0.0 }
     }
 
-    /// The share of the step's loss that micro-batch `micro_batch` brings; `None` where it brings nothing.
+    /// Returns the contribution of micro-batch `micro_batch` to the step's loss; `None` if there is none.
     #[must_use]
     pub(crate) fn loss(&self, micro_batch: usize, sums: &[Tensor]) -> Option<Tensor> {
         assert_eq!(sums.len(), self.terms[micro_batch].len(), "an objective gives one sum per term");
@@ -89,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_weigh_the_same_whatever_micro_batch_they_are_in() {
+    fn positions_have_the_same_weight_in_every_micro_batch() {
         let step = counts(Normalize::Step, &[1.0, 3.0]);
         assert_near([step.factor(0, 0), step.factor(1, 0)], [0.25, 0.25]);
         let micro = counts(Normalize::MicroBatch, &[1.0, 3.0]);
@@ -97,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_ranks_count_is_divided_by_too() {
+    fn totals_include_other_ranks() {
         let mut step = counts(Normalize::Step, &[1.0, 3.0]);
         let mut micro = counts(Normalize::MicroBatch, &[1.0, 3.0]);
         for counts in [&mut step, &mut micro] {
@@ -108,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_add_up_is_zero_and_not_a_division() {
+    fn terms_without_positions_give_no_loss() {
         let step = counts(Normalize::Step, &[0.0, 0.0]);
         assert!(step.loss(0, &[Tensor::from(f32::NAN)]).is_none());
     }

@@ -1,4 +1,4 @@
-//! What every registered objective keeps, checked for each member of the table on each device.
+//! Contract tests of the registered objectives: each member of the table on each device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use trainer_plan::pass::Pass;
 use trainer_plan::requirements::used_networks;
 use trainer_plan::run_weights;
 
-use super::{Computed, Loss, Term, builder};
+use super::{Loss, ObjectiveOutput, Term, builder};
 use crate::device::precision::Precision;
 use crate::device::tensors::as_i64;
 use crate::model::forward::{Forward, StepContext};
@@ -21,7 +21,7 @@ use crate::model::parameters::Parameters;
 use crate::model::staging_buffer::Staging;
 use crate::testing;
 
-/// One objective alone on fresh weights.
+/// One objective with fresh weights.
 struct Bench {
     objective: AnyObjective,
     parameters: Parameters,
@@ -43,15 +43,15 @@ impl Bench {
         Self { objective, parameters, networks, loss }
     }
 
-    fn compute(&self, batch: &Batch, mode: Mode) -> Computed {
-        self.parameters.forget();
+    fn compute(&self, batch: &Batch, mode: Mode) -> ObjectiveOutput {
+        self.parameters.clear_uses();
         self.parameters.round().expect("copies of one shape");
         let passes: BTreeSet<Pass> = self.objective.reads().passes.into_iter().collect();
-        let moment = StepContext { seed: 7, step: Step(3), mode };
+        let context = StepContext { seed: 7, step: Step(3), mode };
         let host = self.host(batch);
-        let mut freight = Staging::default();
-        self.loss.send(&host, &mut freight);
-        let forward = Forward::run(&host, &passes, &passes, moment, freight).expect("the batch has what it reads");
+        let mut staging = Staging::default();
+        self.loss.send(&host, &mut staging);
+        let forward = Forward::run(&host, &passes, &passes, context, staging).expect("the batch has what it reads");
         let computed = self.loss.compute(&forward);
         assert_eq!(computed.sums.len(), self.loss.terms(&host).len(), "{}: one sum per term", self.objective.kind());
         computed
@@ -69,9 +69,9 @@ impl Bench {
         self.compute(batch, mode).sums.iter().map(scalar).collect()
     }
 
-    /// Draws weights at random no more: they are larger, and nothing costs what a guess does. A generator scores all ids
-    /// alike, so that rounding changes no sample.
-    fn shake(&mut self) {
+    /// Adds deterministic values to the weights. They become larger, and no loss remains at the level of a uniform
+    /// guess. The head of the generator becomes 0: it scores all ids equally, so that rounding changes no sample.
+    fn perturb(&mut self) {
         let _guard = tch::no_grad_guard();
         for (name, weight) in self.parameters.iter() {
             let mut tensor = weight.tensor.shallow_clone();
@@ -84,8 +84,8 @@ impl Bench {
         }
     }
 
-    /// Sums of a step that learns, and the gradient of each weight that has one.
-    fn learn(&self, batch: &Batch) -> (Vec<f64>, BTreeMap<String, Tensor>) {
+    /// Returns the sums of a training step, and the gradient of each weight that has one.
+    fn losses_and_grads(&self, batch: &Batch) -> (Vec<f64>, BTreeMap<String, Tensor>) {
         self.learn_in(Mode::Train, batch)
     }
 
@@ -93,7 +93,7 @@ impl Bench {
         let sums = self.compute(batch, mode).sums;
         let values = sums.iter().map(scalar).collect();
         sums.into_iter().reduce(|a, b| a + b).expect("at least one term").backward();
-        self.parameters.gather().expect("gradients of one shape");
+        self.parameters.accumulate_grads().expect("gradients of one shape");
         let gradient = |(name, weight): (&str, &crate::model::parameters::Parameter)| {
             let gradient = weight.tensor.grad();
             gradient.defined().then(|| (name.to_owned(), gradient))
@@ -101,7 +101,7 @@ impl Bench {
         (values, self.parameters.iter().filter_map(gradient).collect())
     }
 
-    /// The largest gradient among the weights whose names begin so, after a backward pass.
+    /// Returns the largest gradient among the weights whose names start with `prefix`, after a backward pass.
     fn largest_gradient(&self, prefix: &str) -> f64 {
         let of = |(name, weight): (&str, &crate::model::parameters::Parameter)| {
             let gradient = weight.tensor.grad();
@@ -144,7 +144,7 @@ fn sums_are_finite_and_counts_are_not_empty() {
 }
 
 #[test]
-fn nothing_to_learn_from_teaches_nothing() {
+fn terms_without_positions_have_sum_and_gradient_0() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {
         let batch = testing::empty_batch(0);
@@ -156,27 +156,29 @@ fn nothing_to_learn_from_teaches_nothing() {
         let total = sums.into_iter().reduce(|a, b| a + b).expect("at least one term");
         if terms.iter().all(|term| term.count == 0.0) && total.requires_grad() {
             total.backward();
-            bench.parameters.gather().expect("gradients of one shape");
-            assert!(bench.largest_gradient("") < f64::MIN_POSITIVE, "{kind}: a gradient from nothing");
+            bench.parameters.accumulate_grads().expect("gradients of one shape");
+            assert!(bench.largest_gradient("") < f64::MIN_POSITIVE, "{kind}: a gradient without any term");
         }
     }
 }
 
-/// Sums, counts, metrics and gradients of a batch of which a row was left out are those of its other rows.
+/// Compares a batch that has an excluded row with its other rows alone: sums, counts, metrics and gradients are equal.
 #[test]
-fn a_row_that_was_left_out_counts_nothing() {
+fn excluded_rows_do_not_change_the_result() {
     let _alone = testing::generator();
     for (kind, mut bench) in benches() {
-        bench.shake();
+        bench.perturb();
         let with_gap = testing::batch_with_gap(0);
-        let (without, all) = (with_gap.slice(0, testing::ROWS - 1), with_gap.slice(testing::ROWS - 1, 1));
+        let without = with_gap.slice(0, testing::ROWS - 1);
+        let all = with_gap.slice(testing::ROWS - 1, 1);
         let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-4 * expected.abs().max(1e-3);
         for (term, expected) in bench.terms(&with_gap).iter().zip(bench.terms(&without)) {
             assert!(near(term.count, expected.count), "{kind}: {term:?} is not {expected:?}");
         }
         let metrics = |batch| bench.compute(batch, Mode::Eval).metrics;
         for (metric, expected) in metrics(&with_gap).iter().zip(metrics(&without)) {
-            let (found, expected) = (scalar(&metric.numerator), scalar(&expected.numerator));
+            let found = scalar(&metric.numerator);
+            let expected = scalar(&expected.numerator);
             assert!(near(found, expected), "{kind}: metric `{}`: {found} is not {expected}", metric.name);
         }
         let (sums, gradients) = bench.learn_in(Mode::Eval, &with_gap);
@@ -190,10 +192,10 @@ fn a_row_that_was_left_out_counts_nothing() {
             let error = scalar(&(gradient - expected).abs().max());
             assert!(error < 1e-4 * whole, "{kind}: the gradient of `{name}` is off by {error}, the largest is {whole}");
         }
-        // Nothing else is there: nothing is learned, and nothing is made of it that is not a number.
+        // A batch of excluded rows only: all counts are 0 and all metrics are finite.
         assert!(bench.terms(&all).iter().all(|term| term.count == 0.0), "{kind}: {:?}", bench.terms(&all));
         for metric in bench.compute(&all, Mode::Eval).metrics {
-            assert!(scalar(&metric.numerator).is_finite(), "{kind}: metric `{}` of nothing", metric.name);
+            assert!(scalar(&metric.numerator).is_finite(), "{kind}: metric `{}` without any term", metric.name);
         }
     }
 }
@@ -202,7 +204,7 @@ fn a_row_that_was_left_out_counts_nothing() {
 fn gradient_reaches_the_encoder() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {
-        let _ = bench.learn(&testing::batch(0));
+        let _ = bench.losses_and_grads(&testing::batch(0));
         for weight in ["encoder.embeddings.word", "encoder.layers.0.attention.qkv", "encoder.layers.1.feed_forward"] {
             let largest = bench.largest_gradient(weight);
             assert!(largest > 0.0 && largest.is_finite(), "{kind}: `{weight}` gets {largest}");
@@ -216,7 +218,8 @@ fn a_batch_is_the_sum_of_its_halves() {
     for (kind, bench) in benches().filter(|(_, bench)| !bench.objective.batch_coupled()) {
         let batch = testing::batch(0);
         let half = testing::ROWS / 2;
-        let (one, two) = (batch.slice(0, half), batch.slice(half, testing::ROWS - half));
+        let one = batch.slice(0, half);
+        let two = batch.slice(half, testing::ROWS - half);
         let whole = bench.sums(&batch, Mode::Eval);
         let halves = bench.sums(&one, Mode::Eval).into_iter().zip(bench.sums(&two, Mode::Eval));
         for (whole, (one, two)) in whole.into_iter().zip(halves) {
@@ -232,7 +235,7 @@ fn every_objective_can_read_what_a_generator_made() {
         let mut table = toml::Table::try_from(&objective).expect("a table");
         table.insert("view".to_owned(), "corrupted".into());
         table.remove("network");
-        table.try_into::<AnyObjective>().expect("the same with another view")
+        table.try_into::<AnyObjective>().expect("the same objective with another view")
     });
     for (kind, bench) in each_on_devices(on_made.collect()) {
         let batch = testing::batch(0);
@@ -250,11 +253,11 @@ fn draws_depend_on_the_address_alone() {
         let first = bench.sums(&testing::batch(0), Mode::Train);
         let _ = bench.sums(&testing::batch(1), Mode::Eval);
         let again = bench.sums(&testing::batch(0), Mode::Train);
-        // A sum on CUDA comes in no fixed order; another draw would be another number altogether.
+        // A sum on CUDA has no fixed order. A different draw would change the number by far more.
         let exact = bench.parameters.device() == Device::Cpu;
         for (first, again) in first.into_iter().zip(again) {
             let tolerance = if exact { 0.0 } else { 1e-4 * first.abs() };
-            assert!((first - again).abs() <= tolerance, "{kind}: a look at another batch changed {first} to {again}");
+            assert!((first - again).abs() <= tolerance, "{kind}: another batch in between changed {first} to {again}");
         }
     }
 }
@@ -272,16 +275,16 @@ fn bfloat16_is_near_float32() {
     }
 }
 
-/// With weights that have something to say, while it learns: sums, and every weight's gradient.
+/// Compares sums and gradients in training, after `perturb`, so that the losses differ from a uniform guess.
 #[test]
 fn bfloat16_is_near_float32_and_so_are_its_gradients() {
     let _alone = testing::generator();
     for (kind, mut fine) in benches() {
         let mut coarse = Bench::new(fine.objective.clone(), Precision::Bf16, fine.parameters.device());
         let flat = fine.sums(&testing::batch(0), Mode::Train);
-        fine.shake();
-        coarse.shake();
-        // A GPU's attention draws for bfloat16 by another kernel than for float32, and so drops others.
+        fine.perturb();
+        coarse.perturb();
+        // A GPU's attention uses different kernels for bfloat16 and float32, which drop different values.
         let is_real = fine.parameters.device() != Device::Cpu && pretend_cuda::Counts::read().is_none();
         let mode = if is_real { Mode::Eval } else { Mode::Train };
         let (sums, gradients) = fine.learn_in(mode, &testing::batch(0));
@@ -289,36 +292,38 @@ fn bfloat16_is_near_float32_and_so_are_its_gradients() {
         for (fine, coarse) in sums.iter().zip(&coarse_sums) {
             assert!((fine - coarse).abs() < 0.03 * fine.abs(), "{kind}: {coarse} is not near {fine}");
         }
-        let says_something = sums.iter().zip(&flat).any(|(sum, flat)| (sum - flat).abs() > 0.1 * flat.abs());
-        assert!(says_something, "{kind}: {sums:?} are what a guess costs, {flat:?}, whatever the heads do");
+        let differs_from_guess = sums.iter().zip(&flat).any(|(sum, flat)| (sum - flat).abs() > 0.1 * flat.abs());
+        assert!(differs_from_guess, "{kind}: {sums:?} equal the losses of a uniform guess, {flat:?}");
         assert_eq!(gradients.keys().collect::<Vec<_>>(), coarse_gradients.keys().collect::<Vec<_>>(), "{kind}");
         let norm = |tensor: &Tensor| scalar(&tensor.square().sum(tch::Kind::Double).sqrt());
         let whole = gradients.values().map(|gradient| norm(gradient).powi(2)).sum::<f64>().sqrt();
         let mut all = 0.0_f64;
         for (name, gradient) in &gradients {
-            let (error, own) = (norm(&(gradient - &coarse_gradients[name])), norm(gradient));
-            // Rounding makes up to a third of a bias's; what is lost, cut off or transposed is all of it, and more. Of a
-            // gradient that is a hundredth of the whole, rounding may leave little.
+            let error = norm(&(gradient - &coarse_gradients[name]));
+            let own = norm(gradient);
+            // Rounding causes an error of up to a third of a bias's gradient. A lost, truncated or transposed gradient
+            // has an error of its full norm or more. If a gradient is a hundredth of the whole, rounding can dominate
+            // it.
             assert!(error < 0.6 * own.max(0.01 * whole), "{kind}: the gradient of `{name}` is {own}, off by {error}");
             all = all.hypot(error);
         }
-        // A processor without products of bfloat16 makes them otherwise: 0.17 was seen there.
+        // A processor without bfloat16 products computes them differently: the measured error is 0.17.
         let most = if is_real || Precision::is_of_this_processor() { 0.15 } else { 0.2 };
         assert!(all < most * whole, "{kind}: the gradient is {whole}, off by {all}");
     }
 }
 
-/// The tests of this contract and of that of networks, in a process that has the device.
+/// Runs the tests of this contract and of that of networks in a process that has the device.
 #[test]
-fn the_laws_hold_on_cuda() {
-    let compared = ["the_laws_hold_on_cuda", "a_device_learns_what_the_cpu_learns"];
+fn contracts_hold_on_cuda() {
+    let compared = ["contracts_hold_on_cuda", "a_device_computes_the_sums_and_gradients_of_the_cpu"];
     pretend_cuda::run_modules(&["objectives::contract::", "model::networks::contract::"], &compared);
 }
 
-/// Sums and gradients without dropout, of weights that have something to say.
+/// Compares sums and gradients without dropout, after `perturb`.
 #[test]
-fn a_device_learns_what_the_cpu_learns() {
-    if !pretend_cuda::is_here(module_path!(), "a_device_learns_what_the_cpu_learns") {
+fn a_device_computes_the_sums_and_gradients_of_the_cpu() {
+    if !pretend_cuda::is_here(module_path!(), "a_device_computes_the_sums_and_gradients_of_the_cpu") {
         return;
     }
     let _alone = testing::generator();
@@ -326,12 +331,12 @@ fn a_device_learns_what_the_cpu_learns() {
     assert_eq!(on_device.len(), AnyObjective::examples().len(), "every objective on the one device");
     for (kind, mut there) in on_device {
         if there.objective.kind() == "token_contrastive" && std::env::var_os("PRETEND_CUDA_CPU_DRAWS").is_none() {
-            testkit::skip(&format!("{kind}: what this device draws is not what the CPU draws"));
+            testkit::skip(&format!("{kind}: the draws of this device differ from those of the CPU"));
             continue;
         }
         let mut here = Bench::new(there.objective.clone(), Precision::F32, Device::Cpu);
-        here.shake();
-        there.shake();
+        here.perturb();
+        there.perturb();
         let (expected, gradients) = here.learn_in(Mode::Eval, &testing::batch(0));
         let (sums, found) = there.learn_in(Mode::Eval, &testing::batch(0));
         for (sum, expected) in sums.iter().zip(&expected) {
@@ -350,7 +355,7 @@ fn a_device_learns_what_the_cpu_learns() {
 fn configurations_survive_toml_and_refuse_unknown_keys() {
     for objective in AnyObjective::examples() {
         let text = toml::to_string(&objective).expect("a table");
-        assert_eq!(toml::from_str::<AnyObjective>(&text).expect("its own spelling"), objective);
+        assert_eq!(toml::from_str::<AnyObjective>(&text).expect("the serialized form parses"), objective);
         let error = toml::from_str::<AnyObjective>(&format!("no_such_key = 1\n{text}")).expect_err("an unknown key");
         assert!(error.to_string().contains("no_such_key"), "{error}");
     }

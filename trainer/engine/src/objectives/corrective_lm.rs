@@ -1,16 +1,16 @@
 //! Corrective language modelling (COCO-LM).
 //!
 //! # What
-//! Reads a text in which an auxiliary model has replaced tokens, says of every token whether it is the original, and
-//! restores those that were masked.
+//! Reads a text in which an auxiliary model has replaced tokens. The model predicts for each token whether it is the
+//! original, and restores the masked tokens.
 //!
 //! # Why
-//! Detection alone never asks *which* token belongs there, so what ELECTRA learns has no language model; plain
-//! restoring of all tokens drowns in copying. A copy gate takes the copying away.
+//! Detection alone never predicts *which* token is the original, so ELECTRA does not train a language model. If a plain
+//! model restores all tokens, copying dominates the loss. A copy gate separates the copying.
 //!
 //! # Definition
 //! With `z = w · h + b`, `p₁ = σ(z)`, `p₀ = 1 − p₁`, `q = softmax(h Eᵀ + c)` (the tied table and a bias, no transform),
-//! `x` the fed ids, `y` the originals and `P` the predicted positions:
+//! `x` the input ids, `y` the originals and `P` the predicted positions:
 //!
 //! ```text
 //! S_copy = Σ_{i valid} BCE(z_i, [x_i = y_i])
@@ -19,12 +19,12 @@
 //!          Σ_{i ∈ P} −ln q_i(y_i)                             softmax_only
 //! ```
 //!
-//! The mixture is added in log space, where `ln p₁` and `ln p₀` are `−softplus(∓z)`: in probability space it underflows
-//! as soon as `z` is sure of itself. With `stop_grad` the gates of `S_lm` are constants: it trains `E`, `c` and the
-//! encoder through `q` alone. Only positions of `P` meet the vocabulary.
+//! The mixture is summed in log space, where `ln p₁` and `ln p₀` are `−softplus(∓z)`: in probability space it
+//! underflows for large `|z|`. With `stop_grad` the gates of `S_lm` are constants: it trains `E`, `c` and the encoder
+//! through `q` alone. Only positions of `P` are projected to the vocabulary.
 //!
 //! # Columns
-//! `input_ids`, `labels` and `attention_mask` of the view that the auxiliary model filled.
+//! `input_ids`, `labels` and `attention_mask` of the view that the auxiliary model makes.
 //!
 //! # Reference
 //! Meng et al. 2021, "COCO-LM: Correcting and Contrasting Text Sequences for Language Model Pretraining", section 3.2
@@ -38,9 +38,9 @@ use trainer_plan::objectives::corrective_lm::{CorrectiveLm, CorrectiveReduction,
 use trainer_plan::objectives::replaced_token::{DetectionForm, LabelOne};
 
 use super::replaced_token::{self, Detection};
-use super::{Build, Computed, Loss, Metric, Term};
+use super::{Build, Loss, Metric, ObjectiveOutput, Term};
 use crate::device::precision::Precision;
-use crate::model::chunked_cross_entropy::{Scored, joined};
+use crate::model::chunked_cross_entropy::{CrossEntropyOutput, joined};
 use crate::model::forward::Forward;
 use crate::model::head_weights::DecoderWeights;
 use crate::model::heads::{Decoder, TokenHead};
@@ -49,10 +49,10 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::staging_buffer::Staging;
 
-/// The name of what is sent of real tokens.
+/// Array name of the positions of real tokens.
 const VALID_POSITIONS: &str = "valid_positions";
 
-/// Both heads' weights, as handles.
+/// Weights of both heads.
 #[derive(Debug)]
 pub(crate) struct CorrectionHead {
     /// `w` and `b`.
@@ -61,52 +61,54 @@ pub(crate) struct CorrectionHead {
     pub decoder: Decoder,
 }
 
-/// The tokens to restore, int64, `[n]` each.
+/// Tokens to restore, int64, `[n]` each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Blanks<'a> {
+pub(crate) struct RestoreTargets<'a> {
     /// Flat positions `row · t + column`: the masked ones, or all valid ones.
     pub positions_n: &'a Tensor,
-    /// The id that is fed at each.
+    /// Input id at each position.
     pub fed_n: &'a Tensor,
-    /// The original id at each.
+    /// Original id at each position.
     pub targets_n: &'a Tensor,
 }
 
-/// What [`loss`] gives: scalars on the device, counts as int64.
+/// Result of [`loss`]: scalars on the device, counts as int64.
 #[derive(Debug)]
 pub(crate) struct Correction {
-    /// The copy loss, label 1 = original, summed over valid positions, and how often the gate was right.
+    /// Copy loss, label 1 = original, summed over valid positions, with the counts of correct predictions.
     pub copy: Detection,
     /// Sum of the language model's losses in nats, with gradient.
     pub lm_sum: Tensor,
-    /// How many predicted positions hold a replacement.
+    /// Number of predicted positions with a replacement.
     pub replaced: Tensor,
-    /// How many hold their original.
+    /// Number of predicted positions with the original.
     pub original: Tensor,
-    /// Replacements whose original is the likeliest of all ids in the mixture.
+    /// Number of replacements whose original is the most probable id of the mixture.
     pub replaced_hits: Tensor,
-    /// Originals that are the likeliest of all ids in the mixture.
+    /// Number of originals that are the most probable id of the mixture.
     pub original_hits: Tensor,
 }
 
-/// Both losses for hidden states `[b, t, d]`.
+/// Computes both losses for hidden states `[b, t, d]`.
 ///
-/// `replaced_bt` (fed and original ids differ) and `valid_bt` are boolean; without `valid_bt` all positions are valid.
+/// `replaced_bt` (input and original ids differ) and `valid_bt` are boolean. Without `valid_bt` all positions are
+/// valid.
 #[must_use]
 pub(crate) fn loss(
     hidden_btd: &Tensor,
     head: &CorrectionHead,
     replaced_bt: &Tensor,
     valid_bt: Option<&Tensor>,
-    predicted: Blanks<'_>,
+    predicted: RestoreTargets<'_>,
     form: LmForm,
     stop_grad: bool,
 ) -> Correction {
-    let Blanks { positions_n, fed_n, targets_n } = predicted;
+    let RestoreTargets { positions_n, fed_n, targets_n } = predicted;
     let logits_bt = head.copy.logits(hidden_btd);
     let copy = replaced_token::of_logits(&logits_bt, replaced_bt, valid_bt, LabelOne::IsOriginal);
     let gate_n = logits_bt.reshape([-1]).index_select(0, positions_n);
-    let (mut fed, mut target) = (Vec::new(), Vec::new());
+    let mut fed = Vec::new();
+    let mut target = Vec::new();
     let scored = head.decoder.score(&Forward::gather(hidden_btd, positions_n), targets_n, |block| {
         fed.push(block.at(fed_n));
         target.push(block.at(targets_n));
@@ -128,7 +130,7 @@ pub(crate) fn loss(
     }
 }
 
-/// The language model's loss at each position, of `z` and `−ln q(y)`.
+/// Computes the language model's loss at each position from `z` and `−ln q(y)`.
 fn each(gate_n: &Tensor, nll_n: &Tensor, original_n: &Tensor, form: LmForm) -> Tensor {
     match form {
         LmForm::SoftmaxOnly => nll_n.shallow_clone(),
@@ -141,18 +143,18 @@ fn each(gate_n: &Tensor, nll_n: &Tensor, original_n: &Tensor, form: LmForm) -> T
     }
 }
 
-/// Whether the original is the likeliest id of the mixture `p₁ [v = x] + p₀ q(v)`, whichever form is trained.
+/// Returns whether the original is the most probable id of the mixture `p₁ [v = x] + p₀ q(v)`, for any trained form.
 ///
-/// Divided by `p₀`, the fed id leads by `exp(z)` and all others stand as in `q`, whose normaliser is taken back from
-/// `−ln q(y)`.
-fn hits(gate_n: &Tensor, scored: &Scored, logits: &PairOfLogits, predicted: Blanks<'_>) -> Tensor {
-    let Blanks { fed_n, targets_n, .. } = predicted;
+/// The mixture is divided by `p₀`: then the input id gains `exp(z)` and all other ids keep `q`. The normaliser of `q`
+/// comes from `−ln q(y)`.
+fn hits(gate_n: &Tensor, scored: &CrossEntropyOutput, logits: &PairOfLogits, predicted: RestoreTargets<'_>) -> Tensor {
+    let RestoreTargets { fed_n, targets_n, .. } = predicted;
     let all_n = scored.nll_n.detach() + &logits.target_n;
     let copying_wins_n = (gate_n + all_n).logaddexp(&logits.fed_n).ge_tensor(&scored.best_n);
     fed_n.where_self(&copying_wins_n, &scored.best_id_n).eq_tensor(targets_n)
 }
 
-/// Scores of the ids that are fed and of those that belong there, `[n]`, without gradient.
+/// Scores of the input ids and of the original ids, `[n]`, without gradient.
 struct PairOfLogits {
     fed_n: Tensor,
     target_n: Tensor,
@@ -160,7 +162,7 @@ struct PairOfLogits {
 
 impl Build for CorrectiveLm {
     fn build(&self, _name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Correcting {
+        Box::new(CorrectiveLmLoss {
             config: self.clone(),
             copy: replaced_token::Weights::build(DetectionForm::Linear, &head.sub("copy"), networks),
             decoder: DecoderWeights::tied(networks.word_table(MAIN), &head.sub("lm")),
@@ -168,18 +170,18 @@ impl Build for CorrectiveLm {
     }
 }
 
-struct Correcting {
+struct CorrectiveLmLoss {
     config: CorrectiveLm,
     copy: replaced_token::Weights,
     decoder: DecoderWeights,
 }
 
-impl Correcting {
+impl CorrectiveLmLoss {
     fn head(&self, precision: Precision) -> CorrectionHead {
-        CorrectionHead { copy: self.copy.lend(precision), decoder: self.decoder.lend(precision) }
+        CorrectionHead { copy: self.copy.leaves(precision), decoder: self.decoder.leaves(precision) }
     }
 
-    /// How many positions the language model predicts.
+    /// Returns the number of positions that the language model predicts.
     fn predicted(&self, batch: &HostBatch<'_>) -> usize {
         match self.config.lm_scope {
             Scope::Masked => batch.predicted(&self.config.view),
@@ -188,9 +190,10 @@ impl Correcting {
     }
 }
 
-impl Loss for Correcting {
+impl Loss for CorrectiveLmLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
-        let (mut copy, mut lm) = (batch.valid(&self.config.view) as f64, self.predicted(batch) as f64);
+        let mut copy = batch.valid(&self.config.view) as f64;
+        let mut lm = self.predicted(batch) as f64;
         if self.config.reduction == CorrectiveReduction::Sum {
             let all = batch.rows_with_tokens(&self.config.view).len() as f64;
             let rows = |count: f64| if count > 0.0 { all } else { 0.0 };
@@ -202,34 +205,38 @@ impl Loss for Correcting {
         ]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
+    fn send(&self, batch: &HostBatch<'_>, staging: &mut Staging) {
         if self.config.lm_scope == Scope::All {
-            freight.add_list(&self.config.view, VALID_POSITIONS, &batch.valid_positions(&self.config.view));
+            staging.add_list(&self.config.view, VALID_POSITIONS, &batch.valid_positions(&self.config.view));
         }
     }
 
-    fn compute(&self, forward: &Forward<'_>) -> Computed {
+    fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let config = &self.config;
-        let (view, hidden_btd) = (forward.view(&config.view), &forward.encoded(MAIN, &config.view).hidden_btd);
+        let view = forward.view(&config.view);
+        let hidden_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let positions_n = match config.lm_scope {
             Scope::Masked => forward.predicted(&config.view).positions_n.shallow_clone(),
-            Scope::All => forward.sent(&config.view, VALID_POSITIONS),
+            Scope::All => forward.uploaded(&config.view, VALID_POSITIONS),
         };
         let at = |ids_bt: &Tensor| ids_bt.reshape([-1]).index_select(0, &positions_n);
         let originals_bt = view.originals_bt();
-        let (fed_n, targets_n) = (at(&view.ids_bt), at(&originals_bt));
-        let predicted = Blanks { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n };
-        let (head, replaced_bt) = (self.head(forward.networks().precision()), view.ids_bt.ne_tensor(&originals_bt));
-        let (form, stop_grad) = (config.lm_form, config.stop_grad);
+        let fed_n = at(&view.ids_bt);
+        let targets_n = at(&originals_bt);
+        let predicted = RestoreTargets { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n };
+        let head = self.head(forward.networks().precision());
+        let replaced_bt = view.ids_bt.ne_tensor(&originals_bt);
+        let form = config.lm_form;
+        let stop_grad = config.stop_grad;
         let found = loss(hidden_btd, &head, &replaced_bt, view.valid_bt.as_ref(), predicted, form, stop_grad);
         let mut metrics = found.copy.metrics(forward.batch().valid(&config.view) as f64);
         metrics.push(Metric::ratio("lm_accuracy_replaced", found.replaced_hits, found.replaced));
         metrics.push(Metric::ratio("lm_accuracy_original", found.original_hits, found.original));
-        Computed { sums: vec![found.copy.sum, found.lm_sum], metrics }
+        ObjectiveOutput { sums: vec![found.copy.sum, found.lm_sum], metrics }
     }
 
     fn token_head(&self, networks: &Networks) -> Option<TokenHead> {
-        Some(TokenHead { transform: None, decoder: self.decoder.lend(networks.precision()) })
+        Some(TokenHead { transform: None, decoder: self.decoder.leaves(networks.precision()) })
     }
 }
 

@@ -1,23 +1,22 @@
 //! Masked language modelling.
 //!
 //! # What
-//! Predicts the original ids at the positions that a mask chose.
+//! Predicts the original ids at the masked positions.
 //!
 //! # Why
-//! The baseline of every method here, and the yardstick `valid/mlm`.
+//! The baseline of all other objectives, and the validation loss `valid/mlm`.
 //!
 //! # Definition
-//! `S = Σ_{i ∈ M} CE(logits_i, original_i)`, `CE(l, y) = ln Σ_v exp(l_v) − l_y`,
-//! `logits = LN(gelu(h Wᵀ + b)) Eᵀ + c`: `E` is the word table, tied, and `c` one free number per id. The rows of `M`
-//! are gathered before the head, which then costs `|M|` rows of the vocabulary and not all positions. An empty `M`
-//! gives 0 and gradients of 0.
+//! `S = Σ_{i ∈ M} CE(logits_i, original_i)`, `CE(l, y) = ln Σ_v exp(l_v) − l_y`, `logits = LN(gelu(h Wᵀ + b)) Eᵀ + c`:
+//! `E` is the tied word table, and `c` a free bias per id. The rows of `M` are gathered before the head, so the head
+//! costs `|M|` rows of the vocabulary instead of all positions. An empty `M` gives 0 and gradients of 0.
 //!
 //! # Columns
 //! `labels` of the view.
 //!
 //! # Reference
-//! Devlin et al. 2019, section 3.1; `BertForMaskedLM` of Hugging Face, equal in value and gradient though that one
-//! projects all positions and ignores the rest.
+//! Devlin et al. 2019, section 3.1. `BertForMaskedLM` of Hugging Face has the same value and gradient, although it
+//! projects all positions and ignores the others.
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
 
@@ -26,8 +25,8 @@ use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::Reduction;
 use trainer_plan::objectives::masked_lm::MaskedLm;
 
-use super::{Build, Computed, Loss, Metric, Term};
-use crate::model::chunked_cross_entropy::Scored;
+use super::{Build, Loss, Metric, ObjectiveOutput, Term};
+use crate::model::chunked_cross_entropy::CrossEntropyOutput;
 use crate::model::forward::Forward;
 use crate::model::head_weights::TokenHeadWeights;
 use crate::model::heads::TokenHead;
@@ -36,10 +35,10 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::staging_buffer::Staging;
 
-/// The name of what is sent of weights.
+/// Array name of the weights of predicted tokens.
 const ROW_WEIGHTS: &str = "row_weights";
 
-/// The sum over the predicted tokens of a view is divided by this.
+/// Returns the divisor of the sum over the predicted tokens of a view.
 pub(super) fn count(reduction: Reduction, batch: &HostBatch<'_>, view: &str) -> f64 {
     let count = match reduction {
         Reduction::Tokens => batch.predicted(view),
@@ -48,34 +47,34 @@ pub(super) fn count(reduction: Reduction, batch: &HostBatch<'_>, view: &str) -> 
     count as f64
 }
 
-/// Packs the factor of each predicted token's loss, unless all are 1.
-#[expect(clippy::cast_possible_truncation, reason = "a share of one, as its loss has it")]
-pub(super) fn send_weights(reduction: Reduction, batch: &HostBatch<'_>, view: &str, freight: &mut Staging) {
+/// Packs the factor of each predicted token's loss, unless all factors are 1.
+#[expect(clippy::cast_possible_truncation, reason = "a share of one, in the float32 of its loss")]
+pub(super) fn send_weights(reduction: Reduction, batch: &HostBatch<'_>, view: &str, staging: &mut Staging) {
     if reduction == Reduction::Sequences {
         let each = |count: usize| std::iter::repeat_n((1.0 / count as f64) as f32, count);
         let weights: Vec<f32> = batch.predicted_per_row(view).flat_map(each).collect();
-        freight.add_list(view, ROW_WEIGHTS, &weights);
+        staging.add_list(view, ROW_WEIGHTS, &weights);
     }
 }
 
-/// The packed factors, `[n]`, float32; `None` where all are 1.
+/// Returns the uploaded factors, `[n]`, float32; `None` if all are 1.
 pub(super) fn sent_weights(reduction: Reduction, forward: &Forward<'_>, view: &str) -> Option<Tensor> {
-    (reduction == Reduction::Sequences).then(|| forward.sent(view, ROW_WEIGHTS))
+    (reduction == Reduction::Sequences).then(|| forward.uploaded(view, ROW_WEIGHTS))
 }
 
-/// What [`loss`] gives.
+/// Result of [`loss`].
 #[derive(Debug)]
 pub(crate) struct Prediction {
     /// Sum of the cross-entropies in nats, scalar.
     pub sum: Tensor,
-    /// How many targets score highest, scalar int64, without gradient.
+    /// Number of targets with the highest score, scalar int64, without gradient.
     pub hits: Tensor,
 }
 
-/// The loss over flat positions `row · t + column`, which may repeat, of hidden states `[b, t, d]`.
+/// Computes the loss over flat positions `row · t + column`, which may repeat, of hidden states `[b, t, d]`.
 ///
-/// `positions_n` and `targets_n` are int64, `weights_n` is what each loss is multiplied by, `None` for 1. The float type
-/// is that of `hidden_btd`.
+/// `positions_n` and `targets_n` are int64. `weights_n` has the factor of each loss; `None` means 1. The float type is
+/// that of `hidden_btd`.
 #[must_use]
 pub(crate) fn loss(
     hidden_btd: &Tensor,
@@ -88,9 +87,9 @@ pub(crate) fn loss(
     of_scored(&scored, targets_n, weights_n)
 }
 
-/// The same of what is known of the scores.
+/// Computes the loss from the statistics of the scores.
 #[must_use]
-pub(crate) fn of_scored(scored: &Scored, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
+pub(crate) fn of_scored(scored: &CrossEntropyOutput, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
     let sum = match weights_n {
         None => scored.nll_n.sum(scored.nll_n.kind()),
         Some(weights_n) => scored.nll_n.dot(weights_n),
@@ -104,33 +103,33 @@ impl Build for MaskedLm {
             let words = self.tied.then(|| networks.word_table(MAIN));
             TokenHeadWeights::build(networks.config(), words, head)
         });
-        Box::new(Predicting { config: self.clone(), own })
+        Box::new(MaskedLmLoss { config: self.clone(), own })
     }
 }
 
-struct Predicting {
+struct MaskedLmLoss {
     config: MaskedLm,
-    // None for a generator, which keeps its head itself.
+    // `None` for a generator: the network owns its head.
     own: Option<TokenHeadWeights>,
 }
 
-impl Predicting {
+impl MaskedLmLoss {
     fn head(&self, networks: &Networks) -> TokenHead {
         let weights = self.own.as_ref().unwrap_or_else(|| networks.head(&self.config.network));
-        weights.lend(networks.precision())
+        weights.leaves(networks.precision())
     }
 }
 
-impl Loss for Predicting {
+impl Loss for MaskedLmLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: count(self.config.reduction, batch, &self.config.view) }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
-        send_weights(self.config.reduction, batch, &self.config.view, freight);
+    fn send(&self, batch: &HostBatch<'_>, staging: &mut Staging) {
+        send_weights(self.config.reduction, batch, &self.config.view, staging);
     }
 
-    fn compute(&self, forward: &Forward<'_>) -> Computed {
+    fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let predicted = forward.predicted(&self.config.view);
         let hidden_btd = &forward.encoded(&self.config.network, &self.config.view).hidden_btd;
         let head = self.head(forward.networks());
@@ -139,10 +138,10 @@ impl Loss for Predicting {
             Some(scored) => of_scored(scored, &predicted.targets_n, weights_n.as_ref()),
             None => loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref()),
         };
-        Computed { sums: vec![sum], metrics: vec![Metric::of("accuracy", hits, predicted.count as f64)] }
+        ObjectiveOutput { sums: vec![sum], metrics: vec![Metric::new("accuracy", hits, predicted.count as f64)] }
     }
 
     fn token_head(&self, networks: &Networks) -> Option<TokenHead> {
-        self.own.as_ref().map(|head| head.lend(networks.precision()))
+        self.own.as_ref().map(|head| head.leaves(networks.precision()))
     }
 }

@@ -1,8 +1,8 @@
-//! Objectives: the sums that a model is trained on. One file each, one line in the table below; its configuration is the file
-//! of the same name in [`trainer_plan::objectives`].
+//! Objectives: the loss sums that a model is trained on. Each has one file and one line in the table below. The file of
+//! the same name in [`trainer_plan::objectives`] holds the configuration.
 //!
-//! An objective file has two layers: a pure function on tensors, which `cloze parity` calls, and a thin [`Loss`] that
-//! feeds it from a [`Forward`], which training calls.
+//! An objective file has two layers: a pure function on tensors, called by `cloze parity`, and a thin [`Loss`] that
+//! reads its inputs from a [`Forward`], called by training.
 
 use tch::Tensor;
 use trainer_plan::objectives::AnyObjective;
@@ -16,19 +16,19 @@ use crate::model::staging_buffer::Staging;
 
 pub(crate) mod combine;
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
+#[expect(clippy::disallowed_methods, reason = "tests read values back to the host")]
 mod contract;
 pub(crate) mod similarity;
 
-/// A configured objective that can be built.
+/// Builder of a configured objective.
 pub(crate) trait Build {
-    /// Takes the head's weights, below `head` (`heads.NAME`). `name` is the objective's key in the configuration; draws are
-    /// seeded with it.
+    /// Builds the objective from the head's weights below `head` (`heads.NAME`). `name` is the objective's key in the
+    /// configuration, which seeds its draws.
     fn build(&self, name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss>;
 }
 
 builders! {
-    /// How each objective is built.
+    /// Returns the builder of a configured objective.
     AnyObjective {
         corrective_lm::CorrectiveLm,
         masked_lm::MaskedLm,
@@ -41,80 +41,81 @@ builders! {
     }
 }
 
-/// An objective with its weights.
+/// Objective with its weights.
 pub(crate) trait Loss: Send {
-    /// Names, inner weights and counts of this batch's terms. Host only; always the same names in the same order.
+    /// Returns the names, inner weights and counts of the terms of this batch, computed on the host only. Names and
+    /// order are always the same.
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term>;
 
-    /// Packs what `compute` needs on the device next to the views of its passes.
-    fn send(&self, _batch: &HostBatch<'_>, _freight: &mut Staging) {}
+    /// Packs the arrays that `compute` needs on the device in addition to the views of its passes.
+    fn send(&self, _batch: &HostBatch<'_>, _staging: &mut Staging) {}
 
-    /// The terms' sums and the metrics.
-    fn compute(&self, forward: &Forward<'_>) -> Computed;
+    /// Computes the sums of the terms, and the metrics.
+    fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput;
 
-    /// The head that predicts tokens from hidden states of the main network, if the objective has one. `valid/mlm` and
-    /// `cloze fill` use the first objective that has.
+    /// Returns the head that predicts tokens from hidden states of the main network, if the objective has one.
+    /// `valid/mlm` and `cloze fill` use the first objective that has such a head.
     fn token_head(&self, _networks: &Networks) -> Option<TokenHead> {
         None
     }
 }
 
-/// One summand of an objective.
+/// Summand of an objective.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Term {
-    /// Its name within the objective; empty if there is only one.
+    /// Name within the objective; empty if there is only one term.
     pub name: &'static str,
-    /// Its weight within the objective.
+    /// Weight within the objective.
     pub weight: f64,
-    /// How many positions it adds up.
+    /// Number of positions in its sum.
     pub count: f64,
 }
 
-/// What an objective makes of a micro-batch.
+/// Output of an objective for a micro-batch.
 #[derive(Debug)]
-pub(crate) struct Computed {
-    /// float32 scalars on the device, one per [`Term`], in their order.
+pub(crate) struct ObjectiveOutput {
+    /// Sums of the terms: float32 scalars on the device, one per [`Term`], in the same order.
     pub sums: Vec<Tensor>,
-    /// Numbers for people, without gradient.
+    /// Metrics for reports, without gradient.
     pub metrics: Vec<Metric>,
 }
 
-/// A ratio for reports, such as an accuracy. Both parts are added up between reports, then divided.
+/// Ratio for reports, such as an accuracy. Numerator and denominator are summed between reports, then divided.
 #[derive(Debug)]
 pub(crate) struct Metric {
-    /// Its name within the objective.
+    /// Name within the objective.
     pub name: &'static str,
     /// Scalar on the device.
     pub numerator: Tensor,
-    /// What it is divided by.
+    /// Divisor of the numerator.
     pub denominator: Denominator,
 }
 
-/// How many things a metric counts.
+/// Denominator of a metric.
 #[derive(Debug)]
 pub(crate) enum Denominator {
     /// Known on the host.
     Host(f64),
-    /// Scalar on the device, because it depends on what a generator sampled.
+    /// Scalar on the device, because its value depends on the samples of a generator.
     Device(Tensor),
 }
 
 impl Metric {
-    /// A ratio of a sum on the device to a number of the host.
+    /// Creates the ratio of a sum on the device to a number on the host.
     #[must_use]
-    pub(crate) fn of(name: &'static str, numerator: Tensor, count: f64) -> Self {
+    pub(crate) fn new(name: &'static str, numerator: Tensor, count: f64) -> Self {
         Self { name, numerator, denominator: Denominator::Host(count) }
     }
 
-    /// A ratio of two numbers of the device.
+    /// Creates the ratio of two numbers on the device.
     #[must_use]
     pub(crate) fn ratio(name: &'static str, numerator: Tensor, denominator: Tensor) -> Self {
         Self { name, numerator, denominator: Denominator::Device(denominator) }
     }
 
-    /// A mean of the device over `count` things of the host.
+    /// Creates a metric from a mean on the device over `count` items, a number on the host.
     #[must_use]
     pub(crate) fn mean(name: &'static str, mean: &Tensor, count: f64) -> Self {
-        Self::of(name, mean * count, count)
+        Self::new(name, mean * count, count)
     }
 }

@@ -1,14 +1,14 @@
 //! Next sentence prediction (BERT).
 //!
 //! # What
-//! Says of two segments whether the second followed the first or was taken from elsewhere.
+//! Predicts for two segments whether the second follows the first or comes from elsewhere.
 //!
 //! # Why
-//! It trains the pooler, which fine-tuning and continual pretraining start from.
+//! Trains the pooler, from which fine-tuning and continual pretraining start.
 //!
 //! # Definition
-//! `S = Σ_rows CE(tanh(h_0 Wᵀ + b) Uᵀ + c, y)` of the first position's hidden state; `y = 1` if the second segment is
-//! random, as in the released checkpoints.
+//! `S = Σ_rows CE(tanh(h_0 Wᵀ + b) Uᵀ + c, y)` with the hidden state `h_0` of the first position. `y = 1` if the second
+//! segment is random, as in the released checkpoints.
 //!
 //! # Columns
 //! `is_random` of the pair view.
@@ -23,9 +23,9 @@ use tch::{Kind, Reduction, Tensor};
 use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::next_sentence::NextSentence;
 
-use super::{Build, Computed, Loss, Metric, Term};
-use crate::device::precision::Cast as _;
+use super::{Build, Loss, Metric, ObjectiveOutput, Term};
 use crate::device::precision::Precision;
+use crate::device::precision::PrecisionCast as _;
 use crate::model::forward::Forward;
 use crate::model::head_weights::DenseWeights;
 use crate::model::heads::Dense;
@@ -34,45 +34,46 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::staging_buffer::Staging;
 
-/// The pooler's and the classifier's weights, as handles.
+/// Weights of the pooler and the classifier.
 #[derive(Debug)]
 pub(crate) struct PairHead {
     /// `W` and `b`, `[d, d]` and `[d]`.
     pub pooler: Dense,
     /// `U` and `c`, `[2, d]` and `[2]`.
     pub classifier: Dense,
-    /// How matrix products are computed.
+    /// Precision of matrix products.
     pub precision: Precision,
 }
 
 impl PairHead {
-    /// Scores `[b, 2]` of hidden states `[b, t, d]`, whose first position stands for the row.
+    /// Returns the scores `[b, 2]` of hidden states `[b, t, d]`. The first position represents the row.
     pub(crate) fn logits(&self, hidden_btd: &Tensor) -> Tensor {
         let pooled_bd = self.pooler.apply(&hidden_btd.select(1, 0), self.precision).tanh();
-        self.precision.widen(&self.classifier.apply(&pooled_bd, self.precision))
+        self.precision.panic_message(&self.classifier.apply(&pooled_bd, self.precision))
     }
 }
 
-/// What [`loss`] gives.
+/// Result of [`loss`].
 #[derive(Debug)]
-pub(crate) struct Judgement {
+pub(crate) struct PairLogits {
     /// Sum of the cross-entropies in nats, scalar.
     pub sum: Tensor,
-    /// How many rows were judged rightly, scalar int64, without gradient.
+    /// Number of correctly classified rows, scalar int64, without gradient.
     pub hits: Tensor,
 }
 
-/// The loss of scores `[b, 2]`; `is_random_b` is int64, 1 where the second segment is random, −100 where nothing is judged.
+/// Computes the loss of scores `[b, 2]`. `is_random_b` is int64: 1 if the second segment is random, −100 for rows
+/// without a label.
 #[must_use]
-pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
+pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> PairLogits {
     let sum = logits_b2.cross_entropy_loss::<&Tensor>(is_random_b, None, Reduction::Sum, -100, 0.0);
     let hits = logits_b2.detach().argmax(-1, false).eq_tensor(is_random_b).sum(Kind::Int64);
-    Judgement { sum, hits }
+    PairLogits { sum, hits }
 }
 
 impl Build for NextSentence {
     fn build(&self, _name: &str, head: &Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Judging {
+        Box::new(NextSentenceLoss {
             view: self.view.clone(),
             pooler: DenseWeights::build(&head.sub("pooler")),
             classifier: DenseWeights::build(&head.sub("classifier")),
@@ -80,39 +81,40 @@ impl Build for NextSentence {
     }
 }
 
-struct Judging {
+struct NextSentenceLoss {
     view: String,
     pooler: DenseWeights,
     classifier: DenseWeights,
 }
 
-impl Loss for Judging {
+impl Loss for NextSentenceLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: batch.rows_with_tokens(&self.view).len() as f64 }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
+    fn send(&self, batch: &HostBatch<'_>, staging: &mut Staging) {
         let labels = batch.column(&self.view, IS_RANDOM);
         let shape = [labels.rows(), labels.width()];
         let label = |(at, &flag): (usize, &u8)| {
-            let is_judged = !batch.is_gap(&self.view, at / labels.width());
-            i64::from(if is_judged { flag.into() } else { IGNORE })
+            let has_label = !batch.is_gap(&self.view, at / labels.width());
+            i64::from(if has_label { flag.into() } else { IGNORE })
         };
-        freight.add(&self.view, IS_RANDOM.spec().name, &shape, labels.values().iter().enumerate().map(label));
+        staging.add(&self.view, IS_RANDOM.spec().name, &shape, labels.values().iter().enumerate().map(label));
     }
 
-    fn compute(&self, forward: &Forward<'_>) -> Computed {
+    fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let precision = forward.networks().precision();
-        let (pooler, classifier) = (self.pooler.lend(precision), self.classifier.lend(precision));
+        let pooler = self.pooler.leaves(precision);
+        let classifier = self.classifier.leaves(precision);
         let head = PairHead { pooler, classifier, precision };
         let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
         // The column repeats the row's label in every cell.
-        let is_random_b = forward.sent(&self.view, IS_RANDOM.spec().name).select(1, 0);
+        let is_random_b = forward.uploaded(&self.view, IS_RANDOM.spec().name).select(1, 0);
         let found = loss(&logits_b2, &is_random_b);
         let rows = forward.batch().rows_with_tokens(&self.view).len() as f64;
         let random = is_random_b.eq(1).sum(Kind::Int64);
-        let metrics = vec![Metric::of("accuracy", found.hits, rows), Metric::of("random_rate", random, rows)];
-        Computed { sums: vec![found.sum], metrics }
+        let metrics = vec![Metric::new("accuracy", found.hits, rows), Metric::new("random_rate", random, rows)];
+        ObjectiveOutput { sums: vec![found.sum], metrics }
     }
 }
 
@@ -140,8 +142,10 @@ mod tests {
     #[test]
     fn the_first_position_is_pooled() {
         let tensor = |values: &[f64], shape: &[i64]| Tensor::from_slice(values).view(shape);
-        let (weight_oi, bias_o) = (tensor(&[0.5, 0.0, 0.0, 2.0], &[2, 2]), tensor(&[0.0, 0.1], &[2]));
-        let (out_oi, out_o) = (tensor(&[1.0, 0.0, 0.0, -1.0], &[2, 2]), tensor(&[0.0, 0.25], &[2]));
+        let weight_oi = tensor(&[0.5, 0.0, 0.0, 2.0], &[2, 2]);
+        let bias_o = tensor(&[0.0, 0.1], &[2]);
+        let out_oi = tensor(&[1.0, 0.0, 0.0, -1.0], &[2, 2]);
+        let out_o = tensor(&[0.0, 0.25], &[2]);
         let head = PairHead {
             pooler: Dense { weight_oi, bias_o },
             classifier: Dense { weight_oi: out_oi, bias_o: out_o },

@@ -1,10 +1,11 @@
 //! Replaced token detection (ELECTRA).
 //!
 //! # What
-//! Says of every token whether a generator put it there.
+//! Predicts for each token whether a generator replaced it.
 //!
 //! # Why
-//! All positions teach, not only the masked 15 %, and none shows the model a `[MASK]` that it will never meet again.
+//! All positions give a training signal, not only the masked 15 %. The model never reads `[MASK]`, a token that does
+//! not occur after pretraining.
 //!
 //! # Definition
 //! With `z = head(h)`, one number per position, and `y` the label, 0 or 1:
@@ -13,9 +14,9 @@
 //! S = Σ_{i valid} BCE(z_i, y_i)      BCE(z, y) = max(z, 0) − z y + ln(1 + exp(−|z|))
 //! ```
 //!
-//! A generator that happens to draw the original makes an original: `replaced` says that ids differ, not that a
-//! position was masked. ELECTRA's label 1 is "replaced", COCO-LM's is "original"; `z` changes its sign with it.
-//! The head is `w · h + b`, or that of `gelu(h Wᵀ + b_W)` (ELECTRA; no norm in between).
+//! If a generator draws the original id, the token counts as original: `replaced` means that ids differ, not that a
+//! position was masked. ELECTRA's label 1 is "replaced", COCO-LM's is "original"; the sign of `z` changes with it. The
+//! head is `w · h + b`, or the same applied to `gelu(h Wᵀ + b_W)` (ELECTRA; no norm in between).
 //!
 //! # Columns
 //! `input_ids` of the view before and after the generator, `attention_mask`.
@@ -31,9 +32,9 @@ use trainer_plan::encoder::Gelu;
 use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::replaced_token::{DetectionForm, LabelOne, ReplacedToken};
 
-use super::{Build, Computed, Loss, Metric, Term};
-use crate::device::precision::Cast as _;
+use super::{Build, Loss, Metric, ObjectiveOutput, Term};
 use crate::device::precision::Precision;
+use crate::device::precision::PrecisionCast as _;
 use crate::model::forward::Forward;
 use crate::model::head_weights::DenseWeights;
 use crate::model::heads::Dense;
@@ -42,48 +43,50 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::weight::Weight;
 
-/// The detection head's weights, as handles.
+/// Weights of the detection head.
 #[derive(Debug)]
 pub(crate) struct DetectionHead {
-    /// `W` and `b_W` with their gelu; `None` for the linear head.
+    /// `W` and `b_W` with their GELU variant; `None` for the linear head.
     pub dense: Option<(Dense, Gelu)>,
     /// `w`, `[d]`.
     pub weight_d: Tensor,
     /// `b`, `[1]`.
     pub bias_1: Tensor,
-    /// How the dense layer's product is computed; that with `w` is never rounded.
+    /// Precision of the dense layer's product. The product with `w` is never rounded.
     pub precision: Precision,
 }
 
 impl DetectionHead {
-    /// `z`, `[b, t]` of hidden states `[b, t, d]`, or `[n]` of `[n, d]`.
+    /// Computes `z`, `[b, t]` for hidden states `[b, t, d]`, or `[n]` for `[n, d]`.
     pub(crate) fn logits(&self, hidden: &Tensor) -> Tensor {
         let of = |features: &Tensor| features.matmul(&self.weight_d) + &self.bias_1;
         match &self.dense {
             None => of(hidden),
-            Some((dense, gelu)) => of(&self.precision.widen(&dense.apply(hidden, self.precision).gelu(gelu.name()))),
+            Some((dense, gelu)) => {
+                of(&self.precision.panic_message(&dense.apply(hidden, self.precision).gelu(gelu.name())))
+            }
         }
     }
 }
 
-/// What [`loss`] gives: scalars on the device, counts as int64.
+/// Result of [`loss`]: scalars on the device, counts as int64.
 #[derive(Debug)]
 pub(crate) struct Detection {
     /// Sum of the cross-entropies of valid positions in nats, with gradient.
     pub sum: Tensor,
-    /// How many valid tokens were replaced.
+    /// Number of valid tokens that are replaced.
     pub replaced: Tensor,
-    /// How many valid tokens are originals.
+    /// Number of valid tokens that are originals.
     pub original: Tensor,
-    /// Replaced tokens that were found out.
+    /// Number of replaced tokens that are detected.
     pub replaced_hits: Tensor,
-    /// Originals that were taken for originals.
+    /// Number of originals that are predicted as originals.
     pub original_hits: Tensor,
 }
 
-/// The loss over the valid positions of hidden states `[b, t, d]`.
+/// Computes the loss over the valid positions of hidden states `[b, t, d]`.
 ///
-/// `replaced_bt` and `valid_bt` are boolean; without `valid_bt` all positions are valid.
+/// `replaced_bt` and `valid_bt` are boolean. Without `valid_bt` all positions are valid.
 #[must_use]
 pub(crate) fn loss(
     hidden_btd: &Tensor,
@@ -95,7 +98,7 @@ pub(crate) fn loss(
     of_logits(&head.logits(hidden_btd), replaced_bt, valid_bt, label_one)
 }
 
-/// The same of `z` itself, `[b, t]`.
+/// Computes the loss from `z` itself, `[b, t]`.
 #[must_use]
 pub(crate) fn of_logits(
     logits_bt: &Tensor,
@@ -130,7 +133,7 @@ pub(crate) fn of_logits(
     }
 }
 
-/// The head's weights.
+/// Weights of the head.
 #[derive(Debug)]
 pub(super) struct Weights {
     dense: Option<(DenseWeights, Gelu)>,
@@ -145,46 +148,48 @@ impl Weights {
         Self { dense, weight_1d: head.weight("weight"), bias_1: head.weight("bias") }
     }
 
-    pub(super) fn lend(&self, precision: Precision) -> DetectionHead {
-        let dense = self.dense.as_ref().map(|(dense, gelu)| (dense.lend(precision), *gelu));
-        let weight_d = self.weight_1d.lend_whole().squeeze_dim(0);
-        DetectionHead { dense, weight_d, bias_1: self.bias_1.lend_whole(), precision }
+    pub(super) fn leaves(&self, precision: Precision) -> DetectionHead {
+        let dense = self.dense.as_ref().map(|(dense, gelu)| (dense.leaves(precision), *gelu));
+        let weight_d = self.weight_1d.use_leaf_f32().squeeze_dim(0);
+        DetectionHead { dense, weight_d, bias_1: self.bias_1.use_leaf_f32(), precision }
     }
 }
 
 impl Build for ReplacedToken {
     fn build(&self, _name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Detecting { config: self.clone(), weights: Weights::build(self.head, head, networks) })
+        Box::new(ReplacedTokenLoss { config: self.clone(), weights: Weights::build(self.head, head, networks) })
     }
 }
 
-struct Detecting {
+struct ReplacedTokenLoss {
     config: ReplacedToken,
     weights: Weights,
 }
 
-impl Loss for Detecting {
+impl Loss for ReplacedTokenLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: batch.valid(&self.config.view) as f64 }]
     }
 
-    fn compute(&self, forward: &Forward<'_>) -> Computed {
+    fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let ReplacedToken { view, label_one, .. } = &self.config;
-        let (uploaded, hidden_btd) = (forward.view(view), &forward.encoded(MAIN, view).hidden_btd);
-        let head = self.weights.lend(forward.networks().precision());
+        let uploaded = forward.view(view);
+        let hidden_btd = &forward.encoded(MAIN, view).hidden_btd;
+        let head = self.weights.leaves(forward.networks().precision());
         let detection = loss(hidden_btd, &head, &uploaded.replaced_bt(), uploaded.valid_bt.as_ref(), *label_one);
         let count = forward.batch().valid(view) as f64;
-        Computed { metrics: detection.metrics(count), sums: vec![detection.sum] }
+        ObjectiveOutput { metrics: detection.metrics(count), sums: vec![detection.sum] }
     }
 }
 
 impl Detection {
-    /// How many of `count` valid tokens are replaced, how many of all and of either kind are judged rightly.
+    /// Returns the share of replaced tokens among `count` valid tokens, and the accuracy on all, replaced and original
+    /// tokens.
     pub(super) fn metrics(&self, count: f64) -> Vec<Metric> {
         let handle = Tensor::shallow_clone;
         vec![
-            Metric::of("replaced_rate", handle(&self.replaced), count),
-            Metric::of("accuracy", &self.replaced_hits + &self.original_hits, count),
+            Metric::new("replaced_rate", handle(&self.replaced), count),
+            Metric::new("accuracy", &self.replaced_hits + &self.original_hits, count),
             Metric::ratio("accuracy_replaced", handle(&self.replaced_hits), handle(&self.replaced)),
             Metric::ratio("accuracy_original", handle(&self.original_hits), handle(&self.original)),
         ]
@@ -205,7 +210,7 @@ mod tests {
         i64::try_from(tensor).expect("one count")
     }
 
-    /// Four positions of which the last was replaced.
+    /// Four positions; the last one is replaced.
     fn example() -> (Tensor, Tensor) {
         (
             Tensor::from_slice(&[0.5, 1.5, 0.5, 1.5]).view([1, 4]),
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_teaches_nothing() {
+    fn padding_has_no_loss_and_no_gradient() {
         let (z_bt, replaced_bt) = example();
         let z_bt = z_bt.set_requires_grad(true);
         let valid_bt = Tensor::from_slice(&[true, true, false, false]).view([1, 4]);
@@ -233,19 +238,19 @@ mod tests {
         found.sum.backward();
         assert!((number(&found.sum) - 0.474_076_984 - 0.201_413_278).abs() < 1e-8);
         assert_eq!([whole(&found.replaced), whole(&found.original)], [0, 2]);
-        let slope: Vec<f64> = Vec::try_from(z_bt.grad().view([-1])).expect("a vector");
-        assert!(slope[0] < 0.0 && slope[1] < 0.0, "{slope:?}");
-        assert!(slope[2].abs() + slope[3].abs() < f64::MIN_POSITIVE, "{slope:?}");
+        let gradient: Vec<f64> = Vec::try_from(z_bt.grad().view([-1])).expect("a vector");
+        assert!(gradient[0] < 0.0 && gradient[1] < 0.0, "{gradient:?}");
+        assert!(gradient[2].abs() + gradient[3].abs() < f64::MIN_POSITIVE, "{gradient:?}");
     }
 
     #[test]
-    fn huge_logits_keep_their_slope() {
+    fn huge_logits_keep_their_gradient() {
         let z_bt = Tensor::from_slice(&[-800.0_f32, 800.0]).view([1, 2]).set_requires_grad(true);
         let replaced_bt = Tensor::from_slice(&[true, false]).view([1, 2]);
         let sum = of_logits(&z_bt, &replaced_bt, None, LabelOne::IsReplaced).sum;
         sum.backward();
         assert!((number(&sum) - 1600.0).abs() < 1e-3, "{sum:?}");
-        let slope: Vec<f32> = Vec::try_from(z_bt.grad().view([-1])).expect("a vector");
-        assert!((slope[0] + 1.0).abs() + (slope[1] - 1.0).abs() < 1e-6, "{slope:?}");
+        let gradient: Vec<f32> = Vec::try_from(z_bt.grad().view([-1])).expect("a vector");
+        assert!((gradient[0] + 1.0).abs() + (gradient[1] - 1.0).abs() < 1e-6, "{gradient:?}");
     }
 }

@@ -1,30 +1,31 @@
 //! Sequence contrast (COCO-LM).
 //!
 //! # What
-//! Two views of one sample, a corrupted one and a crop, shall have nearly the same sequence vector, and other samples
-//! others.
+//! Pulls the sequence vectors of two views of one sample, a corrupted one and a crop, together, and those of other
+//! samples apart.
 //!
 //! # Why
-//! Without it the sequence vectors of a language model crowd into a narrow cone, where likeness says nothing.
+//! Without this objective the sequence vectors of a language model lie in a narrow cone, where similarity is not
+//! informative.
 //!
 //! # Definition
-//! The `2n` unit vectors `s` of both views, `a′` the partner of anchor `a`:
+//! With the `2n` unit vectors `s` of both views and `a′` the partner of anchor `a`:
 //!
 //! ```text
 //! S = Σ_a ln Σ_{j ∈ N(a)} exp(s_a · s_j / τ) − s_a · s_a′ / τ
 //! ```
 //!
-//! `N(a)` is everything but `a` itself (`both`), or the other view alone (`cross`); both contain the partner. Both
-//! sides learn. Rows of the micro-batch are each other's negatives, so its size changes the objective and the value's
-//! lower bound; the mean cosines say more.
+//! `N(a)` is all vectors except `a` itself (`both`), or the other view alone (`cross`); both contain the partner. Both
+//! views get gradients. The negatives come from the rows of the micro-batch, so its size changes the objective and the
+//! lower bound of its value. The mean cosines are easier to compare.
 //!
 //! # Columns
-//! None but what the encoder reads; the vector is that of the first position, through a
-//! `Transform` or as it is.
+//! Only those that the encoder reads. The sequence vector is the hidden state of the first position, with or without a
+//! `Transform`.
 //!
 //! # Reference
-//! Meng et al. 2021, "COCO-LM", section 3.2, equation 5; Chen et al. 2020, `SimCLR`, for the form. Alignment and
-//! uniformity: Wang & Isola 2020.
+//! Meng et al. 2021, "COCO-LM", section 3.2, equation 5; Chen et al. 2020, `SimCLR`, for the form; Wang & Isola 2020
+//! for alignment and uniformity.
 //!
 //! Axes: `n` rows, `m` = 2n vectors, `d` hidden.
 
@@ -32,8 +33,8 @@ use tch::{Kind, Tensor};
 use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::sequence_contrastive::{Negatives, SequenceContrastive, VectorForm};
 
-use super::{Build, Computed, Loss, Metric, Term};
-use crate::device::precision::Cast as _;
+use super::{Build, Loss, Metric, ObjectiveOutput, Term};
+use crate::device::precision::PrecisionCast as _;
 use crate::model::forward::Forward;
 use crate::model::head_weights::TransformWeights;
 use crate::model::host_batch::HostBatch;
@@ -42,7 +43,7 @@ use crate::model::parameters::Path;
 use crate::model::staging_buffer::Staging;
 use crate::objectives::similarity;
 
-/// What [`loss`] gives: scalars on the device.
+/// Result of [`loss`]: scalars on the device.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     /// Sum of the `2n` anchors' losses in nats, with gradient.
@@ -57,7 +58,7 @@ pub(crate) struct Agreement {
     pub uniformity: Tensor,
 }
 
-/// The loss of two views `[n, d]` of the same rows, before they are normalised; float32 or float64.
+/// Computes the loss of two views `[n, d]` of the same rows, before they are normalised; float32 or float64.
 #[must_use]
 pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negatives) -> Agreement {
     let rows = one_nd.size()[0];
@@ -67,7 +68,8 @@ pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives
         return Agreement { sum: nothing(), positive, negative, alignment, uniformity };
     }
     let unit_md = similarity::unit(&Tensor::cat(&[one_nd, two_nd], 0));
-    let (kind, device) = (unit_md.kind(), unit_md.device());
+    let kind = unit_md.kind();
+    let device = unit_md.device();
     let cosine_mm = unit_md.matmul(&unit_md.tr());
     let partner_m = Tensor::arange(2 * rows, (Kind::Int64, device)).roll([rows], [0]);
     let positive_m = cosine_mm.gather(1, &partner_m.unsqueeze(1), false).squeeze_dim(1);
@@ -98,45 +100,46 @@ impl Build for SequenceContrastive {
     fn build(&self, _name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         let shape = networks.config();
         let transform = (self.head == VectorForm::Transform).then(|| TransformWeights::build(shape, head));
-        Box::new(Agreeing { config: self.clone(), transform })
+        Box::new(SequenceContrastiveLoss { config: self.clone(), transform })
     }
 }
 
-/// The name of what is sent of rows, where some were left out.
+/// Array name of the rows with tokens, if there are excluded rows.
 const ROWS: &str = "rows_with_tokens";
 
-struct Agreeing {
+struct SequenceContrastiveLoss {
     config: SequenceContrastive,
     transform: Option<TransformWeights>,
 }
 
-impl Agreeing {
-    /// `[n, d]` of a pass: of the rows that were not left out.
+impl SequenceContrastiveLoss {
+    /// Returns the sequence vectors `[n, d]` of a pass, without excluded rows.
     fn vectors(&self, forward: &Forward<'_>, view: &str) -> Tensor {
         let first_nd = forward.encoded(MAIN, view).hidden_btd.select(1, 0);
         let first_nd = if forward.batch().has_gaps(&self.config.view) {
-            first_nd.index_select(0, &forward.sent(&self.config.view, ROWS))
+            first_nd.index_select(0, &forward.uploaded(&self.config.view, ROWS))
         } else {
             first_nd
         };
         let precision = forward.networks().precision();
-        let transformed = self.transform.as_ref().map(|head| precision.widen(&head.lend(precision).apply(&first_nd)));
+        let transformed =
+            self.transform.as_ref().map(|head| precision.panic_message(&head.leaves(precision).apply(&first_nd)));
         transformed.unwrap_or(first_nd)
     }
 }
 
-impl Loss for Agreeing {
+impl Loss for SequenceContrastiveLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: 2.0 * batch.rows_with_tokens(&self.config.view).len() as f64 }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
+    fn send(&self, batch: &HostBatch<'_>, staging: &mut Staging) {
         if batch.has_gaps(&self.config.view) {
-            freight.add_list(&self.config.view, ROWS, &batch.rows_with_tokens(&self.config.view));
+            staging.add_list(&self.config.view, ROWS, &batch.rows_with_tokens(&self.config.view));
         }
     }
 
-    fn compute(&self, forward: &Forward<'_>) -> Computed {
+    fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let config = &self.config;
         let [one_nd, two_nd] = [&config.view, &config.positive].map(|view| self.vectors(forward, view));
         let found = loss(&one_nd, &two_nd, config.temperature, config.negatives);
@@ -147,7 +150,7 @@ impl Loss for Agreeing {
             Metric::mean("alignment", &found.alignment, rows),
             Metric::mean("uniformity", &found.uniformity, rows),
         ];
-        Computed { sums: vec![found.sum], metrics }
+        ObjectiveOutput { sums: vec![found.sum], metrics }
     }
 }
 
@@ -171,7 +174,8 @@ mod tests {
 
     #[test]
     fn the_mean_is_that_of_the_worked_example() {
-        let (masked_nd, crop_nd) = (pairs([1.0, 0.0, 0.0, 2.0]), pairs([3.0, 0.0, 3.0, 4.0]));
+        let masked_nd = pairs([1.0, 0.0, 0.0, 2.0]);
+        let crop_nd = pairs([3.0, 0.0, 3.0, 4.0]);
         let found = loss(&masked_nd, &crop_nd, 1.0, Negatives::Both);
         check("mean", number(&found.sum) / 4.0, 0.758_774_453_636, 1e-12);
         check("positive", number(&found.positive), 0.9, 1e-12);
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_bound_grows_with_the_batch() {
-        // Partners agree fully and all negatives are as far apart as a simplex of 8 allows.
+        // Partners are equal, and all negatives are as far apart as a simplex of 8 allows.
         let simplex_nd = Tensor::eye(8, (Kind::Double, tch::Device::Cpu)) - 0.125;
         let found = loss(&simplex_nd, &(&simplex_nd * 3.0), 1.0, Negatives::Both);
         check("mean", number(&found.sum) / 16.0, 1.698, 5e-4);
@@ -217,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn a_single_row_has_nothing_to_learn() {
+    fn a_single_row_has_no_loss_and_no_gradient() {
         let one_nd = Tensor::from_slice(&[1.0, 2.0]).view([1, 2]).set_requires_grad(true);
         let found = loss(&one_nd, &Tensor::from_slice(&[2.0, 1.0]).view([1, 2]), 1.0, Negatives::Both);
         found.sum.backward();
         check("sum", number(&found.sum), 0.0, 1e-12);
-        check("slope", number(&one_nd.grad().abs().max()), 0.0, 1e-12);
+        check("gradient", number(&one_nd.grad().abs().max()), 0.0, 1e-12);
         check("negative", number(&found.negative), 0.0, 1e-12);
     }
 }

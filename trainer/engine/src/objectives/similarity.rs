@@ -1,4 +1,5 @@
-//! What representations show of context, without any fine-tuning.
+//! Similarity measures of hidden states: contextual score, self-similarity, alignment and uniformity. They need no
+//! fine-tuning.
 //!
 //! # Reference
 //! Fu, Zhou, Zhang, Zhou & Huang 2022 (TACO), figures 3b, 4, 6a and table 9; Su et al. 2022 (TaCL), figure 2; Wang &
@@ -8,7 +9,7 @@ use tch::{Kind, Tensor};
 
 use crate::device::precision::WIDE;
 
-/// How alike positions of one row are, and of different rows, by one measure.
+/// Similarity of positions within a row and across rows, by one measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Similarity {
     /// `cosine`, `dot`, `l1`, `l2` or `l10`.
@@ -19,11 +20,11 @@ pub(crate) struct Similarity {
     pub inter: f64,
 }
 
-/// The contextual score's parts: for each token one partner of its own row and one of another, both by flat index
-/// into `hidden_md`. The first entry is the cosine; its `intra − inter` is *the* score.
+/// Computes the parts of the contextual score. Each token has one partner in its own row and one in another row; all
+/// are flat indices into `hidden_md`. The first entry is the cosine; its `intra − inter` is *the* score.
 ///
-/// `cosine` and `dot` grow with likeness; the distances `L_p = (Σ |a − b|^p)^(1/p)` shrink. Means over no token are
-/// not a number.
+/// `cosine` and `dot` grow with similarity; the distances `L_p = (Σ |a − b|^p)^(1/p)` shrink. A mean over no token is
+/// NaN.
 #[must_use]
 pub(crate) fn contextual_score(
     hidden_md: &Tensor,
@@ -32,7 +33,9 @@ pub(crate) fn contextual_score(
     inter_n: &Tensor,
 ) -> [Similarity; 5] {
     let rows = |index_n: &Tensor| hidden_md.index_select(0, index_n);
-    let (token_nd, intra_nd, inter_nd) = (rows(token_n), rows(intra_n), rows(inter_n));
+    let token_nd = rows(token_n);
+    let intra_nd = rows(intra_n);
+    let inter_nd = rows(inter_n);
     let by = |measure, each: &dyn Fn(&Tensor, &Tensor) -> Tensor| Similarity {
         measure,
         intra: mean(&each(&token_nd, &intra_nd)),
@@ -47,23 +50,23 @@ pub(crate) fn contextual_score(
     ]
 }
 
-/// How alike positions of one row are.
+/// Similarity of positions within rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SelfSimilarity {
     /// Mean cosine over all pairs of all rows: long rows weigh more.
     pub pooled: f64,
-    /// Mean over rows of their mean cosines; rows with fewer than two positions have none.
+    /// Mean over rows of their mean cosines; rows with fewer than two positions do not count.
     pub row_mean: f64,
 }
 
-/// Mean cosine of each two valid positions of a row of hidden states `[b, t, d]`, frame tokens included. `valid_bt` is
-/// boolean. Not a number if no row has two valid positions.
+/// Computes the mean cosine over all pairs of valid positions of a row of hidden states `[b, t, d]`, frame tokens
+/// included. `valid_bt` is boolean. The result is NaN if no row has two valid positions.
 ///
 /// Su et al. 2022 (TaCL), figure 2 (pooled).
 #[must_use]
 pub(crate) fn self_similarity(hidden_btd: &Tensor, valid_bt: &Tensor) -> SelfSimilarity {
     let wide = |tensor: &Tensor| tensor.to_kind(WIDE);
-    // Padding counts as a vector of length 0; a valid position's cosine with itself is then taken off the sum.
+    // Padding counts as a vector of length 0. The cosine of each valid position with itself is subtracted from the sum.
     let unit_btd = unit(&wide(hidden_btd)) * wide(valid_bt).unsqueeze(-1);
     let whole_bd = unit_btd.sum_dim_intlist(1, false, WIDE);
     let square_b = |rows_bd: &Tensor| rows_bd.square().sum_dim_intlist(-1, false, WIDE);
@@ -80,7 +83,7 @@ pub(crate) fn self_similarity(hidden_btd: &Tensor, valid_bt: &Tensor) -> SelfSim
     }
 }
 
-/// How well pairs agree and how evenly all vectors spread; lower is better for both. Scalars on the device.
+/// Alignment of pairs and uniformity of all vectors; lower is better for both. Scalars on the device.
 #[derive(Debug)]
 pub(crate) struct Spread {
     /// Mean over pairs of `‖x − y‖^α`.
@@ -89,17 +92,18 @@ pub(crate) struct Spread {
     pub uniformity: Tensor,
 }
 
-/// Alignment and uniformity of the unit vectors of pairs `[n, d]`, `[n, d]`; usually `α = 2`, `t = 2`.
+/// Computes alignment and uniformity of the unit vectors of pairs `[n, d]`, `[n, d]`; usually `α = 2`, `t = 2`.
 ///
 /// Wang & Isola 2020, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
 /// Hypersphere", section 4.
 #[must_use]
 pub(crate) fn alignment_uniformity(x_nd: &Tensor, y_nd: &Tensor, alpha: f64, t: f64) -> Spread {
-    let (x_nd, y_nd) = (unit(x_nd), unit(y_nd));
+    let x_nd = unit(x_nd);
+    let y_nd = unit(y_nd);
     let kind = x_nd.kind();
     let all_md = Tensor::cat(&[&x_nd, &y_nd], 0);
     let vectors = all_md.size()[0];
-    // Differences, not 2 − 2 cos: that loses all digits where two vectors nearly agree.
+    // Distances come from differences, not from 2 − 2 cos: the latter loses all digits for nearly equal vectors.
     let squared_mm = Tensor::cdist(&all_md, &all_md, 2.0, 2_i64).square();
     let itself_mm = Tensor::eye(vectors, (Kind::Bool, all_md.device()));
     let exponent_mm = (squared_mm * -t).masked_fill(&itself_mm, f64::NEG_INFINITY);
@@ -111,7 +115,7 @@ pub(crate) fn alignment_uniformity(x_nd: &Tensor, y_nd: &Tensor, alpha: f64, t: 
     }
 }
 
-/// Rows divided by their lengths, which count as at least 1e-12 (`torch.nn.functional.normalize`).
+/// Divides rows by their lengths, which count as at least 1e-12 (`torch.nn.functional.normalize`).
 pub(crate) fn unit(rows: &Tensor) -> Tensor {
     rows / rows.norm_scalaropt_dim(2, [-1], true).clamp_min(1e-12)
 }
@@ -124,7 +128,8 @@ fn cosines(a_nd: &Tensor, b_nd: &Tensor) -> Tensor {
     dots(&unit(a_nd), &unit(b_nd))
 }
 
-/// The largest difference is taken out first: tenth powers of small float32 numbers would vanish.
+/// Computes the `L_p` distance. The largest difference is factored out first: tenth powers of small float32 numbers
+/// would underflow.
 fn distances(a_nd: &Tensor, b_nd: &Tensor, p: i64) -> Tensor {
     let gap_nd = (a_nd - b_nd).abs();
     let largest_n1 = gap_nd.amax(-1, true);
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_square_is_as_even_as_a_circle_allows_four_points() {
+    fn four_points_on_a_circle_have_the_uniformity_of_a_square() {
         let x_nd = Tensor::from_slice(&[1.0, 0.0, 0.0, 2.0]).view([2, 2]);
         let found = alignment_uniformity(&x_nd, &-&x_nd, 2.0, 2.0);
         check("alignment", f64::try_from(found.alignment).expect("one number"), 4.0);

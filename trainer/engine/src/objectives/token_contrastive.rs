@@ -1,37 +1,37 @@
 //! Token-alignment contrast (TACO).
 //!
 //! # What
-//! Pulls what a position has learned from its context towards that of a neighbour, and away from positions of other
-//! rows.
+//! Pulls the contextual part of a position's vector towards that of a neighbour, and away from those of positions of
+//! other rows.
 //!
 //! # Why
-//! Neighbouring tokens share a context, so a model that is asked for agreement learns to use context long before
-//! masked language modelling alone does.
+//! Neighbouring tokens share a context. A model that is trained on their agreement learns to use context much earlier
+//! than with masked language modelling alone.
 //!
 //! # Definition
-//! With `g = h − e` (last layer minus the embedding block of the same pass), anchor `i`, its positive `c` and
-//! negatives `n₁ … n_K` of other rows of the micro-batch:
+//! With `g = h − e` (last layer minus the embedding block of the same pass), anchor `i`, its positive `c` and negatives
+//! `n₁ … n_K` of other rows of the micro-batch:
 //!
 //! ```text
 //! s₀ = cos(g_i, g_c) / τ      s_k = cos(g_i, g_{n_k}) / τ      loss_i = ln Σ_k exp(s_k) − s₀
 //! ```
 //!
-//! The anchor's side is live in `h` and in `e`; candidates are constants unless `detach = false`. By hand,
+//! The anchor has gradients in `h` and in `e`; candidates are constants unless `detach = false`. Analytically,
 //! `∂loss/∂s_k = p_k − [k = 0]` with `p = softmax(s)`, so `∂loss/∂u = Σ_k (p_k − [k = 0]) v_k / τ` for unit vectors
-//! `u`, `v`. That gradient is made here together with the value and handed to autograd at `u`: no graph spans the
-//! `n · K · d` floats of the candidates, and no copy of them is ever made. Beyond a few `[b · t, d]` tensors it
-//! costs about 50 bytes for each of the `n · K` pairs, all released before the backward pass.
+//! `u`, `v`. That gradient is computed together with the value and passed to autograd at `u`. So no graph spans the `n
+//! · K · d` floats of the candidates, and they are never copied. In addition to a few `[b · t, d]` tensors, the memory
+//! is about 50 bytes for each of the `n · K` pairs, all released before the backward pass.
 //!
-//! Negatives are drawn on the device, afresh for each anchor unless `shared_negatives`, with replacement: a row
-//! uniformly among the other rows, then a real column of it uniformly. Rows of the micro-batch are each other's
-//! negatives, so the micro-batch size changes the objective.
+//! Negatives are drawn on the device with replacement, separately for each anchor unless `shared_negatives`. A draw
+//! takes a row uniformly among the other rows, then a real column of it uniformly. The negatives come from the rows of
+//! the micro-batch, so the micro-batch size changes the objective.
 //!
 //! # Columns
-//! `positives` of the window view; `attention_mask`, `labels` and `document` of the view where a switch needs them.
+//! `positives` of the window view; `attention_mask`, `labels` and `document` of the view if an option needs them.
 //!
 //! # Reference
-//! Fu, Zhou, Zhang, Zhou & Huang 2022, "Contextual Representation Learning beyond Masked Language Modeling",
-//! equations 4–8; released code `FUZHIYI/TACO`, whose exponential inside the logarithm equation 6 leaves out.
+//! Fu, Zhou, Zhang, Zhou & Huang 2022, "Contextual Representation Learning beyond Masked Language Modeling", equations
+//! 4–8; released code `FUZHIYI/TACO`. Equation 6 omits the exponential inside the logarithm; the code has it.
 //!
 //! Axes: `b` rows, `t` positions, `m` = b · t, `n` anchors, `k` negatives of each, `d` hidden.
 
@@ -46,9 +46,9 @@ use tch::{Kind, Tensor};
 use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::token_contrastive::{Static, TokenContrastive};
 
-use self::pairs::Anchored;
+use self::pairs::AnchorPairs;
 pub(crate) use self::pairs::Candidates;
-use super::{Build, Computed, Loss, Metric, Term};
+use super::{Build, Loss, Metric, ObjectiveOutput, Term};
 use crate::model::forward::Forward;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
@@ -57,22 +57,22 @@ use crate::model::staging_buffer::Staging;
 use crate::model::upload::send_column;
 use crate::objectives::similarity::unit;
 
-/// What [`loss`] gives: scalars on the device.
+/// Result of [`loss`]: scalars on the device.
 #[derive(Debug)]
 pub(crate) struct Contrast {
     /// Weighted sum of the anchors' losses in nats, with gradient.
     pub sum: Tensor,
     /// Mean cosine of anchors with their positives; 0 without anchors.
     pub positive: Tensor,
-    /// Mean cosine of anchors with those negatives that count.
+    /// Mean cosine of anchors with the negatives that are not excluded.
     pub negative: Tensor,
-    /// How many anchors are nearer to their positive than to any of those, int64.
+    /// Number of anchors that are nearer to their positive than to any of those negatives, int64.
     pub hits: Tensor,
 }
 
-/// The loss for hidden states and static vectors `[b, t, d]`, in their float type.
+/// Computes the loss for hidden states and static vectors `[b, t, d]`, in their float type.
 ///
-/// Its value and first gradient are exact; a second derivative is not available.
+/// The value and the first gradient are exact; a second derivative is not available.
 #[must_use]
 pub(crate) fn loss(
     hidden_btd: &Tensor,
@@ -83,22 +83,22 @@ pub(crate) fn loss(
 ) -> Contrast {
     let width = hidden_btd.size()[2];
     let unit_md = unit(&(hidden_btd - static_btd).reshape([-1, width]));
-    let (contrast, slope_md) = value_and_slope(&unit_md.detach(), candidates, temperature, detach);
-    // Its value is 0 and its gradient at `unit` is `slope`.
-    let carrier = (&unit_md * slope_md).sum(unit_md.kind());
+    let (contrast, grad_md) = value_and_grad(&unit_md.detach(), candidates, temperature, detach);
+    // The carrier's value cancels to 0 below. Its gradient with respect to `unit_md` is `grad_md`.
+    let carrier = (&unit_md * grad_md).sum(unit_md.kind());
     Contrast { sum: contrast.sum + (&carrier - carrier.detach()), ..contrast }
 }
 
-/// The contrast of constant unit vectors `[m, d]`, and the gradient of its sum with respect to each of them.
-fn value_and_slope(unit_md: &Tensor, candidates: Candidates<'_>, temperature: f64, detach: bool) -> (Contrast, Tensor) {
+/// Computes the contrast of constant unit vectors `[m, d]`, and the gradient of its sum with respect to each of them.
+fn value_and_grad(unit_md: &Tensor, candidates: Candidates<'_>, temperature: f64, detach: bool) -> (Contrast, Tensor) {
     let Candidates { anchors_n, positives_n, negatives_nk, excluded_nk, weights_n } = candidates;
     let kind = unit_md.kind();
-    let mut slope_md = unit_md.zeros_like();
+    let mut grad_md = unit_md.zeros_like();
     if negatives_nk.numel() == 0 {
-        // Nothing to contrast with: softmax over the positive alone.
+        // Without negatives the softmax covers the positive alone, and the loss is 0.
         let zero = || unit_md.narrow(0, 0, 0).sum(kind);
         let hits = anchors_n.narrow(0, 0, 0).sum(Kind::Int64);
-        return (Contrast { sum: zero(), positive: zero(), negative: zero(), hits }, slope_md);
+        return (Contrast { sum: zero(), positive: zero(), negative: zero(), hits }, grad_md);
     }
     let anchor_nd = unit_md.index_select(0, anchors_n);
     let candidate_nd = unit_md.index_select(0, positives_n);
@@ -109,22 +109,24 @@ fn value_and_slope(unit_md: &Tensor, candidates: Candidates<'_>, temperature: f6
     let each_n = logits_nc.logsumexp([1], false) - logits_nc.select(1, 0);
     let nearest_n = logits_nc.slice(1, 1, None, 1).amax([1], false);
     let hits = logits_nc.select(1, 0).gt_tensor(&nearest_n).sum(Kind::Int64);
-    let mut slope_nc = logits_nc.softmax(-1, kind) / temperature;
-    let _ = slope_nc.select(1, 0).g_sub_scalar_(1.0 / temperature);
+    let mut grad_nc = logits_nc.softmax(-1, kind) / temperature;
+    let _ = grad_nc.select(1, 0).g_sub_scalar_(1.0 / temperature);
     if let Some(weights_n) = weights_n {
-        slope_nc *= weights_n.unsqueeze(1);
+        grad_nc *= weights_n.unsqueeze(1);
     }
-    let (slope_n1, slope_nk) = (slope_nc.narrow(1, 0, 1), slope_nc.narrow(1, 1, negatives_nk.size()[1]));
+    let grad_n1 = grad_nc.narrow(1, 0, 1);
+    let grad_nk = grad_nc.narrow(1, 1, negatives_nk.size()[1]);
 
-    let pull_nd = &slope_n1 * candidate_nd + bags::weighted_sums(&slope_nk, negatives_nk, unit_md);
-    let _ = slope_md.index_add_(0, anchors_n, &pull_nd);
+    let pull_nd = &grad_n1 * candidate_nd + bags::weighted_sums(&grad_nk, negatives_nk, unit_md);
+    let _ = grad_md.index_add_(0, anchors_n, &pull_nd);
     if !detach {
-        let _ = slope_md.index_add_(0, positives_n, &(&slope_n1 * &anchor_nd));
-        slope_md += bags::scattered_sums(&slope_nk, negatives_nk, &anchor_nd, unit_md.size()[0]);
+        let _ = grad_md.index_add_(0, positives_n, &(&grad_n1 * &anchor_nd));
+        grad_md += bags::scattered_sums(&grad_nk, negatives_nk, &anchor_nd, unit_md.size()[0]);
     }
     let sum = weights_n.map_or_else(|| each_n.sum(kind), |weights_n| each_n.dot(weights_n));
-    let (positive, negative) = (positive_n.mean(kind), mean_of_counted(&negative_nk, excluded_nk));
-    (Contrast { sum, positive, negative, hits }, slope_md)
+    let positive = positive_n.mean(kind);
+    let negative = mean_of_counted(&negative_nk, excluded_nk);
+    (Contrast { sum, positive, negative, hits }, grad_md)
 }
 
 fn excluding(negative_nk: &Tensor, excluded_nk: Option<&Tensor>) -> Tensor {
@@ -147,26 +149,26 @@ fn mean_of_counted(negative_nk: &Tensor, excluded_nk: Option<&Tensor>) -> Tensor
 
 impl Build for TokenContrastive {
     fn build(&self, name: &str, _head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Contrasting { name: name.to_owned(), config: self.clone(), special: networks.special() })
+        Box::new(TokenContrastiveLoss { name: name.to_owned(), config: self.clone(), special: networks.special() })
     }
 }
 
-struct Contrasting {
+struct TokenContrastiveLoss {
     name: String,
     config: TokenContrastive,
     special: SpecialIds,
 }
 
-impl Contrasting {
-    fn anchored(&self, batch: &HostBatch<'_>) -> Rc<Anchored> {
-        batch.keep(&self.name, || Anchored::of(batch, &self.config, self.special))
+impl TokenContrastiveLoss {
+    fn anchored(&self, batch: &HostBatch<'_>) -> Rc<AnchorPairs> {
+        batch.cached(&self.name, || AnchorPairs::new(batch, &self.config, self.special))
     }
 
     fn static_btd(&self, forward: &Forward<'_>) -> Tensor {
         let view = &self.config.view;
         let uploaded = forward.view(view);
         let rows = |ids_bt: &Tensor| {
-            Tensor::embedding(&forward.networks().word_table(MAIN).lend_whole(), ids_bt, -1, false, false)
+            Tensor::embedding(&forward.networks().word_table(MAIN).use_leaf_f32(), ids_bt, -1, false, false)
         };
         match self.config.subtracted_embedding {
             Static::EmbedBlock => forward.encoded(MAIN, view).embeddings_btd(),
@@ -176,19 +178,19 @@ impl Contrasting {
     }
 }
 
-impl Loss for Contrasting {
+impl Loss for TokenContrastiveLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: self.anchored(batch).count() }]
     }
 
-    fn send(&self, batch: &HostBatch<'_>, freight: &mut Staging) {
-        self.anchored(batch).send(&self.name, freight);
+    fn send(&self, batch: &HostBatch<'_>, staging: &mut Staging) {
+        self.anchored(batch).send(&self.name, staging);
         if self.config.exclude_same_document {
-            send_column(batch, &self.config.view, DOCUMENT, freight);
+            send_column(batch, &self.config.view, DOCUMENT, staging);
         }
     }
 
-    fn compute(&self, forward: &Forward<'_>) -> Computed {
+    fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let config = &self.config;
         let anchored = self.anchored(forward.batch());
         let drawn = anchored.draw(forward, config, &self.name);
@@ -199,9 +201,9 @@ impl Loss for Contrasting {
         let metrics = vec![
             Metric::mean("positive_cosine", &contrast.positive, share),
             Metric::mean("negative_cosine", &contrast.negative, share),
-            Metric::of("accuracy", contrast.hits, share),
+            Metric::new("accuracy", contrast.hits, share),
         ];
-        Computed { sums: vec![contrast.sum], metrics }
+        ObjectiveOutput { sums: vec![contrast.sum], metrics }
     }
 }
 

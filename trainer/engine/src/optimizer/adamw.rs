@@ -1,4 +1,4 @@
-//! AdamW over the named weights. Its state is ours, so that it can be saved.
+//! AdamW over the named weights. The state is owned here and not by libtorch, so that checkpoints can contain it.
 //!
 //! Definition, for the `n`-th update with gradient `g` (after clipping) and learning rate `η`:
 //!
@@ -8,9 +8,9 @@
 //! w ← w − η · m / (1 − β₁ⁿ) / (√(v / (1 − β₂ⁿ)) + ε)
 //! ```
 //!
-//! Clipping divides `g` by `max(1, (‖g‖ + 1e-6) / max_grad_norm)`, `‖g‖` over all weights together; a weight that is used
-//! twice, like the word table, counts once. A weight without gradient is left alone. An update whose `‖g‖` is not
-//! finite changes nothing: the flag goes to the kernel on the device, and nobody waits for it.
+//! Clipping divides `g` by `max(1, (‖g‖ + 1e-6) / max_grad_norm)`, with `‖g‖` over all weights together. A weight that
+//! is used twice, like the word table, counts once. A weight without gradient does not change. An update whose `‖g‖` is
+//! not finite changes nothing: the device passes the flag to the kernel, and the host does not wait for it.
 //!
 //! With `bias_correction = false` both `1 − βⁿ` are 1.
 //!
@@ -25,15 +25,15 @@ use crate::device::precision::{MASTER, WIDE};
 use crate::device::tensors::{HostTensors, overwrite};
 use crate::model::parameters::Parameters;
 
-/// A step of which `1 − βⁿ` is 1 in float32 for every β that is used.
+/// Step number at which `1 − βⁿ` is 1 in float32 for every β in use.
 const UNCORRECTED: f64 = 1e8;
 
-/// The optimizer of one run.
+/// Optimizer of one run.
 #[derive(Debug)]
 pub(crate) struct AdamW {
     config: OptimizerConfig,
     slots: Vec<Slot>,
-    // Updates so far, float32, on the device: a skipped one does not count.
+    // Number of updates so far, float32, on the device; skipped updates do not count.
     updates: Tensor,
 }
 
@@ -46,17 +46,17 @@ struct Slot {
     variance: Tensor,
 }
 
-/// What one update saw, on the device.
+/// Result of one update, on the device.
 #[derive(Debug)]
 pub(crate) struct Update {
-    /// The global norm of the gradient before clipping, float64.
+    /// Global norm of the gradient before clipping, float64.
     pub norm: Tensor,
-    /// 1 where the norm was not finite and nothing was changed, else 0, float64.
+    /// 1 if the norm was not finite and nothing changed, else 0; float64.
     pub skipped: Tensor,
 }
 
 impl AdamW {
-    /// An optimizer without history.
+    /// Creates an optimizer with empty moments.
     #[must_use]
     pub(crate) fn new(config: OptimizerConfig, parameters: &Parameters) -> Self {
         let slot = |(name, parameter): (&str, &crate::model::parameters::Parameter)| Slot {
@@ -71,7 +71,7 @@ impl AdamW {
         Self { config, slots: learning.map(slot).collect(), updates }
     }
 
-    /// Takes the gradients out of the weights, clips them and updates with learning rate `lr`.
+    /// Takes the gradients out of the weights, clips them and updates the weights with learning rate `lr`.
     pub(crate) fn update(&mut self, lr: f64) -> Result<Update, Error> {
         let weights: Vec<&Tensor> = self.slots.iter().map(|slot| &slot.weight).collect();
         let gradients = take_gradients(&weights)?;
@@ -81,12 +81,13 @@ impl AdamW {
         let scale = self.scale(&norm);
 
         let _ = self.updates.g_add_scalar_(1.0);
-        // The kernel always corrects; of so late a step nothing is left to correct.
+        // The kernel always applies the bias correction; at such a late step the correction is 1.
         let late = (!self.config.bias_correction).then(|| self.updates.full_like(UNCORRECTED));
         let step = late.as_ref().unwrap_or(&self.updates);
         for decays in [true, false] {
             let weight_decay = if decays { self.config.weight_decay } else { 0.0 };
-            let (betas, eps) = (self.config.betas, self.config.eps);
+            let betas = self.config.betas;
+            let eps = self.config.eps;
             let update = AdamWUpdate { step, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
             fused_adamw(&self.lists(&gradients, decays), update)?;
         }
@@ -115,7 +116,7 @@ impl AdamW {
         lists
     }
 
-    /// Takes a saved state over. The problem, if there is one, names the tensor.
+    /// Loads a saved state. The error message names the tensor.
     pub(crate) fn load(&mut self, saved: &HostTensors, device: Device) -> Result<(), String> {
         for (name, tensor) in self.state() {
             overwrite(tensor, saved, &name, device)?;
@@ -123,7 +124,7 @@ impl AdamW {
         Ok(())
     }
 
-    /// The state: `mean.NAME`, `variance.NAME`, `updates`. The next update changes it.
+    /// Returns the state: `mean.NAME`, `variance.NAME`, `updates`. The next update changes these tensors.
     pub(crate) fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
         let moments = |slot: &Slot| [format!("mean.{}", slot.name), format!("variance.{}", slot.name)];
         let slots = self.slots.iter().flat_map(move |slot| moments(slot).into_iter().zip([&slot.mean, &slot.variance]));
@@ -149,7 +150,7 @@ mod tests {
         max_grad_norm: 0.0,
     };
 
-    // One matrix and one bias whose gradients are their own values times `slope`.
+    // One matrix and one gain. Their gradients are their own values times `factor`.
     fn parameters() -> (Parameters, Tensor, Tensor) {
         let mut specs = WeightSpecs::default();
         specs.path("a").matrix("weight", [2, 3]);
@@ -163,15 +164,16 @@ mod tests {
         Vec::try_from(&tensor.detach().view([-1])).expect("float32")
     }
 
-    fn backward(matrix: &Tensor, gain: &Tensor, slope: f64) {
-        ((matrix.square().sum(MASTER) + gain.square().sum(MASTER)) * (slope / 2.0)).backward();
+    fn backward(matrix: &Tensor, gain: &Tensor, factor: f64) {
+        ((matrix.square().sum(MASTER) + gain.square().sum(MASTER)) * (factor / 2.0)).backward();
     }
 
-    fn by_formula(weights: &mut [f64], slopes: &[f64], config: &OptimizerConfig, decay: f64) {
-        let (mut means, mut variances) = (vec![0.0; weights.len()], vec![0.0; weights.len()]);
-        for (n, slope) in (1..).zip(slopes) {
+    fn by_formula(weights: &mut [f64], factors: &[f64], config: &OptimizerConfig, decay: f64) {
+        let mut means = vec![0.0; weights.len()];
+        let mut variances = vec![0.0; weights.len()];
+        for (n, factor) in (1..).zip(factors) {
             for (i, weight) in weights.iter_mut().enumerate() {
-                let gradient = *weight * slope;
+                let gradient = *weight * factor;
                 *weight -= config.lr * decay * *weight;
                 means[i] = config.betas[0] * means[i] + (1.0 - config.betas[0]) * gradient;
                 variances[i] = config.betas[1] * variances[i] + (1.0 - config.betas[1]) * gradient * gradient;
@@ -190,20 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn updates_follow_the_formula_and_spare_biases_from_decay() {
+    fn updates_follow_the_formula_and_exclude_biases_from_decay() {
         let _alone = testing::generator();
         for bias_correction in [true, false] {
             let config = OptimizerConfig { bias_correction, ..CONFIG };
             let (parameters, matrix, gain) = parameters();
             let mut expected_matrix: Vec<f64> = values(&matrix).into_iter().map(f64::from).collect();
             let mut expected_gain = vec![1.0; 4];
-            let slopes = [1.0, -0.5, 2.0, 0.25];
-            by_formula(&mut expected_matrix, &slopes, &config, config.weight_decay);
-            by_formula(&mut expected_gain, &slopes, &config, 0.0);
+            let factors = [1.0, -0.5, 2.0, 0.25];
+            by_formula(&mut expected_matrix, &factors, &config, config.weight_decay);
+            by_formula(&mut expected_gain, &factors, &config, 0.0);
 
             let mut optimizer = AdamW::new(config.clone(), &parameters);
-            for slope in slopes {
-                backward(&matrix, &gain, slope);
+            for factor in factors {
+                backward(&matrix, &gain, factor);
                 optimizer.update(config.lr).expect("shapes agree");
             }
             assert_near(&values(&matrix), &expected_matrix, 1e-5);
@@ -222,10 +224,10 @@ mod tests {
             .build(&store, config.lr)
             .expect("an optimizer");
         let mut optimizer = AdamW::new(config, &parameters);
-        for slope in [1.0, 3.0, -1.0, 0.5, 2.0] {
-            backward(&matrix, &gain, slope);
+        for factor in [1.0, 3.0, -1.0, 0.5, 2.0] {
+            backward(&matrix, &gain, factor);
             optimizer.update(0.1).expect("shapes agree");
-            reference.backward_step(&(theirs.square().sum(MASTER) * (slope / 2.0)));
+            reference.backward_step(&(theirs.square().sum(MASTER) * (factor / 2.0)));
         }
         let expected: Vec<f64> = values(&theirs).into_iter().map(f64::from).collect();
         assert_near(&values(&matrix), &expected, 1e-6);
@@ -235,7 +237,7 @@ mod tests {
     fn a_long_gradient_is_cut_to_the_limit() {
         let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
-        // Plain momentum-free Adam hides the length of a gradient; the second moment shows it.
+        // Adam normalises the length of a gradient away; the second moment shows it.
         let mut optimizer = AdamW::new(OptimizerConfig { max_grad_norm: 0.5, ..CONFIG }, &parameters);
         backward(&matrix, &gain, 100.0);
         optimizer.update(0.0).expect("shapes agree");

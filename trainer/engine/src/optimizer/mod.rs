@@ -1,3 +1,3 @@
-//! From gradients to new weights: AdamW.
+//! Optimizer: AdamW.
 
 pub(crate) mod adamw;

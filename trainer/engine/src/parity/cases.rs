@@ -1,4 +1,4 @@
-//! One function per objective: from named inputs to the functions that training calls.
+//! Objectives of parity cases: one function per objective, which calls the functions of training.
 
 mod contrasts;
 mod measures;
@@ -9,7 +9,7 @@ use trainer_plan::Error;
 use super::files::CaseOutcome;
 use super::inputs::Inputs;
 
-/// The outcome of a case; `None` where the objective is unknown.
+/// Computes the outcome of a case. `None` if the objective is unknown.
 pub(super) fn compute(objective: &str, inputs: &mut Inputs<'_>) -> Option<Result<CaseOutcome, Error>> {
     let case: fn(&mut Inputs<'_>) -> Result<CaseOutcome, Error> = match objective {
         "mlm" => predictions::masked_lm,

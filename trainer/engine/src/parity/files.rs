@@ -1,4 +1,4 @@
-//! What the files of cases and of results hold.
+//! Content of case files and result files.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub(super) struct Request {
     pub(super) cases: Vec<Case>,
 }
 
-/// One case. Inputs are parsed when they are asked for: those of unknown objectives may have any form.
+/// One case. Inputs are parsed on first use, so those of unknown objectives may have any form.
 #[derive(Deserialize)]
 pub(super) struct Case {
     pub(super) id: String,
@@ -20,7 +20,7 @@ pub(super) struct Case {
     pub(super) inputs: BTreeMap<String, serde_json::Value>,
 }
 
-/// An array as the files hold it.
+/// Array in a file, flat and row-major.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Array {
     pub(super) shape: Vec<i64>,
@@ -32,7 +32,7 @@ pub(super) struct Response {
     pub(super) results: BTreeMap<String, CaseOutcome>,
 }
 
-/// A number next to the loss, or several.
+/// Additional result of a case: one number or several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum PartValue {
@@ -40,7 +40,7 @@ pub(super) enum PartValue {
     List(Vec<i64>),
 }
 
-/// What one case gives.
+/// Result of one case.
 #[derive(Debug, Serialize)]
 pub(super) struct CaseOutcome {
     pub(super) loss: f64,

@@ -1,21 +1,23 @@
-//! How well predictions fit: the numbers that the GLUE tasks are judged by.
+//! Metrics of the GLUE tasks.
 //!
-//! All take predictions and truth of equal length and give a number in double precision; of nothing they make 0.
+//! All take predictions and labels of equal length and return a number in double precision, 0 for empty input.
 //!
 //! # Reference
-//! Wang et al. 2019, "GLUE"; Gorodkin 2004 for Matthews' correlation of any number of classes, which is the usual one
-//! for two.
+//! Wang et al. 2019, "GLUE"; Gorodkin 2004 for Matthews' correlation of any number of classes, which equals the usual
+//! one for two classes.
 
 use std::collections::BTreeMap;
 
-/// Share of predictions that are right.
+/// Returns the share of correct predictions.
 #[must_use]
 pub(super) fn accuracy(predicted: &[i64], truth: &[i64]) -> f64 {
     let right = pairs(predicted, truth).filter(|(predicted, truth)| predicted == truth).count();
     ratio(right as f64, truth.len() as f64)
 }
 
-/// F1 of one class, 1 in GLUE: harmonic mean of precision and recall, 0 if the class is neither predicted nor there.
+/// Returns the F1 of one class (class 1 in GLUE): the harmonic mean of precision and recall.
+///
+/// It is 0 if the class is neither predicted nor present.
 #[must_use]
 pub(super) fn f1(predicted: &[i64], truth: &[i64], class: i64) -> f64 {
     let count = |chosen: &dyn Fn(i64, i64) -> bool| {
@@ -26,17 +28,17 @@ pub(super) fn f1(predicted: &[i64], truth: &[i64], class: i64) -> f64 {
     ratio(2.0 * hits, 2.0 * hits + misses)
 }
 
-/// Mean F1 of the classes `0..classes`; one that is absent counts 0.
+/// Returns the mean F1 of the classes `0..classes`. An absent class counts as 0.
 #[must_use]
 pub(super) fn macro_f1(predicted: &[i64], truth: &[i64], classes: u32) -> f64 {
     let sum: f64 = (0..classes).map(|class| f1(predicted, truth, i64::from(class))).sum();
     ratio(sum, f64::from(classes))
 }
 
-/// Matthews' correlation; 0 if all predictions or all truths are of one class.
+/// Returns Matthews' correlation, 0 if all predictions or all labels are of one class.
 #[must_use]
 pub(super) fn matthews(predicted: &[i64], truth: &[i64]) -> f64 {
-    // How often each class is predicted, and is true.
+    // Number of predictions and of labels of each class.
     let mut counts: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
     for (&predicted, &truth) in pairs(predicted, truth) {
         counts.entry(predicted).or_default().0 += 1.0;
@@ -51,7 +53,7 @@ pub(super) fn matthews(predicted: &[i64], truth: &[i64]) -> f64 {
     ratio(hits * total - together, scale.sqrt())
 }
 
-/// Pearson's correlation; 0 if one side is constant.
+/// Returns Pearson's correlation, 0 if one side is constant.
 #[must_use]
 pub(super) fn pearson(predicted: &[f64], truth: &[f64]) -> f64 {
     let centred = |values: &[f64]| -> Vec<f64> {
@@ -63,13 +65,13 @@ pub(super) fn pearson(predicted: &[f64], truth: &[f64]) -> f64 {
     ratio(product(&predicted, &truth), (product(&predicted, &predicted) * product(&truth, &truth)).sqrt())
 }
 
-/// Spearman's correlation: Pearson's of ranks, equal values having the mean of theirs.
+/// Returns Spearman's correlation: Pearson's correlation of the ranks. Equal values share the mean of their ranks.
 #[must_use]
 pub(super) fn spearman(predicted: &[f64], truth: &[f64]) -> f64 {
     pearson(&ranks(predicted), &ranks(truth))
 }
 
-/// The rank of each value, from 0; equal ones share the mean.
+/// Returns the rank of each value, from 0. Equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -104,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_counted_by_hand() {
-        // Three found, one missed, two false alarms, four left alone.
+    fn classes_equal_hand_counted_values() {
+        // Three true positives, one false negative, two false positives, four true negatives.
         let predicted = [1, 1, 1, 0, 1, 1, 0, 0, 0, 0];
         let truth = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0];
         check("accuracy", accuracy(&predicted, &truth), 0.7);
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_tell_apart_is_0() {
+    fn degenerate_input_is_0() {
         check("one class predicted", matthews(&[1, 1, 1], &[1, 0, 1]), 0.0);
         check("neither there nor predicted", f1(&[0, 0], &[0, 0], 1), 0.0);
         check("constant", pearson(&[2.0, 2.0], &[1.0, 3.0]), 0.0);

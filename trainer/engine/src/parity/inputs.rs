@@ -1,4 +1,4 @@
-//! The inputs of a case as tensors, checked against each other.
+//! Inputs of a case as tensors, checked against each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use trainer_plan::Error;
 
 use super::files::{Array, Case};
 
-/// The inputs of one case, with what is known of their axes so far.
+/// Inputs of one case, and the sizes of the axes that are known so far.
 pub(super) struct Inputs<'a> {
     case: &'a Case,
     kind: Kind,
@@ -19,42 +19,44 @@ pub(super) struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    pub(super) fn of(case: &'a Case, kind: Kind) -> Self {
+    pub(super) fn new(case: &'a Case, kind: Kind) -> Self {
         Self { case, kind, axes: BTreeMap::new(), leaves: BTreeMap::new(), read: BTreeSet::new() }
     }
 
-    /// An array of floats that gathers a gradient. `axes` has one letter per axis; equal letters are equal sizes,
-    /// within an array and between arrays, and a digit is a size.
+    /// Returns an array of floats that accumulates a gradient.
+    ///
+    /// `axes` has one letter per axis. Equal letters are equal sizes, within an array and between arrays; a digit is a
+    /// size.
     pub(super) fn floats(&mut self, name: &str, axes: &str) -> Result<Tensor, Error> {
         let leaf = self.constants(name, axes)?.set_requires_grad(true);
         self.leaves.insert(name.to_owned(), leaf.shallow_clone());
         Ok(leaf)
     }
 
-    /// An array of floats without a gradient.
+    /// Returns an array of floats without a gradient.
     pub(super) fn constants(&mut self, name: &str, axes: &str) -> Result<Tensor, Error> {
         let array = self.array(name, axes)?;
         Ok(Tensor::from_slice(&array.data).to_kind(self.kind).reshape(&array.shape))
     }
 
-    /// An array of floats in double precision, whatever was asked for.
+    /// Returns an array of floats in double precision, independent of the requested type.
     pub(super) fn numbers(&mut self, name: &str, axes: &str) -> Result<Vec<f64>, Error> {
         Ok(self.array(name, axes)?.data)
     }
 
-    /// An array of booleans, 0 and 1.
+    /// Returns an array of booleans, given as 0 and 1.
     pub(super) fn flags(&mut self, name: &str, axes: &str) -> Result<Vec<bool>, Error> {
         let values = self.integers(name, axes)?;
         values.iter().enumerate().try_for_each(|(at, &value)| self.check(name, at, value, &(0..2)))?;
         Ok(values.into_iter().map(|value| value == 1).collect())
     }
 
-    /// Flags as a tensor of rows and positions.
+    /// Returns flags as a tensor of rows and positions.
     pub(super) fn grid(&self, flags_bt: &[bool]) -> Tensor {
         Tensor::from_slice(flags_bt).view([self.size('b'), self.size('t')])
     }
 
-    /// An array of whole numbers.
+    /// Returns an array of whole numbers.
     pub(super) fn integers(&mut self, name: &str, axes: &str) -> Result<Vec<i64>, Error> {
         let array = self.array(name, axes)?;
         let entry = |(at, &value): (usize, &f64)| {
@@ -63,7 +65,7 @@ impl<'a> Inputs<'a> {
         array.data.iter().enumerate().map(entry).collect()
     }
 
-    /// Whole numbers within `range`, as an index.
+    /// Returns whole numbers within `range`, as an index.
     pub(super) fn index(&mut self, name: &str, axes: &str, range: Range<i64>) -> Result<Tensor, Error> {
         let values = self.integers(name, axes)?;
         for (at, &value) in values.iter().enumerate() {
@@ -72,7 +74,7 @@ impl<'a> Inputs<'a> {
         Ok(Tensor::from_slice(&values))
     }
 
-    /// Refuses entry `at` of `name` if it lies outside `range`.
+    /// Returns an error if entry `at` of `name` is outside `range`.
     pub(super) fn check(&self, name: &str, at: usize, value: i64, range: &Range<i64>) -> Result<(), Error> {
         if range.contains(&value) {
             return Ok(());
@@ -81,16 +83,16 @@ impl<'a> Inputs<'a> {
     }
 
     /// Whether an input is given.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(super) fn contains(&self, name: &str) -> bool {
         self.case.inputs.contains_key(name)
     }
 
-    /// The size of an axis that some array read before has.
+    /// Returns the size of an axis of an array that was read before.
     pub(super) fn size(&self, axis: char) -> i64 {
         self.axes[&axis]
     }
 
-    /// A number of the variant that must be finite and above `above`.
+    /// Returns a number of the variant, which must be finite and above `above`.
     pub(super) fn number(&mut self, name: &str, default: f64, above: f64) -> Result<f64, Error> {
         self.read.insert(format!("variant.{name}"));
         let Some(value) = self.case.variant.get(name) else { return Ok(default) };
@@ -100,7 +102,7 @@ impl<'a> Inputs<'a> {
             .ok_or_else(|| self.variant_error(name, &format!("{value} is not a number above {above}")))
     }
 
-    /// A whole number of the variant within `range`.
+    /// Returns a whole number of the variant within `range`.
     pub(super) fn whole<T: TryFrom<i64>>(&mut self, name: &str, default: i64, range: Range<i64>) -> Result<T, Error> {
         self.read.insert(format!("variant.{name}"));
         let value = self.case.variant.get(name).cloned().unwrap_or_else(|| default.into());
@@ -111,7 +113,7 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// A boolean of the variant, also as 0 or 1.
+    /// Returns a boolean of the variant, also given as 0 or 1.
     pub(super) fn flag(&mut self, name: &str, default: bool) -> Result<bool, Error> {
         self.read.insert(format!("variant.{name}"));
         let Some(value) = self.case.variant.get(name) else { return Ok(default) };
@@ -120,7 +122,7 @@ impl<'a> Inputs<'a> {
         flag.ok_or_else(|| self.variant_error(name, &format!("{value} is not one of true, false")))
     }
 
-    /// One of the `choices` of the variant; the first is the default.
+    /// Returns one of the `choices` of the variant. The first is the default.
     pub(super) fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<T, Error> {
         self.read.insert(format!("variant.{name}"));
         let Some(value) = self.case.variant.get(name) else { return Ok(choices[0].1) };
@@ -131,7 +133,7 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// The gradients of all arrays of floats, after a backward pass. One that was not reached is 0.
+    /// Returns the gradients of all arrays of floats after a backward pass, 0 for an array that it did not reach.
     pub(super) fn gradients(&self) -> BTreeMap<String, Array> {
         let gradient = |leaf: &Tensor| {
             let gradient = leaf.grad();
@@ -142,7 +144,7 @@ impl<'a> Inputs<'a> {
         self.leaves.iter().map(|(name, leaf)| (name.clone(), gradient(leaf))).collect()
     }
 
-    /// Fields that nobody asked for.
+    /// Returns the fields that were not read.
     pub(super) fn unread(&self) -> impl Iterator<Item = String> {
         let inputs = self.case.inputs.keys().map(|name| format!("inputs.{name}"));
         let variant = self.case.variant.keys().map(|name| format!("variant.{name}"));
@@ -155,7 +157,7 @@ impl<'a> Inputs<'a> {
         let array: Array = serde::Deserialize::deserialize(value).map_err(|error| {
             self.input_error(name, format!("{error}; an input is {{\"shape\": […], \"data\": [flat, row-major]}}"))
         })?;
-        self.bind(name, axes, &array.shape)?;
+        self.bind_axes(name, axes, &array.shape)?;
         let entries: i64 = array.shape.iter().product();
         if usize::try_from(entries) == Ok(array.data.len()) {
             return Ok(array);
@@ -164,7 +166,7 @@ impl<'a> Inputs<'a> {
             .input_error(name, format!("shape {:?} takes {entries} entries, not {}", array.shape, array.data.len())))
     }
 
-    fn bind(&mut self, name: &str, axes: &str, shape: &[i64]) -> Result<(), Error> {
+    fn bind_axes(&mut self, name: &str, axes: &str, shape: &[i64]) -> Result<(), Error> {
         let mut known = self.axes.clone();
         let mut known_size =
             |axis: char, size| axis.to_digit(10).map_or_else(|| *known.entry(axis).or_insert(size), i64::from);
@@ -179,7 +181,7 @@ impl<'a> Inputs<'a> {
         Err(self.input_error(name, format!("its shape is {shape:?}, not [{}]", wanted.join(", "))))
     }
 
-    /// A problem with a value of the variant.
+    /// Returns an error for a value of the variant.
     pub(super) fn variant_error(&self, name: &str, problem: &str) -> Error {
         self.error(format!("variant.{name}"), problem.to_owned())
     }
@@ -193,13 +195,13 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// A JSON number that is whole.
+/// Parses a whole JSON number.
 fn whole(value: &Value) -> Option<i64> {
     value.as_f64().and_then(integer)
 }
 
 fn integer(value: f64) -> Option<i64> {
-    // Below 2⁵³ every whole f64 is an i64.
+    // Every whole f64 below 2⁵³ is an i64.
     #[expect(clippy::cast_possible_truncation, reason = "checked on the same line")]
     (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64)
 }

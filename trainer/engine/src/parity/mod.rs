@@ -1,7 +1,6 @@
-//! Losses by themselves: reads cases of inputs, writes losses and gradients, for comparison with other
-//! implementations.
+//! Parity checks: reads cases of inputs and writes losses and gradients, for comparison with other implementations.
 //!
-//! It calls the very functions that training calls.
+//! It calls the same functions as training.
 //!
 //! ```text
 //! in:  { "cases": [ { "id", "objective", "variant": {…},
@@ -10,8 +9,8 @@
 //! ```
 //!
 //! Booleans are 0 and 1. A number that is not finite is written as `null`. Axes, by letter: `b` rows, `t` positions,
-//! `d` hidden, `v` ids, `k` negatives, `n` and `m` any numbers, of flat positions `row · t + column` or of vectors.
-//! A variant's first choice is what holds if it is left out; other defaults are in brackets.
+//! `d` hidden, `v` ids, `k` negatives, `n` and `m` any number of flat positions `row · t + column` or of vectors.
+//! The first choice of a variant is the default; other defaults are in brackets.
 //!
 //! | objective | inputs | variant | gradients |
 //! |---|---|---|---|
@@ -29,16 +28,16 @@
 //! | `relpos_bucket` | `distance` n, key minus query | `form` `cocolm` or `t5`, `buckets` (32), `max_distance` (128) | |
 //! | `metric` | `pred` `gold` n | `metric` `accuracy`, `f1`, `mcc`, `macro_f1`, `pearson` or `spearman`, `classes` (the largest + 1) | |
 //!
-//! `loss` and the parts of it are means over positions, rows or anchors, 0 if there are none.
+//! `loss` and `parts` are means over positions, rows or anchors, 0 if there are none.
 //!
-//! - `tc`: `anchor` may be left out; then every position is one.
-//! - `clm`: `copy_weight · copy_loss + lm_loss`, of which `parts` hold the two; `norm = sum` divides neither.
-//! - `scl`: a mean over the `2n` anchors, with either choice of `negatives`.
-//! - `tacl`: with `reduction = sequences` each row that has selected positions is averaged first.
+//! - `tc`: without `anchor`, every position is an anchor.
+//! - `clm`: `copy_weight · copy_loss + lm_loss`; `parts` has both; `norm = sum` divides neither.
+//! - `scl`: mean over the `2n` anchors, for both choices of `negatives`.
+//! - `tacl`: with `reduction = sequences`, each row with selected positions is averaged first.
 //! - `rtd`, `tacl`, `nsp`: `parts.accuracy` is over valid or selected positions, or rows.
-//! - `contextual_score`: the cosine score; `parts` hold the rest.
-//! - `self_similarity`: pooled over pairs; `parts.sentence_mean` is the mean of rows.
-//! - `alignment_uniformity`: the alignment; both are in `parts`.
+//! - `contextual_score`: the cosine score; `parts` has the rest.
+//! - `self_similarity`: the mean over pairs; `parts.sentence_mean` is the mean of rows.
+//! - `alignment_uniformity`: the alignment; `parts` has both.
 //! - `relpos_bucket`: 0; `parts.bucket` lists the buckets.
 //! - `metric`: the value.
 
@@ -59,7 +58,7 @@ use trainer_plan::Error;
 use self::files::{Case, Request, Response};
 use self::inputs::Inputs;
 
-/// The float type of all tensors.
+/// Float type of all tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dtype {
     /// Double precision.
@@ -78,24 +77,24 @@ impl Dtype {
     }
 }
 
-/// What became of the cases.
+/// Summary of the cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParitySummary {
     /// Ids of the cases that have results, in the order of the file.
     pub computed: Vec<String>,
-    /// Id and objective of those whose objective is unknown here.
+    /// Id and objective of the cases with an unknown objective.
     pub skipped: Vec<(String, String)>,
-    /// `case: field` of what no objective of that name reads.
+    /// Unread fields, as `case: field`.
     pub ignored: Vec<String>,
 }
 
-/// Computes every case of `input` whose objective is known and writes `output`, complete or not at all.
+/// Computes every case of `input` with a known objective and writes `output` atomically.
 pub fn run(input: &Path, output: &Path, dtype: Dtype) -> Result<ParitySummary, Error> {
     let at = |path: &Path, error: &io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let bytes = fs::read(input).map_err(|error| at(input, &error))?;
     let request: Request = serde_json::from_slice(&bytes).map_err(|error| {
         let form = r#"{"cases": [{"id", "objective", "variant", "inputs"}]}"#;
-        Error::Config(format!("{}: {error}; a file of cases is {form}", input.display()))
+        Error::Config(format!("{}: {error}; the expected form is {form}", input.display()))
     })?;
     let (response, summary) = compute(&request.cases, dtype)?;
     let json = serde_json::to_vec(&response).expect("results have string keys");
@@ -109,7 +108,7 @@ fn compute(cases: &[Case], dtype: Dtype) -> Result<(Response, ParitySummary), Er
     let mut summary = ParitySummary::default();
     let mut results = BTreeMap::new();
     for case in cases {
-        let mut inputs = Inputs::of(case, dtype.kind());
+        let mut inputs = Inputs::new(case, dtype.kind());
         let Some(outcome) = cases::compute(&case.objective, &mut inputs).transpose()? else {
             summary.skipped.push((case.id.clone(), case.objective.clone()));
             continue;

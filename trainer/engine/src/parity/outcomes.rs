@@ -1,4 +1,4 @@
-//! From tensors to what a file of results holds.
+//! Conversion of tensors to the content of a result file.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use tch::{Kind, Tensor};
 use super::files::{CaseOutcome, PartValue};
 use super::inputs::Inputs;
 
-/// The mean over `count` summands, 0 if there are none.
+/// Returns the mean over `count` summands, 0 if there are none.
 pub(super) fn mean(sum: &Tensor, count: usize) -> Tensor {
     sum / count.max(1) as f64
 }
 
-/// The outcome of a loss, with gradients.
+/// Returns the outcome of a loss, with gradients.
 pub(super) fn learned(loss: &Tensor, parts: BTreeMap<String, PartValue>, inputs: &Inputs<'_>) -> CaseOutcome {
     loss.backward();
     CaseOutcome { loss: number(loss), parts, grads: inputs.gradients() }
 }
 
-/// The outcome of a number that nothing learns from.
+/// Returns the outcome of a metric, without gradients.
 pub(super) fn measured(loss: f64, parts: BTreeMap<String, PartValue>) -> CaseOutcome {
     CaseOutcome { loss, parts, grads: BTreeMap::new() }
 }
@@ -31,12 +31,12 @@ pub(super) fn number(tensor: &Tensor) -> f64 {
     f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")
 }
 
-/// What share of `count` were hit; 0 if there are none.
+/// Returns the share of hits among `count`, 0 if there are none.
 pub(super) fn share(hits: &Tensor, count: usize) -> f64 {
     number(hits) / count.max(1) as f64
 }
 
-/// Flat positions where all of the flags, `[b, t]` each and row by row, are set.
+/// Returns the flat positions at which all flags are set. Each slice of flags is `[b, t]`, row by row.
 pub(super) fn positions_where(flags: &[&[bool]]) -> Vec<i64> {
     let length = flags.first().map_or(0, |flags| flags.len());
     (0..).zip(0..length).filter(|&(_, at)| flags.iter().all(|flags| flags[at])).map(|(position, _)| position).collect()

@@ -9,7 +9,7 @@ use trainer_plan::Error;
 use super::files::{Array, Case, CaseOutcome, PartValue};
 use super::{Dtype, compute, run};
 
-/// Examples small enough for a pocket calculator.
+/// Examples worked by hand.
 const WORKED: &str = include_str!("../../../../tests/golden/worked.json");
 /// Written by `tests/reference/parity_reference.py`.
 const GOLDEN: &str = include_str!("../../../../tests/golden/parity.json");
@@ -24,7 +24,7 @@ struct Golden {
 struct Expected {
     loss: f64,
     parts: BTreeMap<String, PartValue>,
-    /// Of examples worked by hand there are none.
+    /// Absent in examples worked by hand.
     #[serde(default)]
     grads: BTreeMap<String, Array>,
 }
@@ -33,7 +33,7 @@ fn golden(text: &str) -> Golden {
     serde_json::from_str(text).expect("cases with their results")
 }
 
-/// Relative above 1, absolute below.
+/// Compares numbers. The tolerance is relative above 1 and absolute below.
 fn check_number(what: &str, found: f64, expected: f64, tolerance: f64) {
     assert!((found - expected).abs() <= tolerance * expected.abs().max(1.0), "{what}: {found} is not {expected}");
 }
@@ -64,15 +64,15 @@ fn check_gradients(id: &str, found: &CaseOutcome, expected: &Expected, tolerance
     }
 }
 
-/// Computes all cases and checks them within tolerances of the loss and of the gradients, where these are known.
-fn check_all(text: &str, dtype: Dtype, loss_tolerance: f64, slope_tolerance: Option<f64>) {
+/// Computes all cases and checks the loss and, with `gradient_tolerance`, the gradients.
+fn check_all(text: &str, dtype: Dtype, loss_tolerance: f64, gradient_tolerance: Option<f64>) {
     let golden = golden(text);
     let (response, summary) = compute(&golden.cases, dtype).expect("good cases");
     assert_eq!(summary.computed.len(), golden.results.len());
     assert_eq!((summary.skipped, summary.ignored), (vec![], vec![]));
     for (id, expected) in &golden.results {
         check_loss_and_parts(id, &response.results[id], expected, loss_tolerance);
-        if let Some(tolerance) = slope_tolerance {
+        if let Some(tolerance) = gradient_tolerance {
             check_gradients(id, &response.results[id], expected, tolerance);
         }
     }
@@ -85,8 +85,8 @@ fn results_are_those_of_the_reference() {
 }
 
 #[test]
-fn results_are_those_worked_by_hand() {
-    // They are given to 12 digits.
+fn results_equal_hand_computed_values() {
+    // The file has 12 digits.
     check_all(WORKED, Dtype::F64, 2e-12, None);
     check_all(WORKED, Dtype::F32, 5e-5, None);
 }
@@ -100,7 +100,7 @@ fn every_objective_has_golden_cases() {
 }
 
 #[test]
-fn files_go_in_and_out() {
+fn files_are_read_and_written() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let (input, output) = (home.path().join("in.json"), home.path().join("new/out.json"));
     let cases = json!({ "cases": [
@@ -131,9 +131,9 @@ fn a_bad_case_is_named_with_its_field() {
     };
     let check = |variant: Value, inputs: Value, field: &str, problem: &str| {
         let error = case_error(&variant, &inputs);
-        let Error::Case { case, field: found, problem: told } = &error else { panic!("{error}") };
+        let Error::Case { case, field: found, problem: message } = &error else { panic!("{error}") };
         assert_eq!((case.as_str(), found.as_str()), ("tc", field), "{error}");
-        assert!(told.contains(problem), "{error}");
+        assert!(message.contains(problem), "{error}");
     };
     check(json!({}), without("e"), "inputs.e", "shape");
     check(json!({}), with("e", &[2, 2, 2], &[0.0; 8]), "inputs.e", "[2, 2, 2], not [b = 2, t = 2, d = 1]");
@@ -151,8 +151,8 @@ fn a_bad_value_of_a_variant_is_named() {
     let check = |objective: &str, variant: Value, inputs: Value, field: &str, problem: &str| {
         let case = parse(json!({ "id": "it", "objective": objective, "variant": variant, "inputs": inputs }));
         let error = compute(&[case], Dtype::F64).expect_err("refused");
-        let Error::Case { field: found, problem: told, .. } = &error else { panic!("{error}") };
-        assert!(found == field && told.contains(problem), "{error}");
+        let Error::Case { field: found, problem: message, .. } = &error else { panic!("{error}") };
+        assert!(found == field && message.contains(problem), "{error}");
     };
     let floats = |shape: &[i64]| json!({ "shape": shape, "data": vec![1.0; usize::try_from(shape.iter().product::<i64>()).expect("small")] });
     let none = || json!({});
@@ -168,7 +168,7 @@ fn a_bad_value_of_a_variant_is_named() {
 }
 
 #[test]
-fn what_is_said_of_no_anchor_is_not_looked_at() {
+fn inputs_of_positions_that_are_no_anchor_are_ignored() {
     let mut inputs = contrast();
     inputs["anchor"] = json!({ "shape": [2, 2], "data": [1, 0, 0, 0] });
     inputs["pos_col"] = json!({ "shape": [2, 2], "data": [1, -1, -1, -1] });

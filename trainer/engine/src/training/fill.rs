@@ -1,4 +1,4 @@
-//! Words for blanks: what `cloze fill` asks a checkpoint.
+//! Prediction of masked tokens with the weights of a checkpoint, for `cloze fill`.
 
 use schemas::ordinal::Step;
 use store::Store;
@@ -8,8 +8,8 @@ use trainer_plan::TrainPlan;
 use trainer_plan::networks::MAIN;
 
 use crate::device::ResolveDevice as _;
-use crate::device::native::Checked as _;
-use crate::device::tensors::place;
+use crate::device::native::CheckStatus as _;
+use crate::device::tensors::upload_once;
 use crate::model::encoder::Input;
 use crate::model::forward::Forward;
 use crate::model::layers::Mode;
@@ -18,72 +18,76 @@ use crate::training::oom_error;
 use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
-/// An id and its probability.
-pub type Guess = (u32, f64);
+/// Token id and its probability.
+pub type TokenGuess = (u32, f64);
 
-/// A checkpoint's weights, in eval mode.
+/// Weights of a checkpoint, in eval mode.
 #[derive(Debug)]
 pub struct Filler {
     trainer: Trainer,
 }
 
 impl Filler {
-    /// The weights of `run` after `step`, or those of its newest checkpoint.
+    /// Loads the weights of `run` after `step`, or those of its newest checkpoint.
     ///
     /// # Errors
-    /// If there is no such checkpoint, or no objective of the run predicts tokens.
+    /// If there is no such checkpoint, or if no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
-        oom_error::beside(plan, || {
+        oom_error::wrap_sidecar(plan, || {
             let on_cpu = plan.train.device.resolve()? == Device::Cpu;
             let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
             let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
-            // A key that was changed since is of the run nevertheless.
+            // Without the identity check: a changed key does not matter for inference.
             trainer.load(&place, &snapshot)?;
             let filler = Self { trainer };
             if filler.trainer.token_head().is_some() {
                 Ok(filler)
             } else {
-                Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
+                Err(Error::Config(
+                    "no objective of this run predicts tokens; fill needs one that does, such as `masked_lm`"
+                        .to_owned(),
+                ))
             }
         })
     }
 
-    /// The `top` best ids for each mask of a row (frame included), best first, with probabilities over all ids: all of
-    /// them, if that is more than there are.
+    /// Returns the `top` most probable ids for each mask of a row, the most probable first. The row includes its frame.
+    /// Probabilities are over all ids. If `top` exceeds the number of ids, all of them are returned.
     ///
     /// # Errors
     /// If the row is longer than the network has positions.
-    pub fn predict(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<Guess>>, Error> {
+    pub fn predict(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<TokenGuess>>, Error> {
         let plan = self.trainer.plan();
         if ids.len() > plan.encoder.max_positions as usize {
-            let (tokens, most) = (ids.len(), plan.encoder.max_positions);
+            let tokens = ids.len();
+            let most = plan.encoder.max_positions;
             return Err(Error::Config(format!(
-                "the text has {tokens} tokens, the network {most} positions; shorten it"
+                "the text has {tokens} tokens, but the network has only {most} positions; shorten the text"
             )));
         }
-        oom_error::beside(plan, || self.guesses(ids, top))
+        oom_error::wrap_sidecar(plan, || self.guesses(ids, top))
     }
 
-    fn guesses(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<Guess>>, Error> {
+    fn guesses(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<TokenGuess>>, Error> {
         let plan = self.trainer.plan();
         let _guard = tch::no_grad_guard();
         let row: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
         let masks = (0_i64..).zip(ids).filter(|&(_, &id)| id == plan.vocab.special.mask).map(|(at, _)| at);
-        let positions_n = place(&Tensor::from_slice(&masks.collect::<Vec<_>>()), self.trainer.device());
-        let ids_bt = place(&Tensor::from_slice(&row).unsqueeze(0), self.trainer.device());
+        let positions_n = upload_once(&Tensor::from_slice(&masks.collect::<Vec<_>>()), self.trainer.device());
+        let ids_bt = upload_once(&Tensor::from_slice(&row).unsqueeze(0), self.trainer.device());
         let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None, packed: None };
         let encoded = self.trainer.networks().encoder(MAIN).forward(input, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
         let head = self.trainer.token_head().expect("a head was found when this was opened");
         let logits_nv = head.logits(&hidden_nd);
-        // The table's padding rows are no ids.
+        // The table has padding rows that belong to no id.
         let probabilities_nv = logits_nv.narrow(1, 0, i64::from(plan.vocab.size)).softmax(-1, Kind::Double);
         (0..positions_n.size()[0]).map(|mask| best(&probabilities_nv.get(mask), top)).collect()
     }
 }
 
-fn best(probabilities_v: &Tensor, top: usize) -> Result<Vec<Guess>, Error> {
+fn best(probabilities_v: &Tensor, top: usize) -> Result<Vec<TokenGuess>, Error> {
     let ids = probabilities_v.size()[0];
     let (values, indices) =
         probabilities_v.f_topk(i64::try_from(top).unwrap_or(ids).min(ids), -1, true, true).checked()?;

@@ -1,8 +1,8 @@
-//! What a run that starts at random begins with.
+//! Check of the first losses of a run with random weights.
 //!
-//! Most mistakes in wiring a loss are seen in its very first value: a model that has learned nothing is as good as
-//! guessing, and each objective knows what guessing costs it. A run that continues from somewhere has no such law; its
-//! first values are only kept, to be compared with where they came from.
+//! Most wiring errors of a loss show in its first value. An untrained model is as good as guessing, and each objective
+//! declares the loss of a guess. A run with loaded weights has no expected value. Its first losses are only reported,
+//! for comparison with the source of the weights.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,17 @@ use trainer_plan::metric_name::MetricName;
 use trainer_plan::objectives::{Expectation, StartFacts};
 use trainer_plan::request::ActiveObjective;
 
-use crate::training::metric_accumulator::{Reading, written};
+use crate::training::metric_accumulator::{MetricReading, written};
 use crate::training::step::Trainer;
 
-/// What the first values of a plan depend on.
+/// Facts of a plan that determine its expected first losses.
 fn facts(plan: &TrainPlan) -> StartFacts {
-    let (vocab_size, rows) = (f64::from(plan.vocab.size), plan.train.micro_batch_size as f64);
+    let vocab_size = f64::from(plan.vocab.size);
+    let rows = plan.train.micro_batch_size as f64;
     StartFacts { vocab_size, rows, hidden: plan.encoder.hidden }
 }
 
-/// Whether all weights are drawn: no file gives any.
+/// Whether all weights are drawn at random and none is loaded from a file.
 #[must_use]
 pub(crate) fn is_random(plan: &TrainPlan) -> bool {
     let networks = plan.used_networks();
@@ -30,7 +31,7 @@ pub(crate) fn is_random(plan: &TrainPlan) -> bool {
         && !networks.values().any(|network| network.init().is_some())
 }
 
-/// What the terms of a plan begin with, by `objective` or `objective.term`; of a run that continues, nothing.
+/// Expected first values of the terms, by `objective` or `objective.term`. Empty if weights are loaded.
 #[must_use]
 pub(crate) fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<MetricName, Expectation> {
     if !is_random(plan) {
@@ -43,7 +44,7 @@ pub(crate) fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<MetricNa
     plan.active().flat_map(of).collect()
 }
 
-/// The terms that are not as expected; one that counted nothing `unexpected_losses` nobody.
+/// Returns the terms with unexpected values. Terms that counted nothing are ignored.
 fn unexpected_losses(
     terms: &BTreeMap<MetricName, f64>,
     expected: &BTreeMap<MetricName, Expectation>,
@@ -51,7 +52,8 @@ fn unexpected_losses(
 ) -> Vec<UnexpectedLoss> {
     let unexpected = |(term, expectation): (&MetricName, &Expectation)| {
         let value = *terms.get(term).filter(|_| counted(term))?;
-        let (expected, hint) = (bounds(expectation), expectation.hint.to_owned());
+        let expected = bounds(expectation);
+        let hint = expectation.hint.to_owned();
         (!expected.admit(value)).then(|| UnexpectedLoss { term: term.to_string(), value, expected, hint })
     };
     expected.iter().filter_map(unexpected).collect()
@@ -61,21 +63,21 @@ fn bounds(expectation: &Expectation) -> Bounds {
     Bounds { low: expectation.low, high: expectation.high }
 }
 
-/// What people are told of a unexpected.
+/// Returns the warning about an unexpected loss.
 pub(crate) fn warning(unexpected: &UnexpectedLoss) -> Warning {
     let UnexpectedLoss { term, value, expected: Bounds { low, high }, hint } = unexpected;
     Warning {
         topic: "first_value".to_owned(),
-        message: format!("`{term}` begins at {value:.4}, a model that guesses between {low:.4} and {high:.4}"),
+        message: format!("first value of `{term}` is {value:.4}; a model that guesses has {low:.4} to {high:.4}"),
         hint: Some(hint.clone()),
     }
 }
 
 impl Trainer {
-    /// The terms of the first step, looked at once it is done and before anything is reported. Waits for the device; the
-    /// tally stays as it is.
+    /// Checks the terms of the first step, after the step and before the first report. Waits for the device. The
+    /// accumulator does not change.
     pub fn start(&self) -> Result<StartReport, trainer_plan::Error> {
-        let (Reading { terms, .. }, _) = self.tally.read(self.ranks(), &[])?;
+        let (MetricReading { terms, .. }, _) = self.tally.read(self.ranks(), &[])?;
         let expected = expected(self.plan(), facts(self.plan()));
         let unexpected_losses = unexpected_losses(&terms, &expected, |term| self.tally.counted(term));
         let expected = expected.iter().map(|(name, expectation)| (name.to_string(), bounds(expectation))).collect();
@@ -93,7 +95,7 @@ mod tests {
 
     const FACTS: StartFacts = StartFacts { vocab_size: 60.0, rows: 4.0, hidden: 128 };
 
-    /// One objective alone, of a network wide enough to guess well, after a step; `damage` is done before.
+    /// Start report of one objective in a network wide enough to guess well. `damage` is applied before the step.
     fn start(kind: &str, configure: &str, damage: impl Fn(&mut TrainRequest, &mut Trainer)) -> StartReport {
         let mut plan = testing::request();
         plan.encoder.hidden = FACTS.hidden;
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_surprised(report: &StartReport, term: &str, hint: &str) {
+    fn assert_unexpected(report: &StartReport, term: &str, hint: &str) {
         let found: Vec<&str> = report.unexpected_losses.iter().map(|unexpected| unexpected.term.as_str()).collect();
         assert_eq!(found, [term], "{report:?}");
         assert!(report.unexpected_losses[0].hint.contains(hint), "{report:?}");
@@ -133,16 +135,16 @@ mod tests {
             let report = start(kind, "", |_, _| {});
             assert!(report.unexpected_losses.is_empty(), "{report:?}");
         }
-        let lawful = AnyObjective::examples().into_iter().filter(|kind| !kind.expected_start(FACTS).is_empty());
-        assert!(lawful.count() >= 7, "all but the contrast with a teacher, which depends on the teacher");
+        let checked = AnyObjective::examples().into_iter().filter(|kind| !kind.expected_start(FACTS).is_empty());
+        assert!(checked.count() >= 7, "all but the contrast with a teacher, which depends on the teacher");
     }
 
     #[test]
-    fn a_head_that_is_not_drawn_as_it_should_be_is_seen() {
+    fn a_head_with_wrong_initial_weights_is_detected() {
         let _alone = testing::generator();
         let word = "encoder.embeddings.word.weight";
         let report = start("masked_lm", "", |_, trainer| scale(trainer, word, 30.0));
-        assert_surprised(&report, "masked_lm", "tied");
+        assert_unexpected(&report, "masked_lm", "tied");
         let report = start("token_prediction", "", |_, trainer| scale(trainer, word, 30.0));
         assert!(
             report.unexpected_losses.iter().any(|unexpected| unexpected.term == "token_prediction.masked"),
@@ -151,29 +153,29 @@ mod tests {
     }
 
     #[test]
-    fn a_judge_that_is_not_neutral_is_seen() {
+    fn a_biased_classifier_is_detected() {
         let _alone = testing::generator();
         for (kind, bias, term) in [
             ("replaced_token", "heads.replaced_token.bias", "replaced_token"),
             ("corrective_lm", "heads.corrective_lm.copy.bias", "corrective_lm.copy"),
         ] {
             let report = start(kind, "", |_, trainer| shift(trainer, bias, 2.0));
-            assert_surprised(&report, term, "polarity");
+            assert_unexpected(&report, term, "opposite meaning");
         }
         let report = start("next_sentence", "", |_, trainer| {
             scale(trainer, "heads.next_sentence.classifier.weight", 20_000.0);
         });
-        assert_surprised(&report, "next_sentence", "label");
+        assert_unexpected(&report, "next_sentence", "label");
     }
 
     #[test]
-    fn another_vocabulary_batch_or_temperature_is_seen() {
+    fn another_vocabulary_batch_or_temperature_is_detected() {
         let _alone = testing::generator();
         let mut plan = testing::request();
         plan.encoder.hidden = FACTS.hidden;
         let right = facts(&testing::checked(plan.clone()));
         assert_eq!(right, FACTS);
-        let surprised = |report: &StartReport, facts| {
+        let is_unexpected = |report: &StartReport, facts| {
             let (objective, &value) = report.terms.first_key_value().expect("one term");
             let name = MetricName::new(objective, "");
             let expected = expected(&testing::checked(plan.clone()), facts)
@@ -183,17 +185,17 @@ mod tests {
             !unexpected_losses(&[(name, value)].into(), &expected, |_| true).is_empty()
         };
         let report = start("masked_lm", "", |_, _| {});
-        assert!(!surprised(&report, right));
-        assert!(surprised(&report, StartFacts { vocab_size: 30_522.0, ..right }));
+        assert!(!is_unexpected(&report, right));
+        assert!(is_unexpected(&report, StartFacts { vocab_size: 30_522.0, ..right }));
         let report = start("sequence_contrastive", "", |_, _| {});
-        assert!(!surprised(&report, right));
-        assert!(surprised(&report, StartFacts { rows: 32.0, ..right }));
+        assert!(!is_unexpected(&report, right));
+        assert!(is_unexpected(&report, StartFacts { rows: 32.0, ..right }));
         let report = start("token_contrastive", "temperature = 0.001", |_, _| {});
-        assert_surprised(&report, "token_contrastive", "temperature");
+        assert_unexpected(&report, "token_contrastive", "temperature");
     }
 
     #[test]
-    fn a_run_that_goes_on_expects_nothing() {
+    fn a_run_with_loaded_weights_expects_nothing() {
         let mut plan = testing::request();
         assert!(
             is_random(&testing::checked(plan.clone()))
@@ -207,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn a_first_value_that_is_no_number_is_a_surprise_and_nothing_counted_is_none() {
-        let name = MetricName::new("it", "");
+    fn nan_is_unexpected_and_an_empty_term_is_not() {
+        let name = MetricName::new("objective", "");
         let expected = [(name.clone(), Expectation::near("", 1.0, 0.1, "a cause"))].into();
         let terms = |value: f64| [(name.clone(), value)].into();
         assert_eq!(unexpected_losses(&terms(f64::NAN), &expected, |_| true).len(), 1);
@@ -217,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_the_start_disturbs_nothing() {
+    fn the_check_does_not_change_the_run() {
         let _alone = testing::generator();
-        let run = |look: bool| {
+        let run = |checks: bool| {
             let mut trainer = testing::trainer(&testing::request());
             trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
-            if look {
+            if checks {
                 trainer.start().expect("read");
             }
             trainer.step(&[testing::batch(2), testing::batch(3)]).expect("good batches");

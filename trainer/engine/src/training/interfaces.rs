@@ -1,4 +1,5 @@
-//! What is around a run: where its batches come from, and who hears it, keeps what it makes and may stop it.
+//! Interfaces of a run: the source of its batches, and the host that observes events, writes checkpoints and requests
+//! stops.
 
 use std::collections::BTreeMap;
 
@@ -12,84 +13,87 @@ use trainer_plan::stop_request::StopRequest;
 
 use crate::training::checkpoint::Snapshot;
 
-/// Where batches come from.
+/// Source of batches.
 pub trait Data {
-    /// Makes the micro-batches that follow the first `rows` of the training stream the next ones.
+    /// Moves the training stream behind its first `rows` rows.
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError>;
 
-    /// The next micro-batch of the share of this rank in the training stream, which has no end; `None` if a stop was
-    /// asked for while waiting.
+    /// Returns the next micro-batch of this rank in the training stream, which has no end. `None` if a stop was
+    /// requested while waiting.
     fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
 
-    /// The batches of the valid split, with the view [`VALID_MLM`](trainer_plan::requirements::VALID_MLM) next to the run's own, from the first.
+    /// Returns the batches of the validation split, from the first. In addition to the views of the run they have the
+    /// view [`VALID_MLM`](trainer_plan::requirements::VALID_MLM).
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError>;
 
     /// Number of passes over the training split in the first `rows` rows of the stream.
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
 
-    /// Number of passes over each source of a mixture in the first `rows` rows of the stream, by its name; nothing where
-    /// there is one source.
+    /// Number of passes over each source of a mixture in the first `rows` rows of the stream, by name. Empty if there
+    /// is one source.
     fn source_epochs(&self, _rows: RowIndex) -> Result<BTreeMap<String, f64>, ForeignError> {
         Ok(BTreeMap::new())
     }
 
-    /// The rows of the stream up to `end` are consumed: a step has learned from those that were not before, or skipped them.
-    fn consumed(&mut self, _end: RowIndex, _learnt: bool) -> Result<(), ForeignError> {
+    /// Notes that the rows of the stream up to `end` are consumed. `_learned` says whether the step trained on the new
+    /// rows or skipped them.
+    fn consumed(&mut self, _end: RowIndex, _learned: bool) -> Result<(), ForeignError> {
         Ok(())
     }
 
-    /// The ids of the documents that a row of the training stream is made of, for people.
+    /// Returns the ids of the documents in a row of the training stream, for display.
     fn documents(&mut self, _row: RowIndex) -> Result<Vec<String>, ForeignError> {
         Ok(Vec::new())
     }
 
-    /// What is to be said of the batches that were given since this was last asked.
+    /// Returns the events about the batches that were returned since the last call.
     fn remarks(&mut self) -> Vec<EventKind> {
         Vec::new()
     }
 }
 
-/// Who keeps what a run makes, hears what it says, and may stop it.
+/// Host of a run: it writes checkpoints, observes events and may stop the run.
 ///
-/// Events are heard, and nobody fails over one; what went wrong while they were kept is said by [`check`](Self::check).
+/// Observing an event cannot fail. [`check`](Self::check) returns the errors that occurred while events were written.
 pub trait Host: Observer {
-    /// Whether somebody asked the run to stop.
+    /// Stop request, if there is one.
     fn stop(&self) -> Option<StopRequest>;
 
-    /// The run is good, and continues from this state, or begins. Nothing was said or saved before, unless the run goes back:
-    /// then what was said of later steps was said of a course that is given up.
+    /// Starts the run from this state, or from the beginning, after all checks passed. No event and no checkpoint
+    /// precedes this call, unless the run rolls back. In a rollback, events of later steps belong to the abandoned
+    /// steps.
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
 
-    /// Takes a checkpoint to write ([`Snapshot::write`]), and does not wait for it. The one before was asked for by
-    /// [`saved`](Self::saved).
+    /// Starts to write a checkpoint ([`Snapshot::write`]) and returns without waiting. The run has waited for the
+    /// previous checkpoint with [`saved`](Self::saved).
     fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError>;
 
-    /// Returns once the last checkpoint is kept, with where it is.
+    /// Waits until the last checkpoint is written. Returns its report.
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
 
-    /// Whether somebody wants a checkpoint of what is learned by now; asked once for each wish.
+    /// Whether a checkpoint of the current state was requested. The call takes the request.
     fn wants_checkpoint(&mut self) -> bool {
         false
     }
 
-    /// A step begins behind so many. Who wants to know where its time goes begins to measure it now, or ends: on this thread,
-    /// by [`step_timer`](crate::device::step_timer).
+    /// Called on the training thread before the step that follows `_done` steps. An implementation may start or stop
+    /// the measurement of [`step_timer`](crate::device::step_timer) here.
     fn next_step(&mut self, _done: Step) {}
 
-    /// What somebody wants to be said in the run's name since this was last asked.
-    fn remarks(&mut self) -> Vec<EventKind> {
+    /// Returns the events of other components since the last call. The run emits them with its own position.
+    fn pending_events(&mut self) -> Vec<EventKind> {
         Vec::new()
     }
 
-    /// Says without waiting whether something could not be kept, or whether the last checkpoint is by now.
+    /// Returns write errors, or the report of the last checkpoint if it is written by now. Does not wait.
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
 }
 
-/// How a run ended, its checkpoint kept.
+/// End of a run. Its last checkpoint is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
     /// All steps are done.
     Finished(Step),
-    /// A stop came after this many steps; the same command continues.
+    /// Stopped after this many steps. The same command resumes the run.
     Stopped(Step, StopRequest),
 }

@@ -1,8 +1,8 @@
-//! Numbers that are added up on the device. The only file that reads them back.
+//! Sums on the device for the next report. Only this file reads numbers back from the device.
 //!
-//! Sums, counts and metrics are added up where they are made; a report fetches all of them in one copy, and between
-//! reports nobody waits for the device. A term is `Σ S / Σ N` over the steps since the last report, and the loss is the
-//! sum of the terms with their weights.
+//! Sums, counts and metrics are accumulated on the device. A report fetches all of them in one copy, so that training
+//! does not wait for the device between reports. A term is `Σ S / Σ N` over the steps since the last report. The loss
+//! is the weighted sum of the terms.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use trainer_plan::checkpoint::SavedMean;
 use trainer_plan::metric_name::MetricName;
 
 use crate::device::native;
-use crate::device::native::Checked as _;
+use crate::device::native::CheckStatus as _;
 use crate::device::precision::WIDE;
 use crate::device::tensors::{HostTensors, overwrite};
 use crate::objectives::{Denominator, Metric};
 use crate::training::process_group::ProcessGroup;
 
-/// A mean under way, on the device.
+/// Running mean on the device.
 #[derive(Debug)]
 pub(crate) struct Mean {
     // float64 scalar on the device.
@@ -26,11 +26,11 @@ pub(crate) struct Mean {
     count: Count,
 }
 
-/// What a sum is divided by.
+/// Denominator of a mean.
 #[derive(Debug)]
 enum Count {
     Host(f64),
-    /// float64 scalar, where only the device knows it.
+    /// float64 scalar, if only the device knows the count.
     Device(Tensor),
 }
 
@@ -38,20 +38,20 @@ fn zero(device: Device) -> Tensor {
     Tensor::zeros([0_i64; 0], (WIDE, device))
 }
 
-/// Scalars that are to be added, in a few kernels for all of them.
+/// Pending additions of scalars, which take a few kernels for all of them together.
 #[derive(Debug, Default)]
-pub(crate) struct Sums(Vec<(Tensor, Tensor)>);
+pub(crate) struct MetricSums(Vec<(Tensor, Tensor)>);
 
-impl Sums {
-    /// Adds a scalar to another of float64, in place, when they are settled.
+impl MetricSums {
+    /// Schedules the in-place addition of `scalar` to the float64 scalar `to`. [`settle`](Self::settle) does it.
     pub(crate) fn add(&mut self, to: &Tensor, scalar: &Tensor) {
         self.0.push((to.shallow_clone(), scalar.detach().view([1])));
     }
 
-    /// Adds them.
+    /// Does all scheduled additions.
     pub(crate) fn settle(self) -> Result<(), Error> {
         let mut rest = self.0;
-        // Those of one type go in one piece.
+        // One concatenation per element type.
         while let Some(kind) = rest.first().map(|(_, scalar)| scalar.kind()) {
             let (these, others) = rest.into_iter().partition(|(_, scalar)| scalar.kind() == kind);
             let (to, scalars): (Vec<Tensor>, Vec<Tensor>) = Vec::into_iter(these).unzip();
@@ -64,28 +64,28 @@ impl Sums {
 }
 
 impl Mean {
-    /// Of nothing yet, counted by the host.
+    /// Creates an empty mean whose count is on the host.
     #[must_use]
     pub(crate) fn new(device: Device) -> Self {
         Self { sum: zero(device), count: Count::Host(0.0) }
     }
 
-    fn counted_there(device: Device) -> Self {
+    fn counted_on_device(device: Device) -> Self {
         Self { sum: zero(device), count: Count::Device(zero(device)) }
     }
 
-    /// Adds a scalar of the device and how many things it sums over, when `sums` are settled.
+    /// Adds a scalar of the device, once `sums` are settled, and the number of summands.
     ///
     /// # Panics
-    /// If the count is none, or the device counts.
-    pub(crate) fn add(&mut self, sum: &Tensor, count: f64, sums: &mut Sums) {
+    /// If `count` is negative or not finite, or if the count of the mean is on the device.
+    pub(crate) fn add(&mut self, sum: &Tensor, count: f64, sums: &mut MetricSums) {
         assert!(count.is_finite() && count >= 0.0, "{count} is no count");
         let Count::Host(so_far) = &mut self.count else { panic!("a mean is counted in one place") };
         *so_far += count;
         sums.add(&self.sum, sum);
     }
 
-    fn add_counted(&mut self, sum: &Tensor, count: &Tensor, sums: &mut Sums) {
+    fn add_counted(&mut self, sum: &Tensor, count: &Tensor, sums: &mut MetricSums) {
         let Count::Device(so_far) = &self.count else { panic!("a mean is counted in one place") };
         sums.add(so_far, count);
         sums.add(&self.sum, sum);
@@ -96,8 +96,8 @@ impl Mean {
     }
 }
 
-/// Fetches means over all ranks (0 where nothing was counted), and the numbers of `extra` as they are here: one copy.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads back, once for each report")]
+/// Fetches means over all ranks, 0 if nothing was counted, and this rank's numbers of `extra`, in one copy.
+#[expect(clippy::disallowed_methods, reason = "the only place that reads back, once per report")]
 pub(crate) fn fetch<'a>(
     ranks: &dyn ProcessGroup,
     means: impl IntoIterator<Item = &'a Mean>,
@@ -118,7 +118,7 @@ pub(crate) fn fetch<'a>(
     let mut read = Vec::<f64>::try_from(&Tensor::f_cat(&scalars, 0).checked()?.f_to_device(Device::Cpu).checked()?)
         .checked()?
         .into_iter();
-    let mut next = || read.next().expect("as many numbers come back as were asked for");
+    let mut next = || read.next().expect("one number per scalar");
     let mut sums_and_counts = Vec::new();
     for mean in means {
         sums_and_counts.push(next());
@@ -132,71 +132,72 @@ pub(crate) fn fetch<'a>(
     Ok((sums_and_counts.chunks_exact(2).map(mean).collect::<Vec<_>>().into_iter(), read.collect()))
 }
 
-/// A term under way, and its weight in the loss.
+/// Running mean of a term, and its weight in the loss.
 #[derive(Debug)]
-struct Weighted {
+struct WeightedTerm {
     mean: Mean,
     weight: f64,
 }
 
-/// What happened since the last report.
+/// Sums since the last report.
 #[derive(Debug)]
 pub(crate) struct MetricAccumulator {
-    terms: BTreeMap<MetricName, Weighted>,
+    terms: BTreeMap<MetricName, WeightedTerm>,
     metrics: BTreeMap<MetricName, Mean>,
     norm: Mean,
     device: Device,
 }
 
-/// A tally, read.
+/// Values of a [`MetricAccumulator`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Reading {
-    /// The sum of the terms with their weights.
+pub(crate) struct MetricReading {
+    /// Weighted sum of the terms.
     pub loss: f64,
-    /// Each term.
+    /// Terms by name.
     pub terms: BTreeMap<MetricName, f64>,
-    /// Each metric.
+    /// Metrics by name.
     pub metrics: BTreeMap<MetricName, f64>,
     /// Mean norm of the gradients.
     pub norm: f64,
 }
 
 impl MetricAccumulator {
-    /// An empty one.
+    /// Creates an empty accumulator.
     #[must_use]
     pub(crate) fn new(device: Device) -> Self {
         Self { terms: BTreeMap::new(), metrics: BTreeMap::new(), norm: Mean::new(device), device }
     }
 
-    /// Adds a sum of a term that has that weight in the loss.
-    pub(crate) fn add_term(&mut self, name: MetricName, weight: f64, sum: &Tensor, count: f64, sums: &mut Sums) {
-        let fresh = || Weighted { mean: Mean::new(self.device), weight };
+    /// Adds a sum of the term `name`, which has the weight `weight` in the loss.
+    pub(crate) fn add_term(&mut self, name: MetricName, weight: f64, sum: &Tensor, count: f64, sums: &mut MetricSums) {
+        let fresh = || WeightedTerm { mean: Mean::new(self.device), weight };
         let term = self.terms.entry(name).or_insert_with(fresh);
         term.weight = weight;
         term.mean.add(sum, count, sums);
     }
 
     /// Adds a metric of an objective.
-    pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric, sums: &mut Sums) {
-        let (name, device) = (MetricName::new(objective, metric.name), self.device);
+    pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric, sums: &mut MetricSums) {
+        let name = MetricName::new(objective, metric.name);
+        let device = self.device;
         match &metric.denominator {
             Denominator::Host(count) => {
                 self.metrics.entry(name).or_insert_with(|| Mean::new(device)).add(&metric.numerator, *count, sums);
             }
             Denominator::Device(count) => {
-                let mean = self.metrics.entry(name).or_insert_with(|| Mean::counted_there(device));
+                let mean = self.metrics.entry(name).or_insert_with(|| Mean::counted_on_device(device));
                 mean.add_counted(&metric.numerator, count, sums);
             }
         }
     }
 
     /// Adds the norm of a step's gradient.
-    pub(crate) fn add_norm(&mut self, norm: &Tensor, sums: &mut Sums) {
+    pub(crate) fn add_norm(&mut self, norm: &Tensor, sums: &mut MetricSums) {
         self.norm.add(norm, 1.0, sums);
     }
 
-    /// Reads all of it over all ranks, and the numbers of `extra` as they are here, in one copy. Waits for the device.
-    pub(crate) fn read(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(Reading, Vec<f64>), Error> {
+    /// Reads all values over all ranks, and this rank's numbers of `extra`, in one copy. Waits for the device.
+    pub(crate) fn read(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(MetricReading, Vec<f64>), Error> {
         let terms = self.terms.values().map(|term| &term.mean);
         let all = terms.chain(self.metrics.values()).chain([&self.norm]);
         let (mut read, rest) = fetch(ranks, all, extra)?;
@@ -204,7 +205,7 @@ impl MetricAccumulator {
         let metrics: BTreeMap<_, _> = self.metrics.keys().cloned().zip(read.by_ref()).collect();
         let loss = self.terms.values().zip(terms.values()).map(|(term, value)| term.weight * value).sum();
         let norm = read.next().expect("the norm is always read");
-        Ok((Reading { loss, terms, metrics, norm }, rest))
+        Ok((MetricReading { loss, terms, metrics, norm }, rest))
     }
 
     /// Whether anything was counted for a term.
@@ -218,10 +219,11 @@ impl MetricAccumulator {
         *self = Self::new(self.device);
     }
 
-    /// The sums where they are and what they are, for a checkpoint in the middle of an interval. The next micro-batch
-    /// changes them.
+    /// Returns the device sums and their descriptions, for a checkpoint in the middle of an interval. The next
+    /// micro-batch changes the tensors.
     pub(crate) fn save<'a>(&'a self) -> (Vec<(String, &'a Tensor)>, Vec<SavedMean>) {
-        let (mut tensors, mut saved) = (Vec::new(), Vec::new());
+        let mut tensors = Vec::new();
+        let mut saved = Vec::new();
         let mut keep = |mean: &'a Mean, what: &dyn Fn(Option<f64>) -> SavedMean| {
             tensors.push((sum_name(saved.len()), &mean.sum));
             let count = match &mean.count {
@@ -234,7 +236,7 @@ impl MetricAccumulator {
             saved.push(what(count));
         };
         let host = |count: Option<f64>| count.expect("the host counts terms and steps");
-        for (name, Weighted { mean, weight }) in &self.terms {
+        for (name, WeightedTerm { mean, weight }) in &self.terms {
             keep(mean, &|count| SavedMean::Term { name: name.clone(), weight: *weight, count: host(count) });
         }
         for (name, mean) in &self.metrics {
@@ -244,7 +246,7 @@ impl MetricAccumulator {
         (tensors, saved)
     }
 
-    /// Takes a saved interval over. The problem, if there is one, names the tensor.
+    /// Restores a saved interval. An error names the tensor.
     pub(crate) fn load(&mut self, tensors: &HostTensors, saved: &[SavedMean]) -> Result<(), String> {
         self.clear();
         let device = self.device;
@@ -257,11 +259,11 @@ impl MetricAccumulator {
             match what {
                 SavedMean::Term { name, weight, count } => {
                     let mean = Mean { sum, count: Count::Host(*count) };
-                    self.terms.insert(name.clone(), Weighted { mean, weight: *weight });
+                    self.terms.insert(name.clone(), WeightedTerm { mean, weight: *weight });
                 }
                 SavedMean::Metric { name, count } => {
-                    let there = || scalar(&count_name(at)).map(Count::Device);
-                    let count = count.map_or_else(there, |count| Ok(Count::Host(count)))?;
+                    let on_device = || scalar(&count_name(at)).map(Count::Device);
+                    let count = count.map_or_else(on_device, |count| Ok(Count::Host(count)))?;
                     self.metrics.insert(name.clone(), Mean { sum, count });
                 }
                 SavedMean::Norm { count } => self.norm = Mean { sum, count: Count::Host(*count) },
@@ -279,9 +281,9 @@ fn count_name(at: usize) -> String {
     format!("report.{at}.count")
 }
 
-/// Figures as events name them.
-pub(crate) fn written(figures: BTreeMap<MetricName, f64>) -> BTreeMap<String, f64> {
-    figures.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+/// Metrics with their names as in events.
+pub(crate) fn written(metrics: BTreeMap<MetricName, f64>) -> BTreeMap<String, f64> {
+    metrics.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 #[cfg(test)]
@@ -296,15 +298,17 @@ mod tests {
 
     #[test]
     fn an_interval_survives_a_checkpoint() {
-        let (mut tally, mut sums) = (MetricAccumulator::new(Device::Cpu), Sums::default());
-        let (mlm, copy) = (name("mlm", ""), name("clm", "copy"));
+        let mut tally = MetricAccumulator::new(Device::Cpu);
+        let mut sums = MetricSums::default();
+        let mlm = name("mlm", "");
+        let copy = name("clm", "copy");
         tally.add_term(mlm.clone(), 2.0, &Tensor::from(3_f32), 2.0, &mut sums);
         sums.settle().expect("scalars");
-        let mut sums = Sums::default();
+        let mut sums = MetricSums::default();
         tally.add_term(mlm.clone(), 2.0, &Tensor::from(4_f32), 5.0, &mut sums);
         tally.add_term(copy.clone(), 1.0, &Tensor::from(0_f32), 0.0, &mut sums);
         tally.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(3_i64)), &mut sums);
-        tally.add_metric("mlm", &Metric::of("accuracy", Tensor::from(1_i64), 8.0), &mut sums);
+        tally.add_metric("mlm", &Metric::new("accuracy", Tensor::from(1_i64), 8.0), &mut sums);
         tally.add_norm(&Tensor::from(3_f64), &mut sums);
         sums.settle().expect("scalars");
         let (tensors, saved) = tally.save();
@@ -314,14 +318,14 @@ mod tests {
         let saved: Vec<SavedMean> = serde_json::from_str(&json).expect("as written");
         let mut other = MetricAccumulator::new(Device::Cpu);
         other.load(&tensors, &saved).expect("complete");
-        let mut sums = Sums::default();
+        let mut sums = MetricSums::default();
         other.add_term(mlm.clone(), 2.0, &Tensor::from(1_f32), 1.0, &mut sums);
         other.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(1_i64)), &mut sums);
         other.add_norm(&Tensor::from(5_f64), &mut sums);
         sums.settle().expect("scalars");
-        assert!(other.counted(&mlm) && !other.counted(&copy) && !other.counted(&name("nobody", "")));
+        assert!(other.counted(&mlm) && !other.counted(&copy) && !other.counted(&name("absent", "")));
         let (reading, extra) = other.read(&SingleProcess, &[&Tensor::from(9_f64)]).expect("read");
-        let expected = Reading {
+        let expected = MetricReading {
             loss: 2.0,
             terms: [(mlm, 1.0), (copy, 0.0)].into(),
             metrics: [(name("mlm", "accuracy"), 0.125), (name("mlm", "hits"), 0.5)].into(),
@@ -332,13 +336,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "NaN is no count")]
-    fn a_count_that_is_no_number_ends_the_run() {
+    fn a_count_that_is_not_a_number_panics() {
         MetricAccumulator::new(Device::Cpu).add_term(
             name("mlm", ""),
             1.0,
             &Tensor::from(1_f32),
             f64::NAN,
-            &mut Sums::default(),
+            &mut MetricSums::default(),
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A run from its first step to its last: the loop, one step of it, its reports and its checkpoints.
+//! Training of a run: the loop, the optimizer step, reports and checkpoints.
 
 pub mod checkpoint;
 pub(crate) mod fill;
@@ -19,7 +19,7 @@ pub(crate) mod timing;
 pub(crate) mod validation;
 
 pub use self::checkpoint::Snapshot;
-pub use self::fill::{Filler, Guess};
+pub use self::fill::{Filler, TokenGuess};
 pub use self::interfaces::{Data, Host, RunOutcome};
 pub use self::process_group::{ProcessGroup, SingleProcess};
 pub use self::replay::Replay;

@@ -1,30 +1,31 @@
-//! What the processes that train one model together have to agree on.
+//! Interface between the processes that train one model together.
 //!
-//! Each takes its share of every step's micro-batches. What a sum is divided by, which rows a step has seen, what is
-//! reported and when to stop are questions to all of them. There is one process today, [`SingleProcess`], whose own answer is
-//! everybody's; the places that ask are these already.
+//! Each process takes its share of the micro-batches of every step. The denominators of sums, the rows of a step, the
+//! reported numbers and the decision to stop depend on all ranks. The only implementation is [`SingleProcess`], which
+//! returns its own values; the trainer already calls the interface wherever ranks must agree.
 
 use std::fmt;
 
 use schemas::RankShard;
 use trainer_plan::stop_request::StopRequest;
 
-/// The ranks of a run, seen from one of them. Every rank asks the same questions in the same order.
+/// Ranks of a run, as seen by one of them. Every rank must make the same calls in the same order.
 pub trait ProcessGroup: fmt::Debug + Send {
-    /// Which of them this is.
+    /// Share of this rank.
     fn share(&self) -> RankShard;
 
-    /// Adds up, number by number, what each has counted.
+    /// Replaces each count by its sum over all ranks.
     fn sum(&self, counts: &mut [f64]);
 
-    /// The digests of a step's rows in the order of the stream, of those that this rank has seen.
+    /// Returns the digests of all rows of a step, in the order of the stream. `own` are the digests of this rank's
+    /// rows.
     fn rows(&self, own: Vec<blake3::Hash>) -> Vec<blake3::Hash>;
 
-    /// Whether one of them was asked to stop.
+    /// Returns the stop request of any rank.
     fn stop(&self, own: Option<StopRequest>) -> Option<StopRequest>;
 }
 
-/// One process that does it all.
+/// Process group of one process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleProcess;
 

@@ -1,4 +1,4 @@
-//! A trainer to a snapshot and back.
+//! Conversion between a trainer and a snapshot, and initialization from `init_from`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,48 +9,48 @@ use tch::{Device, Tensor};
 use telemetry::change::KeyChange;
 use telemetry::training::Warning;
 use trainer_plan::Error;
-use trainer_plan::checkpoint::Beside;
-use trainer_plan::checkpoint::{IdentityChange, State, Validated};
+use trainer_plan::checkpoint::{IdentityChange, MAIN_FILE, SidecarState, State, Validated};
 use trainer_plan::identity;
+use trainer_plan::init_weights::FolderFormat;
 
 use crate::device::native;
 use crate::device::native::copies::{Copies, Sources};
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors, overwrite};
 use crate::hf;
-use crate::model::networks::built::teach;
+use crate::model::networks::built::copy_to_teacher;
 use crate::training::checkpoint::{self, Snapshot};
 use crate::training::step::{Trainer, threads};
 
-/// What writes checkpoints.
+/// Name and version of the program, written to checkpoints.
 const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));
-/// The word table's name.
+/// Name of the word embedding table.
 const WORD_TABLE: &str = "encoder.embeddings.word.weight";
 
-/// The part of the state that the loop keeps.
+/// Part of the checkpoint state that the training loop holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Position {
-    /// Rows of the stream consumed, over all ranks: where the next step begins.
+    /// Rows of the stream consumed by all ranks, which is the first row of the next step.
     pub rows_consumed: u64,
     /// Real tokens of these rows.
     pub tokens_consumed: u64,
-    /// Whether this step's validation is still to be done.
+    /// Whether the validation of this step is still pending.
     pub validation_pending: bool,
-    /// Running hash of the rows consumed.
+    /// Running hash of the consumed rows.
     pub batch_hash: String,
-    /// The steps that were skipped.
+    /// Skipped steps.
     pub skips: Vec<Step>,
-    /// Seconds that the run has trained, where hours end it.
+    /// Seconds that the run has trained, if `train.max_hours` limits it.
     pub trained_s: Option<f64>,
-    /// Looks at the clock that it has passed.
+    /// Number of recorded clock readings up to this step.
     pub readings: usize,
-    /// What the validation of this step found.
+    /// Result of the validation of this step.
     pub validated: Option<Validated>,
 }
 
 impl Trainer {
-    /// Copies everything that the next step depends on to the host, and waits neither for the device nor for the copies:
-    /// who reads the snapshot does, and on the device the next update.
+    /// Copies everything that the next step depends on to the host. Waits neither for the device nor for the copies.
+    /// The reader of the snapshot waits for the copies; on the device, the next update waits for them.
     pub fn snapshot(&mut self, position: Position) -> Result<Snapshot, Error> {
         let (accumulators, report) = self.tally.save();
         let (ring, guard) = self.guard.save();
@@ -74,9 +74,10 @@ impl Trainer {
             files: std::collections::BTreeMap::new(),
             changes: self.changes.clone(),
             trained_s: position.trained_s,
-            beside: Beside { readings: position.readings, spans: self.plan().amended.spans.len() },
+            sidecars: SidecarState { readings: position.readings, spans: self.plan().amended.spans.len() },
         };
-        let (first, resting) = (accumulators.len() + ring.len(), self.optimizer.state().chain(skips));
+        let first = accumulators.len() + ring.len();
+        let resting = self.optimizer.state().chain(skips);
         let mut all: Vec<(String, &Tensor)> = accumulators.into_iter().chain(ring).chain(resting).collect();
         let state_tensors = all.len();
         all.extend(self.parameters().iter().map(|(name, weight)| (name.to_owned(), &weight.tensor)));
@@ -95,18 +96,18 @@ impl Trainer {
         if !copies.are_pinned() && !std::mem::replace(&mut self.lacks_pinned, true) {
             tracing::warn!(
                 bytes = copies.total(),
-                "this machine lends no pinned memory for checkpoints: each makes a step wait (is its memory full?)"
+                "no pinned memory for checkpoints: each checkpoint delays a step; check whether the host memory is full"
             );
         }
         self.copies.push(copies);
     }
 
-    /// Lets the device finish copying what is about to change.
+    /// Makes the device finish the copies of checkpoints before it changes their sources.
     pub(crate) fn pass_copies(&mut self) -> Result<(), Error> {
-        self.copies.drain(..).try_for_each(|copies| copies.hold())
+        self.copies.drain(..).try_for_each(|copies| copies.ensure())
     }
 
-    /// All weights on the host, by name.
+    /// Copies all weights to the host, by name.
     pub fn weights(&self) -> Result<HostTensors, Error> {
         self.parameters()
             .iter()
@@ -114,11 +115,11 @@ impl Trainer {
             .collect()
     }
 
-    /// Continues where a snapshot of this very run was taken. Returns what is not as it was then: what is worth a warning, and
-    /// the keys that somebody has changed and was allowed to.
+    /// Restores a snapshot of this run. Returns warnings about changes of the environment, and the identity keys that
+    /// were changed with permission.
     ///
     /// # Errors
-    /// [`Error::Identity`] if it was another run's.
+    /// [`Error::Identity`] if the snapshot belongs to another run.
     pub fn restore(&mut self, place: &str, snapshot: &Snapshot) -> Result<(Vec<Warning>, Vec<KeyChange>), Error> {
         let changed = self.check_identity(place, &snapshot.state)?;
         self.load(place, snapshot)?;
@@ -128,15 +129,19 @@ impl Trainer {
         Ok((self.changes_since(state), changed))
     }
 
-    /// The same of a snapshot that is known to be of this run, whatever was changed since.
+    /// Restores a snapshot that is known to belong to this run, without the identity check.
     pub(crate) fn load(&mut self, place: &str, snapshot: &Snapshot) -> Result<(), Error> {
         self.pass_copies()?;
-        let (state, device) = (&snapshot.state, self.device());
+        let state = &snapshot.state;
+        let device = self.device();
         let refuse = |problem| Error::Checkpoint { path: place.into(), problem };
-        let (steps, rows, each) = (state.step.0, state.rows_consumed, self.plan().train.global_batch_size);
+        let steps = state.step.0;
+        let rows = state.rows_consumed;
+        let each = self.plan().train.global_batch_size;
         if steps.checked_mul(each) != Some(rows) {
             return Err(refuse(format!(
-                "{steps} steps took {rows} rows, and {each} rows a step make {}: it does not say where in the data it is",
+                "{steps} steps took {rows} rows, but {each} rows a step make {}; the position in the data \
+                 is inconsistent",
                 steps.saturating_mul(each)
             )));
         }
@@ -152,36 +157,38 @@ impl Trainer {
         Ok(())
     }
 
-    /// What has changed around a run, with what that does to its numbers.
+    /// Returns warnings about changes of the program and device, with their effect on the results.
     fn changes_since(&self, state: &State) -> Vec<Warning> {
         let warning = |topic: &str, message: String, then: &str, now: &str| Warning {
             topic: topic.to_owned(),
             message,
             hint: Some(format!("`{then}` then, `{now}` now")),
         };
-        let rounding = |what: &str| format!("another {what}: results will differ in the last bits");
-        let (now, device) = (threads(self.plan().train.threads), format!("{:?}", self.device()));
+        let rounding = |what: &str| format!("{what} changed: results will differ in the last bits");
+        let now = threads(self.plan().train.threads);
+        let device = format!("{:?}", self.device());
         let mut warnings = Vec::new();
         if state.program != PROGRAM {
-            let message = "another version of the program: results may differ in the last bits".to_owned();
+            let message = "version of the program changed: results may differ in the last bits".to_owned();
             warnings.push(warning("program", message, &state.program, PROGRAM));
         }
         if state.libtorch != native::LIBTORCH {
             warnings.push(warning("libtorch", rounding("libtorch"), &state.libtorch, native::LIBTORCH));
         }
         if self.device() == Device::Cpu && state.device == device && state.threads != now {
-            let (then, now) = (state.threads.to_string(), now.to_string());
+            let then = state.threads.to_string();
+            let now = now.to_string();
             warnings.push(warning("threads", rounding("number of threads"), &then, &now));
         }
         if state.device != device {
-            let message = "the run has moved to another device, which adds up in another order and draws other dropout and \
-                           samples: it continues as the same run, not to the bit";
+            let message = "the run has moved to another device, which sums in another order and draws other dropout \
+                           and samples: the run continues, but is not bit-identical";
             warnings.push(warning("device", message.to_owned(), &state.device, &device));
         }
         warnings
     }
 
-    /// The keys of the identity that are others now, all of them allowed to.
+    /// Returns the changed identity keys, all of which are allowed to change. Otherwise returns [`Error::Identity`].
     fn check_identity(&self, place: &str, state: &State) -> Result<Vec<KeyChange>, Error> {
         let plan = self.plan();
         let allowed = &plan.amended.allowed;
@@ -193,13 +200,17 @@ impl Trainer {
         if keys.is_empty() {
             return Ok(changed);
         }
-        let ways = identity::ways_on(&plan.identity, &state.identity);
+        let ways = identity::ways_to_continue(&plan.identity, &state.identity);
         Err(Error::Identity { checkpoint: place.into(), keys: keys.join(", "), ways })
     }
 
-    /// Gives a run that begins the weights that its plan names: `train.init_from` for the main encoder and for the heads and
-    /// generators that the folder has, `networks.NAME.init_from` for a generator, all of it, and last `encoder.word_init` for
-    /// the word table. What they leave out stays as it was drawn. Teachers are copies of what results.
+    /// Initializes the weights of a new run as its plan names them, in this order:
+    ///
+    /// 1. `train.init_from` for the main encoder, and for the heads and generators that the folder has.
+    /// 2. `networks.NAME.init_from` for all weights of a generator.
+    /// 3. `encoder.word_init` for the word table.
+    ///
+    /// All other weights stay randomly initialized. Teachers are copies of the resulting weights.
     pub fn begin(&mut self) -> Result<(), Error> {
         let plan = self.plan().clone();
         let networks = plan.used_networks();
@@ -209,7 +220,7 @@ impl Trainer {
                 let of = name.split('.').next().and_then(|network| networks.get(network));
                 of.is_some_and(|network| network.copies_main())
             };
-            self.take(folder, &saved, |name| !is_copy(name))?;
+            self.load_into(folder, &saved, |name| !is_copy(name))?;
         }
         for (name, network) in &networks {
             if let Some(folder) = network.init() {
@@ -218,37 +229,37 @@ impl Trainer {
         }
         if let Some(folder) = &plan.encoder.word_init {
             let saved = saved(folder, &self.main_target())?;
-            self.take(folder, &saved, |weight| weight == WORD_TABLE)?;
+            self.load_into(folder, &saved, |weight| weight == WORD_TABLE)?;
         }
-        teach(&networks, self.parameters());
+        copy_to_teacher(&networks, self.parameters());
         Ok(())
     }
 
-    /// Gives a network next to the main one all its weights from a folder that has it.
+    /// Initializes all weights of a network other than the main one from a folder that has it.
     fn begin_network(&self, name: &str, folder: &Path) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Checkpoint { path: folder.to_owned(), problem });
-        let Some(target) = trainer_plan::hf::Target::beside(self.plan(), name) else {
-            return refuse(format!("network `{name}` has no weights; drop `networks.{name}.init_from`"));
+        let Some(target) = trainer_plan::hf::Target::next_to(self.plan(), name) else {
+            return refuse(format!("network `{name}` has no weights; remove `networks.{name}.init_from`"));
         };
         let mut saved = saved(folder, &target)?;
         let prefix = format!("{name}.");
         let own = || self.parameters.iter().map(|(weight, _)| weight).filter(|weight| weight.starts_with(&prefix));
         share_back(&mut saved, own());
         if let Some(missing) = own().find(|weight| !saved.contains_key(*weight)) {
-            return refuse(format!("it has no `{missing}`, which `networks.{name}.init_from` must give"));
+            return refuse(format!("it has no weight `{missing}`, which `networks.{name}.init_from` must provide"));
         }
-        self.take(folder, &saved, |weight| weight.starts_with(&prefix))
+        self.load_into(folder, &saved, |weight| weight.starts_with(&prefix))
     }
 
     fn main_target(&self) -> trainer_plan::hf::Target<'_> {
         trainer_plan::hf::Target::main(self.plan(), self.parameters.iter().map(|(name, _)| name))
     }
 
-    /// Overwrites the weights that `wants` names. Only heads and other networks may be missing among the `saved`.
-    fn take(&self, folder: &Path, saved: &HostTensors, wants: impl Fn(&str) -> bool) -> Result<(), Error> {
+    /// Overwrites the weights that `wants` selects. Only weights of heads and other networks may be missing in `saved`.
+    fn load_into(&self, folder: &Path, saved: &HostTensors, wants: impl Fn(&str) -> bool) -> Result<(), Error> {
         for (name, weight) in self.parameters.iter().filter(|(name, _)| wants(name)) {
             if !name.starts_with("encoder.") && !saved.contains_key(name) {
-                tracing::info!(name, "not among the first weights, drawn afresh");
+                tracing::info!(name, "init: weight is not in the folder and stays randomly initialized");
                 continue;
             }
             overwrite(&weight.tensor, saved, name, self.device())
@@ -258,8 +269,8 @@ impl Trainer {
     }
 }
 
-/// Where a finished generator shared a table with the main network, it has no copy of its own: this makes one of the main
-/// network's for each weight of `own` that needs it.
+/// Copies embedding tables of the main network to the weights of `own` that are missing in `saved`. A saved generator
+/// that shared a table with the main network has no separate copy.
 fn share_back<'a>(saved: &mut HostTensors, own: impl Iterator<Item = &'a str>) {
     for weight in own.filter(|weight| weight.contains(".encoder.embeddings.")) {
         let shared = weight.split_once('.').and_then(|(_, rest)| saved.get(rest)).cloned();
@@ -269,21 +280,16 @@ fn share_back<'a>(saved: &mut HostTensors, own: impl Iterator<Item = &'a str>) {
     }
 }
 
-/// The weights of a model that `transformers` saved, for that target, of a checkpoint, or of a run's newest checkpoint.
+/// Reads the weights of a `transformers` model for `target`, of a checkpoint, or of the newest checkpoint of a run.
 fn saved(folder: &Path, target: &trainer_plan::hf::Target<'_>) -> Result<HostTensors, Error> {
     if !folder.is_dir() {
-        let hint = "`init_from` names a run, a checkpoint or a folder of `transformers`";
-        return Err(Error::Config(format!("{}: no folder is here to begin from; {hint}", folder.display())));
+        let hint = "set `init_from` to a run, a checkpoint or a `transformers` model folder";
+        return Err(Error::Config(format!("{}: folder not found; {hint}", folder.display())));
     }
-    if folder.join("main.safetensors").is_file() {
-        // A checkpoint has more than the model that `transformers` may see in the same folder.
-        tensors::read(&folder.join("main.safetensors"))
-    } else if hf::is_model(folder) {
-        hf::import(folder, target)
-    } else if folder.join("checkpoints").is_dir() {
-        checkpoint::pick(&Store::existing(folder)?, None).map(|(_, snapshot)| snapshot.main)
-    } else {
-        tensors::read(&folder.join("main.safetensors"))
+    match FolderFormat::of(folder) {
+        FolderFormat::Checkpoint => tensors::read(&folder.join(MAIN_FILE)),
+        FolderFormat::Model => hf::import(folder, target),
+        FolderFormat::Run => checkpoint::pick(&Store::existing(folder)?, None).map(|(_, snapshot)| snapshot.main),
     }
 }
 

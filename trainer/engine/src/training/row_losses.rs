@@ -1,4 +1,4 @@
-//! The loss of each row by itself.
+//! Loss of each row alone.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,10 @@ use crate::training::metric_accumulator::MetricAccumulator;
 use crate::training::step::Trainer;
 
 impl Trainer {
-    /// What the model makes of each row alone, without dropout and without learning: the sum of the terms with their weights,
-    /// each over the row's own positions. Objectives that contrast rows with one another say nothing of one row, and are left
-    /// out. One pass and one wait for each row: for who looks for a culprit.
+    /// Computes the loss of each row alone, in eval mode and without an update. The loss is the weighted sum of the
+    /// terms, each over the positions of the row. Objectives that contrast rows with one another are excluded, because
+    /// one row alone has no such loss. Each row costs one forward pass and one wait for the device, so use it only for
+    /// diagnosis.
     pub fn row_losses(&self, batches: &[Batch]) -> Result<Vec<(RowIndex, f64)>, Error> {
         self.parameters().round()?;
         let mut losses = Vec::new();

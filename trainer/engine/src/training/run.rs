@@ -1,8 +1,7 @@
-//! The training loop on one screen.
+//! Training loop.
 //!
-//! The trainer is an actor because a thread owns it; as code it is a loop over batches. What is around it comes in
-//! through two traits: [`Data`] gives batches, [`Host`] hears what the run has to say, keeps its checkpoints and knows
-//! when to stop.
+//! One thread owns the trainer and loops over batches. Two traits connect the loop to the program: [`Data`] returns
+//! batches; [`Host`] observes events, writes checkpoints and requests stops.
 
 mod budget;
 mod guarding;
@@ -24,7 +23,7 @@ use trainer_plan::TrainPlan;
 use trainer_plan::checkpoint::{State, Validated};
 use trainer_plan::run::sidecar_check;
 use trainer_plan::run::skipped_steps::SkipList;
-use trainer_plan::run::time_budget::Hours;
+use trainer_plan::run::time_budget::TimeBudget;
 use trainer_plan::stop_request::StopRequest;
 
 use crate::device::memory_stats::Gauge;
@@ -34,15 +33,15 @@ use crate::training::checkpoint::Snapshot;
 use crate::training::interfaces::{Data, Host, RunOutcome};
 use crate::training::process_group::ProcessGroup;
 use crate::training::spike_guard::{GuardDecision, Observed};
-use crate::training::step::{StepSeen, Trainer};
-use crate::training::throughput::Pace;
+use crate::training::step::{StepResult, Trainer};
+use crate::training::throughput::Throughput;
 use crate::training::validation::Validation;
 use crate::training::{checkpoint, init_loss_check, oom_error, startup_report};
 
-/// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
-/// of `ranks`.
+/// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as
+/// one of `ranks`.
 ///
-/// Call it on its own thread: libtorch keeps its helpers per thread.
+/// Call it on a dedicated thread: libtorch has its helper threads per calling thread.
 pub fn run(
     plan: &TrainPlan,
     ranks: Box<dyn ProcessGroup>,
@@ -53,11 +52,11 @@ pub fn run(
 ) -> Result<RunOutcome, Error> {
     let mut ranks = ranks;
     loop {
-        let mut run = oom_error::within(plan, || Run::start(plan, ranks, store, clock))?;
-        let outcome = match oom_error::within(plan, || run.until_it_ends(data, host)) {
-            Ok(Ending::Over(outcome)) => Ok(outcome),
-            // As after a kill: what it goes back to is found where a new process would find it.
-            Ok(Ending::GoesBack) => {
+        let mut run = oom_error::wrap(plan, || Run::start(plan, ranks, store, clock))?;
+        let outcome = match oom_error::wrap(plan, || run.until_it_ends(data, host)) {
+            Ok(RunEnding::Over(outcome)) => Ok(outcome),
+            // As after a kill: the next iteration finds the checkpoint as a new process would.
+            Ok(RunEnding::GoesBack) => {
                 ranks = run.trainer.into_ranks();
                 continue;
             }
@@ -67,73 +66,74 @@ pub fn run(
             run.save_what_is_whole(host);
             Ok(())
         };
-        // Of steps that leap the run has learned what it must not keep.
-        let is_kept = !matches!(outcome, Err(Error::Leaps { .. }));
+        // Do not save after a loss spike: the weights include the bad update.
+        let is_kept = !matches!(outcome, Err(Error::LossSpikes { .. }));
         if outcome.is_err()
             && is_kept
-            && let Err(error) = oom_error::within(plan, save)
+            && let Err(error) = oom_error::wrap(plan, save)
         {
-            tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
+            tracing::warn!(%error, "emergency checkpoint failed");
         }
         run.say_how_it_ended(&outcome, host);
         return outcome;
     }
 }
 
-/// How a part of a run ends.
-enum Ending {
-    /// The run does, or its process.
+/// End of one pass through the training loop.
+enum RunEnding {
+    /// The run ends, or its process.
     Over(RunOutcome),
     /// The run continues from an earlier checkpoint.
     GoesBack,
 }
 
-/// Whether something that happens `every` so many steps, and at the end, happens after `done` steps.
+/// Whether an action that is due every `every` steps, and at the end of the run, is due after `done` steps. `every = 0`
+/// disables it.
 fn is_due(done: Step, every: u64, is_over: bool) -> bool {
     done.0 > 0 && every > 0 && (done.0.is_multiple_of(every) || is_over)
 }
 
-/// The loop's state.
+/// State of the training loop.
 struct Run<'a> {
     trainer: Trainer,
     store: &'a Store,
     clock: &'a Clock,
-    // The position in the stream, over all ranks: what `resume` reads.
+    // Position in the stream over all ranks, which `resume` restores.
     rows_consumed: RowIndex,
     tokens_consumed: u64,
     batch_hash: StreamHash,
     // Passes over the training split.
     epochs: f64,
     validation_pending: bool,
-    // The steps that teach nothing.
+    // Steps that are skipped without an update.
     skips: SkipList,
-    // What the newest validation found.
+    // Result of the newest validation.
     validated: Option<Validated>,
-    // Where hours end it.
-    hours: Option<Hours>,
-    // What it continues from, until it has begun.
-    resumed: Option<Resumed>,
+    // If `train.max_hours` limits the run.
+    hours: Option<TimeBudget>,
+    // Checkpoint that the run resumes from, until `begin` takes it.
+    resumed: Option<ResumedState>,
     // Steps done at the newest checkpoint.
     saved: Option<Step>,
-    // Where that stood, while nobody knows yet whether it is kept.
+    // Its position, while the write is not confirmed.
     saving: Option<Saving>,
-    // Steps done at the newest checkpoint that is kept for sure.
+    // Steps done at the newest checkpoint whose write is confirmed.
     kept: Option<Step>,
-    // Whether weights, optimizer, report and position are all of the same step.
+    // Whether weights, optimizer, report and position belong to the same step.
     is_whole: bool,
-    pace: Pace,
+    pace: Throughput,
     gauge: Gauge,
 }
 
-/// A checkpoint on its way.
+/// Checkpoint that is being written.
 struct Saving {
     at: Position,
-    // How long the next step waited for it.
+    // Seconds that the next step waited for it.
     stall_s: f64,
 }
 
-/// A checkpoint that was read.
-struct Resumed {
+/// Checkpoint that the run resumes from.
+struct ResumedState {
     place: String,
     state: State,
     warnings: Vec<Warning>,
@@ -148,12 +148,12 @@ impl<'a> Run<'a> {
         clock: &'a Clock,
     ) -> Result<Self, Error> {
         let skips = SkipList::read(store)?;
-        // Of a course that learned from what is to be skipped, the run never continues.
+        // Never resume from a checkpoint that was trained on a skipped step.
         if !skips.skips.is_empty() {
-            trainer_plan::checkpoint::invalidate(store, |state| skips.learnt_by(state).is_some())?;
+            trainer_plan::checkpoint::invalidate(store, |state| skips.included_in(state).is_some())?;
         }
         let trainer = Trainer::new(plan, ranks)?;
-        startup_report::say(plan, trainer.device())?;
+        startup_report::print(plan, trainer.device())?;
         let peak =
             choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(plan.train.tf32, &name));
         let mut run = Self {
@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
             saving: None,
             kept: None,
             is_whole: true,
-            pace: Pace::start(peak.map(|peak| peak / plan.flops_per_token())),
+            pace: Throughput::start(peak.map(|peak| peak / plan.flops_per_token())),
             gauge: Gauge::start(trainer.device(), plan.memory().total())?,
             trainer,
         };
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
         let trained_s = run.resumed.as_ref().and_then(|resumed| resumed.state.trained_s);
         run.open_hours(trained_s)?;
         if let Some(resumed) = &run.resumed {
-            sidecar_check::check(resumed.state.beside, store, plan, run.hours.as_ref())?;
+            sidecar_check::check(resumed.state.sidecars, store, plan, run.hours.as_ref())?;
         }
         Ok(run)
     }
@@ -198,14 +198,14 @@ impl<'a> Run<'a> {
         self.rows_consumed = RowIndex(state.rows_consumed);
         self.tokens_consumed = state.tokens_consumed;
         self.validation_pending = state.validation_pending;
-        self.resumed = Some(Resumed { place, state, warnings, changes });
+        self.resumed = Some(ResumedState { place, state, warnings, changes });
         Ok(())
     }
 
-    fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Ending, Error> {
+    fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<RunEnding, Error> {
         self.count_epochs(data)?;
         if self.is_over() && !self.validation_pending {
-            return Ok(Ending::Over(RunOutcome::Finished(self.trainer.done())));
+            return Ok(RunEnding::Over(RunOutcome::Finished(self.trainer.done())));
         }
         self.begin(data, host)?;
         loop {
@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
             }
             let done = self.trainer.done();
             self.say_remarks(host);
-            // Asked in any case: one checkpoint is enough for both.
+            // Always take the request: one checkpoint serves both purposes.
             let is_wanted = self.is_save_wanted(host);
             if self.is_save_due() || is_wanted {
                 timed(CHECKPOINT, || self.save(host))?;
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
             if self.is_over() {
                 self.wait_until_saved(host)?;
                 self.say_remarks(host);
-                return Ok(Ending::Over(RunOutcome::Finished(done)));
+                return Ok(RunEnding::Over(RunOutcome::Finished(done)));
             }
             host.next_step(done);
             self.trainer.know_stopwatch();
@@ -235,9 +235,9 @@ impl<'a> Run<'a> {
             }
             self.start_if_first(host)?;
             let observed = self.report_if_due(data, host)?;
-            match self.judge(&observed, host)? {
+            match self.check_spikes(&observed, host)? {
                 ControlFlow::Continue(()) => {}
-                ControlFlow::Break(GuardDecision::GoBack) => return Ok(Ending::GoesBack),
+                ControlFlow::Break(GuardDecision::GoBack) => return Ok(RunEnding::GoesBack),
                 ControlFlow::Break(GuardDecision::Pause) => return self.stopped(StopRequest::Guard, host),
             }
         }
@@ -246,11 +246,11 @@ impl<'a> Run<'a> {
     fn begin(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<(), Error> {
         let resumed = self.resumed.take();
         host.begin(resumed.as_ref().map(|resumed| &resumed.state)).map_err(Error::Foreign)?;
-        if let Some(Resumed { place, warnings, changes, .. }) = resumed {
-            self.say(host, EventKind::Resume(ResumeReport { place }));
+        if let Some(ResumedState { place, warnings, changes, .. }) = resumed {
+            self.emit(host, EventKind::Resume(ResumeReport { place }));
             self.say_changes(changes, host);
             for warning in warnings {
-                self.say(host, EventKind::Warning(warning));
+                self.emit(host, EventKind::Warning(warning));
             }
         }
         data.seek(self.rows_consumed).map_err(Error::Foreign)
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether anybody asked anywhere.
+    /// Stop request of any rank.
     fn stop(&self, host: &dyn Host) -> Option<StopRequest> {
         self.trainer.ranks().stop(host.stop())
     }
@@ -279,25 +279,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn say(&self, host: &mut dyn Host, what: EventKind) {
+    fn emit(&self, host: &mut dyn Host, what: EventKind) {
         host.observe(&self.clock.event(self.at(), what));
     }
 
-    /// What others have to say.
+    /// Emits the events of other components.
     fn say_remarks(&self, host: &mut dyn Host) {
-        for remark in host.remarks() {
-            self.say(host, remark);
+        for remark in host.pending_events() {
+            self.emit(host, remark);
         }
     }
 
-    /// The micro-batches of the next step, or who asked for a stop. What was gathered before a stop was not consumed.
+    /// Collects the micro-batches of the next step, or returns the stop request. Batches that were collected before a
+    /// stop are not consumed.
     fn gather(
         &mut self,
         data: &mut dyn Data,
         host: &mut dyn Host,
     ) -> Result<ControlFlow<StopRequest, Vec<Batch>>, Error> {
         let mut batches = Vec::new();
-        let (share, rows) = (self.trainer.ranks().share(), self.plan().train.micro_batch_size);
+        let share = self.trainer.ranks().share();
+        let rows = self.plan().train.micro_batch_size;
         let wanted = self.trainer.micro_batches();
         for own in 0..wanted {
             if host.stop().is_some() {
@@ -307,33 +309,34 @@ impl<'a> Run<'a> {
             let batch = timed(WAIT, || data.next()).map_err(Error::Foreign)?;
             self.pace.wait(asked.elapsed());
             let Some(batch) = batch else { break };
-            let (found, due) = (batch.first_row().0, share.rows(self.rows_consumed.0, own, rows));
+            let found = batch.first_row().0;
+            let due = share.rows(self.rows_consumed.0, own, rows);
             assert_eq!(found..found + batch.rows() as u64, due, "batch {} is not the one that is due", batch.index());
             batches.push(batch);
-            data.remarks().into_iter().for_each(|remark| self.say(host, remark));
+            data.remarks().into_iter().for_each(|remark| self.emit(host, remark));
         }
-        // Once a step, whatever this rank has gathered: all of them ask equally often.
+        // Once per step on every rank, whatever this rank has collected: all ranks must make the same calls.
         match self.stop(host) {
             Some(stop) => Ok(ControlFlow::Break(stop)),
             None if batches.len() as u64 == wanted => Ok(ControlFlow::Continue(batches)),
-            None => Err(Error::Foreign("the stream of batches ended; it has no end".into())),
+            None => Err(Error::Foreign("the stream of batches ended, but it must be endless".into())),
         }
     }
 
     fn step(&mut self, batches: &[Batch], data: &mut dyn Data, host: &mut dyn Host) -> Result<(), Error> {
         let before = self.trainer.done();
-        let skip = self.skips.after(before).copied();
-        if let Some(leap) = skip {
-            self.say_what_is_skipped(leap, batches, data, host)?;
+        let skip = self.skips.spike_after(before).copied();
+        if let Some(spike) = skip {
+            self.say_what_is_skipped(spike, batches, data, host)?;
         }
         self.is_whole = false;
         if let Some(share) = self.share() {
-            self.trainer.course.set_share(share);
+            self.trainer.schedule.set_share(share);
         }
         let begun = Instant::now();
-        let StepSeen { rows, tokens } =
-            if skip.is_some() { self.trainer.pass_over(batches)? } else { self.trainer.step(batches)? };
-        assert_eq!(self.trainer.done(), before.next(), "a step is one step");
+        let StepResult { rows, tokens } =
+            if skip.is_some() { self.trainer.skip_step(batches)? } else { self.trainer.step(batches)? };
+        assert_eq!(self.trainer.done(), before.next(), "a step advances the trainer by one");
         let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
         self.batch_hash.step(self.trainer.ranks().rows(digests));
         self.rows_consumed.0 += rows;
@@ -346,21 +349,21 @@ impl<'a> Run<'a> {
         self.count_epochs(data)
     }
 
-    /// Says what the first step found. A run resumes behind it, so it is said once.
+    /// Reports the initial loss check after the first step. A resumed run starts behind it, so it is reported once.
     fn start_if_first(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         if self.trainer.done() != Step(1) {
             return Ok(());
         }
         let start = self.trainer.start()?;
         let warnings: Vec<Warning> = start.unexpected_losses.iter().map(init_loss_check::warning).collect();
-        self.say(host, EventKind::Start(start));
+        self.emit(host, EventKind::Start(start));
         for warning in warnings {
-            self.say(host, EventKind::Warning(warning));
+            self.emit(host, EventKind::Warning(warning));
         }
         self.check(host)
     }
 
-    /// What was read of each step, if anything was.
+    /// Emits a report if one is due. Returns loss and norm of the steps that were read, if any.
     fn report_if_due(&mut self, data: &dyn Data, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
         if !is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over()) {
             let is_full = self.trainer.guard.ring.is_full();
@@ -373,10 +376,12 @@ impl<'a> Run<'a> {
         self.pace.read(begun.elapsed());
         self.is_whole = true;
         let ((speed, phases), progress) = (self.pace.report(self.steps_left()), self.share());
-        let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
+        let batch_hash = self.batch_hash.to_hex();
+        let memory = self.gauge.read()?;
         let source_epochs = data.source_epochs(self.rows_consumed).map_err(Error::Foreign)?;
         let (losses, grad_norms) = observed.iter().map(|step| (step.loss, step.norm)).unzip();
-        let (phases, host_bytes) = (Some(phases), host_memory::resident_bytes());
+        let phases = Some(phases);
+        let host_bytes = host_memory::resident_bytes();
         let report = StepReport {
             figures,
             losses,
@@ -390,15 +395,15 @@ impl<'a> Run<'a> {
             host_bytes,
         };
         timed(REPORT, || {
-            self.say(host, EventKind::Report(report));
+            self.emit(host, EventKind::Report(report));
             self.check(host)
         })?;
         Ok(observed)
     }
 
-    /// Validates and reports. A stop that comes first leaves the validation pending.
+    /// Validates and reports. If a stop is requested before the end, the validation stays pending.
     fn validate(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<ControlFlow<StopRequest>, Error> {
-        // Steps that the device has still to do are training's time.
+        // Queued steps count as training time, not as validation time.
         native::synchronize(self.trainer.device())?;
         let begun = Instant::now();
         let mut validation = Validation::new(&self.trainer)?;
@@ -408,26 +413,26 @@ impl<'a> Run<'a> {
             }
             validation.add(&self.trainer, &batch.map_err(Error::Foreign)?)?;
         }
-        // Once, however many batches are this rank's.
+        // Once per validation on every rank, however many batches this rank has.
         if let Some(stop) = self.stop(host) {
             return Ok(ControlFlow::Break(stop));
         }
         let report = validation.finish(&self.trainer)?;
         self.note_figures(&report)?;
-        self.say(host, EventKind::Validation(report));
+        self.emit(host, EventKind::Validation(report));
         self.validation_pending = false;
         self.pace.validation(begun.elapsed());
         self.check(host)?;
         Ok(ControlFlow::Continue(()))
     }
 
-    fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<Ending, Error> {
-        // Before what is kept of the log is decided: who said it was told that it would be there.
+    fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<RunEnding, Error> {
+        // Emit pending events before the checkpoint fixes the end of the log, so that they are not lost.
         self.say_remarks(host);
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }
         self.wait_until_saved(host)?;
-        Ok(Ending::Over(RunOutcome::Stopped(self.trainer.done(), stop)))
+        Ok(RunEnding::Over(RunOutcome::Stopped(self.trainer.done(), stop)))
     }
 }

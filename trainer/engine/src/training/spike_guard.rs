@@ -1,21 +1,23 @@
-//! Steps that leap: every step's loss and norm, kept on the device and judged when they are read.
+//! Detection of loss spikes: the loss and gradient norm of every step stay on the device until they are checked.
 //!
 //! # What
-//! Each step leaves its loss and the norm of its gradient in a [`Ring`] on the device. A report fetches them in the copy that
-//! it makes anyway, and [`Guard::judge`] compares each with the steps before it.
+//! Each step writes its loss and the norm of its gradient to a [`Ring`] on the device. A report fetches them in the
+//! copy that it makes anyway, and [`Guard::judge`] compares each step with the steps before it.
 //!
 //! # Why
-//! One poisonous document can throw a run that has learned for weeks. Nobody looks at every step, and a mean over a report's
-//! interval hides the one that spiked. Large runs were saved by going back and leaving the batch out.
+//! One corrupt document can ruin a run that has trained for weeks. A mean over the report interval hides the step that
+//! spiked. Large runs were rescued by a rollback that skips the batch.
 //!
 //! # Definition
-//! Of the last `window` values `x` that were judged, `m` is the median and `σ = 1.4826 · median |x − m|`, at least `|m| / 1000`.
-//! A value `v` leaps if `v > m + k σ`. Nothing is judged before there are [`LEAST`](spike_detector::LEAST) values, and what is not finite is neither
-//! judged nor remembered: such a step has changed no weight. Only upwards: nobody minds a loss that falls.
+//! Of the last `window` recorded values `x`, `m` is the median and `σ = 1.4826 · median |x − m|`. The minimum of `σ` is
+//! `|m| / 1000`. A value `v` is a spike if `v > m + k σ`. Only rising values count. No value is compared before there
+//! are [`LEAST`](spike_detector::LEAST) values. A value that is not finite is neither compared nor recorded, because
+//! its step changed no weight.
 //!
 //! # Reference
-//! Chowdhery et al. 2022, "`PaLM`", section 5.1: spikes of the loss, and going back to skip the batches around them. 1.4826 makes
-//! the median distance the standard deviation of a normal distribution (Rousseeuw and Croux 1993).
+//! Chowdhery et al. 2022, "`PaLM`", section 5.1: loss spikes, and a rollback that skips the batches around them. The
+//! factor 1.4826 turns the median distance into the standard deviation of a normal distribution (Rousseeuw and Croux
+//! 1993).
 
 mod ring;
 mod spike_detector;
@@ -29,18 +31,18 @@ pub(crate) use self::spike_detector::Spike;
 use self::spike_detector::SpikeDetector;
 use crate::device::tensors::{HostTensors, overwrite};
 
-/// The name of the ring among a checkpoint's tensors.
+/// Name of the ring in the tensors of a checkpoint.
 const RING: &str = "guard.ring";
 
-/// What ends a run's loop for the guard's sake.
+/// Decision of the spike guard that ends the training loop.
 pub(crate) enum GuardDecision {
-    /// It continues from a checkpoint before the step.
+    /// Continue from a checkpoint before the step.
     GoBack,
-    /// It saves and stops.
+    /// Save and stop.
     Pause,
 }
 
-/// Looks at every step.
+/// Spike guard: records loss and norm of every step and detects spikes.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) ring: Ring,
@@ -52,35 +54,36 @@ impl Guard {
         Self { ring: Ring::new(every_steps, device), judge: SpikeDetector::new(config) }
     }
 
-    /// Compares steps with those before them, in order: each that leaps, by its place among them.
-    pub(crate) fn judge(&mut self, steps: &[Observed]) -> Vec<(usize, Spike)> {
-        let judged = steps.iter().map(|&step| self.judge.look(step));
-        judged.enumerate().filter_map(|(place, leap)| Some((place, leap?))).collect()
+    /// Compares each step with the steps before it, in order. Returns the spikes with their indices in `steps`.
+    pub(crate) fn find_spikes(&mut self, steps: &[Observed]) -> Vec<(usize, Spike)> {
+        let judged = steps.iter().map(|&step| self.judge.check(step));
+        judged.enumerate().filter_map(|(at, spike)| Some((at, spike?))).collect()
     }
 
-    /// What a checkpoint keeps. The next step changes the tensor.
+    /// Returns the state for a checkpoint. The next step changes the tensor.
     pub(crate) fn save(&self) -> (Vec<(String, &Tensor)>, SavedGuard) {
         let (losses, norms) = self.judge.remembered();
         let saved = SavedGuard { losses, norms, unread: self.ring.filled() };
         (vec![(RING.to_owned(), self.ring.values())], saved)
     }
 
-    /// Continues from there. The problem, if there is one, names the tensor. A checkpoint of a program without a guard has none.
+    /// Restores the state of a checkpoint. An error names the tensor. A checkpoint of a program without a spike guard
+    /// has no ring.
     pub(crate) fn load(&mut self, tensors: &HostTensors, saved: &SavedGuard, device: Device) -> Result<(), String> {
-        self.judge.remember(&saved.losses, &saved.norms);
+        self.judge.add_all(&saved.losses, &saved.norms);
         self.ring.clear();
-        let Some(kept) = tensors.get(RING) else { return Ok(()) };
-        let rows = kept.shape().first().copied().unwrap_or(0);
+        let Some(saved_ring) = tensors.get(RING) else { return Ok(()) };
+        let rows = saved_ring.shape().first().copied().unwrap_or(0);
         if saved.unread >= rows {
             return Err(format!(
-                "`{RING}` has {rows} rows, one of them spare, and {} are said to be unread",
+                "`{RING}` has {rows} rows, one of them spare, but the state says that {} are unread",
                 saved.unread
             ));
         }
-        // It may have been made for another interval between reports.
+        // The saved ring may have been sized for another report interval.
         let values = Ring::blank(rows, device);
         overwrite(&values, tensors, RING, device)?;
-        self.ring.take(&values, saved.unread);
+        self.ring.load(&values, saved.unread);
         Ok(())
     }
 }

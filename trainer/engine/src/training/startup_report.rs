@@ -1,7 +1,7 @@
-//! What a run on a CUDA device says of it before its first step: how it is used, and by which kernels.
+//! Log lines of a run on a CUDA device before its first step: device, number format, and attention kernels.
 //!
-//! Which kernel computes attention decides how fast a run is and how much memory it takes, and libtorch chooses it silently,
-//! by shape, type, mask and dropout. So it is asked.
+//! The attention kernel determines the speed and the memory of a run. libtorch selects it by shape, type, mask and
+//! dropout without a message. The report therefore queries libtorch for the selected kernel.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use trainer_plan::TrainPlan;
 use trainer_plan::encoder::{Attend, RelativeForm};
 
 use crate::device::choice;
-use crate::device::native::facts::{self, AttentionShape, Told};
+use crate::device::native::facts::{self, AttentionShape, DeviceFact};
 use crate::device::precision::Precision;
 
-/// Rows so wide have so many pairs that it matters how they are computed.
+/// Minimum row width for the warning: from here on, pairs of positions dominate memory and time.
 const WIDE: u32 = 128;
 
-/// How attention is computed.
+/// Attention kernel of libtorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
     Math,
@@ -27,8 +27,8 @@ enum Kernel {
 }
 
 impl Kernel {
-    /// By its number in `at::SDPBackend`.
-    fn of(number: i64) -> Self {
+    /// Converts the number of `at::SDPBackend`.
+    fn from_i64(number: i64) -> Self {
         match number {
             0 => Self::Math,
             1 => Self::Flash,
@@ -47,62 +47,63 @@ impl Kernel {
     }
 }
 
-/// A network over rows of one width, and each way in which its attention is told about pairs, with its kernel.
-type Kernels = BTreeMap<(String, u32), Vec<(Told, Kernel)>>;
+/// Kernels of each network and row width, one for each kind of mask that its attention gets.
+type Kernels = BTreeMap<(String, u32), Vec<(DeviceFact, Kernel)>>;
 
-/// Says how the device is used; on the CPU nothing.
-pub(super) fn say(plan: &TrainPlan, device: Device) -> Result<(), Error> {
+/// Logs the device settings and the attention kernels. Logs nothing on the CPU.
+pub(super) fn print(plan: &TrainPlan, device: Device) -> Result<(), Error> {
     let Device::Cuda(index) = device else { return Ok(()) };
     let products = if plan.train.tf32 { "tf32" } else { plan.train.precision.name() };
-    let (name, allocator) = (choice::name(device).unwrap_or_default(), facts::allocator_settings()?);
+    let name = choice::name(device).unwrap_or_default();
+    let allocator = facts::allocator_settings()?;
     tracing::info!(device = format!("cuda:{index}"), name, products, allocator, "computing on a GPU");
     for ((network, width), kernels) in attention(plan, device)? {
-        let words: Vec<String> =
+        let names: Vec<String> =
             kernels.iter().map(|(told, kernel)| format!("{} {}", kernel.name(), when(*told))).collect();
-        tracing::info!(network, width, "attention is {}", words.join(", "));
+        tracing::info!(network, width, "attention is {}", names.join(", "));
         if width >= WIDE && kernels.iter().any(|(_, kernel)| *kernel == Kernel::Math) {
             tracing::warn!(
                 network,
                 width,
-                "attention by `math` keeps every pair of positions: it takes several times the memory and the time \
-                 (heads as wide as a multiple of 8 have a kernel of their own)"
+                "attention uses the `math` kernel, which stores every pair of positions and needs several times the \
+                 memory and time; set `hidden` and `heads` of this network so that the head width is a multiple of 8"
             );
         }
     }
     Ok(())
 }
 
-fn when(told: Told) -> &'static str {
+fn when(told: DeviceFact) -> &'static str {
     match told {
-        Told::Nothing => "where no row is padded",
-        Told::Valid => "where rows are padded",
-        Told::Added => "with numbers for pairs of positions",
+        DeviceFact::Nothing => "where no row is padded",
+        DeviceFact::Valid => "where rows are padded",
+        DeviceFact::Added => "with a bias for pairs of positions",
     }
 }
 
-/// The kernels that libtorch takes for every network that is run, as large as it is run.
+/// Queries the kernel that libtorch selects for every pass of the plan, at its actual shape.
 fn attention(plan: &TrainPlan, device: Device) -> Result<Kernels, Error> {
     let mut found = Kernels::new();
     for pass in plan.passes().into_keys() {
         let Some(shape) = plan.shape(&pass.network) else { continue };
         let width = plan.view_width(&pass.view);
-        let ways: &[Told] = match (shape.relative_positions.kind, shape.attention_scope) {
-            (RelativeForm::None, Attend::Row) => &[Told::Nothing, Told::Valid],
-            _ => &[Told::Added],
+        let ways: &[DeviceFact] = match (shape.relative_positions.kind, shape.attention_scope) {
+            (RelativeForm::None, Attend::Row) => &[DeviceFact::Nothing, DeviceFact::Valid],
+            _ => &[DeviceFact::Added],
         };
-        let kernel = |&told: &Told| {
-            let asked = AttentionShape {
+        let kernel = |&told: &DeviceFact| {
+            let query = AttentionShape {
                 is_half: plan.train.precision != Precision::F32,
                 rows: i64::try_from(plan.train.micro_batch_size).unwrap_or(i64::MAX),
                 width: i64::from(width),
                 heads: i64::from(shape.heads),
                 head_width: i64::from(shape.hidden / shape.heads),
                 told,
-                dropout: if plan.learns(&pass.network) { shape.dropout } else { 0.0 },
+                dropout: if plan.is_trained(&pass.network) { shape.dropout } else { 0.0 },
             };
-            Ok(facts::attention_kernel(device, asked)?.map(|number| (told, Kernel::of(number))))
+            Ok(facts::attention_kernel(device, query)?.map(|number| (told, Kernel::from_i64(number))))
         };
-        let kernels: Vec<Option<(Told, Kernel)>> = ways.iter().map(kernel).collect::<Result<_, Error>>()?;
+        let kernels: Vec<Option<(DeviceFact, Kernel)>> = ways.iter().map(kernel).collect::<Result<_, Error>>()?;
         found.insert((pass.network, width), kernels.into_iter().flatten().collect());
     }
     Ok(found)
@@ -118,40 +119,41 @@ mod tests {
     use crate::device::native;
     use crate::testing;
 
-    /// What the main network takes.
-    fn taken(change: impl Fn(&mut TrainRequest)) -> Vec<(Told, Kernel)> {
+    /// Kernels of the main network.
+    fn main_kernels(change: impl Fn(&mut TrainRequest)) -> Vec<(DeviceFact, Kernel)> {
         let mut request = testing::request();
         request.train.device = DeviceChoice::Cuda(0);
         change(&mut request);
-        let found = attention(&testing::checked(request), Device::Cuda(0)).expect("it answers");
+        let found = attention(&testing::checked(request), Device::Cuda(0)).expect("libtorch answers");
         let main = found.into_iter().find(|((network, _), _)| network == MAIN);
-        main.expect("it is run").1
+        main.expect("the main network has a pass").1
     }
 
     #[test]
-    fn the_kernel_is_the_one_that_libtorch_takes_for_that_type_and_mask() {
-        if !pretend_cuda::is_here(module_path!(), "the_kernel_is_the_one_that_libtorch_takes_for_that_type_and_mask") {
+    fn libtorch_selects_the_expected_kernel_by_type_and_mask() {
+        if !pretend_cuda::is_here(module_path!(), "libtorch_selects_the_expected_kernel_by_type_and_mask") {
             return;
         }
-        // As a run does: cuDNN's kernels come first otherwise.
+        // Same switches as a run; otherwise cuDNN kernels have priority.
         native::configure(false, false).expect("switches");
-        let (efficient, flash) = (Kernel::MemoryEfficient, Kernel::Flash);
-        assert_eq!(taken(|_| {}), [(Told::Nothing, efficient), (Told::Valid, efficient)]);
+        let efficient = Kernel::MemoryEfficient;
+        let flash = Kernel::Flash;
+        assert_eq!(main_kernels(|_| {}), [(DeviceFact::Nothing, efficient), (DeviceFact::Valid, efficient)]);
         let half = |request: &mut TrainRequest| request.train.precision = Precision::Bf16;
-        assert_eq!(taken(half), [(Told::Nothing, flash), (Told::Valid, efficient)]);
+        assert_eq!(main_kernels(half), [(DeviceFact::Nothing, flash), (DeviceFact::Valid, efficient)]);
         let biased = |request: &mut TrainRequest| {
             half(request);
             request.encoder.relative_positions.kind = RelativeForm::T5;
         };
-        assert_eq!(taken(biased), [(Told::Added, efficient)]);
-        // Three numbers a head: no kernel loads so few.
+        assert_eq!(main_kernels(biased), [(DeviceFact::Added, efficient)]);
+        // A head width of 3: no fused kernel supports it.
         let narrow = |request: &mut TrainRequest| request.encoder.hidden = 6;
-        assert_eq!(taken(narrow), [(Told::Nothing, Kernel::Math), (Told::Valid, Kernel::Math)]);
+        assert_eq!(main_kernels(narrow), [(DeviceFact::Nothing, Kernel::Math), (DeviceFact::Valid, Kernel::Math)]);
     }
 
     #[test]
-    fn nothing_is_said_of_the_cpu() {
-        assert!(attention(&testing::plan(), Device::Cpu).expect("nothing is asked").values().all(Vec::is_empty));
-        say(&testing::plan(), Device::Cpu).expect("nothing is asked");
+    fn nothing_is_logged_for_the_cpu() {
+        assert!(attention(&testing::plan(), Device::Cpu).expect("no query").values().all(Vec::is_empty));
+        print(&testing::plan(), Device::Cpu).expect("no query");
     }
 }

@@ -20,36 +20,36 @@ use trainer_plan::schedule::LrSchedule;
 use crate::device::ResolveDevice as _;
 use crate::device::choice;
 use crate::device::native;
-use crate::device::native::Checked as _;
+use crate::device::native::CheckStatus as _;
 use crate::device::native::copies::Copies;
-use crate::device::precision::Cast as _;
+use crate::device::precision::PrecisionCast as _;
 use crate::device::precision::{Precision, WIDE};
 use crate::device::step_timer::{self, BACKWARD, CHECKPOINT, OBJECTIVE, OPTIMIZER, UPLOAD, timed, timed_for};
 use crate::model::forward::{Forward, StepContext};
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
-use crate::model::networks::built::{Networks, teach};
+use crate::model::networks::built::{Networks, copy_to_teacher};
 use crate::model::parameters::Parameters;
 use crate::model::staging_buffer::Staging;
 use crate::objective_instances::{Member, build};
 use crate::objectives::combine::Counts;
-use crate::objectives::{Computed, Term};
+use crate::objectives::{ObjectiveOutput, Term};
 use crate::optimizer::adamw::{AdamW, Update};
-use crate::training::metric_accumulator::{MetricAccumulator, Reading, Sums, fetch, written};
+use crate::training::metric_accumulator::{MetricAccumulator, MetricReading, MetricSums, fetch, written};
 use crate::training::process_group::ProcessGroup;
 use crate::training::spike_guard::{Guard, Observed};
 
-/// What a step has seen, on all ranks.
+/// Rows and tokens that a step consumed on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepSeen {
+pub struct StepResult {
     /// Rows of the stream.
     pub rows: u64,
     /// Real tokens: those of the first view that is encoded.
     pub tokens: u64,
 }
 
-/// Weights, optimizer and the numbers that the next report will show.
+/// Trainer: weights, optimizer, and sums for the next report.
 #[derive(Debug)]
 pub struct Trainer {
     plan: TrainPlan,
@@ -63,12 +63,12 @@ pub struct Trainer {
     pub(crate) skips: Skips,
     pub(crate) guard: Guard,
     pub(crate) done: Step,
-    pub(crate) course: LrSchedule,
-    // What was changed in the middle of the run.
+    pub(crate) schedule: LrSchedule,
+    // Identity keys that were changed in the middle of the run.
     pub(crate) changes: Vec<IdentityChange>,
-    // Copies of weights and moments that are under way.
+    // Copies of weights and moments in flight.
     pub(crate) copies: Vec<Arc<Copies>>,
-    // Whether it was said that there is no pinned memory for them.
+    // Whether the warning about missing pinned memory was logged.
     pub(crate) lacks_pinned: bool,
     passes: BTreeSet<Pass>,
     learning: BTreeSet<Pass>,
@@ -77,9 +77,9 @@ pub struct Trainer {
 /// Steps whose gradient was not finite, counted on the device.
 #[derive(Debug)]
 pub(crate) struct Skips {
-    /// How many, float64.
+    /// Number of skipped steps, float64.
     pub(crate) count: Tensor,
-    /// The first of them; −1 for none, float64.
+    /// First skipped step, float64; −1 if there is none.
     pub(crate) first: Tensor,
 }
 
@@ -96,11 +96,11 @@ impl Skips {
 }
 
 impl Trainer {
-    /// Fresh weights, drawn under the plan's seed, as one of `ranks`. Call it on the thread that will train: it sets libtorch's number of
-    /// threads and switches, once.
+    /// Creates a trainer as one of `ranks`, with weights drawn from the seed of the plan. Call it on the training
+    /// thread: it sets the number of threads and the switches of libtorch.
     pub fn new(plan: &TrainPlan, ranks: Box<dyn ProcessGroup>) -> Result<Self, Error> {
         if ranks.share() != RankShard::ALONE {
-            return Err(Error::Config(format!("{}: a run has one rank in this version", ranks.share())));
+            return Err(Error::Config(format!("{}: a run has only one rank in this version", ranks.share())));
         }
         let device = plan.train.device.resolve()?;
         if device.is_cuda() {
@@ -113,7 +113,7 @@ impl Trainer {
         tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
         let parameters = Parameters::new(&run_weights::of_run(plan), plan.seed, device);
         let (networks, members) = build(plan, &parameters);
-        teach(&plan.used_networks(), &parameters);
+        copy_to_teacher(&plan.used_networks(), &parameters);
         let passes = |members: &[Member], learning: bool| -> BTreeSet<Pass> {
             let members = members.iter().filter(|member| !learning || member.weight != 0.0);
             members.flat_map(|member| member.passes.iter().cloned()).collect()
@@ -126,7 +126,7 @@ impl Trainer {
             skips: Skips::new(device),
             guard: Guard::new(&plan.guard, plan.report.every_steps, device),
             done: Step(0),
-            course: LrSchedule::new(&plan.schedule, plan.train.steps, &plan.amended.spans),
+            schedule: LrSchedule::new(&plan.schedule, plan.train.steps, &plan.amended.spans),
             changes: Vec::new(),
             copies: Vec::new(),
             lacks_pinned: false,
@@ -139,60 +139,60 @@ impl Trainer {
         })
     }
 
-    /// The plan.
+    /// Plan of the run.
     #[must_use]
     pub fn plan(&self) -> &TrainPlan {
         &self.plan
     }
 
-    /// Who trains with it.
+    /// Process group of the run.
     #[must_use]
     pub fn ranks(&self) -> &dyn ProcessGroup {
         self.ranks.as_ref()
     }
 
-    /// Who trained with it.
+    /// Returns the process group for the next trainer.
     pub(crate) fn into_ranks(self) -> Box<dyn ProcessGroup> {
         self.ranks
     }
 
-    /// Micro-batches of one step that are this rank's.
+    /// Number of micro-batches of this rank in one step.
     #[must_use]
     pub fn micro_batches(&self) -> u64 {
         self.ranks.share().of(self.plan.micro_batches())
     }
 
-    /// Where it computes.
+    /// Device of the weights.
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Steps done.
+    /// Number of steps done.
     #[must_use]
     pub fn done(&self) -> Step {
         self.done
     }
 
-    /// The weights by name.
+    /// Weights by name.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// The networks.
+    /// Networks of the plan.
     #[must_use]
     pub fn networks(&self) -> &Networks {
         &self.networks
     }
 
-    /// The built objectives, by name.
+    /// Built objectives, by name.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// The first objective's head that predicts tokens from hidden states of the main network; `None` without one.
+    /// First head of an objective that predicts tokens from hidden states of the main network; `None` without one.
     #[must_use]
     pub(crate) fn token_head(&self) -> Option<TokenHead> {
         self.members.iter().find_map(|member| member.loss.token_head(&self.networks))
@@ -201,10 +201,10 @@ impl Trainer {
     /// Learning rate of a step.
     #[must_use]
     pub fn lr(&self, step: Step) -> f64 {
-        self.plan.optimizer.lr * self.course.rate(step)
+        self.plan.optimizer.lr * self.schedule.rate(step)
     }
 
-    /// Tells who measures the steps of this thread, if anybody does, where they are computed and what the run keeps.
+    /// Passes the device and the memory of the run to the step timer of this thread, if one is active.
     pub(crate) fn know_stopwatch(&self) {
         step_timer::know(self.device, || {
             let (learning, frozen) = self.plan().parameters();
@@ -217,46 +217,51 @@ impl Trainer {
         });
     }
 
-    /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
-    pub fn step(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
+    /// Trains on the micro-batches of one step. Waits for the device only if its queue is full.
+    pub fn step(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
         let seen = self.accumulate(batches)?;
         timed(CHECKPOINT, || self.pass_copies())?;
         let lr = self.lr(self.done);
         let Update { norm, skipped } = timed(OPTIMIZER, || self.optimizer.update(lr))?;
         self.skips.note(self.done, &skipped);
-        let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());
-        let mut sums = Sums::default();
-        self.tally.add_norm(&norm, &mut sums);
+        let mut sums = MetricSums::default();
+        // The norm of a skipped step is not finite: the guard does not record it, and the mean of the report counts it as 0.
         sums.add(&self.guard.ring.norm(), &norm);
+        self.tally.add_norm(&norm.where_self(&skipped.lt(0.5), &norm.zeros_like()), &mut sums);
         sums.settle()?;
         self.guard.ring.advance();
         self.done = self.done.next();
         Ok(seen)
     }
 
-    /// Takes the micro-batches of one step and learns nothing from them: the step counts, and the learning rate moves on.
-    pub(crate) fn pass_over(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
+    /// Skips the micro-batches of one step without an update. The step counts, and the learning rate advances.
+    pub(crate) fn skip_step(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
         let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
         let (_, seen) = self.counts(&batches.collect::<Result<Vec<_>, _>>()?);
         self.pass_copies()?;
-        self.guard.ring.pass_over();
+        self.guard.ring.mark_without_loss();
+        self.guard.ring.advance();
         self.done = self.done.next();
         Ok(seen)
     }
 
-    /// Adds the gradients of the whole step to the weights', micro-batch by micro-batch.
-    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
+    /// Accumulates the gradients of the whole step in the weights, micro-batch by micro-batch.
+    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
         let packed =
             || batches.iter().map(|batch| HostBatch::new(batch, &self.networks)).collect::<Result<Vec<_>, _>>();
         let batches = timed(UPLOAD, packed)?;
         let (counts, seen) = timed(UPLOAD, || self.counts(&batches));
+        if counts.iter().all(Counts::is_empty) {
+            self.guard.ring.mark_without_loss();
+        }
         timed(OPTIMIZER, || self.parameters.round())?;
-        let moment = StepContext { seed: self.plan.seed, step: self.done, mode: Mode::Train };
+        let context = StepContext { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
-            // What a micro-batch without a loss has left.
-            self.parameters.forget();
-            let forward = Forward::run(batch, &self.passes, &self.learning, moment, freight(&self.members, batch))?;
-            let (mut loss, mut sums): (Option<Tensor>, _) = (None, Sums::default());
+            // A micro-batch without a loss leaves uses of weights without gradients.
+            self.parameters.clear_uses();
+            let forward = Forward::run(batch, &self.passes, &self.learning, context, staging(&self.members, batch))?;
+            let mut loss: Option<Tensor> = None;
+            let mut sums = MetricSums::default();
             for (member, counts) in self.members.iter().zip(&counts) {
                 let computed = timed_for(OBJECTIVE, &member.name, || compute(member, &forward));
                 tally(&mut self.tally, member, counts.terms(at), &computed, &mut sums);
@@ -280,8 +285,8 @@ impl Trainer {
         Ok(seen)
     }
 
-    /// Every objective's terms for these micro-batches, counted over all ranks, and what the step has seen.
-    fn counts(&self, batches: &[HostBatch<'_>]) -> (Vec<Counts>, StepSeen) {
+    /// Counts the terms of every objective in these micro-batches over all ranks, and the rows and tokens of the step.
+    fn counts(&self, batches: &[HostBatch<'_>]) -> (Vec<Counts>, StepResult) {
         let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
         let of = |member: &Member| Counts::new(terms(member), self.plan.train.normalize, member.weight);
         let mut counts: Vec<Counts> = self.members.iter().map(of).collect();
@@ -292,12 +297,12 @@ impl Trainer {
         let mut sums: Vec<f64> = own.iter().map(|count| **count).collect();
         self.ranks.sum(&mut sums);
         own.iter_mut().zip(sums).for_each(|(count, sum)| **count = sum);
-        let [rows, tokens] = seen.map(whole);
-        (counts, StepSeen { rows, tokens })
+        let [rows, tokens] = seen.map(to_u64);
+        (counts, StepResult { rows, tokens })
     }
 
-    /// Adds one batch to a tally, in eval mode and without gradient: what the objectives that `counts` names make of it.
-    /// `extra` are the passes that the caller reads beyond theirs.
+    /// Adds the terms and metrics of one batch to `into`, in eval mode and without gradients, for the objectives that
+    /// `counts` selects. `extra` are the passes that the caller reads in addition to theirs.
     pub(crate) fn evaluate<'a>(
         &'a self,
         batch: &'a HostBatch<'a>,
@@ -308,10 +313,10 @@ impl Trainer {
         let _guard = tch::no_grad_guard();
         let members: Vec<&Member> = self.members.iter().filter(|member| counts(member)).collect();
         let passes = members.iter().flat_map(|member| &member.passes).chain(extra).cloned().collect();
-        let moment = StepContext { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
-        let freight = freight(members.iter().copied(), batch);
-        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, freight)?;
-        let mut sums = Sums::default();
+        let context = StepContext { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
+        let staging = staging(members.iter().copied(), batch);
+        let forward = Forward::run(batch, &passes, &BTreeSet::new(), context, staging)?;
+        let mut sums = MetricSums::default();
         for member in members {
             tally(into, member, &member.loss.terms(batch), &compute(member, &forward), &mut sums);
         }
@@ -319,37 +324,38 @@ impl Trainer {
         Ok(forward)
     }
 
-    /// The numbers since the last call, and loss and norm of each step, fetched in one copy. Waits for the device.
+    /// Fetches the metrics since the last call, and loss and norm of each step, in one copy. Waits for the device.
     ///
     /// # Errors
     /// [`Error::NonFinite`] if more steps were skipped than the plan allows.
     pub fn figures(&mut self) -> Result<(Figures, Vec<Observed>), Error> {
-        let (Reading { loss, terms, metrics, norm }, extra) =
+        let (MetricReading { loss, terms, metrics, norm }, extra) =
             self.tally.read(self.ranks(), &[&self.skips.count, &self.skips.first, &self.guard.ring.unread()])?;
         self.tally.clear();
         self.guard.ring.clear();
         let (skips, steps) = extra.split_at(2);
-        let [skipped, first] = [skips[0], skips[1]].map(whole);
+        let [skipped, first] = [skips[0], skips[1]].map(to_u64);
         let observed = self.over_all_ranks(Observed::all(steps));
         if skipped > self.plan.train.max_skipped_steps {
             let batch = BatchIndex(first * self.plan.micro_batches());
             let allowed = self.plan.train.max_skipped_steps;
             let step = Step(first).next();
-            return Err(Error::NonFinite { step, objective: blame(&terms), skipped, allowed, batch });
+            return Err(Error::NonFinite { step, objective: non_finite_terms(&terms), skipped, allowed, batch });
         }
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
-        let (terms, metrics) = (written(terms), written(metrics));
+        let terms = written(terms);
+        let metrics = written(metrics);
         Ok((Figures { loss, terms, metrics, lr, grad_norm: norm, skipped }, observed))
     }
 
-    /// Loss and norm of the steps since they were read last, where a report is too far away to wait for.
+    /// Fetches loss and norm of the steps since the last read. Needed if the ring is full before the next report.
     pub(crate) fn observe(&mut self) -> Result<Vec<Observed>, Error> {
         let (_, steps) = fetch(self.ranks(), [], &[&self.guard.ring.unread()])?;
         self.guard.ring.clear();
         Ok(self.over_all_ranks(Observed::all(&steps)))
     }
 
-    /// A rank knows its share of each loss, and the norm of all.
+    /// Sums the losses over all ranks. The norms are already of all ranks.
     fn over_all_ranks(&self, mut steps: Vec<Observed>) -> Vec<Observed> {
         let mut losses: Vec<f64> = steps.iter().map(|step| step.loss).collect();
         self.ranks.sum(&mut losses);
@@ -358,7 +364,7 @@ impl Trainer {
     }
 }
 
-fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
+fn compute(member: &Member, forward: &Forward<'_>) -> ObjectiveOutput {
     if member.weight == 0.0 {
         let _guard = tch::no_grad_guard();
         member.loss.compute(forward)
@@ -367,15 +373,21 @@ fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
     }
 }
 
-/// What objectives need on the device.
-fn freight<'a>(members: impl IntoIterator<Item = &'a Member>, batch: &HostBatch<'_>) -> Staging {
-    let mut freight = Staging::default();
-    members.into_iter().for_each(|member| member.loss.send(batch, &mut freight));
-    freight
+/// Collects the arrays that objectives need on the device.
+fn staging<'a>(members: impl IntoIterator<Item = &'a Member>, batch: &HostBatch<'_>) -> Staging {
+    let mut staging = Staging::default();
+    members.into_iter().for_each(|member| member.loss.send(batch, &mut staging));
+    staging
 }
 
-/// Notes an objective's sums and metrics for the next report.
-fn tally(into: &mut MetricAccumulator, member: &Member, terms: &[Term], computed: &Computed, sums: &mut Sums) {
+/// Adds the sums and metrics of an objective to the next report.
+fn tally(
+    into: &mut MetricAccumulator,
+    member: &Member,
+    terms: &[Term],
+    computed: &ObjectiveOutput,
+    sums: &mut MetricSums,
+) {
     for (term, sum) in terms.iter().zip(&computed.sums) {
         into.add_term(MetricName::new(&member.name, term.name), member.weight * term.weight, sum, term.count, sums);
     }
@@ -384,46 +396,47 @@ fn tally(into: &mut MetricAccumulator, member: &Member, terms: &[Term], computed
     }
 }
 
-/// The objectives whose sums went wrong too, or that none did.
-fn blame(terms: &BTreeMap<MetricName, f64>) -> String {
+/// Text that names the objectives whose loss is not finite either, or says that all are finite.
+fn non_finite_terms(terms: &BTreeMap<MetricName, f64>) -> String {
     let broken: Vec<String> =
         terms.iter().filter(|(_, value)| !value.is_finite()).map(|(name, _)| format!("`{name}`")).collect();
     if broken.is_empty() {
-        "every objective's loss is finite".to_owned()
+        "the loss of every objective is finite".to_owned()
     } else {
         format!("nor is the loss of {}", broken.join(", "))
     }
 }
 
-/// A count that was added up in float64.
+/// Converts a count that was summed in float64.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and within 0 .. 2^53")]
-pub(crate) fn whole(count: f64) -> u64 {
+pub(crate) fn to_u64(count: f64) -> u64 {
     count.max(0.0) as u64
 }
 
-/// What the CPU cannot do, with the way out. bfloat16 is for who has asked for the CPU: a run that misses its GPU says so.
+/// Checks the settings that the CPU may not support. bfloat16 on the CPU needs `train.device = "cpu"`, so that a run
+/// does not fall back to the CPU without an error.
 fn check_processor(train: &TrainConfig) -> Result<(), Error> {
-    let refused = |wish: &str, problem: &str, without: &str| {
-        Err(Error::Config(format!("`{wish}` needs {problem}; `{without}` does without")))
+    let refused = |setting: &str, problem: &str, without: &str| {
+        Err(Error::Config(format!("`{setting}` needs {problem}; set `{without}`")))
     };
     let cuda = match train.device {
-        DeviceChoice::Cpu => "CUDA, and `train.device` is `cpu`".to_owned(),
-        _ => format!("CUDA, and {}", choice::why_not()),
+        DeviceChoice::Cpu => "CUDA, but `train.device` is `cpu`".to_owned(),
+        _ => format!("CUDA, but {}", choice::variable()),
     };
     if train.tf32 {
         return refused("train.tf32 = true", &cuda, "train.tf32 = false");
     }
-    let wish = format!("train.precision = \"{}\"", train.precision.name());
+    let setting = format!("train.precision = \"{}\"", train.precision.name());
     let problem = match (train.precision, train.device) {
         (Precision::F32, _) => return Ok(()),
         (_, DeviceChoice::Cpu) if Precision::is_of_this_processor() => return Ok(()),
-        (_, DeviceChoice::Cpu) => "a processor with products of bfloat16 (AVX512_BF16, AMX), and this is another",
+        (_, DeviceChoice::Cpu) => "a processor with bfloat16 products (AVX512_BF16, AMX), which this one lacks",
         _ => &cuda,
     };
-    refused(&wish, problem, "train.precision = \"f32\"")
+    refused(&setting, problem, "train.precision = \"f32\"")
 }
 
-/// Threads that libtorch shall use where the config says `threads`.
+/// Number of threads of libtorch for `train.threads`; 0 stands for all cores.
 #[must_use]
 pub(crate) fn threads(configured: usize) -> usize {
     match configured {

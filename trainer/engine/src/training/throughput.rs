@@ -1,35 +1,35 @@
-//! How fast a run learns between two reports, and how long it will still take.
+//! Throughput between two reports, and the estimated remaining time.
 
 use std::time::{Duration, Instant};
 
 use telemetry::training::{PhaseSeconds, Speed};
 
-/// Wall time since the last report, and what was done in it.
+/// Wall time since the last report, and the steps and tokens of that time.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Throughput {
     process: Process,
-    // Later by what is not to be counted as training.
-    begun: Instant,
-    spent: Spent,
+    // Start of the interval, moved forward by the time that does not count as training.
+    started: Instant,
+    spent: SpentTime,
     steps: u64,
     tokens: u64,
-    // Tokens per second at the device's peak, where that is known.
+    // Tokens per second at the peak of the device, if it is known.
     peak_rate: Option<f64>,
 }
 
-/// What the time since the last report went for, as it is told to a [`Pace`].
+/// Time since the last report by phase.
 #[derive(Clone, Copy, Debug)]
-struct Spent {
+struct SpentTime {
     since: Instant,
     data: Duration,
     step: Duration,
     read: Duration,
     validation: Duration,
-    // Of steps, for checkpoints.
+    // Time that steps waited for checkpoints.
     checkpoint: Duration,
 }
 
-impl Spent {
+impl SpentTime {
     fn from_now() -> Self {
         let zero = Duration::ZERO;
         Self { since: Instant::now(), data: zero, step: zero, read: zero, validation: zero, checkpoint: zero }
@@ -43,7 +43,7 @@ impl Spent {
     }
 }
 
-/// All that this process did, reports and validations included: what is left takes as long.
+/// Steps and wall time of this process, including reports and validations, from which the remaining time is estimated.
 #[derive(Clone, Copy, Debug)]
 struct Process {
     begun: Instant,
@@ -57,24 +57,31 @@ impl Process {
     }
 }
 
-impl Pace {
-    /// Begins now.
+impl Throughput {
+    /// Starts an interval now.
     pub(crate) fn start(peak_rate: Option<f64>) -> Self {
         let begun = Instant::now();
-        Self { process: Process { begun, steps: 0 }, begun, spent: Spent::from_now(), steps: 0, tokens: 0, peak_rate }
+        Self {
+            process: Process { begun, steps: 0 },
+            started: begun,
+            spent: SpentTime::from_now(),
+            steps: 0,
+            tokens: 0,
+            peak_rate,
+        }
     }
 
-    /// So long was waited for a batch.
+    /// Adds time spent waiting for a batch.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.spent.data += time;
     }
 
-    /// So long the next step waited for a checkpoint.
+    /// Adds time that the next step waited for a checkpoint.
     pub(crate) fn stall(&mut self, time: Duration) {
         self.spent.checkpoint += time;
     }
 
-    /// A step learned from so many tokens, and kept the host so long.
+    /// Adds a step with its tokens and its time on the host.
     pub(crate) fn step(&mut self, tokens: u64, time: Duration) {
         self.process.steps += 1;
         self.steps += 1;
@@ -82,23 +89,25 @@ impl Pace {
         self.spent.step += time;
     }
 
-    /// So long it took the device to be done, and to be read.
+    /// Adds time spent waiting for the device and reading its numbers.
     pub(crate) fn read(&mut self, time: Duration) {
         self.spent.read += time;
     }
 
-    /// So long it was validated: nothing was learned, for a good reason, and the next report's speed is that of training.
+    /// Adds time of a validation. The speed of the next report excludes it.
     pub(crate) fn validation(&mut self, time: Duration) {
-        self.begun += time;
+        self.started += time;
         self.spent.validation += time;
     }
 
-    /// The speed since the last report, with so many steps left, and where the time went. The next one begins.
+    /// Returns the speed since the last report and the time by phase, and starts the next interval. `left` is the
+    /// number of remaining steps.
     pub(crate) fn report(&mut self, left: u64) -> (Speed, PhaseSeconds) {
-        let seconds = self.begun.elapsed().as_secs_f64();
+        let seconds = self.started.elapsed().as_secs_f64();
         let [steps_per_s, tokens_per_s] = [self.steps, self.tokens].map(|count| count as f64 / seconds);
         let mfu = self.peak_rate.map(|peak| tokens_per_s / peak);
-        let (phases, process) = (self.spent.seconds(), self.process);
+        let phases = self.spent.seconds();
+        let process = self.process;
         let [wait, stall] = [phases.data, phases.checkpoint].map(|time| time / seconds);
         *self = Self { process, ..Self::start(self.peak_rate) };
         let eta_s = process.eta_s(left);
@@ -122,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_phases_of_a_report_are_parts_of_its_wall_time() {
-        let mut pace = Pace::start(None);
+        let mut pace = Throughput::start(None);
         let ms = Duration::from_millis;
         std::thread::sleep(ms(30));
         pace.wait(ms(5));
@@ -133,13 +142,13 @@ mod tests {
         pace.stall(ms(1));
         let (speed, phases) = pace.report(1);
         let PhaseSeconds { wall, data, step, read, validation, checkpoint } = phases;
-        let told = format!("{data} {step} {read} {validation} {checkpoint}");
-        assert_eq!(told, "0.005 0.015 0.002 0.004 0.001");
+        let found = format!("{data} {step} {read} {validation} {checkpoint}");
+        assert_eq!(found, "0.005 0.015 0.002 0.004 0.001");
         assert!(wall >= 0.03 && data + step + read + validation + checkpoint <= wall, "{phases:?}");
         let steps_per_s = speed.steps_per_s.expect("steps were done");
         assert!((speed.tokens_per_s / steps_per_s - 100.0).abs() < 1e-6, "{speed:?}");
-        // A validation is not in the time that speed is counted by.
+        // The time of the speed excludes validation.
         assert!(steps_per_s > 2.0 / wall, "{speed:?}, {phases:?}");
-        assert!(pace.report(1).1.step.abs() < 1e-12, "the next one starts over");
+        assert!(pace.report(1).1.step.abs() < 1e-12, "the next interval starts at zero");
     }
 }

@@ -1,4 +1,4 @@
-//! How long a step takes by itself: no loader next to it, no report, no checkpoint.
+//! Duration of training steps alone, without loader, reports and checkpoints.
 
 use std::time::Instant;
 
@@ -12,36 +12,37 @@ use crate::training::oom_error;
 use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
-/// Steps of a plan, timed one by one.
+/// Timed steps of a plan.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// Where they were computed, as a checkpoint says it: `Cuda(0)`.
+    /// Device of the steps, in the notation of checkpoints: `Cuda(0)`.
     pub device: String,
-    /// The GPU as its driver spells it; `None` on the CPU or where unknown.
+    /// Name of the GPU as its driver reports it; `None` on the CPU, or if unknown.
     pub device_name: Option<String>,
-    /// Seconds of each step, until the device had done it.
+    /// Seconds of each step, until the device has finished it.
     pub seconds: Vec<f64>,
-    /// Real tokens of a step.
+    /// Real tokens in a step.
     pub tokens: u64,
-    /// The loss over all steps, those that warm up included: what is fast and wrong is of no use.
+    /// Loss over all steps, including warm-up. It shows whether a fast step is also correct.
     pub loss: f64,
-    /// The most bytes that tensors of the device had at once in the timed steps; `None` on the CPU.
+    /// Peak bytes of tensors on the device during the timed steps; `None` on the CPU.
     pub peak_bytes: Option<u64>,
-    /// Operations per second of the device at its best; `None` where unknown.
+    /// Peak operations per second of the device; `None` if unknown.
     pub peak_flops: Option<f64>,
 }
 
-/// Learns from `steps`, one after another and from the first again, `warm_up` times untimed and then `count` times.
+/// Trains on `steps` in a cycle: `warm_up` untimed steps, then `count` timed steps.
 ///
 /// # Errors
-/// As a run: where the device is not there or its memory does not suffice, and where the loss is not finite.
+/// If the device is missing or out of memory, or if the loss is not finite.
 pub fn time_steps(plan: &TrainPlan, steps: &[Vec<Batch>], warm_up: usize, count: usize) -> Result<Timing, Error> {
-    oom_error::within(plan, || {
+    oom_error::wrap(plan, || {
         let mut trainer = Trainer::new(plan, Box::new(SingleProcess))?;
-        let (mut seconds, mut tokens) = (Vec::new(), 0);
+        let mut seconds = Vec::new();
+        let mut tokens = 0;
         for (index, batches) in steps.iter().cycle().take(warm_up + count).enumerate() {
             if index == warm_up {
-                // From now on.
+                // Reading the statistics resets the peak.
                 facts::memory(trainer.device())?;
             }
             let begun = Instant::now();

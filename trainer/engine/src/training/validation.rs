@@ -1,9 +1,10 @@
-//! A look at the valid split, in eval mode, that disturbs nothing.
+//! Validation on the validation split, in eval mode, without effect on the training state.
 //!
-//! Every objective reports its terms and metrics. Next to them stands `valid/mlm`: plain masked language modelling on
-//! one fixed mask view, [`VALID_MLM`], whatever the run trains, so that runs compare on the same masked tokens. It uses
-//! the first objective's head that predicts tokens; a run without such a head has no `valid/mlm`. A network that never
-//! reads `[MASK]` while it trains (COCO-LM's) meets a strange view here: its figure stands by itself.
+//! Every objective reports its terms and metrics. In addition, `valid/mlm` is plain masked language modelling on one
+//! fixed mask view, [`VALID_MLM`], for every run, so that runs are comparable on the same masked tokens. It uses the
+//! first head that predicts tokens, in the order of the objectives. A run without such a head has no `valid/mlm`. A
+//! network that never reads `[MASK]` in training (COCO-LM's) has not seen such a view: do not compare its value with
+//! other networks.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -21,35 +22,36 @@ use crate::model::forward::Forward;
 use crate::model::host_batch::HostBatch;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
-use crate::training::metric_accumulator::{Mean, MetricAccumulator, Reading, Sums, fetch, written};
+use crate::training::metric_accumulator::{Mean, MetricAccumulator, MetricReading, MetricSums, fetch, written};
 use crate::training::process_group::ProcessGroup;
-use crate::training::step::{Trainer, whole};
+use crate::training::step::{Trainer, to_u64};
 
-/// A validation under way.
+/// Validation in progress.
 #[derive(Debug)]
 pub(crate) struct Validation {
     tally: MetricAccumulator,
-    // None without a head that predicts tokens.
+    // Empty without a head that predicts tokens.
     extra: BTreeSet<Pass>,
     loss: Mean,
     accuracy: Mean,
     // Occurrences of each id among the masked targets.
     targets: Vec<u64>,
     rows: u64,
-    begun: Instant,
+    started: Instant,
 }
 
 impl Validation {
-    /// Begins, with the weights as they are.
+    /// Starts a validation of the current weights.
     pub(crate) fn new(trainer: &Trainer) -> Result<Self, Error> {
         trainer.parameters().round()?;
         let extra =
             if trainer.token_head().is_some() { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
         let targets = vec![0; trainer.plan().vocab.size as usize];
         let device = trainer.device();
-        let (loss, accuracy) = (Mean::new(device), Mean::new(device));
+        let loss = Mean::new(device);
+        let accuracy = Mean::new(device);
         let tally = MetricAccumulator::new(device);
-        Ok(Self { tally, extra, loss, accuracy, targets, rows: 0, begun: Instant::now() })
+        Ok(Self { tally, extra, loss, accuracy, targets, rows: 0, started: Instant::now() })
     }
 
     /// Adds one batch.
@@ -71,7 +73,7 @@ impl Validation {
         let head = trainer.token_head().expect("a head was found when the validation began");
         let scored = head.score(&hidden_nd, &predicted.targets_n, |_| {});
         let Prediction { sum, hits } = masked_lm::of_scored(&scored, &predicted.targets_n, None);
-        let mut sums = Sums::default();
+        let mut sums = MetricSums::default();
         self.loss.add(&sum, predicted.count as f64, &mut sums);
         self.accuracy.add(&hits, predicted.count as f64, &mut sums);
         sums.settle()?;
@@ -81,28 +83,30 @@ impl Validation {
         Ok(())
     }
 
-    /// The result. Waits for the device.
+    /// Returns the result. Waits for the device.
     pub(crate) fn finish(mut self, trainer: &Trainer) -> Result<ValidReport, Error> {
         self.gather(trainer.ranks());
-        let (Reading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
+        let (MetricReading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
         let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
-        let (terms, metrics, seconds) = (written(terms), written(metrics), self.begun.elapsed().as_secs_f64());
+        let terms = written(terms);
+        let metrics = written(metrics);
+        let seconds = self.started.elapsed().as_secs_f64();
         Ok(ValidReport { rows: self.rows, loss, terms, metrics, mlm, seconds })
     }
 
-    /// Adds up what the ranks have counted, before anything is decided by it: all of them then decide the same.
+    /// Sums the counts over all ranks. All ranks must decide by the sums, so that they decide the same.
     fn gather(&mut self, ranks: &dyn ProcessGroup) {
         let own = std::iter::once(&self.rows).chain(&self.targets);
         let mut counts: Vec<f64> = own.map(|&count| count as f64).collect();
         ranks.sum(&mut counts);
         for (count, sum) in std::iter::once(&mut self.rows).chain(&mut self.targets).zip(counts) {
-            *count = whole(sum);
+            *count = to_u64(sum);
         }
     }
 
     fn mlm(&self, trainer: &Trainer) -> Result<MlmReport, Error> {
         let (mut read, _) = fetch(trainer.ranks(), [&self.loss, &self.accuracy], &[])?;
-        let mut next = || read.next().expect("as many come back as were asked for");
+        let mut next = || read.next().expect("fetch returns one number per mean");
         Ok(MlmReport {
             loss: next(),
             accuracy: next(),
@@ -115,7 +119,7 @@ impl Validation {
     }
 }
 
-/// Mean of −ln p over the counted ids; 0 for none.
+/// Mean of −ln p over the counted ids; 0 if there are none.
 fn cross_entropy(counts: &[u64], log_probabilities: &[f64]) -> f64 {
     let total = counts.iter().sum::<u64>().max(1) as f64;
     counts.iter().zip(log_probabilities).map(|(&count, log)| -(count as f64) * log).sum::<f64>() / total

@@ -1,4 +1,4 @@
-//! The checkpoints of a run as they are listed: which there are, why each is kept, whether each is whole.
+//! Listing and verification of the checkpoints of a run.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,44 +7,45 @@ use schemas::Sealed as _;
 use schemas::ordinal::Step;
 use store::Store;
 
-use super::{DAMAGED_FILE, FIGURES_FILE, FOLDER, PINNED_FILE, STATE_FILE, State, Unread, Validated};
+use super::{DAMAGED_FILE, FIGURES_FILE, FOLDER, PINNED_FILE, STATE_FILE, State, UnreadState, Validated};
 use crate::error::Error;
 
-/// Where the checkpoint after that step lies, if there is one.
-pub fn within(run: &Store, step: Step) -> Store {
-    run.within(FOLDER).within(&folder_name(step))
+/// Returns the folder of the checkpoint after `step`. The folder need not exist.
+pub fn checkpoint_store(run: &Store, step: Step) -> Store {
+    run.prefixed(FOLDER).prefixed(&folder_name(step))
 }
 
-/// Steps of all that lies there as a checkpoint, the newest first.
+/// Steps of all checkpoints with a `state.json`, newest first.
 pub fn steps(run: &Store) -> std::io::Result<Vec<Step>> {
-    let found = list(&run.within(FOLDER))?;
+    let found = list(&run.prefixed(FOLDER))?;
     Ok(found.into_iter().filter(|(_, form)| *form == CheckpointForm::Whole).map(|(Reverse(step), _)| step).collect())
 }
 
-/// Steps of what was a checkpoint after `step`, or was to be one; but for what was set aside as damaged.
+/// Steps after `step` with a complete or unfinished checkpoint. Checkpoints that were set aside as damaged are left
+/// out.
 pub(crate) fn beyond(run: &Store, step: Step) -> std::io::Result<Vec<Step>> {
-    let found = list(&run.within(FOLDER))?.into_iter().filter(|(_, form)| *form != CheckpointForm::SetAside);
+    let found = list(&run.prefixed(FOLDER))?.into_iter().filter(|(_, form)| *form != CheckpointForm::SetAside);
     Ok(found.map(|(Reverse(found), _)| found).filter(|found| *found > step).collect())
 }
 
-/// What lies under the name of a checkpoint.
+/// Completeness of a checkpoint folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointForm {
-    /// A checkpoint, or what was one and is damaged.
+    /// `state.json` exists. The content may still be damaged.
     Whole,
-    /// What was found damaged.
+    /// Only `damaged.json` exists: the checkpoint was found damaged.
     SetAside,
-    /// What a kill left.
+    /// No state exists: a kill interrupted the write or the removal.
     Unfinished,
 }
 
-/// What is there, newest first.
+/// Lists the checkpoint folders, newest first.
 pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, CheckpointForm>> {
     let mut found = BTreeMap::new();
     for entry in checkpoints.list("")? {
         let Some((folder, file)) = entry.name.split_once('/') else { continue };
         let step = folder.strip_prefix("step-").and_then(|digits| digits.parse().ok()).map(Step);
-        // What is called otherwise is not ours.
+        // Names of another form do not belong to this program. A pin alone is no checkpoint.
         let Some(step) = step.filter(|&step| folder_name(step) == folder && file != PINNED_FILE) else { continue };
         let form = found.entry(Reverse(step)).or_insert(CheckpointForm::Unfinished);
         match file {
@@ -54,27 +55,32 @@ pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Chec
         }
     }
     for (&Reverse(step), form) in found.iter_mut().filter(|(_, form)| **form != CheckpointForm::Whole) {
-        // What is no file is not listed, and is no sign that nothing was finished: asking for it is an error.
-        if checkpoints.stat(&format!("{}/{STATE_FILE}", folder_name(step)))?.is_some() {
+        // `list` omits a `state.json` that is not a regular file. Such a checkpoint may be complete: `stat` returns an
+        // error.
+        if checkpoints.head(&format!("{}/{STATE_FILE}", folder_name(step)))?.is_some() {
             *form = CheckpointForm::Whole;
         }
     }
     Ok(found)
 }
 
-/// The name of the folder of the checkpoint after that step.
+/// Name of the folder of the checkpoint after `step`.
 pub fn folder_name(step: Step) -> String {
     format!("step-{:08}", step.0)
 }
 
-/// What was found of a checkpoint; nothing where nobody looked, or where that is damaged: it decides over no weight.
+/// Validation scores of a checkpoint. Empty if its step was not validated, or if the file is damaged: scores do not
+/// affect the weights, so that damage is only logged.
 pub(super) fn figures(checkpoint: &Store, step: Step) -> std::io::Result<BTreeMap<String, f64>> {
-    let Some((bytes, _)) = checkpoint.read_with_stat(FIGURES_FILE)? else { return Ok(BTreeMap::new()) };
+    let Some((bytes, _)) = checkpoint.get_with_stat(FIGURES_FILE)? else { return Ok(BTreeMap::new()) };
     let found = Validated::unseal(&bytes).map_err(|error| error.to_string());
-    match found.and_then(|found| if found.step == step { Ok(found) } else { Err(format!("of step {}", found.step)) }) {
+    match found.and_then(|found| {
+        if found.step == step { Ok(found) } else { Err(format!("the scores are of step {}", found.step)) }
+    }) {
         Ok(found) => Ok(found.figures),
         Err(problem) => {
-            tracing::warn!(file = %checkpoint.place(FIGURES_FILE), %problem, "not as it was written, skipped");
+            let file = checkpoint.place(FIGURES_FILE);
+            tracing::warn!(%file, %problem, "checkpoint: damaged validation scores, ignored");
             Ok(BTreeMap::new())
         }
     }
@@ -82,22 +88,22 @@ pub(super) fn figures(checkpoint: &Store, step: Step) -> std::io::Result<BTreeMa
 
 /// Writes the scores of a validation into the checkpoint of its step, if that exists.
 pub fn note(run: &Store, validated: &Validated) -> std::io::Result<()> {
-    let checkpoint = within(run, validated.step);
-    if checkpoint.stat(STATE_FILE)?.is_some() {
+    let checkpoint = checkpoint_store(run, validated.step);
+    if checkpoint.head(STATE_FILE)?.is_some() {
         checkpoint.put(FIGURES_FILE, &validated.seal())?;
     }
     Ok(())
 }
 
-/// Reads every byte of the checkpoint after `step`. Returns how many.
+/// Verifies every byte of the checkpoint after `step`. Returns the number of bytes.
 ///
 /// # Errors
-/// [`Error::Config`] if there is none, [`Error::Checkpoint`] for the first object that is not as it was written.
+/// [`Error::Config`] if it does not exist, [`Error::Checkpoint`] for the first damaged object.
 pub fn verify(run: &Store, step: Step) -> Result<u64, Error> {
     Ok(read_whole(&there(run, step)?, step)?.1)
 }
 
-/// Returns the state of the newest checkpoint of which every byte is as it was written. A damaged one is logged and skipped.
+/// Returns the state of the newest checkpoint without a damaged byte. A damaged checkpoint is logged and skipped.
 ///
 /// # Errors
 /// [`Error::Config`] if the run has not saved, [`Error::Checkpoint`] if no checkpoint is complete.
@@ -106,56 +112,57 @@ pub fn newest_complete_state(run: &Store) -> Result<State, Error> {
     found.map(|(state, _)| state).ok_or_else(|| none_whole(run, &damaged))
 }
 
-/// Returns what `read` makes of the first complete checkpoint among those after `steps`, and a line about each damaged one
-/// before it, which is logged and skipped.
+/// Returns the result of `read` for the first undamaged checkpoint of `steps`, and a description of each damaged one
+/// before it. Damaged checkpoints are logged and skipped.
 ///
 /// # Errors
-/// [`Error`] of `read`, unless it is damage.
+/// [`Error`] of `read`, unless it reports damage.
 pub fn newest_complete<T>(
     run: &Store,
     steps: impl IntoIterator<Item = Step>,
-    read: impl Fn(&Store, Step) -> Result<T, Unread>,
+    read: impl Fn(&Store, Step) -> Result<T, UnreadState>,
 ) -> Result<(Option<T>, Vec<String>), Error> {
     let mut damaged = Vec::new();
     for step in steps {
-        match read(&within(run, step), step) {
+        match read(&checkpoint_store(run, step), step) {
             Ok(found) => return Ok((Some(found), damaged)),
-            Err(Unread::Damaged { place, problem }) => {
-                tracing::warn!(file = %place, %problem, "damaged checkpoint, looking at an older one");
+            Err(UnreadState::Damaged { place, problem }) => {
+                tracing::warn!(file = %place, %problem, "checkpoint: damaged, trying an older one");
                 damaged.push(format!("{place}: {problem}"));
             }
-            Err(Unread::Other(error)) => return Err(error),
+            Err(UnreadState::Other(error)) => return Err(error),
         }
     }
     Ok((None, damaged))
 }
 
-/// The error of a run without a whole checkpoint; `damaged` are its damaged ones.
+/// Error of a run without a complete checkpoint; `damaged` describes its damaged ones.
 #[must_use]
 pub fn none_whole(run: &Store, damaged: &[String]) -> Error {
     if damaged.is_empty() {
-        return Error::Config(format!("{}: there is no checkpoint here yet; train first", run.place("")));
+        return Error::Config(format!("{}: no checkpoint yet; train the run first", run.place("")));
     }
-    let problem = format!("the run has saved, and no checkpoint of it is whole; put one back ({})", damaged.join("; "));
-    Error::Checkpoint { path: run.within(FOLDER).place("").into(), problem }
+    let problem = format!("all checkpoints of the run are damaged; restore one ({})", damaged.join("; "));
+    Error::Checkpoint { path: run.prefixed(FOLDER).place("").into(), problem }
 }
 
-/// The state of a checkpoint, and how many bytes it has, all of which are as they were written.
-fn read_whole(checkpoint: &Store, step: Step) -> Result<(State, u64), Unread> {
+/// Returns the state of a checkpoint and its size in bytes after all bytes are verified.
+fn read_whole(checkpoint: &Store, step: Step) -> Result<(State, u64), UnreadState> {
     let state = State::read(checkpoint, step)?;
     let mut read = 0;
     for (name, expected) in &state.files {
-        let damaged = |problem: &str| Unread::Damaged { place: checkpoint.place(name), problem: problem.to_owned() };
-        let stat = checkpoint.stat(name)?.ok_or_else(|| damaged("it is missing"))?;
+        let damaged =
+            |problem: &str| UnreadState::Damaged { place: checkpoint.place(name), problem: problem.to_owned() };
+        let stat = checkpoint.head(name)?.ok_or_else(|| damaged("the file is missing"))?;
         if checkpoint.hash(name, stat.bytes)?.to_hex().as_str() != expected {
-            return Err(damaged("its BLAKE3 is not the one in `state.json`"));
+            return Err(damaged("the BLAKE3 differs from the one in `state.json`"));
         }
         read += stat.bytes;
     }
     Ok((state, read))
 }
 
-/// The rows that were consumed at the checkpoint after `step`, every byte of which is as it was written.
+/// Verifies the checkpoint after `step`. Returns the number of rows consumed at it.
 ///
 /// # Errors
 /// As [`verify`].
@@ -164,15 +171,15 @@ pub fn check(run: &Store, step: Step) -> Result<u64, Error> {
     Ok(State::read(&there(run, step)?, step)?.rows_consumed)
 }
 
-/// What the checkpoint after `step` says of itself.
+/// Returns the state of the checkpoint after `step`.
 ///
 /// # Errors
-/// As [`verify`], of its state alone.
+/// As [`verify`], but only for its state.
 pub fn state_of(run: &Store, step: Step) -> Result<State, Error> {
     Ok(State::read(&there(run, step)?, step)?)
 }
 
-/// The state of the newest checkpoint whose state can be read; `None` if there is none.
+/// Returns the state of the newest checkpoint with a readable state; `None` if no such checkpoint exists.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -180,19 +187,22 @@ pub fn newest_state(run: &Store) -> Result<Option<State>, Error> {
     Ok(super::steps(run)?.into_iter().find_map(|step| state_of(run, step).ok()))
 }
 
-/// The checkpoint after `step`, if there is one.
+/// Returns the folder of the checkpoint after `step`, which must exist.
 pub(super) fn there(run: &Store, step: Step) -> Result<Store, Error> {
     let steps = steps(run)?;
     if steps.contains(&step) {
-        return Ok(within(run, step));
+        return Ok(checkpoint_store(run, step));
     }
     Err(Error::Config(absent(run, step, &steps)))
 }
 
-/// That there is no checkpoint after that step, and after which there are.
+/// Message that no checkpoint exists after step `wanted`, with the existing steps.
 pub fn absent(run: &Store, wanted: Step, steps: &[Step]) -> String {
-    let there: Vec<String> = steps.iter().rev().map(Step::to_string).collect();
-    let there =
-        if there.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", there.join(", ")) };
-    format!("{}: no checkpoint after step {wanted}; {there}", run.place(""))
+    let existing: Vec<String> = steps.iter().rev().map(Step::to_string).collect();
+    let hint = if existing.is_empty() {
+        "the run has none yet".to_owned()
+    } else {
+        format!("there are {}", existing.join(", "))
+    };
+    format!("{}: no checkpoint after step {wanted}; {hint}", run.place(""))
 }

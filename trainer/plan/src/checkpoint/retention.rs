@@ -1,10 +1,16 @@
-//! Retention of checkpoints: the rule, as a pure function of the checkpoints that exist, and what removes, pins and copies them.
+//! Retention of checkpoints: the retention rule as a pure function of the existing checkpoints, and the functions that
+//! remove, pin and copy checkpoints.
 //!
 //! # Definition
-//! A checkpoint stays if it is one of the `keep` newest, if its step is a multiple of `keep_every_steps`, if it is one of
-//! the `keep_best` best by `best_by` among those that were validated, or if somebody pinned it. What is best only gets
-//! rarer as a run continues: who is not among the best of those that are there will not be among the best of all. So what
-//! is removed by this rule would not have stayed by it later either, whatever is killed in between.
+//! A checkpoint is kept if at least one of these conditions holds:
+//!
+//! - it is one of the `keep` newest;
+//! - its step is a multiple of `keep_every_steps`;
+//! - it is one of the `keep_best` best by `best_by` among the validated checkpoints;
+//! - the user pinned it.
+//!
+//! A checkpoint that is not among the best existing ones is not among the best of all later sets either. So the rule
+//! never removes a checkpoint that it would keep later, even if the process is killed in between.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,37 +22,37 @@ use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
-use super::list::{CheckpointForm, figures, folder_name, list, steps, there, within};
+use super::list::{CheckpointForm, checkpoint_store, figures, folder_name, list, steps, there};
 use super::{CONFIG_FILE, DAMAGED_FILE, FOLDER, LATEST, PINNED_FILE, STATE_FILE, State};
 use crate::config::CheckpointConfig;
 use crate::error::Error;
 
-/// A checkpoint, as far as the rule looks at it.
+/// Inputs of the retention rule for one checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
     /// Steps done.
     pub step: Step,
-    /// What its validation found of the figure in question.
+    /// Value of the `best_by` metric in the validation of its step.
     pub figure: Option<f64>,
-    /// Whether somebody pinned it.
+    /// Whether the user pinned it.
     pub pinned: bool,
 }
 
-/// Why a checkpoint stays.
+/// Reason to keep a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepReason {
-    /// It is one of the newest.
+    /// One of the `keep` newest.
     Newest,
-    /// Its step is one of those that stay forever.
+    /// Step that is a multiple of `keep_every_steps`.
     Milestone,
-    /// It is one of the best.
+    /// One of the `keep_best` best.
     Best,
-    /// Somebody pinned it.
+    /// Pinned by the user.
     Pinned,
 }
 
-/// Why each stays; one without a reason goes.
+/// Returns the reasons to keep each checkpoint. A checkpoint without a reason is to be removed.
 pub(super) fn reasons(rules: &CheckpointConfig, all: &[Candidate]) -> BTreeMap<Step, Vec<KeepReason>> {
     let mut reasons: BTreeMap<Step, Vec<KeepReason>> = all.iter().map(|it| (it.step, Vec::new())).collect();
     let newest: Vec<Step> = reasons.keys().rev().take(rules.keep).copied().collect();
@@ -67,7 +73,7 @@ pub(super) fn reasons(rules: &CheckpointConfig, all: &[Candidate]) -> BTreeMap<S
     reasons
 }
 
-/// The best, the best one first.
+/// Returns the `keep_best` best steps, best first. The older of two equal steps comes first.
 fn best(rules: &CheckpointConfig, all: &[Candidate]) -> Vec<Step> {
     let sign = if is_better_high(&rules.best_by) { -1.0 } else { 1.0 };
     let finite = |it: &Candidate| it.figure.filter(|figure| figure.is_finite()).map(|figure| (sign * figure, it.step));
@@ -76,52 +82,53 @@ fn best(rules: &CheckpointConfig, all: &[Candidate]) -> Vec<Step> {
     ranked.into_iter().take(rules.keep_best).map(|(_, step)| step).collect()
 }
 
-/// Whether more of a figure is better.
+/// Whether a higher value of a metric is better.
 pub(super) fn is_better_high(figure: &str) -> bool {
     let name = figure.rsplit('.').next().unwrap_or(figure);
     name.contains("accuracy") || name == "positive_cosine"
 }
 
-/// A checkpoint as it lies there.
+/// Checkpoint of a run as listed.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct ListedCheckpoint {
     /// Steps done.
     pub step: Step,
-    /// Where it is.
+    /// Location of its folder.
     pub place: String,
-    /// Of all its objects.
+    /// Total size of its objects.
     pub bytes: u64,
-    /// When it was written, by the clock of whoever keeps it.
+    /// Time of the write, by the clock of the store.
     pub written: Option<SystemTime>,
-    /// What its validation found; empty where its step was not validated.
+    /// Validation scores; empty if its step was not validated.
     pub figures: BTreeMap<String, f64>,
-    /// Why it stays; empty for what was set aside as damaged, or left unfinished.
+    /// Reasons to keep it; empty for a damaged or unfinished checkpoint.
     pub why: Vec<KeepReason>,
-    /// Whether it is one, as far as can be seen without reading it.
+    /// Whether its `state.json` exists. The content is not read.
     pub is_there: bool,
 }
 
-/// Everything that lies among the checkpoints of a run, the oldest first, with why it stays by these rules.
+/// Lists all folders among the checkpoints of a run, oldest first, with the reasons to keep each by these rules.
 ///
 /// # Errors
 /// [`Error::Io`] if the folder cannot be listed.
-pub fn shelf(run: &Store, rules: &CheckpointConfig) -> Result<Vec<Listed>, Error> {
-    let checkpoints = run.within(FOLDER);
+pub fn shelf(run: &Store, rules: &CheckpointConfig) -> Result<Vec<ListedCheckpoint>, Error> {
+    let checkpoints = run.prefixed(FOLDER);
     let found = list(&checkpoints)?;
-    let mut listed: BTreeMap<Step, Listed> = BTreeMap::new();
+    let mut listed: BTreeMap<Step, ListedCheckpoint> = BTreeMap::new();
     for (&Reverse(step), form) in &found {
-        let checkpoint = checkpoints.within(&folder_name(step));
+        let checkpoint = checkpoints.prefixed(&folder_name(step));
         let entries = checkpoint.list("")?;
         let state = entries.iter().find(|entry| entry.name == STATE_FILE);
         let written = state.map(|state| state.stat.modified);
-        let (place, bytes) = (checkpoint.place(""), entries.iter().map(|entry| entry.stat.bytes).sum());
+        let place = checkpoint.place("");
+        let bytes = entries.iter().map(|entry| entry.stat.bytes).sum();
         let figures = figures(&checkpoint, step)?;
         let is_there = *form == CheckpointForm::Whole;
-        listed.insert(step, Listed { step, place, bytes, written, figures, why: Vec::new(), is_there });
+        listed.insert(step, ListedCheckpoint { step, place, bytes, written, figures, why: Vec::new(), is_there });
     }
     let mut candidates = Vec::new();
     for it in listed.values().filter(|it| it.is_there) {
-        let pinned = checkpoints.within(&folder_name(it.step)).stat(PINNED_FILE)?.is_some();
+        let pinned = checkpoints.prefixed(&folder_name(it.step)).head(PINNED_FILE)?.is_some();
         candidates.push(Candidate { step: it.step, figure: it.figures.get(&rules.best_by).copied(), pinned });
     }
     for (step, why) in reasons(rules, &candidates) {
@@ -132,7 +139,7 @@ pub fn shelf(run: &Store, rules: &CheckpointConfig) -> Result<Vec<Listed>, Error
     Ok(listed.into_values().collect())
 }
 
-/// Somebody's wish that a checkpoint stays: `pinned.json` in its folder. That it is there is what counts.
+/// Pin of a checkpoint: `pinned.json` in its folder. Only the existence of the file counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pin {
@@ -145,48 +152,50 @@ impl Sealed for Pin {
     const PRETTY: bool = true;
 }
 
-/// Makes the checkpoint after `step` stay, whatever the rules say.
+/// Pins the checkpoint after `step`: the retention rule keeps it.
 ///
 /// # Errors
-/// [`Error::Config`] if there is none.
+/// [`Error::Config`] if it does not exist.
 pub fn pin(run: &Store, step: Step) -> Result<(), Error> {
     there(run, step)?.put(PINNED_FILE, &Pin { step }.seal())?;
     Ok(())
 }
 
-/// Lets the rules decide about it again, at the next checkpoint that is written. Returns whether it was pinned.
+/// Unpins the checkpoint after `step`: the rules apply to it again when the next checkpoint is written. Returns whether
+/// it was pinned.
 ///
 /// # Errors
-/// [`Error::Config`] if there is none.
+/// [`Error::Config`] if it does not exist.
 pub fn unpin(run: &Store, step: Step) -> Result<bool, Error> {
     let checkpoint = there(run, step)?;
-    let was_pinned = checkpoint.stat(PINNED_FILE)?.is_some();
-    checkpoint.remove(PINNED_FILE)?;
+    let was_pinned = checkpoint.head(PINNED_FILE)?.is_some();
+    checkpoint.delete(PINNED_FILE)?;
     Ok(was_pinned)
 }
 
-/// Removes the checkpoint after `step` for good.
+/// Removes the checkpoint after `step` permanently.
 ///
 /// # Errors
-/// [`Error::Config`] if there is none, if it is pinned, or if the run would go on from it.
+/// [`Error::Config`] if it does not exist, if it is pinned, or if it is the newest one.
 pub fn remove(run: &Store, step: Step) -> Result<(), Error> {
     let checkpoint = there(run, step)?;
     let refuse = |problem: &str| Err(Error::Config(format!("{}: {problem}", checkpoint.place(""))));
-    if checkpoint.stat(PINNED_FILE)?.is_some() {
-        return refuse("it is pinned; unpin it first");
+    if checkpoint.head(PINNED_FILE)?.is_some() {
+        return refuse("the checkpoint is pinned; unpin it first");
     }
     if steps(run)?.first() == Some(&step) {
         return refuse(
-            "the run continues from it; to go back to an older one, use `cloze rollback`, which keeps this one",
+            "the run resumes from this checkpoint; use `cloze rollback` to go back, which archives later checkpoints",
         );
     }
     Ok(discard(run, step)?)
 }
 
-/// Copies the checkpoint after `step` to another run, or to what is undone. Its state comes last, since with it there is a
-/// checkpoint: that state, or as it is.
+/// Copies the checkpoint after `step` to another run or to a rollback archive. `state` replaces the state of the copy;
+/// `None` copies it unchanged. The state is written last, because its presence makes the folder a checkpoint.
 pub fn copy(from: &Store, step: Step, to: &Store, state: Option<&State>) -> std::io::Result<()> {
-    let (source, target) = (within(from, step), within(to, step));
+    let source = checkpoint_store(from, step);
+    let target = checkpoint_store(to, step);
     let mut entries = source.list("")?;
     entries.sort_by_key(|entry| entry.name == STATE_FILE);
     for entry in entries {
@@ -194,7 +203,7 @@ pub fn copy(from: &Store, step: Step, to: &Store, state: Option<&State>) -> std:
             target.put(STATE_FILE, &state.seal())?;
             continue;
         }
-        let mut put = target.begin(&entry.name)?;
+        let mut put = target.writer(&entry.name)?;
         for piece in source.pieces(&entry.name, entry.stat.bytes) {
             put.write_all(&piece?)?;
         }
@@ -203,105 +212,106 @@ pub fn copy(from: &Store, step: Step, to: &Store, state: Option<&State>) -> std:
     Ok(())
 }
 
-/// Removes the checkpoint after `step`, and a pin of it.
+/// Removes the checkpoint after `step` and its pin.
 pub fn discard(run: &Store, step: Step) -> std::io::Result<()> {
-    clear(&within(run, step))
+    clear(&checkpoint_store(run, step))
 }
 
-/// Points `latest` at the newest that is there and does not go.
-pub(crate) fn point(run: &Store, going: &[Step]) -> std::io::Result<()> {
-    let newest = steps(run)?.into_iter().find(|step| !going.contains(step));
-    point_at(&run.within(FOLDER), newest)
+/// Points `latest` at the newest existing checkpoint that is not in `removed`.
+pub(crate) fn point(run: &Store, removed: &[Step]) -> std::io::Result<()> {
+    let newest = steps(run)?.into_iter().find(|step| !removed.contains(step));
+    point_at(&run.prefixed(FOLDER), newest)
 }
 
-/// Points `latest` at the checkpoint after that step; removes it for `None`.
+/// Points `latest` at the checkpoint after `newest`. Removes `latest` for `None`.
 pub fn point_at(checkpoints: &Store, newest: Option<Step>) -> std::io::Result<()> {
     match newest {
         Some(step) => checkpoints.put(LATEST, format!("{}\n", folder_name(step)).as_bytes()).map(|_| ()),
-        None => checkpoints.remove(LATEST),
+        None => checkpoints.delete(LATEST),
     }
 }
 
-/// Removes all of a checkpoint: its state first, so that it is none any more.
+/// Removes all objects of a checkpoint. The state is removed first, so that the folder is no longer a checkpoint.
 pub(super) fn clear(checkpoint: &Store) -> std::io::Result<()> {
     empty(checkpoint)?;
-    checkpoint.remove_all("")
+    checkpoint.delete_all("")
 }
 
-/// Removes all of a checkpoint but a pin, which is somebody's wish about whatever is made there. Its state goes first, and
-/// then what `transformers` sees a model by.
+/// Removes all objects of a checkpoint except the pin, which also applies to a later checkpoint of the same step. The
+/// state is removed first, then the file by which `transformers` recognizes a model.
 pub fn empty(checkpoint: &Store) -> std::io::Result<()> {
-    checkpoint.remove(STATE_FILE)?;
-    checkpoint.remove(CONFIG_FILE)?;
+    checkpoint.delete(STATE_FILE)?;
+    checkpoint.delete(CONFIG_FILE)?;
     let others = checkpoint.list("")?.into_iter().filter(|entry| entry.name != PINNED_FILE);
-    others.rev().try_for_each(|entry| checkpoint.remove(&entry.name))
+    others.rev().try_for_each(|entry| checkpoint.delete(&entry.name))
 }
 
-/// Keeps the state of a damaged checkpoint under a name by which it is none.
+/// Renames the state of a damaged checkpoint to `damaged.json`, so that the folder is no longer a checkpoint.
 pub fn set_aside(checkpoint: &Store, place: &str, problem: &str) -> Result<(), Error> {
     let kept = checkpoint.place(DAMAGED_FILE);
-    tracing::error!(file = %place, %problem, %kept, "damaged checkpoint, taking an older one");
-    if let Some((state, _)) = checkpoint.read_with_stat(STATE_FILE)? {
+    tracing::error!(file = %place, %problem, %kept, "checkpoint: damaged, set aside; an older one is used");
+    if let Some((state, _)) = checkpoint.get_with_stat(STATE_FILE)? {
         checkpoint.put(DAMAGED_FILE, &state)?;
     }
-    Ok(checkpoint.remove(STATE_FILE)?)
+    Ok(checkpoint.delete(STATE_FILE)?)
 }
 
-/// Removes the checkpoints that are `given_up`. What it cannot read is left for who reads it. Where none is left, the run
-/// has not saved: it starts over.
+/// Removes the checkpoints whose state satisfies `is_invalid`. Checkpoints with an unreadable state are kept; the code
+/// that loads them reports them. If no checkpoint remains, the run starts from its first step.
 ///
 /// # Errors
-/// [`Error::Io`]; what was not removed is as it was.
-pub fn invalidate(run: &Store, given_up: impl Fn(&State) -> bool) -> Result<(), Error> {
-    let mut going = Vec::new();
+/// [`Error::Io`]. Checkpoints that were not removed are unchanged.
+pub fn invalidate(run: &Store, is_invalid: impl Fn(&State) -> bool) -> Result<(), Error> {
+    let mut removed = Vec::new();
     for step in steps(run)? {
-        let Some((bytes, _)) = within(run, step).read_with_stat(STATE_FILE)? else { continue };
-        if State::unseal(&bytes).is_ok_and(|state| given_up(&state)) {
-            going.push(step);
+        let Some((bytes, _)) = checkpoint_store(run, step).get_with_stat(STATE_FILE)? else { continue };
+        if State::unseal(&bytes).is_ok_and(|state| is_invalid(&state)) {
+            removed.push(step);
         }
     }
-    if going.is_empty() {
+    if removed.is_empty() {
         return Ok(());
     }
-    // What `latest` names has to be there, whatever is killed in between.
-    point(run, &going)?;
-    for step in going {
-        tracing::info!(step = step.0, "removing a checkpoint of steps that are undone");
+    // Before the removals: `latest` must name an existing checkpoint even after a kill in between.
+    point(run, &removed)?;
+    for step in removed {
+        tracing::info!(step = step.0, "checkpoint: removed, its steps are rolled back");
         discard(run, step)?;
     }
     Ok(())
 }
 
-/// Every checkpoint that is there, as far as the rules look at it.
+/// Reads the inputs of the retention rule for every checkpoint.
 pub(super) fn candidates(checkpoints: &Store, rules: &CheckpointConfig) -> std::io::Result<Vec<Candidate>> {
     let whole = list(checkpoints)?.into_iter().filter(|(_, form)| *form == CheckpointForm::Whole);
     whole
         .map(|(Reverse(step), _)| {
-            let checkpoint = checkpoints.within(&folder_name(step));
-            // Read only where something depends on them.
+            let checkpoint = checkpoints.prefixed(&folder_name(step));
+            // The rule reads the scores only for `keep_best`.
             let figures = if rules.keep_best > 0 { figures(&checkpoint, step)? } else { BTreeMap::new() };
-            let pinned = checkpoint.stat(PINNED_FILE)?.is_some();
+            let pinned = checkpoint.head(PINNED_FILE)?.is_some();
             Ok(Candidate { step, figure: figures.get(&rules.best_by).copied(), pinned })
         })
         .collect()
 }
 
-/// Removes what the rules let go, but for the newest checkpoint of at most `judged` steps: a step that nobody has judged yet
-/// may have to be undone, however many checkpoints were made since. What was set aside and is newer than the oldest of the newest stays until the run comes
-/// to its step.
+/// Removes the checkpoints that the rules do not keep, except the newest one of at most `judged` steps. The spike guard
+/// may still roll back a step that it has not judged, and then needs that checkpoint.
+///
+/// A damaged or unfinished folder stays until it is older than the oldest of the `keep` newest checkpoints.
 pub fn retain(checkpoints: &Store, rules: &CheckpointConfig, judged: Option<Step>) -> std::io::Result<()> {
     let candidates = candidates(checkpoints, rules)?;
-    let way_back =
+    let rollback_target =
         candidates.iter().map(|it| it.step).filter(|step| judged.is_some_and(|judged| *step <= judged)).max();
     let reasons = reasons(rules, &candidates);
     let newest = reasons.iter().find(|(_, why)| why.contains(&KeepReason::Newest)).map(|(&step, _)| step);
     for (Reverse(step), form) in list(checkpoints)?.into_iter().rev() {
-        let goes = match form {
-            CheckpointForm::Whole => reasons.get(&step).is_some_and(Vec::is_empty) && way_back != Some(step),
+        let is_removed = match form {
+            CheckpointForm::Whole => reasons.get(&step).is_some_and(Vec::is_empty) && rollback_target != Some(step),
             CheckpointForm::SetAside | CheckpointForm::Unfinished => newest.is_some_and(|oldest| step < oldest),
         };
-        if goes {
-            clear(&checkpoints.within(&folder_name(step)))?;
+        if is_removed {
+            clear(&checkpoints.prefixed(&folder_name(step)))?;
         }
     }
     Ok(())
@@ -311,7 +321,7 @@ pub fn retain(checkpoints: &Store, rules: &CheckpointConfig, judged: Option<Step
 mod tests {
     use super::*;
 
-    /// Numbers that nobody chose, the same every time.
+    /// Deterministic pseudo-random generator (xorshift).
     fn draws(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move |below| {
@@ -322,9 +332,9 @@ mod tests {
         }
     }
 
-    /// All that were ever there, and the rule over all of them at once.
+    /// Compares incremental removal with the rule applied once to all checkpoints ever written.
     #[test]
-    fn what_is_there_after_any_course_of_a_run_is_what_the_rule_says_of_all_of_it() {
+    fn incremental_retention_equals_the_rule_over_all_checkpoints() {
         for seed in 0..400 {
             let mut draw = draws(seed);
             let rules = CheckpointConfig {
@@ -334,7 +344,8 @@ mod tests {
                 best_by: ["loss", "mlm.accuracy"][usize::try_from(draw(2)).expect("small")].to_owned(),
                 ..CheckpointConfig::default()
             };
-            let (mut ever, mut there): (Vec<Candidate>, Vec<Candidate>) = (Vec::new(), Vec::new());
+            let mut written: Vec<Candidate> = Vec::new();
+            let mut existing: Vec<Candidate> = Vec::new();
             for step in (2..60).step_by(2).map(Step) {
                 let figure = match draw(4) {
                     0 => None,
@@ -342,24 +353,25 @@ mod tests {
                     _ => Some(draw(6) as f64),
                 };
                 let candidate = Candidate { step, figure, pinned: draw(9) == 0 };
-                ever.push(candidate);
-                there.push(candidate);
-                // A kill before anything is removed: the next time removes it.
+                written.push(candidate);
+                existing.push(candidate);
+                // A kill before the removal: the next save removes it.
                 if draw(3) > 0 {
-                    let reasons = reasons(&rules, &there);
-                    there.retain(|it| !reasons[&it.step].is_empty());
-                    let expected = super::reasons(&rules, &ever);
-                    let stay: Vec<Step> = ever.iter().map(|it| it.step).filter(|it| !expected[it].is_empty()).collect();
-                    let found: Vec<Step> = there.iter().map(|it| it.step).collect();
-                    assert_eq!(found, stay, "seed {seed}, {rules:?}");
-                    assert!(found.contains(&step), "the newest always stays");
+                    let reasons = reasons(&rules, &existing);
+                    existing.retain(|it| !reasons[&it.step].is_empty());
+                    let expected = super::reasons(&rules, &written);
+                    let kept: Vec<Step> =
+                        written.iter().map(|it| it.step).filter(|it| !expected[it].is_empty()).collect();
+                    let found: Vec<Step> = existing.iter().map(|it| it.step).collect();
+                    assert_eq!(found, kept, "seed {seed}, {rules:?}");
+                    assert!(found.contains(&step), "the newest is always kept");
                 }
             }
         }
     }
 
     #[test]
-    fn the_best_are_the_lowest_but_of_accuracies_and_the_older_of_equals() {
+    fn the_best_are_the_lowest_except_for_accuracies_and_the_older_of_equals() {
         let figures = [(1, 3.0), (2, 1.0), (3, 1.0), (4, 2.0), (5, f64::INFINITY)];
         let all = figures.map(|(step, figure)| Candidate { step: Step(step), figure: Some(figure), pinned: false });
         let best = |by: &str, keep_best| {

@@ -1,4 +1,4 @@
-//! State of a checkpoint: `state.json`, the position of a run.
+//! State of a checkpoint, `state.json`: the position of a run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,55 +21,55 @@ use crate::metric_name::MetricName;
 pub struct State {
     /// Steps done.
     pub step: Step,
-    /// Rows of the stream that they took.
+    /// Rows of the stream that these steps consumed.
     pub rows_consumed: u64,
     /// Real tokens of these rows.
     pub tokens_consumed: u64,
-    /// Whether the validation of this step is still to be done (a stop came first).
+    /// Whether the validation of this step is still to be done, because a stop request came first.
     pub validation_pending: bool,
     /// Running BLAKE3 over the digests of all rows consumed, in hexadecimal.
     pub batch_hash: String,
     /// Content hash of the data.
     pub data_content: String,
-    /// The program that wrote it, with its version: another resumes, not to the bit.
+    /// Program that wrote it, with its version. Another program resumes, but not bit for bit.
     pub program: String,
-    /// The version of libtorch: likewise.
+    /// Version of libtorch. Another version resumes, but not bit for bit.
     pub libtorch: String,
-    /// Threads of libtorch: likewise.
+    /// Threads of libtorch. Another number resumes, but not bit for bit.
     pub threads: usize,
-    /// Where it was trained: likewise.
+    /// Device of the training. Another device resumes, but not bit for bit.
     pub device: String,
-    /// The means of the report under way, in order; their sums are in `optimizer.safetensors`.
+    /// Means of the unfinished report, in order; their sums are in `optimizer.safetensors`.
     pub report: Vec<SavedMean>,
-    /// The steps that were skipped, of those done: see [`skips`](crate::run::skipped_steps).
+    /// Skipped steps among the steps done: see [`skips`](crate::run::skipped_steps).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skips: Vec<Step>,
-    /// What the guard compares the next steps with; the loss and norm of those that it has still to look at are
+    /// Steps with which the spike guard compares the next ones. Loss and norm of the steps that it has not read yet are
     /// `guard.ring` in `optimizer.safetensors`.
     #[serde(default, skip_serializing_if = "SavedGuard::is_empty")]
     pub guard: SavedGuard,
-    /// What makes it this run.
+    /// Identity of the run.
     pub identity: Identity,
     /// BLAKE3 of every file next to this one.
     pub files: BTreeMap<String, String>,
-    /// Keys of the identity that were changed in the middle of the run, the oldest change first.
+    /// Keys of the identity that changed in the middle of the run, oldest change first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<IdentityChange>,
-    /// Seconds that the run has trained, where hours end it.
+    /// Seconds of training of the run, if `train.max_hours` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_s: Option<f64>,
-    /// What the run has passed that is kept next to its checkpoints.
-    #[serde(default, skip_serializing_if = "Beside::is_empty")]
-    pub beside: Beside,
+    /// Entries of the run's sidecar files that the run has used.
+    #[serde(default, skip_serializing_if = "SidecarState::is_empty")]
+    pub sidecars: SidecarState,
 }
 
-/// A key of the identity that is another since a step.
+/// Change of one key of the identity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdentityChange {
     /// Steps done when it changed.
     pub step: Step,
-    /// Which, and how.
+    /// Key with its old and new value.
     pub key: KeyChange,
 }
 
@@ -80,131 +80,133 @@ impl Sealed for State {
 }
 
 impl State {
-    /// That of a checkpoint, which has to be after that step.
-    pub fn read(checkpoint: &Store, step: Step) -> Result<Self, Unread> {
-        let damaged = |problem: String| Unread::Damaged { place: checkpoint.place(STATE_FILE), problem };
-        let Some((bytes, _)) = checkpoint.read_with_stat(STATE_FILE)? else {
-            return Err(damaged("it is missing".to_owned()));
+    /// Reads the state of a checkpoint, which must be the one after `step`.
+    pub fn read(checkpoint: &Store, step: Step) -> Result<Self, UnreadState> {
+        let damaged = |problem: String| UnreadState::Damaged { place: checkpoint.place(STATE_FILE), problem };
+        let Some((bytes, _)) = checkpoint.get_with_stat(STATE_FILE)? else {
+            return Err(damaged("the file is missing".to_owned()));
         };
         let state = Self::unseal(&bytes).map_err(|error| match error {
             SealError::Version { found, .. } => {
-                Unread::Other(Error::CheckpointVersion { folder: checkpoint.place("").into(), version: found })
+                UnreadState::Other(Error::CheckpointVersion { folder: checkpoint.place("").into(), version: found })
             }
             SealError::Rewritten => {
-                let (path, problem) = (checkpoint.place(STATE_FILE).into(), error.to_string());
-                Unread::Other(Error::Checkpoint { path, problem })
+                let path = checkpoint.place(STATE_FILE).into();
+                let problem = error.to_string();
+                UnreadState::Other(Error::Checkpoint { path, problem })
             }
             damage => damaged(damage.to_string()),
         })?;
         if state.step == step {
             Ok(state)
         } else {
-            Err(damaged(format!("it is the checkpoint after step {}", state.step)))
+            Err(damaged(format!("the file is of the checkpoint after step {}, not {step}", state.step)))
         }
     }
 }
 
-/// Why a checkpoint is not read.
+/// Reason why a checkpoint is not read.
 #[derive(Debug)]
-pub enum Unread {
-    /// It is not as it was written.
+pub enum UnreadState {
+    /// The content differs from the written content.
     Damaged {
-        /// The object.
+        /// Location of the object.
         place: String,
-        /// What is wrong with it.
+        /// Description of the damage.
         problem: String,
     },
-    /// It may well be whole: the store failed, it is of another version, or somebody has formatted its state.
+    /// The checkpoint may be complete: the store failed, the version differs, or another program reformatted its state.
     Other(Error),
 }
 
-impl From<Unread> for Error {
-    fn from(unread: Unread) -> Self {
+impl From<UnreadState> for Error {
+    fn from(unread: UnreadState) -> Self {
         match unread {
-            Unread::Damaged { place, problem } => Self::Checkpoint { path: place.into(), problem },
-            Unread::Other(error) => error,
+            UnreadState::Damaged { place, problem } => Self::Checkpoint { path: place.into(), problem },
+            UnreadState::Other(error) => error,
         }
     }
 }
 
-impl From<io::Error> for Unread {
+impl From<io::Error> for UnreadState {
     fn from(error: io::Error) -> Self {
         Self::Other(error.into())
     }
 }
 
-/// One mean of a tally as `state.json` keeps it; its sum is a tensor, and so is a count of the device.
+/// One mean of the unfinished report in `state.json`. Its sum is a tensor, and so is a count on the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SavedMean {
-    /// A term.
+    /// Term of an objective.
     Term {
-        /// Whose, and which.
+        /// Objective and part.
         name: MetricName,
-        /// Its weight in the loss.
+        /// Weight in the loss.
         weight: f64,
-        /// How many things were added up.
+        /// Number of summands.
         count: f64,
     },
-    /// A metric.
+    /// Metric of an objective.
     Metric {
-        /// Whose, and which.
+        /// Objective and part.
         name: MetricName,
-        /// How many things were added up; none where the device counts.
+        /// Number of summands; `None` if the device counts them.
         count: Option<f64>,
     },
-    /// The norm of the gradient.
+    /// Norm of the gradient.
     Norm {
-        /// How many steps were added up.
+        /// Number of steps in the sum.
         count: f64,
     },
 }
 
-/// What `state.json` keeps of a guard: the steps that others are compared with. Those that nobody has read yet are a tensor.
+/// Window of the spike guard in `state.json`: the steps that later ones are compared with. Values that the host has not
+/// read yet are a tensor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedGuard {
-    /// Losses of the last steps, the oldest first.
+    /// Losses of the last steps, oldest first.
     pub losses: Vec<f64>,
     /// Norms of their gradients.
     pub norms: Vec<f64>,
-    /// Steps whose loss and norm are on the device.
+    /// Number of steps whose loss and norm are still on the device.
     pub unread: usize,
 }
 
 impl SavedGuard {
-    /// Whether there is nothing to keep.
+    /// Whether the window is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// How much a checkpoint has seen of the files next to it, which the run has used.
+/// Number of entries of each sidecar file that the run had used when the checkpoint was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Beside {
-    /// Readings of the clock, where hours end the run.
+pub struct SidecarState {
+    /// Readings of the clock, if `train.max_hours` is set.
     pub readings: usize,
-    /// Spans of steps, where somebody has extended it.
+    /// Spans of steps, if the run was extended.
     pub spans: usize,
 }
 
-impl Beside {
-    /// Whether there was nothing.
+impl SidecarState {
+    /// Whether the run had used no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The figures of a checkpoint: `validation_scores.json` in its folder.
+/// Validation scores of a checkpoint: `validation_scores.json` in its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Validated {
     /// Steps done.
     pub step: Step,
-    /// Each figure that is a number: `loss`, `valid/mlm`, `valid/mlm.accuracy`, terms and metrics by their names.
+    /// Finite scores by name: `loss`, `valid/mlm`, `valid/mlm.accuracy`, terms and metrics by their names.
     pub figures: BTreeMap<String, f64>,
 }
 
@@ -215,13 +217,13 @@ impl Sealed for Validated {
 }
 
 impl Validated {
-    /// What a validation after that step found.
+    /// Collects the finite scores of a validation after `step`.
     #[must_use]
-    pub fn of(step: Step, report: &ValidReport) -> Self {
+    pub fn new(step: Step, report: &ValidReport) -> Self {
         let mlm = report.mlm.iter().flat_map(|mlm| [("valid/mlm", mlm.loss), ("valid/mlm.accuracy", mlm.accuracy)]);
         let own = [("loss", report.loss)].into_iter().chain(mlm).map(|(name, value)| (name.to_owned(), value));
         let named = report.terms.iter().chain(&report.metrics).map(|(name, value)| (name.clone(), *value));
-        // JSON has no other numbers.
+        // JSON has no representation of infinity and NaN.
         let figures = named.chain(own).filter(|(_, value)| value.is_finite()).collect();
         Self { step, figures }
     }

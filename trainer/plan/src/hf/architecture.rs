@@ -1,55 +1,57 @@
-//! Which weight of ours is which of `transformers`': one description for each of its architectures.
+//! Mapping between the weight names of this project and those of `transformers`, per architecture.
 //!
-//! The three encoders call everything alike below their prefix; they differ in their heads, in where their positions
-//! begin, and in how many segments they know.
+//! Below their prefix, the three encoders use the same names. They differ in their heads, in the first row of the
+//! position table that they use, and in the number of segments.
+//!
+//! In this module, "ours" is a weight of this project and "theirs" is a weight of `transformers`.
 
 use std::collections::BTreeSet;
 
 use self::Axis::{Embedding, FeedForward, Hidden, One, Position, Segment, Two, Vocabulary, Word};
 use crate::config::ModelFamily;
 
-/// What a head does.
+/// Task of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadRole {
     /// Scores all ids.
     Predict,
-    /// Says which tokens were replaced.
+    /// Detects replaced tokens.
     Detect,
-    /// Makes one vector of a row.
+    /// Pools a row into one vector.
     Pool,
-    /// Says of a pooled row whether its second segment is random.
+    /// Classifies a pooled row: whether its second segment is random.
     Classify,
 }
 
-/// The length of an axis, where it depends on the model.
+/// Axis of a weight. Its length depends on the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// Rows of the word table.
     Word,
     /// Rows of the position table.
     Position,
-    /// Rows of the table of segments.
+    /// Rows of the segment table.
     Segment,
-    /// Ids.
+    /// Ids of the vocabulary.
     Vocabulary,
     /// Width of the embedding tables.
     Embedding,
     /// Width of hidden states.
     Hidden,
-    /// Width inside the feed-forward layer.
+    /// Width of the feed-forward layer.
     FeedForward,
-    /// One.
+    /// Length 1.
     One,
-    /// Two.
+    /// Length 2.
     Two,
 }
 
-/// A line of a table: ours, the parts of theirs that are stacked to make it, and the shape of one part.
+/// One entry of a mapping: our weight, their weights that are stacked to form it, and the shape of one of theirs.
 pub struct Line {
     pub ours: &'static str,
     pub theirs: &'static [&'static str],
     pub shape: &'static [Axis],
-    /// Whether the names are those of a pair, `weight` of that shape and `bias` of its rows.
+    /// Whether the names stand for a pair: `weight` with `shape`, and `bias` with the first axis of `shape`.
     pub is_affine: bool,
 }
 
@@ -61,7 +63,7 @@ const fn single(ours: &'static str, theirs: &'static [&'static str], shape: &'st
     Line { ours, theirs, shape, is_affine: false }
 }
 
-/// Below `encoder.` and below their prefix.
+/// Embedding block: ours below `encoder.`, theirs below the prefix of the architecture.
 pub(super) const EMBEDDINGS: &[Line] = &[
     single("embeddings.word.weight", &["embeddings.word_embeddings.weight"], &[Word, Embedding]),
     single("embeddings.position.weight", &["embeddings.position_embeddings.weight"], &[Position, Embedding]),
@@ -69,10 +71,10 @@ pub(super) const EMBEDDINGS: &[Line] = &[
     affine("embeddings.norm", &["embeddings.LayerNorm"], &[Embedding]),
 ];
 
-/// Likewise, where tables are narrower or wider than hidden states.
+/// Projection of the embeddings, if their width differs from that of the hidden states. Prefixes as [`EMBEDDINGS`].
 pub(super) const PROJECTION: &[Line] = &[affine("embeddings.project", &["embeddings_project"], &[Hidden, Embedding])];
 
-/// Below `encoder.layers.N.` and below their prefix and `encoder.layer.N.`.
+/// Layer `N`: ours below `encoder.layers.N.`, theirs below the prefix and `encoder.layer.N.`.
 pub(super) const LAYER: &[Line] = &[
     affine("attention.qkv", &["attention.self.query", "attention.self.key", "attention.self.value"], &[Hidden, Hidden]),
     affine("attention.output", &["attention.output.dense"], &[Hidden, Hidden]),
@@ -82,9 +84,9 @@ pub(super) const LAYER: &[Line] = &[
     affine("feed_forward.norm", &["output.LayerNorm"], &[Hidden]),
 ];
 
-/// The weights of a head, below the head's name; theirs are whole names.
+/// Weights of a head: ours below the name of the head, theirs with full names.
 pub struct HeadTable {
-    /// The task of the head.
+    /// Task of the head.
     pub form: HeadRole,
     pub lines: &'static [Line],
 }
@@ -132,17 +134,21 @@ const ELECTRA_HEADS: &[HeadTable] = &[
 impl ModelFamily {
     const ALL: [Self; 3] = [Self::Bert, Self::Roberta, Self::Electra];
 
-    /// The architecture of `model_type` in a `config.json`.
-    pub fn of(model_type: &str) -> Result<Self, String> {
-        let is_it = |architecture: &Self| architecture.model_types().contains(&model_type);
-        Self::ALL.into_iter().find(is_it).ok_or_else(|| {
+    /// Returns the architecture for a `model_type` of `config.json`.
+    ///
+    /// # Errors
+    /// A message with the supported types, for any other type.
+    pub fn from_model_type(model_type: &str) -> Result<Self, String> {
+        let has_type = |architecture: &Self| architecture.model_types().contains(&model_type);
+        Self::ALL.into_iter().find(has_type).ok_or_else(|| {
             let known: Vec<String> =
                 Self::ALL.iter().flat_map(|it| it.model_types()).map(|name| format!("`{name}`")).collect();
-            format!("it is a `{model_type}` model; those of types {} can be read", known.join(", "))
+            format!("unsupported model type `{model_type}`; supported types: {}", known.join(", "))
         })
     }
 
-    /// The first is the one that is written; the others are the same models of other languages.
+    /// Supported values of `model_type`. Exports use the first. The others name the same architecture for other
+    /// languages.
     pub(crate) fn model_types(self) -> &'static [&'static str] {
         match self {
             Self::Bert => &["bert"],
@@ -151,7 +157,7 @@ impl ModelFamily {
         }
     }
 
-    /// What stands before the names of the encoder's weights, unless it was saved alone.
+    /// Prefix of the names of the encoder's weights. An encoder that was saved without heads has no prefix.
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Bert => "bert.",
@@ -160,7 +166,7 @@ impl ModelFamily {
         }
     }
 
-    /// The tables of the heads that its classes have.
+    /// Tables of the heads that its classes have.
     pub fn heads(self) -> &'static [HeadTable] {
         match self {
             Self::Bert => BERT_HEADS,
@@ -169,7 +175,7 @@ impl ModelFamily {
         }
     }
 
-    /// The class that is written for a head, the preferred one first.
+    /// Exported class for each head, the preferred one first.
     pub(crate) fn classes(self) -> &'static [(HeadRole, &'static str)] {
         match self {
             Self::Bert => &[(HeadRole::Predict, "BertForMaskedLM")],
@@ -178,32 +184,32 @@ impl ModelFamily {
         }
     }
 
-    /// Segments of a model that is written.
+    /// Number of segments of an exported model.
     pub fn token_types(self) -> u32 {
         if self == Self::Roberta { 1 } else { 2 }
     }
 
-    /// The row of the position table that the first token of a row gets.
+    /// Row of the position table for the first token of a row.
     pub fn first_position(self, pad: u32) -> u32 {
         if self == Self::Roberta { pad.saturating_add(1) } else { 0 }
     }
 
-    /// Whether a class's head has the error function's gelu whatever `hidden_act` says.
+    /// Whether a head uses the gelu with the error function even if `hidden_act` names another activation.
     pub fn has_fixed_gelu(self, form: HeadRole) -> bool {
         self != Self::Bert && form == HeadRole::Predict
     }
 }
 
-/// A head of ours: what it does, and the path of its weights, `heads.NAME`.
+/// Head of a run: its task and the path of its weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadPlace {
-    /// The task of the head.
+    /// Task of the head.
     pub form: HeadRole,
-    /// The path of its weights.
+    /// Path of its weights, such as `heads.NAME`.
     pub path: String,
 }
 
-/// The heads below `heads.` among weights of ours, by name: all weights of the form are there.
+/// Returns the heads below `heads.` among the names of a run's weights. A head counts if all weights of its task exist.
 pub(super) fn heads<'a>(weights: impl Iterator<Item = &'a str>) -> Vec<HeadPlace> {
     let weights: BTreeSet<&str> = weights.filter(|name| name.starts_with("heads.")).collect();
     let path = |name: &&str| name.match_indices('.').nth(1).map(|(end, _)| name[..end].to_owned());
@@ -212,15 +218,15 @@ pub(super) fn heads<'a>(weights: impl Iterator<Item = &'a str>) -> Vec<HeadPlace
     let is_whole = |path: &str, table: &HeadTable| {
         table.lines.iter().flat_map(Line::ours).all(|name| weights.contains(join(path, &name).as_str()))
     };
-    let of = |path: String| {
+    let places = |path: String| {
         let tables = tables.iter().filter(|table| is_whole(&path, table));
         tables.map(|table| HeadPlace { form: table.form, path: path.clone() }).collect::<Vec<_>>()
     };
-    paths.into_iter().flat_map(of).collect()
+    paths.into_iter().flat_map(places).collect()
 }
 
 impl Line {
-    /// The names of ours: one, or a weight and a bias.
+    /// Our names: one name, or those of a weight and a bias.
     pub fn ours(&self) -> Vec<String> {
         if self.is_affine {
             ["weight", "bias"].map(|kind| join(self.ours, kind)).into()
@@ -230,7 +236,7 @@ impl Line {
     }
 }
 
-/// `above.below`, or whichever is not empty.
+/// Returns `above.below`, or `below` if `above` is empty.
 pub(super) fn join(above: &str, below: &str) -> String {
     if above.is_empty() { below.to_owned() } else { format!("{above}.{below}") }
 }

@@ -1,4 +1,4 @@
-//! `config.json` of a model.
+//! `config.json` of a `transformers` model.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, Gelu, VocabFacts};
 use crate::weights::INITIAL_DEVIATION;
 
-/// The keys that matter; defaults are those of `transformers`.
+/// Keys of `config.json` that this project uses. The defaults are those of `transformers`.
 #[derive(Serialize, Deserialize)]
 pub struct ModelConfig {
     #[serde(default)]
@@ -76,14 +76,16 @@ fn yes() -> bool {
 }
 
 impl ModelConfig {
-    /// The config of a model that is written.
-    pub fn of(layout: &Layout<'_>, class: &str, vocab: &VocabFacts) -> Self {
-        let (architecture, encoder, special) = (layout.architecture, layout.encoder, vocab.special);
+    /// Creates the configuration of an exported model.
+    pub fn new(layout: &Layout<'_>, class: &str, vocab: &VocabFacts) -> Self {
+        let architecture = layout.architecture;
+        let encoder = layout.encoder;
+        let special = vocab.special;
         let hidden_act = match encoder.gelu {
             Gelu::Erf => "gelu",
             Gelu::Tanh => "gelu_new",
         };
-        // RoBERTa's defaults are the ids of its own vocabulary.
+        // The default ids in `transformers` are those of RoBERTa's published vocabulary, so other ids must be written.
         let framed = architecture == ModelFamily::Roberta;
         let has_width = architecture == ModelFamily::Electra;
         Self {
@@ -112,14 +114,17 @@ impl ModelConfig {
         }
     }
 
-    /// The text of `config.json`.
+    /// Returns the content of `config.json`.
     pub fn to_json(&self) -> Vec<u8> {
         let mut json = serde_json::to_vec_pretty(self).expect("a config has string keys and finite numbers");
         json.push(b'\n');
         json
     }
 
-    /// Parses the file of a model that this project's encoder can be.
+    /// Parses the file of a model that this project's encoder can represent.
+    ///
+    /// # Errors
+    /// A message for a syntax error, an unsupported type or an unsupported variant of the architecture.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Kind {
@@ -128,37 +133,42 @@ impl ModelConfig {
         }
         let syntax = |error: serde_json::Error| format!("`config.json`: {error}");
         let kind: Kind = serde_json::from_slice(json).map_err(syntax)?;
-        ModelFamily::of(&kind.model_type)?;
+        ModelFamily::from_model_type(&kind.model_type)?;
         let config: Self = serde_json::from_slice(json).map_err(syntax)?;
         let rules = [
-            (config.position_embedding_type == "absolute", "its positions are relative"),
+            (config.position_embedding_type == "absolute", "its positions are not absolute"),
             (config.tie_word_embeddings, "its decoder is not tied to its word table"),
             (!config.is_decoder, "it is a decoder"),
             ((1..=2).contains(&config.type_vocab_size), "it does not have one or two token types"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
-            Some((_, problem)) => Err(format!("{problem}; only the original form of the architecture can be read")),
+            Some((_, problem)) => Err(format!("{problem}; only the original form of the architecture is supported")),
             None => Ok(config),
         }
     }
 
-    /// The architecture that `model_type` names.
+    /// Architecture of `model_type`.
     pub fn architecture(&self) -> ModelFamily {
-        ModelFamily::of(&self.model_type).expect("parsed")
+        ModelFamily::from_model_type(&self.model_type).expect("parsed")
     }
 
-    /// Where the positions of rows begin.
+    /// Row of the position table for the first token of a row.
     pub fn first_position(&self) -> u32 {
         const PAD: u32 = 1;
         self.architecture().first_position(self.pad_token_id.unwrap_or(PAD))
     }
 
-    /// Segments that the model knows.
+    /// Rows of the word table.
+    pub fn vocab_rows(&self) -> u32 {
+        self.vocab_size
+    }
+
+    /// Number of segments of the model.
     pub fn token_types(&self) -> u32 {
         self.type_vocab_size
     }
 
-    /// The class that was saved, if the file says so.
+    /// Class of the saved model, if the file has one.
     pub fn class(&self) -> Option<&str> {
         self.architectures.first().map(String::as_str)
     }
@@ -171,27 +181,45 @@ impl ModelConfig {
         }
     }
 
-    /// How a run must change to start from this model, one sentence for each key.
+    /// Returns the differences that prevent a run from starting from this model, one sentence per key.
     pub fn differences(&self, target: &Target<'_>) -> Vec<String> {
-        let (encoder, vocab) = (&target.encoder, target.vocab);
+        let mut differences = self.shape_differences(target);
+        differences.extend(self.vocab_difference(target));
+        differences
+    }
+
+    /// Returns the differences of the encoder's shape, one sentence per key.
+    pub(crate) fn shape_differences(&self, target: &Target<'_>) -> Vec<String> {
+        let encoder = &target.encoder;
         let mut differences = self.size_differences(&target.section, encoder);
         differences.extend(self.gelu_difference(encoder));
-        // Written and read as decimal text: equal or meant to be different.
+        // Both values went through decimal text, so a small difference is a rounding error.
         if (self.layer_norm_eps - encoder.layer_norm_eps).abs() > 1e-6 * encoder.layer_norm_eps {
-            let (ours, theirs) = (encoder.layer_norm_eps, self.layer_norm_eps);
+            let ours = encoder.layer_norm_eps;
+            let theirs = self.layer_norm_eps;
             differences.push(format!("`encoder.layer_norm_eps` is {ours:e}, the model has {theirs:e}"));
         }
         if encoder.relative_positions.buckets().is_some() {
             differences.push("`encoder.relative_positions` is set, the model has none".to_owned());
         }
-        if self.vocab_size != vocab.size {
-            differences.push(format!(
-                "the data has a vocabulary of {} ids, the model of {}: prepare the corpus with the tokenizer of that \
-                 folder",
-                vocab.size, self.vocab_size
-            ));
-        }
         differences
+    }
+
+    /// Returns the difference of the vocabulary's size, if the model cannot be read without some of its ids.
+    ///
+    /// A word table may be padded to a multiple of 8 for speed, so a model may have more rows than its tokenizer has ids.
+    pub(crate) fn vocab_difference(&self, target: &Target<'_>) -> Option<String> {
+        const MAX_PADDING: u32 = 1024;
+        let size = target.vocab.size;
+        let is_padded =
+            self.vocab_size.is_multiple_of(8) && self.vocab_size > size && self.vocab_size - size < MAX_PADDING;
+        (self.vocab_size != size && !is_padded).then(|| {
+            format!(
+                "the data has a vocabulary of {size} ids, the model of {}: prepare the corpus with the tokenizer of that \
+                 folder",
+                self.vocab_size
+            )
+        })
     }
 
     fn size_differences(&self, section: &str, encoder: &EncoderConfig) -> Vec<String> {
@@ -220,21 +248,21 @@ impl ModelConfig {
             Some(gelu) if gelu == encoder.gelu => return None,
             Some(Gelu::Erf) => "`encoder.gelu` is `tanh`, the model has `erf`".to_owned(),
             Some(Gelu::Tanh) => "`encoder.gelu` is `erf`, the model has `tanh`".to_owned(),
-            None => format!("the model's activation is `{}`, an encoder here has a gelu", self.hidden_act),
+            None => format!("the model's activation is `{}`; only gelu is supported", self.hidden_act),
         };
         Some(difference)
     }
 }
 
-/// Why a run of this shape cannot be written as that architecture, if it cannot.
+/// Reason why an encoder of this shape cannot be exported as an architecture; `None` if it can.
 pub(super) fn refusal(architecture: ModelFamily, form: HeadRole, encoder: &EncoderConfig) -> Option<&'static str> {
     let is_narrow = encoder.embedding_width() != i64::from(encoder.hidden);
     if encoder.relative_positions.buckets().is_some() {
-        Some("no model of `transformers` has its relative positions")
+        Some("no supported architecture of `transformers` has its relative positions")
     } else if is_narrow && architecture != ModelFamily::Electra {
         Some("its embedding tables are not as wide as its hidden states; export it as `electra`")
     } else if encoder.gelu == Gelu::Tanh && architecture.has_fixed_gelu(form) {
-        Some("its head's gelu is `tanh`, that architecture's is always `erf`; export it as `bert`")
+        Some("the gelu of its head is `tanh`, that of the architecture is always `erf`; export it as `bert`")
     } else {
         None
     }

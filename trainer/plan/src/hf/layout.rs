@@ -1,39 +1,43 @@
-//! The tables of a [`ModelFamily`] written out for one model.
+//! Names and shapes of all weights of one model, from the tables of its [`ModelFamily`].
 
 use super::architecture::{Axis, EMBEDDINGS, HeadPlace, LAYER, Line, PROJECTION, join};
 use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, padded_rows};
 
-/// One weight of ours and the ones that it is made of, one below the other.
+/// One weight of this project and the weights of `transformers` that are stacked along the first axis to form it.
 pub struct TensorEntry {
-    /// Our name.
+    /// Name in this project.
     pub ours: String,
-    /// Theirs: one, or query, key and value.
+    /// Names in `transformers`: one, or those of query, key and value.
     pub theirs: Vec<String>,
-    /// The shape of each of theirs.
+    /// Shape of each weight of `transformers`.
     pub shape: Vec<i64>,
-    /// First rows of theirs that ours lacks.
+    /// Number of leading rows that only the weight of `transformers` has.
     pub skipped: i64,
-    /// Rows of zeros at the end that only ours has.
+    /// Number of trailing rows that only the weight of `transformers` has.
+    pub dropped: i64,
+    /// Number of trailing rows of zeros that only the weight of this project has.
     pub padding: i64,
 }
 
-/// What decides about names and shapes of a model's weights.
+/// Inputs that determine the names and shapes of a model's weights.
 pub struct Layout<'a> {
-    /// The architecture whose names are used.
+    /// Architecture of the names.
     pub architecture: ModelFamily,
-    /// The row of their position table that is our first.
+    /// Row of the position table of `transformers` that is the first row of ours.
     pub first_position: u32,
-    /// Rows of their table of segments, 1 or 2.
+    /// Rows of the segment table of `transformers`: 1 or 2.
     pub token_types: u32,
-    /// The shape of the encoder.
+    /// Shape of the encoder.
     pub encoder: &'a EncoderConfig,
-    /// Ids of the vocabulary.
+    /// Number of ids of the vocabulary.
     pub vocab_size: u32,
+    /// Rows of the word table of `transformers`: at least `vocab_size`, more if the table is padded.
+    pub vocab_rows: u32,
 }
 
 impl Layout<'_> {
-    /// All weights of the encoder, ours below `path`.
+    /// Returns all weights of the encoder; the names of this project are below `path`.
     pub fn encoder(&self, path: &str) -> Vec<TensorEntry> {
         let prefix = self.architecture.prefix();
         let mut entries = Vec::new();
@@ -42,13 +46,14 @@ impl Layout<'_> {
             self.expand(PROJECTION, path, prefix, &mut entries);
         }
         for layer in 0..self.encoder.layers {
-            let (ours, theirs) = (format!("{path}.layers.{layer}"), format!("{prefix}encoder.layer.{layer}."));
+            let ours = format!("{path}.layers.{layer}");
+            let theirs = format!("{prefix}encoder.layer.{layer}.");
             self.expand(LAYER, &ours, &theirs, &mut entries);
         }
         entries
     }
 
-    /// All weights of a head; none if the architecture has no such head.
+    /// Returns all weights of a head. The list is empty if the architecture has no such head.
     pub fn head(&self, head: &HeadPlace) -> Vec<TensorEntry> {
         let mut entries = Vec::new();
         for table in self.architecture.heads().iter().filter(|table| table.form == head.form) {
@@ -67,16 +72,20 @@ impl Layout<'_> {
                     theirs: line.theirs.iter().map(|part| format!("{theirs}{part}{suffix}")).collect(),
                     shape: line.shape[..rank].iter().map(|axis| self.length(*axis)).collect(),
                     skipped,
+                    dropped: match line.shape[0] {
+                        Axis::Word | Axis::Vocabulary => i64::from(self.vocab_rows - self.vocab_size),
+                        _ => 0,
+                    },
                     padding,
                 });
             }
         }
     }
 
-    /// The length of an axis of theirs.
+    /// Length of an axis in `transformers`.
     fn length(&self, axis: Axis) -> i64 {
         match axis {
-            Axis::Word | Axis::Vocabulary => self.vocab_size.into(),
+            Axis::Word | Axis::Vocabulary => self.vocab_rows.into(),
             Axis::Position => i64::from(self.encoder.max_positions) + i64::from(self.first_position),
             Axis::Segment => self.token_types.into(),
             Axis::Embedding => self.encoder.embedding_width(),
@@ -87,7 +96,7 @@ impl Layout<'_> {
         }
     }
 
-    /// First rows that only theirs has, last rows that only ours has.
+    /// Number of leading rows that only `transformers` has, and of trailing rows that only this project has.
     fn margins(&self, rows: Axis) -> (i64, i64) {
         match rows {
             Axis::Word => (0, padded_rows(self.vocab_size) - i64::from(self.vocab_size)),
@@ -97,8 +106,11 @@ impl Layout<'_> {
         }
     }
 
-    /// The names under which a weight is found in folders of different ages: with and without the prefix (an encoder
-    /// alone), the norms' gain and bias as TensorFlow called them, a decoder's bias as its own or as its layer's.
+    /// Names of a weight in folders of different versions of `transformers`:
+    ///
+    /// - with and without the prefix, which an encoder without heads lacks;
+    /// - gain and bias of norms by the names of TensorFlow, `gamma` and `beta`;
+    /// - the bias of a decoder as a weight of the head or of its `decoder` layer.
     pub fn spellings(&self, name: &str) -> Vec<String> {
         let short = name.strip_prefix(self.architecture.prefix()).unwrap_or(name);
         let mut spellings = vec![name.to_owned()];

@@ -1,6 +1,6 @@
-//! Models of Hugging Face as names and shapes: the architectures, their `config.json`, and which of them a run can be.
+//! Names and shapes of Hugging Face models: architectures, `config.json`, and the choice of the exported class.
 //!
-//! Reading and writing their weights is the engine's `hf`.
+//! The `hf` module of the engine reads and writes their weights.
 
 mod architecture;
 mod config;
@@ -17,19 +17,22 @@ use crate::config::ModelFamily;
 use crate::error::Error;
 use crate::train_plan::TrainPlan;
 
-/// The file of a model's configuration.
+/// Name of the configuration file of a model.
 pub const CONFIG: &str = "config.json";
 
-/// Whether a run's weights will make a model of that architecture.
+/// Checks that a run can be exported as a model of the architecture.
 ///
 /// # Errors
-/// The configuration error that names what of the weights that architecture has no place for.
+/// [`Error::Config`] if the run has no head of the architecture, or if the architecture does not support its encoder.
 pub fn check(plan: &TrainPlan, architecture: ModelFamily) -> Result<(), Error> {
     let weights = plan.weight_shapes();
     choose(plan, architecture, &weights.keys().map(String::as_str).collect()).map(|_| ())
 }
 
-/// The class of a model of weights of these names, and the head that makes it one.
+/// Chooses the class of the exported model by the names of the weights. Returns the class and its head.
+///
+/// # Errors
+/// As [`check`].
 pub fn choose(
     plan: &TrainPlan,
     architecture: ModelFamily,
@@ -44,7 +47,7 @@ pub fn choose(
         .find_map(|&(form, class)| Some((class, find(form)?)))
         .ok_or_else(|| Error::Config(no_head(architecture).to_owned()))?;
     match config::refusal(architecture, head.form, &plan.encoder) {
-        Some(problem) => Err(Error::Config(format!("this run cannot be a `{class}`: {problem}"))),
+        Some(problem) => Err(Error::Config(format!("this run cannot be exported as `{class}`: {problem}"))),
         None => Ok((class, head)),
     }
 }
@@ -52,11 +55,12 @@ pub fn choose(
 fn no_head(architecture: ModelFamily) -> &'static str {
     match architecture {
         ModelFamily::Bert | ModelFamily::Roberta => {
-            "this run has no `masked_lm` objective, so no head to export; train one with it, tied"
+            "this run has no `masked_lm` objective with `tied = true`, so it has no head to export; train a run with \
+             such an objective"
         }
         ModelFamily::Electra => {
-            "this run has no head that an ELECTRA has; a `replaced_token` objective with `head = \"dense_gelu\"` and \
-             `label_one = \"replaced\"` makes one"
+            "this run has no head of an ELECTRA model; train a run with a `replaced_token` objective with \
+             `head = \"dense_gelu\"` and `label_one = \"replaced\"`"
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which of a run's networks a model's weights are for.
+//! Network of a run that the weights of a Hugging Face model belong to.
 
 use super::architecture::{self, HeadPlace, HeadRole};
 use super::layout::Layout;
@@ -6,25 +6,25 @@ use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, VocabFacts};
 use crate::train_plan::TrainPlan;
 
-/// A network of a run that a model's weights are for.
+/// Network of a run whose weights are imported or exported.
 #[derive(Debug)]
 pub struct Target<'a> {
-    /// The table of the configuration that says its shape.
+    /// Table of the configuration with its shape.
     pub section: String,
-    /// What its encoder's weights are below.
+    /// Path of the weights of its encoder.
     pub path: String,
-    /// Its shape.
+    /// Shape of its encoder.
     pub encoder: EncoderConfig,
-    /// The run's vocabulary.
+    /// Vocabulary of the run.
     pub vocab: &'a VocabFacts,
-    /// The heads on it.
+    /// Heads of the network.
     pub heads: Vec<HeadPlace>,
 }
 
 impl<'a> Target<'a> {
-    /// The main network and the heads on it; `weights` are the names of all that the run has.
+    /// Returns the main network and its heads; `weights` are the names of all weights of the run.
     ///
-    /// A detection head whose label 1 is "original" is not ELECTRA's: the same numbers mean the opposite.
+    /// A detection head with label 1 for "original" is excluded: the same logits mean the opposite in ELECTRA.
     #[must_use]
     pub fn main<'n>(plan: &'a TrainPlan, weights: impl Iterator<Item = &'n str>) -> Self {
         let detects = |path: &str| {
@@ -33,21 +33,25 @@ impl<'a> Target<'a> {
         };
         let mut heads = architecture::heads(weights);
         heads.retain(|head| head.form != HeadRole::Detect || detects(&head.path));
-        let (section, path) = ("encoder".to_owned(), "encoder".to_owned());
+        let section = "encoder".to_owned();
+        let path = "encoder".to_owned();
         Self { section, path, encoder: plan.encoder.clone(), vocab: &plan.vocab, heads }
     }
 
-    /// A network next to the main one, with its head; `None` if `name` is none that predicts tokens.
+    /// Returns an auxiliary network with its head; `None` if no network `name` predicts tokens.
     #[must_use]
-    pub fn beside(plan: &'a TrainPlan, name: &str) -> Option<Self> {
+    pub fn next_to(plan: &'a TrainPlan, name: &str) -> Option<Self> {
         let encoder = plan.networks.get(name).filter(|network| network.predicts_tokens())?.shape(&plan.encoder)?;
         let heads = vec![HeadPlace { form: HeadRole::Predict, path: format!("{name}.head") }];
-        let (section, path) = (format!("networks.{name}"), format!("{name}.encoder"));
+        let section = format!("networks.{name}");
+        let path = format!("{name}.encoder");
         Some(Self { section, path, encoder, vocab: &plan.vocab, heads })
     }
 
-    /// Its weights under the names of that architecture.
+    /// Returns the layout of its weights under the names of the architecture.
     pub fn layout(&self, architecture: ModelFamily, first_position: u32, token_types: u32) -> Layout<'_> {
-        Layout { architecture, first_position, token_types, encoder: &self.encoder, vocab_size: self.vocab.size }
+        let vocab_size = self.vocab.size;
+        let encoder = &self.encoder;
+        Layout { architecture, first_position, token_types, encoder, vocab_size, vocab_rows: vocab_size }
     }
 }

@@ -1,6 +1,7 @@
 //! Generator: a small encoder whose samples replace masked tokens.
 //!
-//! Clark et al. 2020, ELECTRA, section 2; Meng et al. 2021, COCO-LM, section 3. It runs in `trainer::model::networks::generator`.
+//! Clark et al. 2020, ELECTRA, section 2; Meng et al. 2021, COCO-LM, section 3. It runs in
+//! `trainer::model::networks::generator`.
 
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use super::{MainNetwork, Network, NetworkContext, OutputView};
 use crate::encoder::EncoderConfig;
 use crate::weights::{self, SharedTables, WeightPath};
 
-/// A small encoder that reads a masked view and samples an id for every position to predict.
+/// Small encoder that reads a masked view and samples an id for every position to predict.
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -66,17 +67,17 @@ impl Default for Generator {
     }
 }
 
-/// A part of the embedding block.
+/// Part of the embedding block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SharedTable {
-    /// The word table, which the head's decoder is tied to.
+    /// Word table, which the decoder of the head is tied to.
     Word,
-    /// The position table.
+    /// Position table.
     Position,
-    /// The table of segments.
+    /// Segment table.
     TokenType,
-    /// The norm over the sum.
+    /// Norm of the sum of the embeddings.
     EmbeddingNorm,
 }
 
@@ -84,37 +85,37 @@ pub enum SharedTable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
-    /// Off, by its own pass.
+    /// No dropout: a separate pass computes the scores that are sampled.
     Eval,
-    /// On: the pass that its loss is computed from.
+    /// Dropout: the scores come from the pass that computes the generator's loss.
     Train,
-    /// The generator has none at all. The released mode also has positions and an embedding norm of its own: leave them
-    /// out of `share` for that.
+    /// No dropout in any pass of the generator. COCO-LM's released mode also has separate positions and a separate
+    /// embedding norm: to match it, remove both from `share`.
     ZeroDropout,
-    /// There is no generator: every id is equally likely.
+    /// No generator: every id is equally likely.
     Uniform,
 }
 
-/// How a sample comes about.
+/// Sampling method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Draw {
-    /// From the row's own random bits.
+    /// Inverse distribution function, with the random bits of the row.
     InverseCdf,
-    /// `argmax(logits − ln(−ln u))`, from the device's generator.
+    /// `argmax(logits − ln(−ln u))`, with the random generator of the device.
     Gumbel,
-    /// libtorch's sampler, from the device's generator.
+    /// Sampler of libtorch, with the random generator of the device.
     Multinomial,
 }
 
 impl Network for Generator {
-    /// `None` for a uniform one.
+    /// Returns `None` for a uniform generator.
     fn shape(&self, main: &EncoderConfig) -> Option<EncoderConfig> {
         if self.sampling == Sampling::Uniform {
             return None;
         }
         let hidden = self.hidden.unwrap_or(main.hidden);
-        // Its tables are as wide as the main network's, whether they are shared or not.
+        // The embedding tables are as wide as those of the main network, even if they are not shared.
         let embedding = main.embedding.unwrap_or(main.hidden);
         Some(EncoderConfig {
             layers: self.layers,
@@ -129,18 +130,19 @@ impl Network for Generator {
         })
     }
 
-    fn problems(&self, beside: MainNetwork<'_>) -> Vec<(&'static str, String)> {
+    fn problems(&self, context: MainNetwork<'_>) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
-        let Some(shape) = self.shape(beside.main) else { return problems };
+        let Some(shape) = self.shape(context.main) else { return problems };
         if self.output_view == self.input_view {
-            problems.push(("output_view", format!("`{}` is what it fills; name another", self.output_view)));
+            problems.push(("output_view", format!("`{}` is its `input_view`; choose another name", self.output_view)));
         }
         if self.frozen && !self.share.is_empty() {
-            let message = "it is frozen, and the tables that it shares go on learning: set `share = []`".to_owned();
+            let message = "it is frozen, but the tables that it shares are trained; set `share = []`".to_owned();
             problems.push(("share", message));
         }
-        if beside.in_order && self.sampling_method == Draw::InverseCdf {
-            let message = "CUDA adds up probabilities in no fixed order: with `train.deterministic` set `sampling_method = \"gumbel\"`";
+        if context.in_order && self.sampling_method == Draw::InverseCdf {
+            let message = "with `train.deterministic`, `inverse_cdf` is not supported on CUDA, which adds up \
+                           probabilities in no fixed order; set `sampling_method = \"gumbel\"`";
             problems.push(("sampling_method", message.to_owned()));
         }
         if shape.layers == 0 {
@@ -152,12 +154,12 @@ impl Network for Generator {
         problems
     }
 
-    fn makes(&self) -> Option<OutputView<'_>> {
+    fn output_view(&self) -> Option<OutputView<'_>> {
         let reads_draws = self.sampling_method == Draw::InverseCdf;
-        Some(OutputView { view: &self.output_view, fills: &self.input_view, reads_draws })
+        Some(OutputView { view: &self.output_view, input_view: &self.input_view, reads_draws })
     }
 
-    fn learns(&self) -> bool {
+    fn is_trained(&self) -> bool {
         !self.frozen
     }
 
@@ -169,7 +171,7 @@ impl Network for Generator {
         self.init_from.as_deref()
     }
 
-    fn passes_beside(&self, trained: bool) -> f64 {
+    fn additional_passes(&self, trained: bool) -> f64 {
         match self.sampling {
             Sampling::Uniform => 0.0,
             Sampling::Eval => 1.0,
@@ -177,7 +179,7 @@ impl Network for Generator {
         }
     }
 
-    /// The encoder and its head, unless it is uniform.
+    /// Declares the encoder and its head. A uniform generator has no weights.
     fn declare(&self, context: NetworkContext<'_>, path: &mut WeightPath<'_>) {
         let Some(shape) = self.shape(context.main) else { return };
         let mut path = path.frozen(self.frozen);

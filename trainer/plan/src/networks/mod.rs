@@ -1,9 +1,9 @@
-//! The networks of a run, by name.
+//! Networks of a run, by name.
 //!
-//! [`MAIN`] is the one that is trained and exported. Next to it a run may have others, each of a kind in the table below
-//! and each under its own name. A network that no objective of the loss reads is not built.
+//! The [`MAIN`] network is trained and exported. A run may have auxiliary networks. Each has a name and one of the
+//! kinds in [`AnyNetwork`]. A network that no objective of the loss reads is not built.
 //!
-//! A file here holds a network's configuration; the engine's file of the same name builds and runs it.
+//! A file of this folder has the configuration of a network. The engine's file of the same name builds and runs it.
 
 use std::path::Path;
 
@@ -11,34 +11,34 @@ use crate::encoder::EncoderConfig;
 use crate::weights::WeightPath;
 
 schemas::registry! {
-    /// Every network that a run can have next to the main one.
+    /// Auxiliary network of a run.
     pub enum AnyNetwork: Network {
         generator::Generator,
         teacher::Teacher,
     }
 }
 
-/// The network that a run exports.
+/// Name of the network that a run exports.
 pub const MAIN: &str = "main";
 
-/// A network next to the main one as configured, `[networks.NAME]`. The struct is its configuration; its `Default` is the
-/// usual choice.
+/// Auxiliary network as configured in `[networks.NAME]`. The implementing struct is the configuration, and its
+/// `Default` is the usual choice.
 pub trait Network: Send + Sync {
-    /// The shape of its encoder next to a main network of shape `main`; `None` where it needs none.
+    /// Shape of its encoder if the main network has the shape `main`; `None` for a network without an encoder.
     fn shape(&self, main: &EncoderConfig) -> Option<EncoderConfig>;
 
-    /// Values that cannot be trained with: the key below `networks.NAME`, and what is wrong with it.
+    /// Invalid values: the key below `networks.NAME`, and a description of the problem.
     fn problems(&self, _main: MainNetwork<'_>) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// The view that it makes on the device, if it makes one.
-    fn makes(&self) -> Option<OutputView<'_>> {
+    /// View that the network produces on the device, if any.
+    fn output_view(&self) -> Option<OutputView<'_>> {
         None
     }
 
-    /// Whether the optimizer moves it.
-    fn learns(&self) -> bool {
+    /// Whether the optimizer updates its weights.
+    fn is_trained(&self) -> bool {
         true
     }
 
@@ -47,19 +47,19 @@ pub trait Network: Send + Sync {
         false
     }
 
-    /// Whether it is a copy of the main network as the run began.
+    /// Whether it is a copy of the initial main network of the run.
     fn copies_main(&self) -> bool {
         false
     }
 
-    /// The folder that it begins from, if it does not begin as the run does.
+    /// Folder with its initial weights, if they do not come from the initialization of the run.
     fn init(&self) -> Option<&Path> {
         None
     }
 
-    /// Passes of its encoder without gradient, next to the one that objectives read; `trained` says whether an objective
-    /// learns from that one.
-    fn passes_beside(&self, _learnt: bool) -> f64 {
+    /// Number of passes of its encoder without gradient, in addition to the pass that objectives read. `_trained` is
+    /// true if an objective trains through that pass.
+    fn additional_passes(&self, _trained: bool) -> f64 {
         0.0
     }
 
@@ -67,37 +67,37 @@ pub trait Network: Send + Sync {
     fn declare(&self, context: NetworkContext<'_>, path: &mut WeightPath<'_>);
 }
 
-/// The main network, against which another network's values are checked.
+/// Context for the check of an auxiliary network's values.
 #[derive(Clone, Copy, Debug)]
 pub struct MainNetwork<'a> {
-    /// The shape of the main network.
+    /// Shape of the main network.
     pub main: &'a EncoderConfig,
-    /// Whether sums must come in a fixed order on a device that has none by itself.
+    /// Whether sums must have a fixed order on a device whose kernels do not guarantee one.
     pub in_order: bool,
 }
 
-/// The sizes from which a network's weights follow.
+/// Sizes that determine the weights of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkContext<'a> {
-    /// The shape of the main network.
+    /// Shape of the main network.
     pub main: &'a EncoderConfig,
-    /// Ids of the vocabulary.
+    /// Number of ids of the vocabulary.
     pub vocab_size: u32,
 }
 
-/// A view that a network makes on the device: the rows of another, filled where tokens are to be predicted.
+/// View that a network produces on the device: the rows of a masked view, with samples at the positions to predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputView<'a> {
-    /// Its name.
+    /// Name of the view.
     pub view: &'a str,
-    /// The masked view of the batch that is filled.
-    pub fills: &'a str,
-    /// Whether the rows of that view must bring random bits along. Otherwise the device draws, once for a micro-batch.
+    /// Masked view of the batch that is filled with samples.
+    pub input_view: &'a str,
+    /// Whether the rows of the masked view must include random bits. Otherwise the device draws once per micro-batch.
     pub reads_draws: bool,
 }
 
-/// The view that a network of these makes under that name.
+/// Returns the view `view` that one of the networks produces.
 #[must_use]
-pub fn made<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork>, view: &str) -> Option<OutputView<'a>> {
-    networks.into_iter().filter_map(|network| network.makes()).find(|made| made.view == view)
+pub fn find_output_view<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork>, view: &str) -> Option<OutputView<'a>> {
+    networks.into_iter().filter_map(|network| network.output_view()).find(|made| made.view == view)
 }

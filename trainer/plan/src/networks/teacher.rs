@@ -1,4 +1,4 @@
-//! Teacher: the main network as the run began, which never learns.
+//! Teacher: a frozen copy of the initial main network.
 //!
 //! Su et al. 2022, TaCL, section 2. It runs in `trainer::model::networks::teacher`.
 
@@ -9,7 +9,7 @@ use super::{Network, NetworkContext};
 use crate::encoder::EncoderConfig;
 use crate::weights::{self, SharedTables, WeightPath};
 
-/// The main network as the run began: never updated. See the [module](self).
+/// Frozen copy of the initial main network. See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Teacher {
@@ -22,7 +22,7 @@ impl Network for Teacher {
         Some(main.clone())
     }
 
-    fn learns(&self) -> bool {
+    fn is_trained(&self) -> bool {
         false
     }
 

@@ -1,4 +1,4 @@
-//! Corrective language modelling: which tokens are originals, and what belongs where one is not.
+//! Corrective language modelling: detects replaced tokens and predicts the original ones.
 //!
 //! Meng et al. 2021, COCO-LM, section 3.2. The loss is `trainer::objectives::corrective_lm`.
 
@@ -7,37 +7,37 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
 use super::replaced_token::{self, DetectionForm};
-use super::{Expectation, HeadContext, Objective, Reads, SCORED, Scores, StartFacts};
+use super::{Expectation, HeadContext, Objective, Requirements, SCORED, Scores, StartFacts};
 use crate::networks::MAIN;
 use crate::pass::Pass;
 use crate::weights::WeightPath;
 
-/// How the gate and the softmax make one loss.
+/// Combination of the copy gate and the softmax.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LmForm {
-    /// The logarithm of the mixture: the paper.
+    /// Logarithm of the mixture of gate and softmax, as in the paper.
     #[default]
     Mixture,
-    /// Cross-entropy weighted by the gate: the released skeleton. A replacement that the gate misses teaches little.
+    /// Cross-entropy weighted by the gate, as in the released code. A replacement that the gate misses has little weight.
     WeightedCe,
-    /// Plain cross-entropy, no gate ("CLM w/o copy").
+    /// Cross-entropy without a gate ("CLM w/o copy").
     SoftmaxOnly,
 }
 
-/// Says of every token whether it is the original, and restores those that were masked. See the [module](self).
+/// Predicts for every token whether it is the original, and the original id of masked ones. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorrectiveLm {
-    /// The view with replacements.
+    /// View with replacements.
     pub view: String,
-    /// `λ` of the copy term; 0 leaves the gate to the mixture.
+    /// Weight `λ` of the copy term. With 0, only the mixture trains the gate.
     pub copy_weight: f64,
-    /// Form of the language model's loss.
+    /// Loss of the language model.
     pub lm_form: LmForm,
     /// Positions that are predicted.
     pub lm_scope: Scope,
-    /// Whether the gates of the language model's loss are constants.
+    /// Whether the language-model loss treats the gates as constants.
     pub stop_grad: bool,
     /// Divisor of the two sums.
     pub reduction: CorrectiveReduction,
@@ -56,31 +56,31 @@ impl Default for CorrectiveLm {
     }
 }
 
-/// Which positions the language model predicts.
+/// Positions that the language model predicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Those that were masked.
+    /// Masked positions.
     #[default]
     Masked,
-    /// All valid ones: ELECTRA's All-Token MLM.
+    /// All valid positions (ELECTRA's All-Token MLM).
     All,
 }
 
-/// What the sums are divided by.
+/// Divisor of the sums of corrective language modelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CorrectiveReduction {
-    /// Each by its own number of positions.
+    /// Number of positions of each sum.
     #[default]
     Mean,
-    /// By the number of rows: the literal sums of equation 2, with which `λ` weighs some seven times as much.
+    /// Number of rows: the literal sums of equation 2. `λ` then has about seven times the weight.
     Sum,
 }
 
 impl Objective for CorrectiveLm {
-    fn reads(&self) -> Reads {
-        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    fn reads(&self) -> Requirements {
+        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
     }
 
     fn problems(&self) -> Vec<String> {
@@ -89,7 +89,7 @@ impl Objective for CorrectiveLm {
         bad.then_some(message).into_iter().collect()
     }
 
-    fn meets_word_table(&self) -> bool {
+    fn uses_word_table(&self) -> bool {
         true
     }
 
@@ -99,7 +99,7 @@ impl Objective for CorrectiveLm {
     }
 
     fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
-        // A sum over positions, divided by rows, has no value of its own.
+        // A sum over positions divided by the number of rows has no known initial value.
         let is_mean = self.reduction == CorrectiveReduction::Mean;
         let copy = Expectation::near("copy", std::f64::consts::LN_2, 0.1, replaced_token::NEUTRAL);
         is_mean.then_some(copy).into_iter().collect()

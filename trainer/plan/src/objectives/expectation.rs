@@ -1,39 +1,39 @@
-//! The first value of a term, before the model has learned anything.
+//! Expected first value of a loss term, with untrained weights.
 
-/// Facts that the first values depend on in addition to an objective's configuration.
+/// Sizes that determine the first values, in addition to an objective's configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StartFacts {
-    /// Ids of the vocabulary.
+    /// Vocabulary size.
     pub vocab_size: f64,
-    /// Rows that are on the device at once.
+    /// Rows per micro-batch.
     pub rows: f64,
-    /// Numbers in a hidden state.
+    /// Width of a hidden state.
     pub hidden: u32,
 }
 
-/// The range of a term's first value, in nats.
+/// Expected range of a term's first value, in nats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expectation {
-    /// The term's name within its objective.
+    /// Name of the term within its objective.
     pub term: &'static str,
-    /// At least.
+    /// Lower bound, inclusive.
     pub low: f64,
-    /// At most.
+    /// Upper bound, inclusive.
     pub high: f64,
-    /// The usual cause of another value.
+    /// Usual cause of a value outside the range.
     pub hint: &'static str,
 }
 
 impl Expectation {
-    /// Within `tolerance`, a share, of `value`.
+    /// Creates the range `value · (1 ± tolerance)`.
     #[must_use]
     pub fn near(term: &'static str, value: f64, tolerance: f64, hint: &'static str) -> Self {
-        Self::between(term, value * (1.0 - tolerance), value * (1.0 + tolerance), hint)
+        Self::in_range(term, value * (1.0 - tolerance), value * (1.0 + tolerance), hint)
     }
 
-    /// Within bounds.
+    /// Creates the range `low..=high`.
     #[must_use]
-    pub fn between(term: &'static str, low: f64, high: f64, hint: &'static str) -> Self {
+    pub fn in_range(term: &'static str, low: f64, high: f64, hint: &'static str) -> Self {
         Self { term, low, high, hint }
     }
 }

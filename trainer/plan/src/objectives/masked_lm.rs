@@ -1,4 +1,4 @@
-//! Masked language modelling: the original ids at the positions that a mask chose.
+//! Masked language modelling: predicts the original ids at masked positions.
 //!
 //! Devlin et al. 2019, section 3.1. The loss is `trainer::objectives::masked_lm`.
 
@@ -6,22 +6,22 @@ use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Reads, Reduction, SCORED, Scores, StartFacts};
+use super::{Expectation, HeadContext, Objective, Reduction, Requirements, SCORED, Scores, StartFacts};
 use crate::networks::{MAIN, Network};
 use crate::pass::Pass;
 use crate::weights::{self, WeightPath};
 
-/// What usually makes a first value other than `ln V`.
-pub(super) const GUESSING: &str = "all ids score alike at first, which costs ln V; usually the word table is not tied to \
-    the head or not drawn as small numbers, or the data have another vocabulary";
+/// Usual cause of a first value other than `ln V`.
+pub(super) const GUESSING: &str = "untrained weights give all ids equal probability, a loss of ln V; usual causes: the word \
+    table is not tied to the head, its initial values are too large, or the data have another vocabulary";
 
-/// Predicts the original ids at the positions that a mask chose. See the [module](self).
+/// Predicts the original ids at masked positions. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaskedLm {
-    /// The masked view.
+    /// Masked view.
     pub view: String,
-    /// Network whose loss is computed: `main`, or a generator, which has its own head.
+    /// Network that predicts: `main`, or a generator, which has its own head.
     pub network: String,
     /// Whether the decoder is the word table. Otherwise the decoder is a separate matrix (TACO, table 10).
     pub tied: bool,
@@ -36,8 +36,11 @@ impl Default for MaskedLm {
 }
 
 impl Objective for MaskedLm {
-    fn reads(&self) -> Reads {
-        Reads { passes: vec![Pass::new(&self.network, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    fn reads(&self) -> Requirements {
+        Requirements {
+            passes: vec![Pass::new(&self.network, &self.view)],
+            columns: vec![(self.view.clone(), LABELS.spec())],
+        }
     }
 
     fn problems(&self) -> Vec<String> {
@@ -46,9 +49,10 @@ impl Objective for MaskedLm {
         untied.then_some(message).into_iter().collect()
     }
 
-    fn refuses(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
+    fn refusal(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
         let predicts = network.is_none_or(Network::predicts_tokens);
-        (!predicts).then(|| format!("network `{name}` has no head that predicts tokens; a `generator` that learns has"))
+        (!predicts)
+            .then(|| format!("network `{name}` has no head that predicts tokens; name `main` or a trained `generator`"))
     }
 
     fn scores(&self) -> Option<Scores> {
@@ -60,7 +64,7 @@ impl Objective for MaskedLm {
     }
 
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
-        // A generator has its head itself.
+        // The head of a generator belongs to the generator.
         if self.network == MAIN {
             weights::token_head(context.encoder, context.vocab_size, self.tied, head);
         }

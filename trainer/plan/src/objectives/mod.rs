@@ -1,7 +1,7 @@
-//! Objectives: the tasks that a model is trained on, as they are configured. One file each, one line in the table below.
+//! Objectives: configurations of the training losses. Each has one file and one line in the registry below.
 //!
-//! An objective is a list of **terms**; a term is a sum over its own positions, and how many they are is known on the
-//! host before any kernel runs. The loss of a step is `Σ_objective w · Σ_term λ · S / N`, where `N` adds the term's
+//! An objective is a list of **terms**. A term is a sum over its positions. The number of positions is known on the host
+//! before any kernel runs. The loss of a step is `Σ_objective w · Σ_term λ · S / N`, where `N` adds the term's
 //! counts over all micro-batches of the step, and a term with `N = 0` is 0. The engine's file of the same name computes
 //! the sums.
 
@@ -19,7 +19,7 @@ mod expectation;
 pub use self::expectation::{Expectation, StartFacts};
 
 schemas::registry! {
-    /// Every objective that a model can be trained on.
+    /// Objective of any kind.
     pub enum AnyObjective: Objective {
         corrective_lm::CorrectiveLm,
         masked_lm::MaskedLm,
@@ -32,68 +32,68 @@ schemas::registry! {
     }
 }
 
-/// Passes and columns that an objective needs of a run; the plan checks it against the views.
+/// Passes and columns that an objective requires. The plan checks them against the views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
-    /// Passes whose `Encoded` it asks for.
+pub struct Requirements {
+    /// Required passes.
     pub passes: Vec<Pass>,
-    /// Columns, with the view that must make them.
+    /// Required columns, with the view that must contain them.
     pub columns: Vec<(String, ColumnSpec)>,
 }
 
-/// An objective as configured. The struct is its configuration; its `Default` is the usual choice.
+/// Configured objective. The struct is its configuration; `Default` is the usual choice.
 pub trait Objective: Send + Sync {
-    /// Passes and columns.
-    fn reads(&self) -> Reads;
+    /// Returns the required passes and columns.
+    fn reads(&self) -> Requirements;
 
-    /// Values that cannot be trained with, each as one message; the plan reports them with the others.
+    /// Returns one message per invalid value.
     fn problems(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Why it cannot read a network of the plan; `None` if it can. `None` for `network` is the main one.
-    fn refuses(&self, _name: &str, network: Option<&dyn Network>) -> Option<String> {
+    /// Returns the reason why it cannot read a network of the plan, if any. `network` is `None` for the main network.
+    fn refusal(&self, _name: &str, network: Option<&dyn Network>) -> Option<String> {
         network.map(|_| "it reads the main network only".to_owned())
     }
 
-    /// Where it scores the whole vocabulary, for the count of operations; `None` if nowhere.
+    /// Returns the positions at which it scores the whole vocabulary, for the estimate of operations.
     fn scores(&self) -> Option<Scores> {
         None
     }
 
-    /// How many others it compares each token of its first pass with, for the count of memory.
+    /// Returns the number of candidates per token of its first pass, for the estimate of memory.
     fn compares(&self) -> f64 {
         0.0
     }
 
-    /// Whether it multiplies hidden states with the word table or compares the two: they must be of one width.
-    fn meets_word_table(&self) -> bool {
+    /// Returns whether it multiplies or compares hidden states with the word table, so that their widths must be equal.
+    fn uses_word_table(&self) -> bool {
         false
     }
 
-    /// Two views whose columns it takes for the same tokens: the plan checks that they are of one frame.
+    /// Returns two views whose columns must be the same tokens. The plan checks that they have the same frame.
     fn aligned(&self) -> Option<[String; 2]> {
         None
     }
 
-    /// A window view and how far it is taken to reach: the plan checks that it does.
-    fn reach(&self) -> Option<(String, u16)> {
+    /// Returns a window view and its required maximum offset. The plan checks it.
+    fn window_reach(&self) -> Option<(String, u16)> {
         None
     }
 
-    /// Whether rows of a micro-batch serve as each other's negatives: then a batch is not the sum of its halves, at
-    /// least two rows are needed, and the micro-batch size belongs to the run's identity.
+    /// Returns whether rows of a micro-batch are negatives of each other. If so, the loss depends on the micro-batch size:
+    /// it is part of the run's identity and at least 2.
     fn batch_coupled(&self) -> bool {
         false
     }
 
-    /// Whether its head scores tokens as ELECTRA's discriminator does: high where one was replaced. Models of others
-    /// then fit it, and it fits them.
+    /// Returns whether its head scores tokens as ELECTRA's discriminator does: high for replaced ones. Such heads can be
+    /// imported from and exported to ELECTRA models.
     fn flags_replaced(&self) -> bool {
         false
     }
 
-    /// What its terms begin with where all weights are drawn, as far as there is a law.
+    /// Returns the expected first values of its terms with random weights, as far as they are known.
     fn expected_start(&self, _facts: StartFacts) -> Vec<Expectation> {
         Vec::new()
     }
@@ -102,36 +102,34 @@ pub trait Objective: Send + Sync {
     fn declare(&self, _context: &HeadContext<'_>, _head: &mut WeightPath<'_>) {}
 }
 
-/// Temperatures that leave a contrast something to say in float32: below, one step of rounding of a cosine decides; above,
-/// all candidates are alike.
+/// Usable temperatures in float32. Below, the rounding of a cosine decides; above, all candidates have equal scores.
 const TEMPERATURES: std::ops::RangeInclusive<f64> = 1e-6..=1e4;
 
-/// What is wrong with a contrast's temperature; `usual` says what it is otherwise.
+/// Returns the problem of a contrast's temperature, if any. `usual` names the usual value.
 fn temperature_problem(temperature: f64, usual: &str) -> Option<String> {
     let (low, high) = (TEMPERATURES.start(), TEMPERATURES.end());
-    (!TEMPERATURES.contains(&temperature)).then(|| {
-        format!("`temperature` is {temperature:e}: it divides, and must be between {low:e} and {high:e}; {usual}")
-    })
+    (!TEMPERATURES.contains(&temperature))
+        .then(|| format!("`temperature` is {temperature:e}; write a value between {low:e} and {high:e}, {usual}"))
 }
 
-/// The share of positions that a mask is taken to choose where operations are counted.
+/// Assumed fraction of masked positions for the estimate of operations.
 pub(crate) const SCORED: f64 = 0.15;
 
 /// Scores over the vocabulary that an objective needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scores {
-    /// The share of the positions of its first pass.
+    /// Fraction of the positions of its first pass.
     pub share: f64,
     /// Whether a dense layer comes before the word table.
     pub transformed: bool,
 }
 
-/// The sizes from which a head's weights follow.
+/// Sizes that determine the weights of a head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadContext<'a> {
-    /// The shape of the main network.
+    /// Shape of the main network.
     pub encoder: &'a EncoderConfig,
-    /// Ids of the vocabulary.
+    /// Vocabulary size.
     pub vocab_size: u32,
 }
 
@@ -146,13 +144,13 @@ pub enum Reduction {
     Sequences,
 }
 
-/// The denominators of a step's loss.
+/// Denominators of the loss of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalize {
-    /// One count over the whole step: every position weighs the same.
+    /// One count over the whole step, so that all positions have equal weight.
     #[default]
     Step,
-    /// Each micro-batch by its own count, then the mean over micro-batches, as the released codes do.
+    /// Count of each micro-batch, then the mean over micro-batches, as in the released code.
     MicroBatch,
 }

@@ -1,4 +1,4 @@
-//! Next sentence prediction: whether the second of two segments follows the first.
+//! Next sentence prediction: classifies whether the second of two segments follows the first.
 //!
 //! Devlin et al. 2019, section 3.1. The loss is `trainer::objectives::next_sentence`.
 
@@ -6,16 +6,16 @@ use schemars::JsonSchema;
 use schemas::columns::IS_RANDOM;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Reads, StartFacts};
+use super::{Expectation, HeadContext, Objective, Requirements, StartFacts};
 use crate::networks::MAIN;
 use crate::pass::Pass;
 use crate::weights::WeightPath;
 
-/// Says of two segments whether the second followed the first. See the [module](self).
+/// Predicts whether the second of two segments follows the first. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NextSentence {
-    /// A view of pairs, or a mask of one.
+    /// View of pairs, or a mask of one.
     pub view: String,
 }
 
@@ -26,13 +26,13 @@ impl Default for NextSentence {
 }
 
 impl Objective for NextSentence {
-    fn reads(&self) -> Reads {
-        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), IS_RANDOM.spec())] }
+    fn reads(&self) -> Requirements {
+        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), IS_RANDOM.spec())] }
     }
 
     fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
-        let hint = "two classes that are not told apart cost ln 2; usually the label column is not that of the rows, or \
-            the classifier is not drawn around 0";
+        let hint = "indistinguishable classes have a loss of ln 2; usual causes: a label column of other rows, or \
+            a classifier with large initial values";
         vec![Expectation::near("", std::f64::consts::LN_2, 0.2, hint)]
     }
 

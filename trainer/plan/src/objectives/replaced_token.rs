@@ -1,4 +1,4 @@
-//! Replaced token detection: whether a generator put a token in its place.
+//! Replaced token detection: classifies each token as original or replaced.
 //!
 //! Clark et al. 2020, ELECTRA, section 2. The loss is `trainer::objectives::replaced_token`.
 
@@ -6,32 +6,32 @@ use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Reads, StartFacts};
+use super::{Expectation, HeadContext, Objective, Requirements, StartFacts};
 use crate::networks::MAIN;
 use crate::pass::Pass;
 use crate::weights::WeightPath;
 
-/// What label 1, and so a positive `z`, means.
+/// Meaning of label 1, and thus of a positive `z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LabelOne {
-    /// The token was replaced: ELECTRA.
+    /// Replaced token, as in ELECTRA.
     #[default]
     #[serde(rename = "replaced")]
     IsReplaced,
-    /// The token is the original: COCO-LM.
+    /// Original token, as in COCO-LM.
     #[serde(rename = "original")]
     IsOriginal,
 }
 
-/// What usually makes a first value other than `ln 2`.
-pub(super) const NEUTRAL: &str = "a head that knows nothing says 1/2, which costs ln 2; usually the label's polarity is \
-    that of another head (see `label_one`), or the head is not drawn around 0";
+/// Usual cause of a first value other than `ln 2`.
+pub(super) const NEUTRAL: &str = "an untrained head predicts 1/2, a loss of ln 2; usual causes: the label has the opposite \
+    meaning (see `label_one`), or the head has large initial values";
 
-/// Says of every token whether a generator put it there. See the [module](self).
+/// Predicts for every token whether a generator has replaced it. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplacedToken {
-    /// The view with replacements.
+    /// View with replacements.
     pub view: String,
     /// Layers between hidden states and `z`.
     pub head: DetectionForm,
@@ -45,19 +45,19 @@ impl Default for ReplacedToken {
     }
 }
 
-/// What is between hidden states and `z`.
+/// Layers between hidden states and `z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DetectionForm {
-    /// A dense layer with gelu: ELECTRA.
+    /// Dense layer with GELU, as in ELECTRA.
     DenseGelu,
-    /// Nothing: COCO-LM.
+    /// No layer, as in COCO-LM.
     Linear,
 }
 
 impl Objective for ReplacedToken {
-    fn reads(&self) -> Reads {
-        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    fn reads(&self) -> Requirements {
+        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
     }
 
     fn flags_replaced(&self) -> bool {
@@ -73,13 +73,13 @@ impl Objective for ReplacedToken {
     }
 }
 
-/// The weights of a detection head below `head`.
+/// Declares the weights of a detection head below `head`.
 pub(super) fn declare(form: DetectionForm, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
     let width = i64::from(context.encoder.hidden);
     if form == DetectionForm::DenseGelu {
         head.sub("dense").dense(width, width);
     }
-    // One row of a matrix: it decays as matrices do.
+    // A matrix of one row, so that weight decay applies.
     head.matrix("weight", [1, width]);
     head.bias("bias", 1);
 }

@@ -1,32 +1,32 @@
-//! Sequence contrast: two views of a row agree, views of different rows do not.
+//! Sequence contrast: two views of one row have similar vectors, views of different rows have different ones.
 //!
 //! Meng et al. 2021, COCO-LM, section 3.2. The loss is `trainer::objectives::sequence_contrastive`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Reads, StartFacts, temperature_problem};
+use super::{Expectation, HeadContext, Objective, Requirements, StartFacts, temperature_problem};
 use crate::networks::MAIN;
 use crate::pass::Pass;
 use crate::weights::{self, WeightPath};
 
-/// Which vectors an anchor is compared with.
+/// Vectors that an anchor is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Negatives {
-    /// All others, of either view: the paper.
+    /// All other vectors of both views, as in the paper.
     #[default]
     Both,
-    /// Those of the other view.
+    /// Vectors of the other view.
     Cross,
 }
 
-/// Two views of one sample shall have nearly the same sequence vector, other samples others.
-/// See the [module](self).
+/// Trains the sequence vectors of two views of one sample to be similar, and those of other samples to differ. See the
+/// [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SequenceContrastive {
-    /// One view of a row.
+    /// View of a row.
     pub view: String,
     /// Another view of the same row.
     pub positive: String,
@@ -34,7 +34,7 @@ pub struct SequenceContrastive {
     pub head: VectorForm,
     /// Negatives of an anchor.
     pub negatives: Negatives,
-    /// `τ`.
+    /// Temperature `τ`.
     pub temperature: f64,
 }
 
@@ -50,25 +50,25 @@ impl Default for SequenceContrastive {
     }
 }
 
-/// What is between the first position's hidden state and the contrast.
+/// Layers between the hidden state of the first position and the contrast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VectorForm {
-    /// A dense layer, gelu and a norm: the released checkpoints.
+    /// Dense layer, GELU and layer norm, as in the released checkpoints.
     Transform,
-    /// Nothing: the paper.
+    /// No layer, as in the paper.
     None,
 }
 
 impl Objective for SequenceContrastive {
-    fn reads(&self) -> Reads {
-        Reads { passes: vec![Pass::new(MAIN, &self.view), Pass::new(MAIN, &self.positive)], columns: Vec::new() }
+    fn reads(&self) -> Requirements {
+        Requirements { passes: vec![Pass::new(MAIN, &self.view), Pass::new(MAIN, &self.positive)], columns: Vec::new() }
     }
 
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::from_iter(temperature_problem(self.temperature, "usually 1"));
         if self.view == self.positive {
-            problems.push(format!("`view` and `positive` are both `{}`: a row agrees with itself", self.view));
+            problems.push(format!("`view` and `positive` are both `{}`; name two different views", self.view));
         }
         problems
     }
@@ -78,7 +78,7 @@ impl Objective for SequenceContrastive {
     }
 
     fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
-        // A lower temperature magnifies what the first vectors happen to be.
+        // A lower temperature amplifies the random initial differences.
         if (self.temperature - 1.0).abs() > 1e-6 {
             return Vec::new();
         }
@@ -86,8 +86,8 @@ impl Objective for SequenceContrastive {
             Negatives::Both => 2.0 * facts.rows - 1.0,
             Negatives::Cross => facts.rows,
         };
-        let hint = "rows that are not told apart cost ln of the number of candidates; usually the micro-batch is not the \
-            one planned, or a vector is not normalised";
+        let hint = "indistinguishable rows have a loss of ln(number of candidates); usual causes: another micro-batch size \
+            than planned, or a vector that is not normalized";
         vec![Expectation::near("", candidates.ln(), 0.2, hint)]
     }
 

@@ -1,4 +1,4 @@
-//! Teacher contrast: a student's token vector is told apart from the other positions of a frozen teacher's row.
+//! Teacher contrast: a student's token vector identifies its position among those of a frozen teacher's row.
 //!
 //! Su et al. 2022, TaCL, section 2. The loss is `trainer::objectives::teacher_contrastive`.
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
-use super::{Objective, Reads, Reduction, temperature_problem};
+use super::{Objective, Reduction, Requirements, temperature_problem};
 use crate::networks::{MAIN, Network};
 use crate::pass::Pass;
 
@@ -14,25 +14,25 @@ use crate::pass::Pass;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PadKeys {
-    /// No.
+    /// Excluded.
     #[default]
     Exclude,
-    /// Yes: the released code.
+    /// Included, as in the released code.
     Include,
 }
 
-/// The student says at each predicted position what its frozen teacher says there, not what it says elsewhere.
-/// See the [module](self).
+/// Trains the student's vector at each masked position to be similar to the teacher's vector there, and to differ from
+/// those at other positions. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TeacherContrastive {
-    /// The masked view, which the student reads.
+    /// Masked view, which the student reads.
     pub view: String,
-    /// The view that it is a mask of, which the teacher reads.
+    /// Unmasked source of that view, which the teacher reads.
     pub clean: String,
-    /// The network of kind `teacher`.
+    /// Network of kind `teacher`.
     pub teacher: String,
-    /// `τ`.
+    /// Temperature `τ`.
     pub temperature: f64,
     /// Whether padding is among the keys.
     pub pad_keys: PadKeys,
@@ -54,9 +54,9 @@ impl Default for TeacherContrastive {
 }
 
 impl Objective for TeacherContrastive {
-    fn reads(&self) -> Reads {
+    fn reads(&self) -> Requirements {
         let passes = vec![Pass::new(MAIN, &self.view), Pass::new(&self.teacher, &self.clean)];
-        Reads { passes, columns: vec![(self.view.clone(), LABELS.spec())] }
+        Requirements { passes, columns: vec![(self.view.clone(), LABELS.spec())] }
     }
 
     fn problems(&self) -> Vec<String> {
@@ -67,11 +67,11 @@ impl Objective for TeacherContrastive {
         Some([self.view.clone(), self.clean.clone()])
     }
 
-    fn refuses(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
+    fn refusal(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
         let is_right = match network {
             None => name == MAIN && self.teacher != MAIN,
             Some(network) => network.copies_main(),
         };
-        (!is_right).then(|| format!("network `{name}` is no teacher; name one of kind `teacher`"))
+        (!is_right).then(|| format!("network `{name}` is not a teacher; name a network of kind `teacher`"))
     }
 }

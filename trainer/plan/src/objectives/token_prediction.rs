@@ -1,4 +1,4 @@
-//! Token prediction: every token of a masked view, the masked ones and the others.
+//! Token prediction: predicts the original id of every token of a masked view.
 //!
 //! The loss is `trainer::objectives::token_prediction`.
 
@@ -6,27 +6,27 @@ use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Reads, Scores, StartFacts, masked_lm};
+use super::{Expectation, HeadContext, Objective, Requirements, Scores, StartFacts, masked_lm};
 use crate::networks::MAIN;
 use crate::pass::Pass;
 use crate::weights::{self, WeightPath};
 
-/// How the two parts are averaged.
+/// Reduction over masked and unmasked positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PredictionReduction {
-    /// Each by itself.
+    /// One mean for each of the two.
     #[default]
     Separate,
-    /// As one.
+    /// One mean over both.
     Joint,
 }
 
-/// Predicts the original id everywhere, at masked positions and at the others. See the [module](self).
+/// Predicts the original id at all positions, masked and unmasked. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenPrediction {
-    /// The masked view.
+    /// Masked view.
     pub view: String,
     /// Reduction over masked and other positions.
     pub reduction: PredictionReduction,
@@ -39,8 +39,8 @@ impl Default for TokenPrediction {
 }
 
 impl Objective for TokenPrediction {
-    fn reads(&self) -> Reads {
-        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    fn reads(&self) -> Requirements {
+        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
     }
 
     fn scores(&self) -> Option<Scores> {

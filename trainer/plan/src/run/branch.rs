@@ -1,12 +1,12 @@
-//! A run that continues where another stood, as its own run.
+//! Branch: a new run that continues from a checkpoint of another run.
 //!
 //! # What
-//! A copy of all that a run is after one of its steps: the checkpoint, the lines of its log, what people decided about it.
-//! `RUN/branch.json`, [sealed](schemas::sealed), says of which run, and which keys of its identity are others.
+//! A branch is a copy of a run after one of its steps: the checkpoint, the lines of its log, and the users' decisions.
+//! `RUN/branch.json`, [sealed](schemas::sealed), names the original run and the keys of the identity that differ.
 //!
 //! # Definition
-//! The checkpoint's state comes last. A folder with `branch.json` and no checkpoint is a branch that was cut short: it is
-//! no run, and the same command makes it again.
+//! The checkpoint's state is written last. A folder with `branch.json` and without a checkpoint is an interrupted
+//! branch. It is not a run, and the same command starts the branch again.
 
 use schemas::Sealed;
 use schemas::ordinal::Step;
@@ -23,22 +23,22 @@ use crate::run::{step_budget, time_budget};
 use crate::safetensors_header;
 use crate::train_plan::TrainPlan;
 
-/// Its name in the run's store.
+/// Name of the file in the run's store.
 const NAME: &str = "branch.json";
 
-/// Where a run comes from.
+/// Origin of a branched run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Branch {
-    /// The run, by its place.
+    /// Location of the original run.
     pub from: String,
-    /// Steps that were done there.
+    /// Steps done in the original run.
     pub step: Step,
-    /// The hash of that run's identity.
+    /// Hash of the original run's identity.
     pub identity: String,
-    /// What is another in this run's identity.
+    /// Keys that differ in this run's identity.
     pub keys: Vec<KeyChange>,
-    /// When, in milliseconds since the epoch of Unix, by the wall clock.
+    /// Time of the branch, in milliseconds since the Unix epoch, by the wall clock.
     pub time: u64,
 }
 
@@ -48,42 +48,43 @@ impl Sealed for Branch {
     const PRETTY: bool = true;
 }
 
-/// Makes a run in `to`, which must be held and hold no run, of what the run in `from` was after `step`, to go on by `plan`.
-/// `papers` are what else is kept with it, by name.
+/// Creates a run in `to` from the run in `from` after `step`; it continues with `plan`. The caller must hold the lock
+/// of `to`, which must not contain a run. `files` are further files of the new run, by name.
 ///
 /// # Errors
-/// [`Error::Config`] where a run is already, and where the plan is not one that can go on from there; [`Error::Checkpoint`]
-/// if the checkpoint is not whole.
+/// [`Error::Config`] if `to` contains a run, or if the plan cannot continue from the checkpoint; [`Error::Checkpoint`]
+/// if the checkpoint is damaged.
 pub fn make(
     from: &Store,
     step: Step,
     to: &Store,
     plan: &TrainPlan,
-    papers: &[(String, Vec<u8>)],
+    files: &[(String, Vec<u8>)],
     clock: &Clock,
 ) -> Result<Branch, Error> {
     check_free(to)?;
     checkpoint::verify(from, step)?;
-    let found = checkpoint::within(from, step);
-    let (place, mut state) = (found.place(""), checkpoint::state_of(from, step)?);
+    let found = checkpoint::checkpoint_store(from, step);
+    let place = found.place("");
+    let mut state = checkpoint::state_of(from, step)?;
     let main = safetensors_header::shapes(&found, MAIN_FILE)?;
     SkipList::read(from)?.check(&place, &state)?;
     let keys = plan.identity.differences(&state.identity);
     let changed: Vec<String> = keys.iter().map(|key| key.key.clone()).collect();
-    check_branched(&changed).map_err(|problem| Error::Config(format!("{problem}, in a branch too")))?;
+    check_branched(&changed).map_err(|problem| Error::Config(format!("{problem}; this also applies to a branch")))?;
     for (name, shape) in plan.weight_shapes() {
         let found = main.get(&name);
         if found != Some(&shape) {
-            let found = found.map_or("is not there".to_owned(), |found| format!("is {found:?}"));
+            let found = found.map_or("missing".to_owned(), |found| format!("{found:?}"));
             return Err(Error::Config(format!(
-                "`{name}` would be {shape:?}, and {found} after step {step}: a branch has the same weights; begin a run with \
-                 `train.init_from`"
+                "weight `{name}` has shape {shape:?} in the plan and is {found} after step {step}: a branch needs the \
+                 same weights; start a new run with `train.init_from`"
             )));
         }
     }
-    let words: Vec<String> = keys.iter().map(ToString::to_string).collect();
-    let with = if words.is_empty() { "the same configuration".to_owned() } else { words.join(", ") };
-    let message = format!("continues where {} stood after step {step}, with {with}", from.place(""));
+    let changes: Vec<String> = keys.iter().map(ToString::to_string).collect();
+    let with = if changes.is_empty() { "the same configuration".to_owned() } else { changes.join(", ") };
+    let message = format!("branched from {} after step {step}, with {with}", from.place(""));
     let at = Position {
         step: Some(step),
         epoch: None,
@@ -95,16 +96,16 @@ pub fn make(
     let identity = state.identity.hash().to_owned();
     let branch = Branch { from: from.place(""), step, identity, keys: keys.clone(), time: event.time };
     to.put(NAME, &branch.seal())?;
-    for (name, content) in papers {
+    for (name, content) in files {
         to.put(name, content)?;
     }
     time_budget::cut(from, to, step)?;
-    // Whoever sets the steps again has planned them again.
+    // A plan without spans has a new number of steps, which replaces the spans of the original run.
     if !plan.amended.spans.is_empty() {
         step_budget::cut(from, to, step)?;
     }
     let mut log = Log::open(to, jsonl::LOG)?;
-    for line in Lines::of(from, jsonl::LOG)? {
+    for line in Lines::new(from, jsonl::LOG)? {
         let line = line?;
         if let Some(text) = std::str::from_utf8(&line).ok().filter(|_| jsonl::is_said_by(&line, step)) {
             log.push(text)?;
@@ -113,33 +114,33 @@ pub fn make(
     log.push(&jsonl::line(&event))?;
     log.flush()?;
     state.identity = plan.identity.clone();
-    state.beside.spans = state.beside.spans.min(plan.amended.spans.len());
+    state.sidecars.spans = state.sidecars.spans.min(plan.amended.spans.len());
     state.changes.extend(keys.into_iter().map(|key| IdentityChange { step, key }));
     checkpoint::copy(from, step, to, Some(&state))?;
     checkpoint::point(to, &[])?;
     Ok(branch)
 }
 
-/// Whether the run in that store is a branch that was cut short: nothing must begin there.
+/// Whether the store contains an interrupted branch, in which no run may start.
 ///
 /// # Errors
-/// [`Error::Io`] if it cannot be looked at.
+/// [`Error::Io`] if the store cannot be read.
 pub fn is_cut_short(run: &Store) -> Result<bool, Error> {
-    Ok(run.stat(NAME)?.is_some() && checkpoint::steps(run)?.is_empty())
+    Ok(run.head(NAME)?.is_some() && checkpoint::steps(run)?.is_empty())
 }
 
-/// Makes room in a store that holds nothing, or what a branch that was cut short has left.
+/// Removes the files of an interrupted branch. Returns an error if the store contains other files.
 fn check_free(to: &Store) -> Result<(), Error> {
-    let is_ours = is_cut_short(to)?;
+    let is_interrupted = is_cut_short(to)?;
     for entry in to.list("")?.into_iter().filter(|entry| entry.name != store::LOCK) {
-        if !is_ours {
-            let message = format!("{}: `{}` is here; name a folder that is free", to.place(""), entry.name);
+        if !is_interrupted {
+            let message = format!("{}: the folder contains `{}`; name an empty folder", to.place(""), entry.name);
             return Err(Error::Config(message));
         }
-        // Last of all what says that it is ours.
+        // `branch.json` is removed last: it marks the folder as an interrupted branch.
         if entry.name != NAME {
-            to.remove(&entry.name)?;
+            to.delete(&entry.name)?;
         }
     }
-    Ok(to.remove(NAME)?)
+    Ok(to.delete(NAME)?)
 }

@@ -1,4 +1,4 @@
-//! Files of a run's folder next to its checkpoints: what was rolled back, skipped, extended and branched.
+//! Files in a run's folder next to its checkpoints: rollbacks, skipped steps, budgets and branches.
 
 pub mod branch;
 pub mod rollback;

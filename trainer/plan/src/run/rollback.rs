@@ -1,14 +1,19 @@
-//! Back to an older checkpoint, with everything that came after it kept by name.
+//! Rollback of a run to an older checkpoint. Later checkpoints and log lines are archived.
 //!
 //! # What
-//! The checkpoints and the lines of the log of later steps move to `RUN/undone/NNN/`; then the run continues from there as if
-//! they had never been. Nothing is deleted.
+//! The checkpoints and the log lines of later steps move to `RUN/rolled_back/NNN/`. The run then continues from the
+//! older checkpoint as if the later steps had not happened. Nothing is deleted.
 //!
 //! # Definition
-//! First all that will go is copied. Then `rollback.json` is put: from here on the rollback is decided, and whoever takes
-//! the run next [completes](finish) it, so that no run ever continues from a half of it. Then what was copied is removed, the
-//! log is rewound, `rolled_back/NNN/rolled_back.json` is put, what others keep of the run follows, and `rollback.json` is removed. Each
-//! of these can be done twice.
+//! A rollback has these stages, each of which can be repeated:
+//!
+//! 1. The later checkpoints and log lines are copied to the archive.
+//! 2. `rollback.json` is written. From here on the rollback is decided: the next process that opens the run
+//!    [completes](finish) it, so that no run continues from a partial rollback.
+//! 3. The copied originals are removed, and the log is truncated to the older step.
+//! 4. `rolled_back/NNN/rolled_back.json` is written.
+//! 5. Observers with their own copy of the run (`follow`) are rolled back.
+//! 6. `rollback.json` is removed.
 
 use std::io;
 
@@ -23,15 +28,16 @@ use crate::run::rollback_archive::RollbackArchive;
 use crate::run::skipped_steps::SkipList;
 use crate::run::{step_budget, time_budget};
 
-/// A rollback that is decided, and perhaps not complete.
+/// File that marks a decided rollback, which may be incomplete.
 const DECIDED: &str = "rollback.json";
 
-/// Goes back to the checkpoint after `to`, with a reason for whoever asks later; `follow` lets what others keep of the run
-/// follow, perhaps more than once. The run must be held.
+/// Rolls the run back to the checkpoint after `to`. The second tuple holds the user's reason and the time. `follow`
+/// rolls back copies of the run that other components keep; it may be called more than once. The caller must hold the
+/// lock of the run.
 ///
 /// # Errors
-/// [`Error::Config`] if there is no such checkpoint or nothing after it, [`Error::Checkpoint`] if it is not whole;
-/// nothing is changed then.
+/// [`Error::Config`] if the checkpoint does not exist or is the newest one, [`Error::Checkpoint`] if it is damaged.
+/// Nothing is changed then.
 pub fn back(
     run: &Store,
     to: Step,
@@ -39,28 +45,29 @@ pub fn back(
     follow: impl FnOnce(&RollbackArchive) -> io::Result<()>,
 ) -> Result<RollbackArchive, Error> {
     let rows_to = checkpoint::check(run, to)?;
-    // Else nobody could go on from it.
+    // A checkpoint that contradicts the list of skipped steps cannot be resumed.
     let place = run.place("checkpoints");
     SkipList::read(run)?.check(&place, &checkpoint::state_of(run, to)?)?;
     let newest = checkpoint::steps(run)?[0];
     if newest == to {
-        let message = format!("{}: the newest checkpoint is of step {to}: there is nothing to undo", run.place(""));
+        let message = format!("{}: step {to} is the newest checkpoint: nothing to roll back", run.place(""));
         return Err(Error::Config(message));
     }
     let number = RollbackArchive::all(run)?.last().map_or(Some(0), |last| last.number.checked_add(1));
-    let number =
-        number.ok_or_else(|| Error::Config(format!("{}: there is no number left", run.place("rolled_back"))))?;
-    // As many rows a step from its first to its last.
+    let number = number.ok_or_else(|| {
+        Error::Config(format!("{}: the numbers of rollbacks are exhausted", run.place("rolled_back")))
+    })?;
+    // The number of rows per step is constant over a run.
     let rows_from = (rows_to / to.0.max(1)).saturating_mul(newest.0);
-    let undone = RollbackArchive { number, from: newest, to, rows_from, rows_to, time, why };
-    let aside = undone.folder(run);
-    // What an attempt that was killed has left.
-    aside.remove_all("")?;
+    let archive = RollbackArchive { number, from: newest, to, rows_from, rows_to, time, why };
+    let archive_folder = archive.folder(run);
+    // Remains of an attempt that was killed.
+    archive_folder.delete_all("")?;
     for step in checkpoint::steps(run)?.into_iter().filter(|step| *step > to) {
-        checkpoint::copy(run, step, &aside, None)?;
+        checkpoint::copy(run, step, &archive_folder, None)?;
     }
     for entry in run.list("")?.into_iter().filter(|entry| is_about_steps(&entry.name)) {
-        let content = run.read(&entry.name)?;
+        let content = run.get(&entry.name)?;
         let later: Vec<u8> = if entry.name.starts_with(LOG) {
             let lines = content.split_inclusive(|byte| *byte == b'\n');
             lines.filter(|line| !is_said_by(line.strip_suffix(b"\n").unwrap_or(line), to)).flatten().copied().collect()
@@ -68,40 +75,40 @@ pub fn back(
             content
         };
         if !later.is_empty() {
-            aside.put(&entry.name, &later)?;
+            archive_folder.put(&entry.name, &later)?;
         }
     }
-    run.put(DECIDED, &undone.seal())?;
+    run.put(DECIDED, &archive.seal())?;
     finish(run, follow)?;
-    Ok(undone)
+    Ok(archive)
 }
 
-/// Completes a rollback that was decided, if there is one, as [`back`] would have. The run must be held.
+/// Completes a decided rollback, if one exists. See [`back`]. The caller must hold the lock of the run.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] if what was decided is not as it was written.
+/// [`Error::Checkpoint`] if `rollback.json` is damaged.
 pub fn finish(
     run: &Store,
     follow: impl FnOnce(&RollbackArchive) -> io::Result<()>,
 ) -> Result<Option<RollbackArchive>, Error> {
-    let Some((bytes, _)) = run.read_with_stat(DECIDED)? else { return Ok(None) };
-    let undone = RollbackArchive::unseal(&bytes)
+    let Some((bytes, _)) = run.get_with_stat(DECIDED)? else { return Ok(None) };
+    let archive = RollbackArchive::unseal(&bytes)
         .map_err(|error| Error::Checkpoint { path: run.place(DECIDED).into(), problem: error.to_string() })?;
-    // What is half removed is no checkpoint any more, and goes too.
-    for step in checkpoint::beyond(run, undone.to)? {
+    // `beyond` includes partly removed checkpoints, which have no state.
+    for step in checkpoint::beyond(run, archive.to)? {
         checkpoint::discard(run, step)?;
     }
-    Log::open(run, LOG)?.rewind(|line| is_said_by(line, undone.to))?;
-    time_budget::cut(run, run, undone.to)?;
-    step_budget::cut(run, run, undone.to)?;
+    Log::open(run, LOG)?.rewind(|line| is_said_by(line, archive.to))?;
+    time_budget::cut(run, run, archive.to)?;
+    step_budget::cut(run, run, archive.to)?;
     checkpoint::point(run, &[])?;
-    undone.write(run)?;
-    follow(&undone)?;
-    run.remove(DECIDED)?;
-    Ok(Some(undone))
+    archive.write(run)?;
+    follow(&archive)?;
+    run.delete(DECIDED)?;
+    Ok(Some(archive))
 }
 
-/// Objects of a run that say something of each step.
+/// Whether an object of a run has an entry per step.
 fn is_about_steps(name: &str) -> bool {
     name.strip_prefix(LOG).is_some_and(|rest| rest.starts_with('/'))
         || time_budget::NAME == name

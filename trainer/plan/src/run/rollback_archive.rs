@@ -1,11 +1,12 @@
-//! What a run has taken back: steps that it did and that are not in its weights any more.
+//! Archive of rolled-back steps: steps that a run did and that no longer affect its weights.
 //!
 //! # What
-//! `RUN/undone/NNN/rolled_back.json` for each rollback, [sealed](schemas::sealed): from which step to which, and the rows of the
-//! stream between them. Next to it lies what was taken away: `checkpoints/step-…/` and `log/*.jsonl`, whole, as they were.
+//! Each rollback has a `RUN/rolled_back/NNN/rolled_back.json`, [sealed](schemas::sealed), with both steps and the rows
+//! of the stream between them. The same folder contains the removed `checkpoints/step-…/` and `log/*.jsonl`, unchanged.
 //!
 //! # Why
-//! Who asks later how often a document was learned, or what the curve was before, finds it. So nothing is deleted.
+//! Users can look up how often a document was trained on, and the loss curve before the rollback. So nothing is
+//! deleted.
 
 use std::io;
 
@@ -16,28 +17,28 @@ use store::Store;
 
 use crate::error::Error;
 
-/// Where a run keeps what it took back.
+/// Folder of a run's archives.
 const FOLDER: &str = "rolled_back";
-/// What says what that was.
+/// File that describes one rollback.
 const RECORD: &str = "rolled_back.json";
 
-/// One rollback.
+/// Record of one rollback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RollbackArchive {
-    /// Its number: that of its folder.
+    /// Number of the rollback, and of its folder.
     pub number: u64,
-    /// Steps that the run had done, at its newest checkpoint.
+    /// Steps done at the newest checkpoint before the rollback.
     pub from: Step,
-    /// Steps that it has done since: those of the checkpoint that it went back to.
+    /// Steps done at the checkpoint that the run was rolled back to.
     pub to: Step,
-    /// Rows of the stream that had been consumed after `from` steps.
+    /// Rows of the stream consumed after `from` steps.
     pub rows_from: u64,
-    /// Rows that were consumed after `to` steps: those from here up to `rows_from` were learned, and are to be learned again.
+    /// Rows of the stream consumed after `to` steps. The rows from here up to `rows_from` are trained on again.
     pub rows_to: u64,
-    /// When, in milliseconds since the epoch of Unix, by the wall clock.
+    /// Time of the rollback, in milliseconds since the Unix epoch, by the wall clock.
     pub time: u64,
-    /// Why, in the words of whoever did it.
+    /// Reason that the user gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -49,21 +50,21 @@ impl Sealed for RollbackArchive {
 }
 
 impl RollbackArchive {
-    /// Every rollback of a run, the first one first.
+    /// Reads all rollbacks of a run, oldest first.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] for a record that is not as it was written.
+    /// [`Error::Checkpoint`] for a damaged record.
     pub fn all(run: &Store) -> Result<Vec<Self>, Error> {
-        let undone = run.within(FOLDER);
+        let archives = run.prefixed(FOLDER);
         let mut found = Vec::new();
-        for entry in undone.list("")? {
+        for entry in archives.list("")? {
             let Some(number) = entry.name.strip_suffix(RECORD).and_then(|folder| folder.strip_suffix('/')) else {
                 continue;
             };
-            let refuse = |problem: String| Error::Checkpoint { path: undone.place(&entry.name).into(), problem };
-            let record = Self::unseal(&undone.read(&entry.name)?).map_err(|error| refuse(error.to_string()))?;
+            let refuse = |problem: String| Error::Checkpoint { path: archives.place(&entry.name).into(), problem };
+            let record = Self::unseal(&archives.get(&entry.name)?).map_err(|error| refuse(error.to_string()))?;
             if folder_name(record.number) != number {
-                return Err(refuse(format!("it is rollback {}, under the name of another", record.number)));
+                return Err(refuse(format!("the file is of rollback {}, not of `{number}`", record.number)));
             }
             found.push(record);
         }
@@ -71,13 +72,13 @@ impl RollbackArchive {
         Ok(found)
     }
 
-    /// Where what this one took away lies.
+    /// Returns the folder of the archived files.
     #[must_use]
     pub fn folder(&self, run: &Store) -> Store {
-        run.within(FOLDER).within(&folder_name(self.number))
+        run.prefixed(FOLDER).prefixed(&folder_name(self.number))
     }
 
-    /// Puts the record: the rollback is complete.
+    /// Writes the record.
     pub fn write(&self, run: &Store) -> io::Result<()> {
         self.folder(run).put(RECORD, &self.seal()).map(|_| ())
     }

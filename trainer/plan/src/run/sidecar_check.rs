@@ -1,21 +1,22 @@
-//! Check of the files next to a run's checkpoints: without what they say, it would be another run, unnoticed.
+//! Check of the sidecar files next to a run's checkpoints. Without their entries the run would silently be another run.
 
 use store::Store;
 
-use crate::checkpoint::Beside;
+use crate::checkpoint::SidecarState;
 use crate::error::Error;
 use crate::run::step_budget;
-use crate::run::time_budget::{self, Hours};
+use crate::run::time_budget::{self, TimeBudget};
 use crate::train_plan::TrainPlan;
 
-/// Checks that all files which a run has used are still there; `known` is how much a checkpoint has seen of them.
+/// Checks that the sidecar files still contain all entries that the run has used. `known` has their numbers at a
+/// checkpoint.
 ///
 /// # Errors
-/// [`Error::Config`] with what is lost.
-pub fn check(known: Beside, run: &Store, plan: &TrainPlan, hours: Option<&Hours>) -> Result<(), Error> {
+/// [`Error::Config`] with the file that lost entries.
+pub fn check(known: SidecarState, run: &Store, plan: &TrainPlan, hours: Option<&TimeBudget>) -> Result<(), Error> {
     let lost = |name: &str| {
-        let way_on = "restore it, or begin a new run (another `run.folder`)";
-        Err(Error::Config(format!("{}: what the run has passed is lost; {way_on}", run.place(name))))
+        let hint = "restore the file, or start a new run (another `run.folder`)";
+        Err(Error::Config(format!("{}: entries that the run has used are lost; {hint}", run.place(name))))
     };
     if hours.is_some_and(|hours| hours.readings() < known.readings) {
         return lost(time_budget::NAME);

@@ -1,13 +1,14 @@
-//! The steps that a run skips: `skipped_steps.json` of its folder.
+//! Skipped steps of a run: `skipped_steps.json` of its folder.
 //!
 //! # What
-//! A list of steps whose rows are consumed and teach nothing, with what was wrong with each. Sealed, and written before
-//! anything is undone for it.
+//! A list of steps whose rows are consumed without an update of the weights, with the spike of each. The list is
+//! sealed. It is written before the rollback that it causes.
 //!
 //! # Why
-//! The decision to leave a step out must be the same after a kill, in a resume, in a replay and in a branch of the run. A
-//! checkpoint says which of these steps it has skipped ([`State::skips`]); one that has learned from one of them is of a
-//! course that was given up, and goes; one that has skipped another is refused, since the list was lost.
+//! The decision to skip a step must be the same after a kill, in a resume, in a replay and in a branch of the run. A
+//! checkpoint records which of these steps it has skipped ([`State::skips`]). A checkpoint that has trained on one of
+//! them is invalid and is removed. A checkpoint that has skipped a step outside the list is refused, because the list
+//! was lost.
 
 use schemas::Sealed;
 use schemas::ordinal::Step;
@@ -18,14 +19,14 @@ use telemetry::training::LossSpikeReport;
 use crate::checkpoint::State;
 use crate::error::Error;
 
-/// Its name in the run's folder.
+/// Name of the file in the run's folder.
 pub const NAME: &str = "skipped_steps.json";
 
-/// The steps that a run skips, in order.
+/// Skipped steps of a run, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkipList {
-    /// Each with what was wrong with it.
+    /// Spike of each skipped step.
     pub skips: Vec<LossSpikeReport>,
 }
 
@@ -36,64 +37,64 @@ impl Sealed for SkipList {
 }
 
 impl SkipList {
-    /// That of a run; an empty one where nothing was ever skipped.
+    /// Reads the list of a run. A run without skipped steps has an empty list.
     ///
     /// # Errors
-    /// [`Error::Config`] if it is damaged, [`Error::Io`] if it cannot be read.
+    /// [`Error::Config`] if the file is damaged, [`Error::Io`] if it cannot be read.
     pub fn read(run: &Store) -> Result<Self, Error> {
-        let Some((bytes, _)) = run.read_with_stat(NAME)? else { return Ok(Self::default()) };
+        let Some((bytes, _)) = run.get_with_stat(NAME)? else { return Ok(Self::default()) };
         Self::unseal(&bytes).map_err(|error| {
-            let way_on = "it says which steps the run does not learn from: restore it, or begin a new run (another `run.folder`)";
-            Error::Config(format!("{}: {error}; {way_on}", run.place(NAME)))
+            let hint = "the file lists the skipped steps: restore it, or start a new run (another `run.folder`)";
+            Error::Config(format!("{}: {error}; {hint}", run.place(NAME)))
         })
     }
 
-    /// Adds a step, and writes the list down.
+    /// Adds a step and writes the list.
     ///
     /// # Errors
-    /// [`Error::Io`]; the list is then as it was.
-    pub fn add(&mut self, run: &Store, leap: LossSpikeReport) -> Result<(), Error> {
+    /// [`Error::Io`]. The list is then unchanged.
+    pub fn add(&mut self, run: &Store, spike: LossSpikeReport) -> Result<(), Error> {
         let mut longer = self.clone();
-        longer.skips.push(leap);
+        longer.skips.push(spike);
         longer.skips.sort_by_key(|skip| skip.spike_step);
         run.put(NAME, &longer.seal())?;
         *self = longer;
         Ok(())
     }
 
-    /// Why the step after `done` steps is skipped; `None` if it is learned from.
+    /// Returns the spike for which the step after `done` steps is skipped; `None` if the step is not skipped.
     #[must_use]
-    pub fn after(&self, done: Step) -> Option<&LossSpikeReport> {
+    pub fn spike_after(&self, done: Step) -> Option<&LossSpikeReport> {
         self.skips.iter().find(|skip| skip.spike_step == done.next())
     }
 
-    /// Those of the first `done` steps.
+    /// Skipped steps among the first `done` steps.
     #[must_use]
-    pub fn among(&self, done: Step) -> Vec<Step> {
-        self.skips.iter().map(|skip| skip.spike_step).filter(|&leapt| leapt <= done).collect()
+    pub fn skipped_among(&self, done: Step) -> Vec<Step> {
+        self.skips.iter().map(|skip| skip.spike_step).filter(|&step| step <= done).collect()
     }
 
-    /// A step that is to be skipped, and from which a checkpoint has learned.
+    /// Returns a step of the list that a checkpoint has trained on.
     #[must_use]
-    pub fn learnt_by(&self, state: &State) -> Option<Step> {
-        self.among(state.step).into_iter().find(|step| !state.skips.contains(step))
+    pub fn included_in(&self, state: &State) -> Option<Step> {
+        self.skipped_among(state.step).into_iter().find(|step| !state.skips.contains(step))
     }
 
-    /// Checks that a checkpoint has skipped what is to be skipped, and nothing else.
+    /// Checks that a checkpoint has skipped exactly the steps of the list.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] with a step that it has learned from, [`Error::Config`] where the list is lost.
+    /// [`Error::Checkpoint`] with a step of the list that it has trained on, [`Error::Config`] if the list is lost.
     pub fn check(&self, place: &str, state: &State) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Checkpoint { path: place.into(), problem });
-        if let Some(step) = self.learnt_by(state) {
+        if let Some(step) = self.included_in(state) {
             return refuse(format!(
-                "it has learned from step {step}, which `{NAME}` skips; start the run, which goes back"
+                "the checkpoint was trained on step {step}, which `{NAME}` skips; start the run, which rolls it back"
             ));
         }
-        match state.skips.iter().find(|step| !self.among(state.step).contains(step)) {
+        match state.skips.iter().find(|step| !self.skipped_among(state.step).contains(step)) {
             Some(step) => Err(Error::Config(format!(
-                "{place}: it has skipped step {step}, of which the run's `{NAME}` says nothing: restore that file, or \
-                 begin a new run (another `run.folder`)"
+                "{place}: the checkpoint has skipped step {step}, which is not in the run's `{NAME}`: restore that \
+                 file, or start a new run (another `run.folder`)"
             ))),
             None => Ok(()),
         }

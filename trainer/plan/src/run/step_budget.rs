@@ -1,11 +1,11 @@
-//! How many steps a run has, where that was changed since it began.
+//! Step budget of a run, if it changed after the run started.
 //!
 //! # What
-//! `RUN/step_budget.json`, [sealed](schemas::sealed): from which step on the run had how many steps.
+//! `RUN/step_budget.json`, [sealed](schemas::sealed), has each number of steps with the step from which it applies.
 //!
 //! # Why
-//! The rate of a step depends on how many steps there were when it was done. So the number that a run began with stays
-//! what its identity and its configuration say, and each later one is kept with the step that it counts from.
+//! The learning rate of a step depends on the number of steps that the run had at that time. So the identity and the
+//! configuration keep the first number. Each later number is recorded with the step from which it applies.
 
 use schemas::Sealed;
 use schemas::ordinal::Step;
@@ -15,14 +15,14 @@ use store::Store;
 use crate::error::Error;
 use crate::schedule::Span;
 
-/// Its name in the run's store.
+/// Name of the file in the run's store.
 pub(super) const NAME: &str = "step_budget.json";
 
-/// What is written.
+/// Content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Extended {
-    /// The first is what the run began with, from its first step on.
+    /// Spans, oldest first. The first one starts at step 0.
     spans: Vec<Span>,
 }
 
@@ -32,24 +32,24 @@ impl Sealed for Extended {
     const PRETTY: bool = true;
 }
 
-/// From which step on the run in that store has had how many steps, the oldest first; nothing where that never changed.
+/// Reads the spans of a run, oldest first. They are empty if the number of steps never changed.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] if it is not as it was written.
+/// [`Error::Checkpoint`] if the file is damaged.
 pub fn spans(run: &Store) -> Result<Vec<Span>, Error> {
-    let Some((bytes, _)) = run.read_with_stat(NAME)? else { return Ok(Vec::new()) };
+    let Some((bytes, _)) = run.get_with_stat(NAME)? else { return Ok(Vec::new()) };
     let refuse = |problem: String| Error::Checkpoint { path: run.place(NAME).into(), problem };
     let Extended { spans } = Extended::unseal(&bytes).map_err(|error| refuse(error.to_string()))?;
-    let is_course = spans.first().is_some_and(|first| first.from == Step(0))
+    let is_valid = spans.first().is_some_and(|first| first.from == Step(0))
         && spans.is_sorted_by(|a, b| a.from <= b.from)
         && spans.iter().all(|span| span.steps > 0);
-    if is_course { Ok(spans) } else { Err(refuse("it does not begin with the run, or goes back".to_owned())) }
+    if is_valid { Ok(spans) } else { Err(refuse("the spans do not start at step 0, or are not in order".to_owned())) }
 }
 
-/// Gives the run that many steps from `from` on; it began with `begun_with`.
+/// Appends `span` to the spans of a run that started with `begun_with` steps.
 ///
 /// # Errors
-/// [`Error::Io`] if it cannot be kept.
+/// As [`spans`]; [`Error::Io`] if the file cannot be written.
 pub fn extend(run: &Store, begun_with: u64, span: Span) -> Result<(), Error> {
     let mut spans = spans(run)?;
     if spans.is_empty() {
@@ -60,7 +60,7 @@ pub fn extend(run: &Store, begun_with: u64, span: Span) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps of it what was decided up to a step, here or for another run.
+/// Writes the spans of `from` that start at most at `step` to `to`, which may be the same run.
 ///
 /// # Errors
 /// As [`spans`] and [`extend`].
@@ -68,7 +68,7 @@ pub fn cut(from: &Store, to: &Store, step: Step) -> Result<(), Error> {
     let mut spans = spans(from)?;
     let all = spans.len();
     spans.retain(|span| span.from <= step);
-    let is_new = all > 0 && to.stat(NAME)?.is_none();
+    let is_new = all > 0 && to.head(NAME)?.is_none();
     if spans.len() < all || is_new {
         to.put(NAME, &Extended { spans }.seal())?;
     }

@@ -11,7 +11,7 @@ use trainer_plan::networks::AnyNetwork;
 use trainer_plan::objectives::AnyObjective;
 use trainer_plan::optimizer::OptimizerConfig;
 use trainer_plan::schedule::{ScheduleConfig, ScheduleKind};
-use trainer_plan::{Amended, TrainPlan, TrainRequest};
+use trainer_plan::{AmendedRequest, TrainPlan, TrainRequest};
 
 /// Ids of the vocabulary.
 pub(crate) const WORDS: u32 = 60;
@@ -57,7 +57,7 @@ pub(crate) fn request() -> TrainRequest {
         guard: SpikeGuardConfig::default(),
         identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),
         data_content: "data".to_owned(),
-        amended: Amended::default(),
+        amended: AmendedRequest::default(),
     }
 }
 

@@ -1,34 +1,35 @@
-//! Tokens that stand in a text as they are: `<s>`, `<mask>`.
+//! Added tokens that are matched literally in a text: `<s>`, `<mask>`.
 //!
 //! # Definition
-//! As the crate finds them: those that are not `normalized` in the text, then, in what lies between, those that are;
-//! normalizing changes nothing here. Of the tokens that occur, the leftmost counts, the longest of those that begin
-//! there, and the search continues behind it. A token with `lstrip` takes the white space before it away, as far as the
-//! token before. What is left between tokens is encoded piece by piece, each for itself.
+//! The same search as in the crate: tokens that are not `normalized` in the text, then, in the text between, those that
+//! are; normalizing changes nothing here. Of the tokens that occur, the leftmost counts, the longest of those that
+//! begin there, and the search continues after it. A token with `lstrip` removes the white space before it, as far as
+//! the previous token. The text between tokens is encoded separately, piece by piece.
 //!
 //! # Invariants
-//! No token holds white space, is to be a whole word, or strips on its right: with such a one, there is no path.
+//! No token contains white space, must be a whole word, or strips on its right: a tokenizer with such a token has no
+//! fast tokenizer.
 
 use serde_json::Value;
 
 use super::super::added::{Added, Found};
 
-/// The added tokens of a tokenizer.
+/// Added tokens of a tokenizer.
 #[derive(Debug)]
 pub(super) struct AddedTokens {
-    /// Found in the text, and found in what lies between those.
+    /// Tokens searched in the text, and tokens searched in the text between those.
     rounds: [Round; 2],
 }
 
-/// Tokens that are looked for together.
+/// Tokens that are searched together.
 #[derive(Debug)]
 struct Round {
     tokens: Added,
-    /// Those that strip on their left.
+    /// Tokens that strip on their left.
     strip_left: Vec<u32>,
 }
 
-/// What a text is made of.
+/// Segment of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment<'a> {
     Text(&'a str),
@@ -36,8 +37,8 @@ pub(super) enum Segment<'a> {
 }
 
 impl AddedTokens {
-    /// The tokens that a tokenizer lists, or why they are not understood.
-    pub(super) fn of(list: &Value) -> Result<Self, String> {
+    /// Parses the added tokens of a tokenizer, or returns the reason why they are not supported.
+    pub(super) fn parse(list: &Value) -> Result<Self, String> {
         let list = list.as_array().map_or(&[][..], Vec::as_slice);
         for token in list {
             for flag in ["single_word", "rstrip"] {
@@ -60,7 +61,7 @@ impl AddedTokens {
         Ok(Self { rounds: [round(false)?, round(true)?] })
     }
 
-    /// Tells the segments of `text`, none of them empty.
+    /// Passes the segments of `text` to `tell`, none of them empty.
     pub(super) fn segments(&self, text: &str, tell: &mut impl FnMut(Segment<'_>)) {
         let [first, second] = &self.rounds;
         first.segments(text, &mut |segment| match segment {

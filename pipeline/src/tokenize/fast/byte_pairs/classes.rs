@@ -1,14 +1,14 @@
-//! What the pre-tokenizer takes a character for: white space, a letter, a number, or something else.
+//! Character classes of the pre-tokenizer: white space, letter, number, or other.
 //!
-//! The classes are those of the regular expression of the crate's `ByteLevel`, and so a matter of the version of Unicode
-//! that its regex library was built with, which may be the system's. So they are not copied from a table: the library
-//! itself is asked, once per plane of 65,536 code points, when the first character of the plane is met (3 ms).
+//! The classes are those of the regular expression of the crate's `ByteLevel`. They depend on the Unicode version of
+//! its regex library, which may be the system's. So the code does not copy them from a table. It queries the library,
+//! once per plane of 65,536 code points, at the first character of the plane (3 ms).
 
 use std::sync::OnceLock;
 
 use tokenizers::utils::SysRegex;
 
-/// A class as two bits. White space has neither.
+/// Class as two bits. White space has neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Class {
@@ -18,17 +18,17 @@ pub(super) enum Class {
     Other = 3,
 }
 
-/// The classes of all code points.
+/// Classes of all code points.
 #[derive(Debug)]
 pub(crate) struct Classes {
     planes: [OnceLock<Plane>; 17],
 }
 
-/// The classes of a plane in two stages: most blocks of 256 are of one class throughout, and equal ones are stored once
-/// (20 kB for the first plane).
+/// Classes of a plane in two stages: most blocks of 256 have a single class, and equal blocks are stored once (20 kB
+/// for the first plane).
 #[derive(Debug)]
 struct Plane {
-    /// Where in `classes` a block begins, in blocks.
+    /// Start of each block in `classes`, in blocks.
     blocks: [u8; 256],
     classes: Vec<Class>,
 }
@@ -39,20 +39,20 @@ const PLANE: usize = 1 << 16;
 static CLASSES: Classes = Classes { planes: [const { OnceLock::new() }; 17] };
 
 impl Classes {
-    /// The classes that the crate goes by.
+    /// Returns the classes of the crate.
     pub(crate) fn of_the_crate() -> &'static Self {
         &CLASSES
     }
 
-    /// The class of a code point.
+    /// Returns the class of a code point.
     #[inline]
     pub(super) fn of_code_point(&self, code_point: u32) -> Class {
         let (plane, place) = (code_point as usize / PLANE, code_point as usize % PLANE);
-        let plane = self.planes[plane].get_or_init(|| Plane::learn(plane));
+        let plane = self.planes[plane].get_or_init(|| Plane::learned(plane));
         plane.classes[usize::from(plane.blocks[place / BLOCK]) * BLOCK + place % BLOCK]
     }
 
-    /// Class and length in bytes of the character that begins `text`, which is UTF-8 and not empty.
+    /// Returns class and length in bytes of the first character of `text`, which is UTF-8 and not empty.
     #[inline]
     pub(super) fn first(&self, text: &[u8]) -> (Class, usize) {
         let tail = |at: usize| u32::from(text[at] & 0x3F);
@@ -66,10 +66,10 @@ impl Classes {
 }
 
 impl Plane {
-    fn learn(number: usize) -> Self {
+    fn learned(number: usize) -> Self {
         let first = u32::try_from(number * PLANE).expect("a code point");
         let text: String = (first..).take(PLANE).filter_map(char::from_u32).collect();
-        // Surrogates are in no text.
+        // Surrogates do not occur in text.
         let mut flat = vec![Class::Other; PLANE];
         for (pattern, class) in [(r"\s+", Class::White), (r"\p{L}+", Class::Letter), (r"\p{N}+", Class::Number)] {
             let regex = SysRegex::new(pattern).expect("a pattern that the crate uses itself");

@@ -1,51 +1,51 @@
-//! Byte pairs of one pre-token merged, by rank.
+//! Byte-pair merging of one pre-token, by rank.
 //!
 //! # Idea
-//! The symbols of a word are its bytes; of all pairs of neighbours that merge, the leftmost of the lowest rank does, and
-//! again, until none is left. Words of at most 256 bytes lie in arrays that are closed up at every merge, so that the
-//! next lowest rank is the minimum of a short array; longer ones in a list with a heap, so that a megabyte of one letter
-//! takes n log n.
+//! The symbols of a word are initially its bytes. Repeatedly, of all adjacent pairs that merge, the leftmost of the
+//! lowest rank is merged, until none is left. Words of at most 256 bytes are in arrays that are compacted at every
+//! merge, so that the next lowest rank is the minimum of a short array. Longer words are in a list with a heap, so that
+//! a megabyte of one letter takes n log n.
 //!
 //! # Invariants
-//! - Symbols are ids. The crate tells a pair that is out of date by the id that it would make, this code by its rank.
-//!   That is the same: neighbours only ever grow, so a pair that covers the same bytes has the same border inside.
-//! - Where no merge makes a token that holds bytes `a` and `b` side by side, no merge crosses that place of a word, so
-//!   its halves may be merged apart ([`Merges::joins`]).
+//! - Symbols are ids. The crate detects an outdated pair by the id that it would produce, this code by its rank. Both
+//!   are equivalent: symbols only ever grow, so a pair that covers the same bytes has the same border inside.
+//! - If no merge produces a token that contains bytes `a` and `b` side by side, no merge crosses that position of a
+//!   word, so both parts may be merged separately ([`Merges::joins`]).
 //!
 //! # Budget
-//! 150 to 250 ns a word of English: what is paid once for each new word.
+//! 150 to 250 ns per word of English, once for each new word.
 #![expect(clippy::cast_possible_truncation, reason = "numbers are packed into one and taken out again")]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// No merge has this rank.
+/// Rank of pairs that do not merge.
 const NEVER: u16 = u16::MAX;
 
-/// Bytes of the longest word that lies in arrays.
+/// Bytes of the longest word that is merged in arrays.
 const ARRAY: usize = 256;
 
 /// All merges of a model.
 #[derive(Debug)]
 pub(in super::super) struct Merges {
-    /// The id of every byte.
+    /// Id of every byte.
     bytes: [u16; 256],
-    /// The rank of every pair of two bytes.
+    /// Rank of every pair of two bytes.
     byte_pairs: Box<[u16]>,
-    /// The pairs, hashed: ids and rank in one number, or `EMPTY`.
+    /// Hash table of pairs: ids and rank in one number, or `EMPTY`.
     slots: Box<[u64]>,
-    /// A bit for each of the hashes of pairs, of which most are asked for in vain: in reach sooner than `slots`.
+    /// Bloom filter of the pairs: most look-ups fail, and it fits into a nearer cache than `slots`.
     sieve: Box<[u64]>,
-    /// What each merge makes, by rank.
+    /// Result of each merge, by rank.
     made: Vec<u16>,
-    /// A bit for two bytes that some merge joins.
+    /// One bit per two bytes, set if some merge joins them.
     joints: Box<[u64]>,
 }
 
 const EMPTY: u64 = u64::MAX;
 const SIEVE_BITS: u32 = 20;
 
-/// Two symbols, and what they make: a merge as a model lists it.
+/// Merge as a model lists it: two symbols and their result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge {
     pub(super) left: u16,
@@ -54,8 +54,8 @@ pub(super) struct Merge {
 }
 
 impl Merges {
-    /// The merges of a model, in order of rank, over the ids of bytes; `spellings` are the bytes of tokens. `None` if
-    /// there are more of them than ranks.
+    /// Builds the merges of a model, in order of rank, over the ids of bytes; `spellings` are the bytes of tokens.
+    /// Returns `None` if there are more merges than ranks.
     pub(super) fn new(bytes: &[u16; 256], list: &[Merge], spellings: &[Vec<u8>]) -> Option<Self> {
         if list.len() >= NEVER.into() {
             return None;
@@ -69,7 +69,7 @@ impl Merges {
             joints: vec![0; 1 << 10].into(),
         };
         for (rank, merge) in (0..).zip(list) {
-            merges.enter(*merge, rank);
+            merges.insert(*merge, rank);
             for pair in spellings[usize::from(merge.made)].windows(2) {
                 let joint = joint(pair[0], pair[1]);
                 merges.joints[joint / 64] |= 1 << (joint % 64);
@@ -84,8 +84,8 @@ impl Merges {
         Some(merges)
     }
 
-    /// Of a pair that is listed twice, the last rank counts.
-    fn enter(&mut self, merge: Merge, rank: u16) {
+    /// Inserts a merge. If a pair is listed twice, the last rank counts.
+    fn insert(&mut self, merge: Merge, rank: u16) {
         let pair = pair(merge.left, merge.right);
         let (slots, sieve) = (self.slots.len(), hash(pair, 1 << SIEVE_BITS));
         let mut at = hash(pair, slots);
@@ -96,7 +96,7 @@ impl Merges {
         self.sieve[sieve / 64] |= 1 << (sieve % 64);
     }
 
-    /// The rank at which two symbols merge, or `NEVER`.
+    /// Returns the rank at which two symbols merge, or `NEVER`.
     #[inline]
     fn rank(&self, left: u16, right: u16) -> u16 {
         let pair = pair(left, right);
@@ -117,7 +117,7 @@ impl Merges {
         }
     }
 
-    /// May a token hold `left` and `right` side by side?
+    /// Returns true if a token may contain `left` and `right` side by side.
     #[inline]
     pub(super) fn joins(&self, left: u8, right: u8) -> bool {
         let joint = joint(left, right);
@@ -181,7 +181,7 @@ impl Merges {
         while let Some(Reverse(top)) = heap.pop() {
             let (rank, at) = ((top >> 32) as u16, top as u32);
             let left = nodes[at as usize];
-            // Out of date: merged since, or another pair by now.
+            // Outdated: merged since, or now part of another pair.
             if left.is_merged || left.behind == count {
                 continue;
             }
@@ -203,14 +203,14 @@ impl Merges {
     }
 }
 
-/// What splitting takes, kept for the next word.
+/// Buffers for merging, kept for the next word.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
     symbols: [u16; ARRAY],
-    /// At which rank a symbol merges with the next.
+    /// Rank at which a symbol merges with the next.
     ranks: [u16; ARRAY],
     nodes: Vec<Node>,
-    /// Ranks above places: the lowest first, the leftmost of them.
+    /// Heap of rank and position: the lowest rank first, the leftmost of equal ones.
     heap: BinaryHeap<Reverse<u64>>,
 }
 
@@ -220,7 +220,7 @@ impl Default for MemoryBudget {
     }
 }
 
-/// A symbol of a long word, and where its neighbours are. Next to the first and the last are places that no word has.
+/// Symbol of a long word with the positions of its neighbours. The ends have positions that no word has.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     symbol: u16,
@@ -237,7 +237,7 @@ fn joint(left: u8, right: u8) -> usize {
     usize::from(left) << 8 | usize::from(right)
 }
 
-/// One of `count` places, a power of two.
+/// Returns one of `count` slots, a power of two.
 #[inline]
 fn hash(pair: u32, count: usize) -> usize {
     (pair.wrapping_mul(0x9E37_79B9) >> (u32::BITS - count.trailing_zeros())) as usize

@@ -1,21 +1,21 @@
-//! Where pre-tokens begin, by GPT-2's regular expression
+//! Starts of pre-tokens, by GPT-2's regular expression
 //! `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
 //!
 //! # Idea
-//! Every byte belongs to a pre-token, so where they begin says it all. Each character has one of four classes
-//! (`classes.rs`), written as two bits, and 64 bytes of text make two 64-bit masks of them (`Planes`). A pre-token
-//! begins where the class changes, but for four rules:
-//! - A character that is not white space takes the space (U+0020) before it along.
-//! - The last character of white space before something else begins a pre-token, alone if it is no such space: that is
-//!   what `\s+(?!\S)` leaves over. At the end of the text nothing is left over.
-//! - A contraction ends where it ends, though letters may follow.
-//! - An apostrophe begins a contraction only where it begins a pre-token: neither behind another character of its
-//!   class nor behind the space that it takes along. So a contraction may follow another.
+//! Every byte belongs to a pre-token, so their starts are sufficient. Each character has one of four classes
+//! (`classes.rs`), written as two bits, and 64 bytes of text give two 64-bit masks of them (`Planes`). A pre-token
+//! begins at a change of class, with four exceptions:
+//! - A character that is not white space includes the space (U+0020) before it.
+//! - The last white space character before another character begins a pre-token, alone if it is not U+0020: it is the
+//!   remainder of `\s+(?!\S)`. At the end of the text there is no remainder.
+//! - A contraction ends at its end, even before letters.
+//! - An apostrophe begins a contraction only if it begins a pre-token: neither after another character of its class nor
+//!   after the space that it includes. So a contraction may follow another.
 //!
 //! # Invariants
-//! The expression never looks back: what follows a pre-token is split as if the text began there. So a text is split in
-//! windows of 2 kB, each beginning with a pre-token; the last one found in a window is found again by the next, where
-//! it is seen whole. It does look ahead, so a window sees the text to its end, not to its own.
+//! The expression never looks back: the text after a pre-token is split as if it began there. So a text is split in
+//! windows of 2 kB, each beginning with a pre-token. The last pre-token of a window is found again by the next window,
+//! which contains it whole. The expression does look ahead, so a window reads the text to its end, not to its own.
 //!
 //! # Budget
 //! 0.5 ns per token, of 4.4 bytes: 3 ns per 64 bytes for the masks of them, 4 for the rules, 2 for the offsets.
@@ -27,13 +27,13 @@
 use super::super::kernels::{Kernels, WINDOW};
 use super::classes::{Class, Classes};
 
-/// Blocks of 64 bytes of a window, and the one behind it, which tells what comes next.
+/// Blocks of 64 bytes of a window, and the next one, for look-ahead.
 pub(in super::super) const BLOCKS: usize = WINDOW / 64 + 1;
 
-/// What the bytes of a window are, one bit each, 64 to a block. Behind the end of the text all bits are zero.
+/// Classes of the bytes of a window, one bit each, 64 to a block. After the end of the text all bits are zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Planes {
-    /// The two bits of a byte's class, if it is ASCII.
+    /// Both bits of a byte's class, if it is ASCII.
     low: [u64; BLOCKS],
     high: [u64; BLOCKS],
     /// Spaces (U+0020).
@@ -43,7 +43,7 @@ pub(in super::super) struct Planes {
     wide: [u64; BLOCKS],
 }
 
-/// What 64 bytes are, one bit each.
+/// Classes of 64 bytes, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Found {
     /// Bytes of the text. Others are zero.
@@ -61,7 +61,7 @@ impl Planes {
     const NONE: Self =
         Self { low: [0; BLOCKS], high: [0; BLOCKS], spaces: [0; BLOCKS], apostrophes: [0; BLOCKS], wide: [0; BLOCKS] };
 
-    /// Enters what was found in a block.
+    /// Stores the classes of a block.
     #[inline]
     pub(in super::super) fn put(&mut self, block: usize, found: Found) {
         let neither = found.there & !(found.wide | found.controls | found.spaces);
@@ -73,10 +73,10 @@ impl Planes {
     }
 }
 
-/// Where pre-tokens begin, and behind the last of them where it ends; with room for a block of 64 more.
+/// Starts of pre-tokens, and the end of the last one; with room for a block of 64 more.
 pub(in super::super) type Starts = [u16; WINDOW + 64];
 
-/// A stretch of text and the pre-tokens found in it.
+/// Stretch of text with its pre-tokens.
 #[derive(Debug)]
 pub(super) struct Borders {
     classes: &'static Classes,
@@ -91,12 +91,12 @@ impl Default for Borders {
 }
 
 impl Borders {
-    /// Finds the pre-tokens with which `text` begins. Returns their borders: one is between each and the next, the last
-    /// one is where the next window begins. With fewer than two borders, the first pre-token is longer than a window.
+    /// Finds the first pre-tokens of `text`. Returns their borders: one between every two, and the last one as the
+    /// start of the next window. If there are fewer than two borders, the first pre-token is longer than a window.
     pub(super) fn split(&mut self, kernels: Kernels, text: &[u8]) -> &[u16] {
         let bytes = text.len().min(WINDOW);
         let blocks = bytes.div_ceil(64);
-        // Of the block behind the window, what is left from another text would be looked at.
+        // Clears the block after the window, which may contain data of another text.
         self.planes.put(blocks, Found::default());
         kernels.fill_planes(&text[..text.len().min(BLOCKS * 64)], &mut self.planes);
         let mut rules = Rules::default();
@@ -119,9 +119,9 @@ impl Borders {
         &self.starts[..count]
     }
 
-    /// Gives all bytes of the characters beyond ASCII that begin in `block` the bits of their classes; those of a
-    /// character that reaches into the next block are `spilt`. Returns which of them begin a pre-token because they are
-    /// white space before something else.
+    /// Sets the class bits of all bytes of the non-ASCII characters that begin in `block`; those of a character that
+    /// reaches into the next block are `spilt`. Returns the positions that begin a pre-token because they are white
+    /// space before another character.
     fn wide_characters(&mut self, text: &[u8], block: usize, spilt: &mut u32) -> u64 {
         let mut wide = self.planes.wide.get(block).map_or(0, |wide| wide >> *spilt << *spilt);
         *spilt = 0;
@@ -154,19 +154,19 @@ impl Borders {
     }
 }
 
-/// The rules at the top of this file, for 64 bytes at a time; what a block has to know of the one before.
+/// Rules of the module documentation, for 64 bytes at a time, with the state carried over from the previous block.
 #[derive(Default)]
 struct Rules {
     low: u64,
     high: u64,
     space: u64,
-    /// Where contractions that began in the block before end here, and where their letters begin.
+    /// Ends in this block of contractions that began in the previous one, and starts of their letters.
     ended: u64,
     inside: u64,
 }
 
 impl Rules {
-    /// Where pre-tokens begin in a block, but for characters of white space beyond ASCII that others follow.
+    /// Returns the starts of pre-tokens in a block, except for non-ASCII white space before other characters.
     fn starts(&mut self, planes: &Planes, block: usize, text: &[u8]) -> u64 {
         let (low, high, spaces) = (planes.low[block], planes.high[block], planes.spaces[block]);
         let (low_before, high_before) = (low << 1 | self.low, high << 1 | self.high);
@@ -196,7 +196,7 @@ impl Rules {
     }
 }
 
-/// The length of the contraction with which `text` begins; it begins with an apostrophe.
+/// Returns the length of the contraction at the start of `text`, which begins with an apostrophe.
 fn contraction(text: &[u8]) -> Option<u32> {
     match text {
         [_, b's' | b't' | b'm' | b'd', ..] => Some(2),
@@ -205,8 +205,8 @@ fn contraction(text: &[u8]) -> Option<u32> {
     }
 }
 
-/// The length of the pre-token with which `text` begins, character by character: for one that is longer than a window,
-/// and what windows are compared with.
+/// Returns the length of the first pre-token of `text`, character by character: for one that is longer than a window,
+/// and as the reference of tests.
 pub(crate) fn first_pre_token(classes: &Classes, text: &[u8]) -> usize {
     if let Some(length) = text.first().filter(|&&byte| byte == b'\'').and_then(|_| contraction(text)) {
         return length as usize;
@@ -224,7 +224,7 @@ pub(crate) fn first_pre_token(classes: &Classes, text: &[u8]) -> usize {
     }
 }
 
-/// Bytes of the characters of `class` with which `text` begins, and where the last of them begins.
+/// Returns the bytes of the leading characters of `class` in `text`, and the start of the last of them.
 pub(super) fn run(classes: &Classes, class: Class, text: &[u8]) -> (usize, usize) {
     let (mut at, mut last) = (0, 0);
     while at < text.len() {

@@ -1,4 +1,4 @@
-//! The same ids as the crate's, whatever the text.
+//! Equality of the ids with the crate's for any text.
 
 use std::sync::LazyLock;
 
@@ -7,55 +7,56 @@ use serde_json::json;
 
 use super::*;
 
-/// A tokenizer by the crate, and by every set of instructions that there is, each with tables that hold all words of a test
-/// and with tables that hold four.
+/// Tokenizer of the crate, and of every instruction set, each with tables for all words of a test and with tables for
+/// four.
 struct Compared {
     model: tokenizers::Tokenizer,
-    paths: Vec<BytePairs>,
+    variants: Vec<BytePairs>,
 }
 
 impl Compared {
     fn of(json: &Value) -> Self {
         let model = tokenizers::Tokenizer::from_bytes(json.to_string()).expect("the crate reads it");
         let meant = serde_json::from_str(&model.to_string(false).expect("JSON")).expect("JSON");
-        let path = BytePairs::of(&model, &meant).expect("of the shape");
-        let every = Kernels::all_here()
+        let tokenizer = BytePairs::new(&model, &meant).expect("of the shape");
+        let every = Kernels::available()
             .into_iter()
             .flat_map(|kernels| [(1 << 12, 1 << 6), (4, 1)].map(|slots| (kernels, slots)));
         let with = |(kernels, slots): (Kernels, (usize, usize))| {
-            // In the small ones nothing is there to begin with, and everything is replaced.
-            let expected = if slots.0 == 4 { OnceLock::from(Known::new(slots)) } else { OnceLock::new() };
-            BytePairs { kernels, slots, expected: Arc::new(expected), ..path.clone() }
+            // The small tables start empty, and every entry is replaced.
+            let expected =
+                if slots.0 == 4 { OnceLock::from(WordCache::new(slots.0, slots.1)) } else { OnceLock::new() };
+            BytePairs { kernels, slots, expected: Arc::new(expected), ..tokenizer.clone() }
         };
-        Self { paths: every.map(with).collect(), model }
+        Self { variants: every.map(with).collect(), model }
     }
 
     fn by_crate(&self, text: &str) -> Vec<u32> {
         self.model.encode_fast(text, false).expect("encodable").get_ids().to_vec()
     }
 
-    /// Compares the ids of texts, each whole and cut wherever it may be.
+    /// Compares the ids of texts, each whole and cut at every possible position.
     fn check(&self, texts: &[String]) {
         let wanted: Vec<_> = texts.iter().map(|text| self.by_crate(text)).collect();
-        for path in &self.paths {
-            let mut worker = path.worker();
+        for tokenizer in &self.variants {
+            let mut worker = tokenizer.worker();
             for (text, wanted) in texts.iter().zip(&wanted) {
                 let (mut whole, mut cut, mut from) = (Vec::new(), Vec::new(), 0);
-                let slow = &mut |_: &str, _: &mut Vec<u32>| unreachable!("byte pairs are never left to the crate");
-                worker.append(text, &mut whole, slow).expect("nothing fails");
-                assert_eq!(&whole, wanted, "{} {:?} of {text:?}", path.kernels.name(), path.slots);
+                let fallback = &mut |_: &str, _: &mut Vec<u32>| unreachable!("byte pairs are never left to the crate");
+                worker.append(text, &mut whole, fallback).expect("nothing fails");
+                assert_eq!(&whole, wanted, "{} {:?} of {text:?}", tokenizer.kernels.name(), tokenizer.slots);
                 while from < text.len() {
-                    let end = path.cut_behind(text, from + 1);
-                    worker.append(&text[from..end], &mut cut, slow).expect("nothing fails");
+                    let end = tokenizer.cut_behind(text, from + 1);
+                    worker.append(&text[from..end], &mut cut, fallback).expect("nothing fails");
                     from = end;
                 }
-                assert_eq!(&cut, wanted, "{} {:?} of {text:?}, cut", path.kernels.name(), path.slots);
+                assert_eq!(&cut, wanted, "{} {:?} of {text:?}, cut", tokenizer.kernels.name(), tokenizer.slots);
             }
         }
     }
 }
 
-/// Byte pairs with these merges, in this order, over all bytes.
+/// Returns byte pairs with these merges, in this order, over all bytes.
 fn tokenizer(merges: &[(String, String)], added: &Value, adds_prefix_space: bool) -> Value {
     let mut tokens: Vec<String> = (0..=u8::MAX).map(|byte| symbol(byte).to_string()).collect();
     for made in merges.iter().map(|(left, right)| format!("{left}{right}")) {
@@ -73,7 +74,7 @@ fn tokenizer(merges: &[(String, String)], added: &Value, adds_prefix_space: bool
                      "vocab": vocab, "merges": merges}})
 }
 
-/// Merges as training might find them: each of two tokens that are there, of which `picks` say which.
+/// Returns merges as from training: each of two existing tokens, selected by `picks`.
 fn grown(alphabet: &[&str], picks: &[(u16, u16)]) -> Vec<(String, String)> {
     let symbols = |text: &str| text.bytes().map(|byte| symbol(byte).to_string()).collect::<Vec<_>>();
     let mut tokens: Vec<String> = alphabet.iter().flat_map(|text| symbols(text)).collect();
@@ -92,7 +93,7 @@ fn added(content: &str, lstrip: bool, normalized: bool, id: u32) -> Value {
            "normalized": normalized, "special": true})
 }
 
-/// Two tokenizers of a hundred merges, with and without the space in front, and tokens that overlap.
+/// Two tokenizers of a hundred merges, with and without the prefix space, and overlapping tokens.
 static COMPARED: LazyLock<[Compared; 2]> = LazyLock::new(|| {
     let alphabet = [" ", "t", "h", "e", "s", "'", "é", "中", "—", "1", "\n", "a"];
     let picks: Vec<(u16, u16)> =
@@ -110,7 +111,7 @@ static COMPARED: LazyLock<[Compared; 2]> = LazyLock::new(|| {
         .map(|(list, space)| Compared::of(&tokenizer(&grown(&alphabet, &picks), &list, space)))
 });
 
-/// Texts around which the regular expression, added tokens or the tables do something special.
+/// Returns texts with special cases of the regular expression, added tokens or the tables.
 fn nasty_text() -> impl Strategy<Value = String> {
     let words = [
         " ",
@@ -187,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn the_ids_are_those_of_the_crate_whatever_merges(
+    fn ids_equal_those_of_the_crate_for_any_merges(
         picks in prop::collection::vec(any::<(u16, u16)>(), 0..60),
         words in prop::collection::vec(("[abé中]{0,40}", 0..20_usize), 1..6),
     ) {
@@ -198,15 +199,15 @@ proptest! {
 }
 
 #[test]
-fn words_that_begin_windows_and_blocks_are_split_alike() {
+fn words_at_window_and_block_starts_are_split_equally() {
     for unit in ["it's ", "中\u{3000}", "a  ", "12'll", "é\n\n", "'re've", "\u{a0}🙂 "] {
         let texts: Vec<String> = (0..70).map(|shift| format!("{}{}", "x".repeat(shift), unit.repeat(900))).collect();
         let compared = &COMPARED[1];
         compared.check(&texts[..8]);
-        let path = &compared.paths[0];
+        let tokenizer = &compared.variants[0];
         let (mut scalar, mut window) = (Vec::new(), Borders::default());
         for text in &texts {
-            for kernels in Kernels::all_here() {
+            for kernels in Kernels::available() {
                 scalar.clear();
                 let (mut rest, mut found) = (text.as_bytes(), Vec::new());
                 while !rest.is_empty() {
@@ -221,7 +222,7 @@ fn words_that_begin_windows_and_blocks_are_split_alike() {
                     scalar.push(u16::try_from(length).expect("short words"));
                     rest = &rest[length..];
                 }
-                assert_eq!(found, scalar, "{} {}: {text:?}", kernels.name(), path.name());
+                assert_eq!(found, scalar, "{} {}: {text:?}", kernels.name(), tokenizer.name());
             }
         }
     }
@@ -231,10 +232,10 @@ fn words_that_begin_windows_and_blocks_are_split_alike() {
 fn every_character_is_of_the_class_that_the_crate_finds() {
     let json = tokenizer(&[], &json!([]), false);
     let mut compared = Compared::of(&json);
-    compared.paths.truncate(1);
+    compared.variants.truncate(1);
     let mut text = String::new();
     for character in '\0'..=char::MAX {
-        // Planes in which there is nothing are compared as they come, the others in every neighbourhood as well.
+        // Unassigned planes are compared once, the others in every neighbourhood as well.
         if matches!(u32::from(character), 0..0x3_2400 | 0xE_0000..0xE_0200) {
             for around in ["a", "1", "!", " ", "\n"] {
                 text.push_str(around);
@@ -244,7 +245,7 @@ fn every_character_is_of_the_class_that_the_crate_finds() {
             text.push(character);
         }
         if text.len() > 100_000 || character == char::MAX {
-            let ids = ids_by(&compared.paths[0], &text);
+            let ids = ids_by(&compared.variants[0], &text);
             assert_eq!(ids, compared.by_crate(&text), "up to {character:?}");
             text.clear();
         }
@@ -254,10 +255,10 @@ fn every_character_is_of_the_class_that_the_crate_finds() {
     assert!(white.eq(('\0'..=char::MAX).filter(|&character| classes.of_code_point(character.into()) == Class::White)));
 }
 
-fn ids_by(path: &BytePairs, text: &str) -> Vec<u32> {
+fn ids_by(tokenizer: &BytePairs, text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
-    let slow = &mut |_: &str, _: &mut Vec<u32>| unreachable!("byte pairs are never left to the crate");
-    path.worker().append(text, &mut ids, slow).expect("nothing fails");
+    let fallback = &mut |_: &str, _: &mut Vec<u32>| unreachable!("byte pairs are never left to the crate");
+    tokenizer.worker().append(text, &mut ids, fallback).expect("nothing fails");
     ids
 }
 
@@ -266,7 +267,7 @@ fn a_megabyte_of_one_letter_is_split_like_few_of_them() {
     let merges = ["a a", "aa aa", "aaaa aaaa"].map(|pair| pair.split_once(' ').expect("a pair"));
     let merges = merges.map(|(left, right)| (left.to_owned(), right.to_owned()));
     let compared = Compared::of(&tokenizer(&merges, &json!([]), false));
-    let ids = ids_by(&compared.paths[0], &"a".repeat(1 << 20));
+    let ids = ids_by(&compared.variants[0], &"a".repeat(1 << 20));
     assert_eq!(ids.len(), 1 << 17);
     assert!(ids.iter().all(|&id| id == ids[0]));
     compared.check(&[255, 256, 257, 511, 2048, 2049, 5000].map(|count| "a".repeat(count)));
@@ -280,7 +281,7 @@ fn other_shapes_are_left_to_the_crate() {
         change(&mut json);
         let model = tokenizers::Tokenizer::from_bytes(json.to_string()).expect("the crate reads it");
         let meant = serde_json::from_str(&model.to_string(false).expect("JSON")).expect("JSON");
-        BytePairs::of(&model, &meant).expect_err("of another shape")
+        BytePairs::new(&model, &meant).expect_err("of another shape")
     };
     let token = |key: &str, value: Value| {
         let mut token = added("<x>", false, false, 900);

@@ -1,12 +1,12 @@
-//! Pre-tokens to ids: looked up if they are known, else merged.
+//! Conversion of pre-tokens to ids: by the cache, or by merging.
 //!
 //! # Idea
-//! The table of known words is larger than the nearer caches, so a word is looked up in two steps, 128 words apart: its
-//! key is made and the line that it would lie in is asked for; when its turn comes, the line is there. A step has one
-//! branch: is this the word? Of the words of natural text, 99 in 100 are.
+//! The table of known words is larger than the nearer caches, so a look-up has two steps, 128 words apart. The first
+//! computes the key and prefetches the cache line; the second reads it. A look-up has one branch: is it this word? In
+//! natural text, 99 of 100 words are.
 //!
-//! Where no merge can cross a place of a long word, or of one that ends in a Chinese character, it is taken apart there
-//! first: texts that are written without spaces are made of pieces that come again, not of words that do.
+//! A long word, or one that ends in a Chinese character, is first split at positions that no merge can cross: in texts
+//! without spaces such pieces recur, whole words do not.
 //!
 //! # Budget
 //! 3 to 4 ns per token.
@@ -15,48 +15,48 @@
 use super::super::cache_slot::{KEY_BYTES, LONG_BYTES};
 use super::super::kernels::WINDOW;
 use super::merges::{MemoryBudget, Merges};
-use super::word_cache::{AHEAD, Asked, Known, Place, put};
+use super::word_cache::{AHEAD, Lookups, SlotKey, WordCache, put};
 
-/// Room for the ids of a window, of which there are no more than bytes, and for an entry that ends with them.
+/// Buffer for the ids of a window, at most one per byte, and for an entry that ends with them.
 pub(in super::super) type Ids = [u32; WINDOW + 16];
 
-/// What the words of a thread are looked up in.
+/// Word cache of a thread, with its buffers.
 #[derive(Debug)]
-pub(in super::super) struct Words {
-    known: Known,
+pub(in super::super) struct MergedWords {
+    known: WordCache,
     room: MemoryBudget,
-    /// The ids of a word that was merged.
+    /// Ids of a merged word.
     merged: Vec<u16>,
-    asked: Asked,
+    lookups: Lookups,
 }
 
-impl Words {
-    pub(super) fn new(known: Known) -> Self {
-        Self { known, room: MemoryBudget::default(), merged: Vec::new(), asked: Asked::NONE }
+impl MergedWords {
+    pub(super) fn new(known: WordCache) -> Self {
+        Self { known, room: MemoryBudget::default(), merged: Vec::new(), lookups: Lookups::NONE }
     }
 
-    /// What was learned, for others to begin with.
-    pub(super) fn into_known(self) -> Known {
+    /// Returns the cached words, as the initial cache of other workers.
+    pub(super) fn into_known(self) -> WordCache {
         self.known
     }
 
-    /// Puts down the ids of the words that `borders` lie between. Returns how many there are.
+    /// Writes the ids of the words between `borders`. Returns their number.
     #[inline(always)]
     pub(in super::super) fn look_up(&mut self, merges: &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize {
         let (mut at, mut borders) = (0, borders);
         while borders.len() > 1 {
             let batch = &borders[..borders.len().min(AHEAD + 1)];
             let words = batch.len() - 1;
-            self.known.ask(text, batch, &mut self.asked);
+            self.known.look_up(text, batch, &mut self.lookups);
             let mut word = 0;
             loop {
-                let (unknown, count) = self.known.put(&self.asked, (word, words), &mut ids[at..]);
+                let (unknown, count) = self.known.put(&self.lookups, word..words, &mut ids[at..]);
                 at += count;
                 if unknown == words {
                     break;
                 }
                 let [begin, end] = [batch[unknown], batch[unknown + 1]].map(usize::from);
-                at += self.look_further(merges, self.asked.place(unknown), &text[begin..end], &mut ids[at..]);
+                at += self.look_further(merges, self.lookups.place(unknown), &text[begin..end], &mut ids[at..]);
                 word = unknown + 1;
             }
             borders = &borders[words..];
@@ -64,16 +64,16 @@ impl Words {
         at
     }
 
-    /// Puts down the ids of a word that does not lie where it should. Returns how many there are.
+    /// Writes the ids of a word that is not in its first slot. Returns their number.
     #[cold]
     #[inline(never)]
-    fn look_further(&mut self, merges: &Merges, place: Place, word: &[u8], ids: &mut [u32]) -> usize {
+    fn look_further(&mut self, merges: &Merges, place: SlotKey, word: &[u8], ids: &mut [u32]) -> usize {
         if word.len() <= KEY_BYTES
-            && let Some(packed) = self.known.beside(place)
+            && let Some(packed) = self.known.other_slot(place)
         {
             return put(&packed, ids);
         }
-        // Longer words are taken apart where they can be, and are not remembered whole.
+        // Longer words are split if possible, and are not cached whole.
         if (word.len() > LONG_BYTES || ends_in_chinese(word))
             && let Some(count) = self.in_pieces(merges, word, ids)
         {
@@ -82,25 +82,25 @@ impl Words {
         self.whole(merges, place, word, ids)
     }
 
-    /// As above, and the word is not taken apart.
-    fn whole(&mut self, merges: &Merges, place: Place, word: &[u8], ids: &mut [u32]) -> usize {
-        // Words of few bytes have many ids where they are not of Latin letters.
+    /// Writes the ids of a word without splitting it. Returns their number.
+    fn whole(&mut self, merges: &Merges, place: SlotKey, word: &[u8], ids: &mut [u32]) -> usize {
+        // Short words have many ids if they are not of Latin letters.
         let has_many = word.len() > KEY_BYTES || word.len() > 7 && !word[word.len() - 1].is_ascii();
         let may_be_wide = has_many && word.len() <= LONG_BYTES;
         if may_be_wide && let Some(known) = self.known.wide(word) {
-            return widen(known, ids);
+            return to_u32(known, ids);
         }
         self.merged.clear();
         merges.split(word, &mut self.room, &mut self.merged);
         if may_be_wide && (word.len() > KEY_BYTES || self.merged.len() > 7) {
             self.known.enter_wide(word, &self.merged);
         } else if word.len() <= KEY_BYTES {
-            self.known.enter(place, &self.merged, false);
+            self.known.insert(place, &self.merged, false);
         }
-        widen(&self.merged, ids)
+        to_u32(&self.merged, ids)
     }
 
-    /// Puts down the ids of a word piece by piece, if there is a place that no merge crosses.
+    /// Writes the ids of a word piece by piece, if there is a position that no merge crosses.
     fn in_pieces(&mut self, merges: &Merges, word: &[u8], ids: &mut [u32]) -> Option<usize> {
         let (mut begin, mut at) = (0, 0);
         for end in 1..word.len() {
@@ -118,7 +118,7 @@ impl Words {
             if let Some(packed) = self.known.at(place) {
                 return put(packed, ids);
             }
-            if let Some(packed) = self.known.beside(place) {
+            if let Some(packed) = self.known.other_slot(place) {
                 return put(&packed, ids);
             }
         }
@@ -132,23 +132,23 @@ impl Words {
         ids.extend(self.merged.iter().map(|&id| u32::from(id)));
     }
 
-    /// Remembers for good a word that is to be expected.
+    /// Inserts and pins an expected word.
     pub(super) fn expect(&mut self, merges: &Merges, word: &[u8]) {
         let place = self.known.place(word);
-        if word.len() <= KEY_BYTES && self.known.at(place).is_none() && self.known.beside(place).is_none() {
+        if word.len() <= KEY_BYTES && self.known.at(place).is_none() && self.known.other_slot(place).is_none() {
             self.merged.clear();
             merges.split(word, &mut self.room, &mut self.merged);
-            self.known.enter(place, &self.merged, true);
+            self.known.insert(place, &self.merged, true);
         }
     }
 }
 
-/// Does a word end in a character of U+4000 to U+9FFF?
+/// Returns true if a word ends in a character of U+4000 to U+9FFF.
 fn ends_in_chinese(word: &[u8]) -> bool {
     word.len() >= 9 && (0xE4..=0xE9).contains(&word[word.len() - 3])
 }
 
-fn widen(merged: &[u16], ids: &mut [u32]) -> usize {
+fn to_u32(merged: &[u16], ids: &mut [u32]) -> usize {
     for (id, &merged) in ids.iter_mut().zip(merged) {
         *id = merged.into();
     }

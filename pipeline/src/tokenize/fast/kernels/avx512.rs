@@ -1,4 +1,4 @@
-//! The kernels in AVX-512 with BW, VL, VBMI and VBMI2.
+//! Kernels in AVX-512 with BW, VL, VBMI and VBMI2.
 
 use std::arch::x86_64::{
     __m512i, _mm512_add_epi16, _mm512_and_si512, _mm512_castsi512_si256, _mm512_cmplt_epu8_mask, _mm512_cvtepu8_epi16,
@@ -10,25 +10,25 @@ use std::arch::x86_64::{
 use super::block::{BLOCK, Block, Classes};
 use super::spans::{Spans, find_words as find};
 
-/// AVX-512 F, BW, VL, VBMI, VBMI2, and what AVX2 has.
+/// AVX-512 F, BW, VL, VBMI, VBMI2, and the features of AVX2.
 pub(super) struct Avx512;
 
-/// [`find_words`](super::Kernels::find_words).
+/// Implements [`find_words`](super::Kernels::find_words).
 ///
 /// # Safety
-/// The processor has the instructions that are enabled here.
+/// The processor must have the features that are enabled here.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
 pub(super) unsafe fn find_words(text: &[u8], fold: bool, spans: &mut Spans) {
-    // SAFETY: the instructions of `Avx512` are those enabled here.
+    // SAFETY: the features of `Avx512` are those enabled here.
     unsafe { find::<Avx512>(text, fold, spans) };
 }
 
-/// Bits of a class: the sign of a byte, a bit to test, and what makes an ASCII letter small.
+/// Bits of a class: the sign of a byte, a bit to test, and the offset to lower case of an ASCII letter.
 const WHITE: u8 = 0x80;
 const MARK: u8 = 0x40;
 const UPPER: u8 = 0x20;
 
-/// The class of each ASCII byte.
+/// Class of each ASCII byte.
 static ASCII: [[u8; BLOCK]; 2] = {
     let mut classes = [[0; BLOCK]; 2];
     let mut byte = 0_u8;
@@ -56,17 +56,17 @@ static PLACES: [u8; BLOCK] = {
 };
 
 /// # Safety
-/// The processor has AVX-512.
+/// The processor must have AVX-512.
 #[inline(always)]
 unsafe fn load(block: &[u8; BLOCK]) -> __m512i {
-    // SAFETY: a block has the 64 bytes that are read; the load asks for no alignment.
+    // SAFETY: a block has the 64 bytes that are read; the load needs no alignment.
     unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
 }
 
 impl Block for Avx512 {
     #[inline(always)]
     unsafe fn classes(block: &[u8; BLOCK], fold: bool, folded: &mut [u8; BLOCK]) -> Classes {
-        // SAFETY: the caller's promise; `folded` has the 64 bytes that are written, of any alignment.
+        // SAFETY: the caller guarantees the features; `folded` has the 64 bytes that are written, of any alignment.
         unsafe {
             let text = load(block);
             let high = _mm512_movepi8_mask(text);
@@ -80,8 +80,8 @@ impl Block for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn within(block: &[u8; BLOCK], from: u8, count: u8) -> u64 {
-        // SAFETY: the caller's promise.
+    unsafe fn in_range(block: &[u8; BLOCK], from: u8, count: u8) -> u64 {
+        // SAFETY: the caller guarantees the features.
         unsafe {
             let above = _mm512_sub_epi8(load(block), _mm512_set1_epi8(from.cast_signed()));
             _mm512_cmplt_epu8_mask(above, _mm512_set1_epi8(count.cast_signed()))
@@ -90,7 +90,7 @@ impl Block for Avx512 {
 
     #[inline(always)]
     unsafe fn offsets(mask: u64, base: u16, target: &mut [u16; BLOCK]) {
-        // SAFETY: the caller's promise; `target` is two vectors of 32 numbers of 16 bits, of any alignment.
+        // SAFETY: the caller guarantees the features; `target` has two vectors of 32 16-bit numbers, of any alignment.
         unsafe {
             let places = _mm512_maskz_compress_epi8(mask, load(&PLACES));
             let base = _mm512_set1_epi16(base.cast_signed());

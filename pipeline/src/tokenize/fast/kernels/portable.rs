@@ -1,9 +1,9 @@
-//! The kernels in what every processor has.
+//! Portable kernels.
 
-use super::super::cache_slot::{Key, Short};
+use super::super::cache_slot::{Key, ShortEntry};
 use super::block::{BLOCK, Block, Classes};
 
-/// No instructions in particular.
+/// No special instructions.
 pub(super) struct Portable;
 
 /// Bits of a class.
@@ -11,7 +11,7 @@ const WHITE: u8 = 1;
 const MARK: u8 = 2;
 const HIGH: u8 = 4;
 
-/// The class of each byte.
+/// Class of each byte.
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0_usize;
@@ -27,7 +27,7 @@ static CLASSES: [u8; 256] = {
     classes
 };
 
-/// A bit for each byte that has that bit of a class: eight at a time, brought together by a product.
+/// Returns a bit for each byte with that class bit: eight at a time, collected by a multiplication.
 #[inline(always)]
 fn mask(classes: &[u8; BLOCK], class: u8) -> u64 {
     classes.chunks_exact(8).rev().fold(0, |mask, eight| {
@@ -48,7 +48,7 @@ impl Block for Portable {
     }
 
     #[inline(always)]
-    unsafe fn within(block: &[u8; BLOCK], from: u8, count: u8) -> u64 {
+    unsafe fn in_range(block: &[u8; BLOCK], from: u8, count: u8) -> u64 {
         mask(&block.map(|byte| u8::from(byte.wrapping_sub(from) < count)), 1)
     }
 
@@ -58,7 +58,7 @@ impl Block for Portable {
     }
 }
 
-/// Eight offsets at a time, of which the last few may be nobody's: a branch for each of them would be mispredicted.
+/// Writes eight offsets at a time, the last few possibly invalid: a branch for each would be mispredicted.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "a place among 64")]
 pub(super) fn offsets(mut mask: u64, base: u16, target: &mut [u16; BLOCK]) {
@@ -73,8 +73,8 @@ pub(super) fn offsets(mut mask: u64, base: u16, target: &mut [u16; BLOCK]) {
     }
 }
 
-/// [`append_known`](super::Kernels::append_known).
-pub(super) fn append_known(table: &[Short], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
+/// Implements [`append_known`](super::Kernels::append_known).
+pub(super) fn append_known(table: &[ShortEntry], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
     for (known, (&key, &place)) in keys.iter().zip(places).enumerate() {
         let entry = &table[place];
         if !entry.is(key) {

@@ -1,17 +1,17 @@
-//! Where the chunks of a window begin and end: arithmetic on bit masks, 64 bytes at a time.
+//! Starts and ends of the chunks of a window: arithmetic on bit masks, 64 bytes at a time.
 //!
-//! A chunk is what lies between BERT's *hard separators*: ASCII white space, ASCII punctuation, and U+2010 to U+2027 (the
-//! bytes E2 80 90 to E2 80 A7: dashes, quotes, dots). A mark of punctuation is a chunk by itself.
+//! A chunk is the text between BERT's *hard separators*: ASCII white space, ASCII punctuation, and U+2010 to U+2027
+//! (the bytes E2 80 90 to E2 80 A7: dashes, quotes, dots). A punctuation mark is a separate chunk.
 
 use super::block::{BLOCK, Block, Classes};
 
 /// Bytes of a window: its offsets and its copy stay in the first-level cache.
 pub(in super::super) const WINDOW: usize = 2048;
 
-/// The lists have room for what a last store writes behind its offsets.
+/// Length of the lists, with room for the surplus of the last store.
 const ROOM: usize = WINDOW + BLOCK;
 
-/// The chunks of a window.
+/// Chunks of a window.
 #[derive(Debug)]
 pub(in super::super) struct Spans {
     starts: [u16; ROOM],
@@ -19,7 +19,7 @@ pub(in super::super) struct Spans {
     folded: [u8; ROOM],
     started: usize,
     ended: usize,
-    /// Whether the last byte is one of a word, which may go on.
+    /// True if the last byte belongs to a word, which may continue.
     is_open: bool,
 }
 
@@ -28,32 +28,32 @@ impl Spans {
         Box::new(Self { starts: [0; ROOM], ends: [0; ROOM], folded: [0; ROOM], started: 0, ended: 0, is_open: false })
     }
 
-    /// Where each chunk begins and where it ends. The last one may reach the end of the window and go on behind it.
+    /// Returns the starts and ends of the chunks. The last one may reach the end of the window and continue after it.
     pub(in super::super) fn all(&self) -> (&[u16], &[u16]) {
         debug_assert_eq!(self.started, self.ended);
         (&self.starts[..self.started], &self.ends[..self.ended])
     }
 
-    /// Where the chunk begins that reaches the end of the window and may go on behind it, if there is one.
+    /// Returns the start of the chunk that reaches the end of the window and may continue after it, if there is one.
     pub(in super::super) fn open(&self) -> Option<usize> {
         self.is_open.then(|| usize::from(self.starts[self.started - 1]))
     }
 
-    /// The window with its letters made small, and as many bytes behind it as a key is long.
+    /// Returns the window with its letters in lower case, followed by as many bytes as a key is long.
     pub(in super::super) fn folded(&self) -> &[u8; ROOM] {
         &self.folded
     }
 }
 
-/// Where characters from U+2010 to U+2027 begin; they may reach into the bytes that `follow`.
+/// Returns the starts of characters from U+2010 to U+2027; they may reach into the bytes that `follow`.
 ///
 /// # Safety
-/// The processor has the instructions of `B`.
+/// The processor must have the instructions of `B`.
 #[inline(always)]
 unsafe fn dashes<B: Block>(block: &[u8; BLOCK], follow: &[u8]) -> u64 {
-    // SAFETY: as this function's own.
+    // SAFETY: the caller guarantees the instructions of `B`.
     let (first, second, third) =
-        unsafe { (B::within(block, 0xe2, 1), B::within(block, 0x80, 1), B::within(block, 0x90, 0x18)) };
+        unsafe { (B::in_range(block, 0xe2, 1), B::in_range(block, 0x80, 1), B::in_range(block, 0x90, 0x18)) };
     if first == 0 {
         return 0;
     }
@@ -63,22 +63,22 @@ unsafe fn dashes<B: Block>(block: &[u8; BLOCK], follow: &[u8]) -> u64 {
     first & second & third
 }
 
-/// Room for the offsets of a block behind the first ones of a list.
+/// Returns the room for the offsets of a block after the first `length` of a list.
 #[inline(always)]
-fn room(list: &mut [u16; ROOM], length: usize) -> &mut [u16; BLOCK] {
+fn block_at(list: &mut [u16; ROOM], length: usize) -> &mut [u16; BLOCK] {
     (&mut list[length..length + BLOCK]).try_into().expect("a block")
 }
 
 /// Finds the chunks of `text`, which is at most a window.
 ///
 /// # Safety
-/// The processor has the instructions of `B`.
+/// The processor must have the instructions of `B`.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "offsets in a window, which has few bytes")]
 pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut Spans) {
     assert!(text.len() <= WINDOW, "a window at a time");
     let (mut started, mut ended) = (0, 0);
-    // What the block before says of the first bytes of this one: its last byte was one of a word; chunks end here.
+    // State from the previous block: whether its last byte belongs to a word, and chunk ends in this block.
     let (mut was_word, mut ends_here, mut dash_before) = (0, 0, 0_u64);
     let mut last = [b' '; BLOCK];
     let blocks = text.len().div_ceil(BLOCK);
@@ -86,14 +86,14 @@ pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut S
         let (block, follow) = if let Some(whole) = text[at..].split_first_chunk::<BLOCK>() {
             whole
         } else {
-            // White space behind the end ends the last chunk there.
+            // White space after the end terminates the last chunk.
             last[..text.len() - at].copy_from_slice(&text[at..]);
             (&last, &[][..])
         };
         let folded = (&mut spans.folded[at..at + BLOCK]).try_into().expect("a block");
-        // SAFETY: as this function's own.
+        // SAFETY: the caller guarantees the instructions of `B`.
         let Classes { white, mark, high } = unsafe { B::classes(block, fold, folded) };
-        // SAFETY: as this function's own.
+        // SAFETY: the caller guarantees the instructions of `B`.
         let dash = if high == 0 { 0 } else { unsafe { dashes::<B>(block, follow) } };
         let in_dash = dash | dash << 1 | dash << 2 | dash_before >> 63 | dash_before >> 62;
         let word = !(white | mark | in_dash);
@@ -102,10 +102,9 @@ pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut S
         let ends = behind_word & !word | mark << 1 | dash << 3 | ends_here;
         (was_word, ends_here, dash_before) = (word >> 63, mark >> 63 | dash >> 61, dash);
         let base = at as u16;
-        // No closure around these: it would not have the instructions of its surroundings, and what is one of them here
-        // would be a call.
-        let (begin, end) = (room(&mut spans.starts, started), room(&mut spans.ends, ended));
-        // SAFETY: as this function's own.
+        // Not in a closure: a closure lacks the target features, so that each intrinsic in it would be a call.
+        let (begin, end) = (block_at(&mut spans.starts, started), block_at(&mut spans.ends, ended));
+        // SAFETY: the caller guarantees the instructions of `B`.
         unsafe {
             B::offsets(starts, base, begin);
             B::offsets(ends, base, end);
@@ -118,6 +117,6 @@ pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut S
         spans.ends[ended] = text.len() as u16;
         ended += 1;
     }
-    debug_assert_eq!(started, ended, "what begins ends");
+    debug_assert_eq!(started, ended, "every chunk that begins also ends");
     (spans.started, spans.ended, spans.is_open) = (started, ended, is_open);
 }

@@ -1,4 +1,4 @@
-//! All levels say the same.
+//! Equality of the results of all levels.
 
 use proptest::prelude::*;
 
@@ -6,13 +6,13 @@ use super::block::{BLOCK, Block as _};
 use super::portable::Portable;
 use super::*;
 
-/// Bytes on which something depends, and any others.
+/// Returns special bytes of the kernels, and any others.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let some = prop::sample::select(b" \t\n\r\x0b\0\x7f!/:@[`{~aZ09\xe2\x80\x8f\x90\xa7\xa8\xff".to_vec());
     prop::collection::vec(prop_oneof![some, any::<u8>()], 0..300)
 }
 
-/// The chunks of a text, a byte at a time.
+/// Returns the chunks of a text, one byte at a time.
 fn slowly(text: &[u8]) -> Vec<(usize, usize)> {
     let (mut chunks, mut at, mut open) = (Vec::new(), 0, None);
     while at < text.len() {
@@ -39,7 +39,7 @@ proptest! {
         text = text.repeat(times);
         text.truncate(WINDOW);
         let expected = slowly(&text);
-        for kernels in Kernels::all_here() {
+        for kernels in Kernels::available() {
             let mut spans = Spans::new();
             kernels.find_words(&text, fold, &mut spans);
             let (starts, ends) = spans.all();
@@ -47,7 +47,7 @@ proptest! {
             prop_assert_eq!(&found, &expected, "{}", kernels.name());
             let folded = if fold { text.to_ascii_lowercase() } else { text.clone() };
             prop_assert_eq!(&spans.folded()[..text.len()], &folded);
-            // White space ends the last block where there is room for it.
+            // White space ends the last block if there is room for it.
             if text.len() % BLOCK == 0 {
                 let open = expected.last().filter(|(start, end)| *end == text.len() && !matches!(text[*start..], [0xe2, 0x80, 0x90..=0xa7] | [0..=0x7f]) );
                 let is_mark = expected.last().is_some_and(|&(start, _)| text[start].is_ascii_punctuation());
@@ -72,7 +72,7 @@ fn classes_are_those_of_rust() {
         (0..4).map(|quarter| std::array::from_fn(|at| quarter * 64 + u8::try_from(at).expect("small"))).collect();
     for block in block {
         let mut folded = [0; BLOCK];
-        // SAFETY: the portable way needs nothing.
+        // SAFETY: the portable version needs no features.
         let classes = unsafe { Portable::classes(&block, true, &mut folded) };
         for (at, byte) in block.iter().enumerate() {
             let bit = |mask: u64| mask >> at & 1 == 1;

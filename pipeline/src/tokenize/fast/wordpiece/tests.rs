@@ -1,4 +1,4 @@
-//! The same ids as the crate's, of any text.
+//! Equality of the ids with the crate's for any text.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -6,14 +6,15 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::fast_tokenizer::Bench;
-use super::super::path_of;
+use super::super::fast_tokenizer::Scratch;
+use super::super::fast_tokenizer_for;
 use super::*;
 use crate::testing;
 use crate::tokenize::describe::word_piece_json;
 use crate::tokenize::runs::end_runs;
 
-/// Words that tell what was done to a text: letters, small and not, marks that are kept, ideographs, pieces.
+/// Returns words that reveal the normalization of a text: letters, lower and upper case, kept marks, ideographs,
+/// pieces.
 fn vocabulary() -> BTreeMap<String, u64> {
     let words = testing::VOCAB.map(String::from).into_iter();
     let letters = "abcdexyzABCÉéßσΣς0123中文龍中ΐi\u{307}\u{301}\u{20dd}\u{302e}\u{93e}\u{9be}ก\u{e31}한\u{1112}\u{1161}\u{11ab}\u{b}\u{0}\u{7f}\u{ad}\u{fffd}\u{1d165}\u{16ff0}";
@@ -29,7 +30,7 @@ fn vocabulary() -> BTreeMap<String, u64> {
     ids
 }
 
-/// A tokenizer as JSON, for one of 24 normalizers.
+/// Returns a tokenizer as JSON, for one of 24 normalizers.
 fn described(number: usize) -> Value {
     let mut json = word_piece_json(&vocabulary(), true);
     let strip = [Value::Null, json!(true), json!(false)][number / 8 % 3].clone();
@@ -58,51 +59,52 @@ fn model_of(json: &Value) -> tokenizers::Tokenizer {
 
 struct Case {
     model: tokenizers::Tokenizer,
-    path: WordPiece,
-    /// By each level, with many places and with few.
-    benches: Mutex<Vec<(WordPiece, Bench)>>,
+    tokenizer: WordPiece,
+    /// Fast tokenizers of each level, with many slots and with few.
+    scratches: Mutex<Vec<(WordPiece, Scratch)>>,
 }
 
 impl Case {
     fn of(json: &Value) -> Self {
         let model = model_of(json);
-        let path = WordPiece::new(&model, json).expect("of BERT's shape");
-        let few = Places { short_log2: 3, long_log2: 1 };
-        let some = Places { short_log2: 8, long_log2: 6 };
-        let levels = Kernels::all_here().into_iter();
-        let paths = levels.flat_map(|kernels| [few, some].map(|places| WordPiece { kernels, places, ..path.clone() }));
-        let benches = Mutex::new(paths.map(|path| (path.clone(), Bench::of(&path))).collect());
-        Self { model, path, benches }
+        let tokenizer = WordPiece::new(&model, json).expect("of BERT's shape");
+        let few = CacheSlots { short_log2: 3, long_log2: 1 };
+        let some = CacheSlots { short_log2: 8, long_log2: 6 };
+        let levels = Kernels::available().into_iter();
+        let variants =
+            levels.flat_map(|kernels| [few, some].map(|places| WordPiece { kernels, places, ..tokenizer.clone() }));
+        let scratches = Mutex::new(variants.map(|tokenizer| (tokenizer.clone(), Scratch::new(&tokenizer))).collect());
+        Self { model, tokenizer, scratches }
     }
 
-    /// Theirs may be broken by a test that fails: what it is made smaller with need not be.
-    fn benches(&self) -> MutexGuard<'_, Vec<(WordPiece, Bench)>> {
-        self.benches.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ignores poisoning by a failed test: the shrunken cases do not depend on the state.
+    fn scratches(&self) -> MutexGuard<'_, Vec<(WordPiece, Scratch)>> {
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn crate_ids(&self, text: &str) -> Vec<u32> {
         self.model.encode_fast(text, false).expect("encodable").get_ids().to_vec()
     }
 
-    /// Encodes by every level.
+    /// Compares the ids of every level with the crate's.
     fn check(&self, text: &str) {
         let expected = self.crate_ids(text);
-        let slow = &mut |text: &str, ids: &mut Vec<u32>| {
+        let fallback = &mut |text: &str, ids: &mut Vec<u32>| {
             ids.extend(self.crate_ids(text));
             Ok(())
         };
-        for (path, bench) in self.benches().iter_mut() {
+        for (tokenizer, scratch) in self.scratches().iter_mut() {
             let mut found = Vec::new();
             let take = &mut |ids: &[u32]| {
                 found.extend_from_slice(ids);
                 Ok(())
             };
-            bench.encode((path, text), slow, take).expect("encodable");
-            assert!(found == expected, "{}: {text:?}: {found:?}, expected {expected:?}", path.name());
+            scratch.encode(tokenizer, text, fallback, take).expect("encodable");
+            assert!(found == expected, "{}: {text:?}: {found:?}, expected {expected:?}", tokenizer.name());
         }
     }
 
-    /// Encodes several texts together, by every level.
+    /// Compares several texts encoded together, for every level.
     fn check_together(&self, texts: &[String]) {
         let (mut joined, mut ends) = (String::new(), Vec::new());
         for text in texts {
@@ -113,15 +115,15 @@ impl Case {
         let together = Texts::new(&joined, &ends);
         assert!(together.iter().eq(texts), "{texts:?}");
         let expected: Vec<Vec<u32>> = texts.iter().map(|text| self.crate_ids(text)).collect();
-        let slow = &mut |text: &str, ids: &mut Vec<u32>| {
+        let fallback = &mut |text: &str, ids: &mut Vec<u32>| {
             ids.extend(self.crate_ids(text));
             Ok(())
         };
-        for (path, bench) in self.benches().iter_mut() {
+        for (tokenizer, scratch) in self.scratches().iter_mut() {
             let (mut ids, mut lengths) = (Vec::new(), vec![0]);
-            bench.encode_texts(together, (&mut ids, &mut lengths), slow).expect("encodable");
+            scratch.encode_texts(together, &mut ids, &mut lengths, fallback).expect("encodable");
             let found: Vec<&[u32]> = lengths.windows(2).map(|pair| &ids[pair[0]..pair[1]]).collect();
-            assert_eq!(found, expected, "{}: {texts:?}", path.name());
+            assert_eq!(found, expected, "{}: {texts:?}", tokenizer.name());
         }
     }
 
@@ -131,7 +133,7 @@ impl Case {
         begins.zip(encoding.get_ids().iter().copied()).collect()
     }
 
-    /// The runs of a text, by the crate: of one chunk after another.
+    /// Returns the runs of a text, by the crate: of one chunk after another.
     fn runs(&self, text: &str, mut starts: &[usize]) -> Vec<Vec<u32>> {
         let (mut runs, mut ids, mut at) = (Vec::new(), Vec::new(), 0);
         let keep = &mut |run: &[u32]| {
@@ -140,7 +142,7 @@ impl Case {
         };
         while at < text.len() {
             end_runs(&mut starts, at, &mut ids, keep).expect("kept");
-            let end = self.path.cut_behind(text, at + 1);
+            let end = self.tokenizer.cut_behind(text, at + 1);
             for (begin, id) in self.tokens(&text[at..end]) {
                 end_runs(&mut starts, at + begin, &mut ids, keep).expect("kept");
                 ids.push(id);
@@ -152,10 +154,10 @@ impl Case {
         runs
     }
 
-    /// Whether a text may be cut where the path says.
+    /// Checks that the tokenizer's cut positions of a text are valid.
     fn check_cuts(&self, text: &str) {
         let whole = self.crate_ids(text);
-        for at in (0..=text.len()).filter(|&at| self.path.is_cut(text, at)) {
+        for at in (0..=text.len()).filter(|&at| self.tokenizer.is_cut(text, at)) {
             let both = [self.crate_ids(&text[..at]), self.crate_ids(&text[at..])].concat();
             assert_eq!(both, whole, "{text:?} cut at {at}");
         }
@@ -164,7 +166,7 @@ impl Case {
 
 static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| (0..24).map(|number| Case::of(&described(number))).collect());
 
-/// Around which normalizers, added tokens and windows do something special.
+/// Special cases of normalizers, added tokens and windows.
 const PIECES: &str = " | |\n|\t|\r\n|the|cat|abc|covid|aBc|x|12|A|É|é|e\u{301}|\u{301}|\u{327}\u{301}|\
      \u{301}\u{327}|ß|İ|Σ|ς|ΐ|中|文|\u{f900}|龍|\u{2f800}|ก\u{e31}|한|\u{1112}\u{1161}|\u{a0}|\
      \u{3000}|\u{85}|\u{b}|\u{c}|\0|\0\0|\u{1}|\u{7f}|\u{ad}|\u{200b}|\u{200d}|\u{feff}|\u{fffd}|\
@@ -175,14 +177,14 @@ const PIECES: &str = " | |\n|\t|\r\n|the|cat|abc|covid|aBc|x|12|A|É|é|e\u{301}
      covidcovidcovidcovidcovid|ababababababababababababababababababab|\u{1f82}|\u{fb2c}|\u{1d160}|\
      K|Å|ﬁ|ǅ";
 
-/// Text that is hard.
+/// Returns text of special cases.
 fn nasty_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         8 => prop::sample::select(PIECES.split('|').collect::<Vec<_>>()).prop_map(String::from),
         1 => any::<char>().prop_map(String::from),
     ];
     let some = prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat());
-    // Windows end in the middle of what is repeated.
+    // Windows end in the middle of repeated text.
     prop_oneof![12 => some.clone(), 1 => (some, 2_usize..80).prop_map(|(text, times)| text.repeat(times))]
 }
 
@@ -206,33 +208,33 @@ proptest! {
     }
 
     #[test]
-    fn runs_end_where_the_crate_says(text in nasty_text(), number in 0_usize..24, starts in prop::collection::vec(0_usize..3000, 0..8)) {
+    fn run_ends_are_those_of_the_crate(text in nasty_text(), number in 0_usize..24, starts in prop::collection::vec(0_usize..3000, 0..8)) {
                 let mut starts: Vec<usize> = starts.into_iter().map(|start| text.floor_char_boundary(start % (text.len() + 1))).collect();
         starts.sort_unstable();
-        let slow = &mut |text: &str, ids: &mut Vec<u32>| {
+        let fallback = &mut |text: &str, ids: &mut Vec<u32>| {
             ids.extend(CASES[number].crate_ids(text));
             Ok(())
         };
         let tokens = |text: &str| Ok(CASES[number].tokens(text));
         let expected = CASES[number].runs(&text, &starts);
-        for (path, bench) in CASES[number].benches().iter_mut() {
+        for (tokenizer, scratch) in CASES[number].scratches().iter_mut() {
             let mut found = Vec::new();
             let take = &mut |run: &[u32]| {
                 found.push(run.to_vec());
                 Ok(())
             };
-            bench.encode_runs((path, &text, &starts), slow, &tokens, take).expect("encodable");
+            scratch.encode_runs(tokenizer, &text, &starts, fallback, &tokens, take).expect("encodable");
             prop_assert_eq!(&found, &expected, "{:?} in {:?}", starts, text);
         }
     }
 }
 
-/// A vocabulary that has every character that the normalizer leaves, so that ids tell what it did.
+/// Returns a vocabulary with every character that the normalizer keeps, so that ids reveal its effect.
 fn alphabet(normalizer: &Value) -> Value {
     let mut json = word_piece_json(&vocabulary(), true);
     json["normalizer"] = normalizer.clone();
     let mut ids = vocabulary();
-    // Ideographs, syllables of Hangul and private use are many, and all alike: a few of each do.
+    // Ideographs, syllables of Hangul and private use are many, and equivalent: a few of each suffice.
     let is_one_of_many = |letter: &char| matches!(letter, '\u{3500}'..='\u{4dbf}' | '\u{4f00}'..='\u{9fff}' | '\u{ad00}'..='\u{d7a3}' | '\u{e100}'..='\u{f8ff}');
     for letter in ('\u{80}'..'\u{20000}').filter(|letter| !is_one_of_many(letter)) {
         let next = ids.len() as u64;
@@ -247,7 +249,7 @@ fn every_character_becomes_what_the_crate_makes_of_it() {
     let normalizer = json!({"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
                             "strip_accents": null, "lowercase": true});
     let case = Case::of(&alphabet(&normalizer));
-    case.benches().truncate(1);
+    case.scratches().truncate(1);
     let all: Vec<char> = ('\0'..=char::MAX).collect();
     for letters in all.chunks(1024) {
         let text: String = letters.iter().flat_map(|&letter| [letter, 'b', ' ']).collect();
@@ -261,7 +263,7 @@ fn shapes_of_which_nothing_is_proved_are_declined() {
     let declined = |change: &dyn Fn(&mut Value)| {
         let mut json = plain.clone();
         change(&mut json);
-        path_of(&model_of(&json), &json).err().unwrap_or_default()
+        fast_tokenizer_for(&model_of(&json), &json).err().unwrap_or_default()
     };
     assert_eq!(declined(&|_| ()), "");
     let added = |key: &str, value: Value| declined(&|json| json["added_tokens"][6][key] = value.clone());
@@ -286,12 +288,14 @@ fn shapes_of_which_nothing_is_proved_are_declined() {
 }
 
 #[test]
-fn a_bounded_stretch_ends_at_a_cut() {
-    let path = &CASES[0].path;
+fn bounded_range_ends_at_a_cut() {
+    let tokenizer = &CASES[0].tokenizer;
     for text in ["the cat. ".repeat(10_000), "中文".repeat(20_000), "a".repeat(40_000), "a[".repeat(30_000)] {
         for near in [1, 100, 16_384] {
-            let (before, behind) = (path.cut_before(&text, near), path.cut_behind(&text, near));
-            assert!(before <= near && near <= behind && path.is_cut(&text, before) && path.is_cut(&text, behind));
+            let (before, behind) = (tokenizer.cut_before(&text, near), tokenizer.cut_behind(&text, near));
+            assert!(
+                before <= near && near <= behind && tokenizer.is_cut(&text, before) && tokenizer.is_cut(&text, behind)
+            );
         }
         CASES[0].check(&text);
     }

@@ -1,4 +1,4 @@
-//! Masks of a row's copies: disjoint, and by themselves like any other.
+//! Masks of a row's copies: disjoint, and each with the usual distribution.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn parts_are_as_large_as_they_can_be() {
     check(3, 10, 3, &[0..3, 3..6, 6..9]);
     check(5, 10, 2, &[0..5, 5..10]);
     check(4, 10, 3, &[0..3, 3..6, 6..9]);
-    // More copies than tokens: the parts come round again.
+    // More copies than tokens: the parts repeat.
     check(2, 3, 5, &[0..1, 1..2, 2..3, 0..1, 1..2]);
     check(0, 3, 2, &[0..0, 0..0]);
     check(0, 0, 2, &[0..0, 0..0]);
@@ -82,7 +82,7 @@ fn every_copy_masks_every_position_equally_often() {
         for copy in 0..4 {
             let mut counts = vec![0.0_f64; 64];
             rows.iter().skip(copy).step_by(4).flatten().for_each(|&at| counts[at] += 1.0);
-            // Tokens of one span come together: a span of l words raises the variance up to l-fold.
+            // Tokens of one span are selected together: a span of l words raises the variance up to l-fold.
             let expected = 4000.0 * 10.0 / 64.0;
             let chi_square: f64 = counts.iter().map(|count| (count - expected).powi(2) / expected).sum();
             let together = if unit == Unit::Span { 10.0 } else { 1.0 };
@@ -101,7 +101,7 @@ fn the_first_copy_is_the_mask_of_a_single_row_and_each_decides_by_itself() {
         let ids = |batch: &Batch, row| batch.column("view", INPUT_IDS).expect("made").row(row).to_vec();
         assert_eq!(ids(&single, 3), ids(&copies, 12));
     }
-    // Copies that come round to one token share their position, and nothing else.
+    // Copies with the same token share its position, and nothing else.
     let view = Mask { replacement: [50, 0, 50], ..disjoint(Unit::Subword, 0.15) };
     let batch = render(&view, &[9], 1, 64);
     let ids = batch.column("view", INPUT_IDS).expect("made");
@@ -109,7 +109,7 @@ fn the_first_copy_is_the_mask_of_a_single_row_and_each_decides_by_itself() {
     assert!((12..=52).contains(&hidden), "{hidden} of 64");
 }
 
-/// A row of the table of mask statistics: tokens, τ, K; coverage of disjoint masks; coverage, distance and overlap of
+/// Row of the table of mask statistics: tokens, τ, K; coverage of disjoint masks; coverage, distance and overlap of
 /// independent ones; additive law of the covariance, and of the variance of the mean.
 type Statistics = (u16, usize, u32, f64, f64, f64, f64, f64, f64);
 
@@ -123,7 +123,7 @@ const TABLE: [Statistics; 6] = [
 ];
 
 #[test]
-fn mask_statistics_are_those_of_the_theory() {
+fn mask_statistics_match_the_specification() {
     for (n, tau, copies, coverage, coverage_iid, distance_iid, overlap_iid, covariance, variance) in TABLE {
         let what = format!("n = {n}, tau = {tau}, K = {copies}");
         let content: Vec<u16> = vec![9; n.into()];
@@ -154,11 +154,11 @@ fn covered(masks: &[BTreeSet<usize>]) -> f64 {
     masks.iter().flatten().collect::<BTreeSet<_>>().len() as f64
 }
 
-/// `(ḡ − E g)²`, `ḡ` being the mean of `g(m) = Σ_{i ∈ m} v_i` over a row's masks, in units of the variance that the mean
-/// of as many independent masks has: gradients that add up token by token.
+/// Returns `(ḡ − E g)²`, `ḡ` being the mean of `g(m) = Σ_{i ∈ m} v_i` over a row's masks, in units of the variance of
+/// the mean of as many independent masks: gradients that are sums over tokens.
 fn variance_share(masks: &[BTreeSet<usize>], n: u16, tau: usize) -> f64 {
     let (n, tau, copies) = (f64::from(n), tau as f64, masks.len() as f64);
-    // Any numbers do, if they are not all alike; these add up to 0.
+    // Any numbers that are not all equal; these add up to 0.
     let value = |at: usize| at as f64 - (n - 1.0) / 2.0;
     let value_variance = (n * n - 1.0) / 12.0;
     let single = tau * (n - tau) / (n - 1.0) * value_variance;

@@ -1,6 +1,6 @@
-//! Tensors on their way to the host while it and the device go on: the safe face of `native/copies.cpp`.
+//! Asynchronous copies of tensors to host memory: safe wrapper of `native/copies.cpp`.
 //!
-//! One checkpoint is one of these. Nobody waits for it but who reads it.
+//! One checkpoint is one group of copies. Only a reader of the bytes waits for the copies.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -30,41 +30,42 @@ unsafe extern "C" {
     fn cloze_copies_free(copies: *mut c_void);
 }
 
-/// Bytes of a block of pinned memory. Its allocator rounds each up to a power of two: of this size nothing is wasted.
+/// Bytes of a block of pinned memory. The allocator rounds each block up to a power of two, so this size wastes
+/// nothing.
 pub(crate) const BLOCK: usize = 64 << 20;
-/// Where each tensor begins.
+/// Alignment of each tensor in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Tensors being copied to host memory, one behind the other.
+/// Group of tensors that are copied to host memory one after the other.
 #[derive(Debug)]
 pub(crate) struct Copies {
     raw: NonNull<c_void>,
     total: usize,
     block: usize,
-    // What went wrong with them, if anything, once somebody has waited.
+    // Error of the copies, known after the first wait.
     failure: OnceLock<Option<String>>,
 }
 
-// SAFETY: the memory is written by the device alone, and read only behind the wait; events may be waited for on any thread.
+// SAFETY: only the device writes the memory, and it is read only after the wait; any thread may wait for events.
 unsafe impl Send for Copies {}
-// SAFETY: as above; all functions take it unchanged.
+// SAFETY: as above; no function changes it.
 unsafe impl Sync for Copies {}
 
-/// What is copied.
+/// Tensors to copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources<'a> {
-    /// What any work that follows may change.
+    /// Tensors that any following operation may change.
     pub changing: &'a [&'a Tensor],
-    /// What nobody changes before [`Copies::hold`].
+    /// Tensors that do not change before [`Copies::ensure`].
     pub resting: &'a [&'a Tensor],
 }
 
 impl Copies {
-    /// Begins to copy tensors of a CUDA device into blocks of so many bytes, and says where among all bytes each will be,
-    /// the changing ones first.
+    /// Starts to copy tensors of a CUDA device into blocks of `block` bytes. Returns the byte range of each tensor, the
+    /// changing ones first.
     ///
     /// # Panics
-    /// If the device is another.
+    /// If the device is not a CUDA device.
     pub(crate) fn begin(
         sources: Sources<'_>,
         device: Device,
@@ -99,24 +100,24 @@ impl Copies {
         Ok((Self { raw, total, block, failure: OnceLock::new() }, places))
     }
 
-    /// Whether the host's memory was pinned. Where it was not, the copies were waited for.
+    /// Whether the host memory is pinned. If it is not, the copies are complete.
     pub(crate) fn are_pinned(&self) -> bool {
         // SAFETY: it lives as long as `self`.
         unsafe { cloze_copies_are_pinned(self.raw.as_ptr()) != 0 }
     }
 
-    /// How many bytes they are.
+    /// Number of bytes of all tensors.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// What the device is given from now on waits for the copies; the host does not.
-    pub(crate) fn hold(&self) -> Result<(), Error> {
+    /// Makes all later work of the device wait for the copies. The host does not wait.
+    pub(crate) fn ensure(&self) -> Result<(), Error> {
         // SAFETY: it lives as long as `self`.
         check(unsafe { cloze_copies_hold(self.raw.as_ptr()) })
     }
 
-    /// Some of the bytes, in pieces. Waits until all of them are there.
+    /// Returns a range of the bytes, in pieces. Waits until all copies are complete.
     pub(crate) fn pieces(&self, bytes: &Range<usize>) -> Result<Vec<&[u8]>, Error> {
         assert!(bytes.end <= self.total, "{bytes:?} of {}", self.total);
         self.arrive()?;
@@ -125,7 +126,7 @@ impl Copies {
         while at < bytes.end {
             let (number, within) = (at / self.block, at % self.block);
             let length = (bytes.end - at).min(self.block - within);
-            // SAFETY: within a block, which lives as long as `self`, and which nobody writes to any more.
+            // SAFETY: within a block, which lives as long as `self`; all writes to it are complete.
             pieces.push(unsafe {
                 let start = cloze_copies_block(self.raw.as_ptr(), number).cast::<u8>();
                 std::slice::from_raw_parts(start.add(within), length)
@@ -148,7 +149,7 @@ impl Copies {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        // SAFETY: it was made by `begin`, and nobody has it after this.
+        // SAFETY: made by `begin`, and not used after this.
         unsafe { cloze_copies_free(self.raw.as_ptr()) }
     }
 }

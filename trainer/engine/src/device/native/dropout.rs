@@ -1,4 +1,4 @@
-//! Dropout on the CPU: the safe face of `native/dropout.cpp`.
+//! Dropout on the CPU: safe wrapper of `native/dropout.cpp`.
 
 use std::ffi::{c_double, c_int};
 
@@ -17,15 +17,17 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Of each number of `x`, on the CPU, `factor` times it where the next draw, uniform over −2¹⁵ .. 2¹⁵, is `least` or more,
-/// and 0 where it is less. The result is of type `kind`; gradients go back.
+/// Applies dropout to `x` on the CPU and returns a tensor of type `kind`. Gradients are propagated.
+///
+/// Each number takes one draw, uniform over −2¹⁵ .. 2¹⁵. If the draw is `least` or more, the result is `factor` times
+/// the number, otherwise 0.
 pub(crate) fn dropout(x: &Tensor, least: i32, factor: f64, kind: Kind) -> Result<Tensor, Error> {
-    // As `c10::ScalarType` numbers them.
+    // Numbers of `c10::ScalarType`.
     let number = match kind {
         Kind::Float => 6,
         Kind::Double => 7,
         Kind::BFloat16 => 15,
-        other => return Err(Error::Native(format!("dropout to {other:?} is not made"))),
+        other => return Err(Error::Native(format!("dropout to {other:?} is not supported"))),
     };
     let mut made = std::ptr::null_mut();
     // SAFETY: a borrowed handle; on success `made` is a new one that the returned tensor owns.
@@ -45,10 +47,10 @@ mod tests {
 
     const FACTOR: f64 = 1.25;
 
-    /// The type of a quarter of a 64-bit draw.
+    /// Type of a quarter of a 64-bit draw.
     const LANE: Kind = Kind::Int16;
 
-    /// What libtorch would draw for it, four workers from each number of 64 bits.
+    /// Mask as libtorch draws it, four lanes from each 64-bit number.
     fn by_libtorch(count: i64, least: i32) -> Tensor {
         let draws = Tensor::empty([(count + 3) / 4], (INDEX, Device::Cpu)).random_from(i64::MIN, None);
         draws.view_dtype(LANE).narrow(0, 0, count).ge(f64::from(least)).to_kind(MASTER) * FACTOR
@@ -57,10 +59,10 @@ mod tests {
     #[test]
     fn draws_are_those_of_libtorchs_generator() {
         let _alone = testing::generator();
-        // Around a number of 64 bits, a state of the generator (1,248 workers) and a block (16,384 workers).
+        // Counts around 64 bits, the generator's state (1,248 lanes) and a block (16,384 lanes).
         for count in [0, 1, 3, 4, 5, 1247, 1248, 1249, 16_384, 16_385, 40_001] {
             for before in [0, 1, 311, 623] {
-                // What is drawn before and behind is one word of 32 bits each.
+                // The draws before and after take one 32-bit word each.
                 let run = |kept: &dyn Fn() -> Tensor| {
                     tch::manual_seed(11);
                     let word = |count: i64| Tensor::zeros([count], (INDEX, Device::Cpu)).random_to(1 << 20);
@@ -81,15 +83,17 @@ mod tests {
         let layouts: [fn(&Tensor) -> Tensor; 4] =
             [Tensor::shallow_clone, |x| x.transpose(0, 2), |x| x.narrow(2, 1, 5), |x| x.slice(1, 0, 5, 2)];
         for layout in layouts {
-            let learn = |drop: &dyn Fn(&Tensor) -> Tensor| {
+            let forward_backward = |drop: &dyn Fn(&Tensor) -> Tensor| {
                 tch::manual_seed(3);
                 let leaf = values().set_requires_grad(true);
                 let made = drop(&layout(&leaf));
                 (&made * &made).sum(MASTER).backward();
                 (made.detach(), leaf.grad())
             };
-            let own = learn(&|x| dropout(x, -20_000, FACTOR, MASTER).expect("floats"));
-            let product = learn(&|x| x * by_libtorch(i64::try_from(x.numel()).expect("few"), -20_000).view(&*x.size()));
+            let own = forward_backward(&|x| dropout(x, -20_000, FACTOR, MASTER).expect("floats"));
+            let product = forward_backward(&|x| {
+                x * by_libtorch(i64::try_from(x.numel()).expect("few"), -20_000).view(&*x.size())
+            });
             assert_eq!(own, product);
         }
     }
@@ -111,7 +115,7 @@ mod tests {
         let leaf = wide.copy().set_requires_grad(true);
         drop(&leaf, Kind::BFloat16).sum(MASTER).backward();
         assert_eq!(leaf.grad(), drop(&wide.ones_like(), MASTER));
-        let error = dropout(&wide.to_kind(Kind::Half), 0, FACTOR, MASTER).expect_err("not made").to_string();
-        assert!(error.contains("dropout from Half to Float is not made"), "{error}");
+        let error = dropout(&wide.to_kind(Kind::Half), 0, FACTOR, MASTER).expect_err("not supported").to_string();
+        assert!(error.contains("dropout from Half to Float is not supported"), "{error}");
     }
 }

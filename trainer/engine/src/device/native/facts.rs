@@ -1,4 +1,4 @@
-//! What a device has, and what libtorch does with it: the safe face of `native/facts.cpp`.
+//! Memory statistics and attention kernels of a device: safe wrapper of `native/facts.cpp`.
 
 use std::ffi::{CStr, c_char, c_double, c_int};
 
@@ -24,8 +24,10 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The most bytes that tensors had at once, the most that libtorch's allocator had taken, both since this was last asked,
-/// and all bytes of the device; `None` on the CPU. Nobody waits for it.
+/// Returns three byte counts of a device: the peak of tensors, the peak that libtorch's allocator reserved, and the
+/// total.
+///
+/// The peaks count from the previous call. `None` on the CPU. Does not wait for the device.
 pub(crate) fn memory(device: Device) -> Result<Option<[u64; 3]>, Error> {
     let Some(index) = cuda_index(device) else { return Ok(None) };
     let mut figures = [0; 3];
@@ -34,7 +36,8 @@ pub(crate) fn memory(device: Device) -> Result<Option<[u64; 3]>, Error> {
     Ok(Some(figures))
 }
 
-/// The most bytes that tensors had at once since [`memory`] was asked last; `None` on the CPU. Nobody waits for it.
+/// Returns the peak of bytes of tensors since the last call of [`memory`]. `None` on the CPU. Does not wait for the
+/// device.
 pub(crate) fn peak(device: Device) -> Result<Option<u64>, Error> {
     let Some(index) = cuda_index(device) else { return Ok(None) };
     let mut bytes = 0;
@@ -43,53 +46,53 @@ pub(crate) fn peak(device: Device) -> Result<Option<u64>, Error> {
     Ok(Some(bytes))
 }
 
-/// How libtorch's allocator was told to work: `PYTORCH_ALLOC_CONF`, or what this program sets where nobody has.
+/// Returns the settings of libtorch's allocator: `PYTORCH_ALLOC_CONF`, or the default of this program if it is unset.
 pub(crate) fn allocator_settings() -> Result<String, Error> {
     let mut settings = std::ptr::null();
-    // SAFETY: on success it is a C string of this thread, copied before it asks again.
+    // SAFETY: on success it is a C string of this thread, copied before the next call.
     unsafe {
         check(cloze_allocator_settings(&raw mut settings))?;
         Ok(CStr::from_ptr(settings).to_string_lossy().into_owned())
     }
 }
 
-/// What attention is asked to compute.
+/// Shape of an attention call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttentionShape {
     /// Whether queries, keys and values are bfloat16.
     pub is_half: bool,
     /// Rows of a micro-batch.
     pub rows: i64,
-    /// Their positions.
+    /// Positions of a row.
     pub width: i64,
-    /// Heads.
+    /// Number of heads.
     pub heads: i64,
-    /// Numbers of each.
+    /// Width of a head.
     pub head_width: i64,
-    /// What it is told about pairs of positions.
-    pub told: Told,
-    /// The share of weights that is dropped.
+    /// Mask or bias of pairs of positions.
+    pub told: DeviceFact,
+    /// Dropout probability of the attention weights.
     pub dropout: f64,
 }
 
-/// What attention is told about pairs of positions.
+/// Mask or bias that attention takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// Nothing.
+pub(crate) enum DeviceFact {
+    /// No mask.
     Nothing,
-    /// Which keys are real tokens.
+    /// Mask of the keys that are real tokens.
     Valid,
-    /// A learned number for each pair.
+    /// Learned bias for each pair.
     Added,
 }
 
-/// The number in `at::SDPBackend` of the kernel that libtorch chooses on a CUDA device; `None` on the CPU.
+/// Returns the `at::SDPBackend` number of the kernel that libtorch chooses on a CUDA device. `None` on the CPU.
 pub(crate) fn attention_kernel(device: Device, shape: AttentionShape) -> Result<Option<i64>, Error> {
     let Some(index) = cuda_index(device) else { return Ok(None) };
     let told = match shape.told {
-        Told::Nothing => 0,
-        Told::Valid => 1,
-        Told::Added => 2,
+        DeviceFact::Nothing => 0,
+        DeviceFact::Valid => 1,
+        DeviceFact::Added => 2,
     };
     let AttentionShape { is_half, rows, width, heads, head_width, dropout, .. } = shape;
     let mut kernel = -1;

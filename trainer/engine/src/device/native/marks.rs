@@ -1,4 +1,4 @@
-//! Moments of a device: the safe face of `native/marks.cpp`.
+//! Timing events of a CUDA device: safe wrapper of `native/marks.cpp`.
 
 use std::ffi::{c_double, c_int, c_void};
 use std::ptr::NonNull;
@@ -17,44 +17,44 @@ unsafe extern "C" {
     fn cloze_mark_free(mark: *mut c_void);
 }
 
-/// A moment of a device's stream: behind what it was given before, and before what it was given later.
+/// CUDA event in a device's stream, after all earlier work and before all later work.
 #[derive(Debug)]
 pub(crate) struct Mark(NonNull<c_void>);
 
 impl Mark {
-    /// Now, on a CUDA device. A mark that nobody needs any more is taken again. Nobody waits.
+    /// Records an event on a CUDA device now, without waiting. Reuses `old` if it is given.
     ///
     /// # Panics
-    /// If the device is another.
+    /// If the device is not a CUDA device.
     pub(crate) fn now(device: Device, old: Option<Self>) -> Result<Self, Error> {
         let index = cuda_index(device).expect("on the CPU the host's clock is the device's");
         let mut raw = old.map_or(std::ptr::null_mut(), Self::into_raw);
-        // SAFETY: a handle of ours that nobody else has, or none; on success it is ours again.
+        // SAFETY: an exclusively owned handle, or none; on success it is owned again.
         let status = unsafe { cloze_mark(index, &raw mut raw) };
-        // What was made before it failed is not lost.
+        // An event that was made before the failure is kept.
         let mark = NonNull::new(raw).map(Self);
         check(status)?;
         Ok(mark.expect("a mark is made where there was none"))
     }
 
-    /// Whether the device has come so far.
+    /// Whether the device has reached the event.
     pub(crate) fn is_past(&self) -> Result<bool, Error> {
         let mut is_past = 0;
-        // SAFETY: a handle of ours; one number is written.
+        // SAFETY: an owned handle; one number is written.
         check(unsafe { cloze_mark_is_past(self.0.as_ptr(), &raw mut is_past) })?;
         Ok(is_past != 0)
     }
 
-    /// Waits until it has.
+    /// Waits until the device has reached the event.
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        // SAFETY: a handle of ours.
+        // SAFETY: an owned handle.
         check(unsafe { cloze_mark_wait(self.0.as_ptr()) })
     }
 
-    /// The device's time from here to a later mark; both are past.
+    /// Returns the device time between this event and a later one. Both must be past.
     pub(crate) fn until(&self, later: &Self) -> Result<Duration, Error> {
         let mut ms = 0.0;
-        // SAFETY: two handles of ours; one number is written.
+        // SAFETY: two owned handles; one number is written.
         check(unsafe { cloze_marks_apart(self.0.as_ptr(), later.0.as_ptr(), &raw mut ms) })?;
         Ok(Duration::from_secs_f64(ms.max(0.0) / 1e3))
     }

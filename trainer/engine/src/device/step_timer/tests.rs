@@ -2,7 +2,7 @@ use std::thread::sleep;
 
 use super::*;
 
-fn rest(ms: u64) {
+fn sleep_ms(ms: u64) {
     sleep(Duration::from_millis(ms));
 }
 
@@ -15,12 +15,12 @@ fn parts_are_self_times_and_add_up_to_the_steps() {
     begin();
     know(Device::Cpu, || vec![("weights", 4)]);
     for _ in 0..3 {
-        timed(WAIT, || rest(2));
+        timed(WAIT, || sleep_ms(2));
         timed_for(OBJECTIVE, "a", || {
-            rest(4);
-            timed(ATTENTION, || rest(8));
+            sleep_ms(4);
+            timed(ATTENTION, || sleep_ms(8));
         });
-        timed(VALIDATION, || timed(ATTENTION, || timed(NORM, || rest(6))));
+        timed(VALIDATION, || timed(ATTENTION, || timed(NORM, || sleep_ms(6))));
         step_is_over();
     }
     let times = end().expect("it was begun");
@@ -28,8 +28,8 @@ fn parts_are_self_times_and_add_up_to_the_steps() {
     let [wait, objective, attention, validation] =
         [WAIT, "objective a", ATTENTION, VALIDATION].map(|name| seconds(&times, name));
     assert!(wait >= 0.006 && objective >= 0.012 && attention >= 0.024 && validation >= 0.018, "{:?}", times.parts);
-    assert!(objective < attention + 0.012, "what is within is not the outer one's: {:?}", times.parts);
-    assert!(seconds(&times, NORM) < 1e-12, "nothing is told apart within a validation");
+    assert!(objective < attention + 0.012, "nested time does not count for the outer part: {:?}", times.parts);
+    assert!(seconds(&times, NORM) < 1e-12, "parts within a validation are not timed");
     let all: f64 = times.parts.iter().map(|part| part.host_s).sum();
     let steps: f64 = times.steps.iter().sum();
     assert!(times.steps.len() == 3 && (all - steps).abs() < 1e-9 + 0.01 * steps, "{all} {steps}");
@@ -41,11 +41,11 @@ fn parts_are_self_times_and_add_up_to_the_steps() {
 }
 
 #[test]
-fn who_is_not_measured_keeps_nothing() {
+fn without_a_timer_nothing_is_kept() {
     assert_eq!(timed(WAIT, || 7), 7);
     step_is_over();
     assert!(end().is_none());
-    // Begun within a part, and never left before it was over.
+    // The timer starts within a part, so that part ends without having been opened.
     timed(WAIT, || {
         begin();
         timed(NORM, || ());
@@ -57,7 +57,7 @@ fn who_is_not_measured_keeps_nothing() {
 }
 
 #[test]
-fn what_is_kept_has_bounds() {
+fn kept_data_is_bounded() {
     begin();
     for step in 0..600 {
         for _ in 0..if step == 599 { SLICES_MAX } else { 1 } {

@@ -1,4 +1,4 @@
-//! `BertForMaskedLM`, and what is alike for all.
+//! Tests of `BertForMaskedLM`, and of properties common to all architectures.
 
 use std::path::Path;
 
@@ -7,6 +7,7 @@ use tch::Tensor;
 use trainer_plan::Error;
 use trainer_plan::TrainRequest;
 use trainer_plan::encoder::{EncoderConfig, Gelu, RelativeForm, VocabFacts};
+use trainer_plan::init_weights::FolderFormat;
 
 use super::{
     ModelFamily, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
@@ -14,7 +15,6 @@ use super::{
 };
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
-use crate::hf::is_model;
 use crate::testing;
 
 const MODEL: &str = "hf_bert";
@@ -32,7 +32,7 @@ fn run() -> TrainRequest {
     plan(encoder, 300)
 }
 
-/// The model as the run would read it.
+/// Imports the model as a run does.
 fn read(folder: &Path, plan: &TrainRequest) -> Result<HostTensors, Error> {
     let names = HEAD.map(|weight| format!("heads.mlm.{weight}"));
     import(folder, &Target::main(&testing::checked(plan.clone()), names.iter().map(String::as_str)))
@@ -49,7 +49,7 @@ fn logits_loss_and_gradients_are_those_of_transformers() {
     let loss = loss(&trainer, &forward);
     assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
     loss.backward();
-    trainer.parameters.gather().expect("gradients of one shape");
+    trainer.parameters.accumulate_grads().expect("gradients of one shape");
     let gradients = collect(&trainer, ModelFamily::Bert, Tensor::grad);
     assert_eq!(gradients.len(), expected.keys().filter(|name| name.starts_with("gradient.")).count(), "all of them");
     check_all(&gradients, &expected, "gradient.", gradient_tolerance);
@@ -64,7 +64,7 @@ fn a_trained_step_is_that_of_torch() {
     trainer.step(&[batch(&expected, VIEW)]).expect("a step");
     let after = collect(&trainer, ModelFamily::Bert, Tensor::detach);
     let moved = |name: &str| largest(&(&after[name] - &before[name])) > 1e-5;
-    // The keys' biases have no gradient, and no decay.
+    // The biases of the keys have no gradient and no weight decay.
     assert!(after.keys().all(|name| moved(name) || name.ends_with("self.key.bias")), "every other weight moved");
     assert_eq!(after.len(), expected.keys().filter(|name| name.starts_with("stepped.")).count(), "all of them");
     // Adam's first step is about the learning rate, 1e-3, for every entry.
@@ -77,7 +77,7 @@ fn a_round_trip_changes_no_bit() {
     let (plan, folder) = (run(), Store::folder(home.path()).expect("there"));
     let ours = read(&golden(MODEL), &plan).expect("the stored model");
     export(&ours, &testing::checked(plan.clone()), ModelFamily::Bert, &folder).expect("written");
-    assert!(is_model(home.path()));
+    assert_eq!(FolderFormat::of(home.path()), FolderFormat::Model);
     assert_eq!(weights(home.path()), weights(&golden(MODEL)), "names, shapes and values");
     assert_eq!(read(home.path(), &plan).expect("just written"), ours);
 }
@@ -140,11 +140,11 @@ fn damaged_and_foreign_folders_are_refused() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let folder = copied(MODEL, home.path());
     let text = std::fs::read_to_string(golden(MODEL).join("config.json")).expect("stored");
-    for (from, to, told) in [
+    for (from, to, message) in [
         (
             "\"model_type\": \"bert\"",
             "\"model_type\": \"t5\"",
-            "it is a `t5` model; those of types `bert`, `roberta`, `xlm-roberta`",
+            "unsupported model type `t5`; supported types: `bert`, `roberta`, `xlm-roberta`",
         ),
         ("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false", "its decoder is not tied"),
         ("\"hidden_size\": 64,", "", "hidden_size"),
@@ -153,23 +153,23 @@ fn damaged_and_foreign_folders_are_refused() {
         assert!(text.contains(from), "{from}");
         folder.put("config.json", text.replace(from, to).as_bytes()).expect("written");
         let error = refused(home.path());
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(message), "{error}");
     }
     folder.put("config.json", text.as_bytes()).expect("written");
     let weights = weights(&golden(MODEL));
-    let spoil = |change: &dyn Fn(&mut HostTensors)| {
+    let damage = |change: &dyn Fn(&mut HostTensors)| {
         let mut weights = weights.clone();
         change(&mut weights);
-        let mut file = folder.begin("model.safetensors").expect("begun");
+        let mut file = folder.writer("model.safetensors").expect("begun");
         tensors::write(&weights, &mut file).and_then(|()| file.commit()).expect("written");
         refused(home.path())
     };
     let key = "bert.encoder.layer.1.attention.self.key.weight";
-    let missing = spoil(&|weights| assert!(weights.remove(key).is_some()));
+    let missing = damage(&|weights| assert!(weights.remove(key).is_some()));
     assert!(missing.contains(&format!("`model.safetensors` has no `{key}`")), "{missing}");
     let other = weights["cls.predictions.bias"].clone();
-    let misshapen = spoil(&|weights| assert!(weights.insert(key.to_owned(), other.clone()).is_some()));
-    assert!(misshapen.contains(&format!("`{key}` is [300], its `config.json` says [64, 64]")), "{misshapen}");
+    let misshapen = damage(&|weights| assert!(weights.insert(key.to_owned(), other.clone()).is_some()));
+    assert!(misshapen.contains(&format!("`{key}` is [300], but its `config.json` says [64, 64]")), "{misshapen}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn old_names_and_bare_encoders_are_read() {
     let (plan, folder) = (run(), copied(MODEL, home.path()));
     let weights = weights(&golden(MODEL));
     let import = |weights: &HostTensors| {
-        let mut file = folder.begin("model.safetensors").expect("begun");
+        let mut file = folder.writer("model.safetensors").expect("begun");
         tensors::write(weights, &mut file).and_then(|()| file.commit()).expect("written");
         read(home.path(), &plan).expect("readable")
     };
@@ -193,4 +193,30 @@ fn old_names_and_bare_encoders_are_read() {
     let encoder = import(&weights.iter().filter_map(bare).collect());
     assert!(!encoder.is_empty() && encoder.keys().all(|name| name.starts_with("encoder.")));
     assert!(encoder.iter().all(|(name, tensor)| today[name] == *tensor));
+}
+
+/// A word table padded to a multiple of 8 has rows without ids, which are not read.
+#[test]
+fn a_padded_vocabulary_is_read_without_its_padding() {
+    let _generator = testing::generator();
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = copied(MODEL, home.path());
+    let mut weights = tensors::read(&home.path().join("model.safetensors")).expect("stored");
+    for (name, shape) in [("bert.embeddings.word_embeddings.weight", vec![4, 64]), ("cls.predictions.bias", vec![4])] {
+        let table = weights[name].to_tensor().expect("float32");
+        let padding = Tensor::ones(shape, (table.kind(), table.device()));
+        weights.insert(name.to_owned(), HostTensor::copy_of(&Tensor::cat(&[table, padding], 0)).expect("float32"));
+    }
+    let mut file = folder.writer("model.safetensors").expect("opened");
+    tensors::write(&weights, &mut file).and_then(|()| file.commit()).expect("written");
+    let config = std::fs::read_to_string(home.path().join("config.json")).expect("stored");
+    let config = config.replace("\"vocab_size\": 300", "\"vocab_size\": 304");
+    folder.put("config.json", config.as_bytes()).expect("written");
+    let expected = read(&golden(MODEL), &run()).expect("the stored model");
+    let found = read(home.path(), &run()).expect("the padded model");
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    assert!(found.iter().all(|(name, tensor)| *tensor == expected[name]));
+    // Another number of rows is no padding.
+    folder.put("config.json", config.replace("304", "302").as_bytes()).expect("written");
+    assert!(refused(home.path()).contains("vocabulary of 300 ids, the model of 302"));
 }

@@ -44,7 +44,7 @@ fn roberta() -> TrainRequest {
     plan
 }
 
-/// The small model's shape: a discriminator's of 24, a generator's of 12.
+/// Shape of the small model: hidden size 24 for the discriminator, 12 for the generator.
 fn electra(hidden: u32, feed_forward: u32) -> TrainRequest {
     let shape =
         EncoderConfig { layers: 2, heads: 2, max_positions: 16, embedding: Some(16), ..EncoderConfig::default() };
@@ -60,15 +60,15 @@ fn discriminator() -> TrainRequest {
     }
 }
 
-/// The largest difference at tokens, of values `[3, 14, ..]`; what becomes of padding is each library's affair.
-#[expect(clippy::disallowed_methods, reason = "on the CPU nobody waits")]
+/// Returns the largest difference at tokens of values `[3, 14, ..]`. Values at padding may differ between libraries.
+#[expect(clippy::disallowed_methods, reason = "CPU tensors need no wait")]
 fn gap(found: &Tensor, expected: &BTreeMap<String, Tensor>, name: &str) -> f64 {
     let is_token = expected["attention_mask"].to_kind(Kind::Bool).view([-1]);
     let tokens = |values: &Tensor| values.flatten(0, 1).index(&[Some(&is_token)]);
     largest(&(tokens(found) - tokens(&expected[name])))
 }
 
-/// Hidden states, scores, loss and all gradients are those that `transformers` computed.
+/// Checks that hidden states, logits, loss and all gradients equal those of `transformers`.
 fn assert_equal_models(
     trainer: &Trainer,
     expected: &BTreeMap<String, Tensor>,
@@ -83,13 +83,13 @@ fn assert_equal_models(
     let loss = loss(trainer, &forward);
     assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
     loss.backward();
-    trainer.parameters.gather().expect("gradients of one shape");
+    trainer.parameters.accumulate_grads().expect("gradients of one shape");
     let gradients = collect(trainer, architecture, Tensor::grad);
     check_all(&gradients, expected, "gradient.", gradient_tolerance);
 }
 
 #[test]
-fn a_roberta_begins_two_rows_later() {
+fn positions_of_a_roberta_begin_two_rows_later() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&roberta(), "hf_roberta"), expected("hf_roberta"));
     let batch = batch(&expected, VIEW);
@@ -99,7 +99,7 @@ fn a_roberta_begins_two_rows_later() {
     assert!(largest(&token_types.get(0)) > 0.0 && largest(&token_types.get(1)) < f64::MIN_POSITIVE);
 }
 
-/// The script's labels are 1 where a token counts as replaced: as labels of ours, another id there.
+/// Inputs of the detection test. The script's label 1 (replaced) becomes a label with a different id.
 fn detection_inputs() -> BTreeMap<String, Tensor> {
     let mut inputs = expected("hf_electra");
     let ids = &inputs["input_ids"];
@@ -118,7 +118,7 @@ fn detection_logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
 }
 
 #[test]
-fn an_electra_detects_what_transformers_detect() {
+fn electra_detection_equals_transformers() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&discriminator(), "hf_electra"), expected("hf_electra"));
     let batch = batch(&detection_inputs(), DETECTED);
@@ -126,7 +126,7 @@ fn an_electra_detects_what_transformers_detect() {
 }
 
 #[test]
-fn an_electra_generator_predicts_what_transformers_predict() {
+fn electra_generator_predictions_equal_transformers() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&electra(12, 20), "hf_electra_generator"), expected("hf_electra_generator"));
     let batch = batch(&expected, VIEW);
@@ -161,8 +161,8 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
         precision: Precision::F32,
     };
     let scores = head.logits(&forward.encoded("main", VIEW).hidden_btd);
-    let judged = crate::objectives::next_sentence::loss(&scores, &Tensor::from_slice(&[0_i64, 1, 1]));
-    assert!(largest(&(judged.sum / 3.0 - &expected["next_sentence"])) <= 1e-6);
+    let scored = crate::objectives::next_sentence::loss(&scores, &Tensor::from_slice(&[0_i64, 1, 1]));
+    assert!(largest(&(scored.sum / 3.0 - &expected["next_sentence"])) <= 1e-6);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn electra_generators_are_those_that_transformers_read() {
     check_export("hf_electra_generator", &electra(12, 20), ModelFamily::Electra, VIEW, logits);
 }
 
-/// A discriminator with a generator that starts from the stored one.
+/// Discriminator with a generator that starts from the stored one.
 fn with_generator() -> TrainRequest {
     let mut plan = discriminator();
     let generator = Generator {
@@ -254,14 +254,14 @@ fn a_generator_starts_from_its_own_folder() {
 }
 
 #[test]
-fn sisters_of_roberta_are_read_and_a_missing_row_is_not_invented() {
+fn xlm_roberta_is_read_and_missing_positions_are_refused() {
     let _generator = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let folder = copied("hf_roberta", home.path());
     let text = std::fs::read_to_string(golden("hf_roberta").join("config.json")).expect("stored");
-    let sister = text.replace("\"model_type\": \"roberta\"", "\"model_type\": \"xlm-roberta\"");
-    assert_ne!(sister, text);
-    folder.put("config.json", sister.as_bytes()).expect("written");
+    let renamed = text.replace("\"model_type\": \"roberta\"", "\"model_type\": \"xlm-roberta\"");
+    assert_ne!(renamed, text);
+    folder.put("config.json", renamed.as_bytes()).expect("written");
     let expected = begun(&roberta(), "hf_roberta").weights().expect("on the host");
     assert_eq!(begun_at(&roberta(), home.path()).weights().expect("on the host"), expected);
 
@@ -283,7 +283,7 @@ fn sisters_of_roberta_are_read_and_a_missing_row_is_not_invented() {
 }
 
 #[test]
-fn what_an_architecture_lacks_is_not_written() {
+fn unsupported_architectures_are_refused() {
     let _generator = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let folder = Store::folder(home.path()).expect("there");
@@ -297,7 +297,7 @@ fn what_an_architecture_lacks_is_not_written() {
     let mut tanh = roberta();
     tanh.encoder.gelu = Gelu::Tanh;
     let tanh = refused(&tanh, ModelFamily::Roberta);
-    assert!(tanh.contains("that architecture's is always `erf`"), "{tanh}");
+    assert!(tanh.contains("that of the architecture is always `erf`"), "{tanh}");
 
     let headless = refused(&discriminator(), ModelFamily::Bert);
     assert!(headless.contains("no `masked_lm` objective"), "{headless}");
@@ -308,7 +308,7 @@ fn what_an_architecture_lacks_is_not_written() {
     let untied = refused(&untied, ModelFamily::Roberta);
     assert!(untied.contains("no head to export"), "{untied}");
 
-    // Its positive numbers mean "original", an ELECTRA's "replaced".
+    // Positive logits mean "original" here and "replaced" in ELECTRA.
     let mut mirrored = discriminator();
     let Some(AnyObjective::ReplacedToken(objective)) = mirrored.objectives.get_mut("rtd") else {
         panic!("just put there")

@@ -1,15 +1,16 @@
-//! Activations rebuilt: a pass that keeps what its layers begin from, and not what they are in between.
+//! Activation checkpointing: a pass keeps the inputs of its layers and recomputes everything else.
 //!
 //! # What
-//! The layers run without a graph. When the loss has said what it wants of the hidden states, each layer is run again, the
-//! last first, with a graph this time, which ends with the layer.
+//! The layers run without a graph. After the backward pass of the loss has reached the hidden states, each layer runs
+//! again with a graph, last layer first. That graph covers one layer only.
 //!
 //! # Why
-//! A layer keeps some 35 bytes for each hidden number, its beginning 2 or 4. A third more operations buy rows.
+//! A layer keeps about 35 bytes for each hidden value, its input only 2 or 4. One third more operations allow larger
+//! micro-batches.
 //!
 //! # Definition
-//! What is drawn is drawn again from the same state of the generator, so that the second run of a layer has the bits of
-//! the first, and so have the gradients.
+//! The second run of a layer restores the generator state of the first run. So its random draws, its outputs and the
+//! gradients are equal bit for bit.
 //!
 //! # Reference
 //! Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"; `torch.utils.checkpoint`.
@@ -19,30 +20,31 @@ use trainer_plan::Error;
 
 use super::{Bias, Encoded, Encoder, Input};
 use crate::device::native::{self, Draws};
-use crate::device::precision::Cast as _;
+use crate::device::precision::PrecisionCast as _;
 use crate::model::layers::Mode;
 
-/// What a pass keeps for its second run.
+/// Data that a pass keeps for its second run.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    // The embedding block's output with its graph; everybody else reads a leaf over it.
+pub(crate) struct CheckpointedLayers {
+    // Output of the embedding block with its graph. All other readers use a leaf over the same memory.
     block_btd: Tensor,
-    // The same of what is added to scores.
+    // Attention bias with its graph, and the leaf over it.
     bias: Option<(Tensor, Bias)>,
-    layers: Vec<Beginning>,
+    layers: Vec<LayerInput>,
     mode: Mode,
 }
 
-/// What a layer begins from.
+/// Input of a layer, and the generator state before it.
 #[derive(Debug)]
-struct Beginning {
+struct LayerInput {
     x_btd: Tensor,
     draws: Draws,
 }
 
 impl Encoder {
-    /// Encodes rows and keeps little: [`finish`](Self::finish) is to follow the backward pass of the loss.
-    pub(crate) fn forward_sparing(&self, input: Input<'_>, mode: Mode) -> Result<(Encoded, Kept), Error> {
+    /// Encodes rows and keeps only the layer inputs. [`finish`](Self::finish) must follow the backward pass of the
+    /// loss.
+    pub(crate) fn forward_sparing(&self, input: Input<'_>, mode: Mode) -> Result<(Encoded, CheckpointedLayers), Error> {
         let device = input.ids_bt.device();
         let block_btd = self.embed(input, mode);
         let leaf_btd = leaf(&block_btd);
@@ -50,7 +52,7 @@ impl Encoder {
         let mut x_btd = no_grad(|| self.precision.hidden(&leaf_btd)).detach();
         let mut layers = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {
-            layers.push(Beginning { x_btd: x_btd.shallow_clone(), draws: Draws::now(device)? });
+            layers.push(LayerInput { x_btd: x_btd.shallow_clone(), draws: Draws::now(device)? });
             x_btd = no_grad(|| layer.forward(&x_btd, bias.as_ref(), mode));
         }
         let bias = bias.map(|bias| match bias {
@@ -58,26 +60,26 @@ impl Encoder {
             Bias::Added(added) if added.requires_grad() => (added.shallow_clone(), Bias::Added(leaf(&added))),
             Bias::Added(added) => (added.shallow_clone(), Bias::Added(added)),
         });
-        let hidden_btd = leaf(&no_grad(|| self.precision.widen(&x_btd)));
-        let kept = Kept { block_btd, bias, layers, mode };
+        let hidden_btd = leaf(&no_grad(|| self.precision.panic_message(&x_btd)));
+        let kept = CheckpointedLayers { block_btd, bias, layers, mode };
         Ok((Encoded { hidden_btd, block_btd: leaf_btd, precision: self.precision }, kept))
     }
 
-    /// Brings what the loss wants of a pass of [`forward_sparing`](Self::forward_sparing) to the weights.
-    pub(crate) fn finish(&self, encoded: &Encoded, kept: Kept) -> Result<(), Error> {
-        let Kept { block_btd, bias, mut layers, mode } = kept;
-        let slope_btd = encoded.hidden_btd.grad();
-        if slope_btd.defined() {
+    /// Adds the gradients of a pass of [`forward_sparing`](Self::forward_sparing) to the weights.
+    pub(crate) fn finish(&self, encoded: &Encoded, kept: CheckpointedLayers) -> Result<(), Error> {
+        let CheckpointedLayers { block_btd, bias, mut layers, mode } = kept;
+        let grad_btd = encoded.hidden_btd.grad();
+        if grad_btd.defined() {
             let added = bias.as_ref().map(|(_, bias)| bias);
-            let mut slope_btd = self.precision.hidden(&slope_btd);
+            let mut grad_btd = self.precision.hidden(&grad_btd);
             for (at, layer) in self.layers.iter().enumerate().rev() {
-                let Beginning { x_btd, draws } = layers.pop().expect("one for each layer");
-                draws.again()?;
+                let LayerInput { x_btd, draws } = layers.pop().expect("one for each layer");
+                draws.cuda_problem()?;
                 let first = (at == 0).then(|| self.precision.hidden(&encoded.block_btd));
                 let x_btd = first.unwrap_or_else(|| x_btd.set_requires_grad(true));
-                native::backward(&layer.forward(&x_btd, added, mode), &slope_btd)?;
+                native::backward(&layer.forward(&x_btd, added, mode), &grad_btd)?;
                 if at > 0 {
-                    slope_btd = x_btd.grad();
+                    grad_btd = x_btd.grad();
                 }
             }
         }

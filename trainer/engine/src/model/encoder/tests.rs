@@ -18,7 +18,7 @@ fn encoder(config: &EncoderConfig) -> Encoder {
 fn attention_in_steps_is_attention() {
     let _alone = testing::generator();
     let mut config = testing::request().encoder;
-    // So little that nothing is dropped, but enough for the other path.
+    // Too small to drop anything, but not 0, which selects the other code path.
     config.dropout = 1e-9;
     let ids_bt = Tensor::arange(24, (INDEX, Device::Cpu)).view([3, 8]);
     let valid_bt = Tensor::arange(8, (INDEX, Device::Cpu)).lt(6).expand([3, 8], false);
@@ -57,7 +57,7 @@ fn one_mask_for_rows_that_are_equally_long_is_one_for_each() {
 }
 
 #[test]
-fn relative_positions_tell_orders_apart() {
+fn relative_positions_distinguish_orders() {
     let _alone = testing::generator();
     let mut config = testing::request().encoder;
     config.relative_positions = RelativePositions { kind: RelativeForm::CocoLm, num_buckets: 8, max_distance: 12 };
@@ -70,12 +70,12 @@ fn relative_positions_tell_orders_apart() {
         let hidden_btd = encoder.forward(input, Mode::Eval).hidden_btd;
         hidden_btd.get(0).allclose(&hidden_btd.get(1).flip([0]), 1e-4, 1e-5, false)
     };
-    assert!(!mirrored(&encoder), "a learned number for each distance sees the order");
+    assert!(!mirrored(&encoder), "a learned bias for each distance depends on the order");
     let _ = tch::no_grad(|| relative.weight_uh.master().shallow_clone().zero_());
-    assert!(mirrored(&encoder), "without it, and without position rows, a row is a set");
+    assert!(mirrored(&encoder), "without the bias and position rows, order has no effect");
 }
 
-/// A transposed bias would show each token its left neighbour instead.
+/// A transposed bias would make each token attend to its left neighbour.
 #[test]
 fn a_bias_for_keys_on_the_right_shows_a_token_its_right_neighbour() {
     let _alone = testing::generator();
@@ -85,8 +85,8 @@ fn a_bias_for_keys_on_the_right_shows_a_token_its_right_neighbour() {
         config.relative_positions = RelativePositions { kind: form, num_buckets: 8, max_distance: 12 };
         let encoder = encoder(&config);
         let weight_uh = encoder.relative.as_ref().expect("configured").weight_uh.master();
-        let bucket = config.relative_positions.buckets().expect("configured").of(1);
-        // So much that nothing else is attended to, where there is a right neighbour.
+        let bucket = config.relative_positions.buckets().expect("configured").bucket(1);
+        // Large enough to suppress all other keys if there is a right neighbour.
         let _ = tch::no_grad(|| weight_uh.shallow_clone().zero_().get(bucket).fill_(200.0));
         let seen = |ids: [i64; 6]| {
             let ids_bt = Tensor::from_slice(&ids).view([1, 6]);
@@ -94,9 +94,11 @@ fn a_bias_for_keys_on_the_right_shows_a_token_its_right_neighbour() {
                 .forward(Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None, packed: None }, Mode::Eval)
                 .hidden_btd
         };
-        let (one, other) = (seen([5, 6, 7, 8, 9, 10]), seen([5, 6, 7, 30, 9, 10]));
+        let one = seen([5, 6, 7, 8, 9, 10]);
+        let other = seen([5, 6, 7, 30, 9, 10]);
         let differs = |at: i64| !one.get(0).get(at).allclose(&other.get(0).get(at), 1e-5, 1e-6, false);
-        // Itself, its left neighbour, and the last, which has none to its right and looks at all.
+        // Changed positions: the token itself, its left neighbour, and the last one, which has no right neighbour and
+        // attends to all.
         assert_eq!((0..6).filter(|&at| differs(at)).collect::<Vec<_>>(), [2, 3, 5], "{form:?}");
     }
 }
@@ -119,12 +121,12 @@ fn segments_and_narrow_tables_reach_the_hidden_states() {
     assert!(!forward(None).allclose(&forward(Some(&types_bt)), 1e-6, 1e-7, false));
 }
 
-/// Two documents in one row, the second without the frame, and both alone; padded to one width.
+/// Compares two documents in one row, the second without the frame, with both in separate rows; padded to one width.
 #[test]
 fn documents_that_share_a_row_are_encoded_as_if_each_were_alone() {
     let _alone = testing::generator();
     let mut config = testing::request().encoder;
-    // Drops nothing, and takes the steps that dropout takes.
+    // Too small to drop anything, but not 0, which selects attention in separate operations.
     config.dropout = 1e-9;
     for form in [RelativeForm::None, RelativeForm::CocoLm] {
         config.relative_positions = RelativePositions { kind: form, num_buckets: 8, max_distance: 12 };
@@ -144,12 +146,16 @@ fn documents_that_share_a_row_are_encoded_as_if_each_were_alone() {
                 let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: Some(&valid_bt), packed };
                 encoder.forward(input, mode).hidden_btd
             };
-            let (packed, mixed) = (both(packed), both(None));
+            let packed = both(packed);
+            let mixed = both(None);
             let first = alone(&ids(&[2, 9, 8, 7]));
             let second = alone(&ids(&[20, 21, 22]));
             assert!(packed.narrow(1, 0, 4).allclose(&first, 0.0, 1e-5, false), "{form:?} {mode:?}: the first");
             assert!(packed.narrow(1, 4, 3).allclose(&second, 0.0, 1e-5, false), "{form:?} {mode:?}: the second");
-            assert!(!mixed.narrow(1, 0, 4).allclose(&first, 0.0, 1e-3, false), "as a row they see each other");
+            assert!(
+                !mixed.narrow(1, 0, 4).allclose(&first, 0.0, 1e-3, false),
+                "without document masks they attend to each other"
+            );
             assert!(i64::try_from(packed.isfinite().logical_not().sum(INDEX)).expect("a count") == 0, "padding too");
         }
     }

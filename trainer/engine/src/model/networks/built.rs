@@ -1,4 +1,4 @@
-//! The networks of a run, built, and the tables that they and the objectives share.
+//! Built networks of a run, and the tables that they share with the objectives.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::model::layers::Mode;
 use crate::model::parameters::Parameters;
 use crate::model::weight::Weight;
 
-/// Every network of the run.
+/// All networks of the run.
 #[derive(Debug)]
 pub(crate) struct Networks {
     main: Encoder,
@@ -31,7 +31,7 @@ pub(crate) struct Networks {
 }
 
 impl Networks {
-    /// Makes the main encoder, under `encoder`, and the others, each under its name.
+    /// Builds the main encoder below `encoder` and each other network below its name.
     #[must_use]
     pub(crate) fn build(
         config: &EncoderConfig,
@@ -58,27 +58,27 @@ impl Networks {
         }
     }
 
-    /// The same, whose activations are rebuilt for backward passes or not.
+    /// Sets whether backward passes recompute activations (activation checkpointing).
     #[must_use]
     pub(crate) fn recomputing(self, recomputes: bool) -> Self {
         Self { recomputes, ..self }
     }
 
-    /// Whether passes that learn keep little.
+    /// Returns whether passes with gradient use activation checkpointing.
     #[must_use]
     pub(crate) fn recomputes(&self) -> bool {
         self.recomputes
     }
 
-    /// The encoder of the network of that name; plans make a wrong one impossible.
+    /// Returns the encoder of a network by its name. Plans contain only valid names.
     #[must_use]
     pub(crate) fn encoder(&self, network: &str) -> &Encoder {
         let other = || self.others.get(network).and_then(|other| other.encoder.as_ref());
         let found = if network == MAIN { Some(&self.main) } else { other() };
-        found.unwrap_or_else(|| panic!("the plan knows every network that encodes, not `{network}`"))
+        found.unwrap_or_else(|| panic!("network `{network}` has no encoder; the plan should have rejected it"))
     }
 
-    /// How a network is run when the run is in `mode`.
+    /// Returns the mode of a network when the run is in `mode`.
     #[must_use]
     pub(crate) fn mode(&self, network: &str, mode: Mode) -> Mode {
         if self.others.get(network).is_some_and(|other| other.is_still) { Mode::Eval } else { mode }
@@ -88,78 +88,81 @@ impl Networks {
         self.others.iter().filter_map(|(name, other)| Some((name.as_str(), other.sampler.as_ref()?)))
     }
 
-    /// What makes `view`, with the name of its network; `None` for a view of the batch.
+    /// Returns the sampler that makes `view`, with the name of its network. Returns `None` for a view of the batch.
     #[must_use]
-    pub(crate) fn maker(&self, view: &str) -> Option<(&str, &TokenSampler)> {
-        self.samplers().find(|(_, sampler)| sampler.makes() == view)
+    pub(crate) fn sampler_of(&self, view: &str) -> Option<(&str, &TokenSampler)> {
+        self.samplers().find(|(_, sampler)| sampler.output_view() == view)
     }
 
-    /// The same by the name of the network.
+    /// Returns the sampler of a network by its name.
     #[must_use]
     pub(crate) fn sampler(&self, network: &str) -> Option<&TokenSampler> {
         self.others.get(network)?.sampler.as_ref()
     }
 
-    /// The view of the batch that has the same tokens to predict and the same real tokens as `view`: itself, or the one
-    /// that a generator fills to make it. What is counted on the host is counted there.
+    /// Returns the view of the batch with the same positions to predict and the same real tokens as `view`. That is
+    /// `view` itself, or, for a view that a generator makes, the generator's input view. The host computes its counts
+    /// on that view.
     #[must_use]
     pub(crate) fn stored_view<'a>(&'a self, view: &'a str) -> &'a str {
-        self.maker(view).map_or(view, |(_, generator)| generator.fills())
+        self.sampler_of(view).map_or(view, |(_, generator)| generator.input_view())
     }
 
-    /// The head that predicts tokens from hidden states of a generator.
+    /// Returns the head that predicts tokens from hidden states of a generator.
     ///
     /// # Panics
-    /// If it has none; plans make that impossible.
+    /// If the generator has no head. Validated plans exclude this case.
     #[must_use]
     pub(crate) fn head(&self, generator: &str) -> &TokenHeadWeights {
         let head = self.sampler(generator).and_then(TokenSampler::head);
-        head.unwrap_or_else(|| panic!("the plan knows which networks predict, `{generator}` does not"))
+        head.unwrap_or_else(|| {
+            panic!("network `{generator}` has no head that predicts tokens; the plan should have rejected it")
+        })
     }
 
-    /// The shape of the main network.
+    /// Returns the shape of the main network.
     #[must_use]
     pub(crate) fn config(&self) -> &EncoderConfig {
         &self.config
     }
 
-    /// Where the weights live.
+    /// Returns the device of the weights.
     #[must_use]
     pub(crate) fn device(&self) -> Device {
         self.device
     }
 
-    /// How matrix products are computed.
+    /// Returns the precision of matrix products.
     #[must_use]
     pub(crate) fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Number of ids, without padding.
+    /// Returns the number of ids, without padding.
     #[must_use]
     pub(crate) fn vocab_ids(&self) -> u32 {
         self.vocab_size
     }
 
-    /// The ids of frames and masks.
+    /// Returns the ids of the special tokens.
     #[must_use]
     pub(crate) fn special(&self) -> SpecialIds {
         self.special
     }
 
-    /// The word table of a network, `[padded_rows(vocab_size), e]`, for tying.
+    /// Returns the word table of a network, `[padded_rows(vocab_size), e]`, for tying.
     pub(crate) fn word_table(&self, network: &str) -> &Weight {
         self.encoder(network).word_table()
     }
 }
 
-/// Copies the main encoder's weights to every network that is a copy of it: once, when a run begins.
-pub(crate) fn teach(networks: &BTreeMap<String, AnyNetwork>, parameters: &Parameters) {
+/// Copies the main encoder's weights to every network that is a copy of it, once at the start of a run.
+pub(crate) fn copy_to_teacher(networks: &BTreeMap<String, AnyNetwork>, parameters: &Parameters) {
     let copies = networks.iter().filter(|(_, network)| network.copies_main());
     for prefix in copies.map(|(name, _)| format!("{name}.")) {
         let copies = parameters.iter().filter_map(|(name, weight)| Some((name.strip_prefix(&prefix)?, &weight.tensor)));
         for (name, copy) in copies {
-            let main = parameters.get(name).expect("a copy has the main network's weights");
+            let main = parameters.get(name).expect("every weight of a copy exists in the main network");
             let copy_from = |copy: &Tensor| copy.shallow_clone().copy_(&main.detach());
             tch::no_grad(|| copy_from(copy));
         }

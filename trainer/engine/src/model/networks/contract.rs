@@ -1,4 +1,4 @@
-//! What every registered network keeps, checked for each member of the table on each device.
+//! Contract tests of the registered networks: each member of the table on each device.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use trainer_plan::encoder::{EncoderConfig, VocabFacts};
 use trainer_plan::networks::{AnyNetwork, MainNetwork};
 use trainer_plan::run_weights;
 
-use super::built::{Networks, teach};
+use super::built::{Networks, copy_to_teacher};
 use crate::device::precision::{INDEX, Precision};
 use crate::model::encoder::Input;
 use crate::model::layers::Mode;
@@ -16,7 +16,7 @@ use crate::testing;
 
 const NAME: &str = "it";
 
-/// One network alone next to a main one, on fresh weights.
+/// One network and a main network, with fresh weights.
 struct Bench {
     network: AnyNetwork,
     encoder: EncoderConfig,
@@ -35,7 +35,7 @@ impl Bench {
         Self { network, encoder: plan.encoder, vocab: plan.vocab, parameters, networks }
     }
 
-    /// Its own weights: name below its own, and whether the optimizer moves them.
+    /// Returns the network's own weights: the name below its prefix, and whether the optimizer updates them.
     fn own(&self) -> Vec<(&str, bool)> {
         let own = self.parameters.iter().filter_map(|(name, weight)| Some((name.strip_prefix("it.")?, weight.trains)));
         own.collect()
@@ -44,7 +44,7 @@ impl Bench {
 
 fn kinds() -> Vec<AnyNetwork> {
     let examples = AnyNetwork::examples();
-    // As they are used in a run this small too.
+    // The tests' run, which is as small, adds its own configurations.
     examples.into_iter().chain(testing::networks().into_values()).collect()
 }
 
@@ -60,14 +60,14 @@ fn benches() -> impl Iterator<Item = (String, Bench)> {
 fn configurations_survive_toml_and_refuse_unknown_keys() {
     for network in AnyNetwork::examples() {
         let text = toml::to_string(&network).expect("a table");
-        assert_eq!(toml::from_str::<AnyNetwork>(&text).expect("its own spelling"), network);
+        assert_eq!(toml::from_str::<AnyNetwork>(&text).expect("the serialized form parses"), network);
         let error = toml::from_str::<AnyNetwork>(&format!("no_such_key = 1\n{text}")).expect_err("an unknown key");
         assert!(error.to_string().contains("no_such_key"), "{error}");
     }
 }
 
 #[test]
-fn the_usual_choice_has_no_problems() {
+fn example_configurations_have_no_problems() {
     let plan = testing::plan();
     for network in kinds() {
         let problems = network.problems(MainNetwork { main: &plan.encoder, in_order: false });
@@ -94,9 +94,9 @@ fn an_encoder_is_of_the_shape_that_was_announced() {
 fn a_network_that_does_not_learn_has_no_weight_that_does() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {
-        let learns = bench.network.learns();
+        let learns = bench.network.is_trained();
         let other: Vec<_> = bench.own().into_iter().filter(|&(_, trains)| trains != learns).collect();
-        assert!(other.is_empty(), "{kind} learns: {learns}, but {other:?}");
+        assert!(other.is_empty(), "{kind}: weights differ from `learns` = {learns}: {other:?}");
     }
 }
 
@@ -109,19 +109,23 @@ fn every_declared_weight_is_used() {
 }
 
 #[test]
-fn a_copy_is_the_main_network_once_it_is_taught_and_nothing_else_is() {
+fn only_copies_equal_the_main_network_after_teach() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {
         let before: Vec<(String, Tensor)> =
             bench.parameters.iter().map(|(name, weight)| (name.to_owned(), weight.tensor.copy())).collect();
-        teach(&BTreeMap::from([(NAME.to_owned(), bench.network.clone())]), &bench.parameters);
+        copy_to_teacher(&BTreeMap::from([(NAME.to_owned(), bench.network.clone())]), &bench.parameters);
         for (name, former) in before {
-            let now = bench.parameters.get(&name).expect("it was there");
+            let now = bench.parameters.get(&name).expect("`teach` removes no weight");
             let Some(own) = name.strip_prefix("it.").filter(|_| bench.network.copies_main()) else {
-                assert_eq!(now, &former, "{kind}: `{name}` is nobody's copy");
+                assert_eq!(now, &former, "{kind}: `{name}` is not a copy");
                 continue;
             };
-            assert_eq!(now, bench.parameters.get(own).expect("the main network has all of it"), "{kind}: `{name}`");
+            assert_eq!(
+                now,
+                bench.parameters.get(own).expect("every weight of a copy exists in the main network"),
+                "{kind}: `{name}`"
+            );
         }
     }
 }
@@ -134,11 +138,11 @@ fn a_head_that_predicts_tokens_scores_every_id() {
         assert_eq!(
             bench.parameters.get("it.head.bias").is_some(),
             bench.network.predicts_tokens(),
-            "{kind}: a head is there where one was promised"
+            "{kind}: a head exists if and only if the network predicts tokens"
         );
         let Some(shape) = shape.filter(|_| bench.network.predicts_tokens()) else { continue };
         let hidden_nd = Tensor::ones([3, i64::from(shape.hidden)], (Kind::Float, bench.parameters.device()));
-        let logits_nv = bench.networks.head(NAME).lend(Precision::F32).logits(&hidden_nd);
+        let logits_nv = bench.networks.head(NAME).leaves(Precision::F32).logits(&hidden_nd);
         let real_nv = logits_nv.narrow(1, 0, i64::from(bench.vocab.size));
         let finite = i64::try_from(real_nv.isfinite().sum(INDEX)).expect("one count");
         assert_eq!(finite, 3 * i64::from(bench.vocab.size), "{kind}");
@@ -146,15 +150,15 @@ fn a_head_that_predicts_tokens_scores_every_id() {
 }
 
 #[test]
-fn what_is_made_is_made_of_ids() {
+fn generated_views_contain_ids_of_the_vocabulary() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {
-        let Some(made) = bench.network.makes() else {
-            assert!(bench.networks.maker("corrupted").is_none(), "{kind} makes what it does not announce");
+        let Some(made) = bench.network.output_view() else {
+            assert!(bench.networks.sampler_of("corrupted").is_none(), "{kind} makes a view that it does not declare");
             continue;
         };
-        let (name, sampler) = bench.networks.maker(made.view).expect("what is announced is made");
-        assert_eq!((name, sampler.fills()), (NAME, made.fills), "{kind}");
+        let (name, sampler) = bench.networks.sampler_of(made.view).expect("a declared view has a sampler");
+        assert_eq!((name, sampler.input_view()), (NAME, made.input_view), "{kind}");
         let device = bench.parameters.device();
         let logits_nv = Tensor::randn([50, 64], (Kind::Float, device));
         let draws_n = (Tensor::arange(50, (Kind::Float, device)) + 0.5) / 50.0;

@@ -1,23 +1,24 @@
-//! The auxiliary model that makes a task of its guesses.
+//! Generator network: an auxiliary model whose samples replace masked tokens.
 //!
 //! # What
-//! A small encoder with a masked language model's head. It reads a masked view (`input_view`), samples an id for every
-//! position to predict, and so makes a view (`output_view`) in which some tokens are replaced: what ELECTRA's discriminator
-//! and COCO-LM's main network read. No gradient passes through the samples.
+//! A small encoder with a masked language model's head. It reads a masked view (`input_view`) and samples an id for
+//! each position to predict. The result is a view (`output_view`) in which some tokens are replaced. ELECTRA's
+//! discriminator and COCO-LM's main network read that view. No gradient passes through the samples.
 //!
 //! # Why
-//! A token that a small model found likely is harder to tell from the original than `[MASK]` or a random one, and every
-//! token of the row has something to teach.
+//! A token that a small model considers likely is harder to tell from the original than `[MASK]` or a random token.
+//! Every token of the row gives a training signal.
 //!
 //! # Definition
-//! `x̃_i ~ softmax(logits_i)` at temperature 1 for `i ∈ M`, original ids elsewhere. By default the sample is the inverse
-//! of the cumulative distribution at a number that the row brings along (column `draws`), drawn at the row's address:
-//! the made view is then a function of weights and batch, whatever the micro-batches and after any resume.
+//! `x̃_i ~ softmax(logits_i)` at temperature 1 for `i ∈ M`, original ids elsewhere. By default the sample is the
+//! inverse of the cumulative distribution at a number that the row carries (column `draws`). That number depends only
+//! on the address of the row. So the made view is a function of weights and batch, independent of micro-batches and
+//! resumes.
 //!
 //! # Reference
-//! Clark et al., *ELECTRA*, ICLR 2020, section 2; Meng et al., *COCO-LM*, 2021, section 3 and appendix D.
-//! ELECTRA samples with dropout on (`"train"`); COCO-LM's code off, by its own pass (`"eval"`), or trains the
-//! auxiliary without any (`"zero_dropout"`).
+//! Clark et al., *ELECTRA*, ICLR 2020, section 2; Meng et al., *COCO-LM*, 2021, section 3 and appendix D. ELECTRA
+//! samples with dropout (`"train"`). COCO-LM's code samples without dropout in a separate pass (`"eval"`), or trains
+//! the auxiliary model without dropout (`"zero_dropout"`).
 
 use trainer_plan::networks::Network as _;
 use trainer_plan::networks::generator::{Generator, Sampling, SharedTable};
@@ -30,7 +31,7 @@ use crate::model::head_weights::TokenHeadWeights;
 use crate::model::parameters::Path;
 
 impl Build for Generator {
-    /// The encoder, unless it is uniform, and what samples.
+    /// Builds the encoder, unless the generator is uniform, and the sampler.
     fn build(&self, site: &Site<'_>, path: &Path<'_>) -> BuiltNetwork {
         let parts = self.shape(site.shape).map(|shape| {
             let block = site.main.embedding_block();
@@ -47,7 +48,7 @@ impl Build for Generator {
         });
         let (encoder, head) = parts.unzip();
         let sampler = TokenSampler {
-            fills: self.input_view.clone(),
+            input_view: self.input_view.clone(),
             makes: self.output_view.clone(),
             sampling: self.sampling,
             draw: self.sampling_method,

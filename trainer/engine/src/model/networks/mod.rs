@@ -1,5 +1,5 @@
-//! The networks of a run, built. One file each, one line in the table below; its configuration is the file of the same name in
-//! [`trainer_plan::networks`].
+//! Networks of a run, one file and one line of the table below for each. The file of the same name in
+//! [`trainer_plan::networks`] holds the configuration.
 
 pub(crate) mod built;
 #[cfg(test)]
@@ -12,14 +12,14 @@ use trainer_plan::networks::AnyNetwork;
 use self::network::{BuiltNetwork, Site};
 use crate::model::parameters::Path;
 
-/// A configured network that can be built.
+/// Builder of a configured network.
 pub(crate) trait Build {
-    /// Takes its weights, below `path`.
+    /// Builds the network from its weights below `path`.
     fn build(&self, site: &Site<'_>, path: &Path<'_>) -> BuiltNetwork;
 }
 
 builders! {
-    /// How each network is built.
+    /// Returns the builder of a configured network.
     AnyNetwork {
         generator::Generator,
         teacher::Teacher,

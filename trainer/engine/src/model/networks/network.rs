@@ -1,4 +1,4 @@
-//! A network next to the main one, built.
+//! Built network in addition to the main one, and the inputs for building it.
 
 use trainer_plan::encoder::{EncoderConfig, VocabFacts};
 
@@ -6,26 +6,26 @@ use crate::device::precision::Precision;
 use crate::model::encoder::Encoder;
 use crate::model::networks::sampler::TokenSampler;
 
-/// Where a network is built.
+/// Inputs for building a network.
 #[derive(Debug)]
 pub(crate) struct Site<'a> {
-    /// The main network, whose tables may be shared.
+    /// Main network, whose tables may be shared.
     pub main: &'a Encoder,
-    /// Its shape.
+    /// Shape of the main network.
     pub shape: &'a EncoderConfig,
-    /// The run's vocabulary.
+    /// Vocabulary of the run.
     pub vocab: &'a VocabFacts,
-    /// How matrix products are computed.
+    /// Precision of matrix products.
     pub precision: Precision,
 }
 
-/// What a network has.
+/// Parts of a built network.
 #[derive(Debug)]
 pub(crate) struct BuiltNetwork {
-    /// Its encoder, if it has one.
+    /// Encoder, if the network has one.
     pub encoder: Option<Encoder>,
-    /// Whether it is in eval mode always.
+    /// Whether the network always runs in eval mode.
     pub is_still: bool,
-    /// What makes its view, if it makes one.
+    /// Sampler of its output view, if it makes one.
     pub sampler: Option<TokenSampler>,
 }

@@ -1,4 +1,4 @@
-//! Samples: how the ids that fill a view come about.
+//! Sampling of the ids that replace masked tokens.
 //!
 //! Axes: `n` positions to predict, `v` ids.
 
@@ -11,10 +11,10 @@ use crate::device::tensors::as_i64;
 use crate::model::head_weights::TokenHeadWeights;
 use crate::model::layers::Mode;
 
-/// What fills a view: a generator with its head.
+/// Sampler of a generator, with its prediction head.
 #[derive(Debug)]
 pub(crate) struct TokenSampler {
-    pub(super) fills: String,
+    pub(super) input_view: String,
     pub(super) makes: String,
     pub(super) sampling: Sampling,
     pub(super) draw: Draw,
@@ -25,49 +25,49 @@ pub(crate) struct TokenSampler {
 }
 
 impl TokenSampler {
-    /// The view that it reads.
+    /// Returns the name of the input view.
     #[must_use]
-    pub(crate) fn fills(&self) -> &str {
-        &self.fills
+    pub(crate) fn input_view(&self) -> &str {
+        &self.input_view
     }
 
-    /// The view that it makes.
+    /// Returns the name of the output view.
     #[must_use]
-    pub(crate) fn makes(&self) -> &str {
+    pub(crate) fn output_view(&self) -> &str {
         &self.makes
     }
 
-    /// The head, unless it is uniform.
+    /// Returns the head; `None` for a uniform generator.
     #[must_use]
     pub(crate) fn head(&self) -> Option<&TokenHeadWeights> {
         self.head.as_ref()
     }
 
-    /// Whether it samples with the bits that rows carry.
+    /// Returns whether sampling uses the random bits that rows carry.
     #[must_use]
     pub(crate) fn uses_row_draws(&self) -> bool {
         self.draw == Draw::InverseCdf
     }
 
-    /// How its encoder is run to sample when the run is in `mode`.
+    /// Returns the encoder's mode for sampling when the run is in `mode`.
     #[must_use]
     pub(crate) fn sampling_mode(&self, mode: Mode) -> Mode {
         if self.sampling == Sampling::Eval { Mode::Eval } else { mode }
     }
 
-    /// An id for each position, `[n]`, int64, from logits `[n, v]` without gradient. `draws_n` has a number in (0, 1) for
-    /// each, where rows carry their draws.
+    /// Samples an id for each position, `[n]`, int64, from logits `[n, v]` without gradient. If rows carry their draws,
+    /// `draws_n` has a number in (0, 1) for each position.
     pub(crate) fn sample(&self, logits_nv: &Tensor, draws_n: Option<&Tensor>) -> Tensor {
         let logits_nv = logits_nv.narrow(1, 0, self.vocab_size).to_kind(MASTER);
         let logits_nv = if self.exclude_special_tokens { without(&logits_nv, self.special) } else { logits_nv };
         match self.draw {
-            Draw::InverseCdf => inverse_cdf(&logits_nv, draws_n.expect("rows were sent with their draws")),
+            Draw::InverseCdf => inverse_cdf(&logits_nv, draws_n.expect("the draws of the rows are on the device")),
             Draw::Gumbel => gumbel(&logits_nv),
             Draw::Multinomial => multinomial(&logits_nv),
         }
     }
 
-    /// An id for each of `count` positions, all ids alike.
+    /// Samples an id for each of `count` positions, uniformly over all ids.
     pub(crate) fn sample_blindly(&self, draws_n: Option<&Tensor>, count: usize, device: Device) -> Tensor {
         if count == 0 {
             return Tensor::zeros([0], (INDEX, device));
@@ -77,27 +77,28 @@ impl TokenSampler {
 }
 
 fn without(logits_nv: &Tensor, special: SpecialIds) -> Tensor {
-    // One by one: a list of them would have to be copied to the device.
+    // One id at a time: a list of ids would have to be copied to the device.
     special.iter().fold(logits_nv.copy(), |logits_nv, id| {
         let _ = logits_nv.select(1, i64::from(id)).fill_(f64::NEG_INFINITY);
         logits_nv
     })
 }
 
-/// The first id up to which the probabilities add up to more than `draws_n` of their whole. An id without probability
-/// is never the first. Where the scores are no numbers, it is the last id: the step will be skipped, and not by a crash.
+/// Returns the first id at which the cumulative probability exceeds `draws_n` of the total. An id without probability
+/// is never chosen. If the scores are not numbers, the result is the last id: the step is then skipped and does not
+/// crash.
 pub(crate) fn inverse_cdf(logits_nv: &Tensor, draws_n: &Tensor) -> Tensor {
     let cumulative_nv = logits_nv.softmax(-1, MASTER).cumsum(-1, MASTER);
     let last = logits_nv.size()[1] - 1;
-    // A little less than the whole, so that rounding cannot pass it: 2⁻²² of the draws move.
+    // Slightly less than the total, so that rounding cannot exceed it: 2⁻²² of the draws move.
     let whole_n1 = cumulative_nv.narrow(1, last, 1) * (1.0 - 2_f64.powi(-22));
     let target_n1 = draws_n.unsqueeze(1) * whole_n1;
     target_n1.searchsorted(&cumulative_nv, false, true, "right", None::<&Tensor>).squeeze_dim(-1).clamp_max(last)
 }
 
-/// The id that a race of exponential clocks ends with: what libtorch's `multinomial` draws for one sample, to the bit,
-/// without its two looks at the device, and without its end of the process over a probability that is no number: those are
-/// all alike here.
+/// Returns the winner of a race of exponential clocks: bit for bit the result of libtorch's `multinomial` for one
+/// sample. libtorch's version reads values back from the device twice and aborts the process if a probability is not a
+/// number. Here such probabilities count as equal.
 fn multinomial(logits_nv: &Tensor) -> Tensor {
     let probabilities_nv = logits_nv.softmax(-1, MASTER).nan_to_num(1.0, None, None);
     let clocks_nv = probabilities_nv.empty_like().exponential_(1.0);
@@ -110,12 +111,12 @@ fn gumbel(logits_nv: &Tensor) -> Tensor {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
+#[expect(clippy::disallowed_methods, reason = "tests read values back to the host")]
 mod tests {
     use super::*;
     use crate::testing;
 
-    /// Shares of each id among samples, and the probabilities that they should have.
+    /// Compares the share of each id among samples with its expected probability (chi-square test).
     fn check(sample: impl Fn(&Tensor, i64) -> Tensor) {
         let rows = 40_000;
         let logits_v = Tensor::from_slice(&[0.0_f32, 1.0, f32::NEG_INFINITY, -1.0, 2.0, 0.5]);
@@ -124,9 +125,10 @@ mod tests {
         let expected = logits_v.softmax(-1, Kind::Double) * rows as f64;
         assert!(f64::try_from(counts.get(2)).expect("one number") < 0.5, "an id without probability was drawn");
         let rest = Tensor::from_slice(&[0_i64, 1, 3, 4, 5]);
-        let (counts, expected) = (counts.index_select(0, &rest), expected.index_select(0, &rest));
+        let counts = counts.index_select(0, &rest);
+        let expected = expected.index_select(0, &rest);
         let chi_square = f64::try_from(((&counts - &expected).square() / &expected).sum(Kind::Double)).expect("one");
-        // 4 degrees of freedom: 18.5 is passed once in a thousand.
+        // 4 degrees of freedom: the probability of exceeding 18.5 is 0.001.
         assert!(chi_square < 18.5, "{chi_square}: {counts:?} against {expected:?}");
     }
 
@@ -155,7 +157,7 @@ mod tests {
     #[test]
     fn scores_that_are_no_numbers_give_ids_of_the_vocabulary() {
         let _alone = testing::generator();
-        // As many ids as a table has rows: one more would be outside of it.
+        // The vocabulary size equals the number of rows of the table: one more id would be out of range.
         for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let logits_nv = Tensor::full([3, 64], f64::from(broken), (MASTER, Device::Cpu));
             let draws_n = Tensor::from_slice(&[1e-7_f32, 0.5, 1.0 - 1e-7]);

@@ -1,18 +1,18 @@
-//! The frozen copy that a student learns from.
+//! Teacher network: a frozen copy of the main network.
 //!
 //! # What
-//! The main network as the run began: never updated, no moving average. It is saved with every checkpoint, so that a
-//! resumed run has the same teacher whatever became of the folder that it started from.
+//! The main network at the start of the run: never updated, no moving average. Every checkpoint contains it, so that a
+//! resumed run has the same teacher even if the folder of the initial weights is gone.
 //!
 //! # Why
-//! What a network says of a token with the whole text before it is a target that costs no labels.
+//! The output of a network that sees the complete text is a target that needs no labels.
 //!
 //! # Definition
-//! `θ_teacher = θ_main` at step 0, for good.
+//! `θ_teacher = θ_main` at step 0, constant for the whole run.
 //!
 //! # Reference
-//! Su et al., *TaCL*, Findings of NAACL 2022, section 2. The released code leaves the teacher's dropout on, which
-//! `dropout = true` reproduces.
+//! Su et al., *TaCL*, Findings of NAACL 2022, section 2. The released code leaves the teacher's dropout on; `dropout =
+//! true` reproduces that.
 
 use trainer_plan::networks::teacher::Teacher;
 

@@ -1,11 +1,11 @@
 use tch::{Kind, Tensor};
 
-use super::{Blanks, Correction, CorrectionHead, LmForm, loss};
+use super::{Correction, CorrectionHead, LmForm, RestoreTargets, loss};
 use crate::device::precision::Precision;
 use crate::model::heads::Decoder;
 use crate::objectives::replaced_token;
 
-/// Four ids, four positions, of which 1 and 3 are masked; 1 was filled with its own token.
+/// Four ids and four positions. Positions 1 and 3 are masked; position 1 is filled with its original token.
 struct Example {
     hidden_btd: Tensor,
     words_vd: Tensor,
@@ -36,11 +36,12 @@ impl Example {
             bias_1: self.bias_1.shallow_clone(),
             precision: Precision::F32,
         };
-        let (words_vd, bias_v) = (self.words_vd.shallow_clone(), self.bias_v.shallow_clone());
+        let words_vd = self.words_vd.shallow_clone();
+        let bias_v = self.bias_v.shallow_clone();
         let decoder = Decoder { words_vd, bias_v, precision: Precision::F32 };
         let positions_n = Tensor::from_slice(positions);
         let at = |ids: &[i64]| Tensor::from_slice(ids).index_select(0, &positions_n);
-        let predicted = Blanks { positions_n: &positions_n, fed_n: &at(&FED), targets_n: &at(&ORIGINAL) };
+        let predicted = RestoreTargets { positions_n: &positions_n, fed_n: &at(&FED), targets_n: &at(&ORIGINAL) };
         let replaced_bt = Tensor::from_slice(&FED).ne_tensor(&Tensor::from_slice(&ORIGINAL)).view([1, 4]);
         loss(&self.hidden_btd, &CorrectionHead { copy, decoder }, &replaced_bt, None, predicted, form, stop_grad)
     }
@@ -76,7 +77,7 @@ fn sums_are_those_of_the_worked_example() {
 }
 
 #[test]
-fn a_stopped_gate_learns_from_copying_alone() {
+fn stop_grad_limits_the_gate_to_the_copy_loss() {
     for (form, stop_grad, expected) in [
         (LmForm::Mixture, true, false),
         (LmForm::Mixture, false, true),
@@ -88,19 +89,19 @@ fn a_stopped_gate_learns_from_copying_alone() {
         example.loss(&[1, 3], form, stop_grad).lm_sum.backward();
         let reached = example.weight_d.grad().defined() && number(&example.weight_d.grad().abs().max()) > 0.0;
         assert_eq!(reached, expected, "{form:?} with stop_grad {stop_grad}");
-        assert!(number(&example.words_vd.grad().abs().max()) > 0.0, "{form:?}: the word table learns");
+        assert!(number(&example.words_vd.grad().abs().max()) > 0.0, "{form:?}: the word table gets a gradient");
     }
 }
 
 #[test]
-fn a_sure_gate_keeps_the_loss_finite() {
+fn a_saturated_gate_keeps_the_loss_finite() {
     let mut example = example();
-    for sure in [-2000.0, 2000.0] {
-        example.bias_1 = Tensor::from_slice(&[sure]).set_requires_grad(true);
+    for logit in [-2000.0, 2000.0] {
+        example.bias_1 = Tensor::from_slice(&[logit]).set_requires_grad(true);
         let sum = example.loss(&[1, 3], LmForm::Mixture, false).lm_sum;
         sum.backward();
-        let slope = number(&example.hidden_btd.grad().abs().max());
-        assert!(number(&sum).is_finite() && slope.is_finite(), "{sum:?} with a slope of {slope}");
+        let gradient = number(&example.hidden_btd.grad().abs().max());
+        assert!(number(&sum).is_finite() && gradient.is_finite(), "{sum:?} with a gradient of {gradient}");
     }
 }
 
@@ -112,13 +113,13 @@ fn the_likeliest_id_is_that_of_the_mixture() {
         assert_eq!([whole(&found.replaced), whole(&found.original)], [1, 3]);
         [whole(&found.replaced_hits), whole(&found.original_hits)]
     };
-    // p₁ of 0.62 and 0.82 outdo any q.
+    // p₁ of 0.62 and 0.82 exceed any q.
     assert_eq!(hits(&example), [0, 3]);
-    // A gate that says "replaced" of all leaves the argmax of q: position 0 ties, 1 and 2 are right, 3 is not.
+    // A gate that predicts "replaced" everywhere leaves the argmax of q: position 0 ties, 1 and 2 are right, 3 is not.
     example.bias_1 = Tensor::from_slice(&[-50.0]);
     example.bias_v = Tensor::from_slice(&[0.01, 0.0, 0.0, 0.0]);
     assert_eq!(hits(&example), [0, 2]);
-    // Id 2 raised: position 3 is restored, 1 and 2 are overruled.
+    // Id 2 has a large bias: position 3 is restored, 1 and 2 become wrong.
     example.bias_v = Tensor::from_slice(&[0.0, 0.0, 9.0, 0.0]);
     assert_eq!(hits(&example), [1, 0]);
 }

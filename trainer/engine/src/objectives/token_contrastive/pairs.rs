@@ -1,7 +1,7 @@
-//! Who is an anchor, and what it is contrasted with.
+//! Anchors, their positives and the draws of their negatives.
 //!
-//! Anchors and counts come from the batch, on the host. Negatives are drawn on the device, under a seed that is a
-//! function of (run, step, micro-batch, objective).
+//! The host reads anchors and counts from the batch. The device draws negatives with a seed that is a function of (run,
+//! step, micro-batch, objective).
 
 use std::ops::Range;
 
@@ -16,52 +16,53 @@ use crate::model::forward::Forward;
 use crate::model::host_batch::HostBatch;
 use crate::model::staging_buffer::Staging;
 
-/// How often a negative that may not be used is drawn again before it is left out.
+/// Number of redraws of an invalid negative before it is excluded.
 const REDRAWS: usize = 4;
 
-/// Draws are integers below this, taken modulo what they choose from: for 4,096 choices the bias is 2⁻¹⁹.
+/// Upper bound of drawn integers, which are reduced modulo the number of choices: for 4,096 choices the bias is 2⁻¹⁹.
 const DRAW_MAX: i64 = 1 << 31;
 
-/// Anchors and their candidates, as flat positions `row · t + column`, int64.
+/// Anchors and their candidates as flat positions `row · t + column`, int64.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidates<'a> {
-    /// The anchors, `[n]`.
+    /// Anchors, `[n]`.
     pub anchors_n: &'a Tensor,
-    /// The positive of each, `[n]`.
+    /// Positive of each anchor, `[n]`.
     pub positives_n: &'a Tensor,
-    /// The negatives of each, `[n, k]`.
+    /// Negatives of each anchor, `[n, k]`.
     pub negatives_nk: &'a Tensor,
-    /// True where a negative must not count, `[n, k]`; `None` where all count.
+    /// True where a negative is excluded, `[n, k]`; `None` if none is.
     pub excluded_nk: Option<&'a Tensor>,
-    /// What each anchor's loss is multiplied by, `[n]`; `None` for 1.
+    /// Factor of each anchor's loss, `[n]`; `None` for 1.
     pub weights_n: Option<&'a Tensor>,
 }
 
-/// The anchors of a batch, on the host.
-pub(super) struct Anchored {
+/// Anchors of a batch, on the host.
+pub(super) struct AnchorPairs {
     anchors: Vec<i64>,
     positives: Vec<i64>,
-    /// `Some` where rows are averaged by themselves.
+    /// `Some` if each row is averaged first.
     weights: Option<Vec<f32>>,
     rows: Rows,
 }
 
-/// The rows that have tokens; rows of nothing but padding take no part.
+/// Rows that have tokens; rows of padding only are excluded.
 struct Rows {
     width: i64,
-    /// The batch's number of each.
+    /// Row number within the batch.
     numbers: Vec<i64>,
-    /// How many real tokens each has. They come first.
+    /// Number of real tokens in each row. They precede the padding.
     lengths: Vec<i64>,
 }
 
-impl Anchored {
-    /// Reads anchors off the columns of `batch`. Fewer than two rows with tokens have no negatives, so no anchors.
-    pub(super) fn of(batch: &HostBatch<'_>, config: &TokenContrastive, special: SpecialIds) -> Self {
+impl AnchorPairs {
+    /// Reads anchors from the columns of `batch`. With fewer than two rows with tokens there are no negatives, so no
+    /// anchors.
+    pub(super) fn new(batch: &HostBatch<'_>, config: &TokenContrastive, special: SpecialIds) -> Self {
         let ids = batch.column(&config.view, INPUT_IDS);
         let positives = batch.column(&config.positives, POSITIVES);
         let labels = batch.find(&config.view, LABELS);
-        let rows = Rows::of(batch, &config.view);
+        let rows = Rows::new(batch, &config.view);
         let is_special = |id: i32| special.iter().any(|special| id.cast_unsigned() == special);
         let chosen = |at: usize| {
             let label = labels.as_ref().map_or(IGNORE, |labels| labels.values()[at]);
@@ -98,12 +99,13 @@ impl Anchored {
         }
     }
 
-    /// Number of anchors.
+    /// Returns the number of anchors.
     pub(super) fn len(&self) -> usize {
         self.anchors.len()
     }
 
-    /// What the sum of losses is divided by: anchors, or rows that have any where these are averaged first.
+    /// Returns the divisor of the sum of losses: the number of anchors, or, if rows are averaged first, of rows with
+    /// anchors.
     pub(super) fn count(&self) -> f64 {
         match &self.weights {
             None => self.len() as f64,
@@ -111,27 +113,27 @@ impl Anchored {
         }
     }
 
-    /// Packs all of it for the objective of that name.
-    pub(super) fn send(&self, objective: &str, freight: &mut Staging) {
-        freight.add_list(objective, "anchors", &self.anchors);
-        freight.add_list(objective, "positives", &self.positives);
+    /// Packs anchors, positives, weights and rows for the objective of that name.
+    pub(super) fn send(&self, objective: &str, staging: &mut Staging) {
+        staging.add_list(objective, "anchors", &self.anchors);
+        staging.add_list(objective, "positives", &self.positives);
         if let Some(weights) = &self.weights {
-            freight.add_list(objective, "weights", weights);
+            staging.add_list(objective, "weights", weights);
         }
-        self.rows.send(objective, freight);
+        self.rows.send(objective, staging);
     }
 
-    /// Draws the negatives of every anchor on the device. What was packed must have been sent.
-    pub(super) fn draw(&self, forward: &Forward<'_>, config: &TokenContrastive, objective: &str) -> Drawn {
-        let anchors_n = forward.sent(objective, "anchors");
+    /// Draws the negatives of every anchor on the device. The arrays packed by `send` must be on the device.
+    pub(super) fn draw(&self, forward: &Forward<'_>, config: &TokenContrastive, objective: &str) -> DrawnNegatives {
+        let anchors_n = forward.uploaded(objective, "anchors");
         let document_m =
-            config.exclude_same_document.then(|| forward.sent(&config.view, DOCUMENT.spec().name).reshape([-1]));
+            config.exclude_same_document.then(|| forward.uploaded(&config.view, DOCUMENT.spec().name).reshape([-1]));
         let drawing = Drawing { anchors_n: &anchors_n, rows: self.rows.sent(forward, objective), document_m, config };
         forward.seed(objective);
         let (negatives_nk, excluded_nk) = drawing.negatives();
-        Drawn {
-            positives_n: forward.sent(objective, "positives"),
-            weights_n: self.weights.as_ref().map(|_| forward.sent(objective, "weights")),
+        DrawnNegatives {
+            positives_n: forward.uploaded(objective, "positives"),
+            weights_n: self.weights.as_ref().map(|_| forward.uploaded(objective, "weights")),
             anchors_n,
             negatives_nk,
             excluded_nk,
@@ -140,7 +142,7 @@ impl Anchored {
 }
 
 /// Anchors and candidates on the device.
-pub(super) struct Drawn {
+pub(super) struct DrawnNegatives {
     anchors_n: Tensor,
     positives_n: Tensor,
     weights_n: Option<Tensor>,
@@ -148,7 +150,7 @@ pub(super) struct Drawn {
     excluded_nk: Option<Tensor>,
 }
 
-impl Drawn {
+impl DrawnNegatives {
     pub(super) fn candidates(&self) -> Candidates<'_> {
         Candidates {
             anchors_n: &self.anchors_n,
@@ -161,14 +163,17 @@ impl Drawn {
 }
 
 impl Rows {
-    fn of(batch: &HostBatch<'_>, view: &str) -> Self {
+    fn new(batch: &HostBatch<'_>, view: &str) -> Self {
         let width = batch.column(view, INPUT_IDS).width();
         let mask = batch.find(view, ATTENTION_MASK);
         let length = |row: usize| {
             mask.as_ref().map_or(width, |mask| {
                 let flags = mask.row(row);
                 let length = flags.iter().take_while(|&&flag| flag != 0).count();
-                assert!(flags[length..].iter().all(|&flag| flag == 0), "padding of row {row} comes last");
+                assert!(
+                    flags[length..].iter().all(|&flag| flag == 0),
+                    "row {row}: tokens follow padding, but padding must come last"
+                );
                 length
             })
         };
@@ -177,24 +182,24 @@ impl Rows {
         Self { width: as_i64(width), numbers, lengths }
     }
 
-    fn send(&self, objective: &str, freight: &mut Staging) {
+    fn send(&self, objective: &str, staging: &mut Staging) {
         let rows = self.numbers.last().map_or(0, |last| last + 1);
         let mut ranks = vec![0_i64; usize::try_from(rows).expect("row numbers are not negative")];
         for (rank, &row) in (0..).zip(&self.numbers) {
             ranks[usize::try_from(row).expect("row numbers are not negative")] = rank;
         }
-        freight.add_list(objective, "row_numbers", &self.numbers);
-        freight.add_list(objective, "row_lengths", &self.lengths);
-        freight.add_list(objective, "row_ranks", &ranks);
+        staging.add_list(objective, "row_numbers", &self.numbers);
+        staging.add_list(objective, "row_lengths", &self.lengths);
+        staging.add_list(objective, "row_ranks", &ranks);
     }
 
     fn sent(&self, forward: &Forward<'_>, objective: &str) -> SentRows {
         SentRows {
             width: self.width,
             count: as_i64(self.numbers.len()),
-            numbers_r: forward.sent(objective, "row_numbers"),
-            lengths_r: forward.sent(objective, "row_lengths"),
-            ranks_b: forward.sent(objective, "row_ranks"),
+            numbers_r: forward.uploaded(objective, "row_numbers"),
+            lengths_r: forward.uploaded(objective, "row_lengths"),
+            ranks_b: forward.uploaded(objective, "row_ranks"),
         }
     }
 }
@@ -208,7 +213,7 @@ struct SentRows {
     ranks_b: Tensor,
 }
 
-/// All that a draw depends on.
+/// Inputs of a draw.
 struct Drawing<'a> {
     anchors_n: &'a Tensor,
     rows: SentRows,
@@ -217,23 +222,24 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Flat positions `[n, k]`, and which of them must not count, `None` where none can be wrong.
+    /// Draws flat positions `[n, k]` and a mask of the invalid ones. The mask is `None` if no draw can be invalid.
     fn negatives(&self) -> (Tensor, Option<Tensor>) {
-        let (mut negatives_nk, mut wrong_nk) = self.once();
-        if let Some(wrong_nk) = wrong_nk.as_mut() {
+        let (mut negatives_nk, mut invalid_nk) = self.draw_once();
+        if let Some(invalid_nk) = invalid_nk.as_mut() {
             for _ in 0..REDRAWS {
-                let (again_nk, still_nk) = self.once();
-                negatives_nk = again_nk.where_self(wrong_nk, &negatives_nk);
-                *wrong_nk = wrong_nk.logical_and(&still_nk.expect("a draw can be wrong always or never"));
+                let (redrawn_nk, redrawn_invalid_nk) = self.draw_once();
+                negatives_nk = redrawn_nk.where_self(invalid_nk, &negatives_nk);
+                *invalid_nk =
+                    invalid_nk.logical_and(&redrawn_invalid_nk.expect("every draw returns a mask or none does"));
             }
         }
-        (negatives_nk, wrong_nk)
+        (negatives_nk, invalid_nk)
     }
 
-    fn once(&self) -> (Tensor, Option<Tensor>) {
+    fn draw_once(&self) -> (Tensor, Option<Tensor>) {
         let rows = &self.rows;
         let row_n = self.anchors_n.floor_divide_scalar(rows.width);
-        // Uniform over the other rows: skip the anchor's own.
+        // Uniform over the other rows: the shift skips the anchor's own row.
         let own_n1 = rows.ranks_b.index_select(0, &row_n).unsqueeze(1);
         let drawn_nk = self.integers().remainder(rows.count - 1);
         let rank_nk = &drawn_nk + drawn_nk.ge_tensor(&own_n1).to_kind(Kind::Int64);
@@ -245,18 +251,19 @@ impl Drawing<'_> {
         };
         let flat_nk = gather(&rows.numbers_r) * rows.width + column_nk;
         let same_nk = self.document_m.as_ref().map(|document_m| same_document(document_m, self.anchors_n, &flat_nk));
-        let wrong_nk = match (outside_nk, same_nk) {
+        let invalid_nk = match (outside_nk, same_nk) {
             (Some(outside_nk), Some(same_nk)) => Some(outside_nk.logical_or(&same_nk)),
             (one, other) => one.or(other),
         };
-        (flat_nk, wrong_nk)
+        (flat_nk, invalid_nk)
     }
 
-    /// Columns at most `max_offset` from the anchor's and never its own, as positives; which rows are too short.
+    /// Draws columns at most `max_offset` from the anchor's column and never equal to it, like positives. The mask
+    /// marks rows that are too short.
     fn matched(&self, length_nk: &Tensor) -> (Tensor, Option<Tensor>) {
         let reach = i64::from(self.config.max_offset);
         let drawn_nk = self.integers().remainder(2 * reach);
-        // 0 … 2r − 1 to −r … −1, 1 … r.
+        // Maps 0 … 2r − 1 to −r … −1, 1 … r.
         let offset_nk = &drawn_nk - reach + drawn_nk.ge(reach).to_kind(Kind::Int64);
         let own_n1 = self.anchors_n.remainder(self.rows.width).unsqueeze(1);
         let outside = |column_nk: &Tensor| column_nk.lt(0).logical_or(&column_nk.ge_tensor(length_nk));
@@ -267,14 +274,15 @@ impl Drawing<'_> {
     }
 
     fn integers(&self) -> Tensor {
-        let (anchors, negatives) = (self.anchors_n.size()[0], i64::from(self.config.negatives));
+        let anchors = self.anchors_n.size()[0];
+        let negatives = i64::from(self.config.negatives);
         let draws = if self.config.shared_negatives { 1 } else { anchors };
         let drawn = Tensor::randint(DRAW_MAX, [draws, negatives], (Kind::Int64, self.anchors_n.device()));
         drawn.expand([anchors, negatives], false)
     }
 }
 
-/// Whether two positions lie in one document. Frame tokens lie in none.
+/// Returns whether two positions lie in the same document. Frame tokens lie in none.
 fn same_document(document_m: &Tensor, anchors_n: &Tensor, flat_nk: &Tensor) -> Tensor {
     let own_n1 = document_m.index_select(0, anchors_n).unsqueeze(1);
     let other_nk = document_m.index_select(0, &flat_nk.view([-1])).view_as(flat_nk);

@@ -49,7 +49,7 @@ impl Example {
 }
 
 #[test]
-fn losses_are_those_worked_by_hand() {
+fn losses_equal_hand_computed_values() {
     // ln(e + 1/e + 1) − 1 for the first anchor, ln(1 + 2/e) for the third, ln 3 for the last.
     let at_one = [0.407_605_964, 0.632_035_894, 0.551_444_714, 0.861_994_804, 0.515_489_845, 1.098_612_289];
     let at_7_hundredths = [6.2488e-7, 0.015_119_678_0, 1.2497e-6, 0.693_147_493_0, 4.1016e-5, 1.098_612_288_7];
@@ -95,10 +95,11 @@ impl Drawn {
         }
     }
 
-    /// The definition, with every candidate copied: what `loss` does without the copies.
+    /// Computes the definition with a copy of every candidate, as the reference for `loss`.
     fn plain(&self, gap_btd: &Tensor, candidates_btd: &Tensor) -> Tensor {
         let width = gap_btd.size()[2];
-        let (anchor_md, candidate_md) = (unit(&gap_btd.view([-1, width])), unit(&candidates_btd.view([-1, width])));
+        let anchor_md = unit(&gap_btd.view([-1, width]));
+        let candidate_md = unit(&candidates_btd.view([-1, width]));
         let rows = |index: &Tensor| candidate_md.index_select(0, &index.reshape([-1]));
         let chosen_nkd =
             Tensor::cat(&[rows(&self.positives_n).unsqueeze(1), rows(&self.negatives_nk).view([5, 4, width])], 1);
@@ -122,9 +123,11 @@ fn leaf(kind: Kind) -> Tensor {
 fn gradients_are_those_of_the_plain_formula() {
     let _generator = testing::generator();
     for detach in [true, false] {
-        let (drawn, hidden_btd, static_btd) = (drawn(Kind::Double), leaf(Kind::Double), leaf(Kind::Double));
+        let drawn = drawn(Kind::Double);
+        let hidden_btd = leaf(Kind::Double);
+        let static_btd = leaf(Kind::Double);
         let found = loss(&hidden_btd, &static_btd, drawn.candidates(), 0.3, detach).sum;
-        // A factor in front must reach the gradient.
+        // A factor of the loss must reach the gradient.
         (&found * 3.0).backward();
         let gap_btd = (&hidden_btd - &static_btd).detach().set_requires_grad(true);
         let expected = drawn.plain(&gap_btd, &if detach { gap_btd.detach() } else { gap_btd.shallow_clone() });
@@ -140,14 +143,15 @@ fn gradients_are_central_differences() {
     const STEP: f64 = 1e-6;
     let _generator = testing::generator();
     for detach in [true, false] {
-        let (drawn, hidden_btd) = (drawn(Kind::Double), leaf(Kind::Double));
+        let drawn = drawn(Kind::Double);
+        let hidden_btd = leaf(Kind::Double);
         let static_btd = leaf(Kind::Double).detach();
         loss(&hidden_btd, &static_btd, drawn.candidates(), 0.3, detach).sum.backward();
         let base_btd = (&hidden_btd - &static_btd).detach();
         let shifted = |at: i64, by: f64| {
             let step = Tensor::zeros([60], (Kind::Double, Device::Cpu)).index_fill(0, &Tensor::from(at).view([1]), by);
             let gap_btd = &base_btd + step.view([3, 4, 5]);
-            // Detached candidates stay where they are while the anchors move.
+            // Detached candidates keep their values while the anchors change.
             f64s(&drawn.plain(&gap_btd, if detach { &base_btd } else { &gap_btd }))[0]
         };
         let differences: Vec<f64> = (0..60).map(|at| (shifted(at, STEP) - shifted(at, -STEP)) / (2.0 * STEP)).collect();
@@ -158,7 +162,8 @@ fn gradients_are_central_differences() {
 #[test]
 fn single_precision_is_near_double() {
     let _generator = testing::generator();
-    let (single, double) = (drawn(Kind::Float), drawn(Kind::Double));
+    let single = drawn(Kind::Float);
+    let double = drawn(Kind::Double);
     let hidden_btd = leaf(Kind::Double).detach();
     let static_btd = hidden_btd.roll([1], [0]);
     let narrow = |tensor: &Tensor| tensor.to_kind(Kind::Float);
@@ -169,7 +174,7 @@ fn single_precision_is_near_double() {
 }
 
 #[test]
-fn without_anchors_or_negatives_there_is_nothing() {
+fn without_anchors_or_negatives_loss_and_gradient_are_0() {
     let _generator = testing::generator();
     for (n, k) in [(0, 3), (0, 0), (2, 0)] {
         let hidden_btd = leaf(Kind::Float);
@@ -189,12 +194,12 @@ fn without_anchors_or_negatives_there_is_nothing() {
 }
 
 #[test]
-fn a_vector_of_zeros_has_cosine_0_and_disturbs_nobody() {
+fn a_vector_of_zeros_has_cosine_0_and_finite_gradients() {
     let _generator = testing::generator();
     let gap_btd = leaf(Kind::Double).detach().index_fill(0, &Tensor::from_slice(&[1_i64]), 0.0).set_requires_grad(true);
     let drawn = drawn(Kind::Double);
     let found = loss(&gap_btd, &gap_btd.zeros_like(), drawn.candidates(), 0.3, false).sum;
     found.backward();
     close(&found, &f64s(&drawn.plain(&gap_btd, &gap_btd)), 1e-12);
-    assert!(f64s(&gap_btd.grad()).iter().all(|slope| slope.is_finite()));
+    assert!(f64s(&gap_btd.grad()).iter().all(|gradient| gradient.is_finite()));
 }

@@ -1,4 +1,4 @@
-//! Losses that compare vectors.
+//! Contrastive losses.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use trainer_plan::objectives::Reduction;
 use trainer_plan::objectives::sequence_contrastive::Negatives;
 use trainer_plan::objectives::teacher_contrastive::PadKeys;
 
-use crate::objectives::teacher_contrastive::Selected;
+use crate::objectives::teacher_contrastive::SelectedTokens;
 use crate::objectives::token_contrastive::Candidates;
 use crate::objectives::{sequence_contrastive, teacher_contrastive, token_contrastive};
 use crate::parity::files::CaseOutcome;
@@ -18,7 +18,8 @@ use crate::parity::outcomes::{learned, mean, parts, positions_where, share};
 pub(super) fn token(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let temperature = inputs.number("tau", 0.07, 0.0)?;
     let detach = inputs.choice("candidates", &[("detached", true), ("live", false)])?;
-    let (hidden_btd, static_btd) = (inputs.floats("h", "btd")?, inputs.floats("e", "btd")?);
+    let hidden_btd = inputs.floats("h", "btd")?;
+    let static_btd = inputs.floats("e", "btd")?;
     let flat = FlatCandidates::read(inputs)?;
     let negatives = inputs.size('k');
     let candidates = Candidates {
@@ -32,7 +33,7 @@ pub(super) fn token(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     Ok(learned(&mean(&sum, flat.anchors.len()), BTreeMap::new(), inputs))
 }
 
-/// The anchors of a `tc` case and their candidates, as flat positions.
+/// Anchors of a `tc` case and their candidates, as flat positions.
 struct FlatCandidates {
     anchors: Vec<i64>,
     positives: Vec<i64>,
@@ -40,13 +41,15 @@ struct FlatCandidates {
 }
 
 impl FlatCandidates {
-    /// Reads and checks them. What is said of a position that is no anchor is not looked at.
+    /// Reads and checks them. Ignores the inputs of positions that are no anchor.
     fn read(inputs: &mut Inputs<'_>) -> Result<Self, Error> {
         let columns = inputs.integers("pos_col", "bt")?;
-        let (negative_rows, negative_columns) =
-            (inputs.integers("neg_row", "btk")?, inputs.integers("neg_col", "btk")?);
-        let is_anchor = if inputs.has("anchor") { inputs.integers("anchor", "bt")? } else { vec![1; columns.len()] };
-        let (rows, width) = (inputs.size('b'), inputs.size('t'));
+        let negative_rows = inputs.integers("neg_row", "btk")?;
+        let negative_columns = inputs.integers("neg_col", "btk")?;
+        let is_anchor =
+            if inputs.contains("anchor") { inputs.integers("anchor", "bt")? } else { vec![1; columns.len()] };
+        let rows = inputs.size('b');
+        let width = inputs.size('t');
         let negatives = usize::try_from(inputs.size('k')).expect("sizes are not negative");
         let mut flat = Self { anchors: Vec::new(), positives: Vec::new(), negatives: Vec::new() };
         for (at, position) in (0..).zip(0..rows * width).filter(|&(at, _): &(usize, i64)| is_anchor[at] != 0) {
@@ -66,7 +69,8 @@ impl FlatCandidates {
 pub(super) fn sequence(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let temperature = inputs.number("tau", 1.0, 0.0)?;
     let negatives = inputs.choice("negatives", &[("both", Negatives::Both), ("cross", Negatives::Cross)])?;
-    let (masked_nd, crop_nd) = (inputs.floats("view_mlm", "nd")?, inputs.floats("view_crop", "nd")?);
+    let masked_nd = inputs.floats("view_mlm", "nd")?;
+    let crop_nd = inputs.floats("view_crop", "nd")?;
     let sum = sequence_contrastive::loss(&masked_nd, &crop_nd, temperature, negatives).sum;
     let anchors = usize::try_from(2 * inputs.size('n')).expect("sizes are not negative");
     Ok(learned(&mean(&sum, anchors), BTreeMap::new(), inputs))
@@ -76,8 +80,10 @@ pub(super) fn teacher(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let temperature = inputs.number("tau", 0.01, 0.0)?;
     let pad_keys = inputs.choice("pad_keys", &[("exclude", PadKeys::Exclude), ("include", PadKeys::Include)])?;
     let averaged = inputs.choice("reduction", &[("tokens", Reduction::Tokens), ("sequences", Reduction::Sequences)])?;
-    let (student_btd, teacher_btd) = (inputs.floats("student", "btd")?, inputs.constants("teacher", "btd")?);
-    let (valid, selected) = (inputs.flags("valid", "bt")?, inputs.flags("selected", "bt")?);
+    let student_btd = inputs.floats("student", "btd")?;
+    let teacher_btd = inputs.constants("teacher", "btd")?;
+    let valid = inputs.flags("valid", "bt")?;
+    let selected = inputs.flags("selected", "bt")?;
     let positions = positions_where(&[&valid, &selected]);
     let shares = averaged_by_row(&positions, inputs.size('t'));
     let (weights_n, count) = match averaged {
@@ -85,13 +91,13 @@ pub(super) fn teacher(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
         Reduction::Sequences => (Some(Tensor::from_slice(&shares.of_each).to_kind(student_btd.kind())), shares.rows),
     };
     let keys_bt = (pad_keys == PadKeys::Exclude).then(|| inputs.grid(&valid));
-    let chosen = Selected { positions_n: &Tensor::from_slice(&positions), weights_n: weights_n.as_ref() };
+    let chosen = SelectedTokens { positions_n: &Tensor::from_slice(&positions), weights_n: weights_n.as_ref() };
     let found = teacher_contrastive::loss(&student_btd, &teacher_btd, chosen, keys_bt.as_ref(), temperature);
     let accuracy = share(&found.hits, positions.len());
     Ok(learned(&mean(&found.sum, count), parts([("accuracy", accuracy)]), inputs))
 }
 
-/// What each position weighs where rows are averaged first, and how many rows have any.
+/// Weight of each position if rows are averaged first, and the number of rows with positions.
 struct Shares {
     of_each: Vec<f64>,
     rows: usize,

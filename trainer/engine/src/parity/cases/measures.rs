@@ -1,4 +1,4 @@
-//! Numbers that nothing learns from.
+//! Metrics, which have no gradients.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,10 @@ pub(super) fn self_similarity(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Er
 }
 
 pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
-    let (alpha, t) = (inputs.number("alpha", 2.0, 0.0)?, inputs.number("t", 2.0, 0.0)?);
-    let (x_nd, y_nd) = (inputs.constants("x", "nd")?, inputs.constants("y", "nd")?);
+    let alpha = inputs.number("alpha", 2.0, 0.0)?;
+    let t = inputs.number("t", 2.0, 0.0)?;
+    let x_nd = inputs.constants("x", "nd")?;
+    let y_nd = inputs.constants("y", "nd")?;
     let found = similarity::alignment_uniformity(&x_nd, &y_nd, alpha, t);
     let (alignment, uniformity) = (number(&found.alignment), number(&found.uniformity));
     Ok(measured(alignment, parts([("alignment", alignment), ("uniformity", uniformity)])))
@@ -54,33 +56,34 @@ pub(super) fn relative_bucket(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Er
         return Err(inputs.variant_error("buckets", &problem));
     }
     let distances = inputs.integers("distance", "n")?;
-    let found = distances.into_iter().map(|distance| buckets.of(distance)).collect();
+    let found = distances.into_iter().map(|distance| buckets.bucket(distance)).collect();
     Ok(measured(0.0, BTreeMap::from([("bucket".to_owned(), PartValue::List(found))])))
 }
 
 pub(super) fn metric(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
-    let judges = [
-        ("accuracy", Judge::Classes(|predicted, truth, _| glue::accuracy(predicted, truth))),
-        ("f1", Judge::Classes(|predicted, truth, _| glue::f1(predicted, truth, 1))),
-        ("mcc", Judge::Classes(|predicted, truth, _| glue::matthews(predicted, truth))),
-        ("macro_f1", Judge::Classes(glue::macro_f1)),
-        ("pearson", Judge::Values(glue::pearson)),
-        ("spearman", Judge::Values(glue::spearman)),
+    let metrics = [
+        ("accuracy", Metric::Classes(|predicted, truth, _| glue::accuracy(predicted, truth))),
+        ("f1", Metric::Classes(|predicted, truth, _| glue::f1(predicted, truth, 1))),
+        ("mcc", Metric::Classes(|predicted, truth, _| glue::matthews(predicted, truth))),
+        ("macro_f1", Metric::Classes(glue::macro_f1)),
+        ("pearson", Metric::Values(glue::pearson)),
+        ("spearman", Metric::Values(glue::spearman)),
     ];
-    let value = match inputs.choice("metric", &judges)? {
-        Judge::Values(judge) => judge(&inputs.numbers("pred", "n")?, &inputs.numbers("gold", "n")?),
-        Judge::Classes(judge) => {
-            let (predicted, truth) = (inputs.integers("pred", "n")?, inputs.integers("gold", "n")?);
+    let value = match inputs.choice("metric", &metrics)? {
+        Metric::Values(metric_of) => metric_of(&inputs.numbers("pred", "n")?, &inputs.numbers("gold", "n")?),
+        Metric::Classes(metric_of) => {
+            let predicted = inputs.integers("pred", "n")?;
+            let truth = inputs.integers("gold", "n")?;
             let largest = predicted.iter().chain(&truth).copied().max().unwrap_or(0);
-            judge(&predicted, &truth, inputs.whole("classes", largest + 1, 0..1 << 20)?)
+            metric_of(&predicted, &truth, inputs.whole("classes", largest + 1, 0..1 << 20)?)
         }
     };
     Ok(measured(value, BTreeMap::new()))
 }
 
-/// What judges predictions: of classes, of which there are so many, or of values.
+/// Metric of predictions: of classes, given their number, or of values.
 #[derive(Clone, Copy)]
-enum Judge {
+enum Metric {
     Classes(fn(&[i64], &[i64], u32) -> f64),
     Values(fn(&[f64], &[f64]) -> f64),
 }

@@ -11,14 +11,14 @@ use trainer_plan::objectives::token_prediction::PredictionReduction;
 
 use crate::device::precision::Precision;
 use crate::model::heads::{Decoder, Dense, TokenHead, Transform};
-use crate::objectives::corrective_lm::Blanks;
+use crate::objectives::corrective_lm::RestoreTargets;
 use crate::objectives::token_prediction::Targets;
 use crate::objectives::{corrective_lm, masked_lm, next_sentence, replaced_token, token_prediction};
 use crate::parity::files::CaseOutcome;
 use crate::parity::inputs::Inputs;
 use crate::parity::outcomes::{learned, mean, number, parts, positions_where, share};
 
-/// Cases are computed in the float type that was asked for: nothing is cast.
+/// Precision of the heads. Cases are computed in the requested float type, so nothing is cast.
 const PRECISION: Precision = Precision::F32;
 
 pub(super) fn masked_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
@@ -49,8 +49,10 @@ pub(super) fn token_prediction(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, E
 
 pub(super) fn next_sentence(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let hidden_btd = inputs.floats("h", "btd")?;
-    let (pooler_dd, pooler_bias_d) = (inputs.floats("W", "dd")?, inputs.floats("b", "d")?);
-    let (classifier_2d, classifier_bias_2) = (inputs.floats("U", "2d")?, inputs.floats("c", "2")?);
+    let pooler_dd = inputs.floats("W", "dd")?;
+    let pooler_bias_d = inputs.floats("b", "d")?;
+    let classifier_2d = inputs.floats("U", "2d")?;
+    let classifier_bias_2 = inputs.floats("c", "2")?;
     let is_random_b = inputs.index("is_random", "b", 0..2)?;
     let head = next_sentence::PairHead {
         pooler: Dense { weight_oi: pooler_dd, bias_o: pooler_bias_d },
@@ -107,7 +109,7 @@ pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Erro
         &corrective_lm::CorrectionHead { copy, decoder },
         &tokens.replaced_bt(inputs),
         Some(&inputs.grid(&tokens.valid)),
-        Blanks { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n },
+        RestoreTargets { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n },
         form,
         stop_grad,
     );
@@ -122,7 +124,7 @@ fn part(inputs: &mut Inputs<'_>, at: &str, what: &str, axis: &str) -> Result<(Te
     Ok((positions, inputs.index(what, axis, 0..inputs.size('v'))?))
 }
 
-/// A masked language modelling head.
+/// Reads a masked language modelling head.
 fn token_head(inputs: &mut Inputs<'_>) -> Result<TokenHead, Error> {
     let transform = Transform {
         dense: Dense { weight_oi: inputs.floats("W", "dd")?, bias_o: inputs.floats("b", "d")? },
@@ -136,11 +138,12 @@ fn token_head(inputs: &mut Inputs<'_>) -> Result<TokenHead, Error> {
 }
 
 fn decoder(inputs: &mut Inputs<'_>) -> Result<Decoder, Error> {
-    let (words_vd, bias_v) = (inputs.floats("E", "vd")?, inputs.floats("out_bias", "v")?);
+    let words_vd = inputs.floats("E", "vd")?;
+    let bias_v = inputs.floats("out_bias", "v")?;
     Ok(Decoder { words_vd, bias_v, precision: PRECISION })
 }
 
-/// Original and fed ids, row by row, and which of them are real.
+/// Original and input ids, row by row, and the mask of real tokens.
 struct Tokens {
     orig: Vec<i64>,
     corrupt: Vec<i64>,
@@ -148,7 +151,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    /// Reads all three; ids lie below `vocab`.
+    /// Reads all three. Ids must be below `vocab`.
     fn read(inputs: &mut Inputs<'_>, vocab: i64) -> Result<Self, Error> {
         let mut ids = |name: &str| -> Result<Vec<i64>, Error> {
             let ids = inputs.integers(name, "bt")?;
@@ -156,7 +159,8 @@ impl Tokens {
             ids.iter().enumerate().try_for_each(check)?;
             Ok(ids)
         };
-        let (orig, corrupt) = (ids("orig")?, ids("corrupt")?);
+        let orig = ids("orig")?;
+        let corrupt = ids("corrupt")?;
         Ok(Self { orig, corrupt, valid: inputs.flags("valid", "bt")? })
     }
 

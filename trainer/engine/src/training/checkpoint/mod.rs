@@ -1,10 +1,11 @@
-//! Checkpoints with their tensors: written and read. The format and all that needs no tensors is
-//! [`trainer_plan::checkpoint`].
+//! Writing and reading of checkpoints with their tensors. [`trainer_plan::checkpoint`] has the format and everything
+//! that needs no tensors.
 
 mod load;
 mod save;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use self::load::{before, newest, pick};
+pub(crate) use self::load::newest_before;
+pub use self::load::{newest, pick};
 pub use self::save::{CheckpointPolicy, Export, Snapshot};

@@ -1,4 +1,4 @@
-//! A checkpoint written: all of its objects, the state last.
+//! Writing of checkpoints: all objects, the state last.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -16,37 +16,37 @@ use trainer_plan::config::CheckpointConfig;
 use crate::device::tensors;
 use crate::device::tensors::HostTensors;
 
-/// Everything that a run needs to go on, in host memory, or on its way there: making it does not wait for the device, reading
-/// and writing it does.
+/// Everything that a run needs to resume, in host memory or in flight to it. Creating a snapshot does not wait for the
+/// device; reading or writing it does.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The state; `files` is filled when it is written.
+    /// State of the run; writing fills `files`.
     pub state: State,
-    /// The weights.
+    /// Weights.
     pub main: HostTensors,
-    /// The optimizer's state and the report under way.
+    /// State of the optimizer and sums of the current report interval.
     pub optimizer: HostTensors,
-    /// What the validation of this step found, where it is done.
+    /// Result of the validation of this step, if it is done.
     pub validated: Option<Validated>,
 }
 
-/// How checkpoints are kept.
+/// Policy for writing and retaining checkpoints.
 pub struct CheckpointPolicy {
-    /// Which of them stay.
+    /// Retention rules.
     pub rules: CheckpointConfig,
-    /// Puts what `transformers` loads of these weights, all of it or an error.
+    /// Writes the `transformers` export of the weights completely, or returns an error.
     pub export: Option<Export>,
-    /// Whether a step that leaps may be undone: a checkpoint before all that nobody has judged yet then stays too.
+    /// Whether a loss spike may cause a rollback. If so, a checkpoint before all unchecked steps is retained too.
     pub goes_back: bool,
 }
 
-/// Puts a model made of weights into a folder, its `config.json` last.
+/// Function that writes a model with the given weights to a folder, its `config.json` last.
 pub type Export = Box<dyn Fn(&HostTensors, &Store) -> Result<(), Error> + Send + Sync>;
 
 impl CheckpointPolicy {
-    /// By these rules, and nothing else.
+    /// Creates a policy of these rules, without export and without rollback.
     #[must_use]
-    pub fn by(rules: CheckpointConfig) -> Self {
+    pub fn new(rules: CheckpointConfig) -> Self {
         Self { rules, export: None, goes_back: false }
     }
 }
@@ -58,19 +58,19 @@ impl fmt::Debug for CheckpointPolicy {
 }
 
 impl Snapshot {
-    /// Puts the checkpoint into the store of a run, points `latest` at it, and removes those that the rules let go. Returns
-    /// where it is.
+    /// Writes the checkpoint to the store of a run, points `latest` at it, and removes the checkpoints that the rules
+    /// do not retain. Returns its location.
     ///
     /// # Errors
-    /// [`Error::Io`], or that of the export; the checkpoint is then absent, or whole where only `latest` or a removal failed,
-    /// and the older ones are as they were.
+    /// [`Error::Io`], or the error of the export. The checkpoint is then absent. If only `latest` or a removal failed,
+    /// it is complete. Older checkpoints are unchanged.
     pub fn write(&self, run: &Store, keeping: &CheckpointPolicy) -> Result<String, Error> {
-        let checkpoints = run.within(FOLDER);
-        let checkpoint = checkpoints.within(&folder_name(self.state.step));
-        // A damaged one of that name.
+        let checkpoints = run.prefixed(FOLDER);
+        let checkpoint = checkpoints.prefixed(&folder_name(self.state.step));
+        // A damaged checkpoint may have the same name.
         empty(&checkpoint)?;
         if let Err(error) = self.put(&checkpoint, keeping.export.as_ref()) {
-            // Room for the next attempt; the failure itself is on its way up.
+            // Frees space for the next attempt. The first error is returned, so this one is ignored.
             let _ = empty(&checkpoint);
             return Err(error);
         }
@@ -80,20 +80,20 @@ impl Snapshot {
         Ok(checkpoint.place(""))
     }
 
-    /// Puts all objects of the checkpoint, the state last.
+    /// Writes all objects of the checkpoint, the state last.
     fn put(&self, checkpoint: &Store, export: Option<&Export>) -> Result<(), Error> {
         let mut state = self.state.clone();
         state.files.clear();
         if let Some(export) = export {
             export(&self.main, checkpoint)?;
-            // What a pin is, is not the checkpoint's business.
+            // The pin may change after the checkpoint is written.
             for entry in checkpoint.list("")?.into_iter().filter(|entry| entry.name != PINNED_FILE) {
                 let hash = checkpoint.hash(&entry.name, entry.stat.bytes)?;
                 state.files.insert(entry.name, hash.to_hex().to_string());
             }
         }
         for (name, tensors) in [(MAIN_FILE, &self.main), (OPTIMIZER_FILE, &self.optimizer)] {
-            let mut file = Hashing { target: checkpoint.begin(name)?, hasher: blake3::Hasher::new() };
+            let mut file = Hashing { target: checkpoint.writer(name)?, hasher: blake3::Hasher::new() };
             tensors::write(tensors, &mut file)?;
             file.target.commit()?;
             state.files.insert(name.to_owned(), file.hasher.finalize().to_hex().to_string());
@@ -106,7 +106,7 @@ impl Snapshot {
     }
 }
 
-/// Hashes what passes through.
+/// Writer that hashes the bytes it forwards.
 struct Hashing<W> {
     target: W,
     hasher: blake3::Hasher,

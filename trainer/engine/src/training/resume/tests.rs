@@ -7,7 +7,7 @@ use crate::testing;
 use crate::training::checkpoint::CheckpointPolicy;
 
 #[test]
-fn who_goes_on_elsewhere_is_told_what_that_does() {
+fn a_changed_environment_gives_warnings() {
     let _alone = testing::generator();
     let mut trainer = testing::trainer(&testing::request());
     let mut snapshot = trainer.snapshot(here()).expect("copied");
@@ -19,7 +19,7 @@ fn who_goes_on_elsewhere_is_told_what_that_does() {
     let (warnings, _) = trainer.restore("x", &snapshot).expect("the same run");
     assert_eq!(topics(&warnings), ["program", "libtorch", "threads"]);
     assert!(warnings.iter().all(|warning| warning.message.contains("in the last bits")), "{warnings:?}");
-    // From another device it is more than the last bits, and the threads of that one say nothing.
+    // On another device more than the last bits differ, and its number of threads is not compared.
     snapshot.state.device = "Cuda(0)".to_owned();
     let (warnings, _) = trainer.restore("x", &snapshot).expect("the same run");
     assert_eq!(topics(&warnings), ["program", "libtorch", "device"]);
@@ -40,7 +40,7 @@ fn here() -> Position {
     }
 }
 
-/// What a trainer holds, copied tensor by tensor while it stands still.
+/// State of a trainer, copied tensor by tensor while no step runs.
 fn held(trainer: &Trainer) -> (HostTensors, HostTensors) {
     let (accumulators, _) = trainer.tally.save();
     let skips = [("skipped.count", &trainer.skips.count), ("skipped.first", &trainer.skips.first)];
@@ -61,7 +61,7 @@ fn step(trainer: &mut Trainer, number: u64) {
     trainer.step(&[testing::batch(2 * number), testing::batch(2 * number + 1)]).expect("good batches");
 }
 
-/// Counted between reports: a wait costs the time of all that the device had still to do.
+/// Waits are counted between reports: a wait lasts until the device has finished its queue.
 #[test]
 fn a_checkpoint_is_of_its_step_and_no_step_waits_for_it() {
     if !pretend_cuda::is_here(module_path!(), "a_checkpoint_is_of_its_step_and_no_step_waits_for_it") {
@@ -79,54 +79,54 @@ fn a_checkpoint_is_of_its_step_and_no_step_waits_for_it() {
         let stored = std::thread::scope(|scope| {
             let writer = std::thread::Builder::new().name("writer".to_owned());
             let write = || {
-                let store = Store::memory(FaultConfig::calm());
+                let store = Store::in_memory(FaultConfig::none());
                 let place =
-                    snapshot.write(&store, &CheckpointPolicy::by(CheckpointConfig::default())).expect("written");
+                    snapshot.write(&store, &CheckpointPolicy::new(CheckpointConfig::default())).expect("written");
                 (place, checkpoint::pick(&store, None).expect("it was just written").1)
             };
             writer.spawn_scoped(scope, write).expect("a thread").join().expect("no panic").1
         });
         assert_eq!((stored.main == main, stored.optimizer == optimizer), (true, true), "weights, and the rest");
         let Some((counts, after)) = counts.zip(pretend_cuda::Counts::read()) else {
-            testkit::skip("the waits of a checkpoint on CUDA: this device does not count");
+            testkit::skip("waits of a checkpoint on CUDA: this device does not count");
             continue;
         };
         assert_eq!(counts.downloads, (main.len() + optimizer.len()) as u64, "one copy of each tensor: {counts:?}");
-        assert_eq!((counts.waits, after.waits), (0, 1), "only who reads it waits, and once: {counts:?}, {after:?}");
+        assert_eq!((counts.waits, after.waits), (0, 1), "only the reader waits, and once: {counts:?}, {after:?}");
     }
 }
 
-/// The thread that writes may end before it has written, and before the device has copied.
+/// The writer thread may end before it has written, and before the device has copied.
 #[test]
-fn a_checkpoint_that_nobody_writes_gives_its_memory_back() {
-    if !pretend_cuda::is_here(module_path!(), "a_checkpoint_that_nobody_writes_gives_its_memory_back") {
+fn an_unwritten_checkpoint_frees_its_memory() {
+    if !pretend_cuda::is_here(module_path!(), "an_unwritten_checkpoint_frees_its_memory") {
         return;
     }
     let mut trainer = on_cuda();
     step(&mut trainer, 0);
-    let lent = || {
+    let pinned_bytes = || {
         native::synchronize(Device::Cuda(0)).expect("it is there");
         pretend_cuda::Counts::read().map(|counts| counts.pinned_bytes)
     };
-    let before = lent();
+    let before = pinned_bytes();
     for number in 1..4 {
         let snapshot = trainer.snapshot(here()).expect("begun");
-        assert!(before.is_none() || lent() > before, "it has memory of its own");
+        assert!(before.is_none() || pinned_bytes() > before, "a snapshot has its own memory");
         drop(snapshot);
         step(&mut trainer, number);
     }
-    assert_eq!(lent(), before);
-    // The trainer itself may go first.
+    assert_eq!(pinned_bytes(), before);
+    // The trainer may be dropped first.
     let (main, _) = held(&trainer);
     let snapshot = trainer.snapshot(here()).expect("begun");
     drop(trainer);
     let _other = on_cuda();
-    assert!(snapshot.main == main, "what is on its way outlives what it is of");
+    assert!(snapshot.main == main, "copies in flight outlive their sources");
     let defects = pretend_cuda::Counts::read().map_or(0, |counts| counts.defects);
-    assert_eq!(defects, 0, "its memory is given to nobody before");
+    assert_eq!(defects, 0, "memory in use is not reused");
 }
 
-/// A host without memory to pin, and a device without any.
+/// A device without free memory, first with and then without pinned memory on the host.
 #[test]
 fn a_checkpoint_is_made_without_memory_of_the_device_and_without_pinned_memory() {
     let name = "a_checkpoint_is_made_without_memory_of_the_device_and_without_pinned_memory";
@@ -142,13 +142,13 @@ fn a_checkpoint_is_made_without_memory_of_the_device_and_without_pinned_memory()
     for pinned in [u64::MAX, counts.pinned_bytes] {
         pretend_cuda::limit(counts.bytes, pinned);
         let position = Position { rows_consumed: 8, ..here() };
-        let snapshot = trainer.snapshot(position).expect("it takes none of the device's");
+        let snapshot = trainer.snapshot(position).expect("it needs no device memory");
         pretend_cuda::limit(u64::MAX, u64::MAX);
         step(&mut trainer, 1);
         assert!(snapshot.main == main && snapshot.optimizer == optimizer, "{pinned} bytes to pin");
         trainer.restore("x", &snapshot).expect("its own");
     }
-    assert!(trainer.lacks_pinned, "the second was made without");
+    assert!(trainer.lacks_pinned, "the second snapshot had no pinned memory");
 }
 
 #[test]

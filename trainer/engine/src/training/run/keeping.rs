@@ -1,10 +1,10 @@
-//! What a run keeps, when it is certain of it, and what it says at its end.
+//! Checkpoints of a run: saving, confirmation of writes, and the final event.
 
 use std::time::Instant;
 
 use schemas::ordinal::Step;
 use telemetry::EventKind;
-use telemetry::training::{CheckpointReport, StopReport, ValidReport, Why};
+use telemetry::training::{CheckpointReport, StopReport, SuspectReason, ValidReport};
 use trainer_plan::Error;
 use trainer_plan::checkpoint;
 use trainer_plan::checkpoint::Validated;
@@ -15,11 +15,12 @@ use crate::training::interfaces::{Host, RunOutcome};
 use crate::training::resume::Position;
 
 impl Run<'_> {
-    /// One rank saves for all: weights, optimizer and position are the same everywhere.
+    /// Saves a checkpoint. The first rank saves for all, because weights, optimizer and position are equal on all
+    /// ranks.
     pub(super) fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         if self.trainer.ranks().share().is_first() {
             let begun = Instant::now();
-            // Of two checkpoints in memory one would be pinned for nothing.
+            // At most one checkpoint in memory, to limit pinned memory.
             self.wait_until_saved(host)?;
             let done = self.trainer.done();
             let validated = self.validated.take().filter(|validated| validated.step == done);
@@ -28,7 +29,7 @@ impl Run<'_> {
                 tokens_consumed: self.tokens_consumed,
                 validation_pending: self.validation_pending,
                 batch_hash: self.batch_hash.to_hex(),
-                skips: self.skips.among(done),
+                skips: self.skips.skipped_among(done),
                 trained_s: self.hours.as_ref().map(|hours| hours.trained_s(self.clock.elapsed_s())),
                 readings: self.hours.as_ref().map_or(0, |hours| hours.readings_until(done)),
                 validated,
@@ -44,7 +45,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A failed write must not wait for the next checkpoint to be heard of.
+    /// Checks for failed writes, so that an error surfaces before the next checkpoint.
     pub(super) fn check(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         let kept = host.check().map_err(Error::Foreign)?;
         self.confirm(kept, host);
@@ -57,7 +58,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Says that a checkpoint is kept, with where it stood.
+    /// Emits the event of a written checkpoint, with the position of its step.
     fn confirm(&mut self, kept: Option<CheckpointReport>, host: &mut dyn Host) {
         let Some(kept) = kept else { return };
         if let Some(Saving { at, stall_s }) = self.saving.take() {
@@ -66,23 +67,25 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the steps done are to be kept before there are more of them.
+    /// Whether a checkpoint is due before the next step.
     pub(super) fn is_save_due(&self) -> bool {
-        let (done, rules) = (self.trainer.done(), &self.plan().checkpoints);
+        let done = self.trainer.done();
+        let rules = &self.plan().checkpoints;
         let is_due = |every| is_due(done, every, self.is_over());
         self.saved != Some(done) && (is_due(rules.every_steps) || is_due(rules.keep_every_steps))
     }
 
-    /// Whether somebody wants them to be kept. Before the first step there is nothing to keep, and the wish stays.
+    /// Whether a checkpoint was requested. Before the first step there is nothing to save, and the request stays
+    /// pending.
     pub(super) fn is_save_wanted(&self, host: &mut dyn Host) -> bool {
         let done = self.trainer.done();
         done > Step(0) && host.wants_checkpoint() && self.saved != Some(done)
     }
 
-    /// Keeps what a validation found for the checkpoint of its step: one that is made next, or one that was made before a stop
-    /// came in the middle of the validation.
+    /// Records the result of a validation for the checkpoint of its step. That checkpoint is either saved next, or was
+    /// saved earlier when a stop interrupted the validation.
     pub(super) fn note_figures(&mut self, report: &ValidReport) -> Result<(), Error> {
-        let validated = Validated::of(self.trainer.done(), report);
+        let validated = Validated::new(self.trainer.done(), report);
         if self.saved == Some(validated.step) && self.trainer.ranks().share().is_first() {
             checkpoint::note(self.store, &validated)?;
         }
@@ -90,36 +93,36 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// An error costs no step that was learned whole, if there is a way to keep it.
+    /// Saves a checkpoint after an error, if the last step is complete and not saved yet.
     pub(super) fn save_what_is_whole(&mut self, host: &mut dyn Host) {
         let done = self.trainer.done();
-        // What is on its way may still be kept; that is good to know.
+        // A checkpoint in flight may still be written successfully.
         if let Err(error) = self.wait_until_saved(host) {
-            tracing::warn!(%error, "the newest checkpoint could not be kept");
+            tracing::warn!(%error, "newest checkpoint could not be written");
         }
         if !self.is_whole || done == Step(0) || self.kept == Some(done) {
             return;
         }
-        // The error itself is on its way up.
+        // The caller returns the original error, so this one is only logged.
         if let Err(error) = self.save(host).and_then(|()| self.wait_until_saved(host)) {
-            tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
+            tracing::warn!(%error, "emergency checkpoint failed");
         }
     }
 
     pub(super) fn say_how_it_ended(&mut self, outcome: &Result<RunOutcome, Error>, host: &mut dyn Host) {
         let why = match outcome {
-            Ok(RunOutcome::Finished(_)) => Why::Finished,
-            Ok(RunOutcome::Stopped(_, StopRequest::Interrupt)) => Why::Interrupt,
-            Ok(RunOutcome::Stopped(_, StopRequest::Terminate)) => Why::Terminate,
-            Ok(RunOutcome::Stopped(_, StopRequest::Hangup)) => Why::Hangup,
-            Ok(RunOutcome::Stopped(_, StopRequest::Requeue)) => Why::Requeue,
-            Ok(RunOutcome::Stopped(_, StopRequest::Guard)) => Why::Guard,
-            Err(_) => Why::Failed,
+            Ok(RunOutcome::Finished(_)) => SuspectReason::Finished,
+            Ok(RunOutcome::Stopped(_, StopRequest::Interrupt)) => SuspectReason::Interrupt,
+            Ok(RunOutcome::Stopped(_, StopRequest::Terminate)) => SuspectReason::Terminate,
+            Ok(RunOutcome::Stopped(_, StopRequest::Hangup)) => SuspectReason::Hangup,
+            Ok(RunOutcome::Stopped(_, StopRequest::Requeue)) => SuspectReason::Requeue,
+            Ok(RunOutcome::Stopped(_, StopRequest::Guard)) => SuspectReason::Guard,
+            Err(_) => SuspectReason::Failed,
         };
         let saved = self.kept == Some(self.trainer.done());
         let error = outcome.as_ref().err().map(Error::to_string);
         let place = self.store.place("");
         let memory = self.gauge.peak();
-        self.say(host, EventKind::Stop(StopReport { why, saved, kept: self.kept, place, error, memory }));
+        self.emit(host, EventKind::Stop(StopReport { why, saved, kept: self.kept, place, error, memory }));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use store::{FaultConfig, Log, MemoryBackend};
-use telemetry::training::{CheckpointReport, Why};
+use telemetry::training::{CheckpointReport, SuspectReason};
 use telemetry::{Event, Observer, jsonl};
 use trainer_plan::ForeignError;
 use trainer_plan::config::CheckpointConfig;
@@ -17,10 +17,10 @@ use crate::testing;
 use crate::training::checkpoint::CheckpointPolicy;
 use crate::training::process_group::SingleProcess;
 
-/// Where a test asks for a stop.
+/// Stop request of a test.
 type Asked = Mutex<Option<StopRequest>>;
 
-/// The stream of [`testing::batch`], which asks for a stop at a chosen moment.
+/// Stream of [`testing::batch`] that injects the faults of `trouble`.
 struct Stream<'a> {
     next: u64,
     trouble: ApiError,
@@ -29,7 +29,7 @@ struct Stream<'a> {
 
 impl Stream<'_> {
     fn ask(&self, stop: StopRequest) {
-        *self.stop.lock().expect("nobody panics with it") = Some(stop);
+        *self.stop.lock().expect("no thread panics while holding it") = Some(stop);
     }
 }
 
@@ -75,25 +75,25 @@ impl Data for Stream<'_> {
     }
 
     fn remarks(&mut self) -> Vec<EventKind> {
-        // One for the batch of step 4 that comes first.
+        // One event, for the first batch of step 4.
         let remark = || Warning { topic: "remark".to_owned(), message: "seen".to_owned(), hint: None };
         if self.next == 7 { vec![EventKind::Warning(remark())] } else { Vec::new() }
     }
 }
 
-/// Keeps everything in a store.
+/// Host that writes everything to a store.
 struct Keeper<'a> {
     store: &'a Store,
     log: Log,
     stop: &'a Asked,
     events: Vec<Event>,
-    /// The states that the run said it continues from: one, which is none where it begins.
+    /// States that the run started from: one entry per start, `None` at the beginning.
     from: Vec<Option<State>>,
     last: Option<Snapshot>,
     kept: Option<CheckpointReport>,
-    // Behaves like a killed process after that many checkpoints.
+    // Simulates a kill after this number of checkpoints.
     dies_after: Option<usize>,
-    // Whether the run may begin again.
+    // Whether the run may start more than once.
     goes_back: bool,
 }
 
@@ -101,7 +101,7 @@ impl Observer for Keeper<'_> {
     fn observe(&mut self, event: &Event) {
         assert!(
             !self.from.is_empty() || matches!(event.what, EventKind::Stop(_)),
-            "it speaks before it begins: {event:?}"
+            "no event precedes `begin`: {event:?}"
         );
         self.events.push(event.clone());
         self.log.push(&jsonl::line(event)).expect("the store answers in the end");
@@ -110,11 +110,11 @@ impl Observer for Keeper<'_> {
 
 impl Host for Keeper<'_> {
     fn stop(&self) -> Option<StopRequest> {
-        *self.stop.lock().expect("nobody panics with it")
+        *self.stop.lock().expect("no thread panics while holding it")
     }
 
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
-        assert!(self.from.is_empty() || self.goes_back, "a run begins once");
+        assert!(self.from.is_empty() || self.goes_back, "`begin` is called once");
         self.from.push(from.cloned());
         Ok(())
     }
@@ -143,13 +143,13 @@ impl Host for Keeper<'_> {
 struct ApiError {
     waiting_for: Option<u64>,
     validating: bool,
-    // Its stream begins one batch late.
+    // The stream starts one batch late.
     late: bool,
-    // The batch of that index cannot be made.
+    // The batch of this index fails.
     unreadable: Option<u64>,
-    // No batch of the valid split can.
+    // Every validation batch fails.
     invalid: bool,
-    // The batch of that index is of words that no other has.
+    // The batch of this index has tokens that no other batch has.
     poisoned: Option<u64>,
     dies_after: Option<usize>,
 }
@@ -193,14 +193,14 @@ fn train_by(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Box<dyn P
 }
 
 fn keep(keep: usize) -> CheckpointPolicy {
-    CheckpointPolicy::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
+    CheckpointPolicy::new(CheckpointConfig { keep, ..CheckpointConfig::default() })
 }
 
 fn calm() -> Store {
-    Store::memory(FaultConfig::calm())
+    Store::in_memory(FaultConfig::none())
 }
 
-/// What two runs of one command must agree on: what was learned, and where the run stood. Clocks do not agree.
+/// Results that two runs of one command share: metrics and positions. Times are excluded.
 fn figures(events: &[Event]) -> Vec<String> {
     let figures = |event: &Event| {
         let what = match &event.what {
@@ -240,7 +240,7 @@ fn assert_resumes(trouble: ApiError, expected: &[RunOutcome]) {
     let snapshot = second.last.expect("the end makes a checkpoint");
     assert!(snapshot.main == last.main && snapshot.optimizer == last.optimizer, "weights and optimizer state");
     assert_eq!(snapshot.state, last.state);
-    // A killed run's later reports are said again.
+    // The resumed run repeats the reports that the killed run emitted after its last checkpoint.
     let stopped = !expected.is_empty();
     let before = first.events.into_iter().filter(|event| stopped || event.at.step <= Some(kept.step));
     assert_eq!(figures(&before.chain(second.events).collect::<Vec<_>>()), reports);
@@ -249,7 +249,7 @@ fn assert_resumes(trouble: ApiError, expected: &[RunOutcome]) {
 #[test]
 fn a_run_stopped_while_it_waits_resumes_to_the_bit() {
     let _alone = testing::generator();
-    // In the middle of step 7, of a report's interval and of the way to the next checkpoint.
+    // In the middle of step 8, of a report interval and of a checkpoint interval.
     let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
     assert_resumes(trouble, &[RunOutcome::Stopped(Step(7), StopRequest::Terminate)]);
 }
@@ -275,7 +275,7 @@ fn a_finished_run_has_nothing_to_do() {
     let again = train(&store, ApiError::default());
     assert!(matches!(again.outcome, Ok(RunOutcome::Finished(Step(12)))));
     let kinds: Vec<&str> = again.events.iter().map(|event| event.what.kind()).collect();
-    assert!(again.from.is_empty() && again.last.is_none(), "it does not even begin");
+    assert!(again.from.is_empty() && again.last.is_none(), "`begin` is not called");
     assert_eq!(kinds, ["stop"]);
 }
 
@@ -287,13 +287,13 @@ fn another_run_is_refused_with_the_keys_that_differ() {
     let mut request = testing::request();
     request.identity = trainer_plan::identity::Identity::new([("seed".to_owned(), "8".to_owned())].into());
     let ran = train_with(&store, &testing::checked(request), ApiError::default());
-    let error = ran.outcome.expect_err("another seed is another run");
+    let error = ran.outcome.expect_err("another seed makes another run");
     assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
-    assert!(ran.from.is_empty() && ran.events.is_empty(), "a run that is refused has not begun");
+    assert!(ran.from.is_empty() && ran.events.is_empty(), "a refused run does not start");
 }
 
 #[test]
-fn validation_reports_what_needs_no_context() {
+fn validation_reports_reference_values() {
     let _alone = testing::generator();
     let ran = train(&calm(), ApiError::default());
     let (at, valid) = ran
@@ -315,19 +315,19 @@ fn validation_reports_what_needs_no_context() {
 }
 
 #[test]
-fn a_run_says_where_it_stands() {
+fn events_carry_the_position_of_the_run() {
     let _alone = testing::generator();
     let ran = train(&calm(), ApiError::default());
-    let said: Vec<(&str, u64)> =
-        ran.events.iter().map(|event| (event.what.kind(), event.at.step.expect("a run stands somewhere").0)).collect();
+    let kinds: Vec<(&str, u64)> =
+        ran.events.iter().map(|event| (event.what.kind(), event.at.step.expect("every event has a step").0)).collect();
     let expected = [
         ("start", 1),
         ("report", 3),
-        // It is about the batches of the step that follows.
+        // The warning is about the batches of the next step.
         ("warning", 3),
         ("validation", 5),
         ("report", 6),
-        // What is kept is said when it is certain, with where it stood.
+        // A checkpoint is reported when its write is confirmed, with the position of its step.
         ("checkpoint", 4),
         ("report", 9),
         ("validation", 10),
@@ -337,7 +337,7 @@ fn a_run_says_where_it_stands() {
         ("checkpoint", 12),
         ("stop", 12),
     ];
-    assert_eq!(without_first_values(&said, &ran.events), expected);
+    assert_eq!(without_first_values(&kinds, &ran.events), expected);
     for Position { step, epoch, rows_seen, tokens_seen } in ran.events.iter().map(|event| event.at) {
         let rows = step.expect("above").0 * 8;
         assert_eq!((rows_seen, epoch), (Some(rows), Some(rows as f64 / 64.0)));
@@ -347,29 +347,29 @@ fn a_run_says_where_it_stands() {
             "{tokens_seen:?} of {rows}"
         );
     }
-    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
-    assert_eq!((stop.why, stop.saved), (Why::Finished, true));
+    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("a stop event comes last") };
+    assert_eq!((stop.why, stop.saved), (SuspectReason::Finished, true));
 }
 
-/// The objectives of the tests are too narrow to begin by guessing, and the run says so.
-fn without_first_values<'a>(said: &[(&'a str, u64)], events: &[Event]) -> Vec<(&'a str, u64)> {
+/// Filters the warnings of the initial loss check, because the networks of the tests are too narrow for it.
+fn without_first_values<'a>(kinds: &[(&'a str, u64)], events: &[Event]) -> Vec<(&'a str, u64)> {
     let is_first = |event: &Event| matches!(&event.what, EventKind::Warning(warning) if warning.topic == "first_value");
-    said.iter().zip(events).filter(|(_, event)| !is_first(event)).map(|(said, _)| *said).collect()
+    kinds.iter().zip(events).filter(|(_, event)| !is_first(event)).map(|(kind, _)| *kind).collect()
 }
 
 #[test]
-fn a_run_that_fails_says_so_last() {
+fn a_failed_run_ends_with_a_stop_event() {
     let _alone = testing::generator();
     let ran = train(&calm(), ApiError { dies_after: Some(1), ..ApiError::default() });
-    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
-    assert_eq!((stop.why, stop.saved, stop.error.as_deref()), (Why::Failed, false, Some("killed")));
-    assert_eq!(stop.kept, Some(Step(4)), "what was on its way is waited for, and named");
+    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("a stop event comes last") };
+    assert_eq!((stop.why, stop.saved, stop.error.as_deref()), (SuspectReason::Failed, false, Some("killed")));
+    assert_eq!(stop.kept, Some(Step(4)), "the checkpoint in flight is awaited and reported");
 }
 
-/// Every object of a run by its name; of its log, what does not depend on the clock.
+/// Objects of a run by name. Fields of the log that depend on the clock are removed.
 fn objects(store: &Store) -> BTreeMap<String, Vec<u8>> {
     let entries = store.list("").expect("listed").into_iter();
-    let named = entries.map(|entry| (entry.name.clone(), store.read(&entry.name).expect("there")));
+    let named = entries.map(|entry| (entry.name.clone(), store.get(&entry.name).expect("there")));
     named.map(|(name, bytes)| if name.starts_with("log/") { (name, timeless(&bytes)) } else { (name, bytes) }).collect()
 }
 
@@ -404,33 +404,34 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
     let _alone = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let folder = Store::folder(home.path()).expect("made");
-    let memory = MemoryBackend::new(FaultConfig { seed: 11, failures: 0.25, lost: 0.25, ..FaultConfig::calm() });
-    let stormy = Store::of_memory(&memory);
-    for store in [&folder, &stormy] {
-        // It is stopped once, and continues.
+    let memory = MemoryBackend::new(FaultConfig { seed: 11, failures: 0.25, lost: 0.25, ..FaultConfig::none() });
+    let faulty = Store::from_memory(&memory);
+    for store in [&folder, &faulty] {
+        // The run is stopped once and resumed.
         let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
         assert!(matches!(train(store, trouble).outcome, Ok(RunOutcome::Stopped(Step(7), _))));
         assert!(matches!(train(store, ApiError::default()).outcome, Ok(RunOutcome::Finished(Step(12)))));
     }
     let tally = memory.tally();
     assert!(tally.failed > 10 && tally.lost > 10, "{tally:?}");
-    let (calm, stormy) = (objects(&folder), objects(&stormy));
-    assert_eq!(calm.keys().collect::<Vec<_>>(), stormy.keys().collect::<Vec<_>>());
+    let calm = objects(&folder);
+    let faulty = objects(&faulty);
+    assert_eq!(calm.keys().collect::<Vec<_>>(), faulty.keys().collect::<Vec<_>>());
     for (name, bytes) in &calm {
-        assert!(stormy[name] == *bytes, "{name} differs");
+        assert!(faulty[name] == *bytes, "{name} differs");
     }
     assert!(calm.keys().any(|name| name == "checkpoints/step-00000012/state.json"), "{:?}", calm.keys());
 }
 
 #[test]
-fn a_checkpoint_whose_rows_are_not_those_of_its_steps_is_refused() {
+fn checkpoint_with_inconsistent_rows_and_steps_is_refused() {
     let _alone = testing::generator();
     let store = calm();
     let mut last = train(&store, ApiError { waiting_for: Some(15), ..ApiError::default() }).last.expect("saved");
     last.state.rows_consumed -= 4;
     last.write(&store, &keep(2)).expect("written");
     let error = train(&store, ApiError::default()).outcome.expect_err("half a step").to_string();
-    assert!(error.contains("7 steps took 52 rows, and 8 rows a step make 56"), "{error}");
+    assert!(error.contains("7 steps took 52 rows, but 8 rows a step make 56"), "{error}");
 }
 
 #[test]

@@ -1,31 +1,31 @@
-//! Loss and norm of the steps that nobody has looked at yet, on the device.
+//! Device buffer with loss and gradient norm of the steps that the spike guard has not read yet.
 
 use tch::{Device, Tensor};
 
 use crate::device::precision::WIDE;
 use crate::device::tensors::as_i64;
 
-/// Steps that it holds at most: 64 KiB. Where reports are farther apart, it is read between them.
+/// Maximum number of steps: 64 KiB. If reports are farther apart, the trainer reads the ring between them.
 const STEPS_MAX: u64 = 4096;
 
-/// What a step left.
+/// Loss and gradient norm of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {
-    /// The loss that it learned from.
+    /// Loss of the step.
     pub loss: f64,
-    /// The norm of its gradient before clipping.
+    /// Gradient norm before clipping.
     pub norm: f64,
 }
 
 impl Observed {
-    /// Loss and norm of each step, from what was read of [`Ring::unread`].
+    /// Parses the numbers that were read from [`Ring::unread`].
     pub(crate) fn all(read: &[f64]) -> Vec<Self> {
         read.chunks_exact(2).map(|step| Self { loss: step[0], norm: step[1] }).collect()
     }
 }
 
-/// `[steps + 1, 2]` float64 on the device: zeros where a step is still to come. Where nobody reads, as where steps are only
-/// timed, the last row takes what there is no room for.
+/// Buffer of shape `[steps + 1, 2]`, float64, on the device. Rows of future steps are zero. If the ring is not read, as
+/// when steps are only timed, the last row takes all further steps.
 #[derive(Debug)]
 pub(crate) struct Ring {
     values: Tensor,
@@ -34,7 +34,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// For reports every so many steps.
+    /// Creates a ring for reports every `every_steps` steps.
     pub(super) fn new(every_steps: u64, device: Device) -> Self {
         let capacity = usize::try_from(every_steps.clamp(1, STEPS_MAX)).expect("at most 4096");
         Self { values: Self::blank(capacity + 1, device), filled: 0, capacity }
@@ -44,12 +44,12 @@ impl Ring {
         Tensor::zeros([as_i64(steps), 2], (WIDE, device))
     }
 
-    /// Where the loss of the step under way is added up.
+    /// Scalar to which the loss of the current step is added.
     pub(crate) fn loss(&self) -> Tensor {
         self.cell(0)
     }
 
-    /// Where its norm is.
+    /// Scalar of the gradient norm of the current step.
     pub(crate) fn norm(&self) -> Tensor {
         self.cell(1)
     }
@@ -58,18 +58,18 @@ impl Ring {
         self.values.get(as_i64(self.filled)).get(column)
     }
 
-    /// The step under way is done.
+    /// Ends the current step.
     pub(crate) fn advance(&mut self) {
         self.filled = self.capacity.min(self.filled + 1);
     }
 
-    /// The step under way learns nothing.
-    pub(crate) fn pass_over(&mut self) {
+    /// Sets the values of the current step to NaN, which they remain: the step has no loss, so that it is neither compared
+    /// nor recorded.
+    pub(crate) fn mark_without_loss(&mut self) {
         let _ = self.values.get(as_i64(self.filled)).fill_(f64::NAN);
-        self.advance();
     }
 
-    /// Whether it must be read before the next step.
+    /// Whether the ring must be read before the next step.
     pub(crate) fn is_full(&self) -> bool {
         self.filled >= self.capacity
     }
@@ -82,19 +82,20 @@ impl Ring {
         &self.values
     }
 
-    /// What is to be read.
+    /// Unread values, flattened: loss and norm of each step.
     pub(crate) fn unread(&self) -> Tensor {
         self.values.narrow(0, 0, as_i64(self.filled)).reshape([-1])
     }
 
-    /// All was read.
+    /// Marks all values as read.
     pub(crate) fn clear(&mut self) {
         let _ = self.values.zero_();
         self.filled = 0;
     }
 
-    /// Holds the first `filled` steps of `values`, and has room for the next, which is done before anything is read.
-    pub(super) fn take(&mut self, values: &Tensor, filled: usize) {
+    /// Copies the first `filled` steps of `values`. Grows if there is no room for the next step, because the trainer
+    /// does that step before it reads the ring.
+    pub(super) fn load(&mut self, values: &Tensor, filled: usize) {
         if filled >= self.capacity {
             self.capacity = filled + 1;
             self.values = Self::blank(self.capacity + 1, self.values.device());

@@ -1,4 +1,4 @@
-//! Whether a value leaps out of those before it.
+//! Comparison of a value with the median of the values before it.
 
 use std::collections::VecDeque;
 
@@ -8,27 +8,27 @@ use trainer_plan::config::{SpikeAction, SpikeGuardConfig};
 
 use super::Observed;
 
-/// Values that there must be before one is judged.
+/// Minimum number of recorded values before a value is compared.
 pub(super) const LEAST: usize = GUARD_WINDOW_MIN;
-/// The median distance from the median, in standard deviations of a normal distribution.
+/// Standard deviation of a normal distribution, in median distances from the median.
 const NORMAL: f64 = 1.4826;
-/// The least standard deviation, as a share of the median: values that are all alike leap over nothing else.
+/// Minimum standard deviation relative to the median. Without it, any deviation from equal values would be a spike.
 const LEAST_SIGMA: f64 = 1e-3;
 
-/// How a step spiked.
+/// Spike of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spike {
-    /// Which number did.
+    /// Metric that spiked.
     pub(crate) figure: SpikeMetric,
-    /// What it was.
+    /// Value of the metric.
     pub(crate) value: f64,
-    /// What is usual.
+    /// Median of the values before it.
     pub(crate) median: f64,
-    /// How many robust standard deviations lie between them.
+    /// Distance between them in robust standard deviations.
     pub(crate) sigmas: f64,
 }
 
-/// Compares each step with those before it.
+/// Detector that compares each step with the steps before it.
 #[derive(Debug)]
 pub(super) struct SpikeDetector {
     losses: Record,
@@ -39,7 +39,7 @@ pub(super) struct SpikeDetector {
 struct Record {
     values: VecDeque<f64>,
     window: usize,
-    /// None where nothing is judged.
+    /// Threshold; `None` if the metric is not checked.
     sigmas: Option<f64>,
 }
 
@@ -50,10 +50,10 @@ impl SpikeDetector {
         Self { losses: record(config.loss_sigmas), norms: record(config.norm_sigmas) }
     }
 
-    /// Whether a step leaps, and from now on it is one of those before. The loss speaks first.
-    pub(super) fn look(&mut self, step: Observed) -> Option<Spike> {
-        let loss = self.losses.look(SpikeMetric::Loss, step.loss);
-        let norm = self.norms.look(SpikeMetric::GradNorm, step.norm);
+    /// Returns the spike of a step, if it is one, and records the step. The loss takes precedence over the norm.
+    pub(super) fn check(&mut self, step: Observed) -> Option<Spike> {
+        let loss = self.losses.check_metric(SpikeMetric::Loss, step.loss);
+        let norm = self.norms.check_metric(SpikeMetric::GradNorm, step.norm);
         loss.or(norm)
     }
 
@@ -62,34 +62,34 @@ impl SpikeDetector {
         (all(&self.losses), all(&self.norms))
     }
 
-    pub(super) fn remember(&mut self, losses: &[f64], norms: &[f64]) {
-        self.losses.remember(losses);
-        self.norms.remember(norms);
+    pub(super) fn add_all(&mut self, losses: &[f64], norms: &[f64]) {
+        self.losses.add_all(losses);
+        self.norms.add_all(norms);
     }
 }
 
 impl Record {
-    fn remember(&mut self, values: &[f64]) {
+    fn add_all(&mut self, values: &[f64]) {
         let newest = values.len().saturating_sub(self.window);
         self.values = values[newest..].iter().copied().collect();
     }
 
-    fn look(&mut self, figure: SpikeMetric, value: f64) -> Option<Spike> {
+    fn check_metric(&mut self, figure: SpikeMetric, value: f64) -> Option<Spike> {
         let sigmas = self.sigmas?;
         if !value.is_finite() {
             return None;
         }
-        let leap = self.leap(figure, value).filter(|leap| leap.sigmas > sigmas);
-        // What leaps is remembered too: where a run stays on another level, that becomes the usual one.
+        let spike = self.distance(figure, value).filter(|spike| spike.sigmas > sigmas);
+        // Spikes are recorded too: if the metric stays at the new level, the median follows.
         self.values.push_back(value);
         if self.values.len() > self.window {
             self.values.pop_front();
         }
-        leap
+        spike
     }
 
-    /// How far a value lies above the usual one.
-    fn leap(&self, figure: SpikeMetric, value: f64) -> Option<Spike> {
+    /// Distance of a value above the median; `None` if there are too few values.
+    fn distance(&self, figure: SpikeMetric, value: f64) -> Option<Spike> {
         if self.values.len() < LEAST {
             return None;
         }
@@ -104,7 +104,7 @@ fn median_distance(values: &VecDeque<f64>, from: f64) -> f64 {
     median(values.iter().map(|value| (value - from).abs()))
 }
 
-/// The middle one of some finite numbers; of an even number, the upper.
+/// Median of finite numbers; of an even number of them, the upper one.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     let middle = values.len() / 2;

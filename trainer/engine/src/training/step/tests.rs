@@ -6,7 +6,7 @@ use crate::testing;
 
 fn plan() -> TrainRequest {
     let mut plan = testing::request();
-    // Plain masked language modelling: its sums do not depend on how rows are cut into micro-batches.
+    // The sums of plain masked language modelling do not depend on the division into micro-batches.
     plan.loss.retain(|name, _| name == "masked_lm");
     plan.encoder.dropout = 0.0;
     plan
@@ -29,7 +29,7 @@ fn largest_difference(one: &[Option<Tensor>], other: &[Option<Tensor>]) -> f64 {
 }
 
 #[test]
-fn a_step_does_not_see_how_it_was_cut() {
+fn gradients_do_not_depend_on_micro_batches() {
     let _alone = testing::generator();
     let mut plan = plan();
     let batch = testing::batch(0);
@@ -38,7 +38,7 @@ fn a_step_does_not_see_how_it_was_cut() {
     let whole = gradients(&plan, std::slice::from_ref(&batch));
     assert!(largest_difference(&whole, &gradients(&plan, &cut)) < 1e-6);
     plan.train.normalize = Normalize::MicroBatch;
-    assert!(largest_difference(&whole, &gradients(&plan, &cut)) > 1e-4, "the released codes' mean of means");
+    assert!(largest_difference(&whole, &gradients(&plan, &cut)) > 1e-4, "the mean of means of the released code");
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn padding_rows_of_the_word_table_stay_zero() {
 }
 
 #[test]
-fn weight_zero_is_reported_and_teaches_nothing() {
+fn an_objective_of_weight_zero_is_reported_without_gradient() {
     let _alone = testing::generator();
     let mut both = testing::request();
     both.encoder.dropout = 0.0;
-    // It has no weights of its own: the two lists of gradients are of the same weights.
+    // The objective has no weights, so both lists of gradients refer to the same weights.
     let quiet = "token_contrastive".to_owned();
     both.loss = [("masked_lm".to_owned(), 1.0), (quiet.clone(), 0.0)].into();
     let batches = [testing::batch(0)];
@@ -81,7 +81,7 @@ fn a_loss_falls_on_rows_that_repeat() {
         trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
         losses.push(trainer.figures().expect("finite").0.loss);
     }
-    assert!((losses[0] - f64::from(testing::WORDS).ln()).abs() < 0.2, "begins at ln V: {losses:?}");
+    assert!((losses[0] - f64::from(testing::WORDS).ln()).abs() < 0.2, "the first loss is ln V: {losses:?}");
     assert!(losses[11] < 0.8 * losses[0], "{losses:?}");
 }
 
@@ -94,18 +94,18 @@ fn a_broken_step_is_skipped_and_named() {
     trainer.step(&[testing::batch(0)]).expect("good batches");
     let before = trainer.weights().expect("copied");
     trainer.members[0].weight = f64::MAX;
-    trainer.step(&[testing::batch(1)]).expect("the step itself does not look");
+    trainer.step(&[testing::batch(1)]).expect("the step itself does not check");
     assert_eq!(trainer.weights().expect("copied"), before, "a broken step changes no weight");
     assert_eq!(trainer.figures().expect("one is allowed").0.skipped, 1);
-    trainer.step(&[testing::batch(2)]).expect("the step itself does not look");
+    trainer.step(&[testing::batch(2)]).expect("the step itself does not check");
     let error = trainer.figures().expect_err("two are not");
     assert!(matches!(error, Error::NonFinite { step: Step(2), batch: BatchIndex(2), skipped: 2, .. }), "{error}");
     assert!(!error.is_usage() && error.to_string().contains("the gradient of step 2 "), "{error}");
 }
 
-/// Its scores are no numbers, and so are no ids to be sampled from them.
+/// The scores are NaN, so no ids can be sampled from them.
 #[test]
-fn a_generator_that_diverges_is_a_skipped_step_and_no_crash() {
+fn a_diverging_generator_skips_the_step_without_a_crash() {
     let _alone = testing::generator();
     for draw in ["inverse_cdf", "gumbel", "multinomial"] {
         let mut plan = testing::request();
@@ -114,7 +114,7 @@ fn a_generator_that_diverges_is_a_skipped_step_and_no_crash() {
              teacher = {{ kind = 'teacher' }}"
         );
         plan.networks = toml::from_str(&text).expect("two networks");
-        // It learns, or it could not diverge.
+        // Only a generator that is trained can diverge.
         let own = toml::from_str("kind = 'masked_lm'\nnetwork = 'generator'").expect("its loss");
         plan.objectives.insert("generator".to_owned(), own);
         plan.loss.insert("generator".to_owned(), 1.0);
@@ -122,7 +122,7 @@ fn a_generator_that_diverges_is_a_skipped_step_and_no_crash() {
         let name = "generator.encoder.layers.0.feed_forward.output.weight";
         let mut weight = trainer.parameters.get(name).expect("a generator has one").shallow_clone();
         let _ = tch::no_grad(|| weight.fill_(f64::NAN));
-        trainer.step(&[testing::batch(0), testing::batch(1)]).expect("the step itself does not look");
+        trainer.step(&[testing::batch(0), testing::batch(1)]).expect("the step itself does not check");
         let error = trainer.figures().expect_err("nothing is finite");
         assert!(matches!(error, Error::NonFinite { step: Step(1), .. }), "{draw}: {error}");
         assert!(
@@ -132,7 +132,7 @@ fn a_generator_that_diverges_is_a_skipped_step_and_no_crash() {
     }
 }
 
-/// A number that the host looks at costs the time of all that the device had still to do.
+/// If the host reads a number, it waits until the device has finished its queue.
 #[test]
 fn a_step_brings_nothing_to_the_host() {
     if !pretend_cuda::is_here(module_path!(), "a_step_brings_nothing_to_the_host") {
@@ -147,7 +147,7 @@ fn a_step_brings_nothing_to_the_host() {
         pretend_cuda::Counts::start();
         trainer.step(&[testing::batch(2), testing::batch(3)]).expect("good batches");
         let Some(counts) = pretend_cuda::Counts::read() else {
-            return testkit::skip("what a step brings to the host on CUDA: this device does not count");
+            return testkit::skip("downloads of a step on CUDA: this device does not count");
         };
         assert!(counts.kernels > 0 && counts.uploads == 2, "one copy for each micro-batch, {precision:?}: {counts:?}");
         assert!(counts.downloads == 0 && counts.waits == 0, "{precision:?}: {counts:?}");
@@ -155,7 +155,7 @@ fn a_step_brings_nothing_to_the_host() {
 }
 
 /// Every objective and network, dropout, two micro-batches of unequal rows, several steps.
-fn assert_the_same_made_anew(request: &TrainRequest) {
+fn assert_checkpointing_changes_nothing(request: &TrainRequest) {
     let learn = |activation_checkpointing: bool| {
         let mut request = request.clone();
         request.train.activation_checkpointing = activation_checkpointing;
@@ -166,36 +166,37 @@ fn assert_the_same_made_anew(request: &TrainRequest) {
         }
         trainer.weights().expect("copied")
     };
-    let (kept, anew) = (learn(false), learn(true));
-    let other: Vec<&String> = kept.keys().filter(|name| kept[*name] != anew[*name]).collect();
-    assert!(other.is_empty(), "{:?}: {other:?}", request.train.precision);
+    let stored = learn(false);
+    let recomputed = learn(true);
+    let different: Vec<&String> = stored.keys().filter(|name| stored[*name] != recomputed[*name]).collect();
+    assert!(different.is_empty(), "{:?}: {different:?}", request.train.precision);
 }
 
 #[test]
-fn activations_made_anew_change_no_bit() {
+fn activation_checkpointing_changes_no_bit() {
     let _alone = testing::generator();
     let mut request = testing::request();
     assert!(request.encoder.dropout > 0.0);
-    assert_the_same_made_anew(&request);
+    assert_checkpointing_changes_nothing(&request);
     request.encoder.relative_positions.kind = trainer_plan::encoder::RelativeForm::CocoLm;
-    assert_the_same_made_anew(&request);
+    assert_checkpointing_changes_nothing(&request);
 }
 
 #[test]
-fn activations_made_anew_change_no_bit_on_cuda() {
-    if !pretend_cuda::is_here(module_path!(), "activations_made_anew_change_no_bit_on_cuda") {
+fn activation_checkpointing_changes_no_bit_on_cuda() {
+    if !pretend_cuda::is_here(module_path!(), "activation_checkpointing_changes_no_bit_on_cuda") {
         return;
     }
     let mut request = testing::request();
     request.train.device = trainer_plan::device::DeviceChoice::Cuda(0);
     for precision in [Precision::F32, Precision::Bf16, Precision::Bf16Hidden] {
         request.train.precision = precision;
-        assert_the_same_made_anew(&request);
+        assert_checkpointing_changes_nothing(&request);
     }
 }
 
-/// Losses and norms of some steps of all objectives on the CPU.
-fn learnt_in(precision: Precision, activation_checkpointing: bool) -> Vec<(BTreeMap<String, f64>, f64)> {
+/// Losses and norms of four steps of all objectives on the CPU.
+fn trained_in(precision: Precision, activation_checkpointing: bool) -> Vec<(BTreeMap<String, f64>, f64)> {
     let mut request = testing::request();
     (request.train.precision, request.train.activation_checkpointing) = (precision, activation_checkpointing);
     let mut trainer = testing::trainer(&request);
@@ -213,13 +214,13 @@ fn losses_in_bfloat16_on_the_cpu_are_near_those_in_float32() {
         return testkit::skip("bfloat16 on the CPU: this processor has no products of it");
     }
     let _alone = testing::generator();
-    let fine = learnt_in(Precision::F32, false);
+    let fine = trained_in(Precision::F32, false);
     for precision in [Precision::Bf16, Precision::Bf16Hidden] {
-        let coarse = learnt_in(precision, false);
-        assert_eq!(coarse, learnt_in(precision, true), "{precision:?}: rebuilt, to the bit");
+        let coarse = trained_in(precision, false);
+        assert_eq!(coarse, trained_in(precision, true), "{precision:?}: recomputation is bit-identical");
         for (step, ((fine, _), (coarse, _))) in fine.iter().zip(&coarse).enumerate() {
             for (name, fine) in fine {
-                // Hidden states in bfloat16 are not for it: a contrast at a low temperature.
+                // Hidden states in bfloat16 are too coarse for a contrast at a low temperature.
                 if precision == Precision::Bf16Hidden && name.starts_with("teacher_contrastive") {
                     continue;
                 }
@@ -232,7 +233,7 @@ fn losses_in_bfloat16_on_the_cpu_are_near_those_in_float32() {
 }
 
 #[test]
-fn bfloat16_without_a_gpu_is_for_who_asks_for_the_cpu() {
+fn bfloat16_without_a_gpu_needs_device_cpu() {
     let mut request = testing::request();
     request.train.precision = Precision::Bf16;
     request.train.device = trainer_plan::device::DeviceChoice::Auto;
@@ -244,12 +245,36 @@ fn bfloat16_without_a_gpu_is_for_who_asks_for_the_cpu() {
             Trainer::new(&testing::checked(request.clone()), Box::new(crate::training::process_group::SingleProcess));
         made.err().map(|error| error.to_string())
     };
-    let error = refused(&request).expect("a GPU is missed");
-    assert!(error.contains("`train.precision = \"bf16\"` needs CUDA, and "), "{error}");
+    let error = refused(&request).expect("there is no GPU");
+    assert!(error.contains("`train.precision = \"bf16\"` needs CUDA, but "), "{error}");
     request.train.device = trainer_plan::device::DeviceChoice::Cpu;
     let problem = refused(&request);
     assert_eq!(problem.is_none(), Precision::is_of_this_processor(), "{problem:?}");
     if let Some(error) = problem {
         assert!(error.contains("needs a processor") && error.contains("`train.precision = \"f32\"`"), "{error}");
     }
+}
+
+/// A step without anything to predict, and a skipped step, have no loss: 0 would move the median of the spike guard.
+#[test]
+fn steps_without_a_loss_are_not_recorded_by_the_spike_guard() {
+    let _alone = testing::generator();
+    let mut request = plan();
+    request.train.max_skipped_steps = 1;
+    request.report.every_steps = 8;
+    let mut trainer = testing::trainer(&request);
+    trainer.step(&[testing::batch(0)]).expect("a good batch");
+    trainer.step(&[testing::empty_batch(1)]).expect("an empty batch");
+    trainer.step(&[testing::empty_batch(2), testing::batch(2)]).expect("half a step");
+    let word =
+        &trainer.parameters.get("encoder.embeddings.word.weight").expect("every encoder has one").shallow_clone();
+    tch::no_grad(|| {
+        let _ = word.shallow_clone().fill_(f64::NAN);
+    });
+    trainer.step(&[testing::batch(3)]).expect("skipped");
+    let (_, observed) = trainer.figures().expect("one skipped step is allowed");
+    let is_recorded: Vec<[bool; 2]> =
+        observed.iter().map(|step| [step.loss, step.norm].map(|value| value.is_finite() && value > 0.0)).collect();
+    assert_eq!(is_recorded, [[true; 2], [false; 2], [true; 2], [false; 2]], "{observed:?}");
+    assert!(!observed[1].loss.is_finite() && !observed[1].norm.is_finite() && !observed[3].norm.is_finite());
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::checkpoint::Validated;
 use crate::testing::put_checkpoint;
 
-/// A run with checkpoints after these steps, and a line of its log for each step.
+/// Creates a run with checkpoints after these steps and one log line per step.
 fn run_with(run: &Store, steps: &[u64]) {
     let mut log = Log::open(run, LOG).expect("readable");
     for step in 1..=steps.iter().copied().max().unwrap_or(0) {
@@ -29,55 +29,56 @@ fn run_with(run: &Store, steps: &[u64]) {
 
 fn objects(run: &Store) -> BTreeMap<String, Vec<u8>> {
     let entries = run.list("").expect("listed").into_iter();
-    entries.map(|entry| (entry.name.clone(), run.read(&entry.name).expect("there"))).collect()
+    entries.map(|entry| (entry.name.clone(), run.get(&entry.name).expect("there"))).collect()
 }
 
-fn calm() -> Store {
-    Store::memory(FaultConfig::calm())
+fn memory_store() -> Store {
+    Store::in_memory(FaultConfig::none())
 }
 
 #[test]
-fn what_comes_after_a_rollback_is_as_if_nothing_had_been_and_nothing_is_lost() {
-    let run = calm();
+fn a_rollback_restores_the_older_state_and_archives_the_rest() {
+    let run = memory_store();
     run_with(&run, &[2, 4, 6]);
     let before = objects(&run);
-    let undone = back(&run, Step(2), (Some("it diverged".to_owned()), 7), |_| Ok(())).expect("there is one");
-    assert_eq!((undone.from, undone.to, undone.rows_from, undone.rows_to), (Step(6), Step(2), 48, 16));
-    assert_eq!(RollbackArchive::all(&run).expect("as written"), [undone]);
-    // Next to what was taken back, a run that never got further.
-    let shorter = calm();
+    let archive = back(&run, Step(2), (Some("it diverged".to_owned()), 7), |_| Ok(())).expect("there is one");
+    assert_eq!((archive.from, archive.to, archive.rows_from, archive.rows_to), (Step(6), Step(2), 48, 16));
+    assert_eq!(RollbackArchive::all(&run).expect("as written"), [archive]);
+    // Apart from the archive, the run equals a run that never got further.
+    let shorter = memory_store();
     run_with(&shorter, &[2]);
     let mut left = objects(&run);
     left.retain(|name, _| !name.starts_with("rolled_back/"));
     assert_eq!(left, objects(&shorter));
-    // What is gone from there is here, to the byte.
-    let aside = objects(&run.within("rolled_back/000"));
+    // The archive has the removed objects, byte for byte.
+    let archived = objects(&run.prefixed("rolled_back/000"));
     for (name, bytes) in
         before.iter().filter(|(name, _)| name.contains("step-00000004") || name.contains("step-00000006"))
     {
-        assert!(aside[name] == *bytes, "{name}");
+        assert!(archived[name] == *bytes, "{name}");
     }
     let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
-    assert_eq!(lines(&aside["log/00000000.jsonl"]), 4);
+    assert_eq!(lines(&archived["log/00000000.jsonl"]), 4);
     let error = back(&run, Step(2), (None, 8), |_| Ok(())).expect_err("it is the newest");
-    assert!(error.is_usage() && error.to_string().contains("nothing to undo"), "{error}");
+    assert!(error.is_usage() && error.to_string().contains("nothing to roll back"), "{error}");
     let error = back(&run, Step(4), (None, 8), |_| Ok(())).expect_err("gone").to_string();
     assert!(error.contains("no checkpoint after step 4; there are 2"), "{error}");
 }
 
 #[test]
-fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
-    let calm = calm();
-    run_with(&calm, &[2, 4, 6]);
-    back(&calm, Step(2), (None, 7), |_| Ok(())).expect("there is one");
-    let (mut decided, mut kills) = (0, 0);
+fn a_killed_rollback_has_not_started_or_is_completed() {
+    let expected = memory_store();
+    run_with(&expected, &[2, 4, 6]);
+    back(&expected, Step(2), (None, 7), |_| Ok(())).expect("there is one");
+    let mut decided = 0;
+    let mut kills = 0;
     for changes in 0.. {
-        let memory = MemoryBackend::new(FaultConfig::calm());
-        let run = Store::of_memory(&memory);
+        let memory = MemoryBackend::new(FaultConfig::none());
+        let run = Store::from_memory(&memory);
         run_with(&run, &[2, 4, 6]);
         let before = objects(&run);
         let outcome = back(&crash_after(&memory, changes), Step(2), (None, 7), |_| Ok(()));
-        let completed = finish(&run, |_| Ok(())).expect("it lives");
+        let completed = finish(&run, |_| Ok(())).expect("not interrupted");
         if outcome.is_ok() {
             assert!(completed.is_none());
             break;
@@ -89,17 +90,17 @@ fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
             let mut found = objects(&run);
             found.retain(|name, _| !name.starts_with("rolled_back/"));
             assert!(found == before, "{changes} changes were not enough, and nothing was decided");
-            back(&run, Step(2), (None, 7), |_| Ok(())).expect("once more");
+            back(&run, Step(2), (None, 7), |_| Ok(())).expect("repeated");
         }
-        assert!(objects(&run) == objects(&calm), "after {changes} changes: {:?}", objects(&run).keys());
+        assert!(objects(&run) == objects(&expected), "after {changes} changes: {:?}", objects(&run).keys());
     }
     // Ten objects are copied before; after, as many are removed, and the log, `latest` and the record are put.
     assert!(decided >= 10 && kills >= decided + 9, "{decided} of {kills}");
 }
 
 #[test]
-fn a_damaged_checkpoint_is_not_gone_back_to() {
-    let run = calm();
+fn a_rollback_to_a_damaged_checkpoint_is_refused() {
+    let run = memory_store();
     run_with(&run, &[2, 4]);
     run.put("checkpoints/step-00000002/main.safetensors", b"garbage").expect("put");
     let before = objects(&run);

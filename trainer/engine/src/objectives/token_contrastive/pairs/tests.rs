@@ -14,11 +14,11 @@ use crate::model::upload::send_column;
 use crate::testing;
 
 const WIDTH: usize = 8;
-/// How many tokens each row has: one row is nothing but padding.
+/// Number of tokens of each row; one row has only padding.
 const LENGTHS: [usize; 4] = [8, 5, 0, 3];
 const SPECIAL: SpecialIds = SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 };
 
-/// Rows of those lengths: [CLS] words [SEP] padding, column 1 masked; the positive is the column to the right.
+/// Builds rows of those lengths: [CLS] words [SEP] padding, column 1 masked; the positive is the column to the right.
 fn batch(index: u64, lengths: &[usize]) -> Batch {
     let cells = || (0..lengths.len()).flat_map(|row| (0..WIDTH).map(move |at| (lengths[row], row, at)));
     let id = |(length, _, at): (usize, usize, usize)| match at {
@@ -57,23 +57,24 @@ fn networks() -> Networks {
     Networks::build(&plan.encoder, &BTreeMap::new(), &plan.vocab, plan.train.precision, &parameters)
 }
 
-fn anchored(batch: &Batch, config: &TokenContrastive) -> Anchored {
+fn anchored(batch: &Batch, config: &TokenContrastive) -> AnchorPairs {
     let _generator = testing::generator();
     let networks = networks();
-    Anchored::of(&HostBatch::new(batch, &networks).expect("a good batch"), config, SPECIAL)
+    AnchorPairs::new(&HostBatch::new(batch, &networks).expect("a good batch"), config, SPECIAL)
 }
 
-/// Anchor, negative, and whether that counts, of every pair drawn for a batch.
+/// Returns the anchor, the negative and whether it counts, for every pair drawn for a batch.
 fn draw(config: &TokenContrastive, batch: &Batch, seed: u64) -> Vec<(i64, i64, bool)> {
     let _generator = testing::generator();
     let networks = networks();
-    let moment = StepContext { seed, step: Step(3), mode: Mode::Train };
+    let context = StepContext { seed, step: Step(3), mode: Mode::Train };
     let none = BTreeSet::new();
     let batch = HostBatch::new(batch, &networks).expect("a good batch");
-    let (anchored, mut freight) = (Anchored::of(&batch, config, SPECIAL), Staging::default());
-    anchored.send("tc", &mut freight);
-    send_column(&batch, &config.view, DOCUMENT, &mut freight);
-    let forward = Forward::run(&batch, &none, &none, moment, freight).expect("all columns are there");
+    let anchored = AnchorPairs::new(&batch, config, SPECIAL);
+    let mut staging = Staging::default();
+    anchored.send("tc", &mut staging);
+    send_column(&batch, &config.view, DOCUMENT, &mut staging);
+    let forward = Forward::run(&batch, &none, &none, context, staging).expect("all columns are there");
     let drawn = anchored.draw(&forward, config, "tc");
     let anchors = drawn.anchors_n.unsqueeze(1).expand_as(&drawn.negatives_nk);
     let counts = drawn.excluded_nk.map_or_else(|| anchors.ones_like(), |excluded| 1 - excluded.to_kind(Kind::Int64));
@@ -142,7 +143,8 @@ fn matched_negatives_lie_as_far_as_positives_do() {
         }
     }
     assert_eq!(offsets, BTreeSet::from([-2, -1, 1, 2]));
-    // Column 6 has no neighbour within 2 in the short row; four more draws find the long one 31 times of 32.
+    // Column 6 has no neighbour within 2 in the short row. Each draw picks the long row with probability 1/2, so one of
+    // 5 draws (4 redraws) does in 31 of 32 cases.
     let of_column_6: Vec<bool> = pairs.iter().filter(|pair| pair.0 == 6).map(|pair| pair.2).collect();
     assert!(of_column_6.iter().filter(|&&counts| counts).count() > of_column_6.len() * 4 / 5);
 }
@@ -150,17 +152,18 @@ fn matched_negatives_lie_as_far_as_positives_do() {
 #[test]
 fn negatives_of_the_own_document_are_left_out() {
     let config = TokenContrastive { exclude_same_document: true, ..TokenContrastive::default() };
-    // Only rows 0 and 1, which share their document: frame tokens are all that remains.
+    // The batch has only rows 0 and 1, which share their document: only frame tokens remain as negatives.
     let pairs = draw(&config, &batch(0, &[8, 5]), 1);
-    let (mut kept, mut left_out) = (0, 0);
+    let mut kept = 0;
+    let mut excluded_count = 0;
     for (anchor, negative, counts) in pairs {
         let ((_, from), (row, to)) = (row_and_column(anchor), row_and_column(negative));
         let is_frame = |row: usize, at: usize| at == 0 || at + 1 == [8, 5][row];
         let own_is_frame = is_frame(row_and_column(anchor).0, from);
         assert_eq!(counts, own_is_frame || is_frame(row, to), "{anchor} {negative}");
-        *(if counts { &mut kept } else { &mut left_out }) += 1;
+        *(if counts { &mut kept } else { &mut excluded_count }) += 1;
     }
-    assert!(kept > 0 && left_out > 0);
+    assert!(kept > 0 && excluded_count > 0);
 }
 
 #[test]

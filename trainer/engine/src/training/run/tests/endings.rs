@@ -1,4 +1,4 @@
-//! How runs end that do not end well, and what they lose by it.
+//! Runs that fail, and the steps that they save.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,14 +7,15 @@ use schemas::RankShard;
 
 use super::*;
 
-/// Fails as `trouble` says, with everything that was learned saved; the same command then ends as if nothing had been.
+/// Asserts that a run that fails by `trouble` saves all completed steps, and that the resumed run ends as a run without
+/// faults.
 fn assert_loses_nothing(trouble: ApiError, done: u64) {
     let (reports, last) = whole();
     let store = calm();
     let first = train(&store, trouble);
-    assert_eq!(first.outcome.expect_err("it cannot go on").to_string(), "shard: it is gone");
-    let EventKind::Stop(stop) = &first.events.last().expect("some").what else { panic!("it says how it ended") };
-    assert_eq!((stop.why, stop.saved, stop.kept), (Why::Failed, true, Some(Step(done))));
+    assert_eq!(first.outcome.expect_err("the run cannot continue").to_string(), "shard: it is gone");
+    let EventKind::Stop(stop) = &first.events.last().expect("some").what else { panic!("a stop event comes last") };
+    assert_eq!((stop.why, stop.saved, stop.kept), (SuspectReason::Failed, true, Some(Step(done))));
     let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
     assert_eq!(kept.step, Step(done));
     let second = train(&store, ApiError::default());
@@ -26,20 +27,20 @@ fn assert_loses_nothing(trouble: ApiError, done: u64) {
 }
 
 #[test]
-fn a_batch_that_cannot_be_made_costs_no_step_that_was_learnt() {
+fn a_failed_batch_loses_no_completed_step() {
     let _alone = testing::generator();
-    // In the middle of step 7, three steps after a checkpoint.
+    // In the middle of step 8, three steps after a checkpoint.
     assert_loses_nothing(ApiError { unreadable: Some(15), ..ApiError::default() }, 7);
 }
 
 #[test]
-fn a_validation_that_cannot_be_made_costs_no_step_that_was_learnt() {
+fn a_failed_validation_loses_no_completed_step() {
     let _alone = testing::generator();
     assert_loses_nothing(ApiError { invalid: true, ..ApiError::default() }, 5);
 }
 
 #[test]
-fn a_run_that_fails_before_it_has_learnt_anything_saves_nothing() {
+fn a_run_that_fails_before_its_first_step_saves_nothing() {
     let _alone = testing::generator();
     let store = calm();
     let ran = train(&store, ApiError { unreadable: Some(0), ..ApiError::default() });
@@ -47,27 +48,27 @@ fn a_run_that_fails_before_it_has_learnt_anything_saves_nothing() {
     assert!(checkpoint::newest(&store).expect("readable").is_none());
 }
 
-/// It would come to the same numbers again: what is saved is of before.
+/// A resumed run would reach the same numbers, so only the state before the divergence is saved.
 #[test]
-fn a_run_that_diverges_names_the_step_as_its_reports_do_and_saves_nothing_of_it() {
+fn a_diverging_run_names_the_step_and_does_not_save_it() {
     let _alone = testing::generator();
     let mut request = testing::request();
-    // The first update sends the weights beyond what float32 can multiply; the second step finds them there.
+    // The first update makes the weights so large that float32 products overflow in the second step.
     (request.optimizer.lr, request.optimizer.max_grad_norm, request.schedule.warmup_steps) = (1e30, 0.0, 0);
     request.checkpoints.every_steps = 1;
     request.report.every_steps = 1;
     let store = calm();
     let ran = train_with(&store, &testing::checked(request), ApiError::default());
     let Err(Error::NonFinite { step, batch, .. }) = ran.outcome else { panic!("{:?}", ran.outcome) };
-    let mut said = ran.events.iter().filter(|event| matches!(event.what, EventKind::Report(_)));
-    let last = said.next_back().and_then(|event| event.at.step).expect("the first step was well");
-    assert_eq!((step, batch.0), (last.next(), last.0 * 2), "the first batch of the step that follows");
-    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
-    assert_eq!((stop.why, stop.saved, stop.kept), (Why::Failed, false, Some(last)));
+    let mut reports = ran.events.iter().filter(|event| matches!(event.what, EventKind::Report(_)));
+    let last = reports.next_back().and_then(|event| event.at.step).expect("the first step succeeded");
+    assert_eq!((step, batch.0), (last.next(), last.0 * 2), "the first batch of the next step");
+    let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("a stop event comes last") };
+    assert_eq!((stop.why, stop.saved, stop.kept), (SuspectReason::Failed, false, Some(last)));
     assert_eq!(checkpoint::newest(&store).expect("readable").expect("it saved").1.state.step, last);
 }
 
-/// Counts how often this rank asks the others whether to stop.
+/// Process group that counts the calls of `stop`.
 #[derive(Debug)]
 struct Counting(Arc<AtomicUsize>);
 
@@ -90,21 +91,23 @@ impl ProcessGroup for Counting {
     }
 }
 
-/// Ranks whose shares are cut differently would wait for each other forever.
+/// Ranks with different numbers of calls would wait for each other forever.
 #[test]
-fn ranks_agree_on_a_stop_once_a_step_and_once_a_validation_however_their_share_is_cut() {
+fn ranks_agree_on_a_stop_once_per_step_and_validation() {
     let _alone = testing::generator();
-    let asked = |global_batch_size: u64, trouble: ApiError| {
+    let calls = |global_batch_size: u64, trouble: ApiError| {
         let mut request = testing::request();
         request.train.global_batch_size = global_batch_size;
         let count = Arc::new(AtomicUsize::new(0));
         let ranks = Box::new(Counting(Arc::clone(&count)));
-        let outcome = train_among(&calm(), &testing::checked(request), trouble, ranks).outcome.expect("it ends well");
+        let outcome = train_among(&calm(), &testing::checked(request), trouble, ranks)
+            .outcome
+            .expect("the run ends without an error");
         (count.load(Ordering::SeqCst), outcome)
     };
-    // Twelve steps, and three validations.
-    assert_eq!(asked(4, ApiError::default()).0, 15);
-    assert_eq!(asked(16, ApiError::default()).0, 15);
+    // Twelve steps and three validations.
+    assert_eq!(calls(4, ApiError::default()).0, 15);
+    assert_eq!(calls(16, ApiError::default()).0, 15);
     let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
-    assert_eq!(asked(8, trouble), (9, RunOutcome::Stopped(Step(7), StopRequest::Terminate)));
+    assert_eq!(calls(8, trouble), (9, RunOutcome::Stopped(Step(7), StopRequest::Terminate)));
 }

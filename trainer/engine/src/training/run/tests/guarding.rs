@@ -1,4 +1,4 @@
-//! What a run does about a step that leaps.
+//! Reaction of a run to a loss spike.
 
 use telemetry::training::SpikeMetric;
 use trainer_plan::TrainRequest;
@@ -8,25 +8,26 @@ use trainer_plan::run::skipped_steps::{self, SkipList};
 
 use super::*;
 
-/// The step whose second micro-batch is poisoned, counted from 1, and that batch.
-const LEAPS: u64 = 41;
-const POISONED: u64 = 2 * (LEAPS - 1) + 1;
+/// Step whose second micro-batch is poisoned, counted from 1.
+const SPIKE: u64 = 41;
+/// Index of the poisoned batch.
+const POISONED: u64 = 2 * (SPIKE - 1) + 1;
 
-/// Masked words alone, for long enough that it is known what is usual.
-fn plan(rule: SpikeAction) -> TrainPlan {
-    plan_with(rule, 10)
+/// Plan of `masked_lm` alone, with enough steps for the spike detector.
+fn plan(action: SpikeAction) -> TrainPlan {
+    plan_with(action, 10)
 }
 
-fn plan_with(rule: SpikeAction, max_skips: usize) -> TrainPlan {
-    plan_by(rule, |request| request.guard.max_skips = max_skips)
+fn plan_with(action: SpikeAction, max_skips: usize) -> TrainPlan {
+    plan_by(action, |request| request.guard.max_skips = max_skips)
 }
 
-fn plan_by(rule: SpikeAction, change: impl FnOnce(&mut TrainRequest)) -> TrainPlan {
+fn plan_by(action: SpikeAction, change: impl FnOnce(&mut TrainRequest)) -> TrainPlan {
     let mut request = testing::request();
     request.loss = [("masked_lm".to_owned(), 1.0)].into();
     request.train.steps = 48;
     request.validation.every_steps = 0;
-    request.guard.action = rule;
+    request.guard.action = action;
     request.guard.loss_sigmas = 8.0;
     change(&mut request);
     testing::checked(request)
@@ -36,37 +37,38 @@ fn poisoned() -> ApiError {
     ApiError { poisoned: Some(POISONED), ..ApiError::default() }
 }
 
-fn leaps(events: &[Event]) -> Vec<(u64, SpikeMetric)> {
-    let leap = |event: &Event| match &event.what {
-        EventKind::LossSpike(leap) => Some((leap.spike_step.0, leap.figure)),
+fn spikes(events: &[Event]) -> Vec<(u64, SpikeMetric)> {
+    let spike = |event: &Event| match &event.what {
+        EventKind::LossSpike(spike) => Some((spike.spike_step.0, spike.figure)),
         _ => None,
     };
-    events.iter().filter_map(leap).collect()
+    events.iter().filter_map(spike).collect()
 }
 
 #[test]
-fn a_step_that_leaps_is_named_and_no_other() {
+fn only_the_step_that_spikes_is_reported() {
     let _alone = testing::generator();
     let ran = train_with(&calm(), &plan(SpikeAction::Warn), poisoned());
     assert!(matches!(ran.outcome, Ok(RunOutcome::Finished(Step(48)))), "{:?}", ran.outcome);
-    assert_eq!(leaps(&ran.events), [(LEAPS, SpikeMetric::Loss)]);
+    assert_eq!(spikes(&ran.events), [(SPIKE, SpikeMetric::Loss)]);
     let calm = train_with(&calm(), &plan(SpikeAction::Warn), ApiError::default());
-    assert_eq!(leaps(&calm.events), []);
+    assert_eq!(spikes(&calm.events), []);
 }
 
 #[test]
-fn a_run_that_pauses_is_saved_and_goes_on() {
+fn a_paused_run_is_saved_and_can_resume() {
     let _alone = testing::generator();
-    let (store, plan) = (calm(), plan(SpikeAction::Pause));
+    let store = calm();
+    let plan = plan(SpikeAction::Pause);
     let ran = train_with(&store, &plan, poisoned());
-    // It is seen when the report after step 42 is read.
+    // The spike is detected when the report after step 42 is read.
     assert!(matches!(ran.outcome, Ok(RunOutcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", ran.outcome);
-    assert_eq!(leaps(&ran.events), [(LEAPS, SpikeMetric::Loss)]);
+    assert_eq!(spikes(&ran.events), [(SPIKE, SpikeMetric::Loss)]);
     let again = train_with(&store, &plan, poisoned());
     assert!(matches!(again.outcome, Ok(RunOutcome::Finished(Step(48)))), "{:?}", again.outcome);
 }
 
-/// What a run that was not disturbed ends with.
+/// Runs without a kill, with the poisoned step skipped.
 fn skipped() -> Ran {
     let store = calm();
     let ran = train_with(&store, &plan(SpikeAction::Skip), poisoned());
@@ -75,20 +77,20 @@ fn skipped() -> Ran {
 }
 
 #[test]
-fn a_step_that_is_skipped_teaches_nothing_and_names_its_rows() {
+fn a_skipped_step_changes_no_weight_and_names_its_rows() {
     let _alone = testing::generator();
     let ran = skipped();
     let last = ran.last.expect("the end makes a checkpoint");
-    assert_eq!(last.state.skips, [Step(LEAPS)]);
+    assert_eq!(last.state.skips, [Step(SPIKE)]);
     assert_eq!((last.state.step, last.state.rows_consumed), (Step(48), 48 * 8), "its rows are consumed");
     let skips: Vec<_> = ran.events.iter().filter(|event| matches!(event.what, EventKind::Skip(_))).collect();
     let [skip] = skips.as_slice() else { panic!("{skips:?}") };
     let EventKind::Skip(report) = &skip.what else { panic!("{skip:?}") };
-    assert_eq!(skip.at.step, Some(Step(LEAPS - 1)), "it is said before it is skipped");
+    assert_eq!(skip.at.step, Some(Step(SPIKE - 1)), "the event precedes the skip");
     let poisoned = POISONED * testing::ROWS as u64..(POISONED + 1) * testing::ROWS as u64;
     assert!(report.suspects.iter().all(|suspect| poisoned.contains(&suspect.row.0)), "{report:?}");
     assert_eq!(report.suspects[0].documents, [format!("document of {}", report.suspects[0].row)]);
-    // Whatever the rows say: nothing of them is learned.
+    // The content of the skipped rows does not influence the weights.
     let harmless = ApiError { poisoned: Some(u64::MAX), ..ApiError::default() };
     let store = calm();
     let mut list = SkipList::default();
@@ -99,11 +101,11 @@ fn a_step_that_is_skipped_teaches_nothing_and_names_its_rows() {
 }
 
 #[test]
-fn what_is_skipped_is_skipped_again_after_a_kill() {
+fn a_skipped_step_is_skipped_again_after_a_kill() {
     let _alone = testing::generator();
     let calm = skipped().last.expect("the end makes a checkpoint");
     let plan = plan(SpikeAction::Skip);
-    // The 10th checkpoint is that of step 40, before the leap; the 11th would be that of step 44, behind it.
+    // The 10th checkpoint is that of step 40, before the spike; the 11th would be that of step 44, after it.
     for dies_after in [9, 10, 11] {
         let store = self::calm();
         let trouble = ApiError { dies_after: Some(dies_after), ..poisoned() };
@@ -118,9 +120,9 @@ fn what_is_skipped_is_skipped_again_after_a_kill() {
     }
 }
 
-/// As after a kill between the decision and what it undoes.
+/// State after a kill between the recorded decision and the rollback.
 #[test]
-fn a_checkpoint_that_learnt_what_is_to_be_skipped_is_not_gone_on_from() {
+fn a_run_does_not_resume_from_a_checkpoint_trained_on_a_skipped_step() {
     let _alone = testing::generator();
     let calm = skipped().last.expect("the end makes a checkpoint");
     let store = self::calm();
@@ -131,82 +133,85 @@ fn a_checkpoint_that_learnt_what_is_to_be_skipped_is_not_gone_on_from() {
         EventKind::Skip(skip) => Some(skip.leap),
         _ => None,
     });
-    list.add(&store, skip.expect("it was said")).expect("written");
+    list.add(&store, skip.expect("the skip was reported")).expect("written");
     let last = train_with(&store, &plan(SpikeAction::Skip), poisoned()).last.expect("the end makes a checkpoint");
     assert!(last.main == calm.main && last.optimizer == calm.optimizer, "weights and optimizer state");
     assert_eq!(last.state, calm.state);
 }
 
-/// Without the list, nobody knows any more why the checkpoints are what they are; and they are all that there is.
+/// Without the list, the checkpoints cannot be explained; they must stay because nothing else is left of the run.
 #[test]
-fn a_run_whose_list_is_lost_is_refused_and_keeps_its_checkpoints() {
+fn run_without_its_checkpoint_list_is_refused_and_keeps_its_checkpoints() {
     let _alone = testing::generator();
-    let (store, plan) = (calm(), plan(SpikeAction::Skip));
-    train_with(&store, &plan, poisoned()).outcome.expect("it finishes");
+    let store = calm();
+    let plan = plan(SpikeAction::Skip);
+    train_with(&store, &plan, poisoned()).outcome.expect("the run finishes");
     let before = store.list("checkpoints").expect("listed");
-    let list = store.read(skipped_steps::NAME).expect("it skipped");
-    store.remove(skipped_steps::NAME).expect("removed");
+    let list = store.get(skipped_steps::NAME).expect("a step was skipped");
+    store.delete(skipped_steps::NAME).expect("removed");
     let error = train_with(&store, &plan, poisoned()).outcome.expect_err("the list is lost").to_string();
-    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`skipped_steps.json`"), "{error}");
-    // Nor is it gone back in, to where nobody could go on.
+    assert!(error.contains(&format!("step {SPIKE}")) && error.contains("`skipped_steps.json`"), "{error}");
+    // A rollback is refused too, because the run could not resume after it.
     let older = trainer_plan::checkpoint::steps(&store).expect("listed")[1];
     let error = rollback::back(&store, older, (None, 0), |_| Ok(())).expect_err("the list is lost").to_string();
-    assert!(older.0 >= LEAPS && error.contains("`skipped_steps.json`"), "{older}: {error}");
+    assert!(older.0 >= SPIKE && error.contains("`skipped_steps.json`"), "{older}: {error}");
     assert_eq!(store.list("checkpoints").expect("listed"), before);
     store.put(skipped_steps::NAME, &list).expect("restored");
-    train_with(&store, &plan, poisoned()).outcome.expect("it continues");
+    train_with(&store, &plan, poisoned()).outcome.expect("the run resumes");
 }
 
 #[test]
-fn a_run_that_leaps_too_often_fails_and_says_where() {
+fn a_run_with_too_many_spikes_fails_and_names_the_step() {
     let _alone = testing::generator();
     let ran = train_with(&calm(), &plan_with(SpikeAction::Skip, 0), poisoned());
     let error = ran.outcome.expect_err("no step may be skipped").to_string();
-    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`spike_guard.max_skips`"), "{error}");
+    assert!(error.contains(&format!("step {SPIKE}")) && error.contains("`spike_guard.max_skips`"), "{error}");
 }
 
-/// What it has learned of the step is not kept, so that it can still be skipped.
+/// The state after the step is not saved, so that the step can still be skipped.
 #[test]
-fn a_run_that_failed_over_a_leap_passes_over_it_where_more_may_be() {
+fn a_failed_run_skips_the_step_if_more_skips_are_allowed() {
     let _alone = testing::generator();
-    let (calm, store) = (skipped().last.expect("the end makes a checkpoint"), self::calm());
+    let calm = skipped().last.expect("the end makes a checkpoint");
+    let store = self::calm();
     train_with(&store, &plan_with(SpikeAction::Skip, 0), poisoned()).outcome.expect_err("no step may be skipped");
     let last = train_with(&store, &plan(SpikeAction::Skip), poisoned()).last.expect("the end makes a checkpoint");
     assert!(last.main == calm.main && last.optimizer == calm.optimizer, "weights and optimizer state");
     assert_eq!(last.state, calm.state);
 }
 
-/// As where a run was stopped so often since that the newest checkpoints are all behind the step.
+/// The run was stopped so often that all retained checkpoints are after the step.
 #[test]
-fn a_run_without_a_way_back_pauses_and_keeps_what_it_has() {
+fn a_run_without_an_earlier_checkpoint_pauses_and_keeps_its_checkpoints() {
     let _alone = testing::generator();
-    let (store, plan) = (calm(), plan(SpikeAction::Skip));
-    // In the middle of step 42, which is reported.
-    let stopped = ApiError { waiting_for: Some(2 * LEAPS + 1), ..poisoned() };
-    train_with(&store, &plan, stopped).outcome.expect("it stops");
-    for step in trainer_plan::checkpoint::steps(&store).expect("listed").into_iter().filter(|step| step.0 < LEAPS) {
+    let store = calm();
+    let plan = plan(SpikeAction::Skip);
+    // In the middle of step 42, after which a report is due.
+    let stopped = ApiError { waiting_for: Some(2 * SPIKE + 1), ..poisoned() };
+    train_with(&store, &plan, stopped).outcome.expect("the run stops");
+    for step in trainer_plan::checkpoint::steps(&store).expect("listed").into_iter().filter(|step| step.0 < SPIKE) {
         trainer_plan::checkpoint::discard(&store, step).expect("removed");
     }
     let paused = train_with(&store, &plan, poisoned());
     assert!(matches!(paused.outcome, Ok(RunOutcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", paused.outcome);
-    assert_eq!(leaps(&paused.events), [(LEAPS, SpikeMetric::Loss)]);
-    assert!(trainer_plan::checkpoint::steps(&store).expect("listed").contains(&Step(LEAPS)));
+    assert_eq!(spikes(&paused.events), [(SPIKE, SpikeMetric::Loss)]);
+    assert!(trainer_plan::checkpoint::steps(&store).expect("listed").contains(&Step(SPIKE)));
     assert!(SkipList::read(&store).expect("readable").skips.is_empty());
     let again = train_with(&store, &plan, poisoned());
     assert!(matches!(again.outcome, Ok(RunOutcome::Finished(Step(48)))), "{:?}", again.outcome);
 }
 
 #[test]
-fn a_step_is_named_by_its_number_whatever_the_reports_were_when_it_was_done() {
+fn a_spike_has_the_right_step_after_a_change_of_the_report_interval() {
     let _alone = testing::generator();
-    let seldom = plan_by(SpikeAction::Warn, |request| request.report.every_steps = 20);
+    let rare = plan_by(SpikeAction::Warn, |request| request.report.every_steps = 20);
     for every_steps in [1, 3, 4, 5] {
         let store = calm();
         // In the middle of step 45: four steps are unread.
         let stopped = ApiError { waiting_for: Some(89), ..poisoned() };
-        train_with(&store, &seldom, stopped).outcome.expect("it stops");
-        let often = plan_by(SpikeAction::Warn, |request| request.report.every_steps = every_steps);
-        let ran = train_with(&store, &often, poisoned());
-        assert_eq!(leaps(&ran.events), [(LEAPS, SpikeMetric::Loss)], "reports every {every_steps} steps");
+        train_with(&store, &rare, stopped).outcome.expect("the run stops");
+        let frequent = plan_by(SpikeAction::Warn, |request| request.report.every_steps = every_steps);
+        let ran = train_with(&store, &frequent, poisoned());
+        assert_eq!(spikes(&ran.events), [(SPIKE, SpikeMetric::Loss)], "reports every {every_steps} steps");
     }
 }

@@ -2,14 +2,14 @@ use trainer_plan::device::DeviceChoice;
 
 use super::*;
 
-/// As the device's allocator counts it, for people and for programs; of the CPU nothing is said.
+/// Reports and the stop event have the memory of the device's allocator, and no memory on the CPU.
 #[test]
-fn a_run_on_a_device_says_how_full_it_was() {
-    if !pretend_cuda::is_here(module_path!(), "a_run_on_a_device_says_how_full_it_was") {
+fn a_run_on_a_device_reports_its_memory() {
+    if !pretend_cuda::is_here(module_path!(), "a_run_on_a_device_reports_its_memory") {
         return;
     }
     let _alone = testing::generator();
-    let of = |device: DeviceChoice| {
+    let memory_on = |device: DeviceChoice| {
         let mut request = testing::request();
         request.train.device = device;
         let plan = testing::checked(request);
@@ -21,18 +21,18 @@ fn a_run_on_a_device_says_how_full_it_was() {
             _ => None,
         });
         let reports: Vec<_> = reports.collect();
-        let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+        let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("a stop event comes last") };
         (reports, stop.memory, counted, plan.memory().total())
     };
-    let (reports, peak, ..) = of(DeviceChoice::Cpu);
+    let (reports, peak, ..) = memory_on(DeviceChoice::Cpu);
     assert!(reports.iter().all(Option::is_none) && peak.is_none());
-    let (reports, peak, counted, planned) = of(DeviceChoice::Cuda(0));
+    let (reports, peak, counted, planned) = memory_on(DeviceChoice::Cuda(0));
     let peak = peak.expect("it is CUDA");
     let each: Vec<u64> = reports.iter().map(|memory| memory.expect("it is CUDA").allocated_peak_bytes).collect();
     assert!(each.len() == 4 && each.iter().all(|bytes| *bytes > 0 && *bytes <= peak.peak_bytes), "{each:?}, {peak:?}");
     assert!((peak.planned_bytes as f64 - planned).abs() < 1.0, "{peak:?}");
     if let Some(counted) = counted {
-        // Blocks are rounded up to 512 bytes, of which there are some hundreds here.
+        // Blocks are rounded up to 512 bytes, and there are some hundreds of them here.
         assert!(peak.peak_bytes >= counted && peak.peak_bytes < counted + (1 << 20), "{counted} of {peak:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a run says to programs: JSON on stderr, curves, alerts; and how much of it there is for people.
+//! Machine-readable output of a run: JSON on stderr, curves, alerts; and its verbosity for terminals.
 
 use serde_json::Value;
 use testkit::{Home, Outcome};
@@ -9,7 +9,7 @@ fn train<'a>(more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-/// Every line of stderr, each of them one object.
+/// Parses every line of stderr as an object.
 fn objects(outcome: &Outcome) -> Vec<Value> {
     outcome
         .stderr
@@ -19,24 +19,24 @@ fn objects(outcome: &Outcome) -> Vec<Value> {
 }
 
 #[test]
-fn for_programs_every_line_of_stderr_is_an_object() {
+fn json_mode_writes_one_object_per_line() {
     let home = Home::with_corpus(100);
     home.run_ok(&["tokenizer", "train", "--log", "json"]);
     objects(&home.run_ok(&["prepare", "--log=json", "-vv"]));
     let done = objects(&home.run_ok(&train(&["--log", "json"])));
-    let said = |object: &Value| object["fields"]["message"].as_str().unwrap_or_default().to_owned();
-    assert!(done.iter().any(|object| said(object).starts_with("done: 4 steps")), "{done:?}");
+    let message = |object: &Value| object["fields"]["message"].as_str().unwrap_or_default().to_owned();
+    assert!(done.iter().any(|object| message(object).starts_with("done: 4 steps")), "{done:?}");
     let refused = home.run(&["train", "--log", "json", "--set", "train.stesp=4"]);
     let found = objects(&refused);
-    assert!(found.len() == 1 && found[0]["level"] == "ERROR" && said(&found[0]).contains("`stesp`"), "{refused}");
+    assert!(found.len() == 1 && found[0]["level"] == "ERROR" && message(&found[0]).contains("`stesp`"), "{refused}");
     let usage = home.run(&["trian", "--log", "json"]);
     assert_eq!((usage.code, objects(&usage).len()), (Some(2), 1), "{usage}");
     let by_environment = home.command(&["trian"]).env("CLOZE_LOG_FORMAT", "json").output().expect("it starts");
-    objects(&Outcome::of(by_environment));
+    objects(&Outcome::new(by_environment));
 }
 
 #[test]
-fn who_wants_it_quiet_gets_results_and_errors() {
+fn quiet_mode_prints_results_and_errors() {
     let home = Home::prepared(100);
     let usual = home.run_ok(&train(&[]));
     assert!(usual.stderr.contains("done: 4 steps"), "{usual}");
@@ -49,11 +49,11 @@ fn who_wants_it_quiet_gets_results_and_errors() {
     let both = home.run(&train(&["-v", "-q"]));
     assert_eq!(both.code, Some(2), "{both}");
     let wins = home.command(&train(&["-vv", "--set", "run.folder=wins"])).env("RUST_LOG", "off").output();
-    let wins = Outcome::of(wins.expect("it starts"));
+    let wins = Outcome::new(wins.expect("it starts"));
     assert!(!wins.stderr.contains("DEBUG") && !wins.stderr.contains("TRACE"), "{wins}");
 }
 
-/// A report says where its time went, and the curves are there.
+/// A report contains the time of each phase, and the curves exist.
 #[test]
 fn a_run_keeps_its_phases_and_its_curves() {
     let home = Home::prepared(100);
@@ -78,12 +78,12 @@ fn a_run_keeps_its_phases_and_its_curves() {
     assert!(files.len() == 1 && has("brain.Event:2") && has("train/loss") && has("eval/mlm"), "{}", file.display());
 }
 
-/// The end of a run is told before its process ends; the address of a webhook is nowhere.
+/// The end of a run is reported before its process ends. The address of a webhook never appears.
 #[test]
-fn alerts_are_told_and_their_secret_is_not() {
+fn alerts_are_sent_without_their_secret() {
     let home = Home::prepared(100);
     let secret = "https://127.0.0.1:1/hooks/s3cr3t-t0ken";
-    let script = r#"alerts.command=["sh", "-c", "{ echo \"$CLOZE_ALERT_TOPIC $SECRET_URL\"; cat; } >> told"]"#;
+    let script = r#"alerts.command=["sh", "-c", "{ echo \"$CLOZE_ALERT_TOPIC $SECRET_URL\"; cat; } >> alerts"]"#;
     let sets = [
         script,
         "alerts.webhook_env=\"SECRET_URL\"",
@@ -91,19 +91,19 @@ fn alerts_are_told_and_their_secret_is_not() {
         "alerts.timeout_seconds=5",
     ];
     let args: Vec<&str> = train(&[]).into_iter().chain(sets.iter().flat_map(|set| ["--set", *set])).collect();
-    let outcome = Outcome::of(home.command(&args).env("SECRET_URL", secret).output().expect("it starts"));
+    let outcome = Outcome::new(home.command(&args).env("SECRET_URL", secret).output().expect("it starts"));
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    let told = std::fs::read_to_string(home.join("told")).expect("it was told");
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!((lines.len(), lines[0], lines[2]), (4, "start ", "stop "), "{told}");
+    let sent = std::fs::read_to_string(home.join("alerts")).expect("an alert");
+    let lines: Vec<&str> = sent.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[2]), (4, "start ", "stop "), "{sent}");
     let stop: Value = serde_json::from_str(lines[3]).expect("JSON");
     assert_eq!((&stop["run"], &stop["event"]["why"]), (&"run".into(), &"finished".into()));
-    // It was tried, in vain, and that is said of both topics.
-    assert_eq!(outcome.stderr.matches("by the webhook: connection refused").count(), 2, "{outcome}");
+    // The webhook was tried without success, and both topics are reported.
+    assert_eq!(outcome.stderr.matches("delivery by the webhook failed: connection refused").count(), 2, "{outcome}");
     let kept = std::fs::read_to_string(home.join("run/config.toml")).expect("a file");
     assert!(kept.contains("webhook_env = \"SECRET_URL\""), "{kept}");
     let log = home.log("run").iter().map(Value::to_string).collect::<String>();
-    for text in [&outcome.stdout, &outcome.stderr, &told, &kept, &log] {
+    for text in [&outcome.stdout, &outcome.stderr, &sent, &kept, &log] {
         assert!(!text.contains("s3cr3t"), "{text}");
     }
     let wrong = home.run(&["train", "--set", &format!("alerts.webhook_env=\"{secret}\"")]);

@@ -1,4 +1,4 @@
-"""What holds of the page of any run, played or real: it changes nothing."""
+"""Read-only tests of the page, for simulated and real runs."""
 
 import contextlib
 import itertools
@@ -8,9 +8,9 @@ from pathlib import Path
 from driver import PHONE, Driver
 
 
-class Anywhere(Driver):
+class ReadOnlyTests(Driver):
     def curves(self, url):
-        """Curves move as events come."""
+        """Curves change with new events."""
         page = self.open(url)
         line = lambda: page.locator('.plot[data-key="loss"] path.curve').first.get_attribute("d")
         before, step = line(), page.locator('[data-tile="step"] dd').first.inner_text()
@@ -24,13 +24,13 @@ class Anywhere(Driver):
         with contextlib.suppress(TimeoutError):
             self.until(page, "step => document.querySelector('[data-tile=step] dd').innerText !== step", step)
         self.check(page.locator('[data-tile="step"] dd').first.inner_text() != step, "the step continues")
-        self.check(page.title() != "cloze", "the title says how far the run is", page.title())
+        self.check(page.title() != "cloze", "the title shows the progress", page.title())
         self.picture(page, "dark-top")
         self.picture(page, "dark-whole", whole=True)
         self.quiet(page)
 
     def looks(self, url):
-        """Smoothing, logarithm, axes, zoom, hover: each changes what is drawn."""
+        """Smoothing, logarithm, axes, zoom and hover change the drawing."""
         page = self.open(url, scheme="light")
         labels = lambda key: page.locator(f'.plot[data-key="{key}"] .labels').first.text_content()
         window = lambda: page.evaluate("view.window('run')")
@@ -42,7 +42,7 @@ class Anywhere(Driver):
         )
         self.picture(page, "light-smoothed")
         smooth(0)
-        # Ticks alone may be the same on both scales.
+        # The tick labels may be equal on both scales.
         paths = "all => all.map((path) => path.getAttribute('d')).join()"
         drawn = lambda key: page.locator(f'.plot[data-key="{key}"] path').evaluate_all(paths)
         plain = drawn("loss")
@@ -54,13 +54,13 @@ class Anywhere(Driver):
             before = labels("loss")
             page.locator(f"[data-axis={axis}]").click()
             self.settled(page)
-            self.check(labels("loss") != before, f"the axis of {axis} has ticks of its own")
+            self.check(labels("loss") != before, f"the axis of {axis} has its own ticks")
         page.locator("[data-axis=step]").click()
         self.settled(page)
         whole = window()
         self.drag(page, self.box(page, "loss"), (0.3, 0.5), (0.6, 0.52))
         part = window()
-        self.check(whole[0] < part[0] < part[1] < whole[1], "a drag chooses a part", part)
+        self.check(whole[0] < part[0] < part[1] < whole[1], "a drag selects a range", part)
         self.picture(page, "light-zoomed")
         others = page.evaluate(
             "[...document.querySelectorAll('.plot .labels')].filter((e) => e.childElementCount).length"
@@ -74,7 +74,7 @@ class Anywhere(Driver):
         self.check(window()[0] == whole[0], "a double click shows the whole run", window())
         plain = labels("loss")
         self.drag(page, self.box(page, "loss"), (0.5, 0.3), (0.505, 0.7))
-        self.check(labels("loss") != plain and window()[0] == whole[0], "a drag up or down zooms this plot alone")
+        self.check(labels("loss") != plain and window()[0] == whole[0], "a vertical drag zooms only this plot")
         page.locator('.plot[data-key="loss"] svg.chart').focus()
         page.keyboard.press("+")
         self.settled(page)
@@ -99,35 +99,35 @@ class Anywhere(Driver):
             text = Path(kept.value.path()).read_text()
             if kind == "SVG":
                 (self.pictures / "kept-loss.svg").write_text(text)
-            self.check("var(" not in text and len(text) > 500, f"the {kind} stands by itself", text[:100])
+            self.check("var(" not in text and len(text) > 500, f"the {kind} is self-contained", text[:100])
             parse(text)
         page.locator("#find-plot").fill("no plot has this name")
         self.settled(page)
-        self.check(page.locator(".plot:visible").count() == 0, "plots can be looked for")
+        self.check(page.locator(".plot:visible").count() == 0, "plots can be searched")
         page.locator("#find-plot").fill("")
         self.quiet(page)
 
     def timeline(self, url):
-        """The line below the plots: it chooses, its marks tell, kinds can be hidden."""
+        """The time line below the plots: selection, tooltips of its marks, and hidden kinds."""
         page = self.open(url)
         page.evaluate("document.querySelector('.plot[data-key=loss]').scrollIntoView()")
         self.drag(page, page.locator("#timeline svg").bounding_box(), (0.4, 0.4), (0.7, 0.4))
-        self.check(page.evaluate("view.zoomed('run')"), "a drag on the time line chooses a part")
+        self.check(page.evaluate("view.zoomed('run')"), "a drag on the time line selects a range")
         page.locator("#timeline svg").focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Escape")
         self.check(not page.evaluate("view.zoomed('run')"), "Escape shows the whole run")
         marks = page.locator("#timeline path.event")
         if marks.count() == 0:
-            print("  no event has a place yet: marks are not tried")
+            print("  no event has a position yet: marks are not tested")
             return
-        # Marks are rebuilt as the run continues: one is measured in one breath.
+        # Marks are rebuilt as the run continues, so one is measured within a single call.
         box = page.evaluate(
             "[...document.querySelectorAll('#timeline path.event')].at(-1).getBoundingClientRect().toJSON()"
         )
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         page.wait_for_timeout(150)
-        self.check(page.locator("#tip").is_visible(), "a mark tells what happened")
+        self.check(page.locator("#tip").is_visible(), "a mark shows its event")
         self.picture(page, "dark-timeline")
         page.mouse.move(5, 5)
         kind = page.locator("#happened-kinds .chip").first.get_attribute("data-kind")
@@ -139,14 +139,14 @@ class Anywhere(Driver):
         for chip in page.locator("#happened-kinds .chip").all():
             chip.click()
         self.settled(page)
-        self.check(page.locator("#happened-list li").count() >= listed, "and come again")
+        self.check(page.locator("#happened-list li").count() >= listed, "and return")
         page.locator("#happened-list .step:not([disabled])").first.click()
         self.settled(page)
-        self.check(page.evaluate("view.cursor !== null"), "an event of the list shows its place in the plots")
+        self.check(page.evaluate("view.cursor !== null"), "an event of the list shows its position in the plots")
         self.quiet(page)
 
     def contrasts(self, url):
-        """All text can be read, in both faces; curves differ for colour-blind eyes."""
+        """All text has enough contrast in both color schemes; curves differ for color-blind users."""
         for scheme in ("dark", "light"):
             page = self.open(url, scheme=scheme)
             self.see_all(page)
@@ -161,7 +161,7 @@ class Anywhere(Driver):
                 seen > 40 and not poor, f"each of {seen} texts has a contrast of 4.5 in the {scheme} face", poor[:8]
             )
             near = blind_nearest(self.probe(page, "palette"))
-            self.check(near[0] >= 9, f"curves differ for every eye in the {scheme} face", near)
+            self.check(near[0] >= 9, f"curves differ for color-blind users in the {scheme} scheme", near)
             self.quiet(page)
         before = page.evaluate("getComputedStyle(document.body).backgroundColor")
         for _ in range(2):
@@ -171,7 +171,7 @@ class Anywhere(Driver):
         )
 
     def phone(self, url):
-        """At 390 pixels nothing has to be scrolled sideways, and a thumb hits what it means."""
+        """At 390 pixels nothing overflows horizontally, and touch targets are large enough."""
         page = self.open(url, size=PHONE, scheme="light", has_touch=True, is_mobile=True)
         if page.locator("#show-rows").is_visible():
             page.locator("#show-rows").click()
@@ -179,17 +179,17 @@ class Anywhere(Driver):
         page.evaluate("scrollTo(0, 0)")
         self.picture(page, "phone-top")
         self.picture(page, "phone-whole", whole=True)
-        # A phone widens its window for what overflows, so the width is compared with the one that it should have.
+        # A phone widens its window for overflowing content, so the width is compared with the expected one.
         wide = self.probe(page, "wide", PHONE["width"])
-        self.check(not wide, "nothing overflows sideways", wide[:6])
+        self.check(not wide, "nothing overflows horizontally", wide[:6])
         small = self.probe(page, "small")
-        self.check(not small, "whatever can be pressed is 24 pixels high", small[:6])
+        self.check(not small, "touch targets are 24 pixels high", small[:6])
         box = self.box(page, "loss")
         page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         self.quiet(page)
 
     def keyboard(self, url):
-        """The tab key reaches everything, and one sees where one is."""
+        """The tab key reaches everything, and the focus is visible."""
         page = self.open(url)
         if page.locator("#show-rows").is_visible():
             page.locator("#show-rows").click()
@@ -197,12 +197,12 @@ class Anywhere(Driver):
         self.probe(page, "expect_focus")
         for _ in range(1500):
             page.keyboard.press("Tab")
-            # Behind the last one the page begins again.
+            # After the last element the focus starts over.
             if self.probe(page, "focused"):
                 break
         missed, dim = self.probe(page, "missed")
         self.check(not missed, "the tab key reaches everything", missed[:8])
-        self.check(not dim, "the focus is seen everywhere", dim[:5])
+        self.check(not dim, "the focus is visible everywhere", dim[:5])
         page.locator('.plot[data-key="loss"] svg.chart').focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowRight")
@@ -220,7 +220,7 @@ class Anywhere(Driver):
         if token.count() > 0:
             token.focus()
             self.settled(page)
-            self.check(page.locator("#tip").is_visible(), "a token under the keyboard's focus shows what it was")
+            self.check(page.locator("#tip").is_visible(), "a focused token shows its original")
             page.keyboard.press("ArrowRight")
             self.check(
                 page.evaluate("document.activeElement.classList.contains('token')"), "arrow keys go to the next one"
@@ -230,19 +230,19 @@ class Anywhere(Driver):
         self.quiet(page)
 
     def sheet(self, url):
-        """Whatever opens stays within the window, at widths where lines break in unlucky places."""
+        """Popups stay within the window, at widths with unfavorable line breaks."""
         for width in (1400, 1250, 900):
             page = self.open(url, size={"width": width, "height": 800})
             page.locator(".picker summary").click()
             page.wait_for_timeout(300)
             inside = "document.documentElement.scrollWidth <= innerWidth"
-            self.check(page.evaluate(inside), f"runs to compare with open within {width} pixels")
+            self.check(page.evaluate(inside), f"the list of runs opens within {width} pixels")
             box = page.locator(".sheet").bounding_box()
-            self.check(box["x"] >= 0 and box["x"] + box["width"] <= width, "all of it can be read", box)
+            self.check(box["x"] >= 0 and box["x"] + box["width"] <= width, "it is completely visible", box)
             self.quiet(page)
 
     def address(self, url):
-        """What is shown stands in the address, and comes back with it."""
+        """The address contains the view and restores it."""
         page = self.open(url)
         page.locator("[data-axis=tokens]").click()
         page.locator("#smoothing").fill("0.6")
@@ -250,11 +250,11 @@ class Anywhere(Driver):
         part = page.evaluate("view.window('run')")
         self.until(page, "location.hash.includes('axis=tokens') && location.hash.includes('from=')")
         page.locator("nav a", has_text="events").click()
-        self.check("axis=tokens" in page.evaluate("location.hash"), "a link within the page leaves the address alone")
+        self.check("axis=tokens" in page.evaluate("location.hash"), "a link within the page keeps the address")
         again = self.open(page.url)
         self.settled(again)
         got = again.evaluate("[view.axis, view.smoothing, ...view.window('run')]")
-        self.check(got == ["tokens", 0.6, *part], "who is sent an address sees the same", got)
+        self.check(got == ["tokens", 0.6, *part], "the address restores the view", got)
         again.locator("#smoothing").fill("0")
         again.locator("[data-axis=step]").click()
         again.locator("#toolbar .strong").click()
@@ -262,26 +262,26 @@ class Anywhere(Driver):
         self.quiet(again)
 
     def motion(self, url):
-        """Who wants nothing to move sees nothing move."""
+        """With reduced motion, nothing is animated."""
         page = self.open(url, reduced_motion="reduce")
         page.wait_for_timeout(2500)
-        self.check(page.evaluate("document.getAnimations().length") == 0, "nothing moves where nothing should")
+        self.check(page.evaluate("document.getAnimations().length") == 0, "no animation with reduced motion")
 
-    # What holds of the page of a preparation.
+    # Tests of the page of a preparation.
 
     def spread(self, url):
-        """The curves of a preparation lie along its time."""
+        """The curves of a preparation are drawn over time."""
         page = self.open(url, wait=False)
         self.until(page, "view.run?.groups.preparation.length >= 5", seconds=60)
         page.wait_for_selector('.plot[data-key="share"] path.curve')
-        self.check("preparation" in page.locator("#kind").inner_text(), "a preparation says what it is")
+        self.check("preparation" in page.locator("#kind").inner_text(), "a preparation is labelled")
         hours = page.evaluate("view.run.groups.preparation.axes.hours")
-        self.check(hours[-1] > hours[0] and len(set(hours)) >= 4, "its points lie at their times", hours[:6])
+        self.check(hours[-1] > hours[0] and len(set(hours)) >= 4, "its points are at their times", hours[:6])
         self.settled(page)
         box = "document.querySelector('.plot[data-key=share] path.curve').getBBox().width"
         self.check(page.evaluate(box) > 100, "its curves spread along the plot", page.evaluate(box))
-        self.check(not page.locator("#controls").is_visible(), "nothing is offered that cannot be asked")
-        self.check("busy" in page.locator("#verdict").inner_text(), "its workers say what they do")
+        self.check(not page.locator("#controls").is_visible(), "unavailable controls are hidden")
+        self.check("busy" in page.locator("#verdict").inner_text(), "its workers show their state")
         before = page.evaluate("view.run.groups.preparation.length")
         self.until(page, "before => view.run.groups.preparation.length > before", before, seconds=60)
         self.check(page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it does not overflow")
@@ -290,7 +290,7 @@ class Anywhere(Driver):
 
 
 def blind_nearest(colours):
-    """The two colours that look most alike to eyes without the one or the other cone, and their distance in Lab."""
+    """Returns the two most similar colors for color-blind vision, and their distance in Lab."""
     linear = lambda v: v / 255 / 12.92 if v / 255 <= 0.04045 else ((v / 255 + 0.055) / 1.055) ** 2.4
     # Machado, Oliveira and Fernandes 2009, severity 1: protanopia, deuteranopia, tritanopia; and none.
     eyes = {

@@ -1,9 +1,9 @@
-//! Training that is measured: alone, at the steps that somebody names, and while it continues.
+//! Profiles of training: alone, at given steps, and while a run continues.
 
 use serde_json::Value;
 use testkit::{Home, Outcome, assert_equal_runs, every_objective, send, wait_for_thread, with_every_objective};
 
-/// Everything that a step can be made of, told apart.
+/// Configuration with every part of a step.
 const PARTS: [&str; 9] =
     ["wait", "upload", "embeddings", "attention", "feed_forward", "norm", "sample", "backward", "optimizer"];
 
@@ -15,7 +15,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// The parts of a step are all there and add up to it, on the host and in the step that is drawn.
+/// Asserts that all parts of a step are present and add up, on the host and in the drawn step.
 fn assert_adds_up(training: &Value) {
     let phases = training["phases"].as_array().expect("a list");
     let named = |name: &str| phases.iter().find(|phase| phase["what"] == name);
@@ -31,7 +31,8 @@ fn assert_adds_up(training: &Value) {
     let slices = training["waterfall"].as_array().expect("a step");
     let mut at = 0.0;
     for slice in slices {
-        let (from, to) = (number(&slice["from_ms"]), number(&slice["to_ms"]));
+        let from = number(&slice["from_ms"]);
+        let to = number(&slice["to_ms"]);
         assert!((from - at).abs() < 1e-6 && to >= from, "no gap and no overlap: {slice}");
         at = to;
     }
@@ -39,7 +40,7 @@ fn assert_adds_up(training: &Value) {
 }
 
 #[test]
-fn a_training_says_what_its_steps_are_made_of() {
+fn profile_shows_the_parts_of_a_step() {
     let home = with_every_objective();
     let of = |more: &[&'static str]| {
         let half = ["profile", "train", "--seconds", "8", "--json"];
@@ -58,14 +59,14 @@ fn a_training_says_what_its_steps_are_made_of() {
         .collect();
     assert_eq!(owners, ["weights", "gradients", "moments", "the rest of the process"]);
     assert!(number(&profile["tokens_per_s"]["mean"]) > 0.0 && !home.join("none").exists(), "nothing is kept");
-    // Fewer steps than warm up: there is nothing to measure, and that is said.
+    // With fewer steps than the warm-up nothing can be measured, and an error says so.
     let short: Vec<String> = of(&["--set", "train.steps=2"]);
     let refused = home.run(&short.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(refused.code == Some(2) && refused.stderr.contains("nothing to measure"), "{refused}");
 }
 
 #[test]
-fn whoever_measures_a_run_changes_nothing_of_it() {
+fn profiling_does_not_change_a_run() {
     let home = with_every_objective();
     let train = |run: &'static str, more: &[&'static str]| {
         every_objective(&["train"], &[&["--set", run, "--set", "train.steps=60"], more].concat())
@@ -74,13 +75,14 @@ fn whoever_measures_a_run_changes_nothing_of_it() {
     let mut measured = train("run.folder=measured", &["--slow", "step=40"]);
     measured.splice(1..1, ["--profile", "45..55"]);
     let mut running = home.watch(&measured);
-    // Asked while it continues; what was asked first is answered first.
-    running.reach(2);
+    // Requests to a live run are answered in order.
+    running.wait_for_step(2);
     running.freeze();
     let mut asked = home.watch(&["profile", "live", "measured", "--steps", "7", "--json"]);
     asked.wait_for_line("the run continues");
     running.wake();
-    let (live, ended) = (asked.end(), running.end());
+    let live = asked.end();
+    let ended = running.end();
     assert_eq!(live.code, Some(0), "{live}");
     assert_eq!(ended.code, Some(0), "{ended}");
     assert_equal_runs(&home, "calm", "measured");
@@ -89,22 +91,22 @@ fn whoever_measures_a_run_changes_nothing_of_it() {
     assert_adds_up(&live["training"]);
     let named = std::fs::read_to_string(home.join("measured/profiles/45-55.json")).expect("it was asked for");
     assert_adds_up(&parsed(&named)["training"]);
-    let told = std::fs::read_to_string(home.join("measured/profiles/45-55.txt")).expect("for people too");
-    assert!(told.contains("a step takes") && told.contains("backward"), "{told}");
-    assert!(!home.join("measured/profile").exists(), "what was asked was heard");
-    // What is measured when a run ends is told, and what cannot be is said.
+    let text = std::fs::read_to_string(home.join("measured/profiles/45-55.txt")).expect("a text summary");
+    assert!(text.contains("a step takes") && text.contains("backward"), "{text}");
+    assert!(!home.join("measured/profile").exists(), "the request was handled");
+    // A measurement that the end of the run cuts short is reported, and impossible ones are refused.
     let to_the_end = home.run_ok(&[train("run.folder=short", &[]).as_slice(), &["--profile", "55..90"]].concat());
     assert!(home.join("short/profiles/55-60.json").exists(), "{to_the_end}");
     let never = home.run_ok(&[train("run.folder=other", &[]).as_slice(), &["--profile", "59..90"]].concat());
-    assert!(never.stderr.contains("steps 59 to 60 were measured"), "{never}");
+    assert!(never.stderr.contains("measured steps 59 to 60"), "{never}");
     let beyond = home.run(&[train("run.folder=more", &[]).as_slice(), &["--profile", "60..90"]].concat());
     assert!(beyond.code == Some(2) && beyond.stderr.contains("the run has 60 steps"), "{beyond}");
     let over = home.run(&["profile", "live", "measured"]);
-    assert!(over.code == Some(2) && over.stderr.contains("nobody trains there"), "{over}");
+    assert!(over.code == Some(2) && over.stderr.contains("the run is not in progress"), "{over}");
 }
 
 #[test]
-fn a_wish_that_means_nothing_is_refused_and_does_not_stay() {
+fn invalid_request_is_refused_and_removed() {
     let home = Home::prepared(60);
     for wrong in ["", "x..y", "7..7", "9..3"] {
         let refused = home.run(&["train", "--set", "run.folder=run", "--profile", wrong]);
@@ -112,7 +114,7 @@ fn a_wish_that_means_nothing_is_refused_and_does_not_stay() {
     }
     let train = ["train", "--set", "run.folder=run", "--set", "train.steps=40", "--slow", "step=50"];
     let mut running = home.watch(&train);
-    running.reach(1);
+    running.wait_for_step(1);
     running.freeze();
     home.write("run/profile", "all of them");
     running.wake();
@@ -125,26 +127,23 @@ fn a_wish_that_means_nothing_is_refused_and_does_not_stay() {
 }
 
 #[test]
-fn the_halves_are_held_beside_one_another() {
+fn profile_all_compares_its_parts() {
     let home = Home::prepared(200);
     let all = ["profile", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
     let outcome = home.run_ok(&all);
-    for said in ["== prepare", "== loader", "== train", "training takes", "a corpus is prepared at"] {
-        assert!(outcome.stdout.contains(said), "{said}: {outcome}");
+    for part in ["== prepare", "== loader", "== train", "training takes", "the preparation makes"] {
+        assert!(outcome.stdout.contains(part), "{part}: {outcome}");
     }
 }
 
 #[test]
-fn who_asks_a_measured_training_to_stop_is_obeyed_at_once() {
+fn profiled_training_stops_at_once() {
     let home = Home::prepared(40);
     let sets = ["--seconds", "600", "--set", "run.folder=none", "--set", "train.steps=100000"];
     let child = home.spawn(&[&["profile", "train"], &sets[..]].concat());
     wait_for_thread(&child, "batch-0");
     send(&child, libc::SIGTERM);
-    let outcome = Outcome::of(child.wait_with_output().expect("it ends"));
-    assert!(
-        outcome.code == Some(143) && outcome.stderr.contains("nothing has happened that is not saved"),
-        "{outcome}"
-    );
+    let outcome = Outcome::new(child.wait_with_output().expect("it ends"));
+    assert!(outcome.code == Some(143) && outcome.stderr.contains("there is nothing to save"), "{outcome}");
     assert!(!outcome.stderr.contains("saving") && !home.join("none").exists(), "{outcome}");
 }

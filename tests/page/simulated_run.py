@@ -1,4 +1,4 @@
-"""What a run or a preparation says while the mock plays it, and the points that come of it."""
+"""Events of a simulated run or preparation, and the points of their curves."""
 
 import json
 import math
@@ -12,7 +12,7 @@ HOSTILE = "</script><img src=x onerror=\"document.title='owned';alert(1)\">"
 HOSTILE_NAME = "evil<b>\u202egnp.exe & \"quoted\" 'name'"
 
 
-# Kinds that are numbers of curves: the server gives them no text.
+# Event kinds that are numbers of curves: the server sends no text for them.
 UNTOLD = {"report", "validation", "prepare_progress", "part_done"}
 
 
@@ -26,7 +26,7 @@ def wire(value):
 
 
 class Columns:
-    """Numbers over common axes, at most POINTS_MAX: neighbours are merged as a run grows."""
+    """Numbers over common axes, at most POINTS_MAX: neighbors are merged as a run grows."""
 
     AXES = ("step", "tokens", "rows", "hours", "epoch", "time")
 
@@ -65,7 +65,7 @@ class Columns:
         return {**self.axes, "series": wire(self.series)}
 
     def cut(self, step):
-        """What was said beyond a step is undone."""
+        """Removes the points after a step."""
         self.length = sum(at <= step for at in self.axes["step"])
         for column in [*self.axes.values(), *(one for series in self.series.values() for one in series.values())]:
             del column[self.length :]
@@ -76,7 +76,7 @@ def named(family, values):
 
 
 def trained(event):
-    """The figures of a report; a triple is a mean with the least and the greatest."""
+    """The metrics of a report; a triple is a mean with minimum and maximum."""
     finite = [value for value in event["losses"] if math.isfinite(value)]
     values = {"loss": (event["loss"], min(finite), max(finite))}
     values["grad_norm"] = (event["grad_norm"], min(event["grad_norms"]), max(event["grad_norms"]))
@@ -101,7 +101,7 @@ def prepared(event):
 
 
 class Play:
-    """A run of two objectives with all that can happen to one; or a preparation."""
+    """A run of two objectives with all kinds of events; or a preparation."""
 
     def __init__(self, kind="train", name="taco-small", seed=7, scale=1.0):
         self.kind, self.name, self.scale = kind, name, scale
@@ -119,7 +119,7 @@ class Play:
         self.stopped = False
         self.ended = False
 
-    # What is said.
+    # Events.
 
     def event(self, kind, **keys):
         event = {"version": 2, "time": int(self.now() * 1000), "elapsed_s": self.now() - self.began, "kind": kind}
@@ -135,7 +135,7 @@ class Play:
         return event | keys
 
     def now(self):
-        """The clock of the play: half a second a step, so that a run of hours has hours."""
+        """The simulated clock: half a second per step, so that a long run has hours."""
         return self.began + self.step * 0.5 + self.parts * 3
 
     def tell(self, event):
@@ -148,7 +148,7 @@ class Play:
                 listener.put((self.number, text))
 
     def go_back(self, step):
-        """As a run does that continues from a checkpoint: what came after it is undone, and all who look start over."""
+        """Resumes from a checkpoint: later points are removed, and all clients reload."""
         with self.lock:
             self.step = step
             for columns in self.columns.values():
@@ -160,7 +160,7 @@ class Play:
         self.tell(self.event("resume", place=f"runs/{self.name}/checkpoints/step-{step:08}"))
 
     def record(self, event):
-        """Keeps it, and says the point that it makes, if it makes one."""
+        """Stores an event and returns its point, if it has one."""
         kind = event["kind"]
         of = {"report": "reports", "validation": "validations", "prepare_progress": "preparation"}.get(kind)
         if of is None:
@@ -182,7 +182,7 @@ class Play:
         self.columns[of].append(place, values)
         return {"of": of, **place, "values": values}
 
-    # How it goes.
+    # Simulation.
 
     def loss(self, step, noise=0.05):
         draw = self.random.gauss
@@ -190,7 +190,7 @@ class Play:
         return mlm, (0.09 + 3.3 * math.exp(-step / 600)) * self.scale + draw(0, noise / 8)
 
     def advance(self):
-        """The next ten steps, and what is said of them."""
+        """Simulates the next ten steps and their events."""
         if self.kind == "prepare":
             return self.prepare()
         if self.step == 0:

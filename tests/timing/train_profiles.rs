@@ -1,4 +1,4 @@
-//! Training that is measured while its data is slow.
+//! Profiles of training with slow data.
 
 use serde_json::Value;
 use testkit::{Home, every_objective, with_every_objective};
@@ -10,14 +10,14 @@ fn trained(home: &Home, more: &[&'static str]) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
-/// Milliseconds of a step for which the host waits for its batch.
+/// Milliseconds per step that the host waits for its batch.
 fn wait_ms(profile: &Value) -> f64 {
     let phases = profile["training"]["phases"].as_array().expect("a list");
     phases.iter().find(|phase| phase["what"] == "wait").and_then(|phase| phase["host_ms"].as_f64()).unwrap_or(0.0)
 }
 
 #[test]
-fn a_training_whose_workers_are_slow_waits_for_them() {
+fn training_waits_for_slow_workers() {
     let home = with_every_objective();
     let usual = trained(&home, &[]);
     // Each worker takes 200 ms for a batch.
@@ -27,9 +27,9 @@ fn a_training_whose_workers_are_slow_waits_for_them() {
 }
 
 #[test]
-fn a_trainer_that_is_slower_than_its_data_binds() {
+fn slow_trainer_is_the_bottleneck() {
     let home = Home::prepared(200);
     let all = ["profile", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
     let outcome = home.run_ok(&all);
-    assert!(outcome.stdout.contains("the trainer binds: training takes"), "{outcome}");
+    assert!(outcome.stdout.contains("bottleneck: trainer; training takes"), "{outcome}");
 }

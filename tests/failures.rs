@@ -1,5 +1,5 @@
-//! What a training outlives, and what it says where it does not: dead terminals, full pipes, impatient people, folders
-//! that are somebody else's now.
+//! Failures that a training survives, and its messages otherwise: dead terminals, full pipes, repeated signals, and
+//! replaced run folders.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -18,9 +18,9 @@ fn weights(home: &Home, run: &str) -> Vec<u8> {
     std::fs::read(home.join(run).join("checkpoints/step-00000060/main.safetensors")).expect("saved")
 }
 
-/// The last that a run has said of itself.
+/// Returns the last event of a run.
 fn end(home: &Home, run: &str) -> serde_json::Value {
-    home.log(run).pop().expect("it has said something")
+    home.log(run).pop().expect("the log has an event")
 }
 
 fn full() -> Stdio {
@@ -28,18 +28,18 @@ fn full() -> Stdio {
 }
 
 #[test]
-fn a_run_whose_output_goes_nowhere_goes_on() {
+fn run_without_readable_output_continues() {
     let home = Home::with_corpus(120);
     home.run_ok(&["tokenizer", "train"]);
     for _ in 0..2 {
         let prepared = home.command(&["prepare"]).stdout(full()).stderr(full()).status().expect("the program starts");
-        assert_eq!(prepared.code(), Some(0), "it has nothing to say that could end it");
+        assert_eq!(prepared.code(), Some(0), "a preparation survives a full stdout");
     }
     home.run_ok(&train("run.folder=whole", &[]));
 
     let deaf = home.command(&train("run.folder=deaf", &[])).stdout(full()).stderr(full()).status();
     assert_eq!(deaf.expect("the program starts").code(), Some(0));
-    // The reader of both is gone after the first line, as that of `| head -1`.
+    // The reader of stdout and stderr is gone after the first line, like `| head -1`.
     let mut cut = home.command(&train("run.folder=cut", &[]));
     let mut cut = cut.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     drop((cut.stdout.take(), cut.stderr.take()));
@@ -48,22 +48,22 @@ fn a_run_whose_output_goes_nowhere_goes_on() {
         assert_eq!((end(&home, run)["why"].as_str(), home.log(run).len()), (Some("finished"), home.log("whole").len()));
         assert!(weights(&home, run) == weights(&home, "whole"), "{run}");
     }
-    // Where only stdout is full, it says so once.
+    // If only stdout is full, this is reported once.
     let outcome = home.command(&train("run.folder=full", &[])).stdout(full()).stderr(Stdio::piped()).output();
-    let outcome = Outcome::of(outcome.expect("the program starts"));
+    let outcome = Outcome::new(outcome.expect("the program starts"));
     assert_eq!((outcome.code, outcome.stderr.matches("warning: stdout").count()), (Some(0), 1), "{outcome}");
 }
 
-/// A pipe whose reader has stalled, and that reader.
+/// Returns a pipe that no process reads, and its reader.
 fn stalled() -> (std::io::PipeReader, Stdio) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    // As many bytes as a pipe of Linux holds.
+    // Capacity of a Linux pipe in bytes.
     writer.write_all(&vec![b'.'; 1 << 16]).expect("written");
     (reader, writer.into())
 }
 
 #[test]
-fn a_reader_that_stalls_keeps_nobody_waiting() {
+fn stalled_reader_does_not_block_the_run() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=whole", &[]));
     let (_out, stdout) = stalled();
@@ -94,11 +94,11 @@ fn a_reader_that_stalls_keeps_nobody_waiting() {
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
 }
 
-/// Signals a run in the middle, and sees it saved and gone on with.
+/// Sends signals to a run half-way, checks that it is saved, and resumes it.
 fn stop_by(home: &Home, signals: &[libc::c_int], codes: &[i32], run: &str) {
     let folder = format!("run.folder={run}");
     let mut running = home.watch(&train(&folder, &["--slow", "step=60"]));
-    running.reach(13);
+    running.wait_for_step(13);
     for signal in signals {
         running.signal(*signal);
     }
@@ -111,30 +111,30 @@ fn stop_by(home: &Home, signals: &[libc::c_int], codes: &[i32], run: &str) {
 }
 
 #[test]
-fn every_signal_that_asks_saves_and_has_a_code_of_its_own() {
+fn every_stop_signal_saves_and_has_its_own_code() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=whole", &[]));
     stop_by(&home, &[libc::SIGUSR1], &[138], "requeue");
-    // Two wishes of a scheduler are no impatience, whichever is heard first.
+    // Two signals of a scheduler do not force an exit, in either order.
     stop_by(&home, &[libc::SIGTERM, libc::SIGINT], &[143, 130], "both");
     stop_by(&home, &[libc::SIGTERM, libc::SIGTERM], &[143], "twice");
     assert_eq!(end(&home, "requeue")["why"], "finished");
 }
 
-/// Its own terminal, which goes away with `script`.
+/// Runs in a separate terminal, which ends with `script`.
 #[test]
-fn a_run_whose_terminal_goes_away_is_saved() {
+fn run_is_saved_if_its_terminal_closes() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=whole", &[]));
     let plain = home.command(&train("run.folder=hangup", &["--slow", "step=60"]));
     let words = std::iter::once(plain.get_program()).chain(plain.get_args()).map(|word| word.to_string_lossy());
     let line: Vec<String> = words.map(|word| format!("'{word}'")).collect();
-    // What waits for the run outlives the terminal, and says how it ended; the terminal's own shell goes with it.
+    // The waiting process survives the terminal and reports the exit code. The terminal's own shell ends with it.
     home.write("go.sh", &format!("trap : HUP\n{}\necho $? > code\n", line.join(" ")));
     let mut command = Command::new("script");
     command.args(["-qec", "sh go.sh; true", "/dev/null"]).current_dir(home.path()).env("NO_COLOR", "1");
     let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let Ok(mut terminal) = started else { return testkit::skip("a terminal that goes away: no `script` here") };
+    let Ok(mut terminal) = started else { return testkit::skip("closed terminal: no `script` here") };
     while !home.join("hangup/log").exists() {
         assert!(terminal.try_wait().expect("a child").is_none(), "it ended before its terminal did");
         std::thread::sleep(Duration::from_millis(20));
@@ -152,31 +152,31 @@ fn a_run_whose_terminal_goes_away_is_saved() {
 }
 
 #[test]
-fn who_was_told_to_ignore_a_hangup_does() {
+fn ignored_hangup_stays_ignored() {
     let home = Home::prepared(60);
     let plain = home.command(&train("run.folder=run", &["--slow", "step=20", "--set", "train.steps=20"]));
     let mut command = Command::new("nohup");
     command.current_dir(home.path()).arg(plain.get_program()).args(plain.get_args());
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nohup");
-    let mut running = Running::of(child);
-    running.reach(3);
+    let mut running = Running::new(child);
+    running.wait_for_step(3);
     running.signal(libc::SIGHUP);
     let outcome = running.end();
     assert_eq!(outcome.code, Some(0), "{outcome}");
 }
 
 #[test]
-fn a_second_ctrl_c_leaves_at_once_and_without_a_crash() {
+fn second_ctrl_c_exits_at_once_without_a_crash() {
     let home = Home::prepared(60);
-    // Steps that last, so that libtorch is in the middle of one.
+    // Steps are long, so that libtorch is inside one.
     let long = ["encoder.layers=6", "encoder.hidden=256", "encoder.feed_forward=1024", "train.micro_batch_size=16"];
     let set: Vec<&str> = long.iter().flat_map(|pair| ["--set", pair]).collect();
     for _ in 0..4 {
         let mut running = home.watch(&train("run.folder=run", &set));
-        running.reach(1);
+        running.wait_for_step(1);
         running.signal(libc::SIGINT);
-        // Two that come together are one.
-        running.wait_for_line("saving, then leaving");
+        // Two simultaneous signals count as one.
+        running.wait_for_line("saving, then exiting");
         running.signal(libc::SIGINT);
         let outcome = running.end();
         assert_eq!(outcome.code, Some(130), "no signal ended it\n{outcome}");
@@ -184,12 +184,12 @@ fn a_second_ctrl_c_leaves_at_once_and_without_a_crash() {
 }
 
 #[test]
-fn a_run_whose_folder_is_somebody_elses_writes_nothing_there() {
+fn run_does_not_write_to_a_folder_it_has_lost() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=whole", &[]));
-    // Its folder is moved away, and another run begins under the old name.
+    // The run's folder is moved away, and another run starts under the old name.
     let mut old = home.watch(&train("run.folder=run", &["--slow", "step=60"]));
-    old.reach(13);
+    old.wait_for_step(13);
     old.freeze();
     std::fs::rename(home.join("run"), home.join("moved")).expect("moved");
     let new = home.run_ok(&train("run.folder=run", &[]));
@@ -201,17 +201,18 @@ fn a_run_whose_folder_is_somebody_elses_writes_nothing_there() {
     assert!(files(&home.join("run")) == before, "the old one wrote\n{late}");
     assert!(weights(&home, "run") == weights(&home, "whole"), "every checkpoint is the new run's");
 
-    // Its lock is removed: another may take the folder, and this one ends before they meet.
+    // The run's lock is removed: another process may take the folder, so this run ends first.
     let mut bare = home.watch(&train("run.folder=bare", &["--slow", "step=60"]));
-    bare.reach(13);
+    bare.wait_for_step(13);
     std::fs::remove_file(home.join("bare/lock")).expect("there");
-    bare.end().assert_fails(1, &["somebody removed it", "bare/lock"]);
+    bare.end().assert_fails(1, &["the lock object was removed", "bare/lock"]);
 }
 
 #[test]
-fn a_run_that_diverges_says_not_to_try_again_and_how_to_see_why() {
+fn diverged_run_is_not_retried_and_explains_how_to_diagnose() {
     let home = Home::prepared(60);
-    let (lr, clip) = ("optimizer.lr=1e30", "optimizer.max_grad_norm=1e30");
+    let lr = "optimizer.lr=1e30";
+    let clip = "optimizer.max_grad_norm=1e30";
     let quoted = "run.folder='a run'";
     let args = train(quoted, &["--set", lr, "--set", clip, "--set", "checkpoints.every_steps=1"]);
     let outcome = home.run(&args);
@@ -220,7 +221,7 @@ fn a_run_that_diverges_says_not_to_try_again_and_how_to_see_why() {
     let last: u64 = last.split(' ').nth(1).and_then(|step| step.parse().ok()).expect("its number");
     assert!(outcome.stderr.contains(&format!("the gradient of step {} ", last + 1)), "as reports count\n{outcome}");
 
-    // The command runs as it is printed.
+    // The printed command works as it is.
     let line = outcome.stderr.split('`').find(|part| part.starts_with("cloze inspect batch")).expect("a command");
     assert!(line.contains(&format!("batch {} ", 2 * last)), "{line}");
     let program = program();
@@ -228,14 +229,14 @@ fn a_run_that_diverges_says_not_to_try_again_and_how_to_see_why() {
     let path = std::env::join_paths([folder].into_iter().chain(std::env::split_paths("/usr/bin:/bin")));
     let shown =
         Command::new("sh").args(["-c", line]).current_dir(home.path()).env("PATH", path.expect("a path")).output();
-    let shown = Outcome::of(shown.expect("a shell"));
+    let shown = Outcome::new(shown.expect("a shell"));
     assert!(shown.code == Some(0) && shown.stdout.contains("masked"), "{line}\n{shown}");
-    // A supervisor that tries nevertheless hears the same.
+    // A supervisor that restarts the run gets the same code.
     assert_eq!(home.run(&args).code, Some(43));
 }
 
 #[test]
-fn asking_for_what_is_not_there_is_a_mistake_of_usage() {
+fn missing_files_and_steps_are_usage_errors() {
     let home = Home::prepared(60);
     for name in ["data/train/nothing.parquet", "data/nothing.parquet", "nothing.parquet"] {
         home.run(&["inspect", "shard", name]).assert_fails(2, &["nothing.parquet"]);
@@ -253,7 +254,7 @@ fn asking_for_what_is_not_there_is_a_mistake_of_usage() {
 }
 
 #[test]
-fn a_longer_run_that_would_be_another_is_refused_with_a_way_on() {
+fn extension_that_changes_the_run_is_refused_with_a_hint() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=run", &["--set", "train.steps=10"]));
     let words = ["`train.steps`: 10 → 20", "schedule.kind = \"constant\"", "train.init_from"];

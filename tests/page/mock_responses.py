@@ -1,14 +1,14 @@
-"""What a server answers about a run that is played; and what none should answer."""
+"""Responses of the mock server about a simulated run, and invalid responses."""
 
 import json
 import math
 import time
 
-from play import HOSTILE, HOSTILE_NAME, Play, wire
+from simulated_run import HOSTILE, HOSTILE_NAME, Play, wire
 
 
 class Run(Play):
-    """A run, or a preparation, that can be asked."""
+    """A simulated run or preparation with responses."""
 
     def __init__(self, kind="train", **more):
         super().__init__(kind, **more)
@@ -31,7 +31,7 @@ class Run(Play):
             }
 
     def actor(self, name, shares, **more):
-        """Its clock continues by these shares of the time since the last look; it has run for weeks before."""
+        """Advances the worker clocks by these shares of the elapsed time; the run has lasted for weeks."""
         spent, at = self.clocks.setdefault(name, ([750_000.0, 1_000.0, 250_000.0], time.monotonic()))
         now = time.monotonic()
         spent[:] = [seconds + share * (now - at) for seconds, share in zip(spent, shares)]
@@ -76,7 +76,7 @@ class Run(Play):
         }
 
     def rows(self, count):
-        words = "the cat sat on the mat while rain fell over the old town and nobody came to see ##ing it".split()
+        words = "the cat sat on the mat while rain fell over the old town and no one came to see ##ing it".split()
 
         def tokens():
             out = [{"text": "[CLS]", "kind": "special", "original": None}]
@@ -134,7 +134,7 @@ class Run(Play):
 
 
 class Odd(Run):
-    """What a server should not say, and says: keys that are missing, columns of unequal length, too much."""
+    """Invalid responses: missing keys, columns of unequal length, too much data."""
 
     def history(self):
         events = [

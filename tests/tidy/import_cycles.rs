@@ -1,21 +1,21 @@
-//! Import circles: sets of files none of which can be read, tested or taken out without all others.
+//! Import cycles: sets of files that import each other and cannot be read, tested or removed separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::Import;
 
-/// The imports that run from one of its files to another. Each file has at least one.
-pub(crate) type Circle = Vec<Import>;
+/// Imports between the files of a cycle. Each file has at least one.
+pub(crate) type Cycle = Vec<Import>;
 
-/// The largest sets of files that all reach one another.
-pub(crate) fn circles(imports: &[Import]) -> Vec<Circle> {
+/// Returns the largest sets of files that all reach each other.
+pub(crate) fn import_cycles(imports: &[Import]) -> Vec<Cycle> {
     let files: BTreeSet<&str> = imports.iter().map(|import| import.from.as_str()).collect();
     let reach: BTreeMap<&str, BTreeSet<&str>> = files.iter().map(|file| (*file, reached(file, imports))).collect();
     let both_ways = |a: &str, b: &str| reach[a].contains(b) && reach.get(b).is_some_and(|from_b| from_b.contains(a));
-    let mut found: Vec<Circle> = Vec::new();
+    let mut found: Vec<Cycle> = Vec::new();
     for import in imports.iter().filter(|import| both_ways(&import.from, &import.to)) {
-        match found.iter_mut().find(|circle| both_ways(&circle[0].from, &import.from)) {
-            Some(circle) => circle.push(import.clone()),
+        match found.iter_mut().find(|cycle| both_ways(&cycle[0].from, &import.from)) {
+            Some(cycle) => cycle.push(import.clone()),
             None => found.push(vec![import.clone()]),
         }
     }
@@ -37,16 +37,16 @@ mod tests {
     use super::super::imports::imports;
     use super::*;
 
-    /// Circles among files given as `path: source`, each as `from:line to` of its imports.
+    /// Returns the cycles among files given as `path: source`, each as `from:line to` of its imports.
     fn planted(files: &[(&str, &str)]) -> Vec<Vec<String>> {
         let sources = files.iter().map(|(path, source)| (format!("src/{path}"), (*source).to_owned())).collect();
         let short = |path: &str| path.trim_start_matches("src/").trim_end_matches(".rs").to_owned();
         let arrow = |import: &Import| format!("{}:{} {}", short(&import.from), import.line, short(&import.to));
-        circles(&imports("src", &sources)).iter().map(|circle| circle.iter().map(arrow).collect()).collect()
+        import_cycles(&imports("src", &sources)).iter().map(|cycle| cycle.iter().map(arrow).collect()).collect()
     }
 
     #[test]
-    fn planted_circles_are_named_with_their_lines() {
+    fn injected_import_cycles_are_named_with_their_lines() {
         let two = planted(&[
             ("lib.rs", "mod a;\nmod b;"),
             ("a.rs", "use crate::b::B;\npub struct A(B);"),
@@ -54,7 +54,7 @@ mod tests {
         ]);
         assert_eq!(two, [["a:1 b", "b:2 a"]]);
 
-        // Through nested braces, a child that its parent re-exports, and the arguments of a macro.
+        // Nested braces, a re-exported child, and the arguments of a macro.
         let three = planted(&[
             ("lib.rs", "mod a;\nmod b;\nmod c;"),
             ("a.rs", "use std::fmt;\nuse crate::{\n    b::{self, Deep as Other},\n};\npub const A: u32 = 1;"),
@@ -74,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_circle_is_not_called_one() {
-        // Declared and passed on by a parent whose items the children use.
+    fn files_without_cycles_are_not_reported() {
+        // A parent that declares and re-exports items, and children that use items of the parent.
         let passed_on: &[(&str, &str)] = &[
             ("lib.rs", "pub mod a;\npub use a::Child;"),
             ("a/mod.rs", "pub mod child;\npub use child::Child;\nuse std::io;\npub struct Item;"),
             ("a/child.rs", "use super::{Item, io};\npub struct Child(Item, io::Error, crate::a::Child);"),
         ];
-        // The table of a registry.
+        // Table of a registry.
         let table: &[(&str, &str)] = &[
             ("lib.rs", "pub mod views;"),
             (
@@ -90,7 +90,7 @@ mod tests {
             ),
             ("views/mask.rs", "use super::{AnyView, View};\npub struct Mask;\nimpl View for Mask {}"),
         ];
-        // Tests, and names that only look alike.
+        // Tests, and names that are only similar.
         let tests: &[(&str, &str)] = &[
             ("lib.rs", "mod a;\nmod b;\n#[cfg(all(test, unix))]\nmod testing;"),
             ("a.rs", "use crate::b::B;\npub struct A;\n#[cfg(test)]\nmod tests {\n    use super::*;\n}"),

@@ -1,5 +1,5 @@
-//! A run that is looked at while it continues, over its socket and over TCP: what is shown, what may be asked, and that
-//! neither changes what is learned.
+//! A run that is observed over its socket and over TCP: what is shown, which requests are allowed, and that neither
+//! changes the result.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,16 +10,16 @@ use serde_json::Value;
 use testkit::tree::read;
 use testkit::{Home, files, root};
 
-/// A text that would be obeyed by a page, by a terminal and by a shell.
+/// Text that would be interpreted by an unescaped page, a terminal or a shell.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J`$(reboot)`";
 
-/// A run of that folder that continues for long enough to be looked at.
+/// Arguments of a run that lasts long enough to be observed.
 fn args<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let sets = [run, "train.steps=400", "checkpoints.every_steps=400", "checkpoints.keep=50", "report.every_steps=5"];
     ["train"].into_iter().chain(sets.iter().chain(more).flat_map(|set| ["--set", *set])).collect()
 }
 
-/// Asks over the socket, by HTTP/1.0: the code and the body.
+/// Sends an HTTP/1.0 request over the socket. Returns the status code and the body.
 fn ask(home: &Home, line: &str, body: &str) -> Option<(u16, String)> {
     let mut stream = UnixStream::connect(home.join("s.sock")).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
@@ -39,7 +39,7 @@ fn json(home: &Home, path: &str) -> Option<Value> {
     (code == 200).then(|| serde_json::from_str(&body).expect("JSON"))
 }
 
-/// Waits until that is so.
+/// Waits until `found` returns a value.
 fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -52,11 +52,11 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn a_run_is_seen_and_asked_and_learns_the_same() {
+fn observed_run_gives_the_same_result() {
     let home = Home::prepared(60);
     home.run_ok(&args("run.folder=calm", &[]));
     let mut watched = args("run.folder=watched", &["serve.address=./s.sock"]);
-    // Slow enough that nobody who looks comes too late.
+    // The run is slow enough for the requests below.
     watched.extend(["--slow", "step=25"]);
     let child = home.spawn(&watched);
     let status = until("a report", || json(&home, "/status").filter(|status| status["step"].as_u64() > Some(0)));
@@ -67,7 +67,7 @@ fn a_run_is_seen_and_asked_and_learns_the_same() {
     {
         assert_eq!(ask(&home, &format!("GET {path}"), "").map(|found| found.0), Some(code), "{path}");
     }
-    // What deploy/ has Kubernetes ask.
+    // Requests of the Kubernetes probes in deploy/.
     let job = read(root(), "deploy/kubernetes/job.yaml");
     let probes: Vec<&str> =
         job.split("httpGet: { path: ").skip(1).map(|rest| rest.split(',').next().expect("a path")).collect();
@@ -85,21 +85,21 @@ fn a_run_is_seen_and_asked_and_learns_the_same() {
     let other = json(&home, "/history?run=calm").expect("a history");
     assert_eq!(other["reports"]["step"].as_array().map(Vec::len), Some(80), "400 steps, one in five");
     assert_eq!(ask(&home, "GET /history?run=../calm", "").map(|found| found.0), Some(404));
-    // What is asked is done between two steps, and is in the log.
+    // Requests are executed between two steps and logged.
     assert_eq!(ask(&home, "POST /note", HOSTILE).map(|found| found.0), Some(200));
     assert_eq!(ask(&home, "POST /checkpoint", "").map(|found| found.0), Some(200));
-    let said = |kind: &str| {
+    let event = |kind: &str| {
         let events = json(&home, "/history")?["events"].as_array()?.clone();
         events.into_iter().find(|event| event["kind"] == kind)
     };
-    assert_eq!(until("the note", || said("note"))["text"], HOSTILE);
-    let saved = until("the checkpoint", || said("checkpoint"));
+    assert_eq!(until("the note", || event("note"))["text"], HOSTILE);
+    let saved = until("the checkpoint", || event("checkpoint"));
     assert!(saved["step"].as_u64().is_some_and(|step| step < 400), "{saved}");
     assert_eq!(ask(&home, "POST /stop", "").map(|found| found.0), Some(200));
-    let stopped = testkit::Outcome::of(child.wait_with_output().expect("it ends"));
+    let stopped = testkit::Outcome::new(child.wait_with_output().expect("it ends"));
     assert_eq!(stopped.code, Some(143), "{}", stopped.stderr);
     assert!(!stopped.stderr.contains('\u{1b}'), "{}", stopped.stderr);
-    // It continues, is looked at no more, and has learned the same.
+    // The run continues without observers, and its result is the same.
     home.run_ok(&args("run.folder=watched", &[]));
     let [calm, watched] = ["calm", "watched"].map(|run| files(&home.join(&format!("{run}/checkpoints/step-00000400"))));
     for name in ["main.safetensors", "optimizer.safetensors"] {
@@ -108,11 +108,11 @@ fn a_run_is_seen_and_asked_and_learns_the_same() {
 }
 
 #[test]
-fn what_was_said_before_is_shown_after_a_resume_and_secrets_never_are() {
+fn history_survives_a_resume_and_secrets_are_hidden() {
     let home = Home::prepared(60);
-    let token = "a-secret-that-nobody-may-see";
+    let token = "a-secret-that-must-stay-hidden";
     home.write("token", token);
-    // The same rate forever: steps may then be added.
+    // A constant learning rate allows steps to be added.
     let sets = ["run.folder=a", "report.every_steps=5", "schedule.kind=constant"];
     let trains = |more: &[&'static str]| -> Vec<&str> {
         ["train"].into_iter().chain(sets.iter().chain(more).flat_map(|set| ["--set", *set])).collect()
@@ -144,7 +144,7 @@ fn what_was_said_before_is_shown_after_a_resume_and_secrets_never_are() {
     }
     let bearer = format!("Authorization: Bearer {token}\r\nContent-Length: 0\r\n");
     assert_eq!(ask("POST /stop", &bearer).map(|found| found.0), Some(200));
-    let ended = testkit::Outcome::of(child.wait_with_output().expect("it ends"));
+    let ended = testkit::Outcome::new(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(143), "{}", ended.stderr);
     for (name, bytes) in files(&home.join("a")) {
         assert!(!String::from_utf8_lossy(&bytes).contains(token), "{name}");
@@ -153,7 +153,7 @@ fn what_was_said_before_is_shown_after_a_resume_and_secrets_never_are() {
 }
 
 #[test]
-fn runs_are_put_into_one_file_and_their_figures_into_plots() {
+fn report_contains_all_runs_and_plots() {
     let home = Home::prepared(60);
     for run in ["a", "b"] {
         home.run_ok(&[
@@ -178,14 +178,14 @@ fn runs_are_put_into_one_file_and_their_figures_into_plots() {
     assert_eq!(plot.matches("<path class=\"c").count(), 2, "a curve for each run");
     home.run(&["report", "nowhere", "--out", "x.html"]).assert_fails(2, &["nowhere", "no run is here"]);
     assert!(!home.join("x.html").exists());
-    home.run(&["top", "a"]).assert_fails(2, &["no terminal", "cloze runs"]);
+    home.run(&["top", "a"]).assert_fails(2, &["not a terminal", "cloze runs"]);
     home.run(&["train", "--set", "serve.address=8080", "--set", "run.folder=c"])
         .assert_fails(2, &["serve.address", "8080"]);
 }
 
 /// A preparation has a page too.
 #[test]
-fn a_preparation_is_seen_while_it_works() {
+fn preparation_can_be_observed() {
     let home = Home::with_corpus(400);
     home.run_ok(&["tokenizer", "train"]);
     let child = home.spawn(&[
@@ -203,6 +203,6 @@ fn a_preparation_is_seen_while_it_works() {
     assert_eq!(ask(&home, "POST /stop", "").map(|found| found.0), Some(404), "a signal stops it");
     let (_, metrics) = ask(&home, "GET /metrics", "").expect("metrics");
     assert!(metrics.contains("cloze_prepare_parts_planned"), "{metrics}");
-    let ended = testkit::Outcome::of(child.wait_with_output().expect("it ends"));
+    let ended = testkit::Outcome::new(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
 }

@@ -1,4 +1,4 @@
-//! Preparations over a store that fails: what they end with, and what they leave when they give up.
+//! Preparations over a failing store: results, and remains after a failure.
 
 use store::{FaultConfig, MemoryBackend, Retries};
 
@@ -6,28 +6,28 @@ use super::dataset_versions::many;
 use super::dataset_versions::text;
 use super::*;
 
-fn weather(seed: u64) -> FaultConfig {
-    FaultConfig { seed, failures: 0.2, lost: 0.2, ..FaultConfig::calm() }
+fn faults(seed: u64) -> FaultConfig {
+    FaultConfig { seed, failures: 0.2, lost: 0.2, ..FaultConfig::none() }
 }
 
-/// Every object but those that say when and where somebody worked here.
+/// Returns every object except those that depend on time or machine.
 fn objects(memory: &MemoryBackend) -> BTreeMap<String, Vec<u8>> {
-    let store = Store::of_memory(&memory.under(FaultConfig::calm()));
+    let store = Store::from_memory(&memory.with_faults(FaultConfig::none()));
     let entries = store
         .list("")
-        .expect("calm")
+        .expect("no fault")
         .into_iter()
         .filter(|entry| entry.name != LOCK && entry.name != fingerprints::NAME);
-    entries.map(|entry| (entry.name.clone(), store.read(&entry.name).expect("calm"))).collect()
+    entries.map(|entry| (entry.name.clone(), store.get(&entry.name).expect("no fault"))).collect()
 }
 
 fn prepare_in(home: &Home, store: &Store) -> Result<PrepareSummary> {
-    Preparation::plan_in(&home.config, store)?.run(PrepareOptions::default(), &Clock::still(), &mut Many::default())
+    Preparation::plan_in(&home.config, store)?.run(PrepareOptions::default(), &Clock::still(), &mut Fanout::default())
 }
 
 fn forget_in(home: &Home, store: &Store, id: &str) -> Result<PrepareSummary> {
     Preparation::plan_in(&home.config, store)?
-        .forget(id, &Clock::still(), &mut Many::default())
+        .forget_document(id, &Clock::still(), &mut Fanout::default())
         .map(|(summary, _)| summary)
 }
 
@@ -38,12 +38,12 @@ fn check_equal(found: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Ve
 }
 
 #[test]
-fn a_storm_over_the_store_changes_no_byte() {
+fn store_faults_change_no_byte() {
     let home = many();
     home.run().expect("prepared");
     for seed in 0..8 {
-        let memory = MemoryBackend::new(weather(seed));
-        let store = Store::of_memory(&memory);
+        let memory = MemoryBackend::new(faults(seed));
+        let store = Store::from_memory(&memory);
         prepare_in(&home, &store).expect("prepared");
         check_equal(&objects(&memory), &home.data(), &format!("seed {seed}"));
         let tally = memory.tally();
@@ -53,11 +53,11 @@ fn a_storm_over_the_store_changes_no_byte() {
 }
 
 #[test]
-fn a_storm_over_a_change_changes_no_byte() {
+fn store_faults_during_a_change_change_no_byte() {
     let home = many();
     home.run().expect("prepared");
-    let memory = MemoryBackend::new(weather(11));
-    let store = Store::of_memory(&memory);
+    let memory = MemoryBackend::new(faults(11));
+    let store = Store::from_memory(&memory);
     prepare_in(&home, &store).expect("prepared");
     home.put(13, &text(13, 7));
     home.put(77, &text(77, 9));
@@ -75,28 +75,28 @@ fn a_storm_over_a_change_changes_no_byte() {
     }
 }
 
-/// Asked three times instead of twenty, about one call of twenty-five is never answered.
+/// With 3 attempts instead of 20, about one call in 25 fails permanently.
 #[test]
-fn a_storm_that_is_not_outwaited_names_an_object_and_costs_nothing_that_was_kept() {
+fn lasting_faults_name_an_object_and_lose_no_committed_part() {
     let home = many();
     home.run().expect("prepared");
     let whole = home.data();
     let (mut kept, mut given_up) = (BTreeSet::new(), 0);
     for seed in 0..72 {
-        let memory = MemoryBackend::new(weather(seed));
-        let calm = Store::of_memory(&memory.under(FaultConfig::calm()));
+        let memory = MemoryBackend::new(faults(seed));
+        let reliable = Store::from_memory(&memory.with_faults(FaultConfig::none()));
         let before = if seed % 2 == 0 {
             BTreeMap::new()
         } else {
-            // What was kept of a part is neither made again nor lost because it cannot be seen for a while.
-            prepare_in(&home, &calm).expect("calm");
-            calm.remove("parts/part-00003-00.json").expect("calm");
-            calm.remove(LOCK).expect("calm");
+            // A committed segment that is temporarily unreadable is neither remade nor lost.
+            prepare_in(&home, &reliable).expect("no fault");
+            reliable.delete("parts/part-00003-00.json").expect("no fault");
+            reliable.delete(LOCK).expect("no fault");
             objects(&memory)
         };
         let impatient = Retries { attempts_max: 3, pause: Duration::ZERO, pause_max: Duration::ZERO };
-        let stormy = Store::of_memory(&memory).with_retries(impatient);
-        if let Err(error) = prepare_in(&home, &stormy) {
+        let faulty = Store::from_memory(&memory).with_retries(impatient);
+        if let Err(error) = prepare_in(&home, &faulty) {
             given_up += 1;
             let error = error.to_string();
             assert!(error.contains("memory:") && error.contains("3 times in a row"), "seed {seed}: {error}");
@@ -107,9 +107,9 @@ fn a_storm_that_is_not_outwaited_names_an_object_and_costs_nothing_that_was_kept
         }
         assert!(before.keys().all(|name| after.contains_key(name)), "seed {seed}: what was there stays");
         kept.insert(records(&after));
-        // Where its release was lost, the lock of a dead machine would be waited for.
-        calm.remove(LOCK).expect("calm");
-        let last = prepare_in(&home, &calm).expect("calm");
+        // If the release of the lock was lost, the next run would wait for it.
+        reliable.delete(LOCK).expect("no fault");
+        let last = prepare_in(&home, &reliable).expect("no fault");
         assert_eq!(last.parts_skipped, records(&after) as u64, "seed {seed}: no finished part is made twice");
         check_equal(&objects(&memory), &whole, &format!("seed {seed}"));
     }

@@ -15,13 +15,13 @@ use std::process::{self, Command};
 use crate::cli::{TuneArgs, Verb};
 use crate::exit::Usage;
 
-/// The file name of the second program.
+/// File name of `cloze-train`.
 pub const NAME: &str = "cloze-train";
 
-/// The environment variable by which `cloze` tells `cloze-train` its version and its process: `0.2.0@4711`.
+/// Environment variable with the version and the process id of the `cloze` that executes `cloze-train`: `0.2.0@4711`.
 const VERSION_VARIABLE: &str = "CLOZE_EXECUTED_BY";
 
-/// The version of both programs.
+/// Version of both programs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Returns whether a verb computes tensors, so that only `cloze-train` runs it.
@@ -60,7 +60,7 @@ pub fn execute() -> anyhow::Error {
     match is_program(&program) {
         Ok(true) => {}
         // `execvp` runs a file without a known format as a shell script: an empty one would end with 0.
-        Ok(false) => return refuse("it is no program"),
+        Ok(false) => return refuse("it is not a program"),
         Err(error) => return refuse(&error.to_string()),
     }
     let mut arguments = env::args_os();
@@ -68,7 +68,7 @@ pub fn execute() -> anyhow::Error {
     let this = format!("{VERSION}@{}", process::id());
     let error = Command::new(&program).arg0(name).args(arguments).env(VERSION_VARIABLE, this).exec();
     match error.kind() {
-        // May work the next time.
+        // Transient errors.
         ErrorKind::OutOfMemory | ErrorKind::WouldBlock | ErrorKind::ExecutableFileBusy => {
             anyhow::Error::from(error).context(format!("{}: cannot be executed", program.display()))
         }
@@ -76,8 +76,8 @@ pub fn execute() -> anyhow::Error {
     }
 }
 
-/// Checks that the `cloze` that executed this process is of the same version. Call it before arguments are parsed: those of
-/// another version may be unknown.
+/// Checks that the `cloze` that executed this process has the same version. Call it before parsing arguments, because
+/// arguments of another version may be unknown.
 ///
 /// # Errors
 /// [`Usage`] with both versions.
@@ -86,7 +86,7 @@ pub fn check_version() -> anyhow::Result<()> {
         Some(version) if version != VERSION => {
             let program = env::current_exe().unwrap_or_else(|_| NAME.into());
             Err(Usage(format!(
-                "{} is version {VERSION}, the `cloze` that executes it {version}: install both of one version \
+                "{} has version {VERSION}, and the `cloze` that executes it has version {version}: install the same version of both \
                  (`make install`)",
                 program.display(),
             ))
@@ -96,8 +96,8 @@ pub fn check_version() -> anyhow::Result<()> {
     }
 }
 
-/// Version of the `cloze` that executed this process; none if a user did. The variable names the process, which stays the
-/// same when it executes another program: for programs that this one starts, it says nothing.
+/// Version of the `cloze` that executed this process; `None` if a user did. The variable names the process id, which
+/// `exec` preserves. Child processes inherit the variable, but have another id.
 fn executed_by() -> Option<String> {
     version_for(&env::var(VERSION_VARIABLE).ok()?, process::id())
 }
@@ -107,8 +107,8 @@ fn version_for(variable: &str, process: u32) -> Option<String> {
     (pid.parse() == Ok(process)).then(|| version.to_owned())
 }
 
-/// The program in the folder of `cloze`, or in the first folder of `path` that has it. Folders of `path` that are not
-/// absolute are skipped: what is executed must not depend on the working directory.
+/// Finds the program in the folder of `cloze`, or in the first folder of `path` that has it. Relative folders of `path`
+/// are skipped, so that the executed program does not depend on the working directory.
 fn find(cloze: Option<&Path>, path: Option<&OsStr>) -> Option<PathBuf> {
     let own = cloze.and_then(Path::parent).map(Path::to_owned);
     let folders = path.into_iter().flat_map(env::split_paths).filter(|folder| folder.is_absolute());
@@ -119,7 +119,7 @@ fn is_executable(program: &Path) -> bool {
     program.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Whether a file begins as an ELF program, or as a script that names its interpreter.
+/// Whether a file begins like an ELF program, or like a script with an interpreter.
 fn is_program(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(4).read_to_end(&mut head)?;
@@ -148,11 +148,11 @@ mod tests {
         program_in(own.path());
         assert_eq!(find(), Some(own.path().join(NAME)));
         fs::set_permissions(own.path().join(NAME), fs::Permissions::from_mode(0o644)).expect("it is ours");
-        assert_eq!(find(), Some(other.path().join(NAME)), "a file that is not executable is no program");
+        assert_eq!(find(), Some(other.path().join(NAME)), "a file that is not executable is not a program");
     }
 
     #[test]
-    fn the_variable_counts_for_the_process_that_it_names() {
+    fn the_variable_applies_to_the_process_that_it_names() {
         assert_eq!(version_for("0.1.0@7", 7).as_deref(), Some("0.1.0"));
         for other in ["0.1.0@8", "0.1.0", "", "@", "0.1.0@"] {
             assert_eq!(version_for(other, 7), None, "{other}");

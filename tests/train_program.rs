@@ -1,4 +1,4 @@
-//! `cloze` and the second program: what it is executed with, and what happens where it is missing or broken.
+//! `cloze` and the program `cloze-train`: how it is executed, and errors if it is missing or broken.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,12 +8,12 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A folder with `cloze` alone, and an empty `PATH`.
+/// Folder that contains only `cloze`, and an empty `PATH`.
 struct Installed(TempDir);
 
 impl Installed {
     fn new() -> Self {
-        // On the file system of the program, so that a link is enough.
+        // The folder is on the file system of the program, so that a link is enough.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         fs::hard_link(env!("CARGO_BIN_EXE_cloze"), folder.path().join("cloze")).expect("linked");
         Self(folder)
@@ -23,7 +23,7 @@ impl Installed {
         self.0.path()
     }
 
-    /// Puts a shell script in the place of `cloze-train`.
+    /// Installs a shell script as `cloze-train`.
     fn second(&self, script: &str, mode: u32) {
         let program = self.path().join("cloze-train");
         let folder = store::Store::folder(self.path()).expect("a folder");
@@ -42,18 +42,18 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn without_it_one_error_says_how_to_install_it() {
+fn missing_train_program_is_one_error_with_the_fix() {
     let installed = Installed::new();
     for args in [&["train", "-c", "none.toml"][..], &["fill", "--run", "a", "text"], &["tune", "-c", "none.toml"]] {
         let output = installed.run(args);
-        let told = stderr(&output);
-        assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
-        assert!(told.contains("`cloze-train` is needed") && told.contains("make install"), "{told}");
+        let text = stderr(&output);
+        assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{text}");
+        assert!(text.contains("`cloze-train` is needed") && text.contains("make install"), "{text}");
     }
-    // A file of that name that is no program is none.
+    // A file of that name without execute permission is not used.
     installed.second("", 0o644);
     assert_eq!(installed.run(&["train", "-c", "none.toml"]).status.code(), Some(2));
-    // A verb without tensors needs nothing else.
+    // A command without tensors needs no `cloze-train`.
     let output = installed.run(&["config", "train.steps"]);
     assert!(output.status.success(), "{}", stderr(&output));
 }
@@ -64,9 +64,9 @@ fn it_has_the_arguments_the_process_and_the_exit_code() {
     installed.second("#!/bin/sh\necho \"$CLOZE_EXECUTED_BY|$$|$*\"\nexit 43\n", 0o755);
     let output = installed.run(&["train", "-c", "a b.toml", "--set", "train.steps=2"]);
     assert_eq!(output.status.code(), Some(43), "{}", stderr(&output));
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    let [executed_by, process, arguments] = told.trim_end().split('|').collect::<Vec<_>>()[..] else {
-        panic!("{told}")
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let [executed_by, process, arguments] = text.trim_end().split('|').collect::<Vec<_>>()[..] else {
+        panic!("{text}")
     };
     assert_eq!(executed_by, format!("{}@{process}", env!("CARGO_PKG_VERSION")), "one process");
     assert_eq!(arguments, "train -c a b.toml --set train.steps=2");
@@ -77,17 +77,18 @@ fn it_has_the_arguments_the_process_and_the_exit_code() {
 #[test]
 fn one_that_cannot_be_executed_is_a_mistake_of_the_installation() {
     let installed = Installed::new();
-    for (script, word) in [("#!/no/such/interpreter\n", "cannot be executed"), ("", "no program"), ("\n", "no program")]
+    for (script, word) in
+        [("#!/no/such/interpreter\n", "cannot be executed"), ("", "not a program"), ("\n", "not a program")]
     {
         installed.second(script, 0o755);
         let output = installed.run(&["train", "-c", "a.toml"]);
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains(word) && told.contains("cloze-train"), "{told}");
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(word) && text.contains("cloze-train"), "{text}");
     }
-    // `cloze` under the other name must not execute itself forever.
+    // `cloze` installed under the other name must not execute itself in a loop.
     fs::remove_file(installed.path().join("cloze-train")).expect("it is there");
     fs::hard_link(installed.path().join("cloze"), installed.path().join("cloze-train")).expect("linked");
-    let told = stderr(&installed.run(&["train", "-c", "a.toml"]));
-    assert!(told.contains("it is `cloze` itself"), "{told}");
+    let text = stderr(&installed.run(&["train", "-c", "a.toml"]));
+    assert!(text.contains("it is `cloze` itself"), "{text}");
 }

@@ -1,8 +1,8 @@
-//! What a newcomer types first: a file for a corpus, its keys, its manual.
+//! First commands of a new user: a file for a corpus, its keys, its manual.
 
 use testkit::{Home, corpus};
 
-/// As people have them: one folder, some compressed, fields of their own.
+/// Typical input: one folder, some files compressed, custom fields.
 fn corpora(home: &Home) {
     let documents = corpus::documents(120);
     let json = |field: &str| {
@@ -19,7 +19,7 @@ fn corpora(home: &Home) {
 }
 
 #[test]
-fn what_init_writes_can_be_prepared_and_planned_as_it_stands() {
+fn output_of_init_can_be_prepared_and_planned() {
     let home = Home::with_corpus(4);
     corpora(&home);
     for (input, file, expected) in [
@@ -27,20 +27,21 @@ fn what_init_writes_can_be_prepared_and_planned_as_it_stands() {
         ("story/*.jsonl", "b.toml", vec!["text_field = \"story\""]),
         ("text", "c.toml", vec!["format = \"text_lines\"", "lowercase = true"]),
     ] {
-        let said = home.run_ok(&["init", input, "--out", file]).stdout;
-        assert!(said.contains(&format!("cloze prepare -c {file}")), "{said}");
+        let stdout = home.run_ok(&["init", input, "--out", file]).stdout;
+        assert!(stdout.contains(&format!("cloze prepare -c {file}")), "{stdout}");
         let text = std::fs::read_to_string(home.join(file)).expect("written");
         for word in expected {
             assert!(text.contains(word), "`{word}` is missing in\n{text}");
         }
         let verbs = [&["plan"][..], &["tokenizer", "train"], &["prepare"], &["plan"]];
-        // One goes all the way.
+        // One of them is run to the end.
         for verb in verbs.into_iter().take(if file == "a.toml" { 4 } else { 1 }) {
             let outcome = home.run_ok(&[verb, &["-c", file]].concat());
             assert!(!outcome.stdout.contains("warning "), "cloze {verb:?}\n{outcome}\n{text}");
         }
     }
-    home.run(&["init", "text", "--out", "c.toml"]).assert_fails(2, &["c.toml: there is a file already"]);
+    home.run(&["init", "text", "--out", "c.toml"])
+        .assert_fails(2, &["c.toml: the file exists; name another with --out"]);
     home.run(&["init", "absent"]).assert_fails(2, &["absent: no such file or folder"]);
     home.write("other/a.bin", "no text");
     home.run(&["init", "other"]).assert_fails(2, &["no file of a known ending (*.json, "]);

@@ -1,15 +1,15 @@
-//! Why did the loss jump at that step? Who did it, and what becomes of it.
+//! Analysis of a loss spike: its cause, its replay and its skip.
 
 use serde_json::Value;
 use testkit::{Home, files};
 
-/// Text that is nearly always the same word, so that it is soon known what is usual.
+/// Text that is nearly always the same word, so that the usual loss is soon known.
 const USUAL: [&str; 9] = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
-/// Words that one document alone has.
+/// Words that occur in one document only.
 const OTHERS: [&str; 10] =
     ["zebra", "quartz", "vexing", "jumps", "foxglove", "wyvern", "sphinx", "kayak", "oxide", "quiver"];
 
-/// Numbers below `end`, always the same.
+/// Returns a fixed sequence of numbers below `end`.
 fn numbers(seed: u64, end: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(seed), |last| {
         Some(last.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
@@ -29,7 +29,7 @@ fn poison() -> String {
     words.join(" ")
 }
 
-/// 401 documents, one of them of words that no other has.
+/// Home with 401 documents, one of them of words that no other has.
 fn home() -> Home {
     let home = Home::with_corpus(4);
     std::fs::remove_dir_all(home.join("corpus")).expect("it was just written");
@@ -43,10 +43,12 @@ fn home() -> Home {
 
 const STEPS: u64 = 120;
 
-/// Trains, as often as the run is killed.
+/// Trains, and restarts after each kill.
 fn train(home: &Home, folder: &str, rule: &str, kills: &[u64]) {
-    let (folder, rule) = (format!("run.folder={folder}"), format!("spike_guard.action={rule}"));
-    let (steps, loss) = (format!("train.steps={STEPS}"), "loss={mlm=1.0}");
+    let folder = format!("run.folder={folder}");
+    let rule = format!("spike_guard.action={rule}");
+    let steps = format!("train.steps={STEPS}");
+    let loss = "loss={mlm=1.0}";
     let sets = [
         folder.as_str(),
         &rule,
@@ -66,7 +68,7 @@ fn train(home: &Home, folder: &str, rule: &str, kills: &[u64]) {
     let args: Vec<&str> = ["train"].into_iter().chain(sets.iter().flat_map(|set| ["--set", *set])).collect();
     for step in kills {
         let mut running = home.watch(&args);
-        running.reach(*step);
+        running.wait_for_step(*step);
         running.kill();
     }
     home.run_ok(&args);
@@ -82,7 +84,7 @@ fn json(home: &Home, args: &[&str]) -> Value {
 }
 
 #[test]
-fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
+fn spike_document_is_found_and_skipped_despite_kills() {
     let home = home();
     train(&home, "warned", "warn", &[]);
     let leaps = events(&home, "warned", "loss_spike");
@@ -91,7 +93,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     assert!(step > 32 && step < STEPS - 10, "{leap}: choose another seed");
     let step_text = step.to_string();
 
-    // Who did it?
+    // Find the document that caused the spike.
     let explained = json(&home, &["explain", "warned", "--step", &step_text, "--rows", "1", "--json"]);
     let row = &explained["rows"][0];
     assert_eq!(explained["log"]["loss"], leap["value"], "{explained}");
@@ -109,7 +111,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
         "{shown}"
     );
 
-    // Once more, to the bit, and without it.
+    // Replay the step to the bit, and without the document.
     let row = row["row"].as_u64().expect("a row").to_string();
     let replayed = json(&home, &["replay", "warned", "--step", &step_text, "--without", &row, "--json"]);
     assert_eq!((&replayed["figures"], &replayed["hashes"]), (&"equal".into(), &"equal".into()), "{replayed}");
@@ -118,7 +120,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     home.run(&["replay", "warned", "--step", &step_text, "--without", "0"]).assert_fails(2, &["rows of the step"]);
     home.run(&["replay", "warned", "--step", "9999"]).assert_fails(2, &["120"]);
 
-    // Skipped, by a calm run and by one that is killed before and behind it.
+    // Both an uninterrupted run and one that is killed before and after the step skip it.
     train(&home, "calm", "skip", &[]);
     let before = step - step % 5;
     train(&home, "killed", "skip", &[before - 10, before, before + 10]);
@@ -128,28 +130,33 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     let suspects = skip["suspects"][0]["documents"].as_array().expect("a list");
     assert!(suspects.contains(&culprit["id"]), "{skip}");
     assert_eq!(events(&home, "killed", "skip").len(), 1);
-    let (calm, killed) = (files(&home.join("calm/checkpoints")), files(&home.join("killed/checkpoints")));
+    let calm = files(&home.join("calm/checkpoints"));
+    let killed = files(&home.join("killed/checkpoints"));
     assert!(calm.keys().any(|name| name.contains("00000120")), "{:?}", calm.keys());
     assert!(calm == killed, "{:?} and {:?}", calm.keys(), killed.keys());
     let passed = home.run_ok(&["replay", "calm", "--step", &step_text]);
-    assert!(passed.stdout.contains("it is skipped"), "{passed}");
+    assert!(passed.stdout.contains("skipped: its rows"), "{passed}");
 
-    // Everything is counted.
+    // All rows are accounted for.
     for run in ["calm", "killed"] {
-        let ledger = json(&home, &["exposure", run, "--json"]);
-        let rows = &ledger["rows"];
-        assert_eq!((&rows["trained"], &rows["skipped"]), (&(8 * (STEPS - 1)).into(), &8.into()), "{ledger}");
-        assert!(ledger["undone_rows"].as_u64() > Some(0), "{ledger}");
+        let exposure = json(&home, &["exposure", run, "--json"]);
+        let rows = &exposure["rows"];
+        assert_eq!((&rows["trained"], &rows["skipped"]), (&(8 * (STEPS - 1)).into(), &8.into()), "{exposure}");
+        assert!(exposure["undone_rows"].as_u64() > Some(0), "{exposure}");
         let of = json(&home, &["exposure", run, "--document", culprit["id"].as_str().expect("an id"), "--json"]);
         assert!(of["dataset_versions"][0]["rows"]["skipped"].as_u64() >= Some(1), "{of}");
     }
-    let ledger = json(&home, &["exposure", "warned", "--json"]);
-    assert_eq!((&ledger["rows"]["trained"], &ledger["undone_rows"]), (&(8 * STEPS).into(), &0.into()), "{ledger}");
+    let exposure = json(&home, &["exposure", "warned", "--json"]);
+    assert_eq!(
+        (&exposure["rows"]["trained"], &exposure["undone_rows"]),
+        (&(8 * STEPS).into(), &0.into()),
+        "{exposure}"
+    );
 }
 
-/// A step is done again as it was done, whatever was changed since.
+/// A step is replayed as it was run, regardless of later changes.
 #[test]
-fn steps_before_a_change_are_replayed_with_the_keys_of_then() {
+fn steps_before_a_change_are_replayed_with_their_old_keys() {
     let home = Home::prepared(120);
     let train = |lr: &'static str, steps: &'static str, more: &[&'static str]| {
         let sets = ["run.folder=run", lr, steps, "loss={mlm=1.0}", "checkpoints.keep=9", "schedule.kind=constant"];
@@ -167,17 +174,17 @@ fn steps_before_a_change_are_replayed_with_the_keys_of_then() {
         );
     }
     for (step, lr) in [("15", "lr 1.0e-3"), ("35", "lr 5.0e-4")] {
-        let told = home.run_ok(&["explain", "run", "--step", step, "--rows", "1"]);
-        assert!(told.stdout.contains(lr), "{told}");
+        let explained = home.run_ok(&["explain", "run", "--step", step, "--rows", "1"]);
+        assert!(explained.stdout.contains(lr), "{explained}");
     }
-    // Nobody asks what would have been.
+    // Explaining a step with other settings is refused.
     home.run(&["explain", "run", "--step", "35", "--set", "optimizer.lr=1"])
-        .assert_fails(2, &["another configuration", "optimizer.lr"]);
+        .assert_fails(2, &["a different configuration", "optimizer.lr"]);
 }
 
-/// Whatever a program or a person has left there.
+/// Invalid run folders and damaged files.
 #[test]
-fn what_is_no_run_and_what_is_damaged_is_named() {
+fn missing_runs_and_damaged_files_are_named() {
     let home = Home::with_corpus(4);
     for verb in ["explain", "replay"] {
         home.run(&[verb, "nowhere", "--step", "1"]).assert_fails(2, &["nowhere", "no run is here"]);

@@ -1,29 +1,30 @@
-//! What the pages ask their readers to type can be typed: each line of an `sh` block is run in an empty folder.
+//! Every command on the pages is valid: each line of an `sh` block is run in an empty folder.
 //!
-//! There, nothing that costs time has anything to work on: a command is as good as its flags. What needs nothing but this
-//! repository has to succeed.
+//! In an empty folder, expensive commands find no input, so only their flags are checked. Commands that need only
+//! this repository must succeed.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use testkit::tree::{files, is, read};
+use testkit::tree::{files, has_extension, read};
 use testkit::{Home, Outcome, program, root};
 
-/// Verbs that need nothing but what a clone has.
+/// Subcommands that need only a clone of the repository.
 const ALONE: [&str; 5] = ["plan", "config", "completions", "man", "help"];
 
-/// Words that a line of shell may begin with.
+/// Words that a shell line may start with.
 const SHELL: &str = "cargo make cloze for do done cat tail export tar git sbatch scancel docker kubectl systemctl useradd \
                      install ln cp scp ssh curl";
 
-/// The pages with their texts.
+/// Returns the pages with their texts.
 fn pages() -> Vec<(String, String)> {
     let named = ["README.md", "CONTRIBUTING.md", "configs/README.md", "deploy/README.md"];
-    let is_page = |path: &String| is(path, "md") && (named.contains(&path.as_str()) || path.starts_with("docs/"));
+    let is_page =
+        |path: &String| has_extension(path, "md") && (named.contains(&path.as_str()) || path.starts_with("docs/"));
     files(root()).into_iter().filter(is_page).map(|page| (page.clone(), read(root(), &page))).collect()
 }
 
-/// The fenced blocks of a page: language, and lines.
+/// Returns the fenced blocks of a page: language and lines.
 fn blocks(page: &str) -> Vec<(&str, Vec<&str>)> {
     let mut blocks = Vec::new();
     let mut lines = page.lines();
@@ -33,7 +34,7 @@ fn blocks(page: &str) -> Vec<(&str, Vec<&str>)> {
     blocks
 }
 
-/// The lines of the `sh` blocks, those that go on joined, without comments.
+/// Returns the lines of the `sh` blocks without comments, with continued lines joined.
 pub(crate) fn typed(page: &str) -> Vec<String> {
     let mut typed = Vec::new();
     for (_, lines) in blocks(page).into_iter().filter(|(language, _)| *language == "sh") {
@@ -44,17 +45,19 @@ pub(crate) fn typed(page: &str) -> Vec<String> {
     typed
 }
 
-/// What stands in back quotes outside of blocks.
+/// Returns the texts in backticks outside of blocks.
 pub(crate) fn spans(page: &str) -> Vec<&str> {
     let prose = page.split("```").step_by(2);
     prose.flat_map(|prose| prose.lines().flat_map(|line| line.split('`').skip(1).step_by(2))).collect()
 }
 
-/// The words of each `cloze …` in a line of shell, quotes taken off.
+/// Returns the words of each `cloze …` command in a shell line, without quotes.
 pub(crate) fn commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = Vec::new();
     let mut words: Vec<String> = Vec::new();
-    let (mut word, mut quote, mut is_word) = (String::new(), None, false);
+    let mut word = String::new();
+    let mut quote = None;
+    let mut is_word = false;
     for letter in line.chars().chain(['\n']) {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
@@ -75,7 +78,7 @@ pub(crate) fn commands(line: &str) -> Vec<Vec<String>> {
             }
         }
     }
-    // What a shell makes of `$(…)` nobody knows here.
+    // The result of `$(…)` is unknown here.
     let plain = |words: &[String]| words.iter().take_while(|word| !word.starts_with("$(")).cloned().collect();
     let is_before = |word: &&String| word.contains('=') || ["do", "then"].contains(&word.as_str());
     let begin = |words: &Vec<String>| words.iter().take_while(is_before).count();
@@ -83,17 +86,19 @@ pub(crate) fn commands(line: &str) -> Vec<Vec<String>> {
     ours.map(|words| plain(&words[begin(&words) + 1..])).collect()
 }
 
-/// In an empty folder with the presets of this repository.
+/// Runs in an empty folder with the presets of this repository.
 fn run(home: &Home, args: &[String]) -> Outcome {
     let mut command = Command::new(program());
-    Outcome::of(command.args(args).current_dir(home.path()).stdin(Stdio::null()).output().expect("it starts"))
+    Outcome::new(command.args(args).current_dir(home.path()).stdin(Stdio::null()).output().expect("it starts"))
 }
 
 #[test]
 fn every_command_on_a_page_is_one() {
     let home = Home::with_corpus(4);
     std::os::unix::fs::symlink(root().join("configs"), home.join("configs")).expect("linked");
-    let (mut offences, mut tried, mut named) = (Vec::new(), 0, BTreeSet::new());
+    let mut offences = Vec::new();
+    let mut tried = 0;
+    let mut named = BTreeSet::new();
     for (page, text) in pages() {
         for line in typed(&text) {
             for args in commands(&line) {
@@ -108,12 +113,12 @@ fn every_command_on_a_page_is_one() {
                 }
             }
         }
-        // In passing a command may be named without all that it needs.
+        // Inline text may name a command without its required arguments.
         for span in spans(&text) {
             for args in commands(span).into_iter().filter(|args| named.insert(args.clone())) {
-                let told = run(&home, &args).stderr;
-                if told.contains("unexpected argument") || told.contains("unrecognized subcommand") {
-                    offences.push(format!("{page}: `{span}`: {told}"));
+                let stderr = run(&home, &args).stderr;
+                if stderr.contains("unexpected argument") || stderr.contains("unrecognized subcommand") {
+                    offences.push(format!("{page}: `{span}`: {stderr}"));
                 }
             }
         }
@@ -122,12 +127,12 @@ fn every_command_on_a_page_is_one() {
     assert!(tried > 15, "only {tried} commands were found");
 }
 
-/// `cargo test … NAME` runs something.
+/// Every `cargo test … NAME` selects an existing test.
 #[test]
 fn every_test_on_a_page_is_there() {
     let mut names = String::new();
     let folders = ["src/", "tests/", "trainer/", "pipeline/src/", "profiler/src/", "crates/", "schemas/src/"];
-    let is_source = |path: &String| is(path, "rs") && folders.iter().any(|folder| path.starts_with(folder));
+    let is_source = |path: &String| has_extension(path, "rs") && folders.iter().any(|folder| path.starts_with(folder));
     for path in files(root()).into_iter().filter(is_source) {
         names += &path.replace(".rs", "::").replace('/', "::");
         let text = read(root(), &path);

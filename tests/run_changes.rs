@@ -1,17 +1,18 @@
-//! What people do to a run that has begun: back, aside, further, otherwise. Each against the run that nobody touched.
+//! Changes to a run that has started: rollback, branch, extension and changed keys. Each is compared with an
+//! unchanged run.
 
 use serde_json::Value;
 use store::Store;
 use testkit::{Home, Outcome, assert_equal_runs, files};
 
-/// All checkpoints stay, and every step is reported.
+/// Arguments of a training that keeps all checkpoints and reports every step.
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "checkpoints.keep=9"];
     args.extend_from_slice(more);
     args
 }
 
-/// The same by the configuration that was saved with it.
+/// Arguments that resume from the saved configuration.
 fn resume(config: &str) -> [&str; 3] {
     ["train", "--config", config]
 }
@@ -24,7 +25,7 @@ fn changes(home: &Home, run: &str) -> Vec<Value> {
     home.log(run).into_iter().filter(|event| event["kind"] == "change").collect()
 }
 
-/// The steps of the checkpoints that a run lists, with why each stays.
+/// Returns the steps of a run's checkpoints, with the reasons for keeping each.
 fn kept(home: &Home, run: &str) -> Vec<(u64, Vec<String>)> {
     let listed = json(&home.run_ok(&["checkpoints", run, "--json"]));
     let words = |it: &Value| -> Vec<String> {
@@ -35,7 +36,7 @@ fn kept(home: &Home, run: &str) -> Vec<(u64, Vec<String>)> {
 }
 
 #[test]
-fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
+fn rolled_back_run_equals_the_uninterrupted_run() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=calm", &[]));
     home.run_ok(&train("run.folder=run", &[]));
@@ -48,16 +49,16 @@ fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
     assert_eq!(kept(&home, "run").into_iter().map(|it| it.0).collect::<Vec<_>>(), [10, 20, 30]);
     assert!(
         home.log("run").iter().all(|event| event["step"].as_u64().is_none_or(|step| step <= 30)),
-        "the log follows"
+        "the log is truncated too"
     );
     assert_eq!(changes(&home, "run")[0]["how"], "rollback");
-    // Nothing is lost.
+    // The rollback moves all files, without loss.
     for name in ["checkpoints/step-00000060/main.safetensors", "checkpoints/step-00000040/state.json"] {
         assert!(files(&home.join("run/rolled_back/000"))[name] == before[name], "{name}");
     }
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "calm", "run");
-    // Once more, further back; it is another.
+    // A second rollback goes further back and has its own folder.
     home.run_ok(&["rollback", "run", "--step", "10"]);
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "calm", "run");
@@ -67,7 +68,7 @@ fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
 }
 
 #[test]
-fn a_branch_without_changes_is_the_run_itself() {
+fn branch_without_changes_equals_the_run() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=run", &[]));
     let before = files(&home.join("run"));
@@ -90,17 +91,17 @@ fn a_branch_without_changes_is_the_run_itself() {
     assert_eq!(diff["reports"]["figures_part_at"].as_u64(), Some(21), "the first step at another rate");
     assert_eq!(files(&home.join("run")), before, "the run itself is only read");
 
-    // What a branch cannot be.
+    // Invalid branches.
     let branch = |set: &str| home.run(&["branch", "run", "--step", "20", "--out", "none", "--set", set]);
     branch("train.global_batch_size=32").assert_fails(2, &["train.global_batch_size", "which rows come next"]);
     branch("encoder.hidden=64").assert_fails(2, &["the same weights", "train.init_from"]);
     branch("optimizer.lr=-1").assert_fails(2, &["optimizer.lr"]);
-    home.run(&other[..6]).assert_fails(2, &["other", "name a folder that is free"]);
+    home.run(&other[..6]).assert_fails(2, &["other", "name an empty folder"]);
     home.run(&["branch", "run", "--step", "25", "--out", "none"]).assert_fails(2, &["no checkpoint after step 25"]);
 }
 
 #[test]
-fn an_extended_run_of_a_constant_rate_is_the_longer_run() {
+fn extended_run_of_constant_rate_equals_the_longer_run() {
     let home = Home::prepared(120);
     let constant = ["--set", "schedule.kind=constant", "--set"];
     home.run_ok(&train("run.folder=long", &[&constant[..], &["train.steps=60"]].concat()));
@@ -108,22 +109,22 @@ fn an_extended_run_of_a_constant_rate_is_the_longer_run() {
     home.run_ok(&train("run.folder=run", &short));
     home.run_ok(&["extend", "run", "--steps", "60"]);
     home.run(&["extend", "run", "--steps", "60"]).assert_fails(2, &["it has 60 steps"]);
-    // The command that began it continues.
+    // The original command continues the run.
     home.run_ok(&train("run.folder=run", &short));
     assert_equal_runs(&home, "long", "run");
     home.run(&["extend", "run", "--steps", "50"]).assert_fails(2, &["it has done 60 steps already"]);
 }
 
 #[test]
-fn an_extended_run_of_a_falling_rate_goes_by_the_rule_that_it_prints() {
+fn extended_run_of_falling_rate_follows_the_printed_rule() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=long", &["--set", "train.steps=60"]));
     let short = train("run.folder=run", &["--set", "train.steps=30"]);
     home.run_ok(&short);
-    let said = home.run_ok(&["extend", "run", "--steps", "60"]);
+    let outcome = home.run_ok(&["extend", "run", "--steps", "60"]);
     assert!(
-        said.stdout.contains("has 60 steps instead of 30") && said.stdout.contains("from 0.000 to 0.556"),
-        "{said}"
+        outcome.stdout.contains("has 60 steps instead of 30") && outcome.stdout.contains("from 0.000 to 0.556"),
+        "{outcome}"
     );
     home.run_ok(&short);
     let rates = |run: &str| -> Vec<(u64, f64)> {
@@ -131,17 +132,18 @@ fn an_extended_run_of_a_falling_rate_goes_by_the_rule_that_it_prints() {
         let reports = log.iter().filter(|event| event["kind"] == "report");
         reports.map(|event| (event["step"].as_u64().expect("a step"), event["lr"].as_f64().expect("a rate"))).collect()
     };
-    let (long, run) = (rates("long"), rates("run"));
+    let long = rates("long");
+    let run = rates("run");
     assert_eq!(run.len(), 60);
-    assert_eq!(run[30..], long[30..], "from there on it is that of the longer run");
+    assert_eq!(run[30..], long[30..], "from there on the rates equal those of the longer run");
     assert!(run[20..30].iter().zip(&long[20..30]).all(|(short, long)| short.1 < long.1), "before, it was not");
     assert_eq!(changes(&home, "run")[0]["keys"][0]["now"], "60");
-    // Whoever names the new number means the same run; whoever names a third one does not.
+    // The new number of steps continues the same run; any other number is refused.
     let again = home.run_ok(&train("run.folder=run", &["--set", "train.steps=60"]));
     assert!(again.stderr.contains("done: 60 steps"), "{again}");
     home.run(&train("run.folder=run", &["--set", "train.steps=90"]))
         .assert_fails(2, &["`train.steps`", "cloze extend"]);
-    // Back before it was extended, it is not.
+    // After a rollback to before the extension, the run has its original length.
     home.run_ok(&["rollback", "run", "--step", "20"]);
     let back = home.run_ok(&short);
     assert!(back.stderr.contains("done: 30 steps"), "{back}");
@@ -156,7 +158,7 @@ fn figures(home: &Home, run: &str) -> Vec<(f64, String)> {
 }
 
 #[test]
-fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
+fn micro_batch_size_may_change_if_rows_are_independent() {
     let home = Home::prepared(120);
     let steps = ["--set", "train.steps=20", "--set", "schedule.kind=constant", "--set", "encoder.dropout=0.0"];
     let mlm = ["--set", "loss={mlm=1.0}", "--set", "train.micro_batch_size=16"];
@@ -164,15 +166,16 @@ fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
     home.run_ok(&train("run.folder=whole", &whole));
     home.run_ok(&train("run.folder=run", &[&whole[..], &["--set", "train.steps=10"]].concat()));
     home.run_ok(&train("run.folder=run", &[&whole[..], &["--set", "train.micro_batch_size=4"]].concat()));
-    let (run, expected) = (figures(&home, "run"), figures(&home, "whole"));
+    let run = figures(&home, "run");
+    let expected = figures(&home, "whole");
     assert_eq!(run.len(), 20);
     for (step, ((loss, hash), (expected, expected_hash))) in run.iter().zip(&expected).enumerate() {
         assert_eq!(hash, expected_hash, "the same rows");
-        // The same sums in another order, and what ten steps make of their last bits.
+        // Gradient sums are in another order, and ten steps amplify the difference of the last bits.
         assert!((loss - expected).abs() < 1e-4 * expected, "step {}: {loss}, not {expected}", step + 1);
     }
 
-    // Where dropout is drawn for a micro-batch, it is another run, unless somebody allows it.
+    // If dropout is drawn per micro-batch, the run would change. It continues only with `--allow-change`.
     let dropout = ["--set", "train.steps=20", "--set", "loss={mlm=1.0}"];
     let half = |more: &[&'static str]| [&dropout[..], more].concat();
     home.run_ok(&train("run.folder=drawn", &half(&["--set", "schedule.kind=constant", "--set", "train.steps=10"])));
@@ -186,7 +189,7 @@ fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
     let state = std::fs::read_to_string(home.join("drawn/checkpoints/step-00000020/state.json")).expect("saved");
     let state: Value = serde_json::from_str(&state).expect("JSON");
     assert_eq!(state["content"]["changes"][0]["key"]["key"], "train.micro_batch_size");
-    // From then on it is what it is, with the word or without.
+    // The allowed change persists, with or without the flag.
     let again = home.run_ok(&train("run.folder=drawn", &half(&smaller)));
     assert!(again.stderr.contains("done: 20 steps"), "{again}");
     let rows = home.run(&train("run.folder=drawn", &half(&["--allow-change", "train.global_batch_size"])));
@@ -194,7 +197,7 @@ fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
 }
 
 #[test]
-fn what_a_run_keeps_is_listed_verified_pinned_and_removed() {
+fn checkpoints_are_listed_verified_pinned_and_removed() {
     let home = Home::prepared(60);
     let mut args = vec!["train", "--set", "run.folder=run", "--set", "checkpoints.keep=1"];
     args.extend(["--set", "checkpoints.keep_every_steps=25", "--set", "checkpoints.keep_best=1"]);
@@ -212,13 +215,13 @@ fn what_a_run_keeps_is_listed_verified_pinned_and_removed() {
     });
     assert_eq!(best, [lowest.expect("three validations")["step"].as_u64().expect("a step")]);
 
-    // Each is a folder that others load: what `export` writes, byte for byte.
+    // Each checkpoint contains the files of `export`, byte for byte.
     home.run_ok(&["export", "--run", "run", "--out", "model", "--step", "25"]);
     let checkpoint = files(&home.join("run/checkpoints/step-00000025"));
     for (name, bytes) in files(&home.join("model")) {
         assert!(checkpoint[&name] == bytes, "{name}");
     }
-    // And still a checkpoint to begin from, heads and all.
+    // The exported folder can start a run, with its heads.
     let init = "train.init_from=run/checkpoints/step-00000025";
     home.run_ok(&["train", "--set", "run.folder=next", "--set", "train.steps=2", "--set", init]);
 
@@ -231,7 +234,7 @@ fn what_a_run_keeps_is_listed_verified_pinned_and_removed() {
     home.run(&["checkpoints", "run", "verify", "25"]).assert_fails(2, &["no checkpoint after step 25"]);
     let weights = "run/checkpoints/step-00000050/model.safetensors";
     let folder = Store::folder(home.path()).expect("it is there");
-    let mut bytes = folder.read(weights).expect("exported");
+    let mut bytes = folder.get(weights).expect("exported");
     bytes[99] ^= 1;
     folder.put(weights, &bytes).expect("put");
     home.run(&["checkpoints", "run", "verify"]).assert_fails(1, &["step-00000050/model.safetensors", "BLAKE3"]);
@@ -240,39 +243,39 @@ fn what_a_run_keeps_is_listed_verified_pinned_and_removed() {
 }
 
 #[test]
-fn what_could_not_be_kept_or_reached_is_refused_before_anything_is_spent() {
+fn unreachable_milestones_are_refused_before_training() {
     let home = Home::prepared(60);
     for (set, words) in [
         ("loss={tc=1.0}", ["checkpoints.export", "no `masked_lm` objective"]),
         ("checkpoints.best_by=rtd.accuracy", ["checkpoints.best_by", "`rtd.accuracy`"]),
-        ("validation.every_steps=0", ["checkpoints.keep_best", "nothing is validated"]),
+        ("validation.every_steps=0", ["checkpoints.keep_best", "without validation"]),
         ("train.max_tokens=0", ["train.max_tokens", "at least one token"]),
         ("train.max_hours=-2", ["train.max_hours", "above 0"]),
-        ("schedule.decay_fraction=0.0", ["schedule.decay_fraction", "share of the run"]),
+        ("schedule.decay_fraction=0.0", ["schedule.decay_fraction", "fraction above 0"]),
     ] {
         let kept = ["--set", "checkpoints.keep_best=1", "--set", "checkpoints.export=bert", "--set", set];
         home.run(&train("run.folder=run", &kept)).assert_fails(2, &words);
     }
     assert!(!home.join("run").exists());
-    // Where steps are not written they end nothing.
+    // Steps that are not configured do not end the run.
     let plan = ["plan", "--set", "train.max_tokens=1000000", "--set", "train.steps=1099511627776"];
     let plan = home.run_ok(&plan).stdout;
     assert!(plan.contains("budget     1,000,000 tokens") && plan.contains("977 steps ="), "{plan}");
 }
 
 #[test]
-fn all_runs_below_a_folder_are_seen_with_what_became_of_them() {
+fn runs_below_a_folder_are_listed_with_their_state() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=runs/done", &["--set", "train.steps=20"]));
     let mut stopped = home.watch(&train("run.folder=runs/deep/stopped", &["--slow", "step=60"]));
-    stopped.reach(3);
+    stopped.wait_for_step(3);
     stopped.signal(libc::SIGTERM);
     assert_eq!(stopped.end().code, Some(143));
     let mut killed = home.watch(&train("run.folder=runs/killed", &["--slow", "step=60"]));
-    killed.reach(3);
+    killed.wait_for_step(3);
     killed.kill();
     let mut running = home.watch(&train("run.folder=runs/under-way", &["--slow", "step=100"]));
-    running.reach(3);
+    running.wait_for_step(3);
     let runs = json(&home.run_ok(&["runs", "runs", "--json"]));
     let states: Vec<(&str, &str)> = runs
         .as_array()
@@ -289,7 +292,7 @@ fn all_runs_below_a_folder_are_seen_with_what_became_of_them() {
     assert_eq!(states, expected);
     assert_eq!((runs[1]["step"].as_u64(), runs[1]["steps"].as_u64()), (Some(20), Some(20)));
     assert!(runs[1]["valid"].as_f64().is_some_and(|valid| valid > 0.0) && runs[3]["holder"].is_string());
-    // What would change it waits for its end; what looks at it does not.
+    // Commands that change the run wait for its end; read-only commands do not.
     let words = ["another process trains in this folder", "pid"];
     for args in [
         &["rollback", "runs/under-way", "--step", "10"][..],
@@ -303,7 +306,7 @@ fn all_runs_below_a_folder_are_seen_with_what_became_of_them() {
     running.kill();
     let table = home.run_ok(&["runs", "runs"]).stdout;
     assert!(table.contains("4 runs") && table.contains("20 / 20"), "{table}");
-    // One that nobody can read hides no other.
+    // An unreadable run does not hide the others.
     home.write("runs/killed/step_budget.json", "x");
     let runs = home.run(&["runs", "runs", "--json"]);
     runs.assert_fails(1, &["1 of 4 runs"]);
@@ -316,10 +319,10 @@ fn all_runs_below_a_folder_are_seen_with_what_became_of_them() {
 }
 
 #[test]
-fn a_run_ends_by_tokens_whatever_is_killed() {
+fn token_budget_ends_a_run_despite_kills() {
     let home = Home::prepared(120);
     let budget = |run: &'static str| train(run, &["--set", "train.max_tokens=20000"]);
-    // The preset says steps, which end it too: more than are needed.
+    // The preset sets a number of steps larger than needed, which would also end the run.
     let args = |run| [&budget(run)[..], &["--set", "train.steps=1000"]].concat();
     home.run_ok(&args("run.folder=calm"));
     let log = home.log("calm");
@@ -332,7 +335,7 @@ fn a_run_ends_by_tokens_whatever_is_killed() {
     let rates: Vec<f64> = log.iter().filter(|it| it["kind"] == "report").filter_map(|it| it["lr"].as_f64()).collect();
     assert!(rates[8..].windows(2).all(|pair| pair[0] > pair[1]), "after the warm-up it falls: {rates:?}");
     let mut running = home.watch(&[&args("run.folder=run")[..], &["--slow", "step=30"]].concat());
-    running.reach(13);
+    running.wait_for_step(13);
     running.kill();
     home.run_ok(&args("run.folder=run"));
     assert_equal_runs(&home, "calm", "run");
@@ -341,27 +344,27 @@ fn a_run_ends_by_tokens_whatever_is_killed() {
 }
 
 #[test]
-fn a_run_ends_by_hours_and_is_then_at_its_end() {
+fn time_budget_ends_a_run() {
     let home = Home::prepared(60);
     let args = train("run.folder=run", &["--set", "train.max_hours=0.0004", "--set", "train.steps=1000000"]);
     home.run_ok(&args);
     let log = home.log("run");
     let report = log.iter().rposition(|event| event["kind"] == "report").expect("a report");
     assert!(log[report]["progress"].as_f64().is_some_and(|progress| progress >= 1.0), "{}", log[report]);
-    // Checkpoints of earlier steps are written in the background, and may be said after the last step's report.
+    // Checkpoints of earlier steps are written in the background, and may be logged after the last report.
     let of_the_end = |event: &&Value| event["kind"] != "checkpoint" || event["step"] == log[report]["step"];
     let ends: Vec<&str> =
         log[report + 1..].iter().filter(of_the_end).filter_map(|event| event["kind"].as_str()).collect();
     assert_eq!(ends, ["validation", "checkpoint", "stop"], "{:?}", &log[report..]);
     let again = home.run_ok(&args);
     assert!(again.stderr.contains("done: ") && !again.stdout.contains("step "), "{again}");
-    // Where its looks at the clock are lost, nobody knows how far it is.
+    // If the saved clock readings are lost, the progress is unknown.
     std::fs::remove_file(home.join("run/time_budget.json")).expect("it was there");
-    home.run(&args).assert_fails(2, &["time_budget.json", "is lost", "restore it"]);
+    home.run(&args).assert_fails(2, &["time_budget.json", "are lost", "restore the file"]);
 }
 
 #[test]
-fn a_run_that_was_extended_needs_to_know_it() {
+fn extended_run_needs_its_step_budget_file() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=run", &["--set", "train.steps=20"]));
     home.run(&["extend", "run", "--steps", "1152921504606846976"]).assert_fails(2, &["more rows than can be counted"]);
@@ -369,5 +372,5 @@ fn a_run_that_was_extended_needs_to_know_it() {
     let args = train("run.folder=run", &["--set", "train.steps=20"]);
     home.run_ok(&args);
     std::fs::remove_file(home.join("run/step_budget.json")).expect("it was there");
-    home.run(&args).assert_fails(2, &["step_budget.json", "is lost"]);
+    home.run(&args).assert_fails(2, &["step_budget.json", "are lost"]);
 }

@@ -1,4 +1,4 @@
-//! What lives with faults ends as in calm.
+//! Runs with injected faults give the same results as runs without.
 
 use testkit::{Home, assert_equal_runs, files};
 
@@ -8,7 +8,7 @@ fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-/// Runs a command again for as long as something kills it. How often it was started.
+/// Runs a command again after each kill. Returns the number of starts.
 fn until_it_ends(home: &Home, args: &[&str]) -> usize {
     for start in 1..=9 {
         let outcome = home.run(args);
@@ -22,13 +22,13 @@ fn until_it_ends(home: &Home, args: &[&str]) -> usize {
 }
 
 #[test]
-fn a_run_with_every_fault_and_two_kills_equals_the_calm_one() {
+fn run_with_faults_and_kills_equals_one_without() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=calm", &[]));
     let spec = "seed=7,panic=worker:0.2,slow=worker:0.05:2ms,eio=store:0.02,lost=store:0.02,kill=step:13,kill=step:37";
     assert_eq!(until_it_ends(&home, &train("run.folder=storm", &["--inject-faults", spec])), 3, "each kill comes once");
     assert_equal_runs(&home, "calm", "storm");
-    // The same of a file, with another seed.
+    // The same from a file, with another seed.
     home.write(
         "storm.toml",
         "seed = 8\npanic = \"worker:0.1\"\neio = \"store:0.02\"\nkill = [\"step:0\", \"step:21\"]\n",
@@ -41,7 +41,7 @@ fn a_run_with_every_fault_and_two_kills_equals_the_calm_one() {
 }
 
 #[test]
-fn a_preparation_with_faults_and_a_kill_equals_the_calm_one() {
+fn preparation_with_faults_and_a_kill_equals_one_without() {
     let home = Home::with_corpus(120);
     home.run_ok(&["tokenizer", "train"]);
     let small = ["prepare", "--set", "prepare.part_bytes=20000", "--set", "prepare.workers=2"];
@@ -49,48 +49,55 @@ fn a_preparation_with_faults_and_a_kill_equals_the_calm_one() {
     let chaos =
         ["--set", "prepare.folder=storm", "--inject-faults", "seed=3,eio=store:0.03,lost=store:0.05,kill=part:1"];
     assert_eq!(until_it_ends(&home, &[&small[..], &chaos].concat()), 2);
-    let (calm, mut stormy) = (files(&home.join("data")), files(&home.join("storm")));
-    assert!(stormy.remove("fault_injection.json").is_some(), "who was killed is remembered");
+    let calm = files(&home.join("data"));
+    let mut stormy = files(&home.join("storm"));
+    assert!(stormy.remove("fault_injection.json").is_some(), "the injected kill is recorded");
     assert!(calm.len() > 6, "{:?}", calm.keys());
     assert_eq!(calm.keys().collect::<Vec<_>>(), stormy.keys().collect::<Vec<_>>());
     assert!(calm == stormy);
 }
 
-/// Rows that were left out by the log of a run: number and step.
-fn left_out(home: &Home, run: &str) -> Vec<(u64, u64)> {
+/// Returns the bad rows in the log of a run: row and step.
+fn bad_rows(home: &Home, run: &str) -> Vec<(u64, u64)> {
     let events = home.log(run).into_iter().filter(|event| event["kind"] == "bad_row");
     events.map(|event| (event["row"].as_u64().expect("a row"), event["step"].as_u64().expect("a step"))).collect()
 }
 
-/// A run that may leave two rows out.
+/// Arguments of a run that allows two bad rows.
 fn with<'a>(run: &'a str, chaos: &'a str) -> Vec<&'a str> {
     train(run, &["--set", "data.max_bad_rows=2", "--inject-faults", chaos])
 }
 
 #[test]
-fn a_row_that_cannot_be_made_is_named_or_left_out_for_ever() {
+fn failed_row_is_named_or_excluded_permanently() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=calm", &[]));
     let strict = home.run(&train("run.folder=strict", &["--inject-faults", "panic=row:17"]));
-    let words =
-        ["row 17 of the stream", "sample ", ".parquet", "`data.max_bad_rows` lets 0 rows", "cloze inspect batch 2"];
+    let words = [
+        "row 17 of the stream",
+        "sample ",
+        ".parquet",
+        "`data.max_bad_rows` allows 0 bad rows",
+        "cloze inspect batch 2",
+    ];
     strict.assert_fails(1, &words);
     assert!(!home.join("strict/bad_rows.json").exists(), "nothing is left out that stops a run");
 
     home.run_ok(&with("run.folder=whole", "panic=row:17,panic=row:485"));
-    assert_eq!(left_out(&home, "whole"), [(17, 1), (485, 30)]);
+    assert_eq!(bad_rows(&home, "whole"), [(17, 1), (485, 30)]);
     assert!(home.run(&train("run.folder=strict", &[])).code == Some(0), "what stopped may go on once it can be made");
 
-    // Killed after each of the two was written down; then both could be made, and stay left out.
+    // The run is killed after each record. The rows could be built later, but stay excluded.
     assert_eq!(until_it_ends(&home, &with("run.folder=killed", "panic=row:17,kill=step:3")), 2);
-    assert_eq!(left_out(&home, "killed"), [(17, 1)]);
+    assert_eq!(bad_rows(&home, "killed"), [(17, 1)]);
     for (run, kill) in [("early", "kill=step:3"), ("late", "kill=step:39")] {
-        let (folder, chaos) = (format!("run.folder={run}"), format!("panic=row:17,panic=row:485,{kill}"));
+        let folder = format!("run.folder={run}");
+        let chaos = format!("panic=row:17,panic=row:485,{kill}");
         assert_eq!(home.run(&with(&folder, &chaos)).code, None, "killed");
         let then = if run == "early" { "panic=row:485" } else { "seed=1" };
         home.run_ok(&with(&folder, then));
         assert_equal_runs(&home, "whole", run);
-        assert_eq!(left_out(&home, run), [(17, 1), (485, 30)]);
+        assert_eq!(bad_rows(&home, run), [(17, 1), (485, 30)]);
     }
     let weights =
         |run: &str| std::fs::read(home.join(run).join("checkpoints/step-00000060/main.safetensors")).expect("saved");

@@ -1,4 +1,4 @@
-//! What every actor did while a profile was measured, into files that others read.
+//! Trace of all actors during a profile, for external viewers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::super::output_file;
 use crate::cli::{ProfileTarget, TraceArgs};
 use crate::exit::Usage;
 
-/// A trace next to a profile, if anybody wants one.
+/// Optional trace of a profile.
 pub struct Recording {
     wanted: TraceArgs,
     trace: Option<Trace>,
@@ -19,7 +19,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins it where a file is asked for, and refuses what could not be written in the end.
+    /// Starts the trace if a file is requested. Refuses files that could not be written at the end.
     pub(super) fn begin(wanted: &TraceArgs, target: ProfileTarget) -> anyhow::Result<Self> {
         let wanted = wanted.clone();
         let files: Vec<&Path> = [&wanted.trace, &wanted.folded].into_iter().flatten().map(AsRef::as_ref).collect();
@@ -27,7 +27,7 @@ impl Recording {
             None
         } else {
             if !can_be_traced(target) {
-                let message = "`--trace` and `--folded` are of one target, online, prepare or train";
+                let message = "`--trace` and `--folded` need one target: loader, prepare or train";
                 return Err(Usage(message.to_owned()).into());
             }
             let entries = if wanted.trace.is_some() { wanted.max_trace_events } else { 0 };
@@ -36,12 +36,12 @@ impl Recording {
         Ok(Self { wanted, trace, recorded: None })
     }
 
-    /// None.
+    /// No trace.
     pub fn none() -> Self {
         Self { wanted: TraceArgs::default(), trace: None, recorded: None }
     }
 
-    /// Ends it: what was measured is over. `reader` is what the reader of the workers calls itself, and its name in the table.
+    /// Ends the trace with the measurement. `reader` is the actor name of the consumer, `name` its name in the table.
     pub fn end(&mut self, measured: &Measured, (reader, name): (&str, &str)) {
         let Some(trace) = self.trace.take() else { return };
         let mut recorded = trace.end();
@@ -54,16 +54,16 @@ impl Recording {
         self.recorded = Some(recorded);
     }
 
-    /// Writes the files that were asked for, and says what they have.
+    /// Writes the requested files and prints their sizes.
     pub(super) fn write(self) -> anyhow::Result<()> {
         let Some(recorded) = self.recorded else { return Ok(()) };
         if let Some(path) = &self.wanted.trace {
             output_file::stream(path, |out| recorded.perfetto(out))?;
             let (place, entries) = (path.display(), recorded.entries());
             note(format_args!("{place}: {entries} entries, for https://ui.perfetto.dev"));
-            if let Some((left_out, after)) = recorded.left_out() {
+            if let Some((dropped, after)) = recorded.left_out() {
                 note(format_args!(
-                    "warning: {place}: its room was used up after {after:.1} s, and {left_out} are left out; raise \
+                    "warning: {place}: the entry limit was reached after {after:.1} s, and {dropped} entries were dropped; raise \
                      `--max-trace-events`, or measure for less time"
                 ));
             }

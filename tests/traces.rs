@@ -1,4 +1,4 @@
-//! `cloze profile --trace` and `--folded`: what is written keeps the laws of a trace, and says what the table says.
+//! `cloze profile --trace` and `--folded`: traces are well-formed and match the table of the profile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ mod wire;
 const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 const STATES: [&str; 3] = ["busy", "starved", "blocked"];
 
-/// A slice that has ended.
+/// Completed slice.
 struct Slice {
     name: String,
     begin: u64,
@@ -23,27 +23,31 @@ struct Slice {
     depth: usize,
 }
 
-/// A file, read and found to be well-formed.
+/// Parsed trace file that is well-formed.
 #[derive(Default)]
 struct Tracks {
     names: BTreeMap<u64, String>,
     slices: BTreeMap<u64, Vec<Slice>>,
     arrows: usize,
     counts: usize,
-    /// Entries that it says are left out.
-    left_out: Option<u64>,
+    /// Number of dropped entries in the file.
+    dropped: Option<u64>,
 }
 
 impl Tracks {
-    /// Reads a file and asserts that every end has its beginning, that times are in order, that arrows have both ends and
-    /// queues hold what they can.
+    /// Reads a file. Asserts that every end has its start, times are ordered, flows have both ends, and queues stay
+    /// within their capacity.
     fn read(home: &Home, file: &str) -> Self {
         let packets = Packets::decode(&*std::fs::read(home.join(file)).expect("written")).expect("Perfetto's packets");
         let mut tracks = Self::default();
-        let (mut events, mut notes) = (BTreeMap::new(), BTreeMap::new());
-        let (mut places, mut last, mut told) = (BTreeMap::new(), 0, false);
+        let mut events = BTreeMap::new();
+        let mut notes = BTreeMap::new();
+        let mut places = BTreeMap::new();
+        let mut last = 0;
+        let mut has_clocks = false;
         let mut open: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
-        let (mut begun, mut ended) = (BTreeSet::new(), BTreeSet::new());
+        let mut begun = BTreeSet::new();
+        let mut ended = BTreeSet::new();
         for packet in packets.packet {
             assert_eq!(packet.sequence, 1);
             if let Some(interned) = packet.interned {
@@ -53,7 +57,7 @@ impl Tracks {
             let event = match packet.data.expect("no packet is empty") {
                 Data::Clocks(clocks) => {
                     assert!(clocks.primary == 3 && packet.defaults.is_some_and(|defaults| defaults.clock == 3));
-                    told = true;
+                    has_clocks = true;
                     continue;
                 }
                 Data::Track(track) => {
@@ -67,7 +71,7 @@ impl Tracks {
                 Data::Event(event) => event,
             };
             let at = packet.timestamp.expect("what happens has its time");
-            assert!(told && at >= last, "clocks first, and times in order");
+            assert!(has_clocks && at >= last, "clocks first, and times in order");
             last = at;
             assert!(tracks.names.contains_key(&event.track));
             begun.extend(event.flows);
@@ -89,10 +93,10 @@ impl Tracks {
                 }
                 INSTANT => {
                     for annotation in event.annotations {
-                        if let (Some(AnnotationValue::Number(count)), "entries_left_out") =
+                        if let (Some(AnnotationValue::Number(count)), "dropped_entries") =
                             (annotation.value, notes[&annotation.name].as_str())
                         {
-                            tracks.left_out = Some(count);
+                            tracks.dropped = Some(count);
                         }
                     }
                 }
@@ -115,7 +119,7 @@ impl Tracks {
         self.slices.values().flatten().any(|slice| slice.name == name)
     }
 
-    /// How far the states of an actor are from what the table says, at the most, as a share of the measured time.
+    /// Returns the largest difference between the states of an actor and the table, as a share of the measured time.
     fn off(&self, profile: &Value) -> f64 {
         let measured = self.of("measured").iter().find(|slice| slice.name == "measured").expect("it was measured");
         let length = (measured.end - measured.begin) as f64;
@@ -138,21 +142,21 @@ fn profiled(home: &Home, args: &[&str]) -> Outcome {
     home.run_ok(&[profile_args(args), SETS.to_vec()].concat())
 }
 
-/// Profile with a trace whose states are those of the table. Clocks of one look are read one after another, which takes a
-/// moment on a busy machine.
-fn as_the_table_says(home: &Home, args: &[&str]) -> Tracks {
+/// Profiles with a trace whose states match the table. Clocks of one snapshot are read in sequence, which takes time
+/// on a busy machine.
+fn trace_that_matches_the_table(home: &Home, args: &[&str]) -> Tracks {
     let outcome = profiled(home, &[args, &["--trace", "out.pftrace"]].concat());
     let tracks = Tracks::read(home, "out.pftrace");
-    assert_eq!(tracks.left_out, None, "{outcome}");
+    assert_eq!(tracks.dropped, None, "{outcome}");
     let off = tracks.off(&serde_json::from_str(&outcome.stdout).expect("an object"));
     assert!(off < 0.1, "{off} of the time: {outcome}");
     tracks
 }
 
 #[test]
-fn a_trace_keeps_its_laws_and_says_what_the_table_says() {
+fn trace_is_well_formed_and_matches_the_table() {
     let home = Home::prepared(200);
-    let online = as_the_table_says(&home, &["--seconds", "2", "--step-ms", "4"]);
+    let online = trace_that_matches_the_table(&home, &["--seconds", "2", "--step-ms", "4"]);
     for name in ["busy", "blocked", "batch", "decode", "render"] {
         assert!(online.has(name), "{name}");
     }
@@ -163,7 +167,7 @@ fn a_trace_keeps_its_laws_and_says_what_the_table_says() {
     );
 
     let workers = ["prepare", "--slow", "writer=200", "--set", "prepare.workers=2"];
-    let offline = as_the_table_says(
+    let offline = trace_that_matches_the_table(
         &home,
         &[&workers[..], &["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none"]].concat(),
     );
@@ -176,17 +180,17 @@ fn a_trace_keeps_its_laws_and_says_what_the_table_says() {
 }
 
 #[test]
-fn a_trace_that_is_cut_short_says_so() {
+fn truncated_trace_is_marked() {
     let home = Home::prepared(200);
     let outcome = profiled(&home, &["--batches", "500", "--trace", "out.pftrace", "--max-trace-events", "600"]);
     let tracks = Tracks::read(&home, "out.pftrace");
-    let left_out = tracks.left_out.expect("the file says so");
-    assert!(left_out > 0 && outcome.stderr.contains(&format!("{left_out} are left out")), "{outcome}");
+    let dropped = tracks.dropped.expect("the file says so");
+    assert!(dropped > 0 && outcome.stderr.contains(&format!("{dropped} entries were dropped")), "{outcome}");
     assert!(tracks.has("batch") && outcome.stderr.contains("--max-trace-events"), "{outcome}");
 }
 
 #[test]
-fn folded_stacks_say_whose_they_are_and_how_often_they_were_seen() {
+fn folded_stacks_have_actors_and_counts() {
     let home = Home::prepared(200);
     let slow = ["--seconds", "2", "--slow", "workers=20", "--folded", "out.folded"];
     profiled(&home, &slow);
@@ -201,12 +205,12 @@ fn folded_stacks_say_whose_they_are_and_how_often_they_were_seen() {
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), ["batch-0", "batch-1", "trainer"]);
     let of =
         |stack: &str| text.lines().filter_map(|line| line.strip_prefix(stack)?.trim().parse::<u64>().ok()).sum::<u64>();
-    // Workers that sleep in each batch are seen in one, and their reader is seen waiting.
+    // Workers that sleep in each batch are sampled in one, and their reader is sampled waiting.
     assert!(2 * of("batch-0;busy;batch") > seen["batch-0"] && 2 * of("trainer;starved") > seen["trainer"], "{text}");
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_before_anything_is_measured() {
+fn unwritable_outputs_are_refused_before_the_measurement() {
     let home = Home::prepared(20);
     home.write("file", "");
     for (flag, path) in

@@ -1,14 +1,14 @@
-//! `cloze prepare --report`: what a corpus is like, on a page that nothing in the corpus can change.
+//! `cloze prepare --report`: statistics of a corpus on a page with escaped content.
 
 use testkit::Home;
 
-/// What a page, a terminal and a shell would obey.
+/// Text that an unescaped page, a terminal or a shell would interpret.
 const HOSTILE: &str = "</td><script>alert(1)</script>\u{1b}[2J";
 
 fn home() -> Home {
     let home = Home::with_corpus(200);
     home.run_ok(&["tokenizer", "train"]);
-    // Characters that the tokenizer has never seen, and lines that cannot be read.
+    // Characters that are not in the vocabulary, and unreadable lines.
     let json = |text: &str| format!("{}\n", serde_json::json!({ "text": text }));
     let words = "the cat and the dog ".repeat(300);
     let good = [json(&words), json("a \u{2603} and a \u{2603}\u{2603} and \u{1f980}"), json(HOSTILE)].concat();
@@ -24,7 +24,7 @@ fn prepare<'a>(more: &[&'a str]) -> Vec<&'a str> {
     ["prepare"].into_iter().chain(SETS).chain(more.iter().copied()).collect()
 }
 
-/// The cells of the rows in which something stands, without their tags.
+/// Returns the cells of the table rows that contain a text, without tags.
 fn cells(page: &str, with: &str) -> Vec<Vec<String>> {
     let rows = page.split("<tr>").filter(|row| row.contains(with));
     let cell = |cell: &str| {
@@ -41,7 +41,7 @@ fn cells(page: &str, with: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_report_counts_what_there_is_and_obeys_none_of_it() {
+fn report_counts_the_corpus_and_escapes_its_text() {
     let home = home();
     let outcome = home.run_ok(&prepare(&["--report", "out/corpus.html"]));
     assert!(outcome.stdout.contains("out/corpus.html"), "{outcome}");
@@ -55,7 +55,7 @@ fn a_report_counts_what_there_is_and_obeys_none_of_it() {
     assert_eq!(rejected.len(), 1, "{page}");
     assert!(rejected[0][1] == "broken_json" && rejected[0][2].starts_with("no json &lt;/td&gt;"), "{rejected:?}");
     assert_eq!(cells(&page, "bad.jsonl:1")[0][1..], ["missing_field", "{&quot;other&quot;: 1}"]);
-    // The one document of good.jsonl that is long is the longest, and its file holds the most.
+    // The only long document of good.jsonl is the longest, and its file is the largest.
     let manifest = std::fs::read_to_string(home.join("data/manifest.json")).expect("prepared");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
     let corpus = &manifest["content"]["dataset_versions"][0]["corpus"];
@@ -64,7 +64,7 @@ fn a_report_counts_what_there_is_and_obeys_none_of_it() {
     for (name, figure) in [("documents", "4"), ("rejected or repaired", "2")] {
         assert!(page.contains(&format!("<dt>{name}</dt><dd>{figure}</dd>")), "{name}: {page}");
     }
-    // Files with their documents and tokens: together all that there is.
+    // Files with their documents and tokens, which add up to the totals.
     let number = |cell: &str| cell.replace(',', "").parse::<u64>().expect("a number");
     let sources: Vec<Vec<String>> = cells(&page, "<svg").into_iter().filter(|row| row[0].contains(".jsonl")).collect();
     let sum = |column: usize| sources.iter().map(|row| number(&row[column])).sum::<u64>();
@@ -74,7 +74,7 @@ fn a_report_counts_what_there_is_and_obeys_none_of_it() {
 }
 
 #[test]
-fn a_report_of_what_is_prepared_is_the_same_again_and_needs_no_corpus() {
+fn report_is_reproducible_without_the_corpus() {
     let home = home();
     home.run_ok(&prepare(&["--report", "a.html", "--set", "prepare.workers=1"]));
     home.run_ok(&prepare(&["--report", "b.html", "--set", "prepare.workers=4"]));
