@@ -212,9 +212,9 @@ impl<'a> Forward<'a> {
     #[must_use]
     pub(crate) fn encoded(&self, network: &str, view: &str) -> &Encoded {
         let pass = Pass::new(network, view);
-        self.encoded
-            .get(&pass)
-            .unwrap_or_else(|| panic!("view `{view}` of network `{network}` is read but not declared in `Requirements`"))
+        self.encoded.get(&pass).unwrap_or_else(|| {
+            panic!("view `{view}` of network `{network}` is read but not declared in `Requirements`")
+        })
     }
 
     /// Returns the statistics of the scores at the positions that a generator predicts, if sampling needed the same
