@@ -20,6 +20,7 @@ pub use self::choice::{ExportFamily, ParityDtype, ProfileTarget};
 use self::output_args::OutputArgs;
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
+use self::subcommands::DEFAULT_CONFIG;
 pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
 
 /// Pretrains BERT-style encoders: data preparation, training, profiling.
@@ -60,10 +61,10 @@ const FIRST_SCREEN: &str = "\
 cloze pretrains BERT-style encoders. To start with your own text:
 
   cloze init corpus/                       write run.toml for the corpus
-  cloze tokenizer train -c run.toml        train a tokenizer on it
-  cloze prepare -c run.toml                tokenize it into shards
-  cloze plan -c run.toml                   check the run and its cost
-  cloze train -c run.toml                  train; the same command resumes
+  cloze tokenizer train                    train a tokenizer on it
+  cloze prepare                            tokenize it into shards
+  cloze plan                               check the run and its cost
+  cloze train                              train; the same command resumes
 
 `cloze help` lists all verbs, `cloze VERB --help` describes one.";
 
@@ -71,11 +72,11 @@ cloze pretrains BERT-style encoders. To start with your own text:
 const AFTER: &str = "\
 From text to a model:
   cloze init corpus/                       write run.toml for a corpus
-  cloze tokenizer train -c run.toml        train a tokenizer on it
-  cloze prepare -c run.toml                tokenize it into shards
-  cloze plan -c run.toml                   check the run and its cost
-  cloze train -c run.toml                  train; the same command resumes
-  cloze export --run runs/run --out model  write a Hugging Face folder
+  cloze tokenizer train                    train a tokenizer on it
+  cloze prepare                            tokenize it into shards
+  cloze plan                               check the run and its cost
+  cloze train                              train; the same command resumes
+  cloze export runs/run --out model        write a Hugging Face folder
 
 Environment:
   RUST_LOG           log levels: `warn`, `debug`, `pipeline=debug,warn`;
@@ -85,8 +86,8 @@ Environment:
 
 Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or
 usage, 42 unusable corpus, 43 diverged, 44 out of device memory, 45 paused by
-the spike guard, 129, 130, 138 and 143 stopped by SIGHUP, SIGINT, SIGUSR1 and
-SIGTERM, and saved.";
+the spike guard, 46 stopped without saving, 129, 130, 138 and 143 stopped by
+SIGHUP, SIGINT, SIGUSR1 and SIGTERM, and saved.";
 
 /// One verb per file of `commands/`.
 #[derive(Debug, Subcommand)]
@@ -98,7 +99,7 @@ pub enum Verb {
         #[arg(required = true, value_name = "INPUT")]
         inputs: Vec<String>,
         /// File to write. An existing file is not overwritten.
-        #[arg(short, long, value_name = "FILE", default_value = "run.toml")]
+        #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
         out: PathBuf,
     },
     /// List the configuration keys with their defaults and meanings.
@@ -282,10 +283,9 @@ pub enum Verb {
         json: bool,
     },
     /// Write a checkpoint as a folder that `transformers` loads.
-    #[command(after_help = "Example: cloze export --run runs/a --out model --as roberta")]
+    #[command(after_help = "Example: cloze export runs/a --out model --as roberta")]
     Export {
         /// Run folder.
-        #[arg(long)]
         run: PathBuf,
         /// Folder to write.
         #[arg(long)]
@@ -293,9 +293,9 @@ pub enum Verb {
         /// Step to export. Default: the newest checkpoint.
         #[arg(long)]
         step: Option<u64>,
-        /// Architecture of the exported model.
-        #[arg(long = "as", value_enum, default_value_t = ExportFamily::Bert)]
-        family: ExportFamily,
+        /// Architecture of the exported model. Default: `bert`, or `electra` for a run without a head that BERT has.
+        #[arg(long = "as", value_enum)]
+        family: Option<ExportFamily>,
     },
     /// Show the rows of a step with documents, masks and losses.
     ///
@@ -354,11 +354,14 @@ pub enum Verb {
         set: Vec<String>,
     },
     /// Fill in the `[MASK]`s of a sentence.
-    #[command(after_help = "Example: cloze fill --run runs/a 'the [MASK] sat on the mat'")]
+    #[command(after_help = "Example: cloze fill runs/a 'the [MASK] sat on the mat'")]
     Fill {
-        /// Run folder.
+        /// Run folder, or the folder of a `transformers` model.
+        #[arg(value_name = "RUN|MODEL")]
+        model: PathBuf,
+        /// Step whose checkpoint of a run is loaded. Default: the newest checkpoint.
         #[arg(long)]
-        run: PathBuf,
+        step: Option<u64>,
         /// Words to show for each mask.
         #[arg(long, default_value_t = 5)]
         top: usize,

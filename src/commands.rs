@@ -23,7 +23,6 @@ pub mod tune;
 use std::process::ExitCode;
 
 use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TuneArgs, Verb};
-use crate::exit::Usage;
 
 /// Runs a verb that computes no tensors. [`train_program::is_needed`](crate::train_program::is_needed) selects the
 /// others.
@@ -37,10 +36,9 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             prepare::forget_document(&config, &document, source.as_deref())?;
         }
         Verb::Prepare { config, source, watch, report, slow, inject_faults, verb: None } => {
-            let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
             let (source, slow, faults) = (source.as_deref(), slow.as_deref(), inject_faults.as_deref());
             let options = prepare::Options { source, watch, report: report.as_deref(), slow, faults };
-            prepare::run(&config.ok_or_else(missing)?, options)?;
+            prepare::run(&config.unwrap_or_default(), options)?;
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         Verb::Runs { folder, json } => runs::run(&folder, json)?,

@@ -10,9 +10,10 @@
 //! | 43 | the training diverged, and a retry diverges in the same way: change the run |
 //! | 44 | insufficient device memory: change the setting that the error names |
 //! | 45 | a loss spike, and `spike_guard.action` is `pause`; the run is saved and needs a decision |
+//! | 46 | a stop that did not save: a second SIGINT, or `run.shutdown_timeout_seconds`; the same command repeats the steps |
 //! | 127 | libtorch is missing: the system cannot load `cloze-train`; install it again |
 //! | 129 | SIGHUP, the terminal was closed; the run is saved |
-//! | 130 | SIGINT; the run is saved, unless a second one came |
+//! | 130 | SIGINT; the run is saved |
 //! | 138 | SIGUSR1; the run is saved, start it again |
 //! | 143 | SIGTERM; the run is saved, start it again |
 
@@ -28,9 +29,12 @@ const CONFIGURATION: u8 = 2;
 pub(crate) const WORSE: u8 = 3;
 const POISON: u8 = 42;
 const DIVERGED: u8 = 43;
-const FULL: u8 = 44;
+const DEVICE_MEMORY: u8 = 44;
 /// Exit code of a training that the spike guard paused.
 pub const PAUSED: u8 = 45;
+
+/// Exit code of a stop that lost the steps since the newest checkpoint.
+pub(crate) const UNSAVED: u8 = 46;
 
 /// Invalid request (code 2).
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +58,7 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             // An error of the loader, passed on by the trainer.
             trainer_plan::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
             trainer_plan::Error::NonFinite { .. } | trainer_plan::Error::LossSpikes { .. } => DIVERGED,
-            trainer_plan::Error::Memory { .. } => FULL,
+            trainer_plan::Error::Memory { .. } => DEVICE_MEMORY,
             error if error.is_usage() => CONFIGURATION,
             _ => FAILED,
         });

@@ -45,12 +45,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Parses and checks the configuration of a run that is to start.
+    /// Plans a branch of the run in `run.folder`.
     ///
     /// # Errors
     /// All problems of the configuration, as [`Mistakes`](crate::config::Mistakes).
-    pub(crate) fn from_args(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::new(args, load::find, Purpose::Run)
+    pub(crate) fn of_branch(args: &ConfigArgs) -> anyhow::Result<Self> {
+        Self::new(args, load::find, Purpose::Branch)
     }
 
     /// Performs the checks that need no data.
@@ -122,7 +122,7 @@ impl Plan {
         let views = parsed.config.views.clone();
         let load = checked(&mut parsed, &data, Rows::Train, &views, &wanted);
         let valid = training::validation(&mut parsed, &data, &wanted);
-        let train = training::plan(&mut parsed, &data, load.as_ref());
+        let train = training::plan(&mut parsed, &data, load.as_ref(), purpose);
         if purpose.is_of_run() {
             parsed.report(run_problems(&parsed.config, purpose));
             if let Some(train) = train.as_ref().filter(|_| !has_saved(&parsed.config.run.folder)) {

@@ -98,10 +98,10 @@ fn run_moves_from_cpu_to_cuda_and_back() {
     // The model trained on the device can be exported and used on both devices.
     back_to(&home, "moved", 8, 4, 12);
     let text = "Anna ate [MASK] and drank some water.";
-    let fill = ["fill", "--run", "moved", text];
+    let fill = ["fill", "moved", text];
     assert_eq!(run(&home, Some(device), &fill).stdout, run(&home, None, &fill).stdout);
-    run(&home, Some(device), &["export", "--run", "moved", "--out", "there"]);
-    run(&home, None, &["export", "--run", "moved", "--out", "here"]);
+    run(&home, Some(device), &["export", "moved", "--out", "there"]);
+    run(&home, None, &["export", "moved", "--out", "here"]);
     assert_eq!(folder_hash(&home.join("there")), folder_hash(&home.join("here")));
 }
 
@@ -227,7 +227,7 @@ fn blanks_on_a_full_device_end_with_one_error() {
     let home = Home::prepared(60);
     let short = ["--set", "train.steps=1", "--set", "validation.every_steps=0", "--set", "schedule.warmup_steps=0"];
     run(&home, None, &[["train", "--set", "run.folder=run"].as_slice(), &short].concat());
-    let fill = ["fill", "--run", "run", "Anna ate [MASK] and drank some water."];
+    let fill = ["fill", "run", "Anna ate [MASK] and drank some water."];
     let report = home.join("counted.json");
     let whole = command(&home, Some(device), &fill).env("PRETEND_CUDA_REPORT", &report).output();
     assert!(whole.expect("the program starts").status.success());

@@ -102,7 +102,7 @@ fn a_run_on_dropped_parts_is_refused_by_name() {
 fn a_model_outlives_the_parts_that_it_was_trained_on() {
     let home = home();
     home.run_ok(&train("run.folder=run", "data.version=pinned", "train.steps=10", &[]));
-    let export = |out: &str| home.run(&["export", "--run", "run", "--out", out]);
+    let export = |out: &str| home.run(&["export", "run", "--out", out]);
     Synthetic::default().add(&data(&home), &[1], &[0]).expect("replaced");
     let exported = export("model");
     assert!(exported.stdout.contains("step 10"), "{exported}");

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use testkit::tree::{files, read};
 use testkit::{Home, Outcome, root, send};
 
-/// Exit codes after which no restart happens, and those of a run that was stopped and saved. The table is in
+/// Exit codes after which no restart happens, and those of a run that was stopped as requested. The table is in
 /// src/exit.rs.
 const FINAL: [u8; 6] = [2, 42, 43, 44, 45, 127];
-const STOPPED: [u8; 4] = [129, 130, 138, 143];
+const STOPPED: [u8; 5] = [46, 129, 130, 138, 143];
 
 fn deployed() -> Vec<(String, String)> {
     let all = files(root()).into_iter().filter(|path| path.starts_with("deploy/"));
@@ -148,7 +148,7 @@ fn a_job_of_slurm_is_queued_again_where_that_helps() {
         assert!(outcome.stdout.starts_with("train --config run.toml --set seed=2\n"), "{outcome}");
         asked(&home)
     };
-    for code in FINAL.into_iter().chain([0, 129, 130, 143]) {
+    for code in FINAL.into_iter().chain([0, 46, 129, 130, 143]) {
         assert_eq!(ends(code), "", "{code} is not queued again");
     }
     assert_eq!(ends(138), "requeue 7\n");
@@ -160,7 +160,12 @@ fn a_job_of_slurm_is_queued_again_where_that_helps() {
 #[test]
 fn slurm_job_forwards_signals_and_waits_for_the_run() {
     let home = Home::with_corpus(4);
-    for (signal, name, code, again) in [(libc::SIGUSR1, "USR1", 138, "requeue 7\n"), (libc::SIGTERM, "TERM", 143, "")] {
+    for (signal, name, code, again) in [
+        (libc::SIGUSR1, "USR1", 138, "requeue 7\n"),
+        (libc::SIGUSR1, "USR1", 46, "requeue 7\n"),
+        (libc::SIGTERM, "TERM", 143, ""),
+        (libc::SIGTERM, "TERM", 46, ""),
+    ] {
         // The command saves until a second signal, or for ten seconds.
         let saves = "touch saves; for i in $(seq 100); do [ -e twice ] && break; sleep 0.1; done";
         let cloze = format!("trap '{saves}; exit {code}' {name}\ntouch hears\nwhile :; do sleep 0.1; done");

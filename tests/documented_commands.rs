@@ -186,8 +186,8 @@ fn lines_of_shell_are_taken_apart_as_a_shell_does() {
         [["train", "-c", "$a.toml", "--set", "x=1"]]
     );
     assert_eq!(
-        apart("cloze fill --run a \"the [MASK] sat; on\" && cloze man | head"),
-        [vec!["fill", "--run", "a", "the [MASK] sat; on"], vec!["man"]]
+        apart("cloze fill a \"the [MASK] sat; on\" && cloze man | head"),
+        [vec!["fill", "a", "the [MASK] sat; on"], vec!["man"]]
     );
     assert!(apart("cargo test cloze-pipeline").is_empty());
 }

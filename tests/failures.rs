@@ -243,12 +243,12 @@ fn missing_files_and_steps_are_usage_errors() {
     }
     home.run(&train("run.folder=run", &["--slow", "naps=10"])).assert_fails(2, &["--slow naps=10", "validation"]);
     home.run_ok(&train("run.folder=run", &["--set", "train.steps=10"]));
-    home.run(&["export", "--run", "run", "--out", "model", "--step", "7"]).assert_fails(2, &["step 7", "there are 10"]);
+    home.run(&["export", "run", "--out", "model", "--step", "7"]).assert_fails(2, &["step 7", "there are 10"]);
     assert!(!home.join("model").exists(), "an export that fails leaves nothing");
-    home.run_ok(&["export", "--run", "run", "--out", "model"]);
-    let again = home.run_ok(&["export", "--run", "run", "--out", "model"]);
+    home.run_ok(&["export", "run", "--out", "model"]);
+    let again = home.run_ok(&["export", "run", "--out", "model"]);
     assert!(again.stderr.contains("replaced the model"), "{again}");
-    let all = home.run_ok(&["fill", "--run", "run", "--top", "99999999", "Anna ate [MASK] and drank some water."]);
+    let all = home.run_ok(&["fill", "run", "--top", "99999999", "Anna ate [MASK] and drank some water."]);
     let words = all.stdout.lines().nth(1).expect("the words of one mask").matches('%').count();
     assert!((100..=400).contains(&words), "every id of the vocabulary, and no other: {words}");
 }

@@ -116,7 +116,7 @@ fn mixture_is_part_of_the_run_identity() {
     let news = "sources.news.weight=[{ rows = 0, weight = 0.3 }, { rows = 1000, weight = 0.4 }]";
     let gone_on = again(&[&moved[..], &["--set", scaled, "--set", news]].concat());
     assert_eq!(gone_on.code, Some(0), "{gone_on}");
-    home.run_ok(&["export", "--run", "run", "--out", "model"]);
+    home.run_ok(&["export", "run", "--out", "model"]);
     // With swapped source names, the same rows are another stream.
     std::fs::rename(home.join("moved"), home.join("books")).expect("free");
     let swapped = ["--set", "sources.books.folder=news", "--set", "sources.news.folder=books"];

@@ -202,11 +202,26 @@ fn suspicious_settings_give_warnings() {
         ("loss.mlm=-1", "the run maximizes this loss"),
         ("schedule.warmup_steps=100", "never reaches its maximum"),
         ("train.init_from=absent", "`train.init_from`: absent does not exist"),
+        ("encoder.attention_scope=document", "only the first document of a row sees `[CLS]`"),
     ] {
         let outcome = home.run_ok(&["plan", "--set", set]);
         assert!(outcome.stdout.contains(expected), "`{expected}` is missing in\n{outcome}");
         let warnings = outcome.stdout.matches("warning ").count();
         assert_eq!(warnings, 1, "{set}\n{outcome}");
+    }
+    let home = Home::with_corpus(4);
+    let pairs = [
+        "views.near={kind=\"window\"}",
+        "objectives.tc={kind=\"token_contrastive\",positives=\"near\"}",
+        "loss.tc=1.0",
+    ];
+    let pairs: Vec<&str> = pairs.iter().flat_map(|set| ["--set", set]).collect();
+    for (set, expected) in [
+        ("train.precision=bf16_hidden", "`tc` compares hidden states closely"),
+        ("encoder.attention_scope=document", "view `near` also pairs tokens of neighbouring documents"),
+    ] {
+        let outcome = home.run_ok(&[&["plan", "--set", set], &pairs[..]].concat());
+        assert!(outcome.stdout.contains(expected), "`{expected}` is missing in\n{outcome}");
     }
     let home = Home::prepared(40);
     let outcome = home.run_ok(&["plan", "--set", "train.steps=500000"]);
@@ -252,6 +267,30 @@ fn damaged_checkpoints_of_start_weights_are_skipped() {
     for command in ["plan", "train"] {
         let init = ["--set", "train.init_from=other", "--set", "train.steps=2"];
         home.run_ok(&[&[command, "--set", "run.folder=run"], &init[..]].concat());
+    }
+}
+
+/// The trainer also reads heads and generators of a folder, so `plan` compares their shapes.
+#[test]
+fn start_weights_of_generators_of_another_shape_are_refused_by_plan_and_train() {
+    let home = Home::prepared(60);
+    let sets = |hidden: u32| {
+        let network = format!("networks.small={{kind=\"generator\",layers=1,hidden={hidden},heads=2,feed_forward=16}}");
+        let objective = "objectives.g={kind=\"masked_lm\",network=\"small\"}".to_owned();
+        [network, objective, "loss.g=1.0".to_owned(), "train.steps=2".to_owned()]
+    };
+    let args = |verb: &str, run: &str, hidden: u32, init: Option<&str>| {
+        let mut args = vec![verb.to_owned(), "--set".to_owned(), format!("run.folder={run}")];
+        for set in sets(hidden).into_iter().chain(init.map(|folder| format!("train.init_from={folder}"))) {
+            args.extend(["--set".to_owned(), set]);
+        }
+        args
+    };
+    let run = |args: Vec<String>| home.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(run(args("train", "other", 16, None)).code, Some(0));
+    for command in ["plan", "train"] {
+        run(args(command, "run", 8, Some("other"))).assert_fails(2, &["has another shape", "`small.encoder."]);
+        assert_eq!(run(args(command, &format!("same-{command}"), 16, Some("other"))).code, Some(0), "{command}");
     }
 }
 

@@ -143,6 +143,11 @@ fn extended_run_of_falling_rate_follows_the_printed_rule() {
     assert!(again.stderr.contains("done: 60 steps"), "{again}");
     home.run(&train("run.folder=run", &["--set", "train.steps=90"]))
         .assert_fails(2, &["`train.steps`", "cloze extend"]);
+    // A branch means the number that it sets, also if it is the original one.
+    home.run_ok(&["branch", "run", "--step", "20", "--out", "short", "--set", "train.steps=30"]);
+    assert!(home.run_ok(&resume("short/config.toml")).stderr.contains("done: 30 steps"));
+    home.run_ok(&["branch", "run", "--step", "40", "--out", "same"]);
+    assert!(home.run_ok(&resume("same/config.toml")).stderr.contains("done: 60 steps"));
     // After a rollback to before the extension, the run has its original length.
     home.run_ok(&["rollback", "run", "--step", "20"]);
     let back = home.run_ok(&short);
@@ -216,7 +221,7 @@ fn checkpoints_are_listed_verified_pinned_and_removed() {
     assert_eq!(best, [lowest.expect("three validations")["step"].as_u64().expect("a step")]);
 
     // Each checkpoint contains the files of `export`, byte for byte.
-    home.run_ok(&["export", "--run", "run", "--out", "model", "--step", "25"]);
+    home.run_ok(&["export", "run", "--out", "model", "--step", "25"]);
     let checkpoint = files(&home.join("run/checkpoints/step-00000025"));
     for (name, bytes) in files(&home.join("model")) {
         assert!(checkpoint[&name] == bytes, "{name}");

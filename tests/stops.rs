@@ -142,9 +142,43 @@ fn shutdown_timeout_ends_a_run_at_the_last_checkpoint() {
     running.wait_for_phase("step");
     running.signal(libc::SIGTERM);
     let outcome = running.end();
-    assert_eq!(outcome.code, Some(143), "{outcome}");
+    assert_eq!(outcome.code, Some(143), "nothing is lost: the run is at its checkpoint\n{outcome}");
     assert!(outcome.stderr.contains("`run.shutdown_timeout_seconds` have elapsed"), "{outcome}");
     assert!(began.elapsed() < Duration::from_secs(50), "it did not wait for its step");
+    home.run_ok(&train("run.folder=run", &[]));
+    assert_equal_runs(&home, "whole", "run");
+}
+
+/// `timeout -s INT` sends two signals: one to the process and one to its group.
+#[test]
+fn second_ctrl_c_within_two_seconds_is_the_same_request() {
+    let home = Home::prepared(60);
+    let mut running = home.watch(&train("run.folder=run", &["--slow", "step@5"]));
+    running.wait_for_line("holding phase `step`");
+    running.signal(libc::SIGINT);
+    running.wait_for_line("saving (press ctrl-c again to quit without saving)");
+    running.signal(libc::SIGINT);
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(130), "{outcome}");
+    assert!(!outcome.stderr.contains("NOT SAVED") && end(&home, "run")["saved"] == true, "{outcome}");
+}
+
+#[test]
+fn second_ctrl_c_exits_without_saving_and_names_the_lost_steps() {
+    let home = Home::prepared(60);
+    home.run_ok(&train("run.folder=whole", &[]));
+    // The first checkpoint is that of the stop, and takes a minute.
+    let slow = ["--slow", "checkpoint=60000", "--set", "checkpoints.every_steps=100"];
+    let mut running = home.watch(&train("run.folder=run", &slow));
+    running.wait_for_step(3);
+    running.signal(libc::SIGINT);
+    running.wait_for_line("saving (press ctrl-c again to quit without saving)");
+    std::thread::sleep(Duration::from_millis(2100));
+    running.signal(libc::SIGINT);
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(46), "{outcome}");
+    assert!(outcome.stderr.contains("NOT SAVED: steps 1 to "), "{outcome}");
+    assert!(!home.join("run/checkpoints").exists(), "{outcome}");
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "whole", "run");
 }

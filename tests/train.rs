@@ -38,15 +38,15 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     assert_eq!((&end["kind"], &end["why"], &end["saved"]), (&"stop".into(), &"finished".into(), &true.into()));
     assert!(rows == Some(60 * 16) && epoch.is_some_and(|epoch| epoch > 1.0), "{end}");
 
-    home.run_ok(&["export", "--run", "run", "--out", "model"]);
+    home.run_ok(&["export", "run", "--out", "model"]);
     let exported: Vec<String> = files(&home.join("model")).into_keys().collect();
     for name in ["config.json", "model.safetensors", "tokenizer.json"] {
         assert!(exported.iter().any(|file| file == name), "{name} in {exported:?}");
     }
 
-    let filled = home.run_ok(&["fill", "--run", "run", "Anna ate [MASK] and drank some water."]);
+    let filled = home.run_ok(&["fill", "run", "Anna ate [MASK] and drank some water."]);
     assert_eq!(filled.stdout.matches('%').count(), 10, "five words, each with the unigram's share\n{filled}");
-    home.run(&["fill", "--run", "run", "no blank here"]).assert_fails(2, &["[MASK]"]);
+    home.run(&["fill", "run", "no blank here"]).assert_fails(2, &["[MASK]"]);
 }
 
 /// Rows contain several documents here, so attention across documents changes the result.
@@ -78,7 +78,7 @@ fn a_run_starts_from_an_exported_folder() {
     home.run_ok(&[RUN[0], RUN[1], RUN[2], "--set", "train.steps=20"]);
     let last = home.log("run").into_iter().rfind(|entry| entry["kind"] == "report").expect("a report");
     for family in ["bert", "roberta", "electra"] {
-        let wrote = home.run_ok(&["export", "--run", "run", "--out", family, "--as", family]);
+        let wrote = home.run_ok(&["export", "run", "--out", family, "--as", family]);
         assert!(wrote.stdout.to_lowercase().contains(&format!("{family}formaskedlm.from_pretrained")), "{wrote}");
         let folder = format!("run.folder=on-{family}");
         let init = format!("train.init_from={family}");
@@ -204,5 +204,5 @@ fn the_demo_runs_as_configured() {
     run(&["plan"]);
     let trained = run(&["train"]);
     assert!(trained.stdout.contains("step 20"), "{trained}");
-    home.run_ok(&["fill", "--run", "demo/run", "licensed under the [MASK] license"]);
+    home.run_ok(&["fill", "demo/run", "licensed under the [MASK] license"]);
 }

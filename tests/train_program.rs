@@ -44,7 +44,7 @@ fn stderr(output: &Output) -> String {
 #[test]
 fn missing_train_program_is_one_error_with_the_fix() {
     let installed = Installed::new();
-    for args in [&["train", "-c", "none.toml"][..], &["fill", "--run", "a", "text"], &["tune", "-c", "none.toml"]] {
+    for args in [&["train", "-c", "none.toml"][..], &["fill", "a", "text"], &["tune", "-c", "none.toml"]] {
         let output = installed.run(args);
         let text = stderr(&output);
         assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{text}");

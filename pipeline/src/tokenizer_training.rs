@@ -42,7 +42,7 @@ pub struct TrainedTokenizer {
     pub words: u64,
     /// Ids of the tokenizer.
     pub vocab_size: u32,
-    /// Rejections and repairs in the corpus, with their reasons.
+    /// Rejections and repairs in the corpus with their reasons, and the characters above the limit of the alphabet.
     pub left_out: Vec<String>,
 }
 
@@ -62,8 +62,10 @@ pub fn train(
     config.check()?;
     // The crate would start its own rayon pool in addition to our workers.
     tokenizers::utils::parallelism::set_parallelism(false);
-    let CountedWords { documents, words, left_out } = count_words(config, prepare, config.split()?, hears)?;
-    let leading = leading(config, &words);
+    let CountedWords { documents, words, mut left_out } = count_words(config, prepare, config.split()?, hears)?;
+    let alphabet = Alphabet::new(config, &words);
+    left_out.extend(alphabet.omission(config));
+    let leading = leading(config, &words, &alphabet.kept);
     if leading.len() >= config.vocab_size as usize {
         let (size, least) = (config.vocab_size, leading.len());
         return Err(refuse(format!(
@@ -86,11 +88,7 @@ pub fn train(
 
 /// Returns special tokens, then the alphabet in order of code points, then its continued forms: the ids that must not
 /// depend on a hash map.
-fn leading(config: &TokenizerConfig, words: &WordCounts) -> Vec<String> {
-    let alphabet = match config.kind {
-        Family::Wordpiece => alphabet(words, config.limit_alphabet),
-        Family::ByteBpe => ByteLevel::alphabet().into_iter().collect(),
-    };
+fn leading(config: &TokenizerConfig, words: &WordCounts, alphabet: &BTreeSet<char>) -> Vec<String> {
     let mut leading: Vec<String> = config.kind.specials().map(str::to_owned).to_vec();
     leading.extend(alphabet.iter().map(char::to_string));
     if config.kind == Family::Wordpiece {
@@ -100,17 +98,61 @@ fn leading(config: &TokenizerConfig, words: &WordCounts) -> Vec<String> {
     leading
 }
 
-/// Returns the `limit` most frequent characters; of equally frequent ones, the lower code points.
-fn alphabet(words: &WordCounts, limit: usize) -> BTreeSet<char> {
-    let mut characters = BTreeMap::<char, u64>::new();
-    for (word, count) in words.iter() {
-        for character in word.chars() {
-            *characters.entry(character).or_default() += count;
+/// Characters with ids of their own.
+struct Alphabet {
+    kept: BTreeSet<char>,
+    /// Number of different characters without an id: words that contain one become unknown.
+    omitted: usize,
+    /// Occurrences of the omitted characters, and of all.
+    omitted_count: u64,
+    total_count: u64,
+}
+
+impl Alphabet {
+    fn new(config: &TokenizerConfig, words: &WordCounts) -> Self {
+        match config.kind {
+            Family::Wordpiece => Self::most_frequent(words, config.limit_alphabet),
+            Family::ByteBpe => {
+                let kept = ByteLevel::alphabet().into_iter().collect();
+                Self { kept, omitted: 0, omitted_count: 0, total_count: 0 }
+            }
         }
     }
-    let mut ranked: Vec<(u64, char)> = characters.into_iter().map(|(character, count)| (count, character)).collect();
-    ranked.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-    ranked.into_iter().take(limit).map(|(_, character)| character).collect()
+
+    /// Keeps the `limit` most frequent characters; of equally frequent ones, the lower code points.
+    fn most_frequent(words: &WordCounts, limit: usize) -> Self {
+        let mut characters = BTreeMap::<char, u64>::new();
+        for (word, count) in words.iter() {
+            for character in word.chars() {
+                *characters.entry(character).or_default() += count;
+            }
+        }
+        let mut ranked: Vec<(u64, char)> =
+            characters.into_iter().map(|(character, count)| (count, character)).collect();
+        ranked.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        let omitted = ranked.split_off(limit.min(ranked.len()));
+        let sum = |characters: &[(u64, char)]| characters.iter().map(|(count, _)| count).sum::<u64>();
+        let omitted_count = sum(&omitted);
+        Self {
+            total_count: sum(&ranked) + omitted_count,
+            kept: ranked.into_iter().map(|(_, character)| character).collect(),
+            omitted: omitted.len(),
+            omitted_count,
+        }
+    }
+
+    /// Returns a sentence about the omitted characters, if any.
+    fn omission(&self, config: &TokenizerConfig) -> Option<String> {
+        let (limit, omitted) = (config.limit_alphabet, self.omitted);
+        let percent = 100.0 * self.omitted_count as f64 / self.total_count.max(1) as f64;
+        (omitted > 0).then(|| {
+            format!(
+                "{omitted} rare characters ({percent:.3} % of the text) are not in the alphabet, so that words with them become \
+                 `[UNK]`; `tokenizer.limit_alphabet = {}` keeps all (now {limit})",
+                limit + omitted
+            )
+        })
+    }
 }
 
 /// Returns the trained model as a `tokenizer.json`; only the named special tokens are added tokens in it.

@@ -128,7 +128,7 @@ def prepared(machine: Machine, name: str, width: int) -> list[str]:
         "prepare.inputs": [str(BUNDLE / "corpus")], "prepare.tokenizer": str(BUNDLE / "tokenizers" / f"{kind}.json"),
         "prepare.max_seq_len": width, "prepare.valid_fraction": 0.05,
     }
-    mark = json.dumps([kind, section.get("pack"), width], sort_keys=True)
+    mark = json.dumps([kind, section.get("packing"), width], sort_keys=True)
     folder = machine.work / "data" / hashlib.sha256(mark.encode()).hexdigest()[:12]
     keys |= {"prepare.folder": str(folder), "data.folder": str(folder)}
     options = settings(keys)
@@ -154,7 +154,7 @@ def begun(machine: Machine, name: str) -> list[str]:
                  "train.device": "cpu", "train.precision": "f32", "schedule.warmup_steps": 0}
         options = small(machine, name) + settings(plain)
         checked([machine.cloze, "train", "-c", config, *options], machine.env("cpu"), BUNDLE, 120)
-        checked([machine.cloze, "export", "--run", run, "--out", model], machine.env("cpu"), BUNDLE, 60)
+        checked([machine.cloze, "export", run, "--out", model], machine.env("cpu"), BUNDLE, 60)
     return settings({"train.init_from": str(model)})
 
 

@@ -12,11 +12,20 @@ use super::profile_args::ProfileArgs;
 #[derive(Clone, Debug, Args)]
 pub struct ConfigArgs {
     /// Configuration file of the run. `cloze config` lists its keys.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
     /// Override one key. Can be repeated: `--set train.steps=100`.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+/// Configuration file that `cloze init` writes, and that other verbs read, unless told otherwise.
+pub(crate) const DEFAULT_CONFIG: &str = "run.toml";
+
+impl Default for ConfigArgs {
+    fn default() -> Self {
+        Self { config: DEFAULT_CONFIG.into(), set: Vec::new() }
+    }
 }
 
 /// Subcommands of `cloze config`.

@@ -34,7 +34,7 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
     }
     // The run's own folder locates its data and its steps.
     let set = set.iter().cloned().chain([folder(run)]).collect();
-    let plan = Plan::from_args(&ConfigArgs { config: run.join("config.toml"), set })?;
+    let plan = Plan::of_branch(&ConfigArgs { config: run.join("config.toml"), set })?;
     let mut config = plan.config().resolved();
     if let Some(Value::Table(section)) = config.get_mut("run") {
         section.insert("folder".to_owned(), Value::String(out.display().to_string()));

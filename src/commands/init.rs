@@ -45,8 +45,9 @@ pub(crate) fn run(inputs: &[String], out: &Path) -> anyhow::Result<()> {
         bytes(survey.bytes),
         bytes(survey.text_bytes),
     ));
+    let option = if out == Path::new("run.toml") { String::new() } else { format!(" -c {}", out.display()) };
     for verb in ["tokenizer train", "prepare", "plan", "train"] {
-        line(format_args!("  cloze {verb} -c {}", out.display()));
+        line(format_args!("  cloze {verb}{option}"));
     }
     Ok(())
 }

@@ -170,6 +170,6 @@ mod tests {
         assert!(below("absent").contains("no such file or folder; paths are relative"));
         let hint = below("jsonl");
         assert!(hint.contains("2 `*.jsonl`") && hint.contains("set `prepare.format = \"jsonl\"`"), "{hint}");
-        assert!(below("none").contains("1 `*.bin`") && below("none").contains("taken at their word"));
+        assert!(below("none").contains("1 `*.bin`") && below("none").contains("name them or use a glob"));
     }
 }

@@ -53,6 +53,11 @@ impl ConfigSource {
         self.places.contains_key(key)
     }
 
+    /// Whether `key` (dotted) is written as an override.
+    pub(crate) fn is_override(&self, key: &str) -> bool {
+        self.places.get(key).is_some_and(|place| place.starts_with("--set "))
+    }
+
     /// Place of `key` (dotted), or of the nearest table that contains it.
     pub(crate) fn place(&self, key: &str) -> String {
         let mut path = key;
@@ -150,7 +155,15 @@ fn lineage(file: &Path) -> Result<Vec<(PathBuf, String)>, Mistake> {
             let message = format!("more than {PARENTS_MAX} files extend one another");
             return Err(Mistake::new(place(&files), message).hint("merge some of these files"));
         }
-        let text = read(&file).map_err(|message| Mistake::new(place(&files), message))?;
+        let text = read(&file).map_err(|message| {
+            let mistake = Mistake::new(place(&files), message);
+            let is_missing = files.is_empty() && !file.exists();
+            if is_missing {
+                mistake.hint("name a file with `--config`; `cloze init CORPUS` writes one")
+            } else {
+                mistake
+            }
+        })?;
         if let Some(at) = files.iter().position(|(known, _)| is_same(known, &file)) {
             let cycle: Vec<String> = files[at..].iter().map(|(file, _)| file.display().to_string()).collect();
             let message = format!("`extends` has a cycle: {} and back", cycle.join(" → "));

@@ -27,6 +27,18 @@ impl DryRun {
     /// # Errors
     /// The same as those of [`Plan::new`]. Unprepared data is no mistake.
     pub fn new(args: &ConfigArgs) -> anyhow::Result<Self> {
+        Self::with_purpose(args, Purpose::DryRun)
+    }
+
+    /// Plans a configuration whose steps are timed on synthetic batches: nothing of a run is read or written.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), without the checks of a run's folders.
+    pub fn for_timing(args: &ConfigArgs) -> anyhow::Result<Self> {
+        Self::with_purpose(args, Purpose::Look)
+    }
+
+    fn with_purpose(args: &ConfigArgs, purpose: Purpose) -> anyhow::Result<Self> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let config = &parsed.config;
         let sources = config.sources_read();
@@ -35,15 +47,15 @@ impl DryRun {
             sources => sources.iter().all(|(_, source)| is_prepared(&source.folder)),
         };
         if are_prepared {
-            return Plan::opened(parsed, load::find, Purpose::DryRun).map(Self);
+            return Plan::opened(parsed, load::find, purpose).map(Self);
         }
         if config.data.order == RowOrder::Streamed
-            && let Ok(data) = PreparedData::open(config, load::find, Purpose::DryRun)
+            && let Ok(data) = PreparedData::open(config, load::find, purpose)
         {
-            return Plan::checked(parsed, data, Purpose::DryRun, SourceProblems::new()).map(Self);
+            return Plan::checked(parsed, data, purpose, SourceProblems::new()).map(Self);
         }
         let data = assumed_data::data(config)?;
-        Plan::checked(parsed, data, Purpose::DryRun, SourceProblems::new()).map(Self)
+        Plan::checked(parsed, data, purpose, SourceProblems::new()).map(Self)
     }
 
     /// Returns text lines: the preparation, the plan, and warnings.

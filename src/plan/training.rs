@@ -19,7 +19,7 @@ use trainer_plan::{AmendedRequest, TrainPlan, TrainRequest};
 use super::identity::identity;
 use super::stream::{WantedColumns, checked};
 use crate::config::{Config, Parsed};
-use crate::run::data::PreparedData;
+use crate::run::data::{PreparedData, Purpose};
 
 /// Plans the validation stream: the views of the run, and one fixed mask that is the same for every run on the data.
 /// Returns `None` if the data has no validation split, or validation is disabled.
@@ -46,7 +46,12 @@ pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Want
 }
 
 /// Plans the trainer. Problems are added to those of `parsed`.
-pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadPlan>) -> Option<TrainPlan> {
+pub(super) fn plan(
+    parsed: &mut Parsed,
+    data: &PreparedData,
+    load: Option<&LoadPlan>,
+    purpose: Purpose,
+) -> Option<TrainPlan> {
     let folder = &parsed.config.run.folder;
     let found = if folder.is_dir() { spans_of(folder) } else { Ok(Vec::new()) };
     let spans = found.unwrap_or_else(|error| {
@@ -55,8 +60,10 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
     });
     let mut config = parsed.config.clone();
     let train = &mut config.training.train;
-    // The configured number of steps may be the first or the present one of the run: both mean the run as it is now.
-    let is_known = spans.iter().any(|span| span.steps == train.steps);
+    // The configured number of steps may be the first or the present one of the run: both mean the run as it is now. A
+    // branch that sets the number means that number.
+    let is_of_branch = purpose == Purpose::Branch && parsed.source.is_override("train.steps");
+    let is_known = !is_of_branch && spans.iter().any(|span| span.steps == train.steps);
     let (spans, steps) = match (spans.first(), spans.last()) {
         (Some(first), Some(last)) if is_known => {
             let (begun_with, now) = (first.steps, last.steps);

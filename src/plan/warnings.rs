@@ -4,7 +4,9 @@ use pipeline::load::LoadFacts;
 use schemas::RowIndex;
 use telemetry::quantities::bytes;
 use telemetry::quantities::count;
+use trainer_plan::encoder::Attend;
 use trainer_plan::init_weights::{self, InitFolder};
+use trainer_plan::precision::Precision;
 
 use super::Plan;
 
@@ -64,6 +66,7 @@ pub fn collect(plan: &Plan) -> Vec<String> {
         warnings.extend(doubts.into_iter().map(|(key, doubt)| format!("`views.{}.{key}`: {doubt}", view.name)));
     }
     warnings.extend(training_warnings(plan, &facts));
+    warnings.extend(packed_document_warnings(plan));
     warnings.extend(doubtful_settings(plan, &facts));
     warnings
 }
@@ -119,6 +122,16 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     for (name, _) in plan.config.training.objectives.iter().filter(|(name, _)| !train.loss.contains_key(*name)) {
         warnings.push(format!("objective `{name}` is not in `[loss]`: it is not built"));
     }
+    if train.train.precision == Precision::Bf16Hidden {
+        let is_trained = |name: &str| train.loss.get(name).is_some_and(|weight| *weight != 0.0);
+        let objectives = plan.config.training.objectives.iter();
+        for (name, _) in objectives.filter(|(name, it)| is_trained(name) && it.is_sensitive_to_rounding()) {
+            warnings.push(format!(
+                "`{name}` compares hidden states closely, and `train.precision = \"bf16_hidden\"` rounds them to 8 bits: \
+                 set `train.precision = \"bf16\"`"
+            ));
+        }
+    }
     if let Some(steps) = train.steps_expected().filter(|steps| (1..train.schedule.warmup_steps).contains(steps)) {
         let warmup = train.schedule.warmup_steps;
         warnings.push(format!(
@@ -137,6 +150,26 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     }
     if !plan.data.is_expected() {
         warnings.extend(super::vocabulary::warnings(train, plan.vocab()));
+    }
+    warnings
+}
+
+/// Returns warnings about attention within documents in rows that are cut from a stream of documents.
+fn packed_document_warnings(plan: &Plan) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if plan.train.encoder.attention_scope != Attend::Document || !plan.data.manifest.pack.cuts {
+        return warnings;
+    }
+    warnings.push(
+        "`encoder.attention_scope = \"document\"` with `prepare.packing = \"block\"`: only the first document of a row \
+         sees `[CLS]`, and its positions begin at 1; the others begin at 0"
+            .to_owned(),
+    );
+    for (name, _) in plan.config.views.iter().filter(|(_, view)| view.window_reach().is_some()) {
+        warnings.push(format!(
+            "view `{name}` also pairs tokens of neighbouring documents in a row, although attention ends at the border of a \
+             document: use `attention_scope = \"row\"`, or `prepare.packing = \"document\"`"
+        ));
     }
     warnings
 }

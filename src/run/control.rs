@@ -4,7 +4,7 @@
 //! | signal | effect |
 //! |---|---|
 //! | SIGINT, SIGTERM, SIGUSR1, a file `stop` in the run folder | finish the step, save, exit |
-//! | a second SIGINT | exit at once |
+//! | a second SIGINT, at least two seconds later | exit at once, without saving |
 //! | SIGHUP | with a controlling terminal: as SIGTERM; without one: read `log-level` of the run folder |
 //! | SIGUSR2 | print what each worker does |
 //! | a file `profile` in the run folder | measure some steps, and report where their time goes |
@@ -45,7 +45,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Starts listening. The first signal makes the run finish its step and save; a second SIGINT exits at once.
+    /// Starts listening. The first signal makes the run finish its step and save; a second SIGINT exits without saving.
     /// A process that was started by `nohup` survives the end of its terminal.
     pub fn start() -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()

@@ -59,6 +59,8 @@ pub(crate) struct Ids {
 pub enum Purpose {
     /// A run. It may be at its end: before its checkpoint is read, it is unknown whether it reads more rows.
     Run,
+    /// A run that begins with the state of another one, whose folder the configuration names.
+    Branch,
     /// A plan of a run that is only printed. What a run would refuse is refused.
     DryRun,
     /// A view of rows, which needs no run.
@@ -71,7 +73,7 @@ impl Purpose {
     /// Whether a run is planned, to start it or to print its plan.
     #[must_use]
     pub fn is_of_run(self) -> bool {
-        matches!(self, Self::Run | Self::DryRun)
+        matches!(self, Self::Run | Self::Branch | Self::DryRun)
     }
 }
 
@@ -259,7 +261,7 @@ impl PreparedData {
         match self.purpose {
             Purpose::Model => MissingParts::Unread,
             // The stream refuses to read deleted parts, unless the run is at its end and reads nothing more.
-            Purpose::Run if self.versions.is_pinned() => MissingParts::Unread,
+            Purpose::Run | Purpose::Branch if self.versions.is_pinned() => MissingParts::Unread,
             Purpose::DryRun | Purpose::Look if self.versions.is_pinned() => MissingParts::Refused,
             // The epoch plan also refuses deleted parts, and the run may be past them.
             _ if rows == Rows::Train => MissingParts::Unread,

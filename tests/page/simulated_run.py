@@ -294,7 +294,6 @@ class Play:
             "loss": mlm,
             "accuracy": 0.54 - 0.5 * math.exp(-self.step / 6000),
             "ln_vocab": 10.33,
-            "unigram_entropy": 6.9,
             "unigram_cross_entropy": 7.05,
         }
         self.tell(

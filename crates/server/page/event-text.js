@@ -8,7 +8,7 @@ const TONES = {
   resume: "good",
   warning: "notice",
   starved: "notice",
-  left_out: "notice",
+  bad_row: "notice",
   loss_spike: "alarm",
   skip: "notice",
   prepare_start: "good",

@@ -60,8 +60,7 @@ const PLOTS = [
     parts: [
       points("validations", "mlm/loss", "this model"),
       rule("validations", "mlm/ln_vocab", "guessing any token"),
-      rule("validations", "mlm/unigram_entropy", "best without context"),
-      rule("validations", "mlm/unigram_cross_entropy", "word frequencies"),
+      rule("validations", "mlm/unigram_cross_entropy", "unigram"),
     ],
   },
   {

@@ -179,7 +179,6 @@ fn validation_values(report: &ValidReport) -> Vec<(String, Spread)> {
         found.push(one("mlm/loss", mlm.loss));
         found.push(one("mlm/accuracy", mlm.accuracy));
         found.push(one("mlm/ln_vocab", mlm.ln_vocab));
-        found.push(one("mlm/unigram_entropy", mlm.unigram_entropy));
         found.extend(mlm.unigram_cross_entropy.map(|value| one("mlm/unigram_cross_entropy", value)));
     }
     found

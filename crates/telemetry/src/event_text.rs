@@ -177,7 +177,8 @@ fn checkpoint(report: &CheckpointReport) -> String {
 fn validation(report: &ValidReport) -> String {
     let line = format!("valid loss {:.4} ({})", report.loss, list(&report.terms));
     let Some(mlm) = &report.mlm else { return line };
-    format!("{line}  valid/mlm {:.4} (ln V {:.2}, unigram {:.2})", mlm.loss, mlm.ln_vocab, mlm.unigram_entropy)
+    let unigram = mlm.unigram_cross_entropy.map_or(String::new(), |nats| format!(", unigram {nats:.2}"));
+    format!("{line}  valid/mlm {:.4} (ln V {:.2}{unigram})", mlm.loss, mlm.ln_vocab)
 }
 
 fn warn(warning: &Warning) -> String {

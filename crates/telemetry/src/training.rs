@@ -214,9 +214,6 @@ pub struct MlmReport {
     /// Natural logarithm of the vocabulary size: the loss of an untrained model.
     #[serde(with = "Float")]
     pub ln_vocab: f64,
-    /// Entropy of the distribution of the masked targets: the lower bound for a model without context.
-    #[serde(with = "Float")]
-    pub unigram_entropy: f64,
     /// Cross-entropy of the masked targets under the unigram distribution of the training split: the loss that a model
     /// without context reaches. None if the distribution is not counted, as when a streamed run starts before it is.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "OptionalNumber")]

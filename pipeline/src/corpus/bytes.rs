@@ -9,7 +9,7 @@ use super::decode::Decoding;
 use super::gzip::{self, GzipMembers};
 use super::input_split::{BytesRead, ReadOptions};
 use super::memory_budget::{COPIES, Reservation, ResourcesExhausted};
-use super::window::{WINDOW_BYTES, log2, window_bytes};
+use super::window::{WINDOW_BYTES, log2, needs_dictionary, window_bytes};
 use crate::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 17;
@@ -38,7 +38,7 @@ impl Compression {
     }
 }
 
-/// Returns the reason why a file is not compressed as its name says, with a hint; `None` if it is, or if it is empty.
+/// Returns the reason why a file cannot be decompressed by its name, with a hint; `None` if it can, or if it is empty.
 ///
 /// Downloads keep the name `.gz` if the server has decompressed them, or has sent an HTML page.
 pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
@@ -58,6 +58,11 @@ pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
     let mut head = Vec::new();
     let file = File::open(path).map_err(|error| read_error(path, &error))?;
     file.take(64).read_to_end(&mut head).map_err(|error| read_error(path, &error))?;
+    if compression == Compression::Zstd && needs_dictionary(&head) {
+        let message = "compressed with a zstd dictionary, which cannot be read; decompress it (`zstd -d -D DICTIONARY`), \
+                       and compress it again without";
+        return Ok(Some(message.to_owned()));
+    }
     let name = if compression == Compression::Gzip { "gzip" } else { "zstd" };
     Ok((!is_right(&head)).then(|| {
         let text = String::from_utf8_lossy(&head);
@@ -152,6 +157,11 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
         return unfit(
             "a zstd frame with a longer window than its first one; compress it again, as one frame".to_owned(),
         );
+    } else if error.to_string() == gzip::TRAILING_BYTES {
+        return unfit(format!(
+            "{error}; if they are not part of the text, remove them with `gzip -dc OLD.gz | gzip > NEW.gz`, else download \
+             the file again"
+        ));
     } else if let (true, None) = (compressed, error.raw_os_error()) {
         return unfit(format!(
             "truncated or damaged ({error}); replace the file and run the same command again, finished parts are kept"

@@ -37,15 +37,15 @@ impl SkippedFiles {
         let mut kinds: Vec<_> = self.0.iter().collect();
         kinds.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
         let rest: u64 = kinds.iter().skip(KINDS).map(|(_, (count, _))| count).sum();
-        let said = kinds.iter().take(KINDS).map(|(kind, (count, path))| {
+        let parts = kinds.iter().take(KINDS).map(|(kind, (count, path))| {
             let path = path.display().to_string();
             format!("{count} {kind} ({})", path.escape_debug())
         });
-        let mut said: Vec<String> = said.collect();
+        let mut parts: Vec<String> = parts.collect();
         if rest > 0 {
-            said.push(format!("{rest} of other kinds"));
+            parts.push(format!("{rest} of other kinds"));
         }
-        (total > 0).then(|| format!("{total} skipped in `prepare.inputs`: {}", said.join(", ")))
+        (total > 0).then(|| format!("{total} skipped in `prepare.inputs`: {}", parts.join(", ")))
     }
 }
 
@@ -62,10 +62,13 @@ pub(super) fn walk(inputs: &[String], wanted: FileFilter<'_>) -> Result<Discover
             FolderWalk { filter: wanted, folders: BTreeSet::new(), found: BTreeSet::new(), passed: &mut walked.passed };
         let base = walk.expand(input)?;
         let found = walk.found;
-        if let (true, Some(extensions)) = (found.is_empty(), wanted.extensions) {
-            let hint = "; files and globs are taken at their word";
-            let passed = walked.passed.description().map_or(String::new(), |told| format!("; {told}{hint}"));
-            return Err(unusable(input, format!("no input here; looked for *.{}{passed}", extensions.join(", *."))));
+        if found.is_empty() {
+            let hint = "; to read files of another extension, name them or use a glob";
+            let skipped = walked.passed.description().map_or(String::new(), |skipped| format!("; {skipped}{hint}"));
+            let brackets = "; `[` begins a set of characters in a glob: write `[[]` for a bracket of a name";
+            let hint_of_glob = if input.contains('[') { brackets } else { "" };
+            let extensions = wanted.extensions.join(", *.");
+            return Err(unusable(input, format!("no input here; looked for *.{extensions}{skipped}{hint_of_glob}")));
         }
         for path in found {
             let below = path.strip_prefix(&base).map_or(1, |name| name.components().count()).max(1);
@@ -110,8 +113,8 @@ const OWN: [[&str; 2]; 2] = [["versions", "parts"], ["checkpoints", "log"]];
 /// Filter for files in folders.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileFilter<'a> {
-    /// Accepted extensions, before an optional `.gz` or `.zst`; `None` for files of any kind.
-    pub(super) extensions: Option<&'a [&'a str]>,
+    /// Accepted extensions, before an optional `.gz` or `.zst`.
+    pub(super) extensions: &'a [&'a str],
     /// Maximum number of files per input, in order of discovery.
     pub(super) most: usize,
 }
@@ -119,7 +122,7 @@ pub(super) struct FileFilter<'a> {
 impl<'a> FileFilter<'a> {
     /// Returns a filter for all files with these extensions.
     pub(super) fn new(extensions: &'a [&'a str]) -> Self {
-        Self { extensions: Some(extensions), most: usize::MAX }
+        Self { extensions, most: usize::MAX }
     }
 }
 
@@ -212,7 +215,7 @@ impl FolderWalk<'_> {
             match metadata_of(&path)? {
                 Some(metadata) if metadata.is_dir() => self.folder(&path)?,
                 Some(metadata) if metadata.is_file() => {
-                    if self.filter.extensions.is_none_or(|wanted| wanted.contains(&extension.as_str())) {
+                    if self.filter.extensions.contains(&extension.as_str()) {
                         self.found.insert(std::path::absolute(&path)?);
                     } else if extension.is_empty() {
                         self.passed.note("without an ending", &path);

@@ -139,7 +139,8 @@ impl Corpus {
     }
 
     /// Splits the files into usable and unusable ones; opens each file briefly. With the policy `error`, one error
-    /// names all unusable files. It is also an error if no first record of the whole corpus has the configured fields.
+    /// names all unusable files. It is a configuration error if no first record of the whole corpus has the configured
+    /// fields with usable values.
     pub fn sort_out<'a>(&self, files: impl Iterator<Item = &'a InputFile>) -> Result<SniffResult<'a>> {
         let (mut sorted, mut head) = (SniffResult::default(), Head::default());
         for file in files {
@@ -155,14 +156,14 @@ impl Corpus {
             }
         }
         let is_all = sorted.fit.len() + sorted.unfit.len() == self.files.len();
-        let none_is_left = is_all && sorted.fit.is_empty();
-        if !sorted.unfit.is_empty() && (self.on_invalid_file == InvalidFilePolicy::Error || none_is_left) {
-            return Err(self.nothing_found(&sorted));
-        }
         // Added files, or a few records of a larger file, may all be invalid.
         let is_enough = head.records >= RECORDS_MIN || (head.records > 0 && !head.is_cut);
         if is_all && head.with_fields == 0 && is_enough {
-            return Err(self.misnamed(&sorted, &head));
+            return Err(self.misnamed(&head));
+        }
+        let none_is_left = is_all && sorted.fit.is_empty();
+        if !sorted.unfit.is_empty() && (self.on_invalid_file == InvalidFilePolicy::Error || none_is_left) {
+            return Err(self.nothing_found(&sorted));
         }
         Ok(sorted)
     }
@@ -186,7 +187,7 @@ impl Corpus {
         Error::Unfit { path: first.path.clone(), line: None, message }
     }
 
-    fn misnamed(&self, sorted: &SniffResult<'_>, head: &Head) -> Error {
+    fn misnamed(&self, head: &Head) -> Error {
         const NAMED: usize = 20;
         let fields: Vec<String> =
             head.fields.iter().take(NAMED).map(|name| format!("`{}`", name.escape_debug())).collect();
@@ -196,13 +197,15 @@ impl Corpus {
             None => format!("a field `{text}`"),
         };
         let keys = if self.reading.id_field.is_some() { " and `prepare.id_field`" } else { "" };
-        let first = sorted.fit.first().map_or(String::new(), |file| file.path.display().to_string());
-        let more = match sorted.fit.len() {
+        let first = self.files.first().map_or(String::new(), |file| file.path.display().to_string());
+        let more = match self.files.len() {
             0 | 1 => String::new(),
             all => format!(" and {} more files", all - 1),
         };
+        let unusable: String = head.unusable.iter().map(|(name, reason)| format!("`{name}` {reason}; ")).collect();
         Error::Config(format!(
-            "{first}{more}: none of the first {records} records has {wanted}; they have {}; set `prepare.text_field`{keys}",
+            "{first}{more}: none of the first {records} records has {wanted} that can be used; they have {}; \
+             {unusable}set `prepare.text_field`{keys}",
             fields.join(", ")
         ))
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::AnyFormat;
 use super::discover::{FileFilter, plain_extension, walk};
 
-/// Filter for any file, limited to ten thousand per input: enough to detect a format.
-const ANY: FileFilter<'static> = FileFilter { extensions: None, most: 10_000 };
+/// Maximum number of files per input: enough to detect a format.
+const MAX_FILES: usize = 10_000;
 
 /// Number and bytes of the files of each extension, over the first ten thousand files that a reader of any format would
 /// find.
@@ -17,11 +17,17 @@ pub struct FileExtensions(BTreeMap<String, (usize, u64)>);
 impl FileExtensions {
     /// Counts the files that `inputs` name, with links followed and globs expanded; opens none of them. For an input
     /// without files it uses the extension in the input itself: the corpus may not exist yet.
+    ///
+    /// Only files with the extension of a format are found, as by the reader of that format. In a cache of the Hugging
+    /// Face Hub these are the links: their targets have no extension, and would otherwise be counted in their place.
     #[must_use]
     pub fn detect(inputs: &[String]) -> Self {
+        let formats = AnyFormat::examples();
+        let extensions: Vec<_> = formats.iter().flat_map(|format| format.extensions()).copied().collect();
+        let filter = FileFilter { extensions: &extensions, most: MAX_FILES };
         let mut found = Self::default();
         for input in inputs {
-            let walked = walk(std::slice::from_ref(input), ANY).unwrap_or_default();
+            let walked = walk(std::slice::from_ref(input), filter).unwrap_or_default();
             if walked.paths.is_empty() {
                 found.add(Path::new(input), 0);
             }
@@ -59,6 +65,23 @@ mod tests {
 
     use super::*;
     use crate::testing::write_all;
+
+    #[test]
+    fn links_with_extensions_count_next_to_their_targets_without() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        for (kind, name) in [("parquet", "train.parquet"), ("jsonl", "train.jsonl.zst")] {
+            let cache = home.path().join(kind);
+            let notes = ("snapshots/a/README.txt", "a note".to_owned());
+            write_all(&cache, &[("blobs/0f1e", "1".repeat(100)), ("blobs/9a8b", "2".repeat(100)), notes]);
+            for (revision, blob) in [("a", "0f1e"), ("b", "0f1e"), ("b", "9a8b")] {
+                let folder = cache.join("snapshots").join(revision);
+                std::fs::create_dir_all(&folder).expect("created");
+                symlink(format!("../../blobs/{blob}"), folder.join(format!("{blob}-{name}"))).expect("linked");
+            }
+            let found = FileExtensions::detect(&[cache.display().to_string()]);
+            assert_eq!(found.format().map(|format| format.kind()), Some(kind));
+        }
+    }
 
     #[test]
     fn format_is_detected_by_content() {

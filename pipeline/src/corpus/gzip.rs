@@ -7,6 +7,9 @@ use flate2::bufread::GzDecoder;
 /// First bytes of every gzip member (RFC 1952, section 2.3.1).
 pub(super) const MAGIC: &[u8] = &[0x1f, 0x8b];
 
+/// Message of the error for other bytes after a member.
+pub(super) const TRAILING_BYTES: &str = "bytes that are not gzip follow the compressed text";
+
 /// Decompressed bytes of all members of a gzip file as one stream (`cat a.gz b.gz > c.gz`).
 ///
 /// NUL bytes after a member are skipped, as `gzip` and Python's `gzip` do: tapes and object stores pad files to a block.
@@ -35,10 +38,7 @@ impl<R: BufRead> Read for GzipMembers<R> {
             match next_byte_after_padding(&mut raw)? {
                 None => break,
                 Some(byte) if byte == MAGIC[0] => self.member = Some(GzDecoder::new(raw)),
-                Some(_) => {
-                    let message = "bytes that are not gzip follow the last member";
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-                }
+                Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, TRAILING_BYTES)),
             }
         }
         Ok(0)

@@ -24,7 +24,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::Format;
 use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::lines::{Border, Line, LineRecords, cut};
+use super::lines::{BYTE_ORDER_MARK, Border, Line, LineRecords, cut};
 use super::record::{Record, RecordBuffers, RejectReason};
 use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text};
 use crate::Result;
@@ -45,6 +45,7 @@ impl Format for JsonLines {
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         let head = head(file, reading)?;
         let FileCheck { unfit, .. } = of_text(&head);
+        let unfit = unfit.or_else(|| not_lines(&head).map(str::to_owned));
         Ok(FileCheck { unfit, head: parse_head(&head, &Fields::new(reading)) })
     }
 
@@ -145,18 +146,62 @@ fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
+/// Returns the reason why JSON with this beginning is not JSONL, with a hint; `None` if it may be.
+fn not_lines(head: &[u8]) -> Option<&'static str> {
+    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).trim_ascii();
+    let line_end = memchr::memchr(b'\n', head);
+    let first = head[..line_end.unwrap_or(head.len())].trim_ascii();
+    let begins_array =
+        first.strip_prefix(b"[").is_some_and(|rest| matches!(rest.trim_ascii_start().first(), None | Some(b'{')));
+    let is_only_line = line_end.is_none();
+    // An array that ends on its line may be a broken line of JSONL.
+    if begins_array && (is_only_line || serde_json::from_slice::<IgnoredAny>(first).is_err()) {
+        Some(
+            "a JSON array, not JSONL: each line must be one object; convert it with `jq -c '.[]' OLD.json > NEW.jsonl`",
+        )
+    } else if first == b"{" {
+        Some(
+            "JSON over several lines, not JSONL: each line must be one object; convert it with `jq -c . OLD.json > NEW.jsonl`",
+        )
+    } else {
+        None
+    }
+}
+
 /// Checks the complete lines in the beginning of a file.
 fn parse_head(head: &[u8], fields: &Fields) -> Head {
     let mut found = Head { is_cut: head.len() as u64 >= HEAD_BYTES, ..Head::default() };
     for line in head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
         let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(line) else { continue };
         found.records += 1;
-        let id = fields.id.as_ref();
-        found.with_fields +=
-            u64::from(object.contains_key(&fields.text) && id.is_none_or(|id| object.contains_key(id)));
+        let mut is_usable = true;
+        let id = fields.id.as_ref().map(|name| (name, true));
+        for (name, is_id) in [(&fields.text, false)].into_iter().chain(id) {
+            let value = object.get(name);
+            let reason = value.and_then(|value| unusable_value(value, is_id));
+            is_usable &= value.is_some() && reason.is_none();
+            if let Some(reason) = reason {
+                found.unusable.entry(name.clone()).or_insert(reason);
+            }
+        }
+        found.with_fields += u64::from(is_usable);
         found.fields.extend(object.into_iter().map(|(name, _)| name));
     }
     found
+}
+
+/// Returns the reason why a value is neither a text nor, if `is_id`, an id.
+fn unusable_value(value: &serde_json::Value, is_id: bool) -> Option<String> {
+    let (is_usable, wanted) = match value {
+        serde_json::Value::String(_) => (true, ""),
+        serde_json::Value::Number(number) if is_id => {
+            (number.is_u64() || number.is_i64(), "an id is a string or a whole number below 2^64")
+        }
+        _ if is_id => (false, "an id is a string or a whole number"),
+        _ => (false, "a text is a string"),
+    };
+    let shown: String = value.to_string().chars().take(40).collect();
+    (!is_usable).then(|| format!("is {}, but {wanted}", schemas::printable(&shown)))
 }
 
 fn rejected(reason: RejectReason, line: &Line<'_>) -> Record {

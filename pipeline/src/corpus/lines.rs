@@ -57,7 +57,8 @@ impl LineReader {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let range = offset..offset + line.len() as u64;
-        let line = if offset == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
+        // Files that were joined have one before the first line of each.
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         Ok(Some(Line { bytes: line, range, number }))
     }
 

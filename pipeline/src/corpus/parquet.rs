@@ -48,7 +48,7 @@ use self::pages::Pages;
 use self::raw::Raw;
 use super::bytes::{ReadHash, make_room};
 use super::memory_budget::{Reservation, ResourcesExhausted};
-use super::sniff::FileCheck;
+use super::sniff::{FileCheck, Head};
 
 /// Maximum number of rows decoded at a time.
 const ROWS: u64 = 256;
@@ -73,19 +73,29 @@ impl Format for ParquetRows {
             Err(error) => return Ok(FileCheck::unfit(format!("not a readable Parquet file ({error}); replace it"))),
         };
         let schema = metadata.schema();
+        let records = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
+        let names = schema.fields().iter().map(|field| field.name().clone()).collect();
+        let mut head = Head { records, with_fields: records, fields: names, ..Head::default() };
+        let mut unfit = None;
         for (key, name) in fields(reading) {
-            let Ok(field) = schema.field_with_name(name) else {
-                let columns: Vec<_> = schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
-                let message = format!("no column `{name}`; it has {}; set `{key}`", columns.join(", "));
-                return Ok(FileCheck::unfit(message));
+            let is_id = key == "prepare.id_field";
+            let reason = match schema.field_with_name(name) {
+                Err(_) => {
+                    let columns: Vec<_> = head.fields.iter().map(|name| format!("`{name}`")).collect();
+                    format!("no column `{name}`; it has {}; set `{key}`", columns.join(", "))
+                }
+                Ok(field) if is_text(field.data_type()) || (is_id && field.data_type().is_integer()) => continue,
+                Ok(field) => {
+                    let wanted = if is_id { "text or whole numbers" } else { "text" };
+                    let reason = format!("holds {}, not {wanted}", field.data_type());
+                    head.unusable.insert(name.to_owned(), reason.clone());
+                    format!("column `{name}` {reason}; set `{key}`")
+                }
             };
-            let usable = is_text(field.data_type()) || (key == "prepare.id_field" && field.data_type().is_integer());
-            if !usable {
-                let message = format!("column `{name}` holds {}, not text; set `{key}`", field.data_type());
-                return Ok(FileCheck::unfit(message));
-            }
+            head.with_fields = 0;
+            unfit.get_or_insert(reason);
         }
-        Ok(FileCheck::default())
+        Ok(FileCheck { unfit, head })
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {

@@ -80,10 +80,14 @@ impl Record {
         }
     }
 
-    /// Creates a document from text: removes NULs, converts line ends to line feeds, rejects empty text.
+    /// Creates a document from text: removes a byte-order mark at its beginning and NULs, converts line ends to line
+    /// feeds, rejects empty text.
     #[must_use]
     pub fn of_text(id: Option<String>, mut text: String, range: Range<u64>, line: u64) -> Self {
         let mut complaints = Vec::new();
+        if text.starts_with('\u{feff}') {
+            text.remove(0);
+        }
         // Nearly all texts have neither: one scan suffices.
         if memchr::memchr2(b'\0', b'\r', text.as_bytes()).is_some() {
             if let Some(at) = memchr::memchr(b'\0', text.as_bytes()) {

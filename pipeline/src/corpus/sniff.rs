@@ -1,6 +1,6 @@
 //! Check of a file's beginning, before any output is written, to detect unusable files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use super::bytes::open;
@@ -25,8 +25,10 @@ pub struct FileCheck {
 pub struct Head {
     /// Number of records.
     pub records: u64,
-    /// Number of records that have the configured fields.
+    /// Number of records that have the configured fields with usable values.
     pub with_fields: u64,
+    /// Configured fields with unusable values, each with the first value and the reason.
+    pub unusable: BTreeMap<String, String>,
     /// Names of all their fields.
     pub fields: BTreeSet<String>,
     /// True if there are more records, which were not checked.
@@ -47,6 +49,9 @@ impl Head {
         self.records += other.records;
         self.with_fields += other.with_fields;
         self.fields.extend(other.fields);
+        for (field, reason) in other.unusable {
+            self.unusable.entry(field).or_insert(reason);
+        }
         self.is_cut |= other.is_cut;
     }
 }

@@ -261,7 +261,7 @@ fn parquet_rows_are_documents_for_any_layout() {
     let mut absent = config(&home.path().join("0"), format("parquet"), None);
     absent.config.reading.text_field = "body".into();
     let error = read(&absent).expect_err("no such column").to_string();
-    assert!(error.contains("no column `body`") && error.contains("`text`"), "{error}");
+    assert!(error.contains("a field `body`") && error.contains("`key`, `text`"), "{error}");
 }
 
 /// Output of `zstd --long=31`: its window is 2 GiB, of which a small file uses little.
@@ -320,4 +320,92 @@ fn files_that_are_not_compressed_as_named_are_refused_or_skipped() {
     }
     config.config.on_invalid_file = InvalidFilePolicy::Skip;
     assert_eq!(read(&config).expect("the others").0, ["one", "two"]);
+}
+
+#[test]
+fn byte_order_marks_of_joined_files_and_of_texts_are_removed() {
+    let mark = "\u{feff}";
+    for name in ["a.jsonl", "a.jsonl.gz"] {
+        let lines = format!(
+            "{mark}{{\"text\": \"one\"}}\n{mark}{{\"text\": \"{mark}two\"}}\n{{\"text\": \"\\ufeffa{mark}b\"}}\n"
+        );
+        check("jsonl", (name, lines.as_bytes()), &["one", "two", "a\u{feff}b"], &[]);
+    }
+    check("text_lines", ("a.txt", format!("{mark}one\n{mark}two\n").as_bytes()), &["one", "two"], &[]);
+    check("text_paragraphs", ("a.txt", format!("{mark}one\n\n{mark}two\n").as_bytes()), &["one", "two"], &[]);
+    check("text", ("a.txt", format!("{mark}one\n").as_bytes()), &["one\n"], &[]);
+    let rows = contract::parquet_file(&[Some("\u{feff}one"), Some("two")], 2);
+    check("parquet", ("a.parquet", &rows), &["one", "two"], &[]);
+}
+
+/// Returns the error of a corpus of one file.
+fn refusal(name: &str, bytes: &[u8], of: &str, change: impl FnOnce(&mut ReadOptions)) -> crate::Error {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = Store::folder(home.path()).expect("a folder");
+    folder.put(name, bytes).expect("written");
+    let mut config = config(home.path(), format(of), None);
+    change(&mut config.config.reading);
+    read(&config).expect_err("refused")
+}
+
+#[test]
+fn errors_of_unusable_files_name_the_cause_and_the_way_out() {
+    // Magic number, descriptor (one segment, an id of one byte), dictionary id, content size.
+    let with_dictionary = [0x28, 0xb5, 0x2f, 0xfd, 0x21, 7, 11, 0, 0, 0];
+    let trailing = {
+        use std::io::Write as _;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(b"one\n").expect("in memory");
+        [encoder.finish().expect("in memory"), b"<html>".to_vec()].concat()
+    };
+    let array = b"[\n  {\"text\": \"a\"},\n  {\"text\": \"b\"}\n]\n";
+    let files: [(&str, &str, &[u8], [&str; 2]); 7] = [
+        ("jsonl", "a.json", array, ["a JSON array", "jq -c '.[]'"]),
+        ("jsonl", "a.json", b"[{\"text\": \"a\"}, {\"text\": \"b\"}]", ["a JSON array", "jq -c '.[]'"]),
+        ("jsonl", "a.json", "\u{feff}[{\"text\": \"a\"},\n{\"text\": \"b\"}]".as_bytes(), ["a JSON array", "jq -c"]),
+        ("jsonl", "a.json", b"{\n  \"text\": \"a\"\n}\n", ["JSON over several lines", "jq -c ."]),
+        ("text_lines", "a.txt.zst", &with_dictionary, ["a zstd dictionary", "zstd -d -D"]),
+        ("text_lines", "a.txt.gz", &trailing, ["bytes that are not gzip follow", "gzip -dc"]),
+        ("text_lines", "a[1].txt", b"ELF\0", ["a binary file", "on_invalid_file"]),
+    ];
+    for (of, name, bytes, words) in files {
+        let error = refusal(name, bytes, of, |_| {}).to_string();
+        assert!(words.iter().all(|word| error.contains(word)) && error.contains(name), "{error}");
+    }
+    // A line of another kind between objects is not an array over the whole file.
+    check("jsonl", ("a.jsonl", b"[{\"text\": 1}]\n{\"text\": \"a\"}\n"), &["a"], &["broken_json@a.jsonl:1"]);
+}
+
+#[test]
+fn fields_that_no_record_has_are_an_error_of_the_configuration_in_every_format() {
+    let jsonl = b"{\"text\": \"a\", \"key\": 1.5}\n{\"text\": \"b\", \"key\": 2.5}\n";
+    let parquet = contract::parquet_file(&[Some("a"), Some("b")], 2);
+    let files: [(&str, &str, &[u8]); 2] = [("jsonl", "a.jsonl", jsonl), ("parquet", "a.parquet", &parquet)];
+    for (of, name, bytes) in files {
+        let missing = refusal(name, bytes, of, |reading| reading.text_field = "body".into());
+        let wrong = refusal(name, bytes, of, |reading| reading.text_field = "key".into());
+        let no_id = refusal(name, bytes, of, |reading| reading.id_field = Some("url".into()));
+        for (error, word) in [(missing, "`body`"), (wrong, "`key` "), (no_id, "`url`")] {
+            assert!(matches!(error, crate::Error::Config(_)), "{error:?}");
+            let message = error.to_string();
+            assert!(message.contains(word) && message.contains("they have `key`, `text`"), "{message}");
+        }
+    }
+    let fraction = refusal("a.jsonl", jsonl, "jsonl", |reading| reading.id_field = Some("key".into())).to_string();
+    assert!(fraction.contains("`key` is 1.5, but an id is a string or a whole number below 2^64"), "{fraction}");
+}
+
+#[test]
+fn brackets_of_a_name_are_explained_where_a_glob_finds_nothing() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    write_all(home.path(), &[("part[1]/a.txt", "one")]);
+    let mut config = config(home.path(), format("text"), None);
+    let input = |name: &str| vec![home.path().join(name).display().to_string()];
+    config.config.inputs = input("part[1]/*.txt");
+    let error = read(&config).expect_err("the glob means part1").to_string();
+    assert!(error.contains("write `[[]` for a bracket"), "{error}");
+    for way_out in ["part[[]1]/*.txt", "part[1]", "part[1]/a.txt"] {
+        config.config.inputs = input(way_out);
+        assert_eq!(read(&config).expect(way_out).0, ["one"]);
+    }
 }

@@ -17,7 +17,24 @@ pub(super) fn log2(bytes: u64) -> u32 {
     bytes.max(1).next_power_of_two().trailing_zeros()
 }
 
-fn of_first_frame(mut head: &[u8]) -> Option<u64> {
+/// Returns true if the first frame of a stream with this beginning names a dictionary.
+pub(super) fn needs_dictionary(head: &[u8]) -> bool {
+    let dictionary = first_frame(head).and_then(|(descriptor, rest)| {
+        let window = usize::from(descriptor & SINGLE_SEGMENT == 0);
+        rest.get(window..window + dictionary_id_bytes(descriptor))
+    });
+    dictionary.is_some_and(|id| id.iter().any(|&byte| byte != 0))
+}
+
+/// Bit of a frame's descriptor: the frame has no window descriptor.
+const SINGLE_SEGMENT: u8 = 0x20;
+
+fn dictionary_id_bytes(descriptor: u8) -> usize {
+    [0, 1, 2, 4][usize::from(descriptor & 3)]
+}
+
+/// Returns the descriptor of the first frame with data, and the bytes after it.
+fn first_frame(mut head: &[u8]) -> Option<(u8, &[u8])> {
     loop {
         let magic = u32::from_le_bytes(head.get(..4)?.try_into().ok()?);
         head = &head[4..];
@@ -30,14 +47,18 @@ fn of_first_frame(mut head: &[u8]) -> Option<u64> {
         let skip = u32::from_le_bytes(head.get(..4)?.try_into().ok()?);
         head = head.get(4 + usize::try_from(skip).ok()?..)?;
     }
-    let (&descriptor, rest) = head.split_first()?;
-    if descriptor & 0x20 == 0 {
+    head.split_first().map(|(&descriptor, rest)| (descriptor, rest))
+}
+
+fn of_first_frame(head: &[u8]) -> Option<u64> {
+    let (descriptor, rest) = first_frame(head)?;
+    if descriptor & SINGLE_SEGMENT == 0 {
         let window = *rest.first()?;
         let base = 1_u64 << (10 + (window >> 3));
         return Some(base + base / 8 * u64::from(window & 7));
     }
     // Single segment: its content size is its window size.
-    let id = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let id = dictionary_id_bytes(descriptor);
     let (length, least) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
     let mut size = [0; 8];
     size[..length].copy_from_slice(rest.get(id..id + length)?);

@@ -109,7 +109,7 @@ impl PrepareSummary {
         });
         let rate = self.corpus.unknown as f64 / self.corpus.tokens.max(1) as f64;
         let unknown = (rate > UNKNOWN_RATE_MAX).then(|| {
-            format!("{:.1} % of the tokens are unknown; the tokenizer does not fit this corpus: check `lowercase` and the language, or train one with `cloze tokenizer train`", rate * 100.0)
+            format!("{:.1} % of the tokens are unknown; the tokenizer does not fit this corpus: check `prepare.lowercase` and the language, or train one on this corpus with `cloze tokenizer train`, whose warnings name characters above `tokenizer.limit_alphabet`", rate * 100.0)
         });
         unmeasured.into_iter().chain(unknown).collect()
     }

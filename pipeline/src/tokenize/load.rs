@@ -39,6 +39,23 @@ pub fn load(path: &Path, lowercase: Option<bool>) -> Result<HfTokenizer> {
     }
 }
 
+/// Reads the tokenizer of the folder of a `transformers` model, and whether its text is lowercased.
+///
+/// For a `vocab.txt`, `do_lower_case` of `tokenizer_config.json` decides; `transformers` assumes that it is true.
+pub fn load_from_model(folder: &Path) -> Result<HfTokenizer> {
+    if folder.join("tokenizer.json").is_file() || !folder.join("vocab.txt").is_file() {
+        return load(folder, None);
+    }
+    let config = folder.join("tokenizer_config.json");
+    let config: Value = if config.is_file() {
+        let refuse = |error: serde_json::Error| Error::Tokenizer { path: config.clone(), message: error.to_string() };
+        serde_json::from_str(&read(&config)?).map_err(refuse)?
+    } else {
+        Value::Null
+    };
+    load(folder, Some(config["do_lower_case"].as_bool().unwrap_or(true)))
+}
+
 /// Parses a `tokenizer.json` that was read from `place`.
 pub fn of_json(bytes: &[u8], place: &str) -> Result<HfTokenizer> {
     from_json(bytes, |message| Error::Tokenizer { path: place.into(), message })
@@ -63,8 +80,14 @@ fn find(path: &Path) -> Result<PathBuf> {
     }
 }
 
+/// Reads a text file without the byte-order mark that some editors write.
 fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(|error| Error::Tokenizer { path: path.to_owned(), message: error.to_string() })
+    let mut text = fs::read_to_string(path)
+        .map_err(|error| Error::Tokenizer { path: path.to_owned(), message: error.to_string() })?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 fn from_json(bytes: &[u8], refuse: impl Fn(String) -> Error) -> Result<HfTokenizer> {

@@ -20,7 +20,7 @@ pub(crate) use self::fast::{Character, Characters, Classes, first_pre_token};
 // Shared by other modules, so that processor-specific instructions stay in one module.
 pub(crate) use self::fast::fetch;
 pub use self::hf::HfTokenizer;
-pub use self::load::{load, of_json};
+pub use self::load::{load, load_from_model, of_json};
 pub use self::texts::Texts;
 use crate::Result;
 

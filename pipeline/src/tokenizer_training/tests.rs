@@ -69,7 +69,7 @@ fn a_limited_alphabet_keeps_the_most_frequent_and_breaks_ties_by_code_point() {
     for (word, count) in [("ab", 3), ("cd", 3), ("b", 1)] {
         words.add(word, count);
     }
-    assert_eq!(alphabet(&words, 3), BTreeSet::from(['a', 'b', 'c']));
+    assert_eq!(Alphabet::most_frequent(&words, 3).kept, BTreeSet::from(['a', 'b', 'c']));
 }
 
 #[test]
@@ -187,6 +187,26 @@ fn sample_depends_on_documents_alone() {
         let is_sampled = |number: &usize| Document::is_sampled(&format!("n{number}"), sample);
         assert_eq!(count(sample), (0..3600).filter(is_trained).filter(is_sampled).count() as u64, "{sample}");
     }
+}
+
+#[test]
+fn characters_above_the_limit_of_the_alphabet_are_counted_aloud() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    write_all(home.path(), &[("a.txt", "aaa aab abc abd xyz\n".repeat(40))]);
+    let inputs = vec![home.path().join("a.txt").display().to_string()];
+    let trained = |limit_alphabet, kind| {
+        let tokenizer = home.path().join(format!("{limit_alphabet}-{kind:?}.json"));
+        let prepare =
+            PrepareConfig { inputs: inputs.clone(), tokenizer, valid_fraction: 0.0, ..PrepareConfig::default() };
+        let config = TokenizerConfig { kind, vocab_size: 300, limit_alphabet, ..TokenizerConfig::default() };
+        train(&config, &prepare, &mut |_| {}).expect("trained").left_out
+    };
+    // 15 characters a line: 7 a, 3 b, and one each of c, d, x, y and z.
+    let warnings = trained(2, Family::Wordpiece).join("\n");
+    assert!(warnings.contains("5 rare characters (33.333 % of the text)"), "{warnings}");
+    assert!(warnings.contains("`tokenizer.limit_alphabet = 7` keeps all (now 2)"), "{warnings}");
+    assert_eq!(trained(7, Family::Wordpiece), Vec::<String>::new());
+    assert_eq!(trained(2, Family::ByteBpe), Vec::<String>::new());
 }
 
 #[test]

@@ -35,6 +35,9 @@ struct State {
     batches: u64,
     /// Rows of the stream that steps have consumed.
     rows: u64,
+    /// Steps done, and steps done at the newest checkpoint.
+    done: u64,
+    saved: u64,
     workers: Option<PoolStats>,
     /// Workers of a validation under way.
     validation: Option<PoolStats>,
@@ -52,6 +55,8 @@ impl StatusBoard {
             since,
             batches: 0,
             rows: 0,
+            done: 0,
+            saved: 0,
             workers: None,
             validation: None,
             writing: None,
@@ -74,9 +79,16 @@ impl StatusBoard {
         self.lock().phase
     }
 
-    /// Records the number of rows that steps have consumed.
-    pub fn consumed(&self, rows: u64) {
-        self.lock().rows = rows;
+    /// Records that the run continues after `rows` rows and `done` steps, all of them saved.
+    pub fn resume(&self, rows: u64, done: u64) {
+        let mut state = self.lock();
+        (state.rows, state.done, state.saved) = (rows, done, done);
+    }
+
+    /// Records the number of rows that steps have consumed, and of steps done.
+    pub fn consumed(&self, rows: u64, done: u64) {
+        let mut state = self.lock();
+        (state.rows, state.done) = (rows, done);
     }
 
     /// Returns the number of consumed rows and the phase.
@@ -105,11 +117,19 @@ impl StatusBoard {
         self.lock().writing = Some(Instant::now());
     }
 
-    /// Records the end of the write: the place of the checkpoint, or `None` if it failed.
-    pub fn wrote(&self, place: Option<String>) {
+    /// Records the end of the write: the place of the checkpoint of `step`, or `None` if it failed.
+    pub fn wrote(&self, step: u64, place: Option<String>) {
         let mut state = self.lock();
         state.writing = None;
-        state.kept = place.or(state.kept.take());
+        if place.is_some() {
+            (state.kept, state.saved) = (place, step);
+        }
+    }
+
+    /// First and last step that no checkpoint has; `None` if all steps done are saved.
+    pub(super) fn unsaved(&self) -> Option<(u64, u64)> {
+        let state = self.lock();
+        (state.saved < state.done).then_some((state.saved + 1, state.done))
     }
 
     /// Number of batches that steps have taken.
@@ -138,11 +158,6 @@ impl StatusBoard {
         let sum = |of: fn(&WorkerStats) -> usize| workers.iter().map(of).sum::<usize>();
         let (queued, capacity) = (sum(|worker| worker.queued), sum(|worker| worker.capacity));
         (capacity > 0).then(|| queued as f64 / capacity as f64)
-    }
-
-    /// The newest checkpoint that this process has saved.
-    pub(super) fn kept(&self) -> Option<String> {
-        self.lock().kept.clone()
     }
 
     /// One line for each worker: its activity and the duration, the division of its time, the length of its queue.
@@ -219,9 +234,19 @@ mod tests {
         board.writes();
         let (_, found) = board.check_progress(Duration::ZERO).expect_err("the timeout is zero");
         assert!(found.contains("a checkpoint is being written"), "{found}");
-        board.wrote(Some("run/checkpoints/step-00000040".to_owned()));
+        board.resume(80, 20);
+        assert_eq!(board.unsaved(), None);
+        board.consumed(172, 43);
+        assert_eq!(board.unsaved(), Some((21, 43)));
+        board.wrote(40, Some("run/checkpoints/step-00000040".to_owned()));
+        assert_eq!(board.unsaved(), Some((41, 43)));
         assert!(board.report().iter().any(|line| line.contains("step-00000040")), "{:?}", board.report());
-        board.wrote(None);
-        assert_eq!(board.kept().as_deref(), Some("run/checkpoints/step-00000040"), "what failed takes nothing away");
+        board.wrote(43, None);
+        assert_eq!(board.unsaved(), Some((41, 43)));
+        assert_eq!(
+            board.look().kept.as_deref(),
+            Some("run/checkpoints/step-00000040"),
+            "what failed takes nothing away"
+        );
     }
 }

@@ -15,12 +15,17 @@ use super::board::StatusBoard;
 use super::requests::Requests;
 use super::signal::{Phase, Signal};
 use super::stop_file;
+use crate::exit::UNSAVED;
 
 /// Maximum number of queued log messages; further messages are dropped.
 pub(super) const WORDS: usize = 4;
 
-/// Time for the logging thread to print the last message of a process that has nothing to save.
-const FLUSH_TIME: Duration = Duration::from_millis(100);
+/// Time for the logging thread to print the last message of the process; stderr may block.
+const FLUSH_TIME: Duration = Duration::from_millis(300);
+
+/// Time after a SIGINT in which another one is the same request: `timeout -s INT` sends two, to the process and to its
+/// group.
+const SAME_REQUEST: Duration = Duration::from_secs(2);
 
 /// Maximum time to remove the file that requested a stop.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -50,7 +55,8 @@ pub(super) enum DeferredLog {
     Saving(Signal, &'static str),
     StillSaving(Signal),
     NothingToSave(Signal, &'static str),
-    GraceOver(Signal, Option<String>),
+    ShutdownTimeout(Signal),
+    NotSaved(u64, u64),
     StandsStill(String),
     NoFile(String),
     NoProfile(String),
@@ -62,15 +68,22 @@ impl DeferredLog {
     pub(super) fn log(self) {
         match self {
             Self::Saving(signal, during) => {
-                tracing::warn!(?signal, %during, "saving, then exiting; a second Ctrl-C exits at once");
+                tracing::warn!(?signal, %during, "saving (press ctrl-c again to quit without saving)");
             }
-            Self::StillSaving(signal) => tracing::warn!(?signal, "still saving"),
+            Self::StillSaving(signal) => {
+                tracing::warn!(?signal, "still saving (press ctrl-c again to quit without saving)");
+            }
             Self::NothingToSave(signal, during) => {
                 tracing::warn!(?signal, %during, "exiting: there is nothing to save");
             }
-            Self::GraceOver(signal, kept) => {
-                let kept = kept.unwrap_or_else(|| "checkpoints of earlier processes".to_owned());
-                tracing::error!(?signal, %kept, "`run.shutdown_timeout_seconds` have elapsed: exiting without a new checkpoint");
+            Self::ShutdownTimeout(signal) => {
+                tracing::error!(
+                    ?signal,
+                    "`run.shutdown_timeout_seconds` have elapsed: exiting without a new checkpoint"
+                );
+            }
+            Self::NotSaved(first, last) => {
+                tracing::error!("NOT SAVED: steps {first} to {last} are lost; the same command repeats them");
             }
             Self::StandsStill(found) => tracing::warn!("no progress: {found}; send SIGUSR2 for details"),
             Self::NoFile(found) => tracing::warn!("{found}; create a file of that name to request a stop"),
@@ -160,18 +173,28 @@ impl SignalState {
     }
 
     pub(super) async fn listen(self: Arc<Self>, asked: Signal, mut stream: tokio::signal::unix::Signal) {
-        let mut times = 0;
+        let mut first: Option<Instant> = None;
         while stream.recv().await.is_some() {
-            times += 1;
+            let since = first.get_or_insert_with(Instant::now).elapsed();
             if self.stop(asked) {
                 continue;
             }
-            if asked == Signal::Interrupt && times > 1 {
-                // Only a second Ctrl-C discards unsaved steps: two signals of a scheduler are one request.
-                runtime::exit_now(asked.exit_code());
+            // Only a second Ctrl-C discards unsaved steps: several signals of a scheduler are one request.
+            if asked == Signal::Interrupt && since >= SAME_REQUEST {
+                self.exit_unsaved(asked);
             }
             self.log(DeferredLog::StillSaving(asked));
         }
+    }
+
+    /// Exits without saving, with a code of its own if steps are lost.
+    pub(super) fn exit_unsaved(&self, asked: Signal) -> ! {
+        let unsaved = self.board.unsaved();
+        if let Some((first, last)) = unsaved {
+            self.log(DeferredLog::NotSaved(first, last));
+        }
+        std::thread::sleep(FLUSH_TIME);
+        runtime::exit_now(if unsaved.is_some() { UNSAVED } else { asked.exit_code() })
     }
 
     pub(super) async fn reload(self: Arc<Self>, mut stream: tokio::signal::unix::Signal) {

@@ -15,9 +15,6 @@ use super::stop_file::is_requested;
 /// Time between two polls. It bounds the delay of a request by a file; one poll costs a system call.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time for the logging thread to print the last message; stderr may block.
-const FLUSH_TIME: Duration = Duration::from_millis(300);
-
 /// Timeouts of a run.
 #[derive(Clone, Debug)]
 pub struct Timeouts {
@@ -62,9 +59,8 @@ pub(super) fn watch(state: &Arc<SignalState>, timeouts: &Timeouts) {
         if let (Some(signal), Some(waited)) = (state.signal(), state.waited())
             && timeouts.grace.is_some_and(|grace| waited >= grace)
         {
-            state.log(DeferredLog::GraceOver(signal, state.board.kept()));
-            sleep(FLUSH_TIME);
-            runtime::exit_now(signal.exit_code());
+            state.log(DeferredLog::ShutdownTimeout(signal));
+            state.exit_unsaved(signal);
         }
         let progress = state.check_progress();
         state.notify.beat(state.board.phase().name(), progress.is_ok());

@@ -22,9 +22,10 @@ use trainer_plan::config::ModelFamily;
 use self::staged::{Staged, TOKENIZER_CONFIG};
 
 /// Writes the weights after `step` of `run` (default: the newest checkpoint) to `out`, with the tokenizer.
-pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::ExportFamily) -> anyhow::Result<()> {
+pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Option<cli::ExportFamily>) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
-    let model = Model::new(&plan, family.into())?;
+    let family = family.map_or_else(|| trainer_plan::hf::default_family(plan.train()), Into::into);
+    let model = Model::new(&plan, family)?;
     let staged = Staged::new(out)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
     let class = model.put(&snapshot.main, &Store::folder(staged.path())?)?;

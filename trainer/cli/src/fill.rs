@@ -1,34 +1,68 @@
 //! `cloze fill`: most probable words for each `[MASK]`, and those of a model without context.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cloze::exit::Usage;
 use cloze::plan::Plan;
 use pipeline::load;
 use pipeline::tokenize::{self, Tokenizer as _};
-use schemas::{Vocab, manifest, printable};
+use schemas::{Step, Vocab, manifest, printable};
 use store::Store;
 use telemetry::terminal::{Paint, line, painted};
 use trainer::training::{Filler, TokenGuess};
+use trainer_plan::encoder::VocabFacts;
+use trainer_plan::hf;
 
-/// Fills the masks of `texts` with the newest checkpoint of `run`.
-pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()> {
-    let plan = Plan::of_run(run)?;
-    let data = plan.data();
-    let json = load::read_tokenizer(&data.store, &data.manifest)?;
-    let tokenizer = tokenize::of_json(&json, &data.store.place(manifest::TOKENIZER))?;
-    let vocab = plan.vocab();
-    let rows = texts.iter().map(|text| encode(&tokenizer, vocab, text)).collect::<anyhow::Result<Vec<_>>>()?;
-    let filler = Filler::open(plan.train(), &Store::existing(run)?, None)?;
-    let unigram = most_frequent(vocab, top);
+/// Model that fills in blanks, with its tokenizer.
+struct Model {
+    filler: Filler,
+    tokenizer: tokenize::HfTokenizer,
+    vocab: Arc<Vocab>,
+    /// Whether the vocabulary has the counts of the training split.
+    is_counted: bool,
+}
+
+/// Fills the masks of `texts` with the checkpoint of the run in `folder` after `step` (default: the newest), or with the
+/// `transformers` model in it.
+pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]) -> anyhow::Result<()> {
+    let is_run = folder.join("config.toml").is_file() || !folder.join(hf::CONFIG).is_file();
+    let model = if is_run { of_run(folder, step)? } else { of_model(folder, step)? };
+    let Model { filler, tokenizer, vocab, is_counted } = &model;
+    let rows = texts.iter().map(|text| encode(tokenizer, vocab, text)).collect::<anyhow::Result<Vec<_>>>()?;
     for (text, row) in texts.iter().zip(&rows) {
         painted(Paint::stdout().bold(printable(text)));
         for guesses in filler.predict(row, top)? {
             line(format_args!("  {}", describe(vocab, &guesses)));
         }
     }
-    painted(Paint::stdout().dim(format_args!("  without context: {}", describe(vocab, &unigram))));
+    if *is_counted {
+        let unigram = most_frequent(vocab, top);
+        painted(Paint::stdout().dim(format_args!("  without context: {}", describe(vocab, &unigram))));
+    }
     Ok(())
+}
+
+fn of_run(run: &Path, step: Option<u64>) -> anyhow::Result<Model> {
+    let plan = Plan::of_run(run)?;
+    let data = plan.data();
+    let json = load::read_tokenizer(&data.store, &data.manifest)?;
+    let tokenizer = tokenize::of_json(&json, &data.store.place(manifest::TOKENIZER))?;
+    let filler = Filler::open(plan.train(), &Store::existing(run)?, step.map(Step))?;
+    Ok(Model { filler, tokenizer, vocab: Arc::clone(plan.vocab()), is_counted: true })
+}
+
+fn of_model(folder: &Path, step: Option<u64>) -> anyhow::Result<Model> {
+    if step.is_some() {
+        return Err(Usage(format!("--step: {} is a model, which has no steps; name a run", folder.display())).into());
+    }
+    let tokenizer = tokenize::load_from_model(folder)?;
+    let facts = tokenizer.facts();
+    let size = facts.manifest.vocab_size;
+    let vocab = VocabFacts { size, special: facts.special(), unigram_log_probabilities: Vec::new() };
+    let filler = Filler::of_model(&hf::inference_plan(folder, vocab)?)?;
+    let vocab = Arc::new(facts.vocab(vec![0; facts.tokens.len()]));
+    Ok(Model { filler, tokenizer, vocab, is_counted: false })
 }
 
 /// Returns the ids of `[CLS]`, the text and `[SEP]`.

@@ -53,7 +53,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Replay { run, step, without, json, set } => {
             replay::run(&run, &replay::Options { step, without: without.as_deref(), json, set: &set })?;
         }
-        Verb::Fill { run, top, texts } => fill::run(&run, top, &texts)?,
+        Verb::Fill { model, step, top, texts } => fill::run(&model, step, top, &texts)?,
         Verb::Parity { input, output, dtype } => parity::run(&input, &output, dtype)?,
         other => return commands::dispatch(other),
     }

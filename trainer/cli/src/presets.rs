@@ -335,7 +335,7 @@ impl Home {
         table["run"]["folder"] = self.path(&format!("before/{name}")).display().to_string().into();
         let run = self.run(name, table);
         let model = self.path(&format!("models/{name}"));
-        export::run(&run.folder, &model, None, ExportFamily::Bert).expect("an exported folder");
+        export::run(&run.folder, &model, None, Some(ExportFamily::Bert)).expect("an exported folder");
         model.display().to_string()
     }
 

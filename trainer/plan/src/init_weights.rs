@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use schemas::Problem;
 use store::Store;
 
-use crate::checkpoint::{self, MAIN_FILE, UnreadState};
+use crate::checkpoint::{self, MAIN_FILE, State, UnreadState};
+use crate::encoder::padded_rows;
 use crate::error::Error;
-use crate::hf::{CONFIG, ModelConfig, Target};
+use crate::hf::{CONFIG, Target, missing_weights, read_config};
 use crate::train_plan::TrainPlan;
 use crate::weights::WeightSpecs;
 use crate::{run_weights, safetensors_header};
@@ -60,8 +61,10 @@ pub struct InitFolder {
     pub folder: PathBuf,
     /// Network other than the main one that is initialized.
     network: Option<String>,
-    /// Beginning of the names of the weights that are read.
+    /// Beginning of the names of the weights that must be in the folder.
     prefix: String,
+    /// Whether heads and other networks are read too, if they are in the folder.
+    reads_others: bool,
 }
 
 /// Returns the folders of `train.init_from`, `encoder.word_init` and `networks.NAME.init_from`.
@@ -71,13 +74,13 @@ pub fn folders(plan: &TrainPlan) -> Vec<InitFolder> {
         ("encoder.word_init", &plan.encoder.word_init, "encoder.embeddings.word."),
     ];
     let main = main.into_iter().filter_map(|(key, folder, prefix)| {
-        let folder = folder.clone()?;
-        Some(InitFolder { key: key.to_owned(), folder, network: None, prefix: prefix.to_owned() })
+        let (folder, reads_others) = (folder.clone()?, key == "train.init_from");
+        Some(InitFolder { key: key.to_owned(), folder, network: None, prefix: prefix.to_owned(), reads_others })
     });
     let others = plan.used_networks().into_iter().filter_map(|(name, network)| {
         let folder = network.init()?.to_owned();
         let (key, prefix) = (format!("networks.{name}.init_from"), format!("{name}."));
-        Some(InitFolder { key, folder, network: Some(name), prefix })
+        Some(InitFolder { key, folder, network: Some(name), prefix, reads_others: false })
     });
     main.chain(others).collect()
 }
@@ -87,35 +90,34 @@ pub fn problems(plan: &TrainPlan, known: Known) -> Vec<Problem> {
     let specs = run_weights::of_run(plan);
     let found = folders(plan).into_iter().filter(|it| known.folders || it.folder.exists());
     found
-        .filter_map(|InitFolder { key, folder, network, prefix }| {
-            let target = match &network {
+        .filter_map(|init| {
+            let target = match &init.network {
                 None => Target::main(plan, specs.iter().map(|(name, _)| name)),
                 Some(name) => Target::next_to(plan, name)?,
             };
-            let check = FolderCheck { folder: &folder, specs: &specs, prefix: &prefix, knows_vocab: known.vocab };
+            let check = FolderCheck { init: &init, plan, specs: &specs, knows_vocab: known.vocab };
             let problem = check.problem(&target)?;
             let hint = "set it to a run, a checkpoint or a `transformers` model folder of the same shape";
-            Some(Problem::new(key, format!("{}: {problem}", folder.display())).hint(hint))
+            Some(Problem::new(init.key.clone(), format!("{}: {problem}", init.folder.display())).hint(hint))
         })
         .collect()
 }
 
 struct FolderCheck<'a> {
-    folder: &'a Path,
+    init: &'a InitFolder,
+    plan: &'a TrainPlan,
     specs: &'a WeightSpecs,
-    /// Beginning of the names of the weights that are read.
-    prefix: &'a str,
     knows_vocab: bool,
 }
 
 impl FolderCheck<'_> {
     /// Returns the first problem of the folder, if any.
     fn problem(&self, target: &Target<'_>) -> Option<String> {
-        if !self.folder.is_dir() {
+        if !self.init.folder.is_dir() {
             return Some("folder not found".to_owned());
         }
-        let opened = || Store::existing(self.folder).map_err(|error| error.to_string());
-        let checked = match FolderFormat::of(self.folder) {
+        let opened = || Store::existing(&self.init.folder).map_err(|error| error.to_string());
+        let checked = match FolderFormat::of(&self.init.folder) {
             FolderFormat::Checkpoint => opened().and_then(|checkpoint| {
                 let shapes = safetensors_header::shapes(&checkpoint, MAIN_FILE);
                 self.checkpoint(&shapes.map_err(|error| error.to_string())?)
@@ -127,8 +129,10 @@ impl FolderCheck<'_> {
     }
 
     fn model(&self, target: &Target<'_>) -> Result<(), String> {
-        let json = std::fs::read(self.folder.join(CONFIG)).map_err(|error| format!("`{CONFIG}`: {error}"))?;
-        let config = ModelConfig::parse(&json)?;
+        let config = read_config(&self.init.folder)?;
+        if let Some(problem) = missing_weights(&self.init.folder, &config) {
+            return Err(problem);
+        }
         let mut differences = config.shape_differences(target);
         differences.extend(config.vocab_difference(target).filter(|_| self.knows_vocab));
         if differences.is_empty() {
@@ -150,18 +154,37 @@ impl FolderCheck<'_> {
     }
 
     fn shape_differences(&self, shapes: &BTreeMap<String, Vec<i64>>) -> Vec<String> {
-        let read = self.specs.iter().filter(|(name, _)| name.starts_with(self.prefix));
-        // The rows of vocabularies are unknown until the data exists.
-        let read = read.filter(|(name, _)| self.knows_vocab || !name.contains(".embeddings.word."));
-        read.filter_map(|(name, spec)| match shapes.get(name) {
+        let read = self.specs.iter().filter(|(name, spec)| self.reads(name) && !self.is_of_unknown_vocab(&spec.shape));
+        read.filter_map(|(name, spec)| match found_shape(shapes, name) {
             Some(shape) if *shape == spec.shape => None,
             Some(shape) => Some(format!("`{name}` is {shape:?}, this run needs {:?}", spec.shape)),
-            // Tables that a generator shares with the main network are saved once.
-            None if name.contains(".encoder.embeddings.") => None,
-            None => Some(format!("it has no `{name}`")),
+            None if name.starts_with(&self.init.prefix) => Some(format!("it has no `{name}`")),
+            None => None,
         })
         .collect()
     }
+
+    /// Whether the trainer reads this weight if the folder has it. A copy of the main network is copied after that.
+    fn reads(&self, name: &str) -> bool {
+        let network = name.split('.').next().and_then(|network| self.plan.networks.get(network));
+        let is_copy = network.is_some_and(|network| network.copies_main());
+        name.starts_with(&self.init.prefix) || (self.init.reads_others && !is_copy)
+    }
+
+    /// Whether a weight has a row for each id, and their number is unknown until the data exists.
+    fn is_of_unknown_vocab(&self, shape: &[i64]) -> bool {
+        let size = self.plan.vocab.size;
+        !self.knows_vocab && shape.first().is_some_and(|rows| [i64::from(size), padded_rows(size)].contains(rows))
+    }
+}
+
+/// Returns the shape of a weight. Tables that a generator shares with the main network are saved once.
+fn found_shape<'a>(shapes: &'a BTreeMap<String, Vec<i64>>, name: &str) -> Option<&'a Vec<i64>> {
+    let shared = || {
+        let (_, table) = name.split_once('.').filter(|(_, table)| table.starts_with("encoder.embeddings."))?;
+        shapes.get(table)
+    };
+    shapes.get(name).or_else(shared)
 }
 
 /// Returns the shapes of the weights of a run's newest checkpoint. A damaged one is skipped, as when the run starts.
@@ -170,7 +193,8 @@ fn newest_shapes(run: &Store) -> Result<BTreeMap<String, Vec<i64>>, String> {
     if steps.is_empty() {
         return Err(format!("it has neither `{CONFIG}`, `{MAIN_FILE}` nor a complete checkpoint"));
     }
-    let shapes = |checkpoint: &Store, _| {
+    let shapes = |checkpoint: &Store, step| {
+        State::read(checkpoint, step)?;
         safetensors_header::shapes(checkpoint, MAIN_FILE).map_err(|error| match error {
             Error::Checkpoint { path, problem } => UnreadState::Damaged { place: path.display().to_string(), problem },
             error => UnreadState::Other(error),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use schemas::columns::IS_RANDOM;
 use schemas::{Problem, printable};
 
 use super::config::SpikeAction;
@@ -266,10 +265,9 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
             );
             problems.push(Problem::new("encoder.embedding", message).about("objectives", name));
         }
-        let is_of_pairs = objective.reads().columns.iter().any(|(_, column)| *column == IS_RANDOM.spec());
-        if request.encoder.attention_scope == Attend::Document && is_of_pairs {
-            let message =
-                format!("`{name}` needs attention between its two documents: write `attention_scope = \"row\"`");
+        let needed = objective.needs_row_attention().filter(|_| request.encoder.attention_scope == Attend::Document);
+        if let Some(reason) = needed {
+            let message = format!("`{name}` {reason}: write `attention_scope = \"row\"`");
             problems.push(Problem::new("encoder.attention_scope", message).about("objectives", name));
         }
         if objective.batch_coupled() && request.train.micro_batch_size == 1 {
@@ -283,6 +281,7 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use crate::device::DeviceChoice;
+    use crate::encoder::Attend;
     use crate::objectives::AnyObjective;
     use crate::request::TrainRequest;
     use crate::testing;
@@ -338,6 +337,26 @@ mod tests {
                     request.objectives.insert(kind.to_owned(), objective.clone());
                 });
             }
+        }
+    }
+
+    #[test]
+    fn objectives_on_whole_rows_are_refused_where_documents_attend_to_themselves() {
+        for (kind, expected) in [
+            ("next_sentence", "needs attention between its two documents"),
+            ("sequence_contrastive", "two views of a row may begin with different documents"),
+            ("masked_lm", ""),
+            ("token_contrastive", ""),
+        ] {
+            let mut request = testing::request();
+            request.encoder.attention_scope = Attend::Document;
+            let objective: AnyObjective = toml::from_str(&format!("kind = \"{kind}\"")).expect("an objective");
+            request.objectives.insert("added".to_owned(), objective);
+            request.loss.insert("added".to_owned(), 1.0);
+            let problems = super::problems(&request);
+            let found = problems.iter().find(|problem| problem.key == "encoder.attention_scope");
+            let message = found.map_or("", |problem| problem.message.as_str());
+            assert_eq!(message.contains(expected) && !message.is_empty(), !expected.is_empty(), "{kind}: {message}");
         }
     }
 

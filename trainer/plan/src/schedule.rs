@@ -67,7 +67,7 @@ pub struct LrSchedule {
     schedule: ScheduleConfig,
     // Never empty; oldest first.
     spans: Vec<Span>,
-    // Fraction of the run that is done, if tokens or hours limit the run.
+    // Fraction of the tokens or hours that is spent, if they limit the run.
     share: Option<f64>,
 }
 
@@ -78,8 +78,8 @@ impl LrSchedule {
         Self { schedule: schedule.clone(), spans, share: None }
     }
 
-    /// Sets the fraction of the run that is done. From then on the rate depends on it instead of on the number of
-    /// steps.
+    /// Sets the fraction of the tokens or hours that is spent. From then on the rate depends on it, or on the fraction of
+    /// the steps, if that is larger.
     pub fn set_share(&mut self, share: f64) {
         self.share = Some(share);
     }
@@ -101,13 +101,11 @@ impl LrSchedule {
         if step.0 < warmup {
             return (step.0 + 1) as f64 / warmup as f64;
         }
-        let of_run = |steps: u64| step.0 as f64 / steps.max(1) as f64;
+        let steps = self.steps(step);
+        let of_steps = step.0 as f64 / steps.max(1) as f64;
         let (decayed, run) = self.share.map_or_else(
-            || {
-                let steps = self.steps(step);
-                ((step.0 - warmup) as f64 / steps.saturating_sub(warmup).max(1) as f64, of_run(steps))
-            },
-            |share| (share, share),
+            || ((step.0 - warmup) as f64 / steps.saturating_sub(warmup).max(1) as f64, of_steps),
+            |share| (share.max(of_steps), share.max(of_steps)),
         );
         match self.schedule.kind {
             ScheduleKind::Linear => (1.0 - decayed).max(0.0),
@@ -165,6 +163,14 @@ impl ScheduleConfig {
                     ));
                 }
                 let falls = self.falls_from(to).unwrap_or_default();
+                if done > falls {
+                    return Ok(format!(
+                        "the decay of a run of {to} steps starts at step {falls}, which has passed: from here on the learning \
+                         rate changes from {:.3} to {:.3} of its maximum, and falls towards the new last step",
+                        rate(from),
+                        rate(to)
+                    ));
+                }
                 Ok(format!("the learning rate does not change, and falls from step {falls} on"))
             }
             ScheduleKind::Linear | ScheduleKind::Cosine if done.0 < self.warmup_steps => {
@@ -242,5 +248,25 @@ mod tests {
             lr.set_share(share);
             assert!((lr.rate(Step(step)) - expected).abs() < 1e-12, "{share} at {step}");
         }
+    }
+
+    /// A replay of step 40 has the rate that the step had, although the run was extended at step 60.
+    #[test]
+    fn the_share_of_past_steps_is_of_the_steps_at_that_time() {
+        let spans = [Span { from: Step(0), steps: 100 }, Span { from: Step(60), steps: 200 }];
+        let mut lr = LrSchedule::new(&schedule(ScheduleKind::Linear, 0), 200, &spans);
+        for (share, step, expected) in [(0.1, 40, 0.6), (0.5, 40, 0.5), (0.15, 60, 0.7), (0.15, 100, 0.5)] {
+            lr.set_share(share);
+            assert!((lr.rate(Step(step)) - expected).abs() < 1e-12, "{share} at {step}: {}", lr.rate(Step(step)));
+        }
+    }
+
+    #[test]
+    fn a_shorter_run_that_begins_its_decay_at_once_says_so() {
+        let wsd = ScheduleConfig { decay_fraction: 0.1, ..schedule(ScheduleKind::Wsd, 0) };
+        let now = wsd.extended(&[], [1000, 950], Step(900)).expect("the decay has not begun");
+        assert!(now.contains("from 1.000 to 0.526"), "{now}");
+        let later = wsd.extended(&[], [1000, 1001], Step(900)).expect("the decay has not begun");
+        assert!(later.contains("does not change, and falls from step 901 on"), "{later}");
     }
 }

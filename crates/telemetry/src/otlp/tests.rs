@@ -23,7 +23,7 @@ const SECRET: &str = "s3cr3t-t0ken";
 const QUICK: [(&str, &str); 2] = [("OTEL_METRIC_EXPORT_INTERVAL", "20"), ("OTEL_BLRP_SCHEDULE_DELAY", "20")];
 
 const REPORT: &str = r#""kind":"report","loss":3.5,"terms":{"mlm":3.0,"tc":0.5},"metrics":{"mlm.accuracy":0.25},"lr":0.0001,"grad_norm":0.75,"skipped":1,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.5,"data_wait":0.125,"checkpoint_stall":0.25,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.5,"step":1.5,"read":6.0,"validation":0.25,"checkpoint":0.125},"memory":{"allocated_peak_bytes":4096,"reserved_peak_bytes":8192,"total_bytes":16384},"host_bytes":1024"#;
-const VALIDATION: &str = r#""kind":"validation","rows":64,"loss":5.25,"terms":{"mlm":5.0},"metrics":{"mlm.accuracy":0.125},"mlm":{"loss":5.5,"accuracy":0.0625,"ln_vocab":8.0,"unigram_entropy":5.75},"seconds":0.75"#;
+const VALIDATION: &str = r#""kind":"validation","rows":64,"loss":5.25,"terms":{"mlm":5.0},"metrics":{"mlm.accuracy":0.125},"mlm":{"loss":5.5,"accuracy":0.0625,"ln_vocab":8.0,"unigram_cross_entropy":5.75},"seconds":0.75"#;
 const WARNING: &str = r#""kind":"warning","topic":"device","message":"another device","hint":"`cpu` then""#;
 const LOSS_SPIKE: &str = r#""kind":"loss_spike","spike_step":18,"first_row":144,"rows":8,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25"#;
 const BAD_ROW: &str =

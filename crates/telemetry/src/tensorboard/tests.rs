@@ -156,7 +156,7 @@ fn only_kinds_with_numbers_are_written() {
         encode(&mut encoder, 3, EventKind::LossSpike(loss_spike)).last(),
         Some(&(3, "train/spike_sigmas 50".to_owned()))
     );
-    let mlm = MlmReport { loss: 4.0, accuracy: 0.5, ln_vocab: 8.0, unigram_entropy: 6.0, unigram_cross_entropy: None };
+    let mlm = MlmReport { loss: 4.0, accuracy: 0.5, ln_vocab: 8.0, unigram_cross_entropy: None };
     let terms = BTreeMap::from([("mlm".to_owned(), 3.0)]);
     let valid = ValidReport {
         rows: 8,

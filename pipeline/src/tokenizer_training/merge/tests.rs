@@ -4,9 +4,13 @@ use proptest::prelude::*;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::{AddedToken, Model};
 
-use super::super::{Family, leading};
+use super::super::{Alphabet, Family};
 use super::*;
 use crate::prepare::PrepareConfig;
+
+fn leading(config: &TokenizerConfig, words: &WordCounts) -> Vec<String> {
+    super::super::leading(config, words, &Alphabet::new(config, words).kept)
+}
 
 /// Returns tokens by id and merges by rank from the crate's own trainer.
 fn by_the_crate(config: &TokenizerConfig, words: &WordCounts) -> (Vec<String>, Vec<[String; 2]>) {

@@ -30,7 +30,7 @@ struct Times {
 
 /// Proposes micro-batches of twice the rows, if the step size allows it and the prediction is a gain.
 pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<WhatIfChange>> {
-    let planned = DryRun::new(args)?;
+    let planned = DryRun::for_timing(args)?;
     let train = &planned.train().train;
     let (rows, now) = (train.global_batch_size, train.micro_batch_size);
     if !rows.is_multiple_of(2 * now) || !now.is_multiple_of(2) || is_recipe(planned.train()) {
@@ -69,7 +69,7 @@ fn gain(half: f64, whole: f64) -> f64 {
 fn times(args: &ConfigArgs, rows: u64) -> anyhow::Result<Times> {
     let mut sized = args.clone();
     sized.set.push(format!("train.micro_batch_size={rows}"));
-    let planned = DryRun::new(&sized)?;
+    let planned = DryRun::for_timing(&sized)?;
     let steps = made_steps(planned.train(), &planned.views(), planned.fills_rows(), STEPS);
     let timing = time_steps(planned.train(), &steps, WARM_UP, STEPS)?;
     let [low, median, high] = quartiles(&timing.seconds);

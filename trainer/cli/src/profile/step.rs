@@ -22,7 +22,7 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
     if steps == 0 {
         return Err(Usage("--steps 0: give at least 1".to_owned()).into());
     }
-    let outlook = DryRun::new(args)?;
+    let outlook = DryRun::for_timing(args)?;
     let (plan, views) = (outlook.train(), outlook.views());
     for warning in outlook.warnings() {
         note(format_args!("warning: {warning}"));

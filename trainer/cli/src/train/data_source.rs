@@ -100,7 +100,7 @@ impl DataSource {
 impl Data for DataSource {
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
         self.row = rows;
-        self.phases.control.board().consumed(rows.0);
+        self.phases.control.board().resume(rows.0, rows.0 / self.global_batch_size);
         self.ledger().reset();
         let (replay, care) = (self.replay, self.care.clone());
         let Self { hindrance, contention, .. } = *self;
@@ -160,7 +160,7 @@ impl Data for DataSource {
     }
 
     fn consumed(&mut self, end: RowIndex, trained: bool) -> Result<(), ForeignError> {
-        self.phases.control.board().consumed(end.0);
+        self.phases.control.board().consumed(end.0, end.0 / self.global_batch_size);
         let fate = if trained { Fate::Trained } else { Fate::Skipped };
         Ok(self.ledger().consume(end, fate)?)
     }

@@ -45,8 +45,14 @@ pub(super) struct RunHost {
     pub(super) phases: Phases,
     /// Number of steps of the whole run, if known.
     pub(super) steps: Option<u64>,
-    pub(super) pending: Option<Pending<Result<CheckpointReport, trainer_plan::Error>>>,
+    pub(super) pending: Option<PendingCheckpoint>,
     pub(super) profiler: Profiler,
+}
+
+/// Checkpoint that is being written.
+pub(super) struct PendingCheckpoint {
+    step: Step,
+    report: Pending<Result<CheckpointReport, trainer_plan::Error>>,
 }
 
 impl RunHost {
@@ -114,7 +120,8 @@ impl Host for RunHost {
         let (store, checkpoint_policy) = (run.store().clone(), Arc::clone(&self.checkpoint_policy));
         let pages = self.exposure.lock().unwrap_or_else(PoisonError::into_inner).end_page();
         self.phases.control.board().writes();
-        self.pending = Some(self.phases.control.spawn(move || {
+        let step = snapshot.state.step;
+        let report = self.phases.control.spawn(move || {
             let begun = Instant::now();
             // Written before the checkpoint, because they record the rows that the checkpoint has consumed.
             if let Some(pages) = pages {
@@ -123,17 +130,18 @@ impl Host for RunHost {
             let place = snapshot.write(&store, &checkpoint_policy)?;
             // The caller that waits for the checkpoint sets the stall.
             Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64(), stall_s: 0.0 })
-        }));
+        });
+        self.pending = Some(PendingCheckpoint { step, report });
         self.phases.control.set_phase(Phase::Step);
         Ok(())
     }
 
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
-        let Some(pending) = self.pending.take() else { return Ok(None) };
+        let Some(PendingCheckpoint { step, report }) = self.pending.take() else { return Ok(None) };
         let (phase, control) = (self.phases.control.board().phase(), &self.phases.control);
         control.set_phase(Phase::Checkpoint);
-        let kept = control.wait(pending).map_err(ForeignError::from).and_then(|kept| Ok(kept?));
-        control.board().wrote(kept.as_ref().ok().map(|kept| kept.place.clone()));
+        let kept = control.wait(report).map_err(ForeignError::from).and_then(|kept| Ok(kept?));
+        control.board().wrote(step.0, kept.as_ref().ok().map(|kept| kept.place.clone()));
         control.set_phase(phase);
         Ok(Some(kept?))
     }
@@ -154,6 +162,6 @@ impl Host for RunHost {
 
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
         self.run.as_mut().map_or(Ok(()), RunFolder::check)?;
-        if self.pending.as_ref().is_some_and(Pending::is_finished) { self.saved() } else { Ok(None) }
+        if self.pending.as_ref().is_some_and(|pending| pending.report.is_finished()) { self.saved() } else { Ok(None) }
     }
 }

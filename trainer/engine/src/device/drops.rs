@@ -24,7 +24,7 @@ fn dropped(device: Device, precision: Precision, tokens: i64, mask: Option<&Tens
     let directions_tk = Tensor::eye(HEAD, (MASTER, device)).repeat([tokens / HEAD, 1]);
     let values = flat(directions_tk.expand([ROWS, HEADS, tokens, HEAD], false).contiguous());
     let mixed = Tensor::scaled_dot_product_attention(&zeros, &zeros, &values, mask, SHARE, false, None, false);
-    let kept = (precision.panic_message(&mixed) * (tokens as f64 * (1.0 - SHARE))).round().sum(MASTER);
+    let kept = (precision.upcast(&mixed) * (tokens as f64 * (1.0 - SHARE))).round().sum(MASTER);
     let kept = f64::try_from(kept.to_device(Device::Cpu)).expect("one number");
     1.0 - kept / (ROWS * HEADS * tokens * tokens) as f64
 }

@@ -6,8 +6,8 @@
 //! (Micikevicius et al. 2018, section 3). Embeddings, network outputs for objectives, losses, and gradients that are
 //! accumulated over uses and micro-batches are float32 too.
 //!
-//! With [`Precision::Bf16Hidden`] the hidden states between sublayers are bfloat16 too; norms and softmax accumulate in
-//! float32 inside their kernels. This halves the memory traffic between products. Each post-norm layer starts from a
+//! With [`Precision::Bf16Hidden`] the hidden states between sublayers are bfloat16 too, and so are the gains and biases of
+//! the encoder's norms; norms and softmax accumulate in float32 inside their kernels. This halves the memory traffic between products. Each post-norm layer starts from a
 //! norm, so rounding does not accumulate over layers. Objectives that compare hidden states closely are affected by it:
 //! a contrast of differences, or one at a low temperature.
 
@@ -32,7 +32,7 @@ pub(crate) trait PrecisionCast {
     fn compute(self, tensor: &Tensor) -> Tensor;
 
     /// Converts `tensor` for sums, norms and losses: at least float32.
-    fn panic_message(self, tensor: &Tensor) -> Tensor;
+    fn upcast(self, tensor: &Tensor) -> Tensor;
 
     /// Converts `tensor` to the type of hidden states between sublayers.
     fn hidden(self, tensor: &Tensor) -> Tensor;
@@ -53,7 +53,7 @@ impl PrecisionCast for Precision {
         }
     }
 
-    fn panic_message(self, tensor: &Tensor) -> Tensor {
+    fn upcast(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::F32 => tensor.shallow_clone(),
             Self::Bf16 | Self::Bf16Hidden => tensor.to_kind(MASTER),
@@ -63,7 +63,7 @@ impl PrecisionCast for Precision {
     fn hidden(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::F32 => tensor.shallow_clone(),
-            Self::Bf16 => self.panic_message(tensor),
+            Self::Bf16 => self.upcast(tensor),
             Self::Bf16Hidden => self.compute(tensor),
         }
     }

@@ -175,7 +175,7 @@ pub(crate) fn timed_for<T>(part: &'static str, whose: &str, work: impl FnOnce() 
         trace_span!(target: SPANS, "part", what = part, whose)
     };
     let _entered = span.entered();
-    let _part = PartGuard::upcast(part, whose);
+    let _part = PartGuard::begin(part, whose);
     work()
 }
 
@@ -203,7 +203,7 @@ fn with(act: impl FnOnce(&mut Timer)) {
 struct PartGuard;
 
 impl PartGuard {
-    fn upcast(part: &'static str, whose: &str) -> Self {
+    fn begin(part: &'static str, whose: &str) -> Self {
         with(|timer| timer.begin(part, whose));
         Self
     }

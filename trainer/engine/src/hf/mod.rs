@@ -22,14 +22,14 @@ use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::config::ModelFamily;
 use trainer_plan::encoder::Gelu;
-use trainer_plan::hf::{CONFIG, HeadPlace, Layout, ModelConfig, Target, TensorEntry, choose};
+use trainer_plan::hf::{
+    CONFIG, HeadPlace, Layout, ModelConfig, Target, TensorEntry, WEIGHTS, choose, missing_weights, read_config,
+};
 
 use crate::device::native::CheckStatus as _;
 use crate::device::precision::MASTER;
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
-
-const WEIGHTS: &str = "model.safetensors";
 
 /// Writes `model.safetensors`, then `config.json`: a folder with a config is complete.
 ///
@@ -121,10 +121,9 @@ struct Model<'a> {
 impl<'a> Model<'a> {
     fn open(folder: &'a Path) -> Result<Self, Error> {
         let refuse = |problem: String| Error::Checkpoint { path: folder.to_owned(), problem };
-        let json = std::fs::read(folder.join(CONFIG)).map_err(|error| refuse(format!("`{CONFIG}`: {error}")))?;
-        let config = ModelConfig::parse(&json).map_err(&refuse)?;
-        if !folder.join(WEIGHTS).is_file() {
-            return Err(refuse(missing_weights(folder, config.class().unwrap_or("AutoModelForPreTraining"))));
+        let config = read_config(folder).map_err(&refuse)?;
+        if let Some(problem) = missing_weights(folder, &config) {
+            return Err(refuse(problem));
         }
         Ok(Self { folder, config, weights: tensors::read(&folder.join(WEIGHTS))? })
     }
@@ -165,20 +164,6 @@ impl<'a> Model<'a> {
 
     fn invalid(&self, problem: &str) -> Error {
         Error::Checkpoint { path: self.folder.to_owned(), problem: problem.to_owned() }
-    }
-}
-
-/// Returns the problem of a folder without weights, with the command that converts them. `class` saved the model.
-fn missing_weights(folder: &Path, class: &str) -> String {
-    let convert = format!(
-        "python -c \"from transformers import {class} as M; M.from_pretrained('{0}').save_pretrained('{0}-converted', \
-         safe_serialization=True, max_shard_size='100GB')\"",
-        folder.display()
-    );
-    let other = ["pytorch_model.bin", "model.safetensors.index.json", "tf_model.h5", "flax_model.msgpack"];
-    match other.into_iter().find(|name| folder.join(name).is_file()) {
-        Some(other) => format!("its weights are in `{other}`, only `{WEIGHTS}` is read; convert them: {convert}"),
-        None => format!("there is no `{WEIGHTS}`"),
     }
 }
 

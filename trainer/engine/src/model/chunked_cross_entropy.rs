@@ -48,13 +48,13 @@ pub(crate) struct Block<'a> {
 
 impl Block<'_> {
     /// Returns the part of `all`, `[n, …]`, that belongs to this block.
-    pub(crate) fn log_sum_exp(&self, all: &Tensor) -> Tensor {
+    pub(crate) fn rows_of(&self, all: &Tensor) -> Tensor {
         all.narrow(0, self.first, self.logits_cv.size()[0])
     }
 
     /// Returns the score of one id per position, `[c]`; `ids_n`, `[n]`, holds the ids of all positions.
     pub(crate) fn at(&self, ids_n: &Tensor) -> Tensor {
-        self.logits_cv.gather(1, &self.log_sum_exp(ids_n).unsqueeze(1), false).squeeze_dim(1)
+        self.logits_cv.gather(1, &self.rows_of(ids_n).unsqueeze(1), false).squeeze_dim(1)
     }
 }
 
@@ -96,14 +96,14 @@ impl Decoder {
             best.push(best_c);
             best_id.push(best_id_c);
             let log_q_cv = block.logits_cv.log_softmax(-1, block.logits_cv.kind());
-            let targets_c1 = block.log_sum_exp(targets_n).unsqueeze(1);
+            let targets_c1 = block.rows_of(targets_n).unsqueeze(1);
             nll.push(-log_q_cv.gather(1, &targets_c1, false).squeeze_dim(1));
             if let Some(grad_nv) = &grad_nv {
                 let grad_cv = { log_q_cv }.exp_().scatter_value_reduce_(1, &targets_c1, -1.0, "add");
-                block.log_sum_exp(grad_nv).copy_(&grad_cv);
+                block.rows_of(grad_nv).copy_(&grad_cv);
             }
         });
-        let none = || Tensor::zeros([0], (self.precision.panic_message(hidden_nd).kind(), hidden_nd.device()));
+        let none = || Tensor::zeros([0], (self.precision.upcast(hidden_nd).kind(), hidden_nd.device()));
         let nll_n = joined(nll).unwrap_or_else(none);
         let nll_n = match grad_nv {
             None => nll_n,
@@ -135,7 +135,7 @@ impl Decoder {
     /// Computes `s`, `[n]`, for `u`.
     fn gradient_term(&self, hidden_nd: &Tensor, grad_nv: &Tensor) -> Tensor {
         // The second factor is widened, and so is its gradient: the loss divides by counts, which bfloat16 would round.
-        let by_words_nd = grad_nv.matmul(&self.words_vd) * self.precision.panic_message(hidden_nd);
+        let by_words_nd = grad_nv.matmul(&self.words_vd) * self.precision.upcast(hidden_nd);
         let by_words_n = by_words_nd.sum_dim_intlist(-1, false, by_words_nd.kind());
         // Padding rows have no bias. The gradient of the bias is rounded in the same way for all ids.
         let by_bias_n = grad_nv.narrow(1, 0, self.bias_v.size()[0]).matmul(&self.bias_v);

@@ -51,7 +51,7 @@ impl Encoded {
     /// Returns the output of the embedding block of the same pass, after norm, dropout and projection ("hidden state
     /// 0"), float32.
     pub(crate) fn embeddings_btd(&self) -> Tensor {
-        self.precision.panic_message(&self.block_btd)
+        self.precision.upcast(&self.block_btd)
     }
 }
 
@@ -155,7 +155,7 @@ impl Encoder {
         for layer in &self.layers {
             hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
         }
-        Encoded { hidden_btd: self.precision.panic_message(&hidden_btd), block_btd, precision: self.precision }
+        Encoded { hidden_btd: self.precision.upcast(&hidden_btd), block_btd, precision: self.precision }
     }
 
     fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {
@@ -306,7 +306,9 @@ impl Layer {
     /// Computes the same as libtorch's attention with dropout on the CPU, but with [`dropout`].
     fn attend_in_steps(&self, q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
         let scale = 1.0 / (q.size()[3] as f64).sqrt();
-        let scores_bhtt = self.precision.panic_message(&(q * scale).matmul(&k.transpose(-2, -1)));
+        // libtorch's fused attention keeps the scores of bfloat16 inputs in float32 as well.
+        let [q, k] = [q, k].map(|x| self.precision.upcast(x));
+        let scores_bhtt = (q * scale).matmul(&k.transpose(-2, -1));
         let scores_bhtt = match bias {
             None => scores_bhtt,
             Some(Bias::Seen(seen)) => scores_bhtt.masked_fill(&seen.logical_not(), f64::NEG_INFINITY),

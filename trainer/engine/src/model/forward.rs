@@ -156,7 +156,7 @@ impl<'a> Forward<'a> {
                 generator.sample_blindly(draws_n.as_ref(), self.predicted(&pass.view).count, self.networks.device())
             }
             Some(head) => self.sample(&pass, &head.leaves(self.networks.precision()), learning, |block| {
-                generator.sample(block.logits_cv, draws_n.as_ref().map(|draws_n| block.log_sum_exp(draws_n)).as_ref())
+                generator.sample(block.logits_cv, draws_n.as_ref().map(|draws_n| block.rows_of(draws_n)).as_ref())
             }),
         };
         self.view(generator.input_view()).filled_with(&ids_n)

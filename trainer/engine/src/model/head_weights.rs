@@ -1,4 +1,4 @@
-//! Weights of prediction heads. Their `lend` methods return the types of [`heads`](super::heads).
+//! Weights of prediction heads. Their `leaves` methods return the types of [`heads`](super::heads).
 //!
 //! Axes: `i` inputs, `o` outputs, `d` hidden, `e` embedding, `v` ids.
 
@@ -59,8 +59,8 @@ impl TransformWeights {
     pub(crate) fn leaves(&self, precision: Precision) -> Transform {
         Transform {
             dense: self.dense.leaves(precision),
-            norm_gain_d: self.norm_gain_d.use_leaf(precision),
-            norm_bias_d: self.norm_bias_d.use_leaf(precision),
+            norm_gain_d: self.norm_gain_d.use_leaf_f32(),
+            norm_bias_d: self.norm_bias_d.use_leaf_f32(),
             gelu: self.gelu,
             norm_eps: self.norm_eps,
             precision,
@@ -117,5 +117,36 @@ impl TokenHeadWeights {
     #[must_use]
     pub(crate) fn leaves(&self, precision: Precision) -> TokenHead {
         TokenHead { transform: Some(self.transform.leaves(precision)), decoder: self.decoder.leaves(precision) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Tensor;
+
+    use super::*;
+    use crate::device::precision::MASTER;
+    use crate::model::weight::GradLeaves;
+
+    /// bfloat16 would round both gains to 1.
+    #[test]
+    fn norms_of_heads_have_float32_gains() {
+        let leaf = |values: &[f32]| Weight::new(&Tensor::from_slice(values), &GradLeaves::default());
+        let identity = Tensor::eye(2, (MASTER, tch::Device::Cpu));
+        let transform = TransformWeights {
+            dense: DenseWeights {
+                weight_oi: Weight::new(&identity, &GradLeaves::default()),
+                bias_o: leaf(&[0.0, 0.0]),
+            },
+            norm_gain_d: leaf(&[1.003, 0.9985]),
+            norm_bias_d: leaf(&[0.0, 0.0]),
+            gelu: Gelu::Erf,
+            norm_eps: 1e-12,
+        };
+        for precision in [Precision::F32, Precision::Bf16, Precision::Bf16Hidden] {
+            let normed_nd = transform.leaves(precision).apply(&Tensor::from_slice2(&[[8.0_f32, 4.0]]));
+            let expected = Tensor::from_slice2(&[[1.003_f32, -0.9985]]);
+            assert!(normed_nd.allclose(&expected, 0.0, 1e-6, false), "{precision:?}: {normed_nd:?}");
+        }
     }
 }

@@ -30,9 +30,9 @@ impl Dense {
 pub(crate) struct Transform {
     /// `W` and `b`, `[d, d]` and `[d]`.
     pub dense: Dense,
-    /// γ of the norm, `[d]`.
+    /// γ of the norm, `[d]`, at least float32.
     pub norm_gain_d: Tensor,
-    /// β of the norm, `[d]`.
+    /// β of the norm, `[d]`, at least float32.
     pub norm_bias_d: Tensor,
     /// Variant of GELU.
     pub gelu: Gelu,
@@ -43,13 +43,13 @@ pub(crate) struct Transform {
 }
 
 impl Transform {
-    /// Maps `[n, d]` to `[n, d]`, in the precision's type.
+    /// Maps `[n, d]` to `[n, d]`. The norm and the result are at least float32.
     pub(crate) fn apply(&self, hidden_nd: &Tensor) -> Tensor {
         let width = self.norm_gain_d.size()[0];
         let gain = Some(&self.norm_gain_d);
         let bias = Some(&self.norm_bias_d);
         let gelu_nd = self.dense.apply(hidden_nd, self.precision).gelu(self.gelu.name());
-        gelu_nd.layer_norm([width], gain, bias, self.norm_eps, true)
+        self.precision.upcast(&gelu_nd).layer_norm([width], gain, bias, self.norm_eps, true)
     }
 }
 
@@ -80,7 +80,7 @@ impl Decoder {
 
     /// Computes the same as [`logits`](Self::logits), with a prebuilt [`dense`](Self::dense).
     pub(super) fn scores(&self, dense: &Dense, hidden_nd: &Tensor) -> Tensor {
-        self.precision.panic_message(&dense.apply(hidden_nd, self.precision))
+        self.precision.upcast(&dense.apply(hidden_nd, self.precision))
     }
 
     fn padded_bias(&self) -> Tensor {

@@ -266,51 +266,66 @@ fn draws_depend_on_the_address_alone() {
 fn bfloat16_is_near_float32() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {
-        let coarse = Bench::new(bench.objective.clone(), Precision::Bf16, bench.parameters.device());
-        let pairs =
-            bench.sums(&testing::batch(0), Mode::Eval).into_iter().zip(coarse.sums(&testing::batch(0), Mode::Eval));
-        for (fine, coarse) in pairs {
-            assert!((fine - coarse).abs() < 0.02 * fine.abs(), "{kind}: {coarse} is not near {fine}");
+        for precision in coarse_precisions(&bench.objective) {
+            let coarse = Bench::new(bench.objective.clone(), precision, bench.parameters.device());
+            let pairs =
+                bench.sums(&testing::batch(0), Mode::Eval).into_iter().zip(coarse.sums(&testing::batch(0), Mode::Eval));
+            for (fine, coarse) in pairs {
+                assert!((fine - coarse).abs() < 0.02 * fine.abs(), "{kind}, {precision:?}: {coarse}, not near {fine}");
+            }
         }
     }
+}
+
+/// Returns the precisions that an objective supports besides float32: a plan warns of the others.
+fn coarse_precisions(objective: &AnyObjective) -> Vec<Precision> {
+    let hidden = (!objective.is_sensitive_to_rounding()).then_some(Precision::Bf16Hidden);
+    [Precision::Bf16].into_iter().chain(hidden).collect()
 }
 
 /// Compares sums and gradients in training, after `perturb`, so that the losses differ from a uniform guess.
 #[test]
 fn bfloat16_is_near_float32_and_so_are_its_gradients() {
     let _alone = testing::generator();
-    for (kind, mut fine) in benches() {
-        let mut coarse = Bench::new(fine.objective.clone(), Precision::Bf16, fine.parameters.device());
-        let flat = fine.sums(&testing::batch(0), Mode::Train);
-        fine.perturb();
-        coarse.perturb();
-        // A GPU's attention uses different kernels for bfloat16 and float32, which drop different values.
-        let is_real = fine.parameters.device() != Device::Cpu && pretend_cuda::Counts::read().is_none();
-        let mode = if is_real { Mode::Eval } else { Mode::Train };
-        let (sums, gradients) = fine.learn_in(mode, &testing::batch(0));
-        let (coarse_sums, coarse_gradients) = coarse.learn_in(mode, &testing::batch(0));
-        for (fine, coarse) in sums.iter().zip(&coarse_sums) {
-            assert!((fine - coarse).abs() < 0.03 * fine.abs(), "{kind}: {coarse} is not near {fine}");
+    for (kind, bench) in benches() {
+        for precision in coarse_precisions(&bench.objective) {
+            let [fine, coarse] = [Precision::F32, precision]
+                .map(|precision| Bench::new(bench.objective.clone(), precision, bench.parameters.device()));
+            assert_gradients_near(&format!("{kind}, {precision:?}"), fine, coarse);
         }
-        let differs_from_guess = sums.iter().zip(&flat).any(|(sum, flat)| (sum - flat).abs() > 0.1 * flat.abs());
-        assert!(differs_from_guess, "{kind}: {sums:?} equal the losses of a uniform guess, {flat:?}");
-        assert_eq!(gradients.keys().collect::<Vec<_>>(), coarse_gradients.keys().collect::<Vec<_>>(), "{kind}");
-        let norm = |tensor: &Tensor| scalar(&tensor.square().sum(tch::Kind::Double).sqrt());
-        let whole = gradients.values().map(|gradient| norm(gradient).powi(2)).sum::<f64>().sqrt();
-        let mut all = 0.0_f64;
-        for (name, gradient) in &gradients {
-            let error = norm(&(gradient - &coarse_gradients[name]));
-            let own = norm(gradient);
-            // Rounding causes an error of up to a third of a bias's gradient. A lost, truncated or transposed gradient
-            // has an error of its full norm or more. If a gradient is a hundredth of the whole, rounding can dominate
-            // it.
-            assert!(error < 0.6 * own.max(0.01 * whole), "{kind}: the gradient of `{name}` is {own}, off by {error}");
-            all = all.hypot(error);
-        }
-        // A processor without bfloat16 products computes them differently: the measured error is 0.17.
-        let most = if is_real || Precision::is_of_this_processor() { 0.15 } else { 0.2 };
-        assert!(all < most * whole, "{kind}: the gradient is {whole}, off by {all}");
     }
+}
+
+fn assert_gradients_near(kind: &str, mut fine: Bench, mut coarse: Bench) {
+    let flat = fine.sums(&testing::batch(0), Mode::Train);
+    fine.perturb();
+    coarse.perturb();
+    // A GPU's attention uses different kernels for bfloat16 and float32, which drop different values.
+    let is_real = fine.parameters.device() != Device::Cpu && pretend_cuda::Counts::read().is_none();
+    let mode = if is_real { Mode::Eval } else { Mode::Train };
+    let (sums, gradients) = fine.learn_in(mode, &testing::batch(0));
+    let (coarse_sums, coarse_gradients) = coarse.learn_in(mode, &testing::batch(0));
+    for (fine, coarse) in sums.iter().zip(&coarse_sums) {
+        assert!((fine - coarse).abs() < 0.03 * fine.abs(), "{kind}: {coarse} is not near {fine}");
+    }
+    let differs_from_guess = sums.iter().zip(&flat).any(|(sum, flat)| (sum - flat).abs() > 0.1 * flat.abs());
+    assert!(differs_from_guess, "{kind}: {sums:?} equal the losses of a uniform guess, {flat:?}");
+    assert_eq!(gradients.keys().collect::<Vec<_>>(), coarse_gradients.keys().collect::<Vec<_>>(), "{kind}");
+    let norm = |tensor: &Tensor| scalar(&tensor.square().sum(tch::Kind::Double).sqrt());
+    let whole = gradients.values().map(|gradient| norm(gradient).powi(2)).sum::<f64>().sqrt();
+    let mut all = 0.0_f64;
+    for (name, gradient) in &gradients {
+        let error = norm(&(gradient - &coarse_gradients[name]));
+        let own = norm(gradient);
+        // Rounding causes an error of up to a third of a bias's gradient. A lost, truncated or transposed gradient
+        // has an error of its full norm or more. If a gradient is a hundredth of the whole, rounding can dominate
+        // it.
+        assert!(error < 0.6 * own.max(0.01 * whole), "{kind}: the gradient of `{name}` is {own}, off by {error}");
+        all = all.hypot(error);
+    }
+    // A processor without bfloat16 products computes them differently: the measured error is 0.17.
+    let most = if is_real || Precision::is_of_this_processor() { 0.15 } else { 0.2 };
+    assert!(all < most * whole, "{kind}: the gradient is {whole}, off by {all}");
 }
 
 /// Runs the tests of this contract and of that of networks in a process that has the device.

@@ -49,7 +49,7 @@ impl PairHead {
     /// Returns the scores `[b, 2]` of hidden states `[b, t, d]`. The first position represents the row.
     pub(crate) fn logits(&self, hidden_btd: &Tensor) -> Tensor {
         let pooled_bd = self.pooler.apply(&hidden_btd.select(1, 0), self.precision).tanh();
-        self.precision.panic_message(&self.classifier.apply(&pooled_bd, self.precision))
+        self.precision.upcast(&self.classifier.apply(&pooled_bd, self.precision))
     }
 }
 

@@ -62,9 +62,7 @@ impl DetectionHead {
         let of = |features: &Tensor| features.matmul(&self.weight_d) + &self.bias_1;
         match &self.dense {
             None => of(hidden),
-            Some((dense, gelu)) => {
-                of(&self.precision.panic_message(&dense.apply(hidden, self.precision).gelu(gelu.name())))
-            }
+            Some((dense, gelu)) => of(&self.precision.upcast(&dense.apply(hidden, self.precision).gelu(gelu.name()))),
         }
     }
 }

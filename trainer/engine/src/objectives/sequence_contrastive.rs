@@ -34,7 +34,6 @@ use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::sequence_contrastive::{Negatives, SequenceContrastive, VectorForm};
 
 use super::{Build, Loss, Metric, ObjectiveOutput, Term};
-use crate::device::precision::PrecisionCast as _;
 use crate::model::forward::Forward;
 use crate::model::head_weights::TransformWeights;
 use crate::model::host_batch::HostBatch;
@@ -122,8 +121,7 @@ impl SequenceContrastiveLoss {
             first_nd
         };
         let precision = forward.networks().precision();
-        let transformed =
-            self.transform.as_ref().map(|head| precision.panic_message(&head.leaves(precision).apply(&first_nd)));
+        let transformed = self.transform.as_ref().map(|head| head.leaves(precision).apply(&first_nd));
         transformed.unwrap_or(first_nd)
     }
 }

@@ -34,21 +34,35 @@ impl Filler {
     /// If there is no such checkpoint, or if no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
+        // Without the identity check: a changed key does not matter for inference.
+        Self::with_weights(plan, |trainer| trainer.load(&place, &snapshot).map(drop))
+    }
+
+    /// Loads the weights that `train.init_from` of the plan names, as those of [`inference_plan`] do.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or if its model is of another shape.
+    ///
+    /// [`inference_plan`]: trainer_plan::hf::inference_plan
+    pub fn of_model(plan: &TrainPlan) -> Result<Self, Error> {
+        Self::with_weights(plan, Trainer::begin)
+    }
+
+    fn with_weights(plan: &TrainPlan, load: impl FnOnce(&mut Trainer) -> Result<(), Error>) -> Result<Self, Error> {
         oom_error::wrap_sidecar(plan, || {
             let on_cpu = plan.train.device.resolve()? == Device::Cpu;
             let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
             let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
-            // Without the identity check: a changed key does not matter for inference.
-            trainer.load(&place, &snapshot)?;
-            let filler = Self { trainer };
-            if filler.trainer.token_head().is_some() {
-                Ok(filler)
-            } else {
-                Err(Error::Config(
-                    "no objective of this run predicts tokens; fill needs one that does, such as `masked_lm`"
-                        .to_owned(),
-                ))
+            load(&mut trainer)?;
+            if trainer.token_head().is_some() {
+                return Ok(Self { trainer });
             }
+            let objectives: Vec<String> = plan.active().map(|it| format!("`{}`", it.objective.kind())).collect();
+            Err(Error::Config(format!(
+                "this run has the objectives {}, and none of them trains the main network to predict tokens, as `masked_lm` \
+                 and `corrective_lm` do: it cannot fill in blanks",
+                objectives.join(", ")
+            )))
         })
     }
 

@@ -17,7 +17,7 @@ use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::run::sidecar_check;
 use trainer_plan::run::skipped_steps::SkipList;
-use trainer_plan::run::time_budget::{TimeBudget, share_done};
+use trainer_plan::run::time_budget::{TimeBudget, share_spent};
 
 use crate::training::checkpoint;
 use crate::training::oom_error;
@@ -173,7 +173,7 @@ impl Replay {
     /// Sets the progress that the learning rate of the next step depends on, if tokens or hours limit the run.
     fn update_progress(&mut self) {
         let train = &self.trainer.plan().train;
-        if let Some(share) = share_done(train, self.trainer.done(), self.tokens_consumed, self.hours.as_ref()) {
+        if let Some(share) = share_spent(train, self.trainer.done(), self.tokens_consumed, self.hours.as_ref()) {
             self.trainer.schedule.set_share(share);
         }
     }

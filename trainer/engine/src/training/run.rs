@@ -330,7 +330,7 @@ impl<'a> Run<'a> {
             self.say_what_is_skipped(spike, batches, data, host)?;
         }
         self.is_whole = false;
-        if let Some(share) = self.share() {
+        if let Some(share) = self.share_spent() {
             self.trainer.schedule.set_share(share);
         }
         let begun = Instant::now();
@@ -363,11 +363,12 @@ impl<'a> Run<'a> {
         self.check(host)
     }
 
-    /// Emits a report if one is due. Returns loss and norm of the steps that were read, if any.
+    /// Emits a report if one is due, or if the ring of losses is full: a report has every loss since the one before.
+    /// Returns loss and norm of the steps that were read, if any.
     fn report_if_due(&mut self, data: &dyn Data, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
-        if !is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over()) {
-            let is_full = self.trainer.guard.ring.is_full();
-            return if is_full { timed(SYNCHRONIZE, || self.trainer.observe()) } else { Ok(Vec::new()) };
+        let is_due = is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over());
+        if !is_due && !self.trainer.guard.ring.is_full() {
+            return Ok(Vec::new());
         }
         self.look_at_hours()?;
         self.is_whole = false;

@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use schemas::Batch;
 use schemas::columns::{IGNORE, LABELS};
-use schemas::vocab::entropy;
 use telemetry::training::{MlmReport, ValidReport};
 use trainer_plan::Error;
 use trainer_plan::networks::MAIN;
@@ -111,7 +110,6 @@ impl Validation {
             loss: next(),
             accuracy: next(),
             ln_vocab: f64::from(trainer.plan().vocab.size).ln(),
-            unigram_entropy: entropy(&self.targets),
             unigram_cross_entropy: Some(&trainer.plan().vocab.unigram_log_probabilities)
                 .filter(|counted| !counted.is_empty())
                 .map(|counted| cross_entropy(&self.targets, counted)),

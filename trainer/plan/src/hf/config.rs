@@ -181,6 +181,33 @@ impl ModelConfig {
         }
     }
 
+    /// Returns the shape of a main network that starts with the weights of this model.
+    ///
+    /// # Errors
+    /// A message for an activation that is not gelu.
+    pub fn encoder(&self) -> Result<EncoderConfig, String> {
+        let gelu = gelu_of(&self.hidden_act)
+            .ok_or_else(|| format!("the model's activation is `{}`; only gelu is supported", self.hidden_act))?;
+        let embedding = self.embedding_width();
+        Ok(EncoderConfig {
+            layers: self.num_hidden_layers,
+            hidden: self.hidden_size,
+            heads: self.num_attention_heads,
+            feed_forward: self.intermediate_size,
+            dropout: self.hidden_dropout_prob,
+            gelu,
+            layer_norm_eps: self.layer_norm_eps,
+            max_positions: self.max_position_embeddings.saturating_sub(self.first_position()),
+            embedding: (embedding != self.hidden_size).then_some(embedding),
+            ..EncoderConfig::default()
+        })
+    }
+
+    /// Whether its class predicts masked tokens.
+    pub fn predicts_tokens(&self) -> bool {
+        self.class().is_some_and(|class| class.ends_with("ForMaskedLM") || class == "BertForPreTraining")
+    }
+
     /// Returns the differences that prevent a run from starting from this model, one sentence per key.
     pub fn differences(&self, target: &Target<'_>) -> Vec<String> {
         let mut differences = self.shape_differences(target);
@@ -207,9 +234,10 @@ impl ModelConfig {
 
     /// Returns the difference of the vocabulary's size, if the model cannot be read without some of its ids.
     ///
-    /// A word table may be padded to a multiple of 8 for speed, so a model may have more rows than its tokenizer has ids.
+    /// A word table may be padded to a multiple of 8, 64 or 128 for speed, so a model may have more rows than its tokenizer
+    /// has ids.
     pub(crate) fn vocab_difference(&self, target: &Target<'_>) -> Option<String> {
-        const MAX_PADDING: u32 = 1024;
+        const MAX_PADDING: u32 = 128;
         let size = target.vocab.size;
         let is_padded =
             self.vocab_size.is_multiple_of(8) && self.vocab_size > size && self.vocab_size - size < MAX_PADDING;
@@ -239,18 +267,21 @@ impl ModelConfig {
     }
 
     fn gelu_difference(&self, encoder: &EncoderConfig) -> Option<String> {
-        let gelu = match self.hidden_act.as_str() {
-            "gelu" => Some(Gelu::Erf),
-            "gelu_new" | "gelu_pytorch_tanh" => Some(Gelu::Tanh),
-            _ => None,
-        };
-        let difference = match gelu {
+        let difference = match gelu_of(&self.hidden_act) {
             Some(gelu) if gelu == encoder.gelu => return None,
             Some(Gelu::Erf) => "`encoder.gelu` is `tanh`, the model has `erf`".to_owned(),
             Some(Gelu::Tanh) => "`encoder.gelu` is `erf`, the model has `tanh`".to_owned(),
             None => format!("the model's activation is `{}`; only gelu is supported", self.hidden_act),
         };
         Some(difference)
+    }
+}
+
+fn gelu_of(hidden_act: &str) -> Option<Gelu> {
+    match hidden_act {
+        "gelu" => Some(Gelu::Erf),
+        "gelu_new" | "gelu_pytorch_tanh" => Some(Gelu::Tanh),
+        _ => None,
     }
 }
 

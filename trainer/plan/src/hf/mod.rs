@@ -7,18 +7,104 @@ mod config;
 mod layout;
 mod target;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 pub use self::architecture::{HeadPlace, HeadRole};
 pub use self::config::ModelConfig;
 pub use self::layout::{Layout, TensorEntry};
 pub use self::target::Target;
-use crate::config::ModelFamily;
+use crate::config::{CheckpointConfig, ModelFamily, ReportConfig, SpikeGuardConfig, TrainConfig, ValidationConfig};
+use crate::encoder::VocabFacts;
 use crate::error::Error;
+use crate::identity::Identity;
+use crate::objectives::AnyObjective;
+use crate::optimizer::OptimizerConfig;
+use crate::request::{AmendedRequest, TrainRequest};
+use crate::schedule::ScheduleConfig;
 use crate::train_plan::TrainPlan;
 
 /// Name of the configuration file of a model.
 pub const CONFIG: &str = "config.json";
+
+/// Name of the file with the weights of a model.
+pub const WEIGHTS: &str = "model.safetensors";
+
+/// Architectures in the order in which an export without a choice tries them.
+const BY_DEFAULT: [ModelFamily; 2] = [ModelFamily::Bert, ModelFamily::Electra];
+
+/// Reads the configuration of the model in `folder`.
+///
+/// # Errors
+/// A message without the folder if the file is missing, or as [`ModelConfig::parse`].
+pub fn read_config(folder: &Path) -> Result<ModelConfig, String> {
+    let json = std::fs::read(folder.join(CONFIG)).map_err(|error| format!("`{CONFIG}`: {error}"))?;
+    ModelConfig::parse(&json)
+}
+
+/// Returns the problem of a folder without [`WEIGHTS`], with the command that converts other files; `None` if it has them.
+pub fn missing_weights(folder: &Path, config: &ModelConfig) -> Option<String> {
+    if folder.join(WEIGHTS).is_file() {
+        return None;
+    }
+    let class = config.class().unwrap_or("AutoModelForPreTraining");
+    let convert = format!(
+        "python -c \"from transformers import {class} as M; M.from_pretrained('{0}').save_pretrained('{0}-converted', \
+         safe_serialization=True, max_shard_size='100GB')\"",
+        folder.display()
+    );
+    let other = ["pytorch_model.bin", "model.safetensors.index.json", "tf_model.h5", "flax_model.msgpack"];
+    Some(match other.into_iter().find(|name| folder.join(name).is_file()) {
+        Some(other) => format!("its weights are in `{other}`, only `{WEIGHTS}` is read; convert them: {convert}"),
+        None => format!("there is no `{WEIGHTS}`"),
+    })
+}
+
+/// Returns a plan to predict tokens with the model in `folder`, whose tokenizer has the vocabulary `vocab`.
+///
+/// # Errors
+/// [`Error::Config`] if the folder has no model that predicts tokens, or one of a form that is not supported.
+pub fn inference_plan(folder: &Path, vocab: VocabFacts) -> Result<TrainPlan, Error> {
+    let refuse = |problem: String| Error::Config(format!("{}: {problem}", folder.display()));
+    let config = read_config(folder).map_err(refuse)?;
+    if !config.predicts_tokens() {
+        let class = config.class().unwrap_or("without `architectures`");
+        return Err(refuse(format!("the model is a `{class}`, which predicts no tokens; export it with its head")));
+    }
+    let encoder = config.encoder().map_err(refuse)?;
+    let objective = "masked_lm";
+    let head = AnyObjective::of_kind(objective).expect("it is registered");
+    let request = TrainRequest {
+        seed: 0,
+        width: encoder.max_positions,
+        view_widths: BTreeMap::new(),
+        encoder,
+        networks: BTreeMap::new(),
+        vocab,
+        objectives: [(objective.to_owned(), head)].into(),
+        loss: [(objective.to_owned(), 1.0)].into(),
+        train: TrainConfig { init_from: Some(folder.to_owned()), ..TrainConfig::default() },
+        optimizer: OptimizerConfig::default(),
+        schedule: ScheduleConfig::default(),
+        validation: ValidationConfig::default(),
+        checkpoints: CheckpointConfig::default(),
+        report: ReportConfig::default(),
+        guard: SpikeGuardConfig::default(),
+        identity: Identity::new(BTreeMap::new()),
+        data_content: String::new(),
+        amended: AmendedRequest::default(),
+    };
+    TrainPlan::new(request).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(|it| format!("`{}`: {}", it.key, it.message)).collect();
+        refuse(problems.join("; "))
+    })
+}
+
+/// Returns the architecture that a run is exported as unless the user chooses one: the first that has a head of the run.
+#[must_use]
+pub fn default_family(plan: &TrainPlan) -> ModelFamily {
+    BY_DEFAULT.into_iter().find(|family| check(plan, *family).is_ok()).unwrap_or(BY_DEFAULT[0])
+}
 
 /// Checks that a run can be exported as a model of the architecture.
 ///
@@ -45,22 +131,33 @@ pub fn choose(
         .classes()
         .iter()
         .find_map(|&(form, class)| Some((class, find(form)?)))
-        .ok_or_else(|| Error::Config(no_head(architecture).to_owned()))?;
+        .ok_or_else(|| Error::Config(no_head(plan, architecture, &heads)))?;
     match config::refusal(architecture, head.form, &plan.encoder) {
         Some(problem) => Err(Error::Config(format!("this run cannot be exported as `{class}`: {problem}"))),
         None => Ok((class, head)),
     }
 }
 
-fn no_head(architecture: ModelFamily) -> &'static str {
+/// Returns the reason why no head of a run can be exported as the architecture, with the ways out.
+fn no_head(plan: &TrainPlan, architecture: ModelFamily, heads: &[HeadPlace]) -> String {
+    let is_electra = heads.iter().any(|head| head.form == HeadRole::Detect);
+    let predicts = heads.iter().any(|head| head.form == HeadRole::Predict);
+    let objectives: Vec<String> = plan.active().map(|it| format!("`{}`", it.objective.kind())).collect();
+    let has = format!("this run has the objectives {}", objectives.join(", "));
     match architecture {
-        ModelFamily::Bert | ModelFamily::Roberta => {
-            "this run has no `masked_lm` objective with `tied = true`, so it has no head to export; train a run with \
-             such an objective"
+        ModelFamily::Bert | ModelFamily::Roberta if is_electra => {
+            format!("{has}, and no `masked_lm` of its main network: export it with `--as electra`")
         }
-        ModelFamily::Electra => {
-            "this run has no head of an ELECTRA model; train a run with a `replaced_token` objective with \
-             `head = \"dense_gelu\"` and `label_one = \"replaced\"`"
+        ModelFamily::Bert | ModelFamily::Roberta => format!(
+            "{has}; a model of this family needs a head of `masked_lm` with `tied = true` on the main network, so it cannot \
+             be exported"
+        ),
+        ModelFamily::Electra if predicts => {
+            format!("{has}, and no head of an ELECTRA model: export it with `--as bert`")
         }
+        ModelFamily::Electra => format!(
+            "{has}; an ELECTRA model needs a head of `replaced_token` with `head = \"dense_gelu\"` and `label_one = \
+             \"replaced\"`, or of `masked_lm`, so it cannot be exported"
+        ),
     }
 }

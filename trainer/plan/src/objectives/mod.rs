@@ -87,6 +87,17 @@ pub trait Objective: Send + Sync {
         false
     }
 
+    /// Returns the reason why the first position must attend to its whole row, if it must: text after `NAME` in an error.
+    /// With `encoder.attention_scope = "document"` it attends to the first document of the row only.
+    fn needs_row_attention(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns whether it compares hidden states so closely that rounding them to bfloat16 changes the loss.
+    fn is_sensitive_to_rounding(&self) -> bool {
+        false
+    }
+
     /// Returns whether its head scores tokens as ELECTRA's discriminator does: high for replaced ones. Such heads can be
     /// imported from and exported to ELECTRA models.
     fn flags_replaced(&self) -> bool {

@@ -26,6 +26,10 @@ impl Default for NextSentence {
 }
 
 impl Objective for NextSentence {
+    fn needs_row_attention(&self) -> Option<&'static str> {
+        Some("needs attention between its two documents")
+    }
+
     fn reads(&self) -> Requirements {
         Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), IS_RANDOM.spec())] }
     }

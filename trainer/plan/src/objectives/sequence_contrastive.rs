@@ -61,6 +61,10 @@ pub enum VectorForm {
 }
 
 impl Objective for SequenceContrastive {
+    fn needs_row_attention(&self) -> Option<&'static str> {
+        Some("compares vectors of whole rows, and two views of a row may begin with different documents")
+    }
+
     fn reads(&self) -> Requirements {
         Requirements { passes: vec![Pass::new(MAIN, &self.view), Pass::new(MAIN, &self.positive)], columns: Vec::new() }
     }

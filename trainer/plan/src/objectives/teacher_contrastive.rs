@@ -54,6 +54,10 @@ impl Default for TeacherContrastive {
 }
 
 impl Objective for TeacherContrastive {
+    fn is_sensitive_to_rounding(&self) -> bool {
+        true
+    }
+
     fn reads(&self) -> Requirements {
         let passes = vec![Pass::new(MAIN, &self.view), Pass::new(&self.teacher, &self.clean)];
         Requirements { passes, columns: vec![(self.view.clone(), LABELS.spec())] }

@@ -111,6 +111,10 @@ impl Objective for TokenContrastive {
         Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns }
     }
 
+    fn is_sensitive_to_rounding(&self) -> bool {
+        true
+    }
+
     fn compares(&self) -> f64 {
         f64::from(self.negatives) + 1.0
     }

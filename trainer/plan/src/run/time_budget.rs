@@ -108,16 +108,15 @@ impl TimeBudget {
     }
 }
 
-/// Fraction of a run that is done before the step after `done`: the largest fraction over all budgets. `None` if only
-/// steps end the run.
+/// Fraction of the budgets of tokens and hours that is spent before the step after `done`: the larger of both. `None`
+/// if only steps end the run.
 ///
 /// The learning rate depends on it ([`LrSchedule::set_share`](crate::schedule::LrSchedule::set_share)), also when the
 /// step is repeated.
-pub fn share_done(train: &TrainConfig, done: Step, tokens: u64, hours: Option<&TimeBudget>) -> Option<f64> {
+pub fn share_spent(train: &TrainConfig, done: Step, tokens: u64, hours: Option<&TimeBudget>) -> Option<f64> {
     let of_tokens = train.max_tokens.map(|budget| tokens as f64 / budget as f64);
     let of_hours = hours.map(|hours| hours.share(done));
-    let share = of_tokens.into_iter().chain(of_hours).reduce(f64::max)?;
-    Some(share.max(done.0 as f64 / train.steps as f64))
+    of_tokens.into_iter().chain(of_hours).reduce(f64::max)
 }
 
 /// Writes the readings of `from` up to `step` to `to`, which may be the same run.

@@ -60,7 +60,7 @@ impl Encoder {
             Bias::Added(added) if added.requires_grad() => (added.shallow_clone(), Bias::Added(leaf(&added))),
             Bias::Added(added) => (added.shallow_clone(), Bias::Added(added)),
         });
-        let hidden_btd = leaf(&no_grad(|| self.precision.panic_message(&x_btd)));
+        let hidden_btd = leaf(&no_grad(|| self.precision.upcast(&x_btd)));
         let kept = CheckpointedLayers { block_btd, bias, layers, mode };
         Ok((Encoded { hidden_btd, block_btd: leaf_btd, precision: self.precision }, kept))
     }

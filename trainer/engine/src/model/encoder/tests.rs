@@ -5,6 +5,7 @@ use trainer_plan::run_weights;
 
 use super::*;
 use crate::device::precision::INDEX;
+use crate::device::tensors::as_i64;
 use crate::model::parameters::Parameters;
 use crate::testing;
 
@@ -28,6 +29,27 @@ fn attention_in_steps_is_attention() {
         let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: Some(&valid_bt), packed: None };
         let [train, eval] = [Mode::Train, Mode::Eval].map(|mode| encoder.forward(input, mode).hidden_btd);
         assert!(train.allclose(&eval, 1e-5, 1e-6, false), "{form:?}");
+    }
+}
+
+/// In bfloat16 both scores would be 70.
+#[test]
+fn scores_of_attention_in_steps_are_float32_before_the_softmax() {
+    let _alone = testing::generator();
+    let config = testing::request().encoder;
+    let specs = run_weights::of_networks(&config, &BTreeMap::new(), testing::WORDS);
+    let parameters = Parameters::new(&specs, 1, Device::Cpu);
+    for precision in [Precision::F32, Precision::Bf16] {
+        let layer = Layer::build(&parameters.path("encoder.layers.0"), &config, precision);
+        let row = |values: &[f32], rows: i64| {
+            precision.compute(&Tensor::from_slice(values)).view([1, 1, rows, as_i64(values.len()) / rows])
+        };
+        let q = row(&[1.0, 1.0], 1);
+        let k = row(&[99.0, 0.25, 99.0, 0.0], 2);
+        let v = row(&[1.0, 0.0, 0.0, 1.0], 2);
+        let mixed = layer.attend_in_steps(&q, &k, &v, None, Mode::Eval).to_kind(MASTER).flatten(0, -1);
+        let expected = Tensor::from_slice(&[0.544_f32, 0.456]);
+        assert!(mixed.allclose(&expected, 0.0, 0.002, false), "{precision:?}: {mixed:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use telemetry::EventKind;
 use telemetry::change::{ChangeReport, How};
 use trainer_plan::Error;
-use trainer_plan::run::time_budget::{TimeBudget, share_done};
+use trainer_plan::run::time_budget::{TimeBudget, share_spent};
 
 use super::Run;
 use crate::training::interfaces::Host;
@@ -17,9 +17,15 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Share of the tokens or hours that is spent. `None` if only steps limit the run.
+    pub(super) fn share_spent(&self) -> Option<f64> {
+        share_spent(&self.plan().train, self.trainer.done(), self.tokens_consumed, self.hours.as_ref())
+    }
+
     /// Completed share of the run, the largest over all budgets. `None` if only steps limit the run.
     pub(super) fn share(&self) -> Option<f64> {
-        share_done(&self.plan().train, self.trainer.done(), self.tokens_consumed, self.hours.as_ref())
+        let of_steps = self.trainer.done().0 as f64 / self.plan().train.steps as f64;
+        self.share_spent().map(|share| share.max(of_steps))
     }
 
     /// Whether any budget is exhausted.

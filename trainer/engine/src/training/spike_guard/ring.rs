@@ -5,7 +5,7 @@ use tch::{Device, Tensor};
 use crate::device::precision::WIDE;
 use crate::device::tensors::as_i64;
 
-/// Maximum number of steps: 64 KiB. If reports are farther apart, the trainer reads the ring between them.
+/// Maximum number of steps: 64 KiB. After that many steps a report is made also if none is due.
 const STEPS_MAX: u64 = 4096;
 
 /// Loss and gradient norm of a step.
