@@ -16,7 +16,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use telemetry::terminal::{OutputFormat, OutputMode, note};
 
-pub use self::choice::{ExportFamily, ParityDtype, ProfileTarget};
+pub use self::choice::{ExportFamily, Gpu, Method, ModelSize, ParityDtype, ProfileTarget};
 use self::output_args::OutputArgs;
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
@@ -93,11 +93,20 @@ SIGHUP, SIGINT, SIGUSR1 and SIGTERM, and saved.";
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Write a configuration for a corpus, with a comment on each choice.
-    #[command(after_help = "Example: cloze init corpus/*.jsonl.zst --out runs/news.toml")]
+    #[command(after_help = "Example: cloze init corpus/*.jsonl.zst --method taco --size base --out runs/news.toml")]
     Init {
         /// Files, folders and globs, as `prepare.inputs` takes them.
         #[arg(required = true, value_name = "INPUT")]
         inputs: Vec<String>,
+        /// Method of pretraining.
+        #[arg(long, value_enum, default_value_t = Method::Mlm)]
+        method: Method,
+        /// Size of the model. Default: one that suits the corpus.
+        #[arg(long, value_enum, conflicts_with = "from")]
+        size: Option<ModelSize>,
+        /// Folder of a `transformers` model to continue: its shape, tokenizer and weights.
+        #[arg(long, value_name = "FOLDER")]
+        from: Option<PathBuf>,
         /// File to write. An existing file is not overwritten.
         #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
         out: PathBuf,
@@ -151,11 +160,21 @@ pub enum Verb {
     },
     /// Check a configuration and print the run before it costs anything.
     ///
-    /// If the data are prepared, the configuration is checked against them.
-    #[command(after_help = "Example: cloze plan -c configs/coco-lm-base.toml --set train.global_batch_size=1024")]
+    /// Refuses what `cloze train` would refuse on this machine. If the data are prepared, the configuration is checked
+    /// against them.
+    #[command(after_help = "Example: cloze plan -c configs/coco-lm-base.toml --on h100 --watts 700")]
     Plan {
         #[command(flatten)]
         config: ConfigArgs,
+        /// Plan for another machine with this GPU, and compute how long the run takes there.
+        #[arg(long, value_name = "GPU", conflicts_with = "measure")]
+        on: Option<Gpu>,
+        /// Time some steps on this machine, and remember the time for later plans of the same shape.
+        #[arg(long)]
+        measure: bool,
+        /// Power of the machine in watts, for the energy of the run.
+        #[arg(long, value_name = "W", value_parser = number::positive)]
+        watts: Option<f64>,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,

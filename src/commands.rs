@@ -23,12 +23,13 @@ pub mod tune;
 use std::process::ExitCode;
 
 use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TuneArgs, Verb};
+use crate::plan::run_time::Target;
 
 /// Runs a verb that computes no tensors. [`train_program::is_needed`](crate::train_program::is_needed) selects the
 /// others.
 pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Init { inputs, out } => init::run(&inputs, &out)?,
+        Verb::Init { inputs, method, size, from, out } => init::run(&inputs, method, size, from.as_deref(), &out)?,
         Verb::Config { verb: Some(ConfigVerb::Schema), .. } => config::schema(),
         Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
@@ -40,7 +41,9 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             let options = prepare::Options { source, watch, report: report.as_deref(), slow, faults };
             prepare::run(&config.unwrap_or_default(), options)?;
         }
-        Verb::Plan { config, json } => plan::run(&config, json)?,
+        Verb::Plan { config, on, measure: _, watts, json } => {
+            plan::run(&config, plan::Options { target: Target { gpu: on, watts }, json })?;
+        }
         Verb::Runs { folder, json } => runs::run(&folder, json)?,
         Verb::Checkpoints { run, verb, json } => checkpoints::run(&run, verb, json)?,
         Verb::Rollback { run, step, reason, json } => rollback::run(&run, step, reason, json)?,

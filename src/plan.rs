@@ -11,6 +11,8 @@ pub mod dry_run;
 pub(crate) mod identity;
 mod mixture;
 mod preparing;
+pub mod run_time;
+pub mod step_time;
 mod stream;
 pub mod training;
 mod vocabulary;
@@ -26,6 +28,8 @@ use schemas::{Problem, Vocab};
 use store::Store;
 use telemetry::otlp;
 use trainer_plan::checkpoint;
+use trainer_plan::device::Machine;
+use trainer_plan::identity::check_resumed;
 use trainer_plan::init_weights::{self, Known};
 
 pub use self::core_split::CoreSplit;
@@ -125,6 +129,11 @@ impl Plan {
         let train = training::plan(&mut parsed, &data, load.as_ref(), purpose);
         if purpose.is_of_run() {
             parsed.report(run_problems(&parsed.config, purpose));
+            if matches!(purpose, Purpose::DryRun | Purpose::DryRunElsewhere) {
+                parsed.report(
+                    train.as_ref().and_then(|train| resume_problem(&parsed.config, train)).into_iter().collect(),
+                );
+            }
             if let Some(train) = train.as_ref().filter(|_| !has_saved(&parsed.config.run.folder)) {
                 let (has_data, is_begun) = (!data.is_expected(), purpose == Purpose::Run);
                 parsed.report(init_weights::problems(train, Known { vocab: has_data, folders: has_data || is_begun }));
@@ -236,11 +245,24 @@ fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
     let folder = &config.run.folder;
     let mut problems: Vec<Problem> = otlp::problem(config.run.otlp).into_iter().collect();
     problems.extend(output_folder_problem("run.folder", folder));
+    if purpose == Purpose::DryRun {
+        problems.extend(Machine::detect().problem(&config.training.train));
+    }
     if purpose == Purpose::Run && folder.as_os_str().is_empty() {
         let hint = "set `run.folder`, or give `--set run.folder=runs/a`";
         problems.push(Problem::new("run.folder", "a run needs a folder").hint(hint));
     }
     problems
+}
+
+/// Returns why the run in the folder cannot continue with this configuration, if it has a checkpoint. Without prepared
+/// data, the identity is unknown.
+fn resume_problem(config: &Config, train: &trainer_plan::TrainPlan) -> Option<Problem> {
+    let folder = Store::existing(&config.run.folder).ok()?;
+    let state = checkpoint::newest_state(&folder).ok().flatten()?;
+    let place = checkpoint::checkpoint_store(&folder, state.step).place("");
+    let error = check_resumed(train, &place, &state).err()?;
+    Some(Problem::new("run.folder", error.to_string()))
 }
 
 /// Whether a run folder has a complete checkpoint. A folder that cannot be read is reported when the run starts.

@@ -29,6 +29,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub fn is_needed(verb: &Verb) -> bool {
     match verb {
         Verb::Train { .. }
+        | Verb::Plan { measure: true, .. }
         | Verb::Export { .. }
         | Verb::Explain { .. }
         | Verb::Replay { .. }

@@ -169,17 +169,17 @@ fn ignored_hangup_stays_ignored() {
 fn second_ctrl_c_exits_at_once_without_a_crash() {
     let home = Home::prepared(60);
     // Steps are long, so that libtorch is inside one.
-    let long = ["encoder.layers=6", "encoder.hidden=256", "encoder.feed_forward=1024", "train.micro_batch_size=16"];
+    let long = ["encoder.layers=12", "encoder.hidden=512", "encoder.feed_forward=2048", "train.micro_batch_size=16"];
     let set: Vec<&str> = long.iter().flat_map(|pair| ["--set", pair]).collect();
-    for _ in 0..4 {
+    for _ in 0..2 {
         let mut running = home.watch(&train("run.folder=run", &set));
         running.wait_for_step(1);
         running.signal(libc::SIGINT);
-        // Two simultaneous signals count as one.
-        running.wait_for_line("saving, then exiting");
+        running.wait_for_line("saving (press ctrl-c again");
+        std::thread::sleep(std::time::Duration::from_millis(2100));
         running.signal(libc::SIGINT);
         let outcome = running.end();
-        assert_eq!(outcome.code, Some(130), "no signal ended it\n{outcome}");
+        assert!([Some(46), Some(130)].contains(&outcome.code), "no signal ended it\n{outcome}");
     }
 }
 

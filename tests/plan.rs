@@ -202,7 +202,6 @@ fn suspicious_settings_give_warnings() {
         ("loss.mlm=-1", "the run maximizes this loss"),
         ("schedule.warmup_steps=100", "never reaches its maximum"),
         ("train.init_from=absent", "`train.init_from`: absent does not exist"),
-        ("encoder.attention_scope=document", "only the first document of a row sees `[CLS]`"),
     ] {
         let outcome = home.run_ok(&["plan", "--set", set]);
         assert!(outcome.stdout.contains(expected), "`{expected}` is missing in\n{outcome}");
@@ -210,17 +209,12 @@ fn suspicious_settings_give_warnings() {
         assert_eq!(warnings, 1, "{set}\n{outcome}");
     }
     let home = Home::with_corpus(4);
-    let pairs = [
-        "views.near={kind=\"window\"}",
-        "objectives.tc={kind=\"token_contrastive\",positives=\"near\"}",
-        "loss.tc=1.0",
-    ];
-    let pairs: Vec<&str> = pairs.iter().flat_map(|set| ["--set", set]).collect();
     for (set, expected) in [
         ("train.precision=bf16_hidden", "`tc` compares hidden states closely"),
-        ("encoder.attention_scope=document", "view `near` also pairs tokens of neighbouring documents"),
+        ("encoder.attention_scope=document", "only the first document of a row sees `[CLS]`"),
+        ("encoder.attention_scope=document", "view `neighbors` also pairs tokens of neighbouring documents"),
     ] {
-        let outcome = home.run_ok(&[&["plan", "--set", set], &pairs[..]].concat());
+        let outcome = home.run_ok(&["plan", "--on", "h100", "--set", set]);
         assert!(outcome.stdout.contains(expected), "`{expected}` is missing in\n{outcome}");
     }
     let home = Home::prepared(40);
@@ -260,7 +254,8 @@ fn unusable_start_weights_are_refused_by_plan_and_train() {
 #[test]
 fn damaged_checkpoints_of_start_weights_are_skipped() {
     let home = Home::prepared(60);
-    home.run_ok(&["train", "--set", "run.folder=other", "--set", "train.steps=8"]);
+    let saves = ["--set", "checkpoints.every_steps=4", "--set", "checkpoints.keep=2"];
+    home.run_ok(&[&["train", "--set", "run.folder=other", "--set", "train.steps=8"], &saves[..]].concat());
     let newest = "other/checkpoints/step-00000008/main.safetensors";
     assert!(home.join(newest).is_file() && home.join("other/checkpoints/step-00000004").is_dir());
     home.write(newest, "damaged");

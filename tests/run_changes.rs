@@ -42,7 +42,7 @@ fn rolled_back_run_equals_the_uninterrupted_run() {
     home.run_ok(&train("run.folder=run", &[]));
     let before = files(&home.join("run"));
     let undone = json(&home.run_ok(&["rollback", "run", "--step", "30", "--reason", "to see", "--json"]));
-    let record = &undone["undone"];
+    let record = &undone["rolled_back"];
     assert_eq!((record["from"].as_u64(), record["to"].as_u64()), (Some(60), Some(30)));
     assert_eq!((record["rows_from"].as_u64(), record["rows_to"].as_u64()), (Some(960), Some(480)));
     assert_eq!(record["why"].as_str(), Some("to see"));
@@ -251,7 +251,7 @@ fn checkpoints_are_listed_verified_pinned_and_removed() {
 fn unreachable_milestones_are_refused_before_training() {
     let home = Home::prepared(60);
     for (set, words) in [
-        ("loss={tc=1.0}", ["checkpoints.export", "no `masked_lm` objective"]),
+        ("loss={tc=1.0}", ["checkpoints.export", "needs a head of `masked_lm` with `tied = true`"]),
         ("checkpoints.best_by=rtd.accuracy", ["checkpoints.best_by", "`rtd.accuracy`"]),
         ("validation.every_steps=0", ["checkpoints.keep_best", "without validation"]),
         ("train.max_tokens=0", ["train.max_tokens", "at least one token"]),

@@ -142,13 +142,13 @@ fn spike_document_is_found_and_skipped_despite_kills() {
         let exposure = json(&home, &["exposure", run, "--json"]);
         let rows = &exposure["rows"];
         assert_eq!((&rows["trained"], &rows["skipped"]), (&(8 * (STEPS - 1)).into(), &8.into()), "{exposure}");
-        assert!(exposure["undone_rows"].as_u64() > Some(0), "{exposure}");
+        assert!(exposure["rolled_back_rows"].as_u64() > Some(0), "{exposure}");
         let of = json(&home, &["exposure", run, "--document", culprit["id"].as_str().expect("an id"), "--json"]);
         assert!(of["dataset_versions"][0]["rows"]["skipped"].as_u64() >= Some(1), "{of}");
     }
     let exposure = json(&home, &["exposure", "warned", "--json"]);
     assert_eq!(
-        (&exposure["rows"]["trained"], &exposure["undone_rows"]),
+        (&exposure["rows"]["trained"], &exposure["rolled_back_rows"]),
         (&(8 * STEPS).into(), &0.into()),
         "{exposure}"
     );

@@ -62,7 +62,7 @@ pub enum Error {
     },
 
     /// A row cannot be made and must not be replaced by padding. Exit code 1.
-    #[error("{row} cannot be made: {why}; {way_on}")]
+    #[error("{row} cannot be rendered: {why}; {way_on}")]
     Row {
         /// Row and its origin.
         row: String,

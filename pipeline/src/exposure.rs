@@ -2,7 +2,7 @@
 //!
 //! # What
 //! Pages named `rows-000000000000-000000004096.parquet` describe the rows from one number of the stream to another. A
-//! row was *learned*, *skipped* (its step was skipped) or *left out* (it cannot be made). For each mixture source,
+//! row was *trained*, *skipped* (its step was skipped) or *bad* (it is padding). For each mixture source,
 //! dataset version and document, the page counts the rows of each kind. Its metadata (`cloze.rows`) counts the rows
 //! themselves. Documents of equal text in two sources count as two documents. Pages follow one another without a gap,
 //! from the first row to the newest checkpoint.
@@ -140,7 +140,7 @@ impl Exposure {
     pub fn end_page(&mut self) -> Option<PagesToWrite> {
         let folder = self.store.clone()?;
         if let Some(page) = self.page() {
-            assert_eq!(page.rows.total(), page.to - page.from, "every row was learned, skipped or left out");
+            assert_eq!(page.rows.total(), page.to - page.from, "every row was trained, skipped or bad");
             locked(&self.unwritten).push_back(page);
             (self.from, self.rows) = (self.to, Counts::default());
             self.documents.clear();

@@ -1,4 +1,4 @@
-//! Online half of the pipeline: conversion of a batch index to a batch.
+//! Loader of the pipeline: conversion of a batch index to a batch.
 //!
 //! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is a pure function of the batch
 //! index. Arithmetic selects the rows ([`epoch_plan`](crate::epoch_plan), [`sampler`](crate::sampler)). Decoded row

@@ -1,4 +1,4 @@
-//! Offline half of the pipeline: conversion of corpus parts to shards, and aggregation into the manifest.
+//! Preparation of the pipeline: conversion of corpus parts to shards, and aggregation into the manifest.
 //!
 //! [`Preparation::plan`] reads and checks everything without writing: the current corpus, the inputs of the existing
 //! folder, and the resulting *part list*. [`Preparation::run`] writes that list and makes the missing parts, each on

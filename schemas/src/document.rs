@@ -29,22 +29,22 @@ impl Document {
         digest.push_str(str::from_utf8(&digits).expect("digits are ASCII"));
     }
 
-    /// Returns the 64-bit name that shards store: the first 8 bytes of the BLAKE3 of its id, little endian.
+    /// Returns the document hash that shards store: the first 8 bytes of the BLAKE3 of its id, little endian.
     #[must_use]
     pub fn hash(id: &str) -> u64 {
         word(id, 0)
     }
 
-    /// Whether the document of that 64-bit name goes to the validation split, if that is to get such a fraction: by its
-    /// name alone, so that it does so in every corpus that has it.
+    /// Returns whether a document is in the validation split when that split has this fraction of all documents. The
+    /// result depends on the document hash alone, so it is the same in every corpus.
     #[must_use]
     pub fn is_valid(hash: u64, fraction: f64) -> bool {
         is_among(hash, fraction)
     }
 
-    /// Whether the document of that id is in a sample of such a share, in (0, 1], of all documents: if the second 8
+    /// Returns whether the document of that id is in a sample of this share, in (0, 1], of all documents: if the second 8
     /// bytes of the BLAKE3 of the id, little endian, are less than the share of 2^64. A smaller sample is a part of a
-    /// larger one; the validation split goes by the first 8 bytes, and so says nothing about it.
+    /// larger one. The validation split uses the first 8 bytes, so the two are independent.
     #[must_use]
     pub fn is_sampled(id: &str, share: f64) -> bool {
         share >= 1.0 || is_among(word(id, 1), share)

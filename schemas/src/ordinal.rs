@@ -47,7 +47,6 @@ ordinal! {
 ///
 /// All random draws for a sample use this address, so that adding, rebuilding or dropping other parts does not change
 /// them.
-/// nothing for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampleAddress {

@@ -82,7 +82,7 @@ pub enum SealError {
     #[error("damaged: it does not match its own checksum")]
     Checksum,
     /// The content is as sealed, but its text was reformatted.
-    #[error("rewritten: it says what it said, but not as it was written; put the original back, or format it so")]
+    #[error("reformatted: the content is unchanged, but the bytes differ; restore the original file")]
     Rewritten,
 }
 

@@ -30,7 +30,7 @@ pub struct StreamHash(blake3::Hash);
 
 /// Error for text that is not a [`StreamHash`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no hash of batches: that has 64 hexadecimal digits")]
+#[error("`{0}` is not a batch hash: expected 64 hexadecimal digits")]
 pub struct InvalidHash(String);
 
 impl Default for StreamHash {
@@ -253,7 +253,7 @@ mod tests {
         let hash = hashed(2, 4, &[]);
         assert_eq!(StreamHash::parse(&hash.to_hex()), Ok(hash));
         let error = StreamHash::parse("abc").expect_err("too short").to_string();
-        assert_eq!(error, "`abc` is no hash of batches: that has 64 hexadecimal digits");
+        assert_eq!(error, "`abc` is not a batch hash: expected 64 hexadecimal digits");
         // Format: this hash may never change.
         assert_eq!(hash.to_hex(), "ad561b51e0effad91790f2288012dd11f06902db0e39e6e10b2612dff2956e74");
     }

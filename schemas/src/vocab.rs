@@ -179,14 +179,6 @@ fn two_ranges(is_special: &[bool]) -> [(u32, u32); 2] {
     [range(&ids[..widest]).unwrap_or(whole), range(&ids[widest..]).unwrap_or(whole)]
 }
 
-/// Returns the entropy in nats of the distribution proportional to `counts`; 0 if there are none.
-#[must_use]
-pub fn entropy(counts: &[u64]) -> f64 {
-    let total: u64 = counts.iter().sum();
-    let share = |count: u64| count as f64 / total as f64;
-    counts.iter().filter(|&&count| count > 0).map(|&count| -share(count) * share(count).ln()).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,11 +208,5 @@ mod tests {
             assert!((0..300).all(|id| !vocab.is_special(id) || vocab.is_among_specials(id)), "{special:?}");
             assert_eq!((0..300).filter(|&id| vocab.is_among_specials(id)).count(), expected, "{special:?}");
         }
-    }
-
-    #[test]
-    fn entropy_of_a_fair_coin_is_ln_2() {
-        assert!((entropy(&[5, 5, 0]) - 2_f64.ln()).abs() < 1e-15);
-        assert!(entropy(&[]).abs() < 1e-15);
     }
 }

@@ -61,3 +61,67 @@ pub enum ParityDtype {
     /// 64-bit.
     F64,
 }
+
+/// GPU for which `cloze plan` computes the time of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Gpu {
+    /// NVIDIA H100 SXM.
+    H100,
+    /// NVIDIA H200 SXM.
+    H200,
+    /// NVIDIA A100 SXM.
+    A100,
+}
+
+impl Gpu {
+    /// Returns its usual name, which the name of its driver contains.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::H100 => "H100",
+            Self::H200 => "H200",
+            Self::A100 => "A100",
+        }
+    }
+}
+
+/// Method of pretraining, for `cloze init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// Masked language modelling (BERT).
+    Mlm,
+    /// Fully-explored masked language modelling: several masks of a sample that do not overlap.
+    FeMlm,
+    /// TACO: masked language modelling and a contrast of nearby tokens.
+    Taco,
+    /// TaCL: continues a trained model with a contrast against its frozen copy. Needs `--from`.
+    Tacl,
+    /// ELECTRA: detection of replaced tokens.
+    Electra,
+    /// COCO-LM: correction of replaced tokens and a contrast of sequences.
+    CocoLm,
+}
+
+/// Size of a model, for `cloze init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModelSize {
+    /// 2 layers of 128.
+    Tiny,
+    /// 12 layers of 256.
+    Small,
+    /// 12 layers of 768.
+    Base,
+    /// 24 layers of 1024.
+    Large,
+}
+
+impl ModelSize {
+    /// Returns the name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tiny => "tiny",
+            Self::Small => "small",
+            Self::Base => "base",
+            Self::Large => "large",
+        }
+    }
+}

@@ -18,6 +18,12 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     in_range(text, 1.0, "a share")
 }
 
+/// Parses a finite number above 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
 fn in_range(text: &str, most: f64, what: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
     number.ok_or_else(|| format!("expected {what} from 0 to {most}"))

@@ -159,8 +159,8 @@ fn one(id: &str, kept: &ExposureCounts, undone: &ExposureCounts, json: bool) {
     let found: BTreeSet<&Data> = kept.documents.keys().chain(undone.documents.keys()).collect();
     if json {
         let of = |data: &&Data| {
-            json!({ "of": data.source(), "dataset_version": data.dataset_version, "rows": kept.counts(data),
-                    "undone": undone.counts(data).total() })
+            json!({ "source": data.source(), "dataset_version": data.dataset_version, "rows": kept.counts(data),
+                    "rolled_back": undone.counts(data).total() })
         };
         let dataset_versions: Vec<_> = found.iter().map(of).collect();
         line(json!({ "document": id, "rows_consumed": kept.end, "dataset_versions": dataset_versions }));
@@ -173,7 +173,7 @@ fn one(id: &str, kept: &ExposureCounts, undone: &ExposureCounts, json: bool) {
         let Counts { trained, skipped, left_out } = kept.counts(data);
         let undone = undone.counts(data).total();
         line(format_args!(
-            "document {id}, {data}: trained in {trained} rows, skipped in {skipped}, left out in {left_out}, rolled back in \
+            "document {id}, {data}: trained in {trained} rows, skipped in {skipped}, bad in {left_out}, rolled back in \
              {undone}"
         ));
     }
@@ -220,23 +220,23 @@ fn by_file(plan: &Plan, kept: &ExposureCounts) -> anyhow::Result<BTreeMap<(Data,
 fn all(files: &BTreeMap<(Data, String), FileExposure>, kept: &ExposureCounts, undone: &ExposureCounts, json: bool) {
     if json {
         let dataset_version = |(data, documents): (&Data, &BTreeMap<u64, Counts>)| {
-            json!({ "of": data.source(), "dataset_version": data.dataset_version, "documents": documents.len(),
+            json!({ "source": data.source(), "dataset_version": data.dataset_version, "documents": documents.len(),
                     "counts": kept.counts(data) })
         };
         let file = |((data, file), found): (&(Data, String), &FileExposure)| {
-            json!({ "of": data.source(), "dataset_version": data.dataset_version, "source": file, "documents": found.documents,
+            json!({ "source": data.source(), "dataset_version": data.dataset_version, "file": file, "documents": found.documents,
                     "counts": found.counts })
         };
         line(json!({
-            "rows_consumed": kept.end, "first_row": kept.first, "rows": kept.rows, "undone_rows": undone.rows.total(),
+            "rows_consumed": kept.end, "first_row": kept.first, "rows": kept.rows, "rolled_back_rows": undone.rows.total(),
             "dataset_versions": kept.documents.iter().map(dataset_version).collect::<Vec<_>>(),
-            "sources": files.iter().map(file).collect::<Vec<_>>(),
+            "files": files.iter().map(file).collect::<Vec<_>>(),
         }));
         return;
     }
     let Counts { trained, skipped, left_out } = kept.rows;
     line(format_args!(
-        "{} rows consumed: {} learned, {} skipped, {} left out; {} more were rolled back",
+        "{} rows consumed: {} trained, {} skipped, {} bad; {} more were rolled back",
         count(kept.end - kept.first),
         count(trained),
         count(skipped),
@@ -259,7 +259,7 @@ fn all(files: &BTreeMap<(Data, String), FileExposure>, kept: &ExposureCounts, un
     }
     for ((data, file), FileExposure { documents, counts }) in files {
         line(format_args!(
-            "  {file} ({data}): {} documents, learned {} times, skipped {}, left out {}",
+            "  {file} ({data}): {} documents, trained {} times, skipped {}, bad {}",
             count(*documents),
             count(counts.trained),
             count(counts.skipped),

@@ -4,19 +4,30 @@
 //! the size of the corpus. A comment explains each value.
 
 mod page;
+mod recipe;
 mod survey;
 
 use std::path::Path;
 
+use pipeline::tokenize::{self, Tokenizer as _};
 use store::Store;
 use telemetry::quantities::bytes;
 use telemetry::terminal::{line, note};
+use trainer_plan::hf;
 
+use self::page::{Choice, StartModel};
 use self::survey::Survey;
+use crate::cli::{Method, ModelSize};
 use crate::exit::Usage;
 
-/// Surveys the corpus and writes the file.
-pub(crate) fn run(inputs: &[String], out: &Path) -> anyhow::Result<()> {
+/// Surveys the corpus and writes the file. `from` is the folder of a `transformers` model.
+pub(crate) fn run(
+    inputs: &[String],
+    method: Method,
+    size: Option<ModelSize>,
+    from: Option<&Path>,
+    out: &Path,
+) -> anyhow::Result<()> {
     let (folder, name) = (out.parent().unwrap_or(Path::new("")), out.file_name().and_then(|name| name.to_str()));
     // The name is written in a comment and in strings of the file.
     let is_plain = |name: &&str| !name.contains(['"', '\\', '\n']);
@@ -27,8 +38,13 @@ pub(crate) fn run(inputs: &[String], out: &Path) -> anyhow::Result<()> {
         ))
         .into());
     };
+    if method == Method::Tacl && from.is_none() {
+        let message = "--method tacl continues a trained model: name its folder with `--from`";
+        return Err(Usage(message.to_owned()).into());
+    }
+    let model = from.map(start_model).transpose()?;
     let survey = Survey::scan(inputs)?;
-    let text = page::page(&survey, name.trim_end_matches(".toml"));
+    let text = page::page(&survey, name.trim_end_matches(".toml"), &Choice { method, size, model });
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let store = Store::folder(folder)?;
     if let store::Created::Exists = store.put_if_absent(name, text.as_bytes())? {
@@ -46,8 +62,24 @@ pub(crate) fn run(inputs: &[String], out: &Path) -> anyhow::Result<()> {
         bytes(survey.text_bytes),
     ));
     let option = if out == Path::new("run.toml") { String::new() } else { format!(" -c {}", out.display()) };
-    for verb in ["tokenizer train", "prepare", "plan", "train"] {
+    let verbs = ["tokenizer train", "prepare", "plan", "train"];
+    for verb in verbs.iter().skip(usize::from(from.is_some())) {
         line(format_args!("  cloze {verb}{option}"));
     }
     Ok(())
+}
+
+/// Reads shape and tokenizer of a `transformers` model.
+fn start_model(folder: &Path) -> anyhow::Result<StartModel> {
+    let refuse = |problem: String| Usage(format!("--from {}: {problem}", folder.display()));
+    let config = hf::read_config(folder).map_err(refuse)?;
+    if let Some(problem) = hf::missing_weights(folder, &config) {
+        return Err(refuse(problem).into());
+    }
+    let encoder = config.encoder().map_err(refuse)?;
+    let tokenizer = tokenize::load_from_model(folder).map_err(|error| refuse(error.to_string()))?;
+    // A `tokenizer.json` determines it.
+    let is_open = !folder.join("tokenizer.json").is_file() && folder.join("vocab.txt").is_file();
+    let lowercase = is_open.then(|| tokenizer.facts().manifest.lowercase);
+    Ok(StartModel { folder: folder.to_owned(), encoder, lowercase })
 }

@@ -4,11 +4,21 @@ use telemetry::terminal::line;
 
 use crate::cli::ConfigArgs;
 use crate::plan::dry_run::DryRun;
+use crate::plan::run_time::Target;
+
+/// Options of the verb.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Machine for which times are printed.
+    pub target: Target,
+    /// Whether to print one JSON object.
+    pub json: bool,
+}
 
 /// Prints the plan, as lines or as one JSON object.
-pub(crate) fn run(args: &ConfigArgs, json: bool) -> anyhow::Result<()> {
-    let dry_run = DryRun::new(args)?;
-    if json {
+pub fn run(args: &ConfigArgs, options: Options) -> anyhow::Result<()> {
+    let dry_run = DryRun::new(args, options.target)?;
+    if options.json {
         line(dry_run.json().trim_end());
     } else {
         dry_run.lines().into_iter().for_each(line);

@@ -18,7 +18,7 @@ pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> 
     let RollbackArchive { from, to, rows_from, rows_to, .. } = undone.clone();
     let place = undone.folder(held.store()).place("");
     if is_json {
-        outcome(json!({ "undone": undone, "place": place }));
+        outcome(json!({ "rolled_back": undone, "folder": place }));
     } else {
         outcome(format_args!(
             "rolled back from step {from} to step {to}: {} rows will be trained on again; later files are in {place}; the same \

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use telemetry::quantities::{bytes, count};
 use telemetry::quantities::{estimate, short};
 use trainer_plan::encoder::EncoderConfig;
+use trainer_plan::hf;
 use trainer_plan::networks::AnyNetwork;
 use trainer_plan::request::ActiveObjective;
 
@@ -96,8 +97,8 @@ fn streamed_line(facts: &LoadFacts, streamed: StreamedFacts) -> String {
 fn halves_line(plan: &Plan, facts: &LoadFacts) -> String {
     let CoreSplit { prepare, load, cores } = CoreSplit::new(&plan.config);
     format!(
-        "halves     next to each other (`cloze train --prepare`): {prepare} workers prepare (`prepare.workers`), {load} make batches \
-         (`data.workers`), of {cores} cores; at most {} of text (`prepare.max_memory_bytes`) next to {} of windows",
+        "cores      {cores}, shared by `cloze train --prepare`: {prepare} workers prepare (`prepare.workers`), {load} build batches \
+         (`data.workers`); memory: at most {} of text (`prepare.max_memory_bytes`) and {} of decoded windows",
         bytes(plan.config.prepare.max_memory_bytes),
         bytes(facts.groups_bytes),
     )
@@ -109,8 +110,8 @@ fn shuffled_line(facts: &LoadFacts) -> String {
         return "order      all rows of an epoch are shuffled together".to_owned();
     }
     format!(
-        "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: a source with half of the data has 50 ± {:.1} % of a window; \
-         `data.shuffle_window_groups = {}` halves that",
+        "order      rows are shuffled in windows of {} of {} row groups, {} rows at least; mixture error {:.1} % (standard error of the share \
+         of a half of the data in a window); `data.shuffle_window_groups = {}` halves it",
         count(facts.window_blocks as u64),
         count(facts.blocks),
         count(facts.window_rows_min),
@@ -193,11 +194,11 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let frozen = if frozen == 0 { String::new() } else { format!("; {} more are frozen", count(frozen)) };
     lines.push(format!("weights    {} parameters with heads{frozen}", count(learning)));
     lines.push(format!(
-        "cost       {:.1} MFLOP per token, {:.2} times plain masked language modelling; {:.3} TFLOP per step, {:.3} PFLOP in all",
-        flops / 1e6,
+        "cost       {} per token, {:.2} times plain masked language modelling; {} per step{}",
+        flop(flops),
         train.flops_ratio(),
-        flops * tokens as f64 / 1e12,
-        flops * tokens as f64 * steps.unwrap_or(0) as f64 / 1e15,
+        flop(flops * tokens as f64),
+        steps.map_or(String::new(), |steps| format!(", {} in all", flop(flops * tokens as f64 * steps as f64))),
     ));
     let memory = train.memory();
     lines.push(format!(
@@ -208,6 +209,10 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         estimate(memory.activations),
         estimate(memory.logits),
     ));
+    lines.push(match hf::default_class(train) {
+        Ok(class) => format!("export     `cloze export` writes a `{class}`"),
+        Err(error) => format!("export     not possible: {error}"),
+    });
     let (optimizer, schedule) = (&train.optimizer, &train.schedule);
     lines.push(format!(
         "optimizer  AdamW, learning rate {:e} after {} steps of warm-up, weight decay {}, clipped at {}",
@@ -243,6 +248,19 @@ fn budget(plan: &Plan) -> Option<String> {
     Some(format!("{} steps when it began, {} since step {}", count(first.steps), count(last.steps), last.from))
 }
 
+/// Formats floating-point operations with the prefix of their size: `181 ZFLOP`.
+fn flop(operations: f64) -> String {
+    const PREFIXES: [&str; 9] = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"];
+    let mut value = operations;
+    let mut prefix = 0;
+    while value >= 999.5 && prefix + 1 < PREFIXES.len() {
+        value /= 1000.0;
+        prefix += 1;
+    }
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {}FLOP", PREFIXES[prefix])
+}
+
 /// Formats the loss: `1 mlm + 1 tc`
 fn equation(plan: &Plan) -> String {
     plan.train.active().map(|active| format!("{} {}", active.weight, active.name)).collect::<Vec<_>>().join(" + ")
@@ -275,6 +293,17 @@ fn network_line(network: &AnyNetwork, main: &EncoderConfig) -> String {
 
 /// Returns the plan as one JSON object.
 pub fn json(plan: &Plan) -> String {
+    format!("{:#}\n", object(plan))
+}
+
+/// Returns the plan as one JSON object, with the time of the run.
+pub(super) fn json_with(plan: &Plan, time: Value) -> String {
+    let mut object = object(plan);
+    object["time"] = time;
+    format!("{object:#}\n")
+}
+
+fn object(plan: &Plan) -> Value {
     let facts = plan.load.facts();
     let views: Vec<Value> = facts
         .views
@@ -288,7 +317,7 @@ pub fn json(plan: &Plan) -> String {
     // Values that depend on unprepared data are null.
     let waits = plan.data.is_expected() || facts.streamed.is_some_and(|streamed| !streamed.is_whole);
     let known = |value: Value| if waits { Value::Null } else { value };
-    let object = json!({
+    let mut object = json!({
         "prepared": !plan.data.is_expected(),
         "dataset_version": if plan.data.is_expected() { Value::Null } else { json!(plan.data.dataset_version) },
         "samples": known(json!(facts.samples)),
@@ -306,15 +335,11 @@ pub fn json(plan: &Plan) -> String {
         "row_groups_bytes": facts.groups_bytes,
         "warnings": warnings::collect(plan),
     });
-    let mut object = object;
     if !facts.sources.is_empty() {
         object["sources"] = mixture::json(plan, &facts);
     }
-    let object = {
-        object.as_object_mut().expect("it is an object").extend(training_json(plan));
-        object
-    };
-    format!("{object:#}\n")
+    object.as_object_mut().expect("it is an object").extend(training_json(plan));
+    object
 }
 
 fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
@@ -343,5 +368,19 @@ fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => unreachable!("it was written as an object"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flop;
+
+    #[test]
+    fn operations_have_three_digits_and_the_prefix_of_their_size() {
+        let cases = [(0.0, "0.00 FLOP"), (588e6, "588 MFLOP"), (9.994e9, "9.99 GFLOP"), (1.81e23, "181 ZFLOP")];
+        for (operations, expected) in cases {
+            assert_eq!(flop(operations), expected);
+        }
+        assert_eq!(flop(999.6e9), "1.00 TFLOP");
     }
 }

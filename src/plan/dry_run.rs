@@ -5,6 +5,7 @@ use std::path::Path;
 use pipeline::load::{self, RowOrder};
 use schemas::manifest;
 
+use super::run_time::{self, Target};
 use super::{Plan, assumed_data, describe, preparing, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
@@ -19,15 +20,19 @@ fn is_prepared(folder: &Path) -> bool {
 
 /// Plan of a run for reading only. If no corpus is prepared yet, it uses the data that the configuration expects. No
 /// run can be started from it.
-pub struct DryRun(Plan);
+pub struct DryRun {
+    plan: Plan,
+    target: Target,
+}
 
 impl DryRun {
     /// Plans a configuration.
     ///
     /// # Errors
     /// The same as those of [`Plan::new`]. Unprepared data is no mistake.
-    pub fn new(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::with_purpose(args, Purpose::DryRun)
+    pub fn new(args: &ConfigArgs, target: Target) -> anyhow::Result<Self> {
+        let purpose = if target.gpu.is_some() { Purpose::DryRunElsewhere } else { Purpose::DryRun };
+        Self::with_purpose(args, purpose, target)
     }
 
     /// Plans a configuration whose steps are timed on synthetic batches: nothing of a run is read or written.
@@ -35,10 +40,10 @@ impl DryRun {
     /// # Errors
     /// As [`new`](Self::new), without the checks of a run's folders.
     pub fn for_timing(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::with_purpose(args, Purpose::Look)
+        Self::with_purpose(args, Purpose::Look, Target::default())
     }
 
-    fn with_purpose(args: &ConfigArgs, purpose: Purpose) -> anyhow::Result<Self> {
+    fn with_purpose(args: &ConfigArgs, purpose: Purpose, target: Target) -> anyhow::Result<Self> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let config = &parsed.config;
         let sources = config.sources_read();
@@ -47,54 +52,55 @@ impl DryRun {
             sources => sources.iter().all(|(_, source)| is_prepared(&source.folder)),
         };
         if are_prepared {
-            return Plan::opened(parsed, load::find, purpose).map(Self);
+            return Plan::opened(parsed, load::find, purpose).map(|plan| Self { plan, target });
         }
         if config.data.order == RowOrder::Streamed
             && let Ok(data) = PreparedData::open(config, load::find, purpose)
         {
-            return Plan::checked(parsed, data, purpose, SourceProblems::new()).map(Self);
+            return Plan::checked(parsed, data, purpose, SourceProblems::new()).map(|plan| Self { plan, target });
         }
         let data = assumed_data::data(config)?;
-        Plan::checked(parsed, data, purpose, SourceProblems::new()).map(Self)
+        Plan::checked(parsed, data, purpose, SourceProblems::new()).map(|plan| Self { plan, target })
     }
 
     /// Returns text lines: the preparation, the plan, and warnings.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for NamedCorpus { source, prepare } in self.0.config.corpora() {
+        for NamedCorpus { source, prepare } in self.plan.config.corpora() {
             let is_prepared = match source {
-                None => !self.0.data.is_expected(),
+                None => !self.plan.data.is_expected(),
                 Some(_) => is_prepared(&prepare.folder),
             };
             lines.extend(preparing::lines(&prepare, is_prepared));
         }
-        lines.extend(describe::lines(&self.0));
+        lines.extend(describe::lines(&self.plan));
+        lines.extend(run_time::lines(&self.plan.train, self.target));
         lines.extend(self.warnings().iter().map(|warning| format!("warning    {warning}")));
         lines
     }
 
     /// Returns warnings: legal settings that are probably unintended.
     pub fn warnings(&self) -> Vec<String> {
-        warnings::collect(&self.0).into_iter().chain(warnings::of_folders(&self.0)).collect()
+        warnings::collect(&self.plan).into_iter().chain(warnings::of_folders(&self.plan)).collect()
     }
 
     /// Returns the plan as one JSON object.
     pub(crate) fn json(&self) -> String {
-        describe::json(&self.0)
+        describe::json_with(&self.plan, run_time::json(&self.plan.train, self.target))
     }
 
     /// Plan of the trainer.
     pub fn train(&self) -> &trainer_plan::TrainPlan {
-        &self.0.train
+        &self.plan.train
     }
 
     /// Views with their columns.
     pub fn views(&self) -> Vec<pipeline::load::ViewFacts> {
-        self.0.load.facts().views
+        self.plan.load.facts().views
     }
 
     /// Whether the packing fills all rows to their full length. Views may cut them.
     pub fn fills_rows(&self) -> bool {
-        self.0.data.manifest.pack.cuts
+        self.plan.data.manifest.pack.cuts
     }
 }

@@ -48,8 +48,8 @@ pub(super) fn order(facts: &LoadFacts) -> Vec<String> {
             return format!("order      {}: all rows of an epoch are shuffled together; {decoded}", source.name);
         }
         format!(
-            "order      {}: rows are shuffled in windows of {} of {} row groups, {} rows at least: a half of \
-             the source has 50 ± {:.1} % of a window; {decoded}",
+            "order      {}: rows are shuffled in windows of {} of {} row groups, {} rows at least; mixture \
+             error {:.1} %; {decoded}",
             source.name,
             count(source.window_blocks as u64),
             count(source.blocks),

@@ -63,6 +63,8 @@ pub enum Purpose {
     Branch,
     /// A plan of a run that is only printed. What a run would refuse is refused.
     DryRun,
+    /// Same, for another machine: the devices of this machine do not matter.
+    DryRunElsewhere,
     /// A view of rows, which needs no run.
     Look,
     /// A model that was trained on the data. No row is read.
@@ -73,7 +75,7 @@ impl Purpose {
     /// Whether a run is planned, to start it or to print its plan.
     #[must_use]
     pub fn is_of_run(self) -> bool {
-        matches!(self, Self::Run | Self::Branch | Self::DryRun)
+        matches!(self, Self::Run | Self::Branch | Self::DryRun | Self::DryRunElsewhere)
     }
 }
 
@@ -262,7 +264,9 @@ impl PreparedData {
             Purpose::Model => MissingParts::Unread,
             // The stream refuses to read deleted parts, unless the run is at its end and reads nothing more.
             Purpose::Run | Purpose::Branch if self.versions.is_pinned() => MissingParts::Unread,
-            Purpose::DryRun | Purpose::Look if self.versions.is_pinned() => MissingParts::Refused,
+            Purpose::DryRun | Purpose::DryRunElsewhere | Purpose::Look if self.versions.is_pinned() => {
+                MissingParts::Refused
+            }
             // The epoch plan also refuses deleted parts, and the run may be past them.
             _ if rows == Rows::Train => MissingParts::Unread,
             _ => MissingParts::LeftOut,

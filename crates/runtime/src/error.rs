@@ -13,7 +13,7 @@ pub enum Error {
     Spawn(#[from] io::Error),
 
     /// A worker panicked: a defect of the program.
-    #[error("actor `{name}` failed at item {index}: {message}")]
+    #[error("worker `{name}` failed at item {index}: {message}")]
     Panicked {
         /// Name of the thread.
         name: String,

@@ -103,7 +103,7 @@ impl Drop for Lock {
         // A beat in progress ends first. A panic in it must not prevent the release.
         let _ = self.heart.take().map(JoinHandle::join);
         if let Err(error) = self.claim.release() {
-            warn!(%error, "could not release a lock; other processes wait until its patience has expired");
+            warn!(%error, "cannot release the lock; other processes wait until it expires");
         }
     }
 }

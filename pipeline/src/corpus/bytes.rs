@@ -140,7 +140,7 @@ impl Read for ExactReader {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.file.read(&mut buffer[..most])?;
         if count == 0 && most > 0 {
-            let message = format!("it ends {} bytes earlier than it did: it was changed meanwhile", self.left);
+            let message = format!("it became {} bytes shorter while it was read", self.left);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
         }
         self.left -= count as u64;

@@ -99,7 +99,7 @@ impl DiscoveredFiles {
                 paths.sort_by_key(|path| (*path != canonical, path.clone()));
                 for path in &paths[1..] {
                     self.paths.remove(path);
-                    self.passed.note("links to files that are there", path);
+                    self.passed.note("symbolic links to files that are listed by their own path", path);
                 }
             }
         }
@@ -151,10 +151,15 @@ impl FolderWalk<'_> {
             }
             Some(metadata) => {
                 let kind = kind(metadata.file_type());
-                Err(unusable(input, format!("{kind}, which may never end; copy it into a file, and name that")))
+                Err(unusable(
+                    input,
+                    format!("{kind} cannot be an input, because it may never end; copy its content to a file"),
+                ))
             }
             None if input.contains(['*', '?', '[']) => self.glob(input, &absolute),
-            None if path.is_symlink() => Err(unusable(input, "a link to nothing; mend it, or check `prepare.inputs`")),
+            None if path.is_symlink() => {
+                Err(unusable(input, "a broken symbolic link; correct it, or check `prepare.inputs`"))
+            }
             None if input.contains("://") => Err(unusable(
                 input,
                 "a store of that kind cannot be read; copy the files to a disk, or mount it, and name the folder",
@@ -218,7 +223,7 @@ impl FolderWalk<'_> {
                     if self.filter.extensions.contains(&extension.as_str()) {
                         self.found.insert(std::path::absolute(&path)?);
                     } else if extension.is_empty() {
-                        self.passed.note("without an ending", &path);
+                        self.passed.note("without an extension", &path);
                     } else {
                         self.passed.note(format!("`*.{}`", extension.escape_debug()), &path);
                     }
@@ -230,7 +235,8 @@ impl FolderWalk<'_> {
     }
 
     fn skip(&mut self, path: &Path, found: Option<&Metadata>) {
-        self.passed.note(found.map_or("links to nothing".to_owned(), |found| kind(found.file_type()).to_owned()), path);
+        self.passed
+            .note(found.map_or("broken symbolic links".to_owned(), |found| kind(found.file_type()).to_owned()), path);
     }
 }
 
@@ -293,7 +299,8 @@ mod tests {
         let (found, told) = walked(home.path(), &["a"]).expect("readable");
         assert_eq!(found, ["a/Y.TXT", "a/x.txt", "a/z.Txt.GZ"]);
         let told = told.expect("something");
-        for word in ["5 skipped", "2 `*.xz`", "a/p.xz", "1 without an ending", "1 links to nothing", "1 a pipe"] {
+        for word in ["5 skipped", "2 `*.xz`", "a/p.xz", "1 without an extension", "1 broken symbolic links", "1 a pipe"]
+        {
             assert!(told.contains(word), "`{word}` is missing in {told}");
         }
         assert_eq!(walked(home.path(), &["b"]).expect("readable").1, None);
@@ -310,7 +317,7 @@ mod tests {
         fs::hard_link(home.path().join("a/x.txt"), home.path().join("a/twin.txt")).expect("linked");
         let (found, told) = walked(home.path(), &["b", "a"]).expect("readable");
         assert_eq!(found, ["a/twin.txt", "a/x.txt", "b/y.txt", "b/z.txt"]);
-        assert!(told.expect("four links").contains("4 links to files that are there"));
+        assert!(told.expect("four links").contains("4 symbolic links to files"));
     }
 
     #[test]
@@ -331,9 +338,12 @@ mod tests {
         symlink("/dev/zero", home.path().join("zero")).expect("linked");
         symlink("nowhere", home.path().join("gone")).expect("linked");
         symlink("self", home.path().join("self")).expect("linked");
-        for (input, word) in
-            [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a link to nothing"), ("self", "a link to nothing")]
-        {
+        for (input, word) in [
+            ("pipe", "a pipe"),
+            ("zero", "a device"),
+            ("gone", "a broken symbolic link"),
+            ("self", "a broken symbolic link"),
+        ] {
             let error = walked(home.path(), &[input]).expect_err("refused").to_string();
             assert!(error.contains(word) && error.contains(input), "{error}");
         }

@@ -72,11 +72,11 @@ impl InputFile {
             return Ok(());
         }
         let message = if now.bytes == self.bytes {
-            "it was changed meanwhile".to_owned()
+            "it changed after the preparation began".to_owned()
         } else {
-            format!("it was changed meanwhile: {} bytes, {} when the run began", now.bytes, self.bytes)
+            format!("it changed after the preparation began: {} bytes, {} at the beginning", now.bytes, self.bytes)
         };
-        let hint = "; run the same command again when it stands still, what is still true is kept";
+        let hint = "; run the same command again when the file no longer changes, finished parts are kept";
         Err(unusable(&self.path, message + hint))
     }
 }

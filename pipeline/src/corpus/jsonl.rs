@@ -411,8 +411,12 @@ mod tests {
     #[test]
     fn fields_are_detected_from_the_start_of_a_file() {
         let fields = Fields { text: "text".into(), id: Some("key".into()) };
-        let head = parse_head(b"{\"text\": 1, \"key\": 2}\n[]\n{\"text\": 1, \"a\": 0}\n{\"cut\": 1", &fields);
-        assert_eq!((head.records, head.with_fields), (2, 1));
+        let lines =
+            b"{\"text\": \"a\", \"key\": 2}\n[]\n{\"text\": \"a\", \"a\": 0}\n{\"text\": 1, \"key\": 2.5}\n{\"cut\": 1";
+        let head = parse_head(lines, &fields);
+        assert_eq!((head.records, head.with_fields), (3, 1));
+        assert_eq!(head.unusable["text"], "is 1, but a text is a string");
+        assert_eq!(head.unusable["key"], "is 2.5, but an id is a string or a whole number below 2^64");
         assert_eq!(head.fields.into_iter().collect::<Vec<_>>(), ["a", "key", "text"]);
     }
 }

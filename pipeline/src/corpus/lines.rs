@@ -109,7 +109,8 @@ impl LineReader {
             let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;
             let most = usize::try_from(to - self.offset).unwrap_or(usize::MAX).min(ready.len());
             let Some(&end) = ready[..most].last() else {
-                let message = format!("it ends before byte {to}, which was read before; it was changed meanwhile");
+                let message =
+                    format!("it ends before byte {to}, which an earlier process has read: it changed in between");
                 return Err(Error::Corpus { path: self.path.clone(), line: None, message });
             };
             self.read.push(&ready[..most]);

@@ -172,7 +172,7 @@ fn seed_of_source(seed: u64, name: &str) -> u64 {
 /// Checks that the folders can be read and have rows.
 pub(super) fn check_rows(request: &LoadRequest<'_>, folders: &[Folder<'_>], problems: &mut Vec<Problem>) {
     if request.rows_per_batch == 0 {
-        problems.push(Problem::new("train.micro_batch_size", "0 rows are no batch").hint("give 1 or more"));
+        problems.push(Problem::new("train.micro_batch_size", "it must be above 0").hint("give 1 or more"));
     }
     for folder in folders.iter().filter(|folder| folder.gone != MissingParts::Unread) {
         let refused = folder.snapshot.refusal().map(|refusal| Problem::new(folder.key(), refusal).hint(REFUSED_HINT));

@@ -50,7 +50,7 @@ pub struct ShardExpectation {
 }
 
 impl ShardExpectation {
-    /// Returns the promise of a manifest.
+    /// Returns the expectation that a manifest defines.
     #[must_use]
     pub fn from_manifest(manifest: &Manifest) -> Self {
         Self {

@@ -83,7 +83,7 @@ pub(super) fn size(model: &tokenizers::Tokenizer) -> Result<u32, String> {
     let size = if tokens == 0 { 0 } else { u64::from(largest) + 1 };
     match u32::try_from(size) {
         Ok(fits) if size <= 2 * tokens + HOLES_MAX => Ok(fits),
-        _ => Err(format!("its largest id is {largest}, and it has {tokens} tokens; number them without such holes")),
+        _ => Err(format!("its largest id is {largest}, and it has {tokens} tokens; ids must be consecutive")),
     }
 }
 

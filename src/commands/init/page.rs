@@ -1,160 +1,333 @@
 //! Text of the written file, and its numbers.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use telemetry::quantities::bytes;
+use trainer_plan::encoder::{EncoderConfig, Gelu};
 
+use super::recipe::{Recipe, recipe};
 use super::survey::Survey;
+use crate::cli::{Method, ModelSize};
 
 /// Approximate bytes of text per token, for a vocabulary trained on the corpus.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Model and schedule for a corpus of up to `below` tokens.
-struct RunSize {
+/// Largest micro-batch in tokens of a base model; fits 24 GB of device memory.
+const MICRO_BATCH_TOKENS: u64 = 16 * 512;
+
+/// What the user chooses.
+pub(super) struct Choice {
+    pub(super) method: Method,
+    /// Size of the model; `None` for one that suits the corpus.
+    pub(super) size: Option<ModelSize>,
+    /// Model that the run continues.
+    pub(super) model: Option<StartModel>,
+}
+
+/// Model of a `transformers` folder that a run begins with.
+pub(super) struct StartModel {
+    pub(super) folder: PathBuf,
+    pub(super) encoder: EncoderConfig,
+    /// Value of `prepare.lowercase`, if the tokenizer file does not determine it.
+    pub(super) lowercase: Option<bool>,
+}
+
+/// Schedule and vocabulary for a corpus of up to `below` tokens.
+struct CorpusSize {
     /// Upper limit of the corpus, in tokens.
     below: u64,
     ids: u32,
     valid_fraction: &'static str,
     max_seq_len: u64,
-    layers: u32,
-    hidden: u32,
-    heads: u32,
+    shape: Shape,
     global_batch_size: u64,
-    lr: &'static str,
     epochs: u64,
     like: &'static str,
 }
 
-const SIZES: [RunSize; 4] = [
-    RunSize {
+/// Layers, width and heads of an encoder.
+#[derive(Clone, Copy)]
+struct Shape {
+    layers: u32,
+    hidden: u32,
+    heads: u32,
+}
+
+const TINY: Shape = Shape { layers: 2, hidden: 128, heads: 2 };
+const SMALL: Shape = Shape { layers: 12, hidden: 256, heads: 4 };
+const BASE: Shape = Shape { layers: 12, hidden: 768, heads: 12 };
+const LARGE: Shape = Shape { layers: 24, hidden: 1024, heads: 16 };
+
+const CORPORA: [CorpusSize; 4] = [
+    CorpusSize {
         below: 2_000_000,
         ids: 4096,
         valid_fraction: "0.05",
         max_seq_len: 128,
-        layers: 2,
-        hidden: 128,
-        heads: 2,
+        shape: TINY,
         global_batch_size: 64,
-        lr: "1e-3",
         epochs: 40,
         like: "minutes on a laptop",
     },
-    RunSize {
+    CorpusSize {
         below: 50_000_000,
         ids: 8192,
         valid_fraction: "0.02",
         max_seq_len: 128,
-        layers: 4,
-        hidden: 256,
-        heads: 4,
+        shape: Shape { layers: 4, hidden: 256, heads: 4 },
         global_batch_size: 128,
-        lr: "1e-3",
         epochs: 20,
         like: "hours on a laptop",
     },
-    RunSize {
+    CorpusSize {
         below: 2_000_000_000,
         ids: 30_522,
         valid_fraction: "0.005",
         max_seq_len: 128,
-        layers: 12,
-        hidden: 256,
-        heads: 4,
+        shape: SMALL,
         global_batch_size: 128,
-        lr: "5e-4",
         epochs: 10,
         like: "ELECTRA-small's encoder: a GPU",
     },
-    RunSize {
+    CorpusSize {
         below: u64::MAX,
         ids: 30_522,
         valid_fraction: "0.001",
         max_seq_len: 512,
-        layers: 12,
-        hidden: 768,
-        heads: 12,
+        shape: BASE,
         global_batch_size: 256,
-        lr: "1e-4",
         epochs: 3,
         like: "BERT-base: days on a GPU",
     },
 ];
 
+/// Passes over the corpus of a run that continues a trained model.
+const CONTINUED_EPOCHS: u64 = 3;
+
 /// Returns the configuration with comments.
-pub(super) fn page(survey: &Survey, name: &str) -> String {
+pub(super) fn page(survey: &Survey, name: &str, choice: &Choice) -> String {
     let tokens = (survey.text_bytes / BYTES_PER_TOKEN).max(1);
-    let size = SIZES.iter().find(|size| tokens < size.below).unwrap_or(&SIZES[SIZES.len() - 1]);
-    let rows = (tokens / size.max_seq_len).max(1);
-    // At least eight steps per epoch for a small corpus.
-    let global_batch_size = (rows / 8).max(1).next_power_of_two().min(size.global_batch_size);
-    let steps = round((rows * size.epochs / global_batch_size).clamp(20, 1_000_000));
-    let RunSize { ids, valid_fraction, max_seq_len, layers, hidden, heads, lr, epochs, like, .. } = size;
-    let (feed_forward, warmup, micro) = (4 * hidden, (steps / 20).max(1), global_batch_size.min(64));
-    let (every, report) = ((steps / 10).max(1), (steps / 100).max(1));
+    let corpus = CORPORA.iter().find(|corpus| tokens < corpus.below).unwrap_or(&CORPORA[CORPORA.len() - 1]);
+    let encoder = encoder(choice, corpus);
+    let recipe = recipe(choice.method, &encoder);
+    let schedule = Schedule::new(tokens, corpus, choice, &encoder, &recipe);
+    let sections = [
+        head(survey, tokens, corpus, choice, &recipe),
+        tokenizer_section(survey, corpus, choice),
+        prepare_section(survey, name, choice, corpus, &schedule, &recipe),
+        data_section(&recipe),
+        encoder_section(choice, &encoder, &schedule, &recipe),
+        recipe.sections.clone(),
+        train_section(choice, &schedule, &recipe),
+        run_sections(name, &schedule),
+    ];
+    sections.iter().filter(|section| !section.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n")
+}
+
+/// Numbers of the run.
+struct Schedule {
+    max_seq_len: u64,
+    global_batch_size: u64,
+    micro_batch_size: u64,
+    steps: u64,
+    epochs: u64,
+    lr: String,
+    lr_reason: String,
+}
+
+impl Schedule {
+    fn new(tokens: u64, corpus: &CorpusSize, choice: &Choice, encoder: &EncoderConfig, recipe: &Recipe) -> Self {
+        let is_wide = encoder.hidden >= BASE.hidden;
+        let wanted = if is_wide { 512 } else { corpus.max_seq_len };
+        let max_seq_len = wanted.min(u64::from(encoder.max_positions)).max(8);
+        let rows = (tokens / max_seq_len).max(1);
+        // At least eight steps per epoch for a small corpus.
+        let wanted = if is_wide { corpus.global_batch_size.max(256) } else { corpus.global_batch_size };
+        let global_batch_size = (rows / 8).max(2).next_power_of_two().min(wanted);
+        let epochs = if choice.model.is_some() { CONTINUED_EPOCHS } else { corpus.epochs };
+        let steps = round((rows * epochs / global_batch_size).clamp(20, 1_000_000));
+        // Activations grow with layers, width and passes.
+        let cost = u64::from(encoder.layers) * u64::from(encoder.hidden) * recipe.passes;
+        let base = u64::from(BASE.layers) * u64::from(BASE.hidden);
+        let most = (MICRO_BATCH_TOKENS * base / cost.max(1) / max_seq_len).clamp(2, 64);
+        let micro_batch_size = (1 << most.ilog2()).min(global_batch_size);
+        let (lr, lr_reason) = rate(choice, encoder, recipe);
+        Self { max_seq_len, global_batch_size, micro_batch_size, steps, epochs, lr, lr_reason }
+    }
+}
+
+/// Returns the learning rate with its reason.
+fn rate(choice: &Choice, encoder: &EncoderConfig, recipe: &Recipe) -> (String, String) {
+    let (base, source) = recipe.base_lr;
+    match encoder.hidden {
+        _ if choice.model.is_some() => ("1e-4".to_owned(), "continued training (TaCL, fully-explored MLM)".to_owned()),
+        0..=128 => ("1e-3".to_owned(), "small models take a higher rate".to_owned()),
+        129..=512 => ("5e-4".to_owned(), "ELECTRA-small".to_owned()),
+        513..=768 => (base.to_owned(), source.to_owned()),
+        _ => ("1e-4".to_owned(), "large models need a lower rate: BERT-large".to_owned()),
+    }
+}
+
+fn encoder(choice: &Choice, corpus: &CorpusSize) -> EncoderConfig {
+    if let Some(model) = &choice.model {
+        return model.encoder.clone();
+    }
+    let Shape { layers, hidden, heads } = match choice.size {
+        None => corpus.shape,
+        Some(ModelSize::Tiny) => TINY,
+        Some(ModelSize::Small) => SMALL,
+        Some(ModelSize::Base) => BASE,
+        Some(ModelSize::Large) => LARGE,
+    };
+    let max_positions = if hidden >= BASE.hidden { 512 } else { u32::try_from(corpus.max_seq_len).unwrap_or(512) };
+    EncoderConfig { layers, hidden, heads, feed_forward: 4 * hidden, max_positions, ..EncoderConfig::default() }
+}
+
+fn head(survey: &Survey, tokens: u64, corpus: &CorpusSize, choice: &Choice, recipe: &Recipe) -> String {
+    let shape = match (&choice.model, choice.size) {
+        (Some(model), _) => format!("the model of {}", model.folder.display()),
+        (None, Some(size)) => format!("the size `{}`", size.name()),
+        (None, None) => corpus.like.to_owned(),
+    };
+    format!(
+        "# {files} of format `{format}`, {disk} on disk, about {text} of text: some {millions:.1} M tokens.\n\
+         # {title}; sizes for {shape}.\n\
+         # Written by `cloze init`. `cloze config` lists every key, `cloze plan` prints the cost.\n\
+         seed = 1\n",
+        files = survey.files(),
+        format = survey.format,
+        disk = bytes(survey.bytes),
+        text = bytes(survey.text_bytes),
+        millions = tokens as f64 / 1e6,
+        title = recipe.title,
+    )
+}
+
+fn tokenizer_section(survey: &Survey, corpus: &CorpusSize, choice: &Choice) -> String {
+    if choice.model.is_some() {
+        return String::new();
+    }
     let (kind, lowercase) = if survey.is_latin {
         ("wordpiece", "lowercase = true          # strips accents too; `false` for a cased model")
     } else {
         ("byte_bpe", "# Most letters are not Latin: byte-level BPE covers every script.")
     };
-    let inputs: Vec<String> = survey.inputs.iter().map(|input| toml::Value::from(input.as_str()).to_string()).collect();
-    let mut fields = String::new();
-    if let Some(text) = &survey.text_field {
-        let text = toml::Value::from(text.as_str());
-        let _ = writeln!(fields, "text_field = {text}       # field with the text");
-    }
-    if let Some(id) = &survey.id_field {
-        let id = toml::Value::from(id.as_str());
-        let _ = writeln!(fields, "id_field = {id}           # field with the document id, for `cloze prepare forget`");
-    }
     format!(
-        r#"# {files} of format `{format}`, {disk} on disk, about {text} of text: some {millions:.1} M tokens.
-# Written by `cloze init`; the sizes are for {like}. `cloze config` lists every key, `cloze plan -c` prints the cost.
-seed = 1
+        "[tokenizer]               # `cloze tokenizer train`\nkind = \"{kind}\"\nvocab_size = {}\n{lowercase}\n",
+        corpus.ids
+    )
+}
 
-[tokenizer]               # `cloze tokenizer train`
-kind = "{kind}"
-vocab_size = {ids}
-{lowercase}
+fn prepare_section(
+    survey: &Survey,
+    name: &str,
+    choice: &Choice,
+    corpus: &CorpusSize,
+    schedule: &Schedule,
+    recipe: &Recipe,
+) -> String {
+    let string = |text: &str| toml::Value::from(text).to_string();
+    let inputs: Vec<String> = survey.inputs.iter().map(|input| string(input)).collect();
+    let mut text = format!(
+        "[prepare]                 # `cloze prepare`\ninputs = [{}]\nformat = \"{}\"\n",
+        inputs.join(", "),
+        survey.format
+    );
+    if let Some(field) = &survey.text_field {
+        let _ = writeln!(text, "text_field = {}       # field with the text", string(field));
+    }
+    if let Some(field) = &survey.id_field {
+        let _ = writeln!(
+            text,
+            "id_field = {}           # field with the document id, for `cloze prepare forget`",
+            string(field)
+        );
+    }
+    match &choice.model {
+        None => {
+            let _ = writeln!(text, "tokenizer = \"data/{name}-tokenizer.json\"");
+        }
+        Some(model) => {
+            let _ =
+                writeln!(text, "tokenizer = {}       # that of the model", string(&model.folder.display().to_string()));
+            if let Some(lowercase) = model.lowercase {
+                let _ = writeln!(text, "lowercase = {lowercase}          # `do_lower_case` of the model");
+            }
+        }
+    }
+    let _ = writeln!(text, "folder = \"data/{name}\"    # `data.folder` follows it");
+    if let Some((packing, reason)) = recipe.packing {
+        let _ = writeln!(text, "packing = \"{packing}\"     # {reason}");
+    }
+    let _ = writeln!(
+        text,
+        "max_seq_len = {}          # tokens per row; longer rows cost more and give more context",
+        schedule.max_seq_len
+    );
+    let _ = writeln!(
+        text,
+        "valid_fraction = {}     # share of the documents for validation, never trained on",
+        corpus.valid_fraction
+    );
+    text
+}
 
-[prepare]                 # `cloze prepare`
-inputs = [{inputs}]
-format = "{format}"
-{fields}tokenizer = "data/{name}-tokenizer.json"
-folder = "data/{name}"    # `data.folder` follows it
-max_seq_len = {max_seq_len}          # tokens per row; longer rows cost more and give more context
-valid_fraction = {valid_fraction}     # share of the documents for validation, never trained on
+fn data_section(recipe: &Recipe) -> String {
+    let window = "shuffle_window_groups = 64 # row groups that are shuffled together; more mix sources better and take more memory\n";
+    format!("[data]\n{}{window}", recipe.data)
+}
 
-[encoder]
-layers = {layers}
-hidden = {hidden}
-heads = {heads}
-feed_forward = {feed_forward}
-max_positions = {max_seq_len}
+fn encoder_section(choice: &Choice, encoder: &EncoderConfig, schedule: &Schedule, recipe: &Recipe) -> String {
+    let EncoderConfig { layers, hidden, heads, feed_forward, dropout, .. } = encoder;
+    let origin = if choice.model.is_some() { "                 # that of the model" } else { "" };
+    let mut text = format!(
+        "[encoder]{origin}\nlayers = {layers}\nhidden = {hidden}\nheads = {heads}\nfeed_forward = {feed_forward}\n"
+    );
+    // More positions than a row has would never be trained; those of a model are trained already.
+    let positions = if choice.model.is_some() { u64::from(encoder.max_positions) } else { schedule.max_seq_len };
+    let _ = writeln!(text, "max_positions = {positions}");
+    let _ = writeln!(text, "dropout = {dropout:?}");
+    if choice.model.is_some() {
+        let _ = writeln!(text, "layer_norm_eps = {:e}", encoder.layer_norm_eps);
+        if encoder.gelu == Gelu::Tanh {
+            text.push_str("gelu = \"tanh\"\n");
+        }
+        if let Some(embedding) = encoder.embedding {
+            let _ = writeln!(text, "embedding = {embedding}");
+        }
+    } else {
+        text.push_str(recipe.encoder);
+    }
+    text
+}
 
-[views.masked]            # 15 % of the tokens, 80/10/10, drawn again in every epoch
-kind = "mask"
+fn train_section(choice: &Choice, schedule: &Schedule, recipe: &Recipe) -> String {
+    let Schedule { global_batch_size, micro_batch_size, steps, epochs, lr, lr_reason, .. } = schedule;
+    let mut text = "[train]\n".to_owned();
+    if let Some(model) = &choice.model {
+        let folder = toml::Value::from(model.folder.display().to_string());
+        let _ = writeln!(text, "init_from = {folder}       # start weights");
+    }
+    let (precision, reason) = recipe.precision;
+    let _ = write!(
+        text,
+        "steps = {steps}            # about {epochs} passes over the corpus\n\
+         global_batch_size = {global_batch_size}\n\
+         micro_batch_size = {micro_batch_size}     # limited by device memory; `cloze tune` finds the fastest\n\
+         # precision = \"{precision}\" # {reason}\n\n\
+         [optimizer]\nlr = {lr}                 # {lr_reason}\n{}\n\
+         [schedule]\nkind = \"linear\"\nwarmup_steps = {}        # a twentieth of the steps\n",
+        recipe.optimizer,
+        (steps / 20).max(1),
+    );
+    text
+}
 
-[objectives.mlm]
-kind = "masked_lm"
-view = "masked"
-
-[loss]                    # L = mlm
-mlm = 1.0
-
-[train]
-steps = {steps}            # about {epochs} passes over the corpus
-global_batch_size = {global_batch_size}
-micro_batch_size = {micro}  # limited by device memory
-# precision = "bf16"      # on a GPU: six times as fast
-
-[optimizer]
-lr = {lr}
-
-[schedule]
-kind = "linear"
-warmup_steps = {warmup}
-
-[validation]
+fn run_sections(name: &str, schedule: &Schedule) -> String {
+    let every = (schedule.steps / 10).max(1);
+    format!(
+        r#"[validation]
 every_steps = {every}
 
 [checkpoints]
@@ -174,12 +347,7 @@ folder = "runs/{name}"
 # [alerts]
 # command = ["./tell", "the-team"]
 "#,
-        files = survey.files(),
-        format = survey.format,
-        disk = bytes(survey.bytes),
-        text = bytes(survey.text_bytes),
-        millions = tokens as f64 / 1e6,
-        inputs = inputs.join(", "),
+        report = (schedule.steps / 100).max(1),
     )
 }
 
@@ -191,28 +359,50 @@ fn round(steps: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum as _;
+
     use super::*;
 
+    fn survey(text_bytes: u64) -> Survey {
+        Survey {
+            inputs: vec!["a \"b\"/*.jsonl".to_owned()],
+            format: "jsonl".to_owned(),
+            text_field: Some("text".to_owned()),
+            id_field: None,
+            skipped_files: None,
+            files: 3,
+            bytes: text_bytes,
+            text_bytes,
+            is_latin: text_bytes != 100,
+        }
+    }
+
+    fn model() -> StartModel {
+        let encoder = EncoderConfig { gelu: Gelu::Tanh, layer_norm_eps: 1e-5, ..EncoderConfig::default() };
+        StartModel { folder: "models/a \"b\"".into(), encoder, lowercase: Some(true) }
+    }
+
     #[test]
-    fn every_corpus_size_gives_a_valid_run() {
-        for text_bytes in [0, 100, 10_000, 1_300_000, 60_000_000, 4_000_000_000, 500_000_000_000] {
-            let survey = Survey {
-                inputs: vec!["a \"b\"/*.jsonl".to_owned()],
-                format: "jsonl".to_owned(),
-                text_field: Some("text".to_owned()),
-                id_field: None,
-                skipped_files: None,
-                files: 3,
-                bytes: text_bytes,
-                text_bytes,
-                is_latin: text_bytes != 100,
-            };
-            let table: toml::Table = page(&survey, "run").parse().unwrap_or_else(|error| panic!("{error}"));
-            let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
-            assert_eq!(table["prepare"]["inputs"][0].as_str(), Some("a \"b\"/*.jsonl"));
-            assert!(number("train", "global_batch_size") % number("train", "micro_batch_size") == 0);
-            assert!(number("schedule", "warmup_steps") < number("train", "steps"));
-            assert_eq!(number("encoder", "hidden") % number("encoder", "heads"), 0);
+    fn every_corpus_method_and_size_gives_a_valid_file() {
+        let sizes = ModelSize::value_variants().iter().copied().map(Some).chain([None]);
+        for size in sizes {
+            for method in Method::value_variants() {
+                for text_bytes in [0, 100, 10_000, 1_300_000, 60_000_000, 4_000_000_000, 500_000_000_000] {
+                    for has_model in [false, true] {
+                        let model = has_model.then(model);
+                        let choice = Choice { method: *method, size, model };
+                        let page = page(&survey(text_bytes), "run", &choice);
+                        let table: toml::Table = page.parse().unwrap_or_else(|error| panic!("{error}\n{page}"));
+                        let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
+                        assert_eq!(table["prepare"]["inputs"][0].as_str(), Some("a \"b\"/*.jsonl"));
+                        assert!(number("train", "global_batch_size") % number("train", "micro_batch_size") == 0);
+                        assert!(number("schedule", "warmup_steps") < number("train", "steps"));
+                        assert_eq!(number("encoder", "hidden") % number("encoder", "heads"), 0);
+                        assert!(number("prepare", "max_seq_len") <= number("encoder", "max_positions"));
+                        assert_eq!(table["train"].get("init_from").is_some(), has_model);
+                    }
+                }
+            }
         }
         assert_eq!([19, 20, 101, 13_847].map(round), [19, 20, 110, 14_000]);
     }

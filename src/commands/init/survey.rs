@@ -1,6 +1,7 @@
 //! Survey of a corpus: its files, and the first documents of a few of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, group};
 use pipeline::prepare::PrepareConfig;
@@ -13,6 +14,9 @@ use crate::exit::Usage;
 
 /// Files to sample.
 const FILES: usize = 3;
+
+/// Minimum number of files that are written as a glob.
+const FILES_OF_PATTERN: usize = 4;
 
 /// Documents to read per file.
 const DOCUMENTS: usize = 50;
@@ -61,7 +65,14 @@ impl Survey {
         let format = FileExtensions::detect(inputs).format().ok_or_else(|| {
             let known: BTreeSet<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", *.");
-            Usage(format!("{}: no file of a known ending (*.{known}); write the file by hand", inputs.join(", ")))
+            let is_arrow = inputs.iter().any(|input| has_arrow_files(Path::new(input)));
+            let hint = if is_arrow {
+                "; convert Arrow files to Parquet: `python -c \"from datasets import load_from_disk as l; \
+                 l('FOLDER').to_parquet('corpus.parquet')\"`"
+            } else {
+                ""
+            };
+            Usage(format!("{}: no file of a known extension (*.{known}){hint}", inputs.join(", ")))
         })?;
         let corpus = found(&format)?;
         let sample: Vec<&InputFile> = spread(corpus.files()).collect();
@@ -80,7 +91,7 @@ impl Survey {
             latin += u64::from(letter.is_alphabetic() && u32::from(letter) < 0x250);
         }
         Ok(Self {
-            inputs: inputs.to_vec(),
+            inputs: as_patterns(inputs),
             format: format.kind().to_owned(),
             text_field,
             id_field,
@@ -96,6 +107,54 @@ impl Survey {
     pub(super) fn files(&self) -> String {
         if self.files == 1 { "1 file".to_owned() } else { format!("{} files", count(self.files as u64)) }
     }
+}
+
+/// Replaces the files of a folder, which a shell lists for a glob, by the glob: files that are added later are read too.
+fn as_patterns(inputs: &[String]) -> Vec<String> {
+    let mut patterns = Vec::new();
+    let mut groups = BTreeMap::<String, Vec<&String>>::new();
+    for input in inputs {
+        groups.entry(pattern_of(Path::new(input)).unwrap_or_default()).or_default().push(input);
+    }
+    for input in inputs {
+        let pattern = pattern_of(Path::new(input)).unwrap_or_default();
+        let files = &groups[&pattern];
+        if files.len() >= FILES_OF_PATTERN && matches_only(&pattern, files) {
+            if !patterns.contains(&pattern) {
+                patterns.push(pattern);
+            }
+        } else {
+            patterns.push(input.clone());
+        }
+    }
+    patterns
+}
+
+/// Returns the glob for all files of a file's folder with its extension, as in `corpus/*.jsonl.zst`.
+fn pattern_of(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    let stem = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
+    let extension = &name[stem.rfind('.')?..];
+    let folder = file.parent()?.to_str()?;
+    let is_plain = !folder.contains(['*', '?', '[']) && file.is_file();
+    is_plain.then(|| Path::new(folder).join(format!("*{extension}")).display().to_string())
+}
+
+/// Whether a glob finds exactly these files.
+fn matches_only(pattern: &str, files: &[&String]) -> bool {
+    let folder = Path::new(pattern).parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(entries) = std::fs::read_dir(folder.unwrap_or(Path::new("."))) else { return false };
+    let of_pattern = |path: &Path| pattern_of(path).is_some_and(|found| found.trim_start_matches("./") == pattern);
+    let visible = |path: &Path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'));
+    let found = entries.flatten().map(|entry| entry.path()).filter(|path| visible(path) && of_pattern(path)).count();
+    let distinct: BTreeSet<_> = files.iter().collect();
+    found == distinct.len()
+}
+
+fn has_arrow_files(input: &Path) -> bool {
+    let is_arrow = |path: &Path| path.extension().is_some_and(|extension| extension == "arrow");
+    let entries = std::fs::read_dir(input).into_iter().flatten().flatten();
+    is_arrow(input) || entries.take(1000).any(|entry| is_arrow(&entry.path()))
 }
 
 fn config(inputs: &[String], format: &AnyFormat, text_field: &str) -> CorpusConfig {

@@ -27,7 +27,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Starts an observer. From now on, SIGINT, SIGTERM and SIGUSR1 end the process with a final line, and
-    /// SIGUSR2 prints the state. After `hang` without progress, the service manager is told.
+    /// SIGUSR2 prints the state. After the stall timeout without progress, keep-alives to the service manager stop.
     pub(super) fn listening(watchers: Dispatcher, hang: Option<Duration>) -> anyhow::Result<Self> {
         let watcher_state = Arc::new(Mutex::new(Watcher::default()));
         let runtime =

@@ -187,7 +187,7 @@ impl SignalState {
         }
     }
 
-    /// Exits without saving, with a code of its own if steps are lost.
+    /// Exits without saving. The exit code says whether steps are lost.
     pub(super) fn exit_unsaved(&self, asked: Signal) -> ! {
         let unsaved = self.board.unsaved();
         if let Some((first, last)) = unsaved {

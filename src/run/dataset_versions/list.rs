@@ -1,6 +1,4 @@
 //! The file in a run folder that records which dataset version each epoch reads.
-//!
-//! In the file, the key `stretches` holds the spans of epochs that read one version.
 
 use pipeline::load::RowOrder;
 use pipeline::prepare::PartLists;

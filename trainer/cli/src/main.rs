@@ -19,6 +19,8 @@ mod tune;
 use std::process::ExitCode;
 
 use cloze::cli::{TuneArgs, Verb};
+use cloze::commands::plan;
+use cloze::plan::run_time::Target;
 use cloze::{commands, exit, program, train_program};
 
 fn main() -> ExitCode {
@@ -46,6 +48,11 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             profile::run(&config, &options)?;
         }
         Verb::Tune { config, options: options @ TuneArgs { step_ms: None, .. } } => tune::run(&config, &options)?,
+        Verb::Plan { config, on: None, measure: true, watts, json } => {
+            profile::measure_step(&config)?;
+            let target = Target { gpu: None, watts };
+            plan::run(&config, plan::Options { target, json })?;
+        }
         Verb::Export { run, out, step, family } => export::run(&run, &out, step, family)?,
         Verb::Explain { run, step, row, rows, json, set } => {
             explain::run(&run, &explain::Options { step, row, rows, json, set: &set })?;

@@ -84,7 +84,8 @@ fn every_file_in_configs_plans_at_full_size() {
         let config = root().join(format!("configs/{name}.toml"));
         // A folder that exists on no machine.
         let set = vec!["data.folder=\"not/prepared\"".to_owned()];
-        let outlook = DryRun::new(&ConfigArgs { config, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let outlook = DryRun::new(&ConfigArgs { config, set }, Target { gpu: Some(Gpu::H100), watts: None })
+            .unwrap_or_else(|error| panic!("{name}: {error:#}"));
         let mut warnings = outlook.warnings();
         // A preset may start from weights that are not in the repository, and an ablation omits objectives.
         warnings.retain(|it| !it.ends_with("is not in `[loss]`: it is not built") && !it.ends_with("begins with it"));

@@ -3,6 +3,8 @@
 mod made;
 pub(crate) mod micro_batch;
 pub(crate) mod step;
+
+pub(crate) use self::step::measure_step;
 mod training;
 
 use cloze::cli::{ConfigArgs, ProfileArgs, ProfileTarget};

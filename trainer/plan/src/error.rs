@@ -15,19 +15,14 @@ pub enum Error {
     #[error("{0}")]
     Config(String),
     /// The run folder holds checkpoints of another run.
-    #[error(
-        "{} is a checkpoint of another run; these keys differ: {keys}; revert the change, allow it \
-         (`--allow-change KEY`, `cloze branch`), or start a new run (`run.folder`) with these weights \
-         (`train.init_from = \"{}\"`){ways}",
-        checkpoint.display(), checkpoint.display()
-    )]
+    #[error("{}: the run has another configuration:\n{}\nways to continue:\n{}", checkpoint.display(), indented(changes), indented(ways))]
     Identity {
         /// The newest checkpoint.
         checkpoint: PathBuf,
-        /// `key: then → now`, one after another.
-        keys: String,
-        /// `; HINT` for each key that has a specific hint.
-        ways: String,
+        /// One line for each key that differs: `key  then → now`.
+        changes: Vec<String>,
+        /// One line for each way to continue.
+        ways: Vec<String>,
     },
     /// A checkpoint cannot be read or written.
     #[error("checkpoint {}: {problem}", path.display())]
@@ -116,6 +111,10 @@ pub enum Error {
     /// The caller failed to supply a batch or to store a checkpoint.
     #[error(transparent)]
     Foreign(ForeignError),
+}
+
+fn indented(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 impl Error {

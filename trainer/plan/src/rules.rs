@@ -58,7 +58,7 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         ),
         (train.steps > 0, "train.steps", "at least one step is needed".to_owned()),
         // The same words as the loader's check, so that one mistake is reported once.
-        (train.micro_batch_size > 0, "train.micro_batch_size", "0 rows are no batch".to_owned()),
+        (train.micro_batch_size > 0, "train.micro_batch_size", "it must be above 0".to_owned()),
         (
             train.threads <= THREADS_MAX,
             "train.threads",
@@ -351,8 +351,8 @@ mod tests {
             let mut request = testing::request();
             request.encoder.attention_scope = Attend::Document;
             let objective: AnyObjective = toml::from_str(&format!("kind = \"{kind}\"")).expect("an objective");
-            request.objectives.insert("added".to_owned(), objective);
-            request.loss.insert("added".to_owned(), 1.0);
+            request.objectives = [("only".to_owned(), objective)].into();
+            request.loss = [("only".to_owned(), 1.0)].into();
             let problems = super::problems(&request);
             let found = problems.iter().find(|problem| problem.key == "encoder.attention_scope");
             let message = found.map_or("", |problem| problem.message.as_str());

@@ -17,7 +17,7 @@ pub(super) const MAKES_MAX: usize = 16;
 pub(super) fn swept() -> io::Error {
     io::Error::new(
         ErrorKind::NotFound,
-        "what was written is gone: another process works in this folder and swept it away; let one of them end",
+        "a temporary file was removed by another process that uses this folder; stop one of the two processes",
     )
 }
 
@@ -33,7 +33,7 @@ pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file")),
         Err(error) if is_absent(&error) && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) => {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a link that leads nowhere"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a broken symbolic link"));
         }
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error),

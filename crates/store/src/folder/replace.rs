@@ -32,7 +32,6 @@
 //! # Reference
 //! Maurice Herlihy, "Wait-Free Synchronization" (1991): the link is the consensus object of its version. Completing the
 //! decision of another process is its helping mechanism.
-//! may finish what was decided is his helping.
 
 use std::fs;
 use std::io::{self, ErrorKind};

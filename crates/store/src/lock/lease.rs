@@ -118,7 +118,9 @@ impl LeaseClaim {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LockError> {
         if terms.beat.is_zero() || terms.takeover_delay < terms.beat * 4 {
-            let message = format!("a lock needs a beat above zero and a patience of four at least, not {terms:?}");
+            let message = format!(
+                "the heartbeat interval must be above 0, and the takeover delay at least four intervals, not {terms:?}"
+            );
             return Err(with_place(store.place(name), &io::Error::new(ErrorKind::InvalidInput, message)).into());
         }
         // No retries beyond one or two beats: the next beat retries.
@@ -204,7 +206,7 @@ impl LeaseClaim {
     fn refuse_lost(&self, state: &State) -> io::Result<()> {
         let Some(words) = &state.lost else { return Ok(()) };
         let message = format!(
-            "the lock is no longer ours: {words}; this process was stopped or disconnected for too long; end it"
+            "lost the lock: {words}; this process did not renew it in time; give the command again when the other process has ended"
         );
         Err(with_place(self.store.place(&self.name), &io::Error::new(ErrorKind::ResourceBusy, message)))
     }

@@ -102,7 +102,7 @@ fn a_column_is_known_by_its_whole_name() {
         assert_eq!(read(&cut).expect("readable").0, [expected]);
         cut.config.reading.text_field = "a".into();
         let error = read(&cut).expect_err("it is not text").to_string();
-        assert!(error.contains("column `a` holds Struct") && error.contains("set `prepare.text_field`"), "{error}");
+        assert!(error.contains("`a` holds Struct") && error.contains("set `prepare.text_field`"), "{error}");
     }
 }
 

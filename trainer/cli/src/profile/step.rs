@@ -1,12 +1,16 @@
 //! `cloze profile step`: training steps on synthetic batches, without a corpus.
 
+use anyhow::Context as _;
 use cloze::cli::ConfigArgs;
 use cloze::exit::Usage;
 use cloze::plan::dry_run::DryRun;
+use cloze::plan::run_time::Target;
+use cloze::plan::step_time::{self, StepTime};
 use pipeline::load::ViewFacts;
 use profiler::statistics::quartiles;
 use schemas::Batch;
 use serde_json::json;
+use telemetry::Clock;
 use telemetry::quantities::{bytes, estimate, short};
 use telemetry::terminal::{line, note};
 use trainer::training::{Timing, time_steps};
@@ -16,6 +20,10 @@ use super::made;
 
 /// Number of different synthetic steps, which repeat. Making more takes time and does not change the measurement.
 const DIFFERENT: usize = 4;
+
+/// Untimed and timed steps of [`measure_step`].
+const WARM_UP: usize = 2;
+const MEASURED: usize = 5;
 
 /// Times steps of a configured run. Its corpus need not be prepared.
 pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result<()> {
@@ -36,6 +44,20 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
         figures.lines(plan, &timing).into_iter().for_each(line);
     }
     Ok(())
+}
+
+/// Times some steps of a configuration that this machine can train, and records the time for its plan.
+pub(crate) fn measure_step(args: &ConfigArgs) -> anyhow::Result<()> {
+    DryRun::new(args, Target::default())?;
+    let outlook = DryRun::for_timing(args)?;
+    let plan = outlook.train();
+    note(format_args!("timing {} steps on synthetic batches", WARM_UP + MEASURED));
+    let steps = made_steps(plan, &outlook.views(), outlook.fills_rows(), MEASURED);
+    let timing = time_steps(plan, &steps, WARM_UP, MEASURED)?;
+    let [_, seconds, _] = quartiles(&timing.seconds);
+    let device = timing.device_name.unwrap_or(timing.device);
+    step_time::record(plan, StepTime { seconds, device, measured: Clock::system().time() })
+        .context("cannot remember the time of a step")
 }
 
 /// Makes the batches of `steps` steps, at most of [`DIFFERENT`].

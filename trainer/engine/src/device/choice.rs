@@ -31,7 +31,7 @@ impl ResolveDevice for DeviceChoice {
             Self::Auto => Ok(Device::Cuda(0)),
             Self::Cuda(index) if i64::from(index) < count => Ok(Device::Cuda(index.into())),
             Self::Cuda(_) if count > 0 => Err(Error::Device(format!(
-                "`train.device = \"{self}\"`, but this machine has {count} CUDA devices, counted from `cuda:0`"
+                "`train.device = \"{self}\"`, but this machine has {count} CUDA devices; the first is `cuda:0`"
             ))),
             Self::Cuda(_) => Err(Error::Device(format!(
                 "`train.device = \"{self}\"`, but {}; to train on the CPU, set `train.device = \"cpu\"`",

@@ -178,7 +178,7 @@ mod tests {
             let handle = Weight::new(&parts.0, &parts.1);
             let passes = [small, small].map(|factor| (handle.pass_leaf_f32(), factor));
             let head = (handle.use_leaf_f32(), 1.0);
-            // Without pieces, `gather` runs after all leaves have gradients. With pieces, it runs after each leaf.
+            // Without pieces, `accumulate_grads` runs after all leaves have gradients. With pieces, it runs after each leaf.
             let order = [&head, &passes[1], &passes[0]];
             for (leaf, factor) in order {
                 (leaf * *factor).sum(MASTER).backward();

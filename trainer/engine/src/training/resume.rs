@@ -121,7 +121,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::Identity`] if the snapshot belongs to another run.
     pub fn restore(&mut self, place: &str, snapshot: &Snapshot) -> Result<(Vec<Warning>, Vec<KeyChange>), Error> {
-        let changed = self.check_identity(place, &snapshot.state)?;
+        let changed = identity::check_resumed(self.plan(), place, &snapshot.state)?;
         self.load(place, snapshot)?;
         let state = &snapshot.state;
         let noted = changed.iter().map(|key| IdentityChange { step: state.step, key: key.clone() });
@@ -186,22 +186,6 @@ impl Trainer {
             warnings.push(warning("device", message.to_owned(), &state.device, &device));
         }
         warnings
-    }
-
-    /// Returns the changed identity keys, all of which are allowed to change. Otherwise returns [`Error::Identity`].
-    fn check_identity(&self, place: &str, state: &State) -> Result<Vec<KeyChange>, Error> {
-        let plan = self.plan();
-        let allowed = &plan.amended.allowed;
-        identity::check_allowed(allowed).map_err(Error::Config)?;
-        let (changed, mut keys) = plan.identity.changes(&state.identity, allowed);
-        if state.data_content != plan.data_content {
-            keys.push(format!("data content: {} → {}", state.data_content, plan.data_content));
-        }
-        if keys.is_empty() {
-            return Ok(changed);
-        }
-        let ways = identity::ways_to_continue(&plan.identity, &state.identity);
-        Err(Error::Identity { checkpoint: place.into(), keys: keys.join(", "), ways })
     }
 
     /// Initializes the weights of a new run as its plan names them, in this order:

@@ -2,7 +2,7 @@
 //!
 //! # What
 //! Each step writes its loss and the norm of its gradient to a [`Ring`] on the device. A report fetches them in the
-//! copy that it makes anyway, and [`Guard::judge`] compares each step with the steps before it.
+//! copy that it makes anyway, and [`Guard::find_spikes`] compares each step with the steps before it.
 //!
 //! # Why
 //! One corrupt document can ruin a run that has trained for weeks. A mean over the report interval hides the step that

@@ -413,27 +413,10 @@ pub(crate) fn to_u64(count: f64) -> u64 {
     count.max(0.0) as u64
 }
 
-/// Checks the settings that the CPU may not support. bfloat16 on the CPU needs `train.device = "cpu"`, so that a run
-/// does not fall back to the CPU without an error.
+/// Checks the settings that the CPU may not support.
 fn check_processor(train: &TrainConfig) -> Result<(), Error> {
-    let refused = |setting: &str, problem: &str, without: &str| {
-        Err(Error::Config(format!("`{setting}` needs {problem}; set `{without}`")))
-    };
-    let cuda = match train.device {
-        DeviceChoice::Cpu => "CUDA, but `train.device` is `cpu`".to_owned(),
-        _ => format!("CUDA, but {}", choice::variable()),
-    };
-    if train.tf32 {
-        return refused("train.tf32 = true", &cuda, "train.tf32 = false");
-    }
-    let setting = format!("train.precision = \"{}\"", train.precision.name());
-    let problem = match (train.precision, train.device) {
-        (Precision::F32, _) => return Ok(()),
-        (_, DeviceChoice::Cpu) if Precision::is_of_this_processor() => return Ok(()),
-        (_, DeviceChoice::Cpu) => "a processor with bfloat16 products (AVX512_BF16, AMX), which this one lacks",
-        _ => &cuda,
-    };
-    refused(&setting, problem, "train.precision = \"f32\"")
+    let problem = cpu_problem(train, &choice::variable());
+    problem.map_or(Ok(()), |problem| Err(Error::Config(problem.message)))
 }
 
 /// Number of threads of libtorch for `train.threads`; 0 stands for all cores.

@@ -138,6 +138,15 @@ pub fn choose(
     }
 }
 
+/// Returns the class that a run is exported as unless the user chooses an architecture.
+///
+/// # Errors
+/// As [`check`].
+pub fn default_class(plan: &TrainPlan) -> Result<&'static str, Error> {
+    let weights = plan.weight_shapes();
+    choose(plan, default_family(plan), &weights.keys().map(String::as_str).collect()).map(|(class, _)| class)
+}
+
 /// Returns the reason why no head of a run can be exported as the architecture, with the ways out.
 fn no_head(plan: &TrainPlan, architecture: ModelFamily, heads: &[HeadPlace]) -> String {
     let is_electra = heads.iter().any(|head| head.form == HeadRole::Detect);

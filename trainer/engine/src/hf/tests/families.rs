@@ -300,13 +300,13 @@ fn unsupported_architectures_are_refused() {
     assert!(tanh.contains("that of the architecture is always `erf`"), "{tanh}");
 
     let headless = refused(&discriminator(), ModelFamily::Bert);
-    assert!(headless.contains("no `masked_lm` objective"), "{headless}");
+    assert!(headless.contains("and no `masked_lm` of its main network: export it with `--as electra`"), "{headless}");
 
     let mut untied = roberta();
     let Some(AnyObjective::MaskedLm(objective)) = untied.objectives.get_mut("mlm") else { panic!("just put there") };
     objective.tied = false;
     let untied = refused(&untied, ModelFamily::Roberta);
-    assert!(untied.contains("no head to export"), "{untied}");
+    assert!(untied.contains("with `tied = true` on the main network"), "{untied}");
 
     // Positive logits mean "original" here and "replaced" in ELECTRA.
     let mut mirrored = discriminator();

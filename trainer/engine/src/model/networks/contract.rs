@@ -116,7 +116,7 @@ fn only_copies_equal_the_main_network_after_teach() {
             bench.parameters.iter().map(|(name, weight)| (name.to_owned(), weight.tensor.copy())).collect();
         copy_to_teacher(&BTreeMap::from([(NAME.to_owned(), bench.network.clone())]), &bench.parameters);
         for (name, former) in before {
-            let now = bench.parameters.get(&name).expect("`teach` removes no weight");
+            let now = bench.parameters.get(&name).expect("`copy_to_teacher` removes no weight");
             let Some(own) = name.strip_prefix("it.").filter(|_| bench.network.copies_main()) else {
                 assert_eq!(now, &former, "{kind}: `{name}` is not a copy");
                 continue;

@@ -1,0 +1,159 @@
+//! Duration of a planned run, on this machine or computed for a GPU, with its end, disk and energy.
+
+use chrono::DateTime;
+use serde_json::{Value, json};
+use telemetry::Clock;
+use telemetry::quantities::{count, estimate, time};
+use trainer_plan::TrainPlan;
+use trainer_plan::precision::Precision;
+
+use super::step_time::{self, StepTime};
+use crate::cli::Gpu;
+
+/// Share of the operations of a training step that a step without gradient needs.
+const FORWARD_SHARE: f64 = 1.0 / 3.0;
+
+/// What a plan computes times and energy for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Target {
+    /// A GPU; `None` for this machine.
+    pub gpu: Option<Gpu>,
+    /// Power in watts; `None` prints no energy.
+    pub watts: Option<f64>,
+}
+
+/// Time of a run.
+struct RunTime {
+    /// Seconds of the whole run.
+    seconds: f64,
+    /// Origin of the number.
+    basis: String,
+}
+
+/// Returns the lines of the plan about time, energy and disk.
+pub(super) fn lines(plan: &TrainPlan, target: Target) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.push(match run_time(plan, target) {
+        Ok(RunTime { seconds, basis }) => {
+            format!("time       about {} {basis}; it would end on {}", time(seconds), end(seconds))
+        }
+        Err(reason) => format!("time       {reason}"),
+    });
+    if let (Some(watts), Ok(found)) = (target.watts, run_time(plan, target)) {
+        let kwh = energy_kwh(found.seconds, watts);
+        lines.push(format!("energy     about {kwh:.1} kWh at {watts} W"));
+    }
+    let (checkpoints, size) = checkpoints(plan);
+    lines.push(format!(
+        "disk       at most {} checkpoints of {} = {}",
+        count(checkpoints),
+        estimate(size),
+        estimate(size * checkpoints as f64)
+    ));
+    lines
+}
+
+/// Returns the same as JSON values.
+pub(super) fn json(plan: &TrainPlan, target: Target) -> Value {
+    let found = run_time(plan, target).ok();
+    let (checkpoints, size) = checkpoints(plan);
+    json!({
+        "seconds": found.as_ref().map(|found| found.seconds),
+        "basis": found.as_ref().map(|found| &found.basis),
+        "energy_kwh": found.as_ref().zip(target.watts).map(|(found, watts)| energy_kwh(found.seconds, watts)),
+        "max_checkpoints": checkpoints,
+        "checkpoint_bytes": size,
+    })
+}
+
+fn energy_kwh(seconds: f64, watts: f64) -> f64 {
+    seconds / 3600.0 * watts / 1000.0
+}
+
+/// Returns the time of a run, or why it is not known.
+fn run_time(plan: &TrainPlan, target: Target) -> Result<RunTime, String> {
+    let hours = plan.train.max_hours;
+    let Some(steps) = plan.steps_expected() else {
+        let seconds = hours.unwrap_or_default() * 3600.0;
+        return Ok(RunTime { seconds, basis: "(`train.max_hours`)".to_owned() });
+    };
+    let (step, basis) = match target.gpu {
+        Some(gpu) => on_gpu(plan, gpu)?,
+        None => on_this_machine(plan)?,
+    };
+    let seconds = steps as f64 * step + validations(plan, steps) * step;
+    let limit = hours.map_or(f64::INFINITY, |hours| hours * 3600.0);
+    if seconds > limit {
+        return Ok(RunTime {
+            seconds: limit,
+            basis: format!("(`train.max_hours`; all steps would take {})", time(seconds)),
+        });
+    }
+    Ok(RunTime { seconds, basis })
+}
+
+/// Returns the seconds of a step on a GPU, from its peak and the share of it that BERT-base reaches in our measurements
+/// on an H100 (`docs/benchmarks.md`).
+fn on_gpu(plan: &TrainPlan, gpu: Gpu) -> Result<(f64, String), String> {
+    let train = &plan.train;
+    let peak = train.precision.peak_flops(train.tf32, gpu.device_name()).ok_or("the peak of that GPU is unknown")?;
+    let mfu = match train.precision {
+        Precision::F32 if train.tf32 => 0.21,
+        Precision::F32 => 0.63,
+        Precision::Bf16 => 0.24,
+        Precision::Bf16Hidden => 0.28,
+    };
+    let flops = plan.flops_per_token() * tokens_per_step(plan);
+    let basis = format!(
+        "on one {}, computed for {:.0} % of its {:.0} TFLOP/s in `{}`",
+        gpu.name(),
+        100.0 * mfu,
+        peak / 1e12,
+        train.precision.name()
+    );
+    Ok((flops / (peak * mfu), basis))
+}
+
+fn on_this_machine(plan: &TrainPlan) -> Result<(f64, String), String> {
+    let StepTime { seconds, device, .. } = step_time::find(plan)
+        .ok_or("unknown on this machine: `cloze plan --measure` times some steps, `--on h100` computes it for a GPU")?;
+    let shown = if seconds < 1.0 { format!("{:.0} ms", 1e3 * seconds) } else { format!("{seconds:.1} s") };
+    Ok((seconds, format!("on this machine ({device}), at {shown} a step as measured")))
+}
+
+fn tokens_per_step(plan: &TrainPlan) -> f64 {
+    plan.train.global_batch_size as f64 * f64::from(plan.width)
+}
+
+/// Returns the time of all validations in training steps: passes without gradient over the views of the run and over
+/// that of `valid/mlm`.
+fn validations(plan: &TrainPlan, steps: u64) -> f64 {
+    let every = plan.validation.every_steps;
+    if every == 0 {
+        return 0.0;
+    }
+    let rows = plan.validation.rows as f64 / plan.train.global_batch_size as f64;
+    let mlm = 1.0 / plan.flops_ratio();
+    steps.div_ceil(every) as f64 * rows * FORWARD_SHARE * (1.0 + mlm)
+}
+
+/// Returns the largest number of checkpoints at a time, and the bytes of each.
+fn checkpoints(plan: &TrainPlan) -> (u64, f64) {
+    let rules = &plan.checkpoints;
+    let steps = plan.steps_expected().unwrap_or(0);
+    let milestones = steps.checked_div(rules.keep_every_steps).unwrap_or(0);
+    let saved = steps.div_ceil(rules.every_steps.max(1)).max(1);
+    let kept = (rules.keep as u64 + rules.keep_best as u64).min(saved);
+    let (trained, frozen) = plan.parameters();
+    // One more while the newest is written. Weights and two moments, float32.
+    (kept + milestones + 1, 12.0 * trained as f64 + 4.0 * frozen as f64)
+}
+
+/// Returns the day and time in UTC after some seconds from now.
+fn end(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "saturates, and such a date is not shown")]
+    let after = (1000.0 * seconds) as i64;
+    let now = i64::try_from(Clock::system().time()).unwrap_or(i64::MAX);
+    let date = DateTime::from_timestamp_millis(now.saturating_add(after));
+    date.map_or("no day of this calendar".to_owned(), |date| date.format("%a %Y-%m-%d %H:%M UTC").to_string())
+}
