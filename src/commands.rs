@@ -10,7 +10,7 @@ mod init;
 pub mod inspect;
 mod manual;
 mod output_file;
-mod plan;
+pub mod plan;
 pub mod prepare;
 pub mod profile;
 mod report;

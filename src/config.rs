@@ -72,7 +72,7 @@ impl Default for RunConfig {
 /// Assumptions of a recipe about the data. `cloze plan` warns if they do not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct ExpectedKeys {
+pub(crate) struct ExpectedData {
     /// Number of ids in the vocabulary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vocab_size: Option<u32>,
@@ -88,7 +88,7 @@ pub struct Config {
     pub(crate) seed: u64,
     /// Assumptions of a recipe about the data. `cloze plan` uses them if no data is prepared yet, and warns if the data
     /// differs.
-    pub(crate) expects: ExpectedKeys,
+    pub(crate) expects: ExpectedData,
     /// `cloze tokenizer train`: the tokenizer to train.
     pub(crate) tokenizer: TokenizerConfig,
     /// `cloze prepare`: conversion of a corpus to a prepared folder.

@@ -26,10 +26,10 @@ use crate::config::Mistakes;
 const FAILED: u8 = 1;
 const CONFIGURATION: u8 = 2;
 /// Exit code of a comparison whose second profile is slower with certainty.
-pub(crate) const WORSE: u8 = 3;
-const POISON: u8 = 42;
+pub(crate) const SLOWER: u8 = 3;
+const UNUSABLE_CORPUS: u8 = 42;
 const DIVERGED: u8 = 43;
-const DEVICE_MEMORY: u8 = 44;
+const OUT_OF_DEVICE_MEMORY: u8 = 44;
 /// Exit code of a training that the spike guard paused.
 pub const PAUSED: u8 = 45;
 
@@ -58,7 +58,7 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             // An error of the loader, passed on by the trainer.
             trainer_plan::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
             trainer_plan::Error::NonFinite { .. } | trainer_plan::Error::LossSpikes { .. } => DIVERGED,
-            trainer_plan::Error::Memory { .. } => DEVICE_MEMORY,
+            trainer_plan::Error::Memory { .. } => OUT_OF_DEVICE_MEMORY,
             error if error.is_usage() => CONFIGURATION,
             _ => FAILED,
         });
@@ -67,7 +67,7 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         pipeline::Error::Config(_)
         | pipeline::Error::Tokenizer { .. }
         | pipeline::Error::Manifest { why: ManifestError::Version { .. }, .. } => Some(CONFIGURATION),
-        pipeline::Error::Poison(_) | pipeline::Error::Unfit { .. } => Some(POISON),
+        pipeline::Error::UnusableCorpus(_) | pipeline::Error::UnusableFile { .. } => Some(UNUSABLE_CORPUS),
         _ => Some(FAILED),
     }
 }

@@ -61,7 +61,7 @@ impl Plan {
     ///
     /// # Errors
     /// All problems of the configuration.
-    pub fn before_its_data(args: &ConfigArgs) -> anyhow::Result<()> {
+    pub fn check_without_data(args: &ConfigArgs) -> anyhow::Result<()> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let data = assumed_data::data(&parsed.config)?;
         Self::checked(parsed, data, Purpose::Run, SourceProblems::new()).map(drop)
@@ -76,7 +76,7 @@ impl Plan {
 
     /// Plans a configuration for a view of its rows, which needs no run folder.
     pub(crate) fn load_read_only(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::new(args, load::find, Purpose::Look)
+        Self::new(args, load::find, Purpose::ReadOnly)
     }
 
     /// Plans a configuration over the data that `find` returns for `data.folder`.
@@ -165,8 +165,8 @@ impl Plan {
     }
 
     /// Plans an existing run for a view of its rows and a replay of its steps.
-    pub fn of_run_to_look_at(run: &Path, set: &[String]) -> anyhow::Result<Self> {
-        Self::saved_with(run, set, Purpose::Look)
+    pub fn from_run_read_only(run: &Path, set: &[String]) -> anyhow::Result<Self> {
+        Self::saved_with(run, set, Purpose::ReadOnly)
     }
 
     fn saved_with(run: &Path, set: &[String], purpose: Purpose) -> anyhow::Result<Self> {

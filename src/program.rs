@@ -16,7 +16,7 @@ pub fn run(
 ) -> ExitCode {
     use_all_files();
     let cli = Cli::parsed();
-    cli.said.manner().set();
+    cli.said.mode().set();
     log::install(profiler::trace::layer());
     std::panic::set_hook(Box::new(move |panic| {
         if becomes_error(panic.payload()) {

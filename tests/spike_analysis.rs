@@ -87,16 +87,16 @@ fn json(home: &Home, args: &[&str]) -> Value {
 fn spike_document_is_found_and_skipped_despite_kills() {
     let home = home();
     train(&home, "warned", "warn", &[]);
-    let leaps = events(&home, "warned", "loss_spike");
-    let [leap] = leaps.as_slice() else { panic!("{leaps:?}") };
-    let step = leap["spike_step"].as_u64().expect("a step");
-    assert!(step > 32 && step < STEPS - 10, "{leap}: choose another seed");
+    let spikes = events(&home, "warned", "loss_spike");
+    let [spike] = spikes.as_slice() else { panic!("{spikes:?}") };
+    let step = spike["spike_step"].as_u64().expect("a step");
+    assert!(step > 32 && step < STEPS - 10, "{spike}: choose another seed");
     let step_text = step.to_string();
 
     // Find the document that caused the spike.
     let explained = json(&home, &["explain", "warned", "--step", &step_text, "--rows", "1", "--json"]);
     let row = &explained["rows"][0];
-    assert_eq!(explained["log"]["loss"], leap["value"], "{explained}");
+    assert_eq!(explained["log"]["loss"], spike["value"], "{explained}");
     let documents = row["documents"].as_array().expect("a list");
     let culprit =
         documents.iter().find(|document| document["text"].as_str().is_some_and(|text| text.contains("wyvern")));
@@ -126,7 +126,7 @@ fn spike_document_is_found_and_skipped_despite_kills() {
     train(&home, "killed", "skip", &[before - 10, before, before + 10]);
     let skips = events(&home, "calm", "skip");
     let [skip] = skips.as_slice() else { panic!("{skips:?}") };
-    assert_eq!((&skip["spike_step"], &skip["step"]), (&leap["spike_step"], &(step - 1).into()), "{skip}");
+    assert_eq!((&skip["spike_step"], &skip["step"]), (&spike["spike_step"], &(step - 1).into()), "{skip}");
     let suspects = skip["suspects"][0]["documents"].as_array().expect("a list");
     assert!(suspects.contains(&culprit["id"]), "{skip}");
     assert_eq!(events(&home, "killed", "skip").len(), 1);

@@ -21,7 +21,7 @@ fn main() {
     let (bytes, _) = timed("manifest to bytes", || manifest.to_json());
     println!("  {} MiB for {} rows", bytes.len() >> 20, manifest.now().train.rows());
     let (manifest, _) = timed("manifest read and checked", || Manifest::from_json(&bytes).expect("as written"));
-    let (edition, _) = timed("the newest dataset version, of which nothing was dropped", || {
+    let (snapshot, _) = timed("the newest dataset version, of which nothing was dropped", || {
         SplitSnapshot::train(&manifest, DatasetVersion(0))
     });
     let half = Manifest {
@@ -31,8 +31,8 @@ fn main() {
     timed("the first dataset version, of which half was dropped", || SplitSnapshot::train(&half, DatasetVersion(0)));
     let options =
         SamplerOptions { pieces: 1, copies: 1, seed: 1, order: Order::Shuffled, window_blocks: 16, fraction: 1.0 };
-    let (sampler, _) = timed("sampler", || Sampler::new(&edition.split, options));
-    timed("the same in other windows", || Sampler::new(&edition.split, options).with_windows(64));
+    let (sampler, _) = timed("sampler", || Sampler::new(&snapshot.split, options));
+    timed("the same in other windows", || Sampler::new(&snapshot.split, options).with_windows(64));
     let rows = sampler.rows_per_epoch();
     timed("first draw of an epoch", || sampler.rows(Epoch(3), rows / 2..rows / 2 + 1));
     let draws = 4096_u64;
@@ -44,7 +44,7 @@ fn main() {
     });
     println!("  {:.0} ns a draw", seconds * 1e9 / (256 * draws) as f64);
     let spread = SamplerOptions { order: Order::Spread(10_000), ..options };
-    let (valid, _) = timed("10,000 rows from all over it", || Sampler::new(&edition.split, spread));
+    let (valid, _) = timed("10,000 rows from all over it", || Sampler::new(&snapshot.split, spread));
     println!("  in {} row groups", valid.blocks().len());
 }
 

@@ -159,15 +159,15 @@ fn run(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
     let mut sum = 0_i64;
     let mut bytes = 0;
     let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
-    let gauges = stream.gauges();
+    let worker_stats = stream.worker_stats();
     for batch in stream.by_ref().take(usize::try_from(batches).unwrap_or(usize::MAX)) {
         let batch = batch?;
         sum = sum.wrapping_add(touch(&batch));
         bytes = batch.bytes();
     }
     let wall = began.elapsed();
-    let reader = gauges.reader();
-    let workers = gauges.workers();
+    let reader = worker_stats.reader();
+    let workers = worker_stats.workers();
     let groups = Arc::clone(stream.groups());
     drop(stream);
     let total = |clock: fn(&runtime::WorkerStats) -> Duration| workers.iter().map(clock).sum::<Duration>();

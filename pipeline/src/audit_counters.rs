@@ -85,7 +85,7 @@ impl AuditCounters {
     }
 
     /// Records a broken hard rule and its place.
-    pub fn forbid(&mut self, rule: &'static str, row: usize, column: usize) {
+    pub fn record_violation(&mut self, rule: &'static str, row: usize, column: usize) {
         let batch = self.batch;
         self.rules.entry(rule).or_insert(BrokenRule { times: 0, batch, row, column }).times += 1;
     }

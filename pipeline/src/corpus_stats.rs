@@ -132,7 +132,7 @@ impl CorpusStats {
         let dataset_version = manifest.newest();
         let now = manifest.now();
         let vocab = load::read_vocab(&store, &manifest, dataset_version)?;
-        let mut portrait = Self {
+        let mut stats = Self {
             place: store.place("").trim_end_matches('/').to_owned(),
             dataset_version,
             corpus: manifest.dataset_version(dataset_version).corpus.clone(),
@@ -148,10 +148,10 @@ impl CorpusStats {
             pack: manifest.pack.clone(),
         };
         let parts = manifest.parts(dataset_version).map(|part| part.id).collect();
-        portrait.add_documents(&store, &parts)?;
+        stats.add_documents(&store, &parts)?;
         // A corpus that cannot be opened now gives no text of rejects.
-        portrait.add_noted(&store, &parts, Corpus::open(&config.corpus()).ok().as_ref())?;
-        Ok(portrait)
+        stats.add_noted(&store, &parts, Corpus::open(&config.corpus()).ok().as_ref())?;
+        Ok(stats)
     }
 
     fn add_documents(&mut self, store: &Store, parts: &BTreeSet<PartId>) -> Result<()> {

@@ -76,14 +76,14 @@ impl DecidedSpans {
         {
             return None;
         }
-        let behind = self.spans.partition_point(|stretch| stretch.first_row <= row);
+        let behind = self.spans.partition_point(|span| span.first_row <= row);
         Some(&self.spans[behind - 1])
     }
 }
 
 impl Debug for EpochPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Course")
+        f.debug_struct("EpochPlan")
             .field("known", &self.known)
             .field("dataset_versions", &self.dataset_versions)
             .finish_non_exhaustive()
@@ -117,23 +117,23 @@ impl EpochPlan {
     /// [`Error::Unfinished`] if no window is ready yet, [`Error::Config`] if there will be none. Any failure of the
     /// segment source.
     pub(crate) fn streamed(
-        edition: &Arc<SplitSnapshot>,
+        snapshot: &Arc<SplitSnapshot>,
         segments: Arc<dyn SegmentSource>,
         window_blocks: usize,
         dataset_versions: Arc<dyn EpochVersions>,
         arrange: impl Fn(&Split, Option<u64>) -> Sampler + Send + Sync + 'static,
     ) -> Result<Self> {
-        let mut cutter = WindowBuilder::new(segments, window_blocks);
-        let window = cutter.next(None)?;
+        let mut window_builder = WindowBuilder::new(segments, window_blocks);
+        let window = window_builder.next(None)?;
         let window = window.ok_or_else(|| Error::Config("its training split is empty".to_owned()))?;
-        let (of, sampler) = (window_of(edition, window.split.clone()), arrange(&window.split, Some(0)));
+        let (of, sampler) = (window_of(snapshot, window.split.clone()), arrange(&window.split, Some(0)));
         let first = Arc::new(EpochSpan::part(None, window.passes, of, sampler));
         let known = DecidedSpans { spans: vec![Arc::clone(&first)], epochs: Some(1), grows: true };
         let (dataset_versions, arrange) = (Some(dataset_versions), Box::new(arrange));
         let course = Self {
             first,
             known: RwLock::new(known),
-            window_builder: Mutex::new(Some(cutter)),
+            window_builder: Mutex::new(Some(window_builder)),
             dataset_versions,
             arrange,
         };
@@ -145,9 +145,9 @@ impl EpochPlan {
 
     /// Cuts the available segments of a streamed epoch.
     fn cut_all(&self) -> Result<()> {
-        let mut cutter = self.asking();
+        let mut window_builder = self.asking();
         while self.known().grows {
-            self.cut(&mut cutter, None)?;
+            self.cut(&mut window_builder, None)?;
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl EpochPlan {
 
     /// Returns the known windows of a streamed epoch. Empty for other plans.
     pub(crate) fn parts(&self) -> Vec<Arc<EpochSpan>> {
-        self.known().spans.iter().filter(|stretch| stretch.is_part()).cloned().collect()
+        self.known().spans.iter().filter(|span| span.is_part()).cloned().collect()
     }
 
     /// Whether the end of a streamed epoch is not known yet.
@@ -168,7 +168,7 @@ impl EpochPlan {
         self.known().grows
     }
 
-    /// Returns the rows `rows` and appends their epoch spans to `stretches`. Waits for rows that are not prepared yet
+    /// Returns the rows `rows` and appends their epoch spans to `spans`. Waits for rows that are not prepared yet
     /// until `stop` is cancelled.
     ///
     /// # Errors
@@ -177,17 +177,17 @@ impl EpochPlan {
         &self,
         rows: Range<u64>,
         stop: Option<&CancelToken>,
-        stretches: &mut Vec<Arc<EpochSpan>>,
+        spans: &mut Vec<Arc<EpochSpan>>,
     ) -> Result<Vec<RowRef>> {
         let mut found = Vec::new();
         let mut row = rows.start;
         while row < rows.end {
-            let stretch = self.stretch(row, stop)?;
-            let (epoch, start) = stretch.locate(row);
-            let end = stretch.sampler().rows_per_epoch().min(start + rows.end - row);
-            let place = stretches.len();
-            found.extend(stretch.rows(epoch, start..end).map(|row| RowRef { span: place, ..row }));
-            stretches.push(stretch);
+            let span = self.span(row, stop)?;
+            let (epoch, start) = span.locate(row);
+            let end = span.sampler().rows_per_epoch().min(start + rows.end - row);
+            let place = spans.len();
+            found.extend(span.rows(epoch, start..end).map(|row| RowRef { span: place, ..row }));
+            spans.push(span);
             row += end - start;
         }
         Ok(found)
@@ -196,9 +196,9 @@ impl EpochPlan {
     /// Returns the window of a row, counted over the whole plan. Decoded groups are keyed by it. Returns `None` for a
     /// row that is not decided yet. This function neither decides nor waits.
     pub(crate) fn window(&self, row: u64) -> Option<u64> {
-        let stretch = self.known().find(row).cloned()?;
-        let (epoch, start) = stretch.locate(row);
-        stretch.rows(epoch, start..start + 1).next().map(|row| row.window)
+        let span = self.known().find(row).cloned()?;
+        let (epoch, start) = span.locate(row);
+        span.rows(epoch, start..start + 1).next().map(|row| row.window)
     }
 
     /// Returns the number of passes over the data in the first `rows` rows.
@@ -209,7 +209,7 @@ impl EpochPlan {
         // Only the last row counts: a new span for the next row is decided when it is needed.
         let Some(last) = rows.checked_sub(1) else { return Ok(0.0) };
         // No data is read, so missing parts do not matter: a finished run can still report its epochs.
-        Ok(self.stretch_of(last, None)?.passes(rows))
+        Ok(self.span_of(last, None)?.passes(rows))
     }
 
     /// Returns the row after the last row whose data is decided. `None` if there is no such limit.
@@ -222,7 +222,7 @@ impl EpochPlan {
         if end == u64::MAX && !self.grows() {
             return Ok(None);
         }
-        let mut cutter = self.asking();
+        let mut window_builder = self.asking();
         loop {
             let (last, epochs, grows) = {
                 let known = self.known();
@@ -236,7 +236,7 @@ impl EpochPlan {
             if !grows && last.first_epoch.0 + epochs >= end {
                 return Ok(Some(row));
             }
-            match self.decide(row, &mut cutter, None) {
+            match self.decide(row, &mut window_builder, None) {
                 Err(Error::Unfinished { .. }) => return Ok(Some(row)),
                 decided => decided?,
             }
@@ -244,22 +244,22 @@ impl EpochPlan {
     }
 
     /// Returns the epoch span of a row. Its parts are readable.
-    fn stretch(&self, row: u64, stop: Option<&CancelToken>) -> Result<Arc<EpochSpan>> {
-        let stretch = self.stretch_of(row, stop)?;
-        match stretch.edition().refusal() {
-            None => Ok(stretch),
+    fn span(&self, row: u64, stop: Option<&CancelToken>) -> Result<Arc<EpochSpan>> {
+        let span = self.span_of(row, stop)?;
+        match span.snapshot().refusal() {
+            None => Ok(span),
             Some(refusal) => Err(Error::Config(format!("{refusal}; {REFUSED_HINT}"))),
         }
     }
 
     /// Returns the epoch span of a row. The first caller that reaches an undecided row decides it.
-    fn stretch_of(&self, row: u64, stop: Option<&CancelToken>) -> Result<Arc<EpochSpan>> {
+    fn span_of(&self, row: u64, stop: Option<&CancelToken>) -> Result<Arc<EpochSpan>> {
         let mut found = self.known().find(row).cloned();
         if found.is_none() {
-            let mut cutter = self.asking();
+            let mut window_builder = self.asking();
             found = self.known().find(row).cloned();
             while found.is_none() {
-                self.decide(row, &mut cutter, stop)?;
+                self.decide(row, &mut window_builder, stop)?;
                 found = self.known().find(row).cloned();
             }
         }
@@ -271,14 +271,14 @@ impl EpochPlan {
     /// # Errors
     /// As [`rows`](Self::rows).
     pub(crate) fn dataset_version(&self, row: u64) -> Result<DatasetVersion> {
-        Ok(self.stretch_of(row, None)?.edition().dataset_version)
+        Ok(self.span_of(row, None)?.snapshot().dataset_version)
     }
 
     /// Decides one more window of a streamed epoch, or one more epoch. If all epochs have one answer, decides up to the
     /// epoch of `row`. The lock admits one thread at a time.
-    fn decide(&self, row: u64, cutter: &mut Option<WindowBuilder>, stop: Option<&CancelToken>) -> Result<()> {
+    fn decide(&self, row: u64, window_builder: &mut Option<WindowBuilder>, stop: Option<&CancelToken>) -> Result<()> {
         if self.known().grows {
-            return self.cut(cutter, stop);
+            return self.cut(window_builder, stop);
         }
         let dataset_versions = self.dataset_versions.as_ref().expect("a finite plan has a version source");
         let (last, epochs) = {
@@ -287,20 +287,20 @@ impl EpochPlan {
         };
         let all_same = dataset_versions.decided() == u64::MAX && !last.is_part();
         let epochs = if all_same { (row - last.first_row) / last.sampler().rows_per_epoch() } else { epochs };
-        let edition = dataset_versions.snapshot(Epoch(last.first_epoch.0 + epochs))?;
-        if edition.split.rows() == 0 {
-            let dataset_version = edition.dataset_version;
+        let snapshot = dataset_versions.snapshot(Epoch(last.first_epoch.0 + epochs))?;
+        if snapshot.split.rows() == 0 {
+            let dataset_version = snapshot.dataset_version;
             return Err(Error::Config(format!(
                 "dataset version {dataset_version} of the folder has nothing left to train on"
             )));
         }
         // Parts dropped since then change the dataset version, so it is refused.
-        let before = last.edition();
+        let before = last.snapshot();
         let is_other =
-            last.is_part() || edition.dataset_version != before.dataset_version || edition.dropped != before.dropped;
+            last.is_part() || snapshot.dataset_version != before.dataset_version || snapshot.dropped != before.dropped;
         let next = is_other.then(|| {
-            let sampler = (self.arrange)(&edition.split, None);
-            Arc::new(last.continued(epochs, edition, sampler))
+            let sampler = (self.arrange)(&snapshot.split, None);
+            Arc::new(last.continued(epochs, snapshot, sampler))
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.epochs = Some(if next.is_some() { 1 } else { epochs + 1 });
@@ -309,14 +309,14 @@ impl EpochPlan {
     }
 
     /// Cuts one more window of a streamed epoch, or records its end.
-    fn cut(&self, cutter: &mut Option<WindowBuilder>, stop: Option<&CancelToken>) -> Result<()> {
-        let window = cutter.as_mut().expect("what grows is cut").next(stop)?;
+    fn cut(&self, window_builder: &mut Option<WindowBuilder>, stop: Option<&CancelToken>) -> Result<()> {
+        let window = window_builder.as_mut().expect("what grows is cut").next(stop)?;
         let last = Arc::clone(self.known().last());
         let next = window.map(|window| {
             let number = self.known().spans.len() as u64;
             let sampler = (self.arrange)(&window.split, Some(number));
-            let edition = window_of(last.edition(), window.split);
-            Arc::new(EpochSpan::part(Some(&last), window.passes, edition, sampler))
+            let snapshot = window_of(last.snapshot(), window.split);
+            Arc::new(EpochSpan::part(Some(&last), window.passes, snapshot, sampler))
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.grows = next.is_some();
@@ -334,8 +334,8 @@ impl EpochPlan {
 }
 
 /// Returns the shards of a window, with the dataset version that the part list results in.
-fn window_of(edition: &SplitSnapshot, split: Split) -> Arc<SplitSnapshot> {
-    Arc::new(SplitSnapshot { dataset_version: edition.dataset_version, split, dropped: edition.dropped.clone() })
+fn window_of(snapshot: &SplitSnapshot, split: Split) -> Arc<SplitSnapshot> {
+    Arc::new(SplitSnapshot { dataset_version: snapshot.dataset_version, split, dropped: snapshot.dropped.clone() })
 }
 
 /// Hint for missing parts.

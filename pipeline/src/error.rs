@@ -28,7 +28,7 @@ pub enum Error {
 
     /// A file of the corpus is unusable in its current form; no output of it was written. Exit code 42.
     #[error("{}{}: {message}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
-    Unfit {
+    UnusableFile {
         /// The input file.
         path: PathBuf,
         /// 1-based line, if known.
@@ -39,7 +39,7 @@ pub enum Error {
 
     /// The corpus can be read but its content is unusable; a retry does not help. Exit code 42.
     #[error("{0}")]
-    Poison(String),
+    UnusableCorpus(String),
 
     /// The tokenizer cannot be used. Exit code 2.
     #[error("tokenizer {}: {message}", path.display())]
@@ -62,14 +62,14 @@ pub enum Error {
     },
 
     /// A row cannot be made and must not be replaced by padding. Exit code 1.
-    #[error("{row} cannot be rendered: {why}; {way_on}")]
+    #[error("{row} cannot be rendered: {why}; {fix}")]
     Row {
         /// Row and its origin.
         row: String,
         /// Message of each failed attempt.
         why: String,
         /// Limit that applies, and fix.
-        way_on: String,
+        fix: String,
     },
 
     /// The manifest, or a file that it names, is missing or damaged. Exit code 1.

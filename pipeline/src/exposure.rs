@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use schemas::{DatasetVersion, RowIndex};
 use store::Store;
 
-pub use self::page::{Counts, ExposureEntry, ExposurePage, Fate};
+pub use self::page::{Counts, ExposureEntry, ExposurePage, RowOutcome};
 use crate::error::{Error, Result};
 
 /// Subfolder of a run's folder.
@@ -49,7 +49,7 @@ pub struct RowDocuments {
     /// Ids of its documents.
     pub documents: Vec<u64>,
     /// Whether the row is padding because it cannot be made or is excluded.
-    pub left_out: bool,
+    pub bad: bool,
 }
 
 /// Exposure record of a running training.
@@ -81,11 +81,11 @@ impl Exposure {
         finish_undoing(&folder)?;
         write(&folder, &self.unwritten)?;
         if let Some(page) = self.page() {
-            let undone = folder.prefixed(ROLLED_BACK);
-            page.put(&undone, &numbered(&undone, &page.name())?)?;
+            let rolled_back_pages = folder.prefixed(ROLLED_BACK);
+            page.put(&rolled_back_pages, &numbered(&rolled_back_pages, &page.name())?)?;
         }
-        let (undone, kept): (Vec<_>, Vec<_>) = pages(run)?.into_iter().partition(|page| page.to > rows.0);
-        undone.iter().try_for_each(|page| undo(&folder, &page.name))?;
+        let (rolled_back_pages, kept): (Vec<_>, Vec<_>) = pages(run)?.into_iter().partition(|page| page.to > rows.0);
+        rolled_back_pages.iter().try_for_each(|page| undo(&folder, &page.name))?;
         let first = first(run, &kept)?;
         // A run that began with a program version without exposure counts has no pages for its first rows.
         if let Some(end) = kept.last().map(|page| page.to).filter(|end| *end != rows.0) {
@@ -113,7 +113,7 @@ impl Exposure {
     ///
     /// # Panics
     /// If the rows differ from those that were handed out.
-    pub fn consume(&mut self, end: RowIndex, fate: Fate) -> Result<()> {
+    pub fn consume(&mut self, end: RowIndex, fate: RowOutcome) -> Result<()> {
         if self.store.is_none() {
             return Ok(());
         }
@@ -121,10 +121,10 @@ impl Exposure {
             let row = self.given.pop_front().expect("there is a first");
             assert_eq!(row.row.0, self.to, "rows are consumed one after another");
             self.to += 1;
-            self.rows.add(fate, row.left_out);
+            self.rows.add(fate, row.bad);
             let documents = self.documents.entry(row.of).or_default();
             for document in row.documents {
-                documents.entry((row.dataset_version, document)).or_default().add(fate, row.left_out);
+                documents.entry((row.dataset_version, document)).or_default().add(fate, row.bad);
             }
         }
         assert_eq!(self.to, end.0, "every row that is consumed was given");
@@ -222,14 +222,14 @@ pub fn pages(run: &Store) -> Result<Vec<ListedPage>> {
 ///
 /// # Errors
 /// If the folder cannot be listed.
-pub fn undone(run: &Store) -> Result<Vec<ListedPage>> {
+pub fn rolled_back_pages(run: &Store) -> Result<Vec<ListedPage>> {
     let folder = run.prefixed(FOLDER);
-    let mut undone = listed(&folder.prefixed(ROLLED_BACK))?;
+    let mut rolled_back_pages = listed(&folder.prefixed(ROLLED_BACK))?;
     // A page that is still among the others is not rolled back yet.
     if let Some((called, _)) = undoing(&folder)? {
-        undone.retain(|page| page.name != called);
+        rolled_back_pages.retain(|page| page.name != called);
     }
-    Ok(undone)
+    Ok(rolled_back_pages)
 }
 
 /// Returns the first row that the pages of a run must begin with. `None` if there are no pages.
@@ -291,13 +291,13 @@ fn undoing(folder: &Store) -> Result<Option<(String, String)>> {
 }
 
 /// Returns the name of a page among the rolled-back ones. Pages of the same rows can be there already.
-fn numbered(undone: &Store, name: &str) -> Result<String> {
-    Ok(format!("{:04}-{name}", listed(undone)?.len()))
+fn numbered(rolled_back_pages: &Store, name: &str) -> Result<String> {
+    Ok(format!("{:04}-{name}", listed(rolled_back_pages)?.len()))
 }
 
 fn broken(folder: &Store, message: &str) -> Error {
-    let way_on = "restore the page, or move the folder away: counting then starts from here";
-    Error::Config(format!("{}: {message}; {way_on}", folder.place("")))
+    let fix = "restore the page, or move the folder away: counting then starts from here";
+    Error::Config(format!("{}: {message}; {fix}", folder.place("")))
 }
 
 #[cfg(test)]

@@ -173,8 +173,8 @@ impl LoadPlan {
     ///
     /// # Errors
     /// As [`batch`](Self::batch).
-    pub fn batch_with(&self, groups: &Groups, index: BatchIndex, care: &RowPolicy) -> Result<Batch> {
-        Ok(self.make(groups, index, self.rows_of(index), WorkerIndex::ALONE, care, None)?.batch)
+    pub fn batch_with(&self, groups: &Groups, index: BatchIndex, policy: &RowPolicy) -> Result<Batch> {
+        Ok(self.make(groups, index, self.rows_of(index), WorkerIndex::ALONE, policy, None)?.batch)
     }
 
     /// Returns the origin of each row of a batch.
@@ -252,7 +252,7 @@ impl LoadPlan {
     fn item<'a>(&self, row: &RowRef, refs: &RowRefs, held: &'a HeldGroups) -> Item<'a> {
         let stored = held.group(row, row.block).sample(row.row);
         let (sample, seed) = (self.piece(stored, row.piece), self.sources[row.source].seed);
-        let partner = if self.pairs { Self::partner(seed, row, refs.stretch(row), &stored, held) } else { None };
+        let partner = if self.pairs { Self::partner(seed, row, refs.span(row), &stored, held) } else { None };
         let (index, copy, epoch) = (row.sample, row.copy * self.pieces + row.piece, row.epoch);
         Item { sample, partner, index, seed, epoch, copy, copies: self.copies, pieces: self.pieces }
     }
@@ -262,13 +262,13 @@ impl LoadPlan {
     fn partner<'a>(
         seed: u64,
         row: &RowRef,
-        stretch: &EpochSpan,
+        span: &EpochSpan,
         sample: &Sample<'_>,
         held: &'a HeldGroups,
     ) -> Option<Sample<'a>> {
         let rng = Key::new(seed, row.epoch, "", "partner").row(row.sample, row.piece);
-        let window = stretch.window_in_epoch(row.epoch, row.window);
-        let drawn = stretch.sampler().draws(row.epoch, window, rng).take(PARTNER_DRAWS);
+        let window = span.window_in_epoch(row.epoch, row.window);
+        let drawn = span.sampler().draws(row.epoch, window, rng).take(PARTNER_DRAWS);
         let others = drawn.map(|(block, drawn)| held.group(row, block).sample(drawn));
         let mut longest: Option<Sample<'a>> = None;
         for other in others.filter(|other| other.documents != sample.documents) {
@@ -289,18 +289,18 @@ impl LoadPlan {
     }
 
     fn row_facts(&self, number: RowIndex, row: &RowRef, refs: &RowRefs, held: &HeldGroups) -> RowFacts {
-        let stretch = refs.stretch(row);
-        let (edition, block) = (stretch.edition(), stretch.sampler().blocks()[row.block]);
+        let span = refs.span(row);
+        let (snapshot, block) = (span.snapshot(), span.sampler().blocks()[row.block]);
         let item = self.item(row, refs, held);
         RowFacts {
             row: number,
             of: self.sources[row.source].name.clone(),
             epoch: row.epoch,
-            dataset_version: edition.dataset_version,
+            dataset_version: snapshot.dataset_version,
             sample: row.sample,
             piece: row.piece,
             copy: row.copy,
-            shard: edition.split.shards[block.shard as usize].path.clone(),
+            shard: snapshot.split.shards[block.shard as usize].path.clone(),
             group: block.group,
             row_in_group: row.row,
             source: item.sample.source,

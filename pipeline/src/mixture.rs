@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemas::{Epoch, Problem, SampleAddress};
 
 pub(crate) use self::source_assignment::SourceAssignment;
-pub use self::vocab_merge::blend;
+pub use self::vocab_merge::merge_vocabs;
 pub use self::weight::{Weight, WeightFrom};
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};

@@ -41,7 +41,7 @@ use store::{Holder, LeaseConfig, Lock, LockError, Store};
 use telemetry::{Clock, EventKind, Observer};
 use tracing::info;
 
-use self::aggregate::Fold;
+use self::aggregate::Aggregate;
 pub use self::change::DatasetChange;
 pub use self::config::PrepareConfig;
 pub(crate) use self::document_table::each_length;
@@ -255,12 +255,12 @@ impl Preparation {
         for warning in warnings {
             voice.emit(EventKind::Warning(warning));
         }
-        let gauges = results.stats();
+        let worker_stats = results.stats();
         if let Some(hears) = self.hears {
-            hears(gauges.clone());
+            hears(worker_stats.clone());
         }
         let vocab_size = work.tokenizer.facts().tokens.len();
-        let mut fold = Fold::new(&work.corpus, work.config.max_bad_lines, vocab_size);
+        let mut fold = Aggregate::new(&work.corpus, work.config.max_bad_lines, vocab_size);
         loop {
             if stop.is_cancelled() {
                 return Err(Error::Stopped);
@@ -296,7 +296,7 @@ impl Preparation {
         let written = self.announced || published || removed > 0;
         let nothing_to_do = work.target.is_some() && fold.made == 0 && !written;
         let change = description.change;
-        let done = RunResults { dataset_version, change, progress: &progress, gauges, nothing_to_do };
+        let done = RunResults { dataset_version, change, progress: &progress, worker_stats, nothing_to_do };
         let summary = summarize(&work, &fold, &done, began);
         voice.emit(EventKind::PrepareEnd(summary.end(work.place())));
         Ok(summary)
@@ -308,11 +308,11 @@ struct RunResults<'a> {
     dataset_version: DatasetVersion,
     change: Option<DatasetChange>,
     progress: &'a Progress,
-    gauges: PoolStats,
+    worker_stats: PoolStats,
     nothing_to_do: bool,
 }
 
-fn summarize(work: &PrepareJob, fold: &Fold<'_>, done: &RunResults<'_>, began: Instant) -> PrepareSummary {
+fn summarize(work: &PrepareJob, fold: &Aggregate<'_>, done: &RunResults<'_>, began: Instant) -> PrepareSummary {
     let sum = |split: fn(&PartEntry) -> &[Shard]| {
         fold.shards(split).fold((0, 0), |(rows, tokens), shard| (rows + shard.rows, tokens + shard.tokens))
     };
@@ -337,8 +337,8 @@ fn summarize(work: &PrepareJob, fold: &Fold<'_>, done: &RunResults<'_>, began: I
         valid,
         tokens_capacity: (train.0 + valid.0) * content,
         stages: fold.stages,
-        workers: done.gauges.workers(),
-        fold: WorkerStats { name: "fold".to_owned(), ..done.gauges.reader() },
+        workers: done.worker_stats.workers(),
+        fold: WorkerStats { name: "fold".to_owned(), ..done.worker_stats.reader() },
         elapsed: began.elapsed(),
     }
 }

@@ -46,12 +46,12 @@ pub(crate) fn frame_rows(view: AnyView, width: usize, items: &[Item<'_>]) -> Bat
 
 /// Sample with sentences of these lengths, all in one document.
 #[derive(Debug)]
-pub(crate) struct StoredCorpus {
+pub(crate) struct StoredSample {
     ids: Vec<u16>,
     starts: Vec<u16>,
 }
 
-impl StoredCorpus {
+impl StoredSample {
     /// Creates a sample in which token `i` has the id `first_id + i mod 40`.
     pub(crate) fn new(lengths: &[usize], first_id: u16) -> Self {
         let ids = (0..lengths.iter().sum()).map(|at| first_id + u16::try_from(at % 40).expect("small")).collect();

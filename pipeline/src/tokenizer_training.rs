@@ -52,7 +52,7 @@ pub struct TrainedTokenizer {
 pub fn train(
     config: &TokenizerConfig,
     prepare: &PrepareConfig,
-    hears: ProgressCallback<'_>,
+    on_progress: ProgressCallback<'_>,
 ) -> Result<TrainedTokenizer> {
     let refuse = |message: String| Error::Tokenizer { path: prepare.tokenizer.clone(), message };
     let name = prepare.tokenizer.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -62,7 +62,7 @@ pub fn train(
     config.check()?;
     // The crate would start its own rayon pool in addition to our workers.
     tokenizers::utils::parallelism::set_parallelism(false);
-    let CountedWords { documents, words, mut left_out } = count_words(config, prepare, config.split()?, hears)?;
+    let CountedWords { documents, words, mut left_out } = count_words(config, prepare, config.split()?, on_progress)?;
     let alphabet = Alphabet::new(config, &words);
     left_out.extend(alphabet.omission(config));
     let leading = leading(config, &words, &alphabet.kept);

@@ -2,7 +2,7 @@
 
 /// Bottleneck of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Binding {
+pub enum Bottleneck {
     /// Too little data was measured.
     Unknown,
     /// The consumer of the items.
@@ -21,7 +21,7 @@ pub enum Binding {
     Room,
 }
 
-impl Binding {
+impl Bottleneck {
     /// Returns the name for machine-readable output.
     pub fn name(&self) -> &'static str {
         match self {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use runtime::{ThreadCounters, ThreadSchedule};
 
-use crate::look::{StatsSample, StatsWindow};
+use crate::look::{StatsSample, StatsSnapshot};
 use crate::statistics::{Estimate, mean_of};
 
 /// Metrics of an actor during the measurement. Shares are shares of the time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ActorFigures {
+pub struct ActorMetrics {
     /// Name of the actor.
     pub name: String,
     /// Items that it produced.
@@ -52,7 +52,7 @@ pub struct Intervals {
     pub queued: Option<Estimate>,
 }
 
-impl ActorFigures {
+impl ActorMetrics {
     /// Returns the share of all time in which it worked and waited for a disk, a network or a sleep.
     pub fn outside(&self) -> f64 {
         match (self.cpu, self.queued) {
@@ -71,7 +71,7 @@ impl ActorFigures {
 
 /// Fill of the queues: shares of their capacity and of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct QueueFigures {
+pub struct QueueMetrics {
     /// Capacity of a queue.
     pub capacity: usize,
     /// Mean share of the capacity that is used.
@@ -125,13 +125,13 @@ impl Shares {
 }
 
 /// Returns the metrics of an actor between the first and the last snapshot. `of` selects the actor.
-pub(super) fn figures(looks: &[StatsWindow], of: impl Fn(&StatsWindow) -> &StatsSample) -> ActorFigures {
-    let (Some(begun), Some(over)) = (looks.first(), looks.last()) else { return ActorFigures::default() };
+pub(super) fn figures(looks: &[StatsSnapshot], of: impl Fn(&StatsSnapshot) -> &StatsSample) -> ActorMetrics {
+    let (Some(begun), Some(over)) = (looks.first(), looks.last()) else { return ActorMetrics::default() };
     let first = of(begun);
     let last = of(over);
     let all = Shares::between(first, last, over.at - begun.at);
     let Shares { busy, starved, blocked, cpu, queued, delayed } = all;
-    ActorFigures {
+    ActorMetrics {
         name: last.reading.name.clone(),
         items: last.reading.items - first.reading.items,
         busy,
@@ -148,7 +148,7 @@ pub(super) fn figures(looks: &[StatsWindow], of: impl Fn(&StatsWindow) -> &Stats
 }
 
 /// Returns the intervals around the shares `all`. Windows differ in length, and some at the start are dropped.
-fn intervals(looks: &[StatsWindow], of: &impl Fn(&StatsWindow) -> &StatsSample, all: &Shares) -> Intervals {
+fn intervals(looks: &[StatsSnapshot], of: &impl Fn(&StatsSnapshot) -> &StatsSample, all: &Shares) -> Intervals {
     let windows = looks.windows(2);
     let windows: Vec<Shares> =
         windows.map(|pair| Shares::between(of(&pair[0]), of(&pair[1]), pair[1].at - pair[0].at)).collect();
@@ -180,11 +180,11 @@ fn counted(first: &StatsSample, last: &StatsSample) -> Option<ThreadCounters> {
 }
 
 /// Returns the fill of the queues between the first and the last snapshot.
-pub(super) fn queues(looks: &[StatsWindow]) -> QueueFigures {
-    let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return QueueFigures::default() };
+pub(super) fn queues(looks: &[StatsSnapshot]) -> QueueMetrics {
+    let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return QueueMetrics::default() };
     let looked = (last.fill.looks - first.fill.looks).max(1) as f64;
     let means: Vec<f64> = looks.windows(2).map(|pair| fill(&pair[0], &pair[1])).collect();
-    QueueFigures {
+    QueueMetrics {
         capacity: last.workers.iter().map(|worker| worker.reading.capacity).sum(),
         mean: fill(first, last),
         full: (last.fill.full - first.fill.full) as f64 / looked,
@@ -194,6 +194,6 @@ pub(super) fn queues(looks: &[StatsWindow]) -> QueueFigures {
 }
 
 /// Returns the mean share of the queue capacity that was used between two snapshots.
-pub(super) fn fill(first: &StatsWindow, last: &StatsWindow) -> f64 {
+pub(super) fn fill(first: &StatsSnapshot, last: &StatsSnapshot) -> f64 {
     (last.fill.share - first.fill.share) / (last.fill.looks - first.fill.looks).max(1) as f64
 }

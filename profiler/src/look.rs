@@ -19,7 +19,7 @@ pub(super) struct StatsSample {
 
 /// All clocks at one moment, in seconds since the start.
 #[derive(Clone, Debug)]
-pub(super) struct StatsWindow {
+pub(super) struct StatsSnapshot {
     pub(super) at: f64,
     pub(super) workers: Vec<StatsSample>,
     pub(super) reader: StatsSample,
@@ -40,8 +40,8 @@ pub(super) struct Fill {
 }
 
 impl Fill {
-    pub(super) fn sample(&mut self, gauges: &PoolStats) {
-        for (queued, capacity) in gauges.queues() {
+    pub(super) fn sample(&mut self, worker_stats: &PoolStats) {
+        for (queued, capacity) in worker_stats.queues() {
             self.looks += 1;
             self.share += queued as f64 / capacity.max(1) as f64;
             self.full += u64::from(queued == capacity);
@@ -68,28 +68,28 @@ impl StatsSample {
     }
 }
 
-impl StatsWindow {
+impl StatsSnapshot {
     /// Snapshot before anything happened.
-    pub(super) fn nothing(gauges: &PoolStats) -> Self {
+    pub(super) fn nothing(worker_stats: &PoolStats) -> Self {
         Self {
             at: 0.0,
-            workers: gauges.workers().into_iter().map(StatsSample::nothing).collect(),
-            reader: StatsSample::nothing(gauges.reader()),
+            workers: worker_stats.workers().into_iter().map(StatsSample::nothing).collect(),
+            reader: StatsSample::nothing(worker_stats.reader()),
             fill: Fill::default(),
             resident: None,
             counted_at: 0.0,
         }
     }
 
-    pub(super) fn now(begun: Instant, gauges: &PoolStats, fill: Fill, before: Option<&Self>) -> Self {
+    pub(super) fn now(begun: Instant, worker_stats: &PoolStats, fill: Fill, before: Option<&Self>) -> Self {
         let at = begun.elapsed().as_secs_f64();
         let counts = before.is_none_or(|before| at - before.counted_at >= COUNT_EVERY);
         let counted_at = if counts { at } else { before.map_or(at, |before| before.counted_at) };
-        let workers = gauges.workers().into_iter().enumerate();
+        let workers = worker_stats.workers().into_iter().enumerate();
         let workers = workers
             .map(|(worker, now)| StatsSample::now(now, before.and_then(|before| before.workers.get(worker)), counts));
         let workers = workers.collect();
-        let reader = StatsSample::now(gauges.reader(), before.map(|before| &before.reader), counts);
+        let reader = StatsSample::now(worker_stats.reader(), before.map(|before| &before.reader), counts);
         let resident = if counts { resident_bytes() } else { before.and_then(|before| before.resident) };
         Self { at: begun.elapsed().as_secs_f64(), workers, reader, fill, resident, counted_at }
     }

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use runtime::{PoolStats, ThreadSchedule};
 
-pub use crate::figures::{ActorFigures, QueueFigures};
+pub use crate::figures::{ActorMetrics, QueueMetrics};
 use crate::figures::{figures, queues};
-use crate::look::{Fill, StatsWindow};
+use crate::look::{Fill, StatsSnapshot};
 use crate::statistics::{Estimate, mean_of, warm_up};
 pub use crate::timeline::Timeline;
 
@@ -63,11 +63,11 @@ pub struct Measured {
     /// Items per second of each window, for comparisons.
     pub windows: Vec<f64>,
     /// Metrics of each worker.
-    pub workers: Vec<ActorFigures>,
+    pub workers: Vec<ActorMetrics>,
     /// Metrics of the reader.
-    pub reader: ActorFigures,
+    pub reader: ActorMetrics,
     /// Metrics of the queues between workers and reader.
-    pub queues: QueueFigures,
+    pub queues: QueueMetrics,
     /// Busy seconds of each of the newest items, of all workers together.
     pub worker_costs: Vec<f32>,
     /// Busy seconds of each of the newest items of the reader.
@@ -83,7 +83,7 @@ pub struct Measured {
 }
 
 /// Means over the workers that had work, as shares of the time.
-pub struct MeanRates {
+pub struct MeanShares {
     pub(crate) busy: f64,
     pub(crate) starved: f64,
     /// Waiting for room in the output queue.
@@ -97,11 +97,11 @@ pub struct MeanRates {
     pub(crate) idle: usize,
 }
 
-impl MeanRates {
+impl MeanShares {
     /// Computes the means of a measurement.
     pub fn new(measured: &Measured) -> Self {
         let at_work = measured.at_work().count();
-        let mean = |of: fn(&ActorFigures) -> f64| measured.at_work().map(of).sum::<f64>() / at_work.max(1) as f64;
+        let mean = |of: fn(&ActorMetrics) -> f64| measured.at_work().map(of).sum::<f64>() / at_work.max(1) as f64;
         Self {
             busy: mean(|worker| worker.busy),
             starved: mean(|worker| worker.starved),
@@ -109,7 +109,7 @@ impl MeanRates {
             cpu: mean(|worker| worker.cpu.unwrap_or(worker.busy)),
             queued: mean(|worker| worker.queued.unwrap_or(0.0)),
             delayed: mean(|worker| worker.delayed.unwrap_or(0.0)),
-            outside: mean(ActorFigures::outside),
+            outside: mean(ActorMetrics::outside),
             at_work,
             idle: measured.workers.len() - at_work,
         }
@@ -118,7 +118,7 @@ impl MeanRates {
 
 impl Measured {
     /// Iterates over the workers that had work.
-    pub(crate) fn at_work(&self) -> impl Iterator<Item = &ActorFigures> {
+    pub(crate) fn at_work(&self) -> impl Iterator<Item = &ActorMetrics> {
         self.workers.iter().filter(|worker| worker.items > 0)
     }
 
@@ -160,12 +160,12 @@ impl Measured {
 /// Sampling thread of a pipeline. It stops when this handle is dropped.
 pub struct MeasureWatch {
     shared: Arc<Shared>,
-    gauges: PoolStats,
+    worker_stats: PoolStats,
 }
 
 struct Shared {
     begun: Instant,
-    looks: Mutex<Vec<StatsWindow>>,
+    looks: Mutex<Vec<StatsSnapshot>>,
     is_over: AtomicBool,
     is_enough: AtomicBool,
     /// Nanoseconds on a processor that sampling used.
@@ -174,7 +174,7 @@ struct Shared {
 
 impl MeasureWatch {
     /// Starts the sampling thread.
-    pub fn from_stats(gauges: PoolStats) -> anyhow::Result<Self> {
+    pub fn from_stats(worker_stats: PoolStats) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             begun: Instant::now(),
             looks: Mutex::default(),
@@ -183,9 +183,9 @@ impl MeasureWatch {
             looked_ns: AtomicU64::new(0),
         });
         let seen = Arc::clone(&shared);
-        let watched = gauges.clone();
+        let watched = worker_stats.clone();
         runtime::spawn("profile-watch", move || seen.look_on(&watched))?;
-        Ok(Self { shared, gauges })
+        Ok(Self { shared, worker_stats })
     }
 
     /// Returns whether the rate is known well enough.
@@ -208,17 +208,17 @@ impl MeasureWatch {
         // A pipeline that ended before its first window is measured as a whole.
         let is_short = looks.len() < 2;
         if is_short {
-            looks.insert(0, StatsWindow::nothing(&self.gauges));
+            looks.insert(0, StatsSnapshot::nothing(&self.worker_stats));
         }
         if is_short || to_the_end {
             let last = looks.last().filter(|_| !is_short);
             let fill = looks.last().map_or_else(Fill::default, |last| last.fill);
-            looks.push(StatsWindow::now(self.shared.begun, &self.gauges, fill, last));
+            looks.push(StatsSnapshot::now(self.shared.begun, &self.worker_stats, fill, last));
         }
         if let Some(last) = looks.last_mut() {
             last.count();
         }
-        let costs = self.gauges.costs();
+        let costs = self.worker_stats.costs();
         let begun = Some(self.shared.begun);
         let looking = self.looking();
         Measured { begun, worker_costs: costs.0, reader_costs: costs.1, looking, ..between(&looks) }
@@ -239,16 +239,16 @@ impl Drop for MeasureWatch {
 }
 
 impl Shared {
-    fn look_on(&self, gauges: &PoolStats) {
+    fn look_on(&self, worker_stats: &PoolStats) {
         let begun = self.begun;
         let mut window = WINDOW;
         let mut fill = Fill::default();
         let mut next = window;
         while !self.is_over.load(Ordering::Relaxed) {
-            fill.sample(gauges);
+            fill.sample(worker_stats);
             if begun.elapsed() >= next {
                 let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-                let look = StatsWindow::now(begun, gauges, fill, looks.last());
+                let look = StatsSnapshot::now(begun, worker_stats, fill, looks.last());
                 looks.push(look);
                 if looks.len() > WINDOWS {
                     *looks = looks.iter().step_by(2).cloned().collect();
@@ -267,7 +267,7 @@ impl Shared {
 }
 
 /// Returns whether the rate is known well enough after the warm-up.
-fn is_known(looks: &[StatsWindow]) -> bool {
+fn is_known(looks: &[StatsSnapshot]) -> bool {
     let looks = coarse(looks);
     let rates = rates(&looks);
     let from = warm_up(&rates);
@@ -279,13 +279,13 @@ fn is_known(looks: &[StatsWindow]) -> bool {
 
 /// Merges snapshots so that each window has a few items. In shorter windows, with one item or none, the warm-up would
 /// be cut off by chance.
-fn coarse(looks: &[StatsWindow]) -> Vec<StatsWindow> {
+fn coarse(looks: &[StatsSnapshot]) -> Vec<StatsSnapshot> {
     let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return Vec::new() };
     let items = (last.reader.reading.items - first.reader.reading.items).max(1) as f64;
     // A short profile has few windows: short windows are better than none.
     let most = ((looks.len() - 1) / WINDOWS_KEPT).max(1) as f64;
     let every = (ITEMS_OF_WINDOW * (looks.len() - 1) as f64 / items).ceil().clamp(1.0, most);
-    let mut kept: Vec<StatsWindow> = looks.iter().rev().step_by(whole(every)).cloned().collect();
+    let mut kept: Vec<StatsSnapshot> = looks.iter().rev().step_by(whole(every)).cloned().collect();
     kept.reverse();
     kept
 }
@@ -296,13 +296,13 @@ fn whole(count: f64) -> usize {
 }
 
 /// Items per second of each window.
-fn rates(looks: &[StatsWindow]) -> Vec<f64> {
-    let items = |look: &StatsWindow| look.reader.reading.items as f64;
+fn rates(looks: &[StatsSnapshot]) -> Vec<f64> {
+    let items = |look: &StatsSnapshot| look.reader.reading.items as f64;
     looks.windows(2).map(|pair| (items(&pair[1]) - items(&pair[0])) / (pair[1].at - pair[0].at).max(1e-9)).collect()
 }
 
 /// Evaluates the snapshots from the end of the warm-up to the newest one.
-fn between(looks: &[StatsWindow]) -> Measured {
+fn between(looks: &[StatsSnapshot]) -> Measured {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (Some(begun), Some(last)) = (looks.first(), looks.last()) else {
         return Measured { cores, ..Measured::default() };

@@ -1,7 +1,7 @@
 //! Processor share of the workers. A thread that launches GPU kernels needs a processor at once, and workers may use
 //! all.
 
-use crate::bottleneck::Binding;
+use crate::bottleneck::Bottleneck;
 use crate::measure::Measured;
 use crate::statistics::percent;
 use crate::verdict::bottleneck;
@@ -27,7 +27,7 @@ pub fn share(measured: &Measured) -> Option<String> {
 pub fn advice(measured: &Measured, proposals: &[WhatIfChange]) -> Option<String> {
     let line = share(measured)?;
     let fewer = proposals.iter().find(|proposal| proposal.key == "data.workers" && proposal.to < proposal.from)?;
-    (bottleneck(measured) == Binding::Reader)
+    (bottleneck(measured) == Bottleneck::Reader)
         .then(|| format!("{line}: `data.workers` {} → {} suffices", fewer.from, fewer.to))
 }
 
@@ -40,17 +40,17 @@ fn taken(measured: &Measured) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::ActorFigures;
+    use crate::measure::ActorMetrics;
 
     fn measured(workers: usize, cpu: f64, starved: f64) -> Measured {
-        let actor = |busy: f64, starved: f64, cpu: f64| ActorFigures {
+        let actor = |busy: f64, starved: f64, cpu: f64| ActorMetrics {
             items: 500,
             busy,
             starved,
             blocked: 1.0 - busy - starved,
             cpu: Some(cpu),
             queued: Some(0.0),
-            ..ActorFigures::default()
+            ..ActorMetrics::default()
         };
         Measured {
             seconds: 5.0,

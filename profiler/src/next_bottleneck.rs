@@ -6,8 +6,8 @@
 //! `n` processors could use `n / p` times as much.
 //! The part with the least headroom, other than the current bottleneck, is the next bottleneck.
 
-use crate::bottleneck::Binding;
-use crate::measure::{MeanRates, Measured};
+use crate::bottleneck::Bottleneck;
+use crate::measure::{MeanShares, Measured};
 use crate::statistics::percent;
 
 /// Smallest share that is not clock error. It bounds the headroom of an idle part.
@@ -17,7 +17,7 @@ const NOTHING: f64 = 1e-3;
 const NEARLY: f64 = 0.03;
 
 /// Describes the next bottleneck. `None` if there is none or if it is unknown.
-pub(super) fn describe(binding: &Binding, measured: &Measured, reader: &str) -> Option<String> {
+pub(super) fn describe(binding: &Bottleneck, measured: &Measured, reader: &str) -> Option<String> {
     let (name, could) = next(binding, measured)?;
     let (part, verb) = match name {
         Next::Reader => (format!("the {reader}"), "could take"),
@@ -40,22 +40,22 @@ enum Next {
 }
 
 /// Returns the candidate with the least headroom, and the headroom as a multiple of the current rate.
-fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
-    let workers = MeanRates::new(measured);
+fn next(binding: &Bottleneck, measured: &Measured) -> Option<(Next, f64)> {
+    let workers = MeanShares::new(measured);
     let reader = (Next::Reader, times(measured.reader.busy));
     let loader = (Next::Loader, loader(&workers));
     let processors = (Next::Processors, measured.cores as f64 * times(measured.processors_had()));
     let behind = match binding {
-        Binding::Unknown => return None,
-        Binding::Reader => vec![loader, processors],
-        Binding::Workers | Binding::Outside | Binding::Source => vec![reader, processors],
-        Binding::Worker(name) => {
+        Bottleneck::Unknown => return None,
+        Bottleneck::Reader => vec![loader, processors],
+        Bottleneck::Workers | Bottleneck::Outside | Bottleneck::Source => vec![reader, processors],
+        Bottleneck::Worker(name) => {
             // Production of all workers if the slow one were as fast as the others.
             let others = times(1.0 - measured.others_blocked(name)?);
             vec![(Next::OtherWorkers, others), reader, processors]
         }
-        Binding::Cores => vec![reader],
-        Binding::Room => vec![loader, reader, processors],
+        Bottleneck::Cores => vec![reader],
+        Bottleneck::Room => vec![loader, reader, processors],
     };
     // A part without headroom limits the pipeline already, so it is not the next bottleneck.
     let next = behind.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, could)| (name, could.max(1.0)));
@@ -63,7 +63,7 @@ fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
 }
 
 /// Returns how much the workers could produce with free queue space, as a multiple of the current rate.
-pub(super) fn loader(workers: &MeanRates) -> f64 {
+pub(super) fn loader(workers: &MeanShares) -> f64 {
     times(1.0 - workers.blocked)
 }
 

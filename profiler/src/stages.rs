@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipeline::prepare::{PrepareSummary, Stage, Stages};
 
-use crate::measure::{MeanRates, Measured};
+use crate::measure::{MeanShares, Measured};
 use crate::statistics::percent;
 
 /// Share of the workers' working time above which waiting for processors is the bottleneck.
@@ -31,7 +31,7 @@ impl StageLimit {
 
 /// Returns the limit of the workers, if any. `parts` is the number of parts to prepare.
 pub fn held_back(measured: &Measured, parts: u64) -> Option<StageLimit> {
-    let MeanRates { busy, queued, .. } = MeanRates::new(measured);
+    let MeanShares { busy, queued, .. } = MeanShares::new(measured);
     if parts < measured.workers.len() as u64 {
         Some(StageLimit::Parts)
     } else {
@@ -43,7 +43,7 @@ pub fn held_back(measured: &Measured, parts: u64) -> Option<StageLimit> {
 pub fn find_slowest(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<String>) {
     let shares = shares(stages);
     let slowest = stages.slowest();
-    let MeanRates { busy, queued, outside, idle, .. } = MeanRates::new(measured);
+    let MeanShares { busy, queued, outside, idle, .. } = MeanShares::new(measured);
     let queued = queued / busy.max(1e-9);
     let outside = outside / busy.max(1e-9);
     let held_back = held_back(measured, parts);

@@ -1,7 +1,7 @@
 //! Timeline of a measurement: one column per metric, one row per window.
 
 use crate::figures::{Shares, fill};
-use crate::look::StatsWindow;
+use crate::look::StatsSnapshot;
 
 /// Metrics of each window, warm-up included. The number of windows is bounded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,12 +19,12 @@ pub struct Timeline {
     /// Bytes of the items in queues at the end of each window.
     pub queued_bytes: Vec<u64>,
     /// Timelines of the workers, then of the reader.
-    pub actors: Vec<Course>,
+    pub actors: Vec<ActorTimeline>,
 }
 
 /// Shares of an actor's time, per window.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Course {
+pub struct ActorTimeline {
     /// Working.
     pub busy: Vec<f64>,
     /// Waiting for input.
@@ -34,9 +34,10 @@ pub struct Course {
 }
 
 impl Timeline {
-    pub(super) fn new(looks: &[StatsWindow]) -> Self {
+    pub(super) fn new(looks: &[StatsSnapshot]) -> Self {
         let mut timeline = Self { from_s: looks.first().map_or(0.0, |look| look.at), ..Self::default() };
-        timeline.actors = looks.first().map(|look| vec![Course::default(); look.workers.len() + 1]).unwrap_or_default();
+        timeline.actors =
+            looks.first().map(|look| vec![ActorTimeline::default(); look.workers.len() + 1]).unwrap_or_default();
         for pair in looks.windows(2) {
             let first = &pair[0];
             let last = &pair[1];

@@ -6,8 +6,8 @@
 //! bottleneck. If they are blocked, both sides wait for each other and the queues are the bottleneck. Working time is
 //! then split by its use: on a processor, ready without one, or outside.
 
-use crate::bottleneck::Binding;
-use crate::measure::{ActorFigures, ITEMS_FEW, ITEMS_MIN, MeanRates, Measured};
+use crate::bottleneck::Bottleneck;
+use crate::measure::{ActorMetrics, ITEMS_FEW, ITEMS_MIN, MeanShares, Measured};
 use crate::next_bottleneck;
 use crate::statistics::percent;
 
@@ -23,7 +23,7 @@ const SECONDS_LONG: f64 = 1.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The bottleneck.
-    pub binding: Binding,
+    pub binding: Bottleneck,
     /// The verdict in one sentence.
     pub sentence: String,
     /// The observations behind it.
@@ -33,95 +33,95 @@ pub struct Verdict {
 /// Evaluates a measurement. `reader` is the name of the reader in the text.
 pub fn find_bottleneck(measured: &Measured, reader: &str) -> Verdict {
     let binding = bottleneck(measured);
-    let sums = MeanRates::new(measured);
+    let sums = MeanShares::new(measured);
     let sentence = sentence(&binding, measured, &sums, reader);
     Verdict { evidence: evidence(&binding, measured, &sums, reader), sentence, binding }
 }
 
 /// Returns the bottleneck.
-pub fn bottleneck(measured: &Measured) -> Binding {
+pub fn bottleneck(measured: &Measured) -> Bottleneck {
     let reader = &measured.reader;
-    let workers = MeanRates::new(measured);
+    let workers = MeanShares::new(measured);
     let are_few = reader.items < ITEMS_FEW || (reader.items < ITEMS_MIN && measured.seconds < SECONDS_LONG);
     if are_few || measured.seconds < SECONDS_MIN || workers.at_work == 0 {
-        return Binding::Unknown;
+        return Bottleneck::Unknown;
     }
     if reader.starved < LITTLE {
         // The reader never waits for items. If it rarely gets a processor, processors are the bottleneck.
         let lacks = reader.queued.unwrap_or(0.0);
-        return if lacks > MUCH && lacks > reader.cpu.unwrap_or(1.0) { Binding::Cores } else { Binding::Reader };
+        return if lacks > MUCH && lacks > reader.cpu.unwrap_or(1.0) { Bottleneck::Cores } else { Bottleneck::Reader };
     }
     if let Some(slow) = slow_worker(measured) {
-        return Binding::Worker(slow);
+        return Bottleneck::Worker(slow);
     }
     // A worker that waits for its turn or for another worker waits for the threads on the processors.
     if measured.are_all_at_work() && workers.busy < 1.0 - MUCH {
-        return Binding::Cores;
+        return Bottleneck::Cores;
     }
     if workers.blocked > MUCH {
         // If the reader does almost nothing, no worker waits for its bursts. A worker that is ready without a
         // processor then delays the turn of the others.
         let waits_for_processors = reader.busy < MUCH && workers.delayed > MUCH * (workers.busy + workers.delayed);
-        return if waits_for_processors { Binding::Cores } else { Binding::Room };
+        return if waits_for_processors { Bottleneck::Cores } else { Bottleneck::Room };
     }
     if workers.starved > workers.busy {
-        return Binding::Source;
+        return Bottleneck::Source;
     }
     if workers.queued > MUCH * workers.busy {
-        return Binding::Cores;
+        return Bottleneck::Cores;
     }
-    if workers.outside > 0.5 * workers.busy { Binding::Outside } else { Binding::Workers }
+    if workers.outside > 0.5 * workers.busy { Bottleneck::Outside } else { Bottleneck::Workers }
 }
 
 /// Returns the worker that never waits while the others wait for queue space. Items are taken in turn, so all wait
 /// for the slowest.
 fn slow_worker(measured: &Measured) -> Option<String> {
-    let mut workers: Vec<&ActorFigures> = measured.at_work().collect();
+    let mut workers: Vec<&ActorMetrics> = measured.at_work().collect();
     workers.sort_by(|a, b| a.blocked.total_cmp(&b.blocked));
     let (slowest, others) = workers.split_first()?;
     let least = others.first()?.blocked;
     (slowest.blocked < LITTLE && least > MUCH).then(|| slowest.name.clone())
 }
 
-fn sentence(binding: &Binding, measured: &Measured, workers: &MeanRates, reader: &str) -> String {
+fn sentence(binding: &Bottleneck, measured: &Measured, workers: &MeanShares, reader: &str) -> String {
     let taker = &measured.reader;
     let count = many(workers.at_work);
     match binding {
-        Binding::Unknown => format!(
+        Bottleneck::Unknown => format!(
             "too short to say: {} items in {:.1} s; measure for longer (`--seconds`)",
             taker.items, measured.seconds
         ),
-        Binding::Reader => format!(
+        Bottleneck::Reader => format!(
             "bottleneck: {reader} (busy {} of the time); the loader could supply {}",
             percent(taker.busy),
             times(next_bottleneck::loader(workers))
         ),
-        Binding::Workers => format!(
+        Bottleneck::Workers => format!(
             "bottleneck: loader ({count}, busy {} of the time); the {reader} waits {}{}",
             percent(workers.busy),
             percent(taker.starved),
             if measured.are_all_at_work() { "; all processors are in use" } else { "" }
         ),
-        Binding::Worker(name) => format!(
+        Bottleneck::Worker(name) => format!(
             "bottleneck: worker `{name}` (the others wait for it {} of the time, since batches are taken in order)",
             percent(measured.others_blocked(name).unwrap_or(0.0))
         ),
-        Binding::Source => format!(
+        Bottleneck::Source => format!(
             "bottleneck: input of the workers (they wait for it {} of the time); the {reader} waits {}",
             percent(workers.starved),
             percent(taker.starved)
         ),
-        Binding::Outside => format!(
+        Bottleneck::Outside => format!(
             "bottleneck: disk or network (the workers wait outside the processors {} of the time)",
             percent(workers.outside)
         ),
-        Binding::Cores if taker.starved < LITTLE => format!(
+        Bottleneck::Cores if taker.starved < LITTLE => format!(
             "bottleneck: processors (the {reader} is ready without one {} of the time, and the workers wait for it {}); other \
              threads use them",
             percent(taker.queued.unwrap_or(0.0)),
             percent(workers.blocked)
         ),
-        Binding::Cores => {
+        Bottleneck::Cores => {
             let had = measured.processors_had();
             let all = measured.cores as f64;
             let others = if had < 0.75 * all { format!(", of which they get {had:.1}") } else { String::new() };
@@ -132,14 +132,14 @@ fn sentence(binding: &Binding, measured: &Measured, workers: &MeanRates, reader:
                 percent(workers.delayed.max(workers.queued))
             )
         }
-        Binding::Room if taker.busy < MUCH => format!(
+        Bottleneck::Room if taker.busy < MUCH => format!(
             "bottleneck: handover (the {reader} waits {} of the time and the workers {}): batches are taken in turn, and one \
              takes {:.0} µs to make; increase `train.micro_batch_size` for fewer handovers",
             percent(taker.starved),
             percent(workers.blocked),
             1e6 * measured.cost_of_item()
         ),
-        Binding::Room => format!(
+        Bottleneck::Room => format!(
             "bottleneck: queues (bursts: the workers wait {} and the {reader} {} of the time); \
              increase `data.prefetch_batches` {} → {}",
             percent(workers.blocked),
@@ -150,8 +150,8 @@ fn sentence(binding: &Binding, measured: &Measured, workers: &MeanRates, reader:
     }
 }
 
-fn evidence(binding: &Binding, measured: &Measured, workers: &MeanRates, reader: &str) -> Vec<String> {
-    if *binding == Binding::Unknown {
+fn evidence(binding: &Bottleneck, measured: &Measured, workers: &MeanShares, reader: &str) -> Vec<String> {
+    if *binding == Bottleneck::Unknown {
         return Vec::new();
     }
     let taker = &measured.reader;
@@ -196,16 +196,16 @@ fn processors(cores: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::QueueFigures;
+    use crate::measure::QueueMetrics;
 
     /// Shares busy, starved, blocked, on a processor, ready without one.
     type Shares = [f64; 5];
 
-    fn actor(name: &str, items: u64, [busy, starved, blocked, cpu, queued]: Shares) -> ActorFigures {
+    fn actor(name: &str, items: u64, [busy, starved, blocked, cpu, queued]: Shares) -> ActorMetrics {
         let name = name.to_owned();
         let cpu = Some(cpu);
         let queued = Some(queued);
-        ActorFigures { name, items, busy, starved, blocked, cpu, queued, delayed: queued, ..ActorFigures::default() }
+        ActorMetrics { name, items, busy, starved, blocked, cpu, queued, delayed: queued, ..ActorMetrics::default() }
     }
 
     fn measured(workers: &[Shares], reader: Shares) -> Measured {
@@ -215,7 +215,7 @@ mod tests {
             seconds: 5.0,
             workers,
             reader: actor("batch-reader", 1000, reader),
-            queues: QueueFigures { capacity: 4, ..QueueFigures::default() },
+            queues: QueueMetrics { capacity: 4, ..QueueMetrics::default() },
             cores: 2,
             depth: 2,
             ..Measured::default()
@@ -229,61 +229,65 @@ mod tests {
         let works = [0.98, 0.0, 0.02, 0.95, 0.03];
         let waits_for_room = [0.02, 0.0, 0.98, 0.02, 0.0];
         let idle = [0.0, 0.0, 0.0, 0.0, 0.0];
-        let cases: [(&str, Measured, Binding); 18] = [
+        let cases: [(&str, Measured, Bottleneck); 18] = [
             (
                 "a trainer that costs nothing, next to workers that hardly get a processor",
                 measured(&[[0.45, 0.0, 0.55, 0.45, 0.45]; 2], [0.05, 0.95, 0.0, 0.05, 0.0]),
-                Binding::Cores,
+                Bottleneck::Cores,
             ),
-            ("a slow trainer", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.01, 0.0]), Binding::Reader),
-            ("a trainer on processors", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.97, 0.02]), Binding::Reader),
-            ("slow workers", measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]), Binding::Workers),
-            ("one worker", measured(&[works], [0.1, 0.9, 0.0, 0.1, 0.0]), Binding::Workers),
+            ("a slow trainer", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.01, 0.0]), Bottleneck::Reader),
+            (
+                "a trainer on processors",
+                measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.97, 0.02]),
+                Bottleneck::Reader,
+            ),
+            ("slow workers", measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]), Bottleneck::Workers),
+            ("one worker", measured(&[works], [0.1, 0.9, 0.0, 0.1, 0.0]), Bottleneck::Workers),
             (
                 "one slow worker",
                 measured(&[[1.0, 0.0, 0.0, 0.9, 0.0], [0.04, 0.0, 0.96, 0.04, 0.0]], [0.0, 1.0, 0.0, 0.0, 0.0]),
-                Binding::Worker("batch-0".to_owned()),
+                Bottleneck::Worker("batch-0".to_owned()),
             ),
             (
                 "workers that sleep",
                 measured(&[[1.0, 0.0, 0.0, 0.02, 0.01]; 2], [0.5, 0.5, 0.0, 0.0, 0.0]),
-                Binding::Outside,
+                Bottleneck::Outside,
             ),
-            ("a slow disk", measured(&[[1.0, 0.0, 0.0, 0.2, 0.02]], [0.0, 1.0, 0.0, 0.0, 0.0]), Binding::Outside),
+            ("a slow disk", measured(&[[1.0, 0.0, 0.0, 0.2, 0.02]], [0.0, 1.0, 0.0, 0.0, 0.0]), Bottleneck::Outside),
             (
                 "bursts",
                 measured(&[[0.81, 0.0, 0.19, 0.01, 0.0], [0.01, 0.0, 0.99, 0.01, 0.0]], [0.73, 0.27, 0.0, 0.0, 0.0]),
-                Binding::Room,
+                Bottleneck::Room,
             ),
             (
                 "queues that are too short",
                 measured(&[[0.5, 0.0, 0.5, 0.4, 0.0]; 2], [0.8, 0.2, 0.0, 0.8, 0.0]),
-                Binding::Room,
+                Bottleneck::Room,
             ),
             (
                 "more workers than processors",
                 measured(&[[0.97, 0.0, 0.03, 0.24, 0.73]; 8], [0.02, 0.98, 0.0, 0.01, 0.01]),
-                Binding::Cores,
+                Bottleneck::Cores,
             ),
             (
                 "others have them",
                 measured(&[[0.99, 0.0, 0.01, 0.47, 0.53]; 2], [0.1, 0.9, 0.0, 0.0, 0.0]),
-                Binding::Cores,
+                Bottleneck::Cores,
             ),
             (
                 "workers that wait for their turn, on processors that are all at work",
                 measured(&[[0.31, 0.05, 0.64, 0.23, 0.08]; 8], [0.11, 0.89, 0.0, 0.06, 0.0]),
-                Binding::Cores,
+                Bottleneck::Cores,
             ),
             (
                 "parts that come late",
                 measured(&[[0.1, 0.9, 0.0, 0.1, 0.0]; 2], [0.1, 0.9, 0.0, 0.1, 0.0]),
-                Binding::Source,
+                Bottleneck::Source,
             ),
             (
                 "a trainer that gets no processor",
                 measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.3, 0.69]),
-                Binding::Cores,
+                Bottleneck::Cores,
             ),
             (
                 "an idle worker",
@@ -292,17 +296,17 @@ mod tests {
                     measured.workers[1].items = 0;
                     measured
                 },
-                Binding::Workers,
+                Bottleneck::Workers,
             ),
             (
                 "workers that decode for one another",
                 measured(&[[0.2, 0.8, 0.0, 0.19, 0.0]; 4], [0.2, 0.8, 0.0, 0.2, 0.0]),
-                Binding::Source,
+                Bottleneck::Source,
             ),
             (
                 "a short run",
                 Measured { seconds: 0.05, ..measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]) },
-                Binding::Unknown,
+                Bottleneck::Unknown,
             ),
         ];
         for (planted, measured, binding) in cases {
@@ -366,10 +370,10 @@ mod tests {
     fn verdict_agrees_with_the_clocks() {
         // U2: an earlier version named workers as the bottleneck that were blocked 83 % of the time.
         let blocked = measured(&[[0.17, 0.0, 0.83, 0.17, 0.0]; 4], [0.15, 0.85, 0.0, 0.15, 0.0]);
-        assert_eq!(find_bottleneck(&blocked, "trainer").binding, Binding::Room);
+        assert_eq!(find_bottleneck(&blocked, "trainer").binding, Bottleneck::Room);
         let few = Measured { reader: actor("batch-reader", 3, [0.1, 0.9, 0.0, 0.1, 0.0]), ..blocked };
         assert!(find_bottleneck(&few, "trainer").sentence.starts_with("too short to say: 3 items"));
-        assert_eq!(find_bottleneck(&Measured::default(), "trainer").binding, Binding::Unknown);
+        assert_eq!(find_bottleneck(&Measured::default(), "trainer").binding, Bottleneck::Unknown);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Prediction of the effect of a configuration change, with a model of the measured run.
 
-use crate::bottleneck::Binding;
-use crate::measure::{MeanRates, Measured};
+use crate::bottleneck::Bottleneck;
+use crate::measure::{MeanShares, Measured};
 use crate::model::{Cost, Layout, Model, Simulation};
 use crate::verdict::bottleneck;
 
@@ -113,8 +113,8 @@ fn layout_of(measured: &Measured) -> Layout {
 /// Builds the model from the measured costs. Time spent ready without a processor is left out: it depends on the
 /// number of workers, and the model simulates it.
 fn model_of(measured: &Measured) -> Result<Model, String> {
-    let workers = MeanRates::new(measured);
-    if matches!(bottleneck(measured), Binding::Worker(_)) {
+    let workers = MeanShares::new(measured);
+    if matches!(bottleneck(measured), Bottleneck::Worker(_)) {
         return Err("no prediction: one worker is slower than the others, which more workers cannot fix".to_owned());
     }
     if workers.starved > 0.15 {

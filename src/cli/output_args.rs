@@ -18,19 +18,19 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    pub(crate) fn manner(self) -> OutputMode {
+    pub(crate) fn mode(self) -> OutputMode {
         let form = match self.log {
             Some(LogForm::Text) => OutputFormat::Text,
             Some(LogForm::Json) => OutputFormat::Json,
             None => of_environment(),
         };
-        let loudness = match self {
+        let verbosity = match self {
             Self { quiet: true, .. } => Verbosity::Quiet,
             Self { verbose: 0, .. } => Verbosity::Usual,
             Self { verbose: 1, .. } => Verbosity::More,
             Self { .. } => Verbosity::Most,
         };
-        OutputMode { form, loudness }
+        OutputMode { form, verbosity }
     }
 }
 

@@ -59,7 +59,7 @@ fn rules(run: &Store) -> anyhow::Result<CheckpointConfig> {
 
 fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
     let rules = rules(run)?;
-    let listed = checkpoint::shelf(run, &rules)?;
+    let listed = checkpoint::list_with_reasons(run, &rules)?;
     if is_json {
         painted(format_args!("{:#}", Value::Array(listed.iter().map(as_json).collect())));
         return Ok(());
@@ -105,7 +105,7 @@ fn as_json(it: &ListedCheckpoint) -> Value {
 
 /// Reads every byte of one checkpoint, or of all. The first checkpoint whose hash differs is the error.
 fn verify(run: &Store, step: Option<Step>, is_json: bool) -> anyhow::Result<()> {
-    let there = checkpoint::shelf(run, &CheckpointConfig::default())?;
+    let there = checkpoint::list_with_reasons(run, &CheckpointConfig::default())?;
     let steps = there.iter().filter(|it| it.is_there).map(|it| it.step);
     let wanted: Vec<Step> = step.map_or_else(|| steps.collect(), |step| vec![step]);
     let mut read = Vec::new();

@@ -55,7 +55,7 @@ fn config(run: &Store) -> anyhow::Result<BTreeMap<String, String>> {
 
 /// Data and program of a run, from its newest checkpoint if it has one.
 fn configuration(run: &Store) -> anyhow::Result<BTreeMap<String, String>> {
-    let steps = checkpoint::shelf(run, &trainer_plan::config::CheckpointConfig::default())?;
+    let steps = checkpoint::list_with_reasons(run, &trainer_plan::config::CheckpointConfig::default())?;
     let Some(newest) = steps.iter().rev().find(|it| it.is_there) else { return Ok(BTreeMap::new()) };
     let State { data_content, program, libtorch, threads, device, .. } = checkpoint::state_of(run, newest.step)?;
     let pairs = [("data", data_content), ("program", program), ("libtorch", libtorch), ("device", device)];

@@ -23,11 +23,11 @@ const PREFIX_MIN: usize = 6;
 pub(crate) fn run(run: &Path, document: Option<&str>, json: bool) -> anyhow::Result<()> {
     let store = Store::existing(run)?;
     if let Some(asked) = document {
-        let (id, [kept, undone]) = asked_for(run, &store, asked)?;
-        one(&id, &kept, &undone, json);
+        let (id, [kept, rolled_back]) = asked_for(run, &store, asked)?;
+        one(&id, &kept, &rolled_back, json);
     } else {
-        let [kept, undone] = read_exposure(&store, None)?;
-        all(&files(run, &kept), &kept, &undone, json);
+        let [kept, rolled_back] = read_exposure(&store, None)?;
+        all(&files(run, &kept), &kept, &rolled_back, json);
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ fn read_exposure(store: &Store, only: Option<&BTreeSet<u64>>) -> anyhow::Result<
     let folder = store.prefixed(exposure::FOLDER);
     Ok([
         ExposureCounts::read(&folder, pages, only)?,
-        ExposureCounts::read(&folder.prefixed(exposure::ROLLED_BACK), exposure::undone(store)?, only)?,
+        ExposureCounts::read(&folder.prefixed(exposure::ROLLED_BACK), exposure::rolled_back_pages(store)?, only)?,
     ])
 }
 
@@ -155,12 +155,12 @@ impl ExposureCounts {
     }
 }
 
-fn one(id: &str, kept: &ExposureCounts, undone: &ExposureCounts, json: bool) {
-    let found: BTreeSet<&Data> = kept.documents.keys().chain(undone.documents.keys()).collect();
+fn one(id: &str, kept: &ExposureCounts, rolled_back: &ExposureCounts, json: bool) {
+    let found: BTreeSet<&Data> = kept.documents.keys().chain(rolled_back.documents.keys()).collect();
     if json {
         let of = |data: &&Data| {
             json!({ "source": data.source(), "dataset_version": data.dataset_version, "rows": kept.counts(data),
-                    "rolled_back": undone.counts(data).total() })
+                    "rolled_back": rolled_back.counts(data).total() })
         };
         let dataset_versions: Vec<_> = found.iter().map(of).collect();
         line(json!({ "document": id, "rows_consumed": kept.end, "dataset_versions": dataset_versions }));
@@ -170,11 +170,11 @@ fn one(id: &str, kept: &ExposureCounts, undone: &ExposureCounts, json: bool) {
         line(format_args!("document {id}: in none of the {} rows that were consumed", count(kept.end)));
     }
     for data in found {
-        let Counts { trained, skipped, left_out } = kept.counts(data);
-        let undone = undone.counts(data).total();
+        let Counts { trained, skipped, bad } = kept.counts(data);
+        let rolled_back = rolled_back.counts(data).total();
         line(format_args!(
-            "document {id}, {data}: trained in {trained} rows, skipped in {skipped}, bad in {left_out}, rolled back in \
-             {undone}"
+            "document {id}, {data}: trained in {trained} rows, skipped in {skipped}, bad in {bad}, rolled back in \
+             {rolled_back}"
         ));
     }
 }
@@ -217,7 +217,12 @@ fn by_file(plan: &Plan, kept: &ExposureCounts) -> anyhow::Result<BTreeMap<(Data,
     Ok(found)
 }
 
-fn all(files: &BTreeMap<(Data, String), FileExposure>, kept: &ExposureCounts, undone: &ExposureCounts, json: bool) {
+fn all(
+    files: &BTreeMap<(Data, String), FileExposure>,
+    kept: &ExposureCounts,
+    rolled_back: &ExposureCounts,
+    json: bool,
+) {
     if json {
         let dataset_version = |(data, documents): (&Data, &BTreeMap<u64, Counts>)| {
             json!({ "source": data.source(), "dataset_version": data.dataset_version, "documents": documents.len(),
@@ -228,20 +233,20 @@ fn all(files: &BTreeMap<(Data, String), FileExposure>, kept: &ExposureCounts, un
                     "counts": found.counts })
         };
         line(json!({
-            "rows_consumed": kept.end, "first_row": kept.first, "rows": kept.rows, "rolled_back_rows": undone.rows.total(),
+            "rows_consumed": kept.end, "first_row": kept.first, "rows": kept.rows, "rolled_back_rows": rolled_back.rows.total(),
             "dataset_versions": kept.documents.iter().map(dataset_version).collect::<Vec<_>>(),
             "files": files.iter().map(file).collect::<Vec<_>>(),
         }));
         return;
     }
-    let Counts { trained, skipped, left_out } = kept.rows;
+    let Counts { trained, skipped, bad } = kept.rows;
     line(format_args!(
         "{} rows consumed: {} trained, {} skipped, {} bad; {} more were rolled back",
         count(kept.end - kept.first),
         count(trained),
         count(skipped),
-        count(left_out),
-        count(undone.rows.total())
+        count(bad),
+        count(rolled_back.rows.total())
     ));
     if kept.first > 0 {
         line(format_args!(
@@ -263,7 +268,7 @@ fn all(files: &BTreeMap<(Data, String), FileExposure>, kept: &ExposureCounts, un
             count(*documents),
             count(counts.trained),
             count(counts.skipped),
-            count(counts.left_out)
+            count(counts.bad)
         ));
     }
 }

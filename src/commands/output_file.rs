@@ -28,7 +28,7 @@ pub(super) fn stream(path: &Path, write: impl FnOnce(&mut ObjectWriter) -> io::R
 }
 
 /// Refuses a path that cannot be written, by trial: creates the folder and a temporary object.
-pub(super) fn try_out(path: &Path) -> anyhow::Result<()> {
+pub(super) fn check_writable(path: &Path) -> anyhow::Result<()> {
     check(path)?;
     let target = target(path)?;
     let (folder, name) = split_path(&target)?;
@@ -45,7 +45,7 @@ pub(super) fn outputs(read: &Path, files: &[Option<&Path>], folder: Option<&Path
         if path.to_str().is_none() {
             return Err(Usage(format!("{}: the name is not UTF-8; give another", path.display())).into());
         }
-        try_out(path)?;
+        check_writable(path)?;
         if known.contains(&same(path)) {
             return Err(
                 Usage(format!("{}: the file is also read, or written twice; give another", path.display())).into()

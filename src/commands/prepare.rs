@@ -65,8 +65,8 @@ pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
         backend.as_ref().map(PrepareBackend::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
     let watching = watching.chain(otlp.as_ref().map(Otlp::reader));
     let watchers = Dispatcher::start(watching.collect())?;
-    let hang = (stall_timeout_seconds > 0).then(|| Duration::from_secs(stall_timeout_seconds));
-    let mut watcher = Shared::listening(watchers, hang)?;
+    let stall_timeout = (stall_timeout_seconds > 0).then(|| Duration::from_secs(stall_timeout_seconds));
+    let mut watcher = Shared::listening(watchers, stall_timeout)?;
     if let Some(backend) = &backend {
         let service = Arc::clone(watcher.service());
         backend.watched(Box::new(move || service.check_progress()));

@@ -36,7 +36,7 @@ use self::traces::Recording;
 use super::output_file::{self, put};
 use crate::cli::{ConfigArgs, ProfileArgs, ProfileTarget};
 use crate::config::Parsed;
-use crate::exit::{Usage, WORSE};
+use crate::exit::{SLOWER, Usage};
 use crate::plan::Plan;
 use crate::run::data::Purpose;
 
@@ -122,7 +122,7 @@ pub(crate) fn compared((before, after): (&Path, &Path), limit: f64, is_json: boo
     } else {
         comparison.lines.iter().for_each(line);
     }
-    Ok(if comparison.is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
+    Ok(if comparison.is_worse { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS })
 }
 
 /// Writes the report of a saved profile.
@@ -163,7 +163,7 @@ pub fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordin
 /// Measures the loader once and determines the bottleneck.
 pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
     let slow = InjectedDelays::parse(options.slow.as_deref(), options.target)?;
-    let plan = Plan::new(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
+    let plan = Plan::new(args, |folder: &Path| slow.find(folder), Purpose::ReadOnly)?;
     let load = plan.load();
     // The duration of a step is divided among its micro-batches.
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
@@ -176,7 +176,7 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
         ..StreamOptions::default()
     };
     let mut stream = BatchStream::new(load, RowIndex(0), RankShard::ALONE, training);
-    let watch = MeasureWatch::from_stats(stream.gauges())?;
+    let watch = MeasureWatch::from_stats(stream.worker_stats())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
     let (mut tokens_per_batch, mut taken, begun) = (0, 0, Instant::now());
     let is_over = |taken: u64| match options.batches {
@@ -221,11 +221,13 @@ pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordi
     let write_delay = InjectedDelays::parse(options.slow.as_deref(), options.target)?.writer;
     let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
     let watch = Arc::<Mutex<Option<MeasureWatch>>>::default();
-    let hears = {
+    let on_progress = {
         let watch = Arc::clone(&watch);
-        move |gauges| *watch.lock().unwrap_or_else(PoisonError::into_inner) = MeasureWatch::from_stats(gauges).ok()
+        move |worker_stats| {
+            *watch.lock().unwrap_or_else(PoisonError::into_inner) = MeasureWatch::from_stats(worker_stats).ok()
+        }
     };
-    let preparation = Preparation::plan(&config)?.telling(Box::new(hears));
+    let preparation = Preparation::plan(&config)?.telling(Box::new(on_progress));
     let summary = preparation.run(run, &Clock::system(), &mut Fanout::default())?;
     let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
     let measured = watch.map_or_else(Measured::default, |watch| watch.measured_to_the_end());

@@ -14,11 +14,11 @@ use crate::run::folder::RunFolder;
 /// Returns to the checkpoint after `step`. The run must not be in progress.
 pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> anyhow::Result<()> {
     let mut held = RunFolder::acquire(&existing(run)?)?;
-    let undone = held.back(Step(step), why)?;
-    let RollbackArchive { from, to, rows_from, rows_to, .. } = undone.clone();
-    let place = undone.folder(held.store()).place("");
+    let rolled_back = held.back(Step(step), why)?;
+    let RollbackArchive { from, to, rows_from, rows_to, .. } = rolled_back.clone();
+    let place = rolled_back.folder(held.store()).place("");
     if is_json {
-        outcome(json!({ "rolled_back": undone, "folder": place }));
+        outcome(json!({ "rolled_back": rolled_back, "folder": place }));
     } else {
         outcome(format_args!(
             "rolled back from step {from} to step {to}: {} rows will be trained on again; later files are in {place}; the same \

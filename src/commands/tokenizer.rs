@@ -13,12 +13,12 @@ use crate::config::Parsed;
 pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_corpus()?;
     let mut bar = None;
-    let mut hears = |now: &PrepareProgress| {
+    let mut on_progress = |now: &PrepareProgress| {
         let suffix = suffix(now);
         let line = format!("counting words: {:.0} %  {suffix}{}", 100.0 * now.share(), eta(now.eta_s));
         bar.get_or_insert_with(|| Progress::new("counting words", now)).set_beside(now, suffix, line);
     };
-    let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut hears);
+    let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut on_progress);
     bar.iter().for_each(Progress::finish);
     let trained = trained?;
     for left_out in &trained.left_out {

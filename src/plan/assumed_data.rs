@@ -9,7 +9,7 @@ use schemas::manifest::{self, Shard};
 use store::{FaultConfig, Store};
 
 use crate::config::Config;
-use crate::run::data::{Ids, PreparedData};
+use crate::run::data::{ExpectedTokenizer, PreparedData};
 
 /// Number of shards of the training split: 8 M rows, more than any shuffle window holds.
 const SHARDS: u16 = 500;
@@ -22,17 +22,21 @@ const GROUP: u32 = 2048;
 
 /// Returns the expected tokenizer: the tokenizer itself if it exists, else `[expects]`, else the tokenizer that
 /// `cloze tokenizer train` would train.
-fn ids(config: &Config) -> Ids {
+fn ids(config: &Config) -> ExpectedTokenizer {
     let prepare = &config.prepare;
     if let Ok(tokenizer) = tokenize::load(&prepare.tokenizer, prepare.lowercase) {
         let facts = &tokenizer.facts().manifest;
-        return Ids { vocab_size: facts.vocab_size, lowercase: facts.lowercase, says: "prepare.tokenizer" };
+        return ExpectedTokenizer {
+            vocab_size: facts.vocab_size,
+            lowercase: facts.lowercase,
+            says: "prepare.tokenizer",
+        };
     }
     let expects = &config.expects;
     let lowercase = expects.cased.map(|cased| !cased).or(prepare.lowercase).unwrap_or(config.tokenizer.lowercase);
     match expects.vocab_size {
-        Some(vocab_size) => Ids { vocab_size, lowercase, says: "expects.vocab_size" },
-        None => Ids { vocab_size: config.tokenizer.vocab_size, lowercase, says: "tokenizer.vocab_size" },
+        Some(vocab_size) => ExpectedTokenizer { vocab_size, lowercase, says: "expects.vocab_size" },
+        None => ExpectedTokenizer { vocab_size: config.tokenizer.vocab_size, lowercase, says: "tokenizer.vocab_size" },
     }
 }
 

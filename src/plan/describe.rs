@@ -10,7 +10,7 @@ use trainer_plan::networks::AnyNetwork;
 use trainer_plan::request::ActiveObjective;
 
 use super::{CoreSplit, Plan, mixture, warnings};
-use crate::run::data::Ids;
+use crate::run::data::ExpectedTokenizer;
 
 /// Returns the plan as text lines: a label, then the values.
 pub(crate) fn lines(plan: &Plan) -> Vec<String> {
@@ -75,7 +75,7 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         count(facts.shards_open_max),
     ));
     if plan.config.data.order == RowOrder::Streamed {
-        lines.push(halves_line(plan, facts));
+        lines.push(core_split_line(plan, facts));
     }
     lines
 }
@@ -94,7 +94,7 @@ fn streamed_line(facts: &LoadFacts, streamed: StreamedFacts) -> String {
 }
 
 /// Describes the division of cores and memory between preparation and loader for a streamed run.
-fn halves_line(plan: &Plan, facts: &LoadFacts) -> String {
+fn core_split_line(plan: &Plan, facts: &LoadFacts) -> String {
     let CoreSplit { prepare, load, cores } = CoreSplit::new(&plan.config);
     format!(
         "cores      {cores}, shared by `cloze train --prepare`: {prepare} workers prepare (`prepare.workers`), {load} build batches \
@@ -134,7 +134,7 @@ fn tokens(plan: &Plan) -> u64 {
 }
 
 /// Describes expected data that is not prepared yet, and the origin of the expectation.
-fn expected_line(plan: &Plan, ids: &Ids) -> String {
+fn expected_line(plan: &Plan, ids: &ExpectedTokenizer) -> String {
     let sources = plan.config.sources_read();
     let folders: Vec<_> = sources.iter().map(|(_, source)| source.folder.display().to_string()).collect();
     format!(

@@ -40,7 +40,7 @@ impl DryRun {
     /// # Errors
     /// As [`new`](Self::new), without the checks of a run's folders.
     pub fn for_timing(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::with_purpose(args, Purpose::Look, Target::default())
+        Self::with_purpose(args, Purpose::ReadOnly, Target::default())
     }
 
     fn with_purpose(args: &ConfigArgs, purpose: Purpose, target: Target) -> anyhow::Result<Self> {

@@ -96,7 +96,7 @@ fn run_time(plan: &TrainPlan, target: Target) -> Result<RunTime, String> {
 /// on an H100 (`docs/benchmarks.md`).
 fn on_gpu(plan: &TrainPlan, gpu: Gpu) -> Result<(f64, String), String> {
     let train = &plan.train;
-    let peak = train.precision.peak_flops(train.tf32, gpu.device_name()).ok_or("the peak of that GPU is unknown")?;
+    let peak = train.precision.peak_flops(train.tf32, gpu.name()).ok_or("the peak of that GPU is unknown")?;
     let mfu = match train.precision {
         Precision::F32 if train.tf32 => 0.21,
         Precision::F32 => 0.63,

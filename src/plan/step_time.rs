@@ -68,7 +68,8 @@ pub fn record(plan: &TrainPlan, time: StepTime) -> std::io::Result<()> {
         let oldest = times.shapes.iter().min_by_key(|(_, time)| time.measured).map(|(shape, _)| shape.clone());
         times.shapes.remove(&oldest.unwrap_or_default());
     }
-    store.put(NAME, &times.seal())
+    store.put(NAME, &times.seal())?;
+    Ok(())
 }
 
 fn read(store: &Store) -> StepTimes {

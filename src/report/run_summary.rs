@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use store::{Lines, Lock, Store};
 use telemetry::change::How;
-use telemetry::training::SuspectReason;
+use telemetry::training::StopReason;
 use telemetry::{EventKind, jsonl};
 use trainer_plan::run::step_budget;
 
@@ -105,8 +105,8 @@ impl RunSummary {
                 }
                 EventKind::Stop(stop) => {
                     self.state = match stop.why {
-                        SuspectReason::Finished => "finished",
-                        SuspectReason::Failed => "failed",
+                        StopReason::Finished => "finished",
+                        StopReason::Failed => "failed",
                         _ => "stopped",
                     };
                 }

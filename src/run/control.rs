@@ -33,7 +33,7 @@ pub(crate) use self::board::StatusBoard;
 pub(crate) use self::requests::Requests;
 use self::signal::SignalMeaning;
 pub use self::signal::{Phase, Signal};
-use self::signal_state::{DeferredLog, SignalState, WORDS};
+use self::signal_state::{DeferredLog, MAX_QUEUED_LOGS, SignalState};
 pub use self::stop_file::obeyed;
 pub use self::watchdog::Timeouts;
 
@@ -59,9 +59,9 @@ impl Control {
         // With a handler the signal does not end the process: exceeding the file size limit is then an error of the
         // write.
         let _heard = listen(SignalKind::from_raw(runtime::FILE_SIZE_SIGNAL))?;
-        let (stopper, stop) = cancel_pair();
-        let (words, heard_words) = std::sync::mpsc::sync_channel(WORDS);
-        let state = Arc::new(SignalState::new(stopper, words));
+        let (cancel_source, stop) = cancel_pair();
+        let (words, heard_words) = std::sync::mpsc::sync_channel(MAX_QUEUED_LOGS);
+        let state = Arc::new(SignalState::new(cancel_source, words));
         for asked in Signal::ALL {
             let state = Arc::clone(&state);
             match asked.meaning() {
@@ -87,7 +87,7 @@ impl Control {
             return Ok(());
         }
         let state = Arc::clone(&self.state);
-        state.be_patient(timeouts.hang);
+        state.set_stall_timeout(timeouts.stall_timeout);
         runtime::spawn("watch", move || watchdog::watch(&state, &timeouts))?;
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Control {
 
     /// Pending requests to the run.
     pub fn requests(&self) -> &Requests {
-        &self.state.wishes
+        &self.state.requests
     }
 
     /// Returns an error that names the stalled workers if the run has made no progress within the stall timeout.

@@ -38,14 +38,14 @@ pub struct PreparedData {
     content: String,
     purpose: Purpose,
     /// Tokenizer that the configuration expects, if no prepared folder exists yet.
-    pub(crate) expected: Option<Ids>,
+    pub(crate) expected: Option<ExpectedTokenizer>,
     /// Further sources of the mixture.
     others: Vec<PreparedData>,
 }
 
 /// Expected properties of a tokenizer, and the origin of the expectation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ids {
+pub(crate) struct ExpectedTokenizer {
     /// Number of ids.
     pub(crate) vocab_size: u32,
     /// Whether text is lowercased.
@@ -66,7 +66,7 @@ pub enum Purpose {
     /// Same, for another machine: the devices of this machine do not matter.
     DryRunElsewhere,
     /// A view of rows, which needs no run.
-    Look,
+    ReadOnly,
     /// A model that was trained on the data. No row is read.
     Model,
 }
@@ -138,9 +138,9 @@ impl PreparedData {
     }
 
     /// Builds in-memory data as the configuration expects it, for folders that do not exist. No row of it is ever read.
-    pub(crate) fn expected(store: &Store, config: &Config, ids: &Ids) -> pipeline::Result<Self> {
+    pub(crate) fn expected(store: &Store, config: &Config, ids: &ExpectedTokenizer) -> pipeline::Result<Self> {
         // Without a version list: the list of a run describes the data that it read.
-        let request = OpenRequest { config, run: Path::new(""), purpose: Purpose::Look };
+        let request = OpenRequest { config, run: Path::new(""), purpose: Purpose::ReadOnly };
         let of = |source| {
             let data = Self::open_folder(store.clone(), source, request)?;
             Ok(Self { expected: Some(ids.clone()), ..data })
@@ -198,7 +198,7 @@ impl PreparedData {
         let vocabs: Vec<Arc<Vocab>> = first.all().map(|data| Arc::clone(&data.vocab)).collect();
         let same_size = vocabs.iter().all(|vocab| vocab.size() == first.vocab.size());
         if let (true, Ok(mixture)) = (same_size, Mixture::new(&weights, 1, 0)) {
-            first.vocab = Arc::new(mixture::blend(&vocabs, mixture.first_shares()));
+            first.vocab = Arc::new(mixture::merge_vocabs(&vocabs, mixture.first_shares()));
         }
         first
     }
@@ -264,7 +264,7 @@ impl PreparedData {
             Purpose::Model => MissingParts::Unread,
             // The stream refuses to read deleted parts, unless the run is at its end and reads nothing more.
             Purpose::Run | Purpose::Branch if self.versions.is_pinned() => MissingParts::Unread,
-            Purpose::DryRun | Purpose::DryRunElsewhere | Purpose::Look if self.versions.is_pinned() => {
+            Purpose::DryRun | Purpose::DryRunElsewhere | Purpose::ReadOnly if self.versions.is_pinned() => {
                 MissingParts::Refused
             }
             // The epoch plan also refuses deleted parts, and the run may be past them.

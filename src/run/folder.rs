@@ -155,7 +155,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use store::{FaultConfig, Lines};
-    use telemetry::training::{MlmReport, StopReport, SuspectReason, ValidReport};
+    use telemetry::training::{MlmReport, StopReason, StopReport, ValidReport};
 
     use super::*;
 
@@ -189,7 +189,7 @@ mod tests {
 
     fn stop() -> EventKind {
         EventKind::Stop(StopReport {
-            why: SuspectReason::Terminate,
+            why: StopReason::Terminate,
             saved: true,
             kept: None,
             place: String::new(),

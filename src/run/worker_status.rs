@@ -4,9 +4,9 @@ use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;
 
 /// Status of the workers, followed by the consumer of their items.
-pub(crate) fn actors(gauges: &PoolStats) -> Vec<ActorStatus> {
-    let workers = gauges.workers();
-    let reader = gauges.reader();
+pub(crate) fn actors(worker_stats: &PoolStats) -> Vec<ActorStatus> {
+    let workers = worker_stats.workers();
+    let reader = worker_stats.reader();
     workers.iter().map(|worker| actor(worker, false)).chain([actor(&reader, true)]).collect()
 }
 

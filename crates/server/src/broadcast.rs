@@ -42,7 +42,7 @@ pub(crate) struct Message {
 
 /// Result of a read from a position.
 #[derive(Debug)]
-pub(crate) enum BroadcastStart {
+pub(crate) enum ReadResult {
     /// Events after the position; may be empty.
     Messages(Vec<Message>),
     /// The position is not in the buffer.
@@ -113,14 +113,14 @@ impl LiveEvents {
         Id { boot: Arc::clone(&ring.boot), number: ring.last }
     }
 
-    pub(crate) fn since(&self, place: &Id) -> BroadcastStart {
+    pub(crate) fn since(&self, place: &Id) -> ReadResult {
         let ring = self.ring();
         let oldest = ring.last + 1 - ring.messages.len() as u64;
         if ring.boot != place.boot || place.number > ring.last || place.number + 1 < oldest {
-            return BroadcastStart::Lost;
+            return ReadResult::Lost;
         }
         let is_new = |message: &&Message| message.number > place.number;
-        BroadcastStart::Messages(ring.messages.iter().filter(is_new).cloned().collect())
+        ReadResult::Messages(ring.messages.iter().filter(is_new).cloned().collect())
     }
 
     /// Returns a receiver that wakes on every change.
@@ -147,8 +147,8 @@ mod tests {
 
     fn numbers(live: &LiveEvents, place: &Id) -> Option<Vec<u64>> {
         match live.since(place) {
-            BroadcastStart::Messages(messages) => Some(messages.into_iter().map(|message| message.number).collect()),
-            BroadcastStart::Lost => None,
+            ReadResult::Messages(messages) => Some(messages.into_iter().map(|message| message.number).collect()),
+            ReadResult::Lost => None,
         }
     }
 

@@ -23,7 +23,7 @@ const SERIES_MAX: usize = 512;
 
 /// Position of a row on each axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct StepRange {
+pub(crate) struct AxisPosition {
     pub(crate) step: u64,
     pub(crate) tokens: u64,
     pub(crate) rows: u64,
@@ -76,7 +76,7 @@ impl Spread {
 /// Table of metrics with one row per report or group of reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
-    places: Vec<StepRange>,
+    places: Vec<AxisPosition>,
     series: BTreeMap<String, Vec<Option<Spread>>>,
     /// Reports per row.
     per_row: u64,
@@ -92,7 +92,7 @@ impl Default for Columns {
 
 impl Columns {
     /// Adds a report.
-    pub(crate) fn push(&mut self, place: StepRange, values: impl IntoIterator<Item = (String, Spread)>) {
+    pub(crate) fn push(&mut self, place: AxisPosition, values: impl IntoIterator<Item = (String, Spread)>) {
         if self.in_last == self.per_row || self.places.is_empty() {
             if self.places.len() == POINTS_MAX {
                 self.halve();
@@ -128,7 +128,7 @@ impl Columns {
     }
 
     fn begin_row(&mut self) {
-        self.places.push(StepRange::default());
+        self.places.push(AxisPosition::default());
         self.series.values_mut().for_each(|series| series.push(None));
         self.in_last = 0;
     }
@@ -156,8 +156,8 @@ impl Columns {
 impl Serialize for Columns {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let axis = |of: fn(&StepRange) -> u64| self.places.iter().map(of).collect::<Vec<u64>>();
-        let share = |of: fn(&StepRange) -> f64| Numbers(self.places.iter().map(|place| Some(of(place))).collect());
+        let axis = |of: fn(&AxisPosition) -> u64| self.places.iter().map(of).collect::<Vec<u64>>();
+        let share = |of: fn(&AxisPosition) -> f64| Numbers(self.places.iter().map(|place| Some(of(place))).collect());
         map.serialize_entry("step", &axis(|place| place.step))?;
         map.serialize_entry("tokens", &axis(|place| place.tokens))?;
         map.serialize_entry("rows", &axis(|place| place.rows))?;
@@ -229,8 +229,8 @@ impl Serialize for ShortNumber {
 mod tests {
     use super::*;
 
-    fn at(step: u64) -> StepRange {
-        StepRange { step, ..StepRange::default() }
+    fn at(step: u64) -> AxisPosition {
+        AxisPosition { step, ..AxisPosition::default() }
     }
 
     fn filled(reports: u64) -> Columns {

@@ -10,7 +10,7 @@ use telemetry::report_metrics::{REPORT_METRICS, ReportMetric};
 use telemetry::training::{PhaseSeconds, StepReport, ValidReport};
 use telemetry::{Event, EventKind, event_text};
 
-use crate::columns::{Columns, Spread, StepRange};
+use crate::columns::{AxisPosition, Columns, Spread};
 
 /// Maximum number of events kept per kind; the oldest are dropped.
 const EVENTS_MAX: usize = 256;
@@ -70,9 +70,9 @@ impl History {
         Some(json)
     }
 
-    fn position_of(&mut self, event: &Event) -> StepRange {
+    fn position_of(&mut self, event: &Event) -> AxisPosition {
         let at = &event.at;
-        StepRange {
+        AxisPosition {
             step: at.step.map_or(0, |step| step.0),
             tokens: at.tokens_seen.unwrap_or(0),
             rows: at.rows_seen.unwrap_or(0),
@@ -125,7 +125,7 @@ impl History {
 struct Point<'a> {
     of: &'static str,
     #[serde(flatten)]
-    place: StepRange,
+    place: AxisPosition,
     values: BTreeMap<&'a str, Spread>,
 }
 

@@ -17,7 +17,7 @@ use crate::run_state::{RunInfo, of_folder, page_history};
 pub struct Report {
     runs: Vec<Box<RawValue>>,
     config: serde_json::Map<String, Value>,
-    made: RenderedReport,
+    made: ReportOrigin,
     /// Curves of all runs, by metric.
     #[serde(skip)]
     curves: BTreeMap<String, Vec<Curve>>,
@@ -25,7 +25,7 @@ pub struct Report {
 
 /// Program that wrote the report, and time in milliseconds since the Unix epoch.
 #[derive(Debug, Default, Serialize)]
-struct RenderedReport {
+struct ReportOrigin {
     program: &'static str,
     time: u64,
 }
@@ -34,7 +34,7 @@ impl Report {
     /// Creates an empty report. `time` is in milliseconds since the Unix epoch.
     #[must_use]
     pub fn new(program: &'static str, time: u64) -> Self {
-        Self { made: RenderedReport { program, time }, ..Self::default() }
+        Self { made: ReportOrigin { program, time }, ..Self::default() }
     }
 
     /// Adds a run from its event log. `config` has the format of [`Backend::config`](crate::Backend::config).

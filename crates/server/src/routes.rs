@@ -24,7 +24,7 @@ use tower_http::timeout::TimeoutLayer;
 
 use crate::access::{Access, Purpose, Refusal};
 use crate::backend::{Action, ApiError, Backend};
-use crate::broadcast::{BroadcastStart, Id, Message};
+use crate::broadcast::{Id, Message, ReadResult};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, HEAD_TIME, KEEP_ALIVE, LISTEN_TIME, LISTENERS, QUEUE_TIME, ROWS};
 use crate::metrics;
 use crate::page::LIVE;
@@ -324,7 +324,7 @@ fn run_action(site: &AppState, action: Action) -> Response {
 }
 
 #[derive(Deserialize)]
-struct StepFilter {
+struct EventsQuery {
     after: Option<String>,
 }
 
@@ -341,11 +341,11 @@ struct Listener {
 /// Streams server-sent events from the position of the client.
 async fn events(
     State(site): State<AppState>,
-    after: Result<Query<StepFilter>, QueryRejection>,
+    after: Result<Query<EventsQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Response {
     let after = match parameters(after) {
-        Ok(StepFilter { after }) => after,
+        Ok(EventsQuery { after }) => after,
         Err(why) => return refused(StatusCode::BAD_REQUEST, &why),
     };
     let Ok(permit) = Arc::clone(&site.listeners).try_acquire_owned() else {
@@ -374,12 +374,12 @@ async fn next(mut listener: Listener) -> Option<(Result<Sse, Infallible>, Listen
         // Before the read, so that an event in between counts as a change.
         listener.changes.mark_unchanged();
         match listener.site.seen.live.since(&listener.place) {
-            BroadcastStart::Messages(messages) if !messages.is_empty() => {
+            ReadResult::Messages(messages) if !messages.is_empty() => {
                 listener.waiting = messages.into_iter();
                 continue;
             }
-            BroadcastStart::Messages(_) => {}
-            BroadcastStart::Lost => {
+            ReadResult::Messages(_) => {}
+            ReadResult::Lost => {
                 listener.place = listener.site.seen.live.last();
                 let event = Sse::default().event("reset").id(listener.place.to_string()).data("{}");
                 return Some((Ok(event), listener));

@@ -14,7 +14,7 @@ use telemetry::training::{Figures, ResumeReport, Speed, StepReport};
 use telemetry::{Clock, Event, EventKind, Position};
 
 use crate::backend::{ActorStatus, ApiError};
-use crate::broadcast::BroadcastStart;
+use crate::broadcast::ReadResult;
 use crate::limits::{CONNECTIONS, LISTENERS};
 use crate::{Action, Backend, Health, Kind, ListenAddress, RunInfo, RunState, ServeConfig, Server, Status};
 

@@ -27,13 +27,13 @@ impl FaultConfig {
     }
 
     /// Returns the fault of one call.
-    pub(crate) fn fault_for(&self, operation: &str, name: &str, attempt: u64) -> Strike {
+    pub(crate) fn fault_for(&self, operation: &str, name: &str, attempt: u64) -> InjectedFault {
         let address = format!("{} {operation} {attempt} {name}", self.seed);
         let [failure, loss] = draws(&address);
         match () {
-            () if failure < self.failures => Strike::Before,
-            () if loss < self.lost => Strike::After,
-            () => Strike::Never,
+            () if failure < self.failures => InjectedFault::Before,
+            () if loss < self.lost => InjectedFault::After,
+            () => InjectedFault::Never,
         }
     }
 }
@@ -51,7 +51,7 @@ pub fn draws(address: &str) -> [f64; 2] {
 
 /// Fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strike {
+pub(crate) enum InjectedFault {
     /// The call fails without an effect.
     Before,
     /// The call has its effect, but its acknowledgement is lost.
@@ -73,12 +73,12 @@ pub struct Calls {
 
 impl Calls {
     /// Counts one call.
-    pub(crate) fn count(&mut self, strike: Strike) {
+    pub(crate) fn count(&mut self, strike: InjectedFault) {
         self.calls += 1;
         match strike {
-            Strike::Before => self.failed += 1,
-            Strike::After => self.lost += 1,
-            Strike::Never => {}
+            InjectedFault::Before => self.failed += 1,
+            InjectedFault::After => self.lost += 1,
+            InjectedFault::Never => {}
         }
     }
 }
@@ -91,9 +91,9 @@ mod tests {
     fn forecast(faults: FaultConfig, name: &str) -> String {
         (0..100)
             .map(|attempt| match faults.fault_for("put", name, attempt) {
-                Strike::Never => '.',
-                Strike::Before => 'x',
-                Strike::After => '?',
+                InjectedFault::Never => '.',
+                InjectedFault::Before => 'x',
+                InjectedFault::After => '?',
             })
             .collect()
     }

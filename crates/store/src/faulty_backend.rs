@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
-use crate::fault_config::{FaultConfig, Strike};
+use crate::fault_config::{FaultConfig, InjectedFault};
 
 /// Fault state of a store, shared with its uploads.
 #[derive(Debug)]
@@ -48,10 +48,10 @@ impl FaultState {
             *attempt
         };
         match self.config.fault_for(operation, name, attempt) {
-            Strike::Never => effect(),
-            Strike::Before => Err(failure()),
+            InjectedFault::Never => effect(),
+            InjectedFault::Before => Err(failure()),
             // An error of the backend keeps its own reason.
-            Strike::After => effect().and_then(|_| Err(timeout())),
+            InjectedFault::After => effect().and_then(|_| Err(timeout())),
         }
     }
 }

@@ -43,7 +43,7 @@ pub use self::store::Store;
 
 pub use self::fault_config::{Calls, FaultConfig, draws};
 pub use self::lock::{Holder, LeaseConfig, LeaseStatus, LeaseWatch, Lock, LockError};
-pub use self::log::{Lines, Log, LogTerms};
+pub use self::log::{Lines, Log, LogConfig};
 pub use self::memory::MemoryBackend;
 pub use self::name::LOCK;
 pub use self::retry::Retries;

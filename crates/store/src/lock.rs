@@ -1,8 +1,8 @@
 //! Exclusive lock between processes and machines that share only a store.
 //!
 //! # What
-//! A lock is an object that names its holder, with a counter that the holder increments every *beat*. If the counter
-//! advances, a contender is refused. If the counter does not advance for the holder's *patience*, a contender takes the
+//! A lock is an object that names its holder, with a counter that the holder increments every *heartbeat*. If the counter
+//! advances, a contender is refused. If the counter does not advance for the holder's *takeover delay*, a contender takes the
 //! lock over. Before the holder publishes anything, it [checks](Lock::check) that it still holds the lock.
 //!
 //! # Why
@@ -17,8 +17,8 @@
 //! incremented. *Release*: replace the object by one that says `released`. An object with another version and another
 //! holder is a lost lock, permanently.
 //!
-//! *Check*: read the object; if the newest beat is older than a third of the patience, renew it first. A publication
-//! that begins after a check has two thirds of the patience before any contender may take over. A process that is
+//! *Check*: read the object; if the newest heartbeat is older than a third of the takeover delay, renew it first. A publication
+//! that begins after a check has two thirds of the takeover delay before any contender may take over. A process that is
 //! stopped for longer than that, between a check and its publication, publishes late: one object, whole. Its next check
 //! fails.
 //!
@@ -54,25 +54,25 @@ pub struct Lock {
     claim: Arc<LeaseClaim>,
     /// Carries no messages: dropping it ends the thread.
     ended: Option<SyncSender<()>>,
-    heart: Option<JoinHandle<()>>,
+    heartbeat: Option<JoinHandle<()>>,
 }
 
 impl Lock {
-    /// Takes the lock `name` of a store. Waits only until it sees that another holder is alive: one or two beats, or
-    /// the patience.
+    /// Takes the lock `name` of a store. Waits only until it sees that another holder is alive: one or two heartbeats, or
+    /// the takeover delay.
     pub fn acquire(store: &Store, name: &str, holder: Holder, terms: LeaseConfig) -> Result<Self, LockError> {
         let claim = Arc::new(LeaseClaim::acquire(store, name, holder, terms, Arc::new(MonotonicClock::default()))?);
         let (ended, end) = sync_channel(0);
         let beating = Arc::clone(&claim);
         // If the thread cannot start, dropping `lock` releases the claim.
-        let mut lock = Self { claim, ended: Some(ended), heart: None };
-        let heart = thread::Builder::new().name("heartbeat".to_owned());
-        lock.heart = Some(heart.spawn(move || renew_until(&beating, terms.beat, &end))?);
+        let mut lock = Self { claim, ended: Some(ended), heartbeat: None };
+        let heartbeat = thread::Builder::new().name("heartbeat".to_owned());
+        lock.heartbeat = Some(heartbeat.spawn(move || renew_until(&beating, terms.heartbeat_interval, &end))?);
         Ok(lock)
     }
 
     /// Returns the apparent holder of that lock, for display. Returns `None` if the lock was released, if its holder is
-    /// seen to be gone, or if the counter has not advanced for the patience by the clock of the storage. Changes
+    /// seen to be gone, or if the counter has not advanced for the takeover delay by the clock of the storage. Changes
     /// nothing and does not wait.
     pub fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
         lease::seen(store, name)
@@ -100,15 +100,15 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         drop(self.ended.take());
-        // A beat in progress ends first. A panic in it must not prevent the release.
-        let _ = self.heart.take().map(JoinHandle::join);
+        // A heartbeat in progress ends first. A panic in it must not prevent the release.
+        let _ = self.heartbeat.take().map(JoinHandle::join);
         if let Err(error) = self.claim.release() {
             warn!(%error, "cannot release the lock; other processes wait until it expires");
         }
     }
 }
 
-/// Beats until the lock is dropped or lost. After a store error it retries at the next beat.
+/// Sends heartbeats until the lock is dropped or lost. After a store error it retries at the next heartbeat.
 fn renew_until(claim: &LeaseClaim, pause: Duration, end: &Receiver<()>) {
     while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         if let Err(error) = claim.renew() {

@@ -23,7 +23,7 @@ use crate::store::Store;
 
 /// Thresholds for putting and closing segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogTerms {
+pub struct LogConfig {
     /// Age of the newest put after which the next line is put with all before it.
     pub put_every: Duration,
     /// Size at which a segment is closed.
@@ -31,7 +31,7 @@ pub struct LogTerms {
 }
 
 /// A quarter of a megabyte is some thousand lines, and bounds the bytes that a busy log rewrites every second.
-impl Default for LogTerms {
+impl Default for LogConfig {
     fn default() -> Self {
         Self { put_every: Duration::from_secs(1), segment_bytes: 1 << 18 }
     }
@@ -40,7 +40,7 @@ impl Default for LogTerms {
 /// Log that this process writes. It has one writer, which holds a [lock](crate::Lock).
 pub struct Log {
     segments: Store,
-    terms: LogTerms,
+    terms: LogConfig,
     number: u64,
     /// Newest segment, whole.
     newest: Vec<u8>,
@@ -61,11 +61,11 @@ impl Debug for Log {
 impl Log {
     /// Opens the log whose segments are below `name`: a new one, or one to continue.
     pub fn open(store: &Store, name: &str) -> io::Result<Self> {
-        Self::open_with(store, name, LogTerms::default())
+        Self::open_with(store, name, LogConfig::default())
     }
 
     /// Opens the log with other thresholds.
-    pub fn open_with(store: &Store, name: &str, terms: LogTerms) -> io::Result<Self> {
+    pub fn open_with(store: &Store, name: &str, terms: LogConfig) -> io::Result<Self> {
         let segments = store.prefixed(name);
         let mut log = Self { segments, terms, number: 0, newest: Vec::new(), grown: false, put: None };
         log.find_newest()?;

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
-use crate::fault_config::{Calls, FaultConfig, Strike};
+use crate::fault_config::{Calls, FaultConfig, InjectedFault};
 
 /// Storage backend in memory. Clones share their content.
 #[derive(Clone, Debug)]
@@ -66,9 +66,9 @@ impl MemoryBackend {
         state.tally.count(strike);
         let lost = |why: &str| Err(io::Error::new(ErrorKind::TimedOut, format!("{operation} timed out{why}")));
         match strike {
-            Strike::Never => Ok(effect(&mut state)),
-            Strike::Before => lost(""),
-            Strike::After => {
+            InjectedFault::Never => Ok(effect(&mut state)),
+            InjectedFault::Before => lost(""),
+            InjectedFault::After => {
                 effect(&mut state);
                 lost(", perhaps after it had its effect")
             }

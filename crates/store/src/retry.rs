@@ -35,10 +35,10 @@ impl Default for Retries {
 
 /// Classes of errors after which a call is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RetryDecision {
+pub(crate) enum RetryOn {
     /// Transient errors. The call continues where it was. A device error is final: after a failed flush a disk may have
     /// dropped the data, and the next flush still succeeds.
-    Passing,
+    Transient,
     /// Transient and device errors: the call starts over each time.
     Any,
     /// Device errors only: the call handles the others itself.
@@ -47,9 +47,9 @@ pub(crate) enum RetryDecision {
 
 impl Retries {
     /// Repeats the call until its error is not transient. The argument tells the call whether it is a repetition.
-    pub(crate) fn until_answered<T>(
+    pub(crate) fn retry_request<T>(
         &self,
-        after: RetryDecision,
+        after: RetryOn,
         mut call: impl FnMut(bool) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut pause = self.pause.min(self.pause_max);
@@ -70,13 +70,13 @@ impl Retries {
     }
 
     /// Returns the maximum number of calls for an error, including the first.
-    fn attempts(&self, error: &io::Error, after: RetryDecision) -> u32 {
+    fn attempts(&self, error: &io::Error, after: RetryOn) -> u32 {
         match after {
-            RetryDecision::Passing | RetryDecision::Any if passes(error.kind()) => self.attempts_max,
-            RetryDecision::Any | RetryDecision::Device if error.raw_os_error() == Some(libc::EIO) => {
+            RetryOn::Transient | RetryOn::Any if passes(error.kind()) => self.attempts_max,
+            RetryOn::Any | RetryOn::Device if error.raw_os_error() == Some(libc::EIO) => {
                 self.attempts_max.min(DEVICE_ATTEMPTS_MAX)
             }
-            RetryDecision::Passing | RetryDecision::Any | RetryDecision::Device => 1,
+            RetryOn::Transient | RetryOn::Any | RetryOn::Device => 1,
         }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         let retries = Retries { attempts_max: 3, pause: Duration::ZERO, pause_max: Duration::ZERO };
         let calls_for = |kind: ErrorKind, failures: u32| {
             let mut calls = 0;
-            let answer = retries.until_answered(RetryDecision::Passing, |again| {
+            let answer = retries.retry_request(RetryOn::Transient, |again| {
                 assert_eq!(again, calls > 0);
                 calls += 1;
                 if calls > failures { Ok(()) } else { Err(kind.into()) }
@@ -120,18 +120,14 @@ mod tests {
     fn a_device_that_fails_is_asked_a_few_times_but_never_to_flush_again() {
         let (pause, pause_max) = (Duration::ZERO, Duration::ZERO);
         let retries = Retries { pause, pause_max, ..Retries::default() };
-        for (after, expected) in [(RetryDecision::Any, DEVICE_ATTEMPTS_MAX), (RetryDecision::Passing, 1)] {
+        for (after, expected) in [(RetryOn::Any, DEVICE_ATTEMPTS_MAX), (RetryOn::Transient, 1)] {
             let mut calls = 0;
-            let answer: io::Result<()> = retries.until_answered(after, |_| {
+            let answer: io::Result<()> = retries.retry_request(after, |_| {
                 calls += 1;
                 Err(io::Error::from_raw_os_error(libc::EIO))
             });
             let error = answer.expect_err("a broken disk").to_string();
-            assert_eq!(
-                (calls, error.contains("(6 times in a row)")),
-                (expected, after == RetryDecision::Any),
-                "{error}"
-            );
+            assert_eq!((calls, error.contains("(6 times in a row)")), (expected, after == RetryOn::Any), "{error}");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::faulty_backend::FaultyBackend;
 use crate::folder::Folder;
 use crate::memory::MemoryBackend;
 use crate::name;
-use crate::retry::{Retries, RetryDecision};
+use crate::retry::{Retries, RetryOn};
 use crate::writer::ObjectWriter;
 
 /// Bytes of a large object in memory at once: enough for BLAKE3 to hash many of its chunks in parallel.
@@ -157,12 +157,12 @@ impl Store {
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<Stat> {
         // After a device error the write restarts from its first byte: a failed flush is not trusted.
         let once = |name: &str| {
-            let patiently = RetryDecision::Passing;
-            let mut upload = self.retries.until_answered(patiently, |_| self.kind.begin_upload(name))?;
-            self.retries.until_answered(patiently, |_| upload.write_at(0, bytes))?;
-            self.retries.until_answered(patiently, |_| upload.commit())
+            let patiently = RetryOn::Transient;
+            let mut upload = self.retries.retry_request(patiently, |_| self.kind.begin_upload(name))?;
+            self.retries.retry_request(patiently, |_| upload.write_at(0, bytes))?;
+            self.retries.retry_request(patiently, |_| upload.commit())
         };
-        self.ask_after(RetryDecision::Device, name, |name, _| once(name))
+        self.ask_after(RetryOn::Device, name, |name, _| once(name))
     }
 
     /// Begins an object of any size.
@@ -234,19 +234,14 @@ impl Store {
 
     /// Calls the backend for an object, with retries. The argument tells the call whether it is a repetition.
     fn retried<T>(&self, name: &str, call: impl Fn(&str, bool) -> io::Result<T>) -> io::Result<T> {
-        self.ask_after(RetryDecision::Any, name, call)
+        self.ask_after(RetryOn::Any, name, call)
     }
 
-    fn ask_after<T>(
-        &self,
-        after: RetryDecision,
-        name: &str,
-        call: impl Fn(&str, bool) -> io::Result<T>,
-    ) -> io::Result<T> {
+    fn ask_after<T>(&self, after: RetryOn, name: &str, call: impl Fn(&str, bool) -> io::Result<T>) -> io::Result<T> {
         let full = format!("{}{name}", self.prefix);
         name::check(&full).map_err(|error| with_place(self.kind.display_path(""), &error))?;
         self.retries
-            .until_answered(after, |again| call(&full, again))
+            .retry_request(after, |again| call(&full, again))
             .map_err(|error| with_place(self.kind.display_path(&full), &error))
     }
 
@@ -258,7 +253,7 @@ impl Store {
             name::check(full).map_err(|error| with_place(self.kind.display_path(""), &error))?;
         }
         self.retries
-            .until_answered(RetryDecision::Any, |_| call(full))
+            .retry_request(RetryOn::Any, |_| call(full))
             .map_err(|error| with_place(self.kind.display_path(full), &error))
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::backend::{Stat, Upload};
 use crate::error::with_place;
-use crate::retry::{Retries, RetryDecision};
+use crate::retry::{Retries, RetryOn};
 
 /// Buffer size: one system call per quarter of a megabyte.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -32,7 +32,7 @@ impl ObjectWriter {
     pub fn commit(mut self) -> io::Result<Stat> {
         self.send_buffer()?;
         let Self { upload, place, retries, .. } = &mut self;
-        retries.until_answered(RetryDecision::Passing, |_| upload.commit()).map_err(|error| with_place(place, &error))
+        retries.retry_request(RetryOn::Transient, |_| upload.commit()).map_err(|error| with_place(place, &error))
     }
 
     /// Passes the buffer to the upload. After an error the object cannot be committed, because a piece is missing.
@@ -47,7 +47,7 @@ impl ObjectWriter {
             return Ok(());
         }
         let Self { upload, buffer, offset, retries, .. } = self;
-        let outcome = retries.until_answered(RetryDecision::Passing, |_| upload.write_at(*offset, buffer));
+        let outcome = retries.retry_request(RetryOn::Transient, |_| upload.write_at(*offset, buffer));
         self.failed = outcome.is_err();
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();

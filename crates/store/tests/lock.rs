@@ -10,8 +10,9 @@ use store::{Holder, LeaseConfig, Lock, LockError, Store};
 
 use crate::child;
 
-/// Short, to keep the test fast; long enough for a beat on a busy machine.
-const TERMS: LeaseConfig = LeaseConfig { beat: Duration::from_millis(50), takeover_delay: Duration::from_secs(2) };
+/// Short, to keep the test fast; long enough for a heartbeat on a busy machine.
+const TERMS: LeaseConfig =
+    LeaseConfig { heartbeat_interval: Duration::from_millis(50), takeover_delay: Duration::from_secs(2) };
 
 /// Other process: takes the lock. For each line that it reads, it checks the lock and writes as a run would.
 fn hold(store: &Store) {
@@ -121,7 +122,7 @@ fn killed_process_does_not_block_others() {
     let mut other = Other::start("killed_process_does_not_block_others", home.path());
     other.child.kill().expect("killed");
     other.child.wait().expect("ended");
-    // A contender that waited for this patience would not return.
+    // A contender that waited for this takeover delay would not return.
     let terms = LeaseConfig { takeover_delay: Duration::from_secs(1 << 20), ..TERMS };
     let lock = Lock::acquire(&store, "lock", Holder::this_process(), terms).expect("its holder is gone");
     lock.check().expect("ours");

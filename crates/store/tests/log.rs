@@ -5,12 +5,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use store::{FaultConfig, Lines, Log, LogTerms, MemoryBackend, Store};
+use store::{FaultConfig, Lines, Log, LogConfig, MemoryBackend, Store};
 
 use crate::child;
 
 /// Puts only on a flush or a full segment, not by time.
-const LAZY: LogTerms = LogTerms { put_every: Duration::MAX, segment_bytes: 64 };
+const LAZY: LogConfig = LogConfig { put_every: Duration::MAX, segment_bytes: 64 };
 
 fn lines(store: &Store) -> Vec<String> {
     let lines = Lines::new(store, "log").expect("listed");
@@ -156,7 +156,7 @@ fn a_log_that_was_dropped_writes_no_more() {
 
 /// Logs until the process is killed.
 fn log_for_ever(store: &Store) {
-    let terms = LogTerms { put_every: Duration::ZERO, segment_bytes: 2000 };
+    let terms = LogConfig { put_every: Duration::ZERO, segment_bytes: 2000 };
     let mut log = Log::open_with(store, "log", terms).expect("opened");
     for time in 0_u64.. {
         log.push(&line(time)).expect("pushed");
@@ -189,7 +189,7 @@ fn a_kill_tears_no_line_and_loses_none_that_was_put() {
 #[test]
 fn the_end_of_a_log_is_read_without_its_beginning() {
     let store = Store::in_memory(FaultConfig::none());
-    let mut log = Log::open_with(&store, "log", LogTerms { segment_bytes: 8, ..LAZY }).expect("new");
+    let mut log = Log::open_with(&store, "log", LogConfig { segment_bytes: 8, ..LAZY }).expect("new");
     for line in ["first", "second", "third", "fourth"] {
         log.push(line).expect("kept");
         log.flush().expect("kept");

@@ -39,7 +39,7 @@ impl Alerts {
     /// Starts the alerts of `run`, whose folder is `folder`. Returns `None` if there is no destination or no event in the
     /// configuration.
     pub fn start(config: &AlertsConfig, run: &str, folder: &Path) -> runtime::Result<Option<Self>> {
-        if !config.tells_anybody() {
+        if !config.is_enabled() {
             return Ok(None);
         }
         let timeout = Duration::from_secs(config.timeout_seconds);
@@ -84,7 +84,7 @@ impl Alerts {
 
     /// Raises an alert of a failure, unless an event has already raised one for the end.
     pub fn failed(&self, error: &dyn std::fmt::Display) {
-        if let Some(limiter) = self.limiter.as_ref().filter(|limiter| !limiter.has_told_the_end()) {
+        if let Some(limiter) = self.limiter.as_ref().filter(|limiter| !limiter.has_sent_stop()) {
             limiter.notify(AlertTopic::Stop, &format!("failed: {error:#}"), None);
         }
     }

@@ -13,7 +13,7 @@ use crate::{Event, Observer};
 const EVENTS: usize = 1024;
 
 /// Maximum time that observers may take for the last events.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Dispatcher of events to observers.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Drop for Dispatcher {
     fn drop(&mut self) {
         let Some(events) = self.events.take() else { return };
         drop(events);
-        if self.done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if self.done.recv_timeout(SHUTDOWN_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("dispatcher: observers did not process the last events in time");
         }
         if self.missed > 0 {
@@ -145,7 +145,7 @@ mod tests {
         for index in 0..EVENTS + 100 {
             watchers.observe(&event(&index.to_string()));
         }
-        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < SHUTDOWN_TIMEOUT, "{:?}", begun.elapsed());
         assert!((99..=100).contains(&watchers.missed), "{}", watchers.missed);
         drop(go);
         drop(watchers);
@@ -162,7 +162,7 @@ mod tests {
         watchers.observe(&event("a"));
         let begun = Instant::now();
         drop(watchers);
-        assert!((PATIENCE..2 * PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((SHUTDOWN_TIMEOUT..2 * SHUTDOWN_TIMEOUT).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::event::{Event, EventKind, Position};
 use crate::quantities::{self};
 use crate::training::{
     AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, DevicePeak, Figures, LossSpikeReport,
-    SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReport, SuspectReason, ValidReport, Warning,
+    SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReason, StopReport, ValidReport, Warning,
 };
 
 /// Minimum fraction of wall time waiting for checkpoints that a report line shows.
@@ -60,11 +60,11 @@ pub fn summary(event: &Event) -> Option<String> {
 fn stop_summary(at: &Position, report: &StopReport, sentence: Option<String>) -> String {
     let cause = match (report.why, &report.error) {
         (_, Some(error)) => Some(error.as_str()),
-        (SuspectReason::Interrupt, None) => Some("SIGINT"),
-        (SuspectReason::Terminate, None) => Some("SIGTERM"),
-        (SuspectReason::Hangup, None) => Some("SIGHUP"),
-        (SuspectReason::Requeue, None) => Some("SIGUSR1"),
-        (SuspectReason::Finished | SuspectReason::Guard | SuspectReason::Failed | SuspectReason::Other, None) => None,
+        (StopReason::Interrupt, None) => Some("SIGINT"),
+        (StopReason::Terminate, None) => Some("SIGTERM"),
+        (StopReason::Hangup, None) => Some("SIGHUP"),
+        (StopReason::Requeue, None) => Some("SIGUSR1"),
+        (StopReason::Finished | StopReason::Guard | StopReason::Failed | StopReason::Other, None) => None,
     };
     let sentence = sentence.unwrap_or_else(|| match at.step {
         Some(step) if report.saved && step > Step::default() => format!("failed after step {step}, which is saved"),
@@ -219,7 +219,7 @@ fn skip(report: &SkipReport) -> String {
         let documents = suspect.documents.join(", ");
         format!("; row with the highest loss: {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
     });
-    format!("skipped: {}{}", loss_spike(&report.leap), schemas::printable(&hardest))
+    format!("skipped: {}{}", loss_spike(&report.spike), schemas::printable(&hardest))
 }
 
 fn bad_row(report: &BadRowReport) -> String {
@@ -235,30 +235,30 @@ fn stop(at: &Position, report: &StopReport) -> Option<String> {
         .kept
         .map_or("there is no checkpoint yet".to_owned(), |kept| format!("the newest checkpoint is at step {kept}"));
     match report.why {
-        SuspectReason::Finished => {
+        StopReason::Finished => {
             Some(format!("done: {done} steps; checkpoints are in {}{}", report.place, peak(report.memory)))
         }
         // The caller prints the error. If no step was done since the newest checkpoint, there is nothing to add.
-        SuspectReason::Failed if report.saved || done == Step::default() => None,
-        SuspectReason::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
-        SuspectReason::Guard if report.saved => {
+        StopReason::Failed if report.saved || done == Step::default() => None,
+        StopReason::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
+        StopReason::Guard if report.saved => {
             Some(format!("paused and saved after step {done}, after a loss spike; the same command continues"))
         }
-        SuspectReason::Interrupt
-        | SuspectReason::Terminate
-        | SuspectReason::Hangup
-        | SuspectReason::Requeue
-        | SuspectReason::Other
+        StopReason::Interrupt
+        | StopReason::Terminate
+        | StopReason::Hangup
+        | StopReason::Requeue
+        | StopReason::Other
             if report.saved =>
         {
             Some(format!("stopped and saved after step {done}; the same command continues"))
         }
-        SuspectReason::Interrupt
-        | SuspectReason::Terminate
-        | SuspectReason::Hangup
-        | SuspectReason::Requeue
-        | SuspectReason::Guard
-        | SuspectReason::Other => {
+        StopReason::Interrupt
+        | StopReason::Terminate
+        | StopReason::Hangup
+        | StopReason::Requeue
+        | StopReason::Guard
+        | StopReason::Other => {
             Some(format!("stopped after step {done}, which is not saved; {kept}; the same command continues"))
         }
     }

@@ -43,6 +43,6 @@ pub fn parse(line: &[u8]) -> Result<Event, ParseError> {
 
 /// Returns whether the event of a line has no step or a step up to `step`. An unreadable line returns `false`.
 #[must_use]
-pub fn is_said_by(line: &[u8], step: Step) -> bool {
+pub fn is_at_or_before(line: &[u8], step: Step) -> bool {
     parse(line).is_ok_and(|event| event.at.step.is_none_or(|event_step| event_step <= step))
 }

@@ -17,8 +17,8 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 use crate::terminal::{self, OutputFormat, OutputMode, Paint, Verbosity};
 
 /// Returns the default filter, which `RUST_LOG` overrides.
-fn usual(loudness: Verbosity) -> &'static str {
-    match loudness {
+fn usual(verbosity: Verbosity) -> &'static str {
+    match verbosity {
         Verbosity::Quiet => "error",
         Verbosity::Usual => "warn,cloze=info,pipeline=info,trainer=info",
         Verbosity::More => "warn,cloze=debug,pipeline=debug,trainer=debug,store=debug",
@@ -51,7 +51,7 @@ fn for_logs() -> FilterFn {
 
 /// Returns the filter of `RUST_LOG`, or else of the command line.
 fn first() -> EnvFilter {
-    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual(OutputMode::get().loudness)))
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual(OutputMode::get().verbosity)))
 }
 
 /// Function that replaces the current filter.

@@ -111,9 +111,9 @@ impl List {
 }
 
 /// Codec of numbers by name.
-pub(crate) struct NamedNonFinite;
+pub(crate) struct NamedNumbers;
 
-impl NamedNonFinite {
+impl NamedNumbers {
     pub(crate) fn serialize<S: Serializer>(map: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(map.iter().map(|(name, &value)| (name, Number(value))))
     }
@@ -147,7 +147,7 @@ schemas! {
     Float: { "$ref": "#/$defs/number" },
     OptionalNumber: { "anyOf": [{ "$ref": "#/$defs/number" }, { "type": "null" }] },
     List: { "type": "array", "items": { "$ref": "#/$defs/number" } },
-    NamedNonFinite: { "type": "object", "additionalProperties": { "$ref": "#/$defs/number" } },
+    NamedNumbers: { "type": "object", "additionalProperties": { "$ref": "#/$defs/number" } },
 }
 
 #[cfg(test)]

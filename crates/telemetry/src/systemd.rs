@@ -65,7 +65,7 @@ struct State {
 
 /// Environment variables of the protocol.
 #[derive(Default)]
-struct NotifyVariable {
+struct NotifyVariables {
     socket: Option<OsString>,
     watchdog_us: Option<String>,
     watchdog_pid: Option<String>,
@@ -74,14 +74,14 @@ struct NotifyVariable {
 impl Notify {
     /// Connects to the service manager that the environment names.
     pub fn of_environment() -> Self {
-        Self::from_cause(&NotifyVariable {
+        Self::from_cause(&NotifyVariables {
             socket: env::var_os("NOTIFY_SOCKET"),
             watchdog_us: env::var("WATCHDOG_USEC").ok(),
             watchdog_pid: env::var("WATCHDOG_PID").ok(),
         })
     }
 
-    fn from_cause(asked: &NotifyVariable) -> Self {
+    fn from_cause(asked: &NotifyVariables) -> Self {
         let Some(name) = asked.socket.as_ref().filter(|name| !name.is_empty()) else {
             return Self { manager: None, state: Mutex::default() };
         };
@@ -203,7 +203,7 @@ impl Manager {
     }
 }
 
-impl NotifyVariable {
+impl NotifyVariables {
     /// Returns the watchdog interval, if `WATCHDOG_PID` is this process or not set.
     fn watchdog(&self) -> Option<Duration> {
         let is_ours = self.watchdog_pid.as_ref().is_none_or(|pid| *pid == std::process::id().to_string());

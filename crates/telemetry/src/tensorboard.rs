@@ -174,7 +174,7 @@ fn scalars(event: &Event) -> BTreeMap<String, f64> {
         }
         EventKind::Starved(report) => add("data/starved_s", report.seconds),
         EventKind::LossSpike(report) => add("train/spike_sigmas", report.sigmas),
-        EventKind::Skip(report) => add("train/skip_sigmas", report.leap.sigmas),
+        EventKind::Skip(report) => add("train/skip_sigmas", report.spike.sigmas),
         _ => {}
     }
     scalars

@@ -57,7 +57,7 @@ pub fn note(text: impl Display) {
 
 /// Prints a line to stderr that the user requested. [`Verbosity`] does not filter it.
 pub fn print(text: impl Display) {
-    let mode = OutputMode { loudness: Verbosity::Usual, ..OutputMode::get() };
+    let mode = OutputMode { verbosity: Verbosity::Usual, ..OutputMode::get() };
     err(format_args!("{}\n", mode.written(&text.to_string()).unwrap_or_default()));
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use self::examples::{PLACE, STAMP, event, golden, golden_line, mixing, named, prepare_end, step_report, valid_report};
 use crate::preparation::PrepareEnd;
 use crate::training::{
-    DeviceMemory, DevicePeak, Speed, StartReport, StepReport, StopReport, SuspectReason, ValidReport, Warning,
+    DeviceMemory, DevicePeak, Speed, StartReport, StepReport, StopReason, StopReport, ValidReport, Warning,
 };
 use crate::{Event, EventKind, Fanout, Observer, Position, Unknown, event_text, jsonl};
 
@@ -104,8 +104,8 @@ fn a_line_shows_optional_values_only_if_they_exist() {
         let (place, kept) = ("runs/a".to_owned(), kept.map(Step));
         EventKind::Stop(StopReport { why, saved, kept, place, error: None, memory: None })
     };
-    assert_eq!(shown(stop(SuspectReason::Finished, true, Some(1200))), "done: 1200 steps; checkpoints are in runs/a");
-    let EventKind::Stop(finished) = stop(SuspectReason::Finished, true, Some(1200)) else {
+    assert_eq!(shown(stop(StopReason::Finished, true, Some(1200))), "done: 1200 steps; checkpoints are in runs/a");
+    let EventKind::Stop(finished) = stop(StopReason::Finished, true, Some(1200)) else {
         unreachable!("it was just made")
     };
     let memory = Some(DevicePeak { peak_bytes: 3 << 30, planned_bytes: 5 << 29 });
@@ -113,20 +113,20 @@ fn a_line_shows_optional_values_only_if_they_exist() {
         shown(EventKind::Stop(StopReport { memory, ..finished })),
         "done: 1200 steps; checkpoints are in runs/a; device memory: peak 3.0 GiB, planned 2.5 GiB"
     );
-    for why in [SuspectReason::Interrupt, SuspectReason::Terminate, SuspectReason::Hangup, SuspectReason::Requeue] {
+    for why in [StopReason::Interrupt, StopReason::Terminate, StopReason::Hangup, StopReason::Requeue] {
         let line = "stopped and saved after step 1200; the same command continues";
         assert_eq!(shown(stop(why, true, Some(1200))), line);
     }
     // The text names lost steps.
     assert_eq!(
-        shown(stop(SuspectReason::Interrupt, false, None)),
+        shown(stop(StopReason::Interrupt, false, None)),
         "stopped after step 1200, which is not saved; there is no checkpoint yet; the same command continues"
     );
     assert_eq!(
-        shown(stop(SuspectReason::Failed, false, Some(1000))),
+        shown(stop(StopReason::Failed, false, Some(1000))),
         "failed after step 1200, which is not saved; the newest checkpoint is at step 1000"
     );
-    assert_eq!(seen(stop(SuspectReason::Failed, true, Some(1200))), None, "the caller prints the error");
+    assert_eq!(seen(stop(StopReason::Failed, true, Some(1200))), None, "the caller prints the error");
     let nothing = PrepareEnd { nothing_to_do: true, parts_kept: 4, ..prepare_end() };
     assert_eq!(shown(EventKind::PrepareEnd(nothing)), "corpus: nothing to do, all 4 parts exist");
 }
@@ -205,7 +205,7 @@ fn event_of_a_later_version_is_refused() {
 fn new_keys_are_ignored_and_new_reasons_are_other() {
     let line = format!(r#"{STAMP}{PLACE}"kind":"stop","why":"budget","saved":true,"place":"runs/a","joules":5}}"#);
     let EventKind::Stop(stop) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
-    assert_eq!((stop.why, stop.saved, stop.kept), (SuspectReason::Other, true, None));
+    assert_eq!((stop.why, stop.saved, stop.kept), (StopReason::Other, true, None));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use schemas::ordinal::Step;
 use schemas::{DatasetVersion, RowIndex};
 use serde::{Deserialize, Serialize};
 
-use crate::number::{Float, List, NamedNonFinite, OptionalNumber};
+use crate::number::{Float, List, NamedNumbers, OptionalNumber};
 
 /// Losses of the first step of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +15,7 @@ pub struct StartReport {
     /// Whether all weights are randomly initialized. If not, `expected` is empty.
     pub random: bool,
     /// Value of each term in the first step, by `objective` or `objective.term`.
-    #[serde(with = "NamedNonFinite")]
+    #[serde(with = "NamedNumbers")]
     pub terms: BTreeMap<String, f64>,
     /// Expected range of each term that has a known initial value.
     pub expected: BTreeMap<String, Bounds>,
@@ -78,7 +78,7 @@ pub struct StepReport {
     #[serde(flatten)]
     pub speed: Speed,
     /// Epochs of each source of a mixture so far. Empty if the run reads one folder.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "NamedNonFinite")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "NamedNumbers")]
     pub source_epochs: BTreeMap<String, f64>,
     /// Wall time since the last report, by phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,10 +142,10 @@ pub struct Figures {
     #[serde(with = "Float")]
     pub loss: f64,
     /// Value of each term in nats or its own unit, by `objective` or `objective.term`.
-    #[serde(with = "NamedNonFinite")]
+    #[serde(with = "NamedNumbers")]
     pub terms: BTreeMap<String, f64>,
     /// Metrics, by `objective.metric`.
-    #[serde(with = "NamedNonFinite")]
+    #[serde(with = "NamedNumbers")]
     pub metrics: BTreeMap<String, f64>,
     /// Learning rate of the last step.
     #[serde(with = "Float")]
@@ -190,10 +190,10 @@ pub struct ValidReport {
     #[serde(with = "Float")]
     pub loss: f64,
     /// Value of each term, by `objective` or `objective.term`.
-    #[serde(with = "NamedNonFinite")]
+    #[serde(with = "NamedNumbers")]
     pub terms: BTreeMap<String, f64>,
     /// Metrics, by `objective.metric`.
-    #[serde(with = "NamedNonFinite")]
+    #[serde(with = "NamedNumbers")]
     pub metrics: BTreeMap<String, f64>,
     /// Plain masked language modelling on the fixed mask. None if no head predicts tokens.
     pub mlm: Option<MlmReport>,
@@ -285,14 +285,14 @@ pub struct LossSpikeReport {
 pub struct SkipReport {
     /// Loss spike that caused the skip.
     #[serde(flatten)]
-    pub leap: LossSpikeReport,
+    pub spike: LossSpikeReport,
     /// Rows with the highest loss, highest first.
-    pub suspects: Vec<SuspectStep>,
+    pub suspects: Vec<SuspectRow>,
 }
 
 /// Row that may have caused a loss spike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SuspectStep {
+pub struct SuspectRow {
     /// Row number in the stream.
     pub row: RowIndex,
     /// Loss of the row without dropout, with the weights before the step.
@@ -381,7 +381,7 @@ pub struct AuditReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StopReport {
     /// Reason for the end.
-    pub why: SuspectReason,
+    pub why: StopReason,
     /// Whether a checkpoint contains every completed step.
     pub saved: bool,
     /// Steps done at the newest checkpoint that is kept. None if there is no checkpoint.
@@ -400,7 +400,7 @@ pub struct StopReport {
 /// Reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum SuspectReason {
+pub enum StopReason {
     /// All steps are done.
     Finished,
     /// SIGINT: the user stopped the run at the terminal.

@@ -123,7 +123,7 @@ fn too_long_a_window(path: &Path, wanted: u64, most: u64) -> Error {
         "a zstd window of {wanted} bytes, {most} are allowed, half of `prepare.max_memory_bytes`; raise it, or compress the file \
          again without `--long`"
     );
-    Error::Unfit { path: path.to_owned(), line: None, message }
+    Error::UnusableFile { path: path.to_owned(), line: None, message }
 }
 
 /// Reader of a file up to an offset that existed at discovery.
@@ -152,7 +152,7 @@ impl Read for ExactReader {
 /// Converts a read error to one with a hint.
 pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
     let compressed = Compression::from_path(path) != Compression::Plain;
-    let unfit = |message: String| Error::Unfit { path: path.to_owned(), line: None, message };
+    let unfit = |message: String| Error::UnusableFile { path: path.to_owned(), line: None, message };
     let message = if error.to_string().contains("requires too much memory") {
         return unfit(
             "a zstd frame with a longer window than its first one; compress it again, as one frame".to_owned(),
@@ -206,7 +206,7 @@ pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
     let message = format!(
         "a document of more than {limit} bytes; raise `prepare.max_memory_bytes`, of which it is 1/64, or split it"
     );
-    Error::Unfit { path: path.to_owned(), line: Some(line + 1), message }
+    Error::UnusableFile { path: path.to_owned(), line: Some(line + 1), message }
 }
 
 /// Buffer size before hashing.

@@ -134,7 +134,7 @@ impl Corpus {
 
     /// Returns the paths that were skipped during discovery.
     #[must_use]
-    pub fn passed_over(&self) -> &SkippedFiles {
+    pub fn skipped_files(&self) -> &SkippedFiles {
         &self.passed
     }
 
@@ -159,16 +159,16 @@ impl Corpus {
         // Added files, or a few records of a larger file, may all be invalid.
         let is_enough = head.records >= RECORDS_MIN || (head.records > 0 && !head.is_cut);
         if is_all && head.with_fields == 0 && is_enough {
-            return Err(self.misnamed(&head));
+            return Err(self.missing_fields_error(&head));
         }
         let none_is_left = is_all && sorted.fit.is_empty();
         if !sorted.unfit.is_empty() && (self.on_invalid_file == InvalidFilePolicy::Error || none_is_left) {
-            return Err(self.nothing_found(&sorted));
+            return Err(self.invalid_files_error(&sorted));
         }
         Ok(sorted)
     }
 
-    fn nothing_found(&self, sorted: &SniffResult<'_>) -> Error {
+    fn invalid_files_error(&self, sorted: &SniffResult<'_>) -> Error {
         const NAMED: usize = 50;
         let (first, why) = &sorted.unfit[0];
         let others = sorted.unfit.iter().skip(1).take(NAMED);
@@ -184,10 +184,10 @@ impl Corpus {
             let hint = "set `prepare.on_invalid_file = \"skip\"` to leave them out";
             let _ = write!(message, "\n{unfit} of {all} files cannot be used; {hint}");
         }
-        Error::Unfit { path: first.path.clone(), line: None, message }
+        Error::UnusableFile { path: first.path.clone(), line: None, message }
     }
 
-    fn misnamed(&self, head: &Head) -> Error {
+    fn missing_fields_error(&self, head: &Head) -> Error {
         const NAMED: usize = 20;
         let fields: Vec<String> =
             head.fields.iter().take(NAMED).map(|name| format!("`{}`", name.escape_debug())).collect();

@@ -15,7 +15,7 @@ use crate::Result;
 const STRIDE: u64 = 16 << 20;
 
 /// Maximum number of bytes that are skipped to reach a line.
-const PASSED_OVER: u64 = 64 << 20;
+const MAX_SKIPPED_BYTES: u64 = 64 << 20;
 
 impl Corpus {
     /// Returns the beginning of a line of a piece, at most `most` bytes: the subject of a complaint. Returns `None` if
@@ -29,7 +29,7 @@ impl Corpus {
             return Ok(None);
         }
         let refused = |error: io::Error| bytes::read_error(&file.path, &error);
-        let mut text = bytes::open(&file.path, &piece.range, self.reading())?.take(PASSED_OVER);
+        let mut text = bytes::open(&file.path, &piece.range, self.reading())?.take(MAX_SKIPPED_BYTES);
         for _ in 0..line {
             if text.skip_until(b'\n').map_err(refused)? == 0 {
                 return Ok(None);

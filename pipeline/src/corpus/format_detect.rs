@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn format_is_detected_by_content() {
+    fn format_is_detected_by_extension() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let files = [
             ("jsonl/a.jsonl.zst", "1"),

@@ -23,13 +23,13 @@ pub(crate) struct EpochSpan {
 
 impl EpochSpan {
     /// Creates the span of all epochs from the stream's first row on.
-    pub(super) fn first(edition: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
-        Self { snapshot: edition, sampler, first_epoch: Epoch(0), first_row: 0, first_window: 0, part_of_epoch: None }
+    pub(super) fn first(snapshot: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
+        Self { snapshot, sampler, first_epoch: Epoch(0), first_row: 0, first_window: 0, part_of_epoch: None }
     }
 
     /// Returns the split snapshot of the span.
     #[must_use]
-    pub(crate) fn edition(&self) -> &SplitSnapshot {
+    pub(crate) fn snapshot(&self) -> &SplitSnapshot {
         &self.snapshot
     }
 
@@ -80,9 +80,9 @@ impl EpochSpan {
     }
 
     /// Creates the span that follows after `epochs` of this one.
-    pub(super) fn continued(&self, epochs: u64, edition: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
+    pub(super) fn continued(&self, epochs: u64, snapshot: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
         Self {
-            snapshot: edition,
+            snapshot,
             sampler,
             first_epoch: Epoch(self.first_epoch.0 + epochs),
             first_row: self.first_row + epochs * self.sampler.rows_per_epoch(),
@@ -92,10 +92,10 @@ impl EpochSpan {
     }
 
     /// Creates a window of the streamed epoch 0 after `before`. After it, `passes` passes over the data are complete.
-    pub(super) fn part(before: Option<&Self>, passes: f64, edition: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
+    pub(super) fn part(before: Option<&Self>, passes: f64, snapshot: Arc<SplitSnapshot>, sampler: Sampler) -> Self {
         let begins = before.and_then(|before| before.part_of_epoch.as_ref()).map_or(0.0, |part| part.end);
         Self {
-            snapshot: edition,
+            snapshot,
             sampler,
             first_epoch: Epoch(0),
             first_row: before.map_or(0, |before| before.first_row + before.sampler.rows_per_epoch()),

@@ -27,7 +27,7 @@ const COLUMNS: [&str; 3] = ["trained", "skipped", "bad"];
 
 /// Outcome of the rows of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum RowOutcome {
     /// The model was trained on them.
     Trained,
     /// The step was skipped.
@@ -43,22 +43,22 @@ pub struct Counts {
     /// Rows of skipped steps.
     pub skipped: u64,
     /// Rows that were padding.
-    pub left_out: u64,
+    pub bad: u64,
 }
 
 impl Counts {
-    pub(super) fn add(&mut self, fate: Fate, left_out: bool) {
-        match (fate, left_out) {
-            (Fate::Skipped, _) => self.skipped += 1,
-            (Fate::Trained, true) => self.left_out += 1,
-            (Fate::Trained, false) => self.trained += 1,
+    pub(super) fn add(&mut self, fate: RowOutcome, bad: bool) {
+        match (fate, bad) {
+            (RowOutcome::Skipped, _) => self.skipped += 1,
+            (RowOutcome::Trained, true) => self.bad += 1,
+            (RowOutcome::Trained, false) => self.trained += 1,
         }
     }
 
     /// Sum of all outcomes.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.trained + self.skipped + self.left_out
+        self.trained + self.skipped + self.bad
     }
 }
 
@@ -66,7 +66,7 @@ impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.trained += other.trained;
         self.skipped += other.skipped;
-        self.left_out += other.left_out;
+        self.bad += other.bad;
     }
 }
 
@@ -153,7 +153,7 @@ impl ExposurePage {
             Arc::new(UInt64Array::from_iter_values(self.entries.iter().map(|entry| entry.document))),
             counts(|counts| counts.trained),
             counts(|counts| counts.skipped),
-            counts(|counts| counts.left_out),
+            counts(|counts| counts.bad),
         ];
         RecordBatch::try_new(schema(), columns).expect("the columns are those of the schema")
     }
@@ -164,8 +164,8 @@ impl ExposurePage {
     /// [`Error::Shard`] if the page is damaged.
     pub fn read(folder: &Store, name: &str) -> Result<Self> {
         let damaged = |message: String| {
-            let way_on = "restore it from a copy, or move the `exposure` folder away: counting then starts over";
-            damaged(folder, name, format!("{message}; {way_on}"))
+            let fix = "restore it from a copy, or move the `exposure` folder away: counting then starts over";
+            damaged(folder, name, format!("{message}; {fix}"))
         };
         let (from, to) = Self::rows_of(name).ok_or_else(|| damaged("its name is not that of a page".to_owned()))?;
         let bytes = bytes::Bytes::from(folder.get(name)?);
@@ -203,8 +203,8 @@ fn entries(batch: &RecordBatch) -> Option<Vec<ExposureEntry>> {
     let sources = batch.column_by_name("of")?.as_string_opt::<i32>()?;
     let dataset_versions = batch.column_by_name("dataset_version")?.as_primitive_opt::<UInt32Type>()?.values();
     let documents = numbers("document")?;
-    let [trained, skipped, left_out] = COLUMNS.map(numbers);
-    let (trained, skipped, left_out) = (trained?, skipped?, left_out?);
+    let [trained, skipped, bad] = COLUMNS.map(numbers);
+    let (trained, skipped, bad) = (trained?, skipped?, bad?);
     // A row usually has the source of the previous row.
     let mut of: Arc<str> = "".into();
     let entry = |row: usize| ExposureEntry {
@@ -216,7 +216,7 @@ fn entries(batch: &RecordBatch) -> Option<Vec<ExposureEntry>> {
         },
         dataset_version: DatasetVersion(dataset_versions[row]),
         document: documents[row],
-        counts: Counts { trained: trained[row], skipped: skipped[row], left_out: left_out[row] },
+        counts: Counts { trained: trained[row], skipped: skipped[row], bad: bad[row] },
     };
     Some((0..batch.num_rows()).map(entry).collect())
 }

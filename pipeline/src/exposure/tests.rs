@@ -10,7 +10,7 @@ fn row(row: u64, documents: &[u64]) -> RowDocuments {
         of: if row.is_multiple_of(2) { "books" } else { "news" }.into(),
         dataset_version: DatasetVersion(u32::from(row >= 100)),
         documents: documents.to_vec(),
-        left_out: row % 7 == 3,
+        bad: row % 7 == 3,
     }
 }
 
@@ -30,7 +30,7 @@ fn begun(run: &Store, at: u64) -> Exposure {
 }
 
 /// Consumes rows and writes a page.
-fn consume(ledger: &mut Exposure, range: std::ops::Range<u64>, fate: Fate) {
+fn consume(ledger: &mut Exposure, range: std::ops::Range<u64>, fate: RowOutcome) {
     ledger.give(rows(range.clone()));
     ledger.consume(RowIndex(range.end), fate).expect("few documents");
     ledger.end_page().expect("there are rows").write().expect("written");
@@ -45,43 +45,43 @@ fn kept(run: &Store) -> Vec<ExposurePage> {
 }
 
 fn taken_back(run: &Store) -> Vec<ExposurePage> {
-    read(&run.prefixed(FOLDER).prefixed(ROLLED_BACK), &undone(run).expect("listed"))
+    read(&run.prefixed(FOLDER).prefixed(ROLLED_BACK), &rolled_back_pages(run).expect("listed"))
 }
 
 #[test]
 fn every_row_is_counted_once_by_its_outcome() {
     let run = empty_run();
     let mut ledger = begun(&run, 0);
-    consume(&mut ledger, 0..8, Fate::Trained);
-    consume(&mut ledger, 8..12, Fate::Skipped);
+    consume(&mut ledger, 0..8, RowOutcome::Trained);
+    consume(&mut ledger, 8..12, RowOutcome::Skipped);
     let pages = kept(&run);
     // Row 3 is left out. In a skipped step, all rows are skipped.
     let counts = pages.iter().map(|page| (page.from, page.to, page.rows)).collect::<Vec<_>>();
-    let [first, second] = [Counts { trained: 7, left_out: 1, skipped: 0 }, Counts { skipped: 4, ..Counts::default() }];
+    let [first, second] = [Counts { trained: 7, bad: 1, skipped: 0 }, Counts { skipped: 4, ..Counts::default() }];
     assert_eq!(counts, [(0, 8, first), (8, 12, second)]);
     let of = |source: &str, document: u64| {
         let found = pages[0].entries.iter().filter(|entry| (&*entry.of, entry.document) == (source, document));
         found.map(|entry| entry.counts).collect::<Vec<_>>()
     };
-    let (trained, left_out) = (Counts { trained: 1, ..Counts::default() }, Counts { left_out: 1, ..Counts::default() });
+    let (trained, bad) = (Counts { trained: 1, ..Counts::default() }, Counts { bad: 1, ..Counts::default() });
     assert_eq!((of("books", 2), of("news", 2)), (vec![trained], vec![]));
     // Rows 2 and 3: one id in two sources is two documents.
-    assert_eq!((of("books", 1001), of("news", 1001)), (vec![trained], vec![left_out]));
+    assert_eq!((of("books", 1001), of("news", 1001)), (vec![trained], vec![bad]));
 }
 
 #[test]
 fn rollback_moves_the_repeated_pages() {
     let run = empty_run();
     let mut ledger = begun(&run, 0);
-    consume(&mut ledger, 0..8, Fate::Trained);
-    consume(&mut ledger, 8..16, Fate::Trained);
+    consume(&mut ledger, 0..8, RowOutcome::Trained);
+    consume(&mut ledger, 8..16, RowOutcome::Trained);
     // Rows that are on no page yet.
     ledger.give(rows(16..20));
-    ledger.consume(RowIndex(18), Fate::Trained).expect("few documents");
+    ledger.consume(RowIndex(18), RowOutcome::Trained).expect("few documents");
     ledger.begin(&run, RowIndex(8)).expect("it adds up");
     let spans = |pages: Vec<ExposurePage>| pages.iter().map(|page| (page.from, page.to)).collect::<Vec<_>>();
     assert_eq!((spans(kept(&run)), spans(taken_back(&run))), (vec![(0, 8)], vec![(8, 16), (16, 18)]));
-    consume(&mut ledger, 8..16, Fate::Skipped);
+    consume(&mut ledger, 8..16, RowOutcome::Skipped);
     assert_eq!(spans(kept(&run)), [(0, 8), (8, 16)]);
     // Rolls back again, over a page of the same name.
     ledger.begin(&run, RowIndex(8)).expect("it adds up");
@@ -92,7 +92,7 @@ fn rollback_moves_the_repeated_pages() {
 fn consume_in_vain(ledger: &mut Exposure, range: std::ops::Range<u64>, place: &std::path::Path) {
     std::fs::create_dir_all(place.join("in the way")).expect("made");
     ledger.give(rows(range.clone()));
-    ledger.consume(RowIndex(range.end), Fate::Trained).expect("few documents");
+    ledger.consume(RowIndex(range.end), RowOutcome::Trained).expect("few documents");
     ledger.end_page().expect("there are rows").write().expect_err("a folder is no object");
     std::fs::remove_dir_all(place).expect("removed");
 }
@@ -103,9 +103,9 @@ fn failed_page_is_written_before_the_next() {
     let run = Store::folder(home.path()).expect("made");
     let place = home.path().join("exposure/rows-000000000008-000000000016.parquet");
     let mut ledger = begun(&run, 0);
-    consume(&mut ledger, 0..8, Fate::Trained);
+    consume(&mut ledger, 0..8, RowOutcome::Trained);
     consume_in_vain(&mut ledger, 8..16, &place);
-    consume(&mut ledger, 16..24, Fate::Trained);
+    consume(&mut ledger, 16..24, RowOutcome::Trained);
     begun(&run, 24);
     assert_eq!(kept(&run).iter().map(|page| page.from).collect::<Vec<_>>(), [0, 8, 16]);
     assert!(ledger.end_page().is_none(), "all are written");
@@ -126,7 +126,7 @@ fn failed_page_is_written_before_the_next() {
 fn a_page_that_is_missing_or_damaged_is_named() {
     let run = empty_run();
     let mut ledger = begun(&run, 0);
-    (0..3).for_each(|step| consume(&mut ledger, 8 * step..8 * step + 8, Fate::Trained));
+    (0..3).for_each(|step| consume(&mut ledger, 8 * step..8 * step + 8, RowOutcome::Trained));
     let names: Vec<String> = pages(&run).expect("listed").into_iter().map(|page| page.name).collect();
     let folder = run.prefixed(FOLDER);
     let bytes = folder.get(&names[1]).expect("there");
@@ -160,7 +160,7 @@ fn page_without_a_row_range_is_read() {
     let rows = Counts { trained: 8, ..Counts::default() };
     let page = ExposurePage { first: None, from: 8, to: 16, rows, entries: Vec::new() };
     page.put(&run.prefixed(FOLDER), &page.name()).expect("put");
-    consume(&mut begun(&run, 16), 16..24, Fate::Trained);
+    consume(&mut begun(&run, 16), 16..24, RowOutcome::Trained);
     begun(&run, 24);
     assert_eq!(kept(&run).iter().map(|page| page.first).collect::<Vec<_>>(), [None, Some(8)]);
 }
@@ -169,7 +169,7 @@ fn page_without_a_row_range_is_read() {
 fn run_without_pages_counts_from_its_resume() {
     let run = empty_run();
     let mut ledger = begun(&run, 40);
-    consume(&mut ledger, 40..48, Fate::Trained);
+    consume(&mut ledger, 40..48, RowOutcome::Trained);
     begun(&run, 48);
     assert_eq!(kept(&run).len(), 1);
 }
@@ -185,17 +185,17 @@ proptest! {
         let memory = MemoryBackend::new(FaultConfig { seed, failures: 0.1, lost: 0.1, ..FaultConfig::none() });
         let run = Store::from_memory(&memory);
         let (mut saved, mut comes_again) = (0, 0);
-        let undone = || taken_back(&run).iter().map(|page| page.rows.total()).sum::<u64>();
+        let rolled_back_pages = || taken_back(&run).iter().map(|page| page.rows.total()).sum::<u64>();
         for (steps, page_is_written, changes) in kills.into_iter().chain([(2, true, 3)]) {
             // The simulated crash leaves the rollback incomplete at this point.
             let _ = Exposure::default().begin(&crash_after(&memory, changes), RowIndex(saved));
-            prop_assert!(undone() <= comes_again);
+            prop_assert!(rolled_back_pages() <= comes_again);
             let mut ledger = begun(&run, saved);
-            prop_assert_eq!(undone(), comes_again);
+            prop_assert_eq!(rolled_back_pages(), comes_again);
             let end = saved + 4 * steps;
             for step in 0..steps {
                 ledger.give(rows(saved + 4 * step..saved + 4 * step + 4));
-                ledger.consume(RowIndex(saved + 4 * step + 4), Fate::Trained).expect("few documents");
+                ledger.consume(RowIndex(saved + 4 * step + 4), RowOutcome::Trained).expect("few documents");
             }
             if page_is_written {
                 ledger.end_page().expect("there are rows").write().expect("written in the end");
@@ -207,6 +207,6 @@ proptest! {
         }
         begun(&run, saved);
         prop_assert_eq!(kept(&run).iter().map(|page| page.rows.total()).sum::<u64>(), saved);
-        prop_assert_eq!(undone(), comes_again);
+        prop_assert_eq!(rolled_back_pages(), comes_again);
     }
 }

@@ -50,8 +50,8 @@ pub struct BadRow {
 
 impl BadRow {
     /// Returns the error that ends the stream at this row.
-    pub(super) fn refused(&self, way_on: String) -> Error {
-        Error::Row { row: self.row.to_string(), why: self.why.clone(), way_on }
+    pub(super) fn refused(&self, fix: String) -> Error {
+        Error::Row { row: self.row.to_string(), why: self.why.clone(), fix }
     }
 }
 

@@ -39,11 +39,11 @@ impl LoadPlan {
         index: BatchIndex,
         rows: Range<u64>,
         worker: WorkerIndex,
-        care: &RowPolicy,
+        policy: &RowPolicy,
         stop: Option<&CancelToken>,
     ) -> Result<MadeBatch> {
         let first_row = RowIndex(rows.start);
-        let known = care.bad_rows.as_ref().map_or_else(Vec::new, |bad_rows| bad_rows.in_range(rows.clone()));
+        let known = policy.bad_rows.as_ref().map_or_else(Vec::new, |bad_rows| bad_rows.in_range(rows.clone()));
         let refs = self.row_refs(rows.clone(), stop)?;
         let held = self.load_groups(groups, &refs, worker)?;
         let mut collation = Collation::new(&self.views, &self.vocab, refs.rows.len());
@@ -57,21 +57,21 @@ impl LoadPlan {
             if let Some((_, next)) = items.peek() {
                 fetch_ids(&next.sample);
             }
-            if care.excluded.contains(number) || known.iter().any(|bad| bad.row.row == number) {
+            if policy.excluded.contains(number) || known.iter().any(|bad| bad.row.row == number) {
                 collation.leave_out(at, &item);
-            } else if let Err(why) = render(&mut collation, at, number, &item, care) {
+            } else if let Err(why) = render(&mut collation, at, number, &item, policy) {
                 let row = self.row_facts(number, row, &refs, &held);
-                found.push(Self::bad(BadRow { row, why }, care)?);
+                found.push(Self::bad(BadRow { row, why }, policy)?);
                 collation.leave_out(at, &item);
             }
         }
         drop(rendering);
-        let documents = if care.counts_documents { self.row_documents(&refs, &held, first_row) } else { Vec::new() };
+        let documents = if policy.counts_documents { self.row_documents(&refs, &held, first_row) } else { Vec::new() };
         let mut made = MadeBatch { batch: collation.finish(index).starting_at(first_row), known, found, documents };
         for row in &mut made.documents {
             let is_bad = |bad: &BadRow| bad.row.row == row.row;
-            row.left_out =
-                care.excluded.contains(row.row) || made.known.iter().any(is_bad) || made.found.iter().any(is_bad);
+            row.bad =
+                policy.excluded.contains(row.row) || made.known.iter().any(is_bad) || made.found.iter().any(is_bad);
         }
         Ok(made)
     }
@@ -82,30 +82,30 @@ impl LoadPlan {
         let documents = |(number, row): (u64, &RowRef)| RowDocuments {
             row: RowIndex(number),
             of: Arc::clone(&names[row.source]),
-            dataset_version: refs.stretch(row).edition().dataset_version,
+            dataset_version: refs.span(row).snapshot().dataset_version,
             documents: documents_of(&self.item(row, refs, held).sample),
-            left_out: false,
+            bad: false,
         };
         (first.0..).zip(&refs.rows).map(documents).collect()
     }
 
     /// Returns a bad row, or the error that ends a stream without a list of bad rows.
-    fn bad(bad: BadRow, care: &RowPolicy) -> Result<BadRow> {
-        if care.bad_rows.is_some() {
+    fn bad(bad: BadRow, policy: &RowPolicy) -> Result<BadRow> {
+        if policy.bad_rows.is_some() {
             return Ok(bad);
         }
-        let way_on = "validation and inspection do not replace bad rows by padding; remove its document (`cloze \
+        let fix = "validation and inspection do not replace bad rows by padding; remove its document (`cloze \
                       prepare forget`)";
-        Err(bad.refused(way_on.to_owned()))
+        Err(bad.refused(fix.to_owned()))
     }
 
     /// Records new bad rows in the order of the stream. Only then may the batch be used.
-    pub(super) fn seal(&self, made: &MadeBatch, care: &RowPolicy) -> Result<()> {
-        let Some(bad_rows) = &care.bad_rows else { return Ok(()) };
+    pub(super) fn record_bad_rows(&self, made: &MadeBatch, policy: &RowPolicy) -> Result<()> {
+        let Some(bad_rows) = &policy.bad_rows else { return Ok(()) };
         for bad in &made.found {
-            let (left_out, allowed) = (bad_rows.count(), self.max_bad_rows);
-            if left_out >= allowed {
-                let bound = format!("`data.max_bad_rows` allows {allowed} bad rows, and {left_out} are recorded");
+            let (recorded, allowed) = (bad_rows.count(), self.max_bad_rows);
+            if recorded >= allowed {
+                let bound = format!("`data.max_bad_rows` allows {allowed} bad rows, and {recorded} are recorded");
                 return Err(bad.refused(self.remedy(bad, &bound)));
             }
             bad_rows.leave_out(bad)?;
@@ -139,12 +139,12 @@ fn render(
     at: usize,
     row: RowIndex,
     item: &Item<'_>,
-    care: &RowPolicy,
+    policy: &RowPolicy,
 ) -> Result<(), String> {
     let mut attempt = 0;
     loop {
         let made = catch_panic(|| {
-            if let Some(faults) = &care.faults {
+            if let Some(faults) = &policy.faults {
                 faults.inject(row, attempt);
             }
             collation.render(at, item);

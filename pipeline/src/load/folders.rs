@@ -8,7 +8,7 @@ use store::Store;
 
 use super::request::{LoadRequest, MissingParts, Rows, SourceRequest};
 use super::source::Source;
-use super::windows::wide_enough;
+use super::windows::sampler_with_min_rows;
 use super::{LoadPlan, VALIDATION_SEED};
 use crate::epoch_plan::{EpochPlan, EpochVersions, REFUSED_HINT, SegmentSource, SplitSnapshot};
 use crate::error::Error;
@@ -64,21 +64,12 @@ impl<'a> LoadRequest<'a> {
         follow: Option<Arc<dyn EpochVersions>>,
         gone: MissingParts,
     ) -> Folder<'a> {
-        let edition = match self.rows {
+        let snapshot = match self.rows {
             Rows::Train => SplitSnapshot::train(manifest, dataset_version),
             Rows::Valid { .. } => SplitSnapshot::valid(manifest, dataset_version),
         };
-        let edition = if gone == MissingParts::LeftOut { edition.left() } else { edition };
-        Folder {
-            name,
-            store,
-            manifest,
-            epoch_versions: follow,
-            segment_source: None,
-            gone,
-            snapshot: edition,
-            end: None,
-        }
+        let snapshot = if gone == MissingParts::LeftOut { snapshot.left() } else { snapshot };
+        Folder { name, store, manifest, epoch_versions: follow, segment_source: None, gone, snapshot, end: None }
     }
 
     /// Returns the mixture of its sources. `None` for one folder.
@@ -122,13 +113,15 @@ impl Folder<'_> {
         // configured workers.
         let batches = PoolOptions { name: "batch", item: "batch", workers: 1, queue_depth: 1 }.max_items_alive() as u64;
         let rows = at_most(batches * request.rows_per_batch);
-        let (key, edition) = (self.key(), Arc::new(self.snapshot));
-        let outline = self.segment_source.is_some().then(|| Sampler::new(&edition.split, options));
+        let (key, snapshot) = (self.key(), Arc::new(self.snapshot));
+        let outline = self.segment_source.is_some().then(|| Sampler::new(&snapshot.split, options));
         let course = match self.segment_source {
-            None => EpochPlan::new(edition, self.epoch_versions, move |split, _| wide_enough(split, options, rows)),
+            None => EpochPlan::new(snapshot, self.epoch_versions, move |split, _| {
+                sampler_with_min_rows(split, options, rows)
+            }),
             Some(growth) => {
                 let follow = self.epoch_versions.expect("who says what is streamed says what follows");
-                streamed(&edition, growth, follow, options).map_err(|error| unread(&key, &error))?
+                streamed(&snapshot, growth, follow, options).map_err(|error| unread(&key, &error))?
             }
         };
         let shards = Arc::new(OpenShards::new(self.store.clone(), ShardExpectation::from_manifest(self.manifest)));
@@ -139,12 +132,12 @@ impl Folder<'_> {
 /// Returns an epoch plan whose first epoch is streamed. Its windows have the configured size, whatever the batch size.
 /// Workers that run past one window keep more windows decoded, each with fewer rows.
 fn streamed(
-    edition: &Arc<SplitSnapshot>,
+    snapshot: &Arc<SplitSnapshot>,
     growth: Arc<dyn SegmentSource>,
     follow: Arc<dyn EpochVersions>,
     options: SamplerOptions,
 ) -> crate::Result<EpochPlan> {
-    EpochPlan::streamed(edition, growth, options.window_blocks, follow, move |split, window| {
+    EpochPlan::streamed(snapshot, growth, options.window_blocks, follow, move |split, window| {
         let order = window.map_or(options.order, Order::Streamed);
         Sampler::new(split, SamplerOptions { order, ..options })
     })
@@ -233,7 +226,12 @@ const VALID_ROWS_MAX: u64 = 1 << 40;
 
 /// Distributes `rows` validation rows among the folders, in proportion to the weights at the start of the stream.
 /// Removes folders without rows. Returns the rows of each remaining folder, fewer if it does not have enough.
-pub(super) fn share_out(rows: u64, folders: &mut Vec<Folder<'_>>, mixture: Option<&Mixture>, pieces: u32) -> Vec<u64> {
+pub(super) fn apportion_rows(
+    rows: u64,
+    folders: &mut Vec<Folder<'_>>,
+    mixture: Option<&Mixture>,
+    pieces: u32,
+) -> Vec<u64> {
     let shares = mixture.map(|mixture| mixture.first_shares().iter().map(|&share| share as f64).collect::<Vec<_>>());
     let wanted = shares.map_or_else(|| vec![rows], |shares| apportion(rows.min(VALID_ROWS_MAX), &shares));
     for (folder, wanted) in folders.iter_mut().zip(wanted) {

@@ -84,7 +84,7 @@ impl Contention {
 
 /// Lock, and the barrier before it.
 #[derive(Debug, Default)]
-pub(super) struct ContendedWorkers {
+pub(super) struct ContentionLock {
     contention: Contention,
     workers: usize,
     /// Number of batches of the stream. In the last round some workers have none, so that round has no barrier.
@@ -103,7 +103,7 @@ struct MeetingPoint {
     is_over: bool,
 }
 
-impl ContendedWorkers {
+impl ContentionLock {
     /// Creates the contention of `workers` workers that make `batches` batches. `None` if no contention is configured.
     pub(super) fn new(contention: Contention, workers: usize, batches: u64) -> Option<Self> {
         (!contention.is_nothing()).then(|| Self { contention, workers, batches, ..Self::default() })
@@ -158,7 +158,7 @@ impl ContendedWorkers {
 
 /// Guard that releases waiting workers if this worker ends without a batch, by an error or a panic.
 struct TurnGuard<'a> {
-    contended: &'a ContendedWorkers,
+    contended: &'a ContentionLock,
     has_made: bool,
 }
 
@@ -184,7 +184,7 @@ mod tests {
 
     /// Runs workers that make batches `worker, worker + workers, …` below `batches`. The worker `fails` makes none.
     fn ran(workers: usize, batches: u64, fails: Option<u64>) -> u64 {
-        let contended = ContendedWorkers::new(TURNS, workers, batches).expect("something is asked for");
+        let contended = ContentionLock::new(TURNS, workers, batches).expect("something is asked for");
         let ((_stopper, stop), made) = (cancel_pair(), AtomicU64::new(0));
         thread::scope(|scope| {
             for worker in 0..workers as u64 {
@@ -220,17 +220,17 @@ mod tests {
 
     #[test]
     fn a_stop_ends_the_wait_for_others() {
-        let contended = ContendedWorkers::new(TURNS, 2, u64::MAX).expect("something is asked for");
-        let (stopper, stop) = cancel_pair();
+        let contended = ContentionLock::new(TURNS, 2, u64::MAX).expect("something is asked for");
+        let (cancel_source, stop) = cancel_pair();
         thread::scope(|scope| {
             let waits = scope.spawn(|| contended.run_after_delay(0, &stop, || Ok::<_, ()>(())));
-            stopper.cancel();
+            cancel_source.cancel();
             assert_eq!(waits.join().expect("no panic"), Ok(()));
         });
     }
 
     #[test]
     fn no_latency_is_injected_by_default() {
-        assert!(ContendedWorkers::new(Contention::default(), 4, 100).is_none());
+        assert!(ContentionLock::new(Contention::default(), 4, 100).is_none());
     }
 }

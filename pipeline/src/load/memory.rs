@@ -8,7 +8,7 @@ use schemas::{Problem, RankShard};
 
 use super::LoadPlan;
 use super::source::Source;
-use super::windows::{narrow_enough, narrower};
+use super::windows::{limit_to_windows, reduce_workers};
 use crate::collate::PlannedView;
 use crate::epoch_plan::EpochSpan;
 use crate::shard::reader::ShardExpectation;
@@ -37,7 +37,7 @@ impl LoadPlan {
     /// through windows faster. If even one worker of depth 1 reaches into a third window, returns that worker.
     pub(super) fn workers_of(&self, share: RankShard) -> PoolOptions {
         let ranks = u64::from(share.ranks());
-        let workers = narrow_enough(self.workers, &self.sources, &self.assignment, self.rows_per_batch * ranks);
+        let workers = limit_to_windows(self.workers, &self.sources, &self.assignment, self.rows_per_batch * ranks);
         self.sparing(workers, ranks).unwrap_or(PoolOptions { workers: 1, queue_depth: 1, ..workers })
     }
 
@@ -49,7 +49,7 @@ impl LoadPlan {
             if batches.saturating_add(groups) <= self.max_memory_bytes {
                 return Ok(workers);
             }
-            workers = narrower(workers).ok_or((batches, groups))?;
+            workers = reduce_workers(workers).ok_or((batches, groups))?;
         }
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use runtime::PoolOptions;
 use schemas::Problem;
 
-use super::folders::{check_agreement, check_rows, share_out};
+use super::folders::{apportion_rows, check_agreement, check_rows};
 use super::request::{LoadRequest, Rows};
 use super::source::Source;
 use super::views::{assign_columns, order, prune};
-use super::windows::narrow_enough;
+use super::windows::limit_to_windows;
 use super::{LoadPlan, RowOrder};
 use crate::mixture::SourceAssignment;
 use crate::shard::reader::ShardExpectation;
@@ -44,12 +44,12 @@ impl LoadPlan {
         let piece_tokens = if cuts { width - 2 } else { promise.content_max };
         let pieces = (promise.content_max / piece_tokens).max(1);
         let (assignment, end) = match (request.rows, mixture) {
-            (Rows::Train, None) => (SourceAssignment::SingleProcess, None),
+            (Rows::Train, None) => (SourceAssignment::SingleSource, None),
             (Rows::Train, Some(mixture)) => (SourceAssignment::Mixed(mixture), None),
             (Rows::Valid { rows }, mixture) => {
-                let counts = share_out(rows, &mut folders, mixture.as_ref(), pieces);
+                let counts = apportion_rows(rows, &mut folders, mixture.as_ref(), pieces);
                 let end = Some(counts.iter().sum());
-                (mixture.map_or(SourceAssignment::SingleProcess, |_| SourceAssignment::InTurn(counts)), end)
+                (mixture.map_or(SourceAssignment::SingleSource, |_| SourceAssignment::InTurn(counts)), end)
             }
         };
         let sources: Vec<Source> = (0..)
@@ -65,7 +65,7 @@ impl LoadPlan {
             workers: request.data.workers(),
             queue_depth: request.data.prefetch_batches,
         };
-        let workers = narrow_enough(workers, &sources, &assignment, request.rows_per_batch);
+        let workers = limit_to_windows(workers, &sources, &assignment, request.rows_per_batch);
         let plan = Self {
             expectation: promise,
             vocab: Arc::clone(&request.vocab),

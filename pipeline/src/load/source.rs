@@ -35,7 +35,7 @@ pub(super) struct RowRefs {
 
 impl RowRefs {
     /// Returns the epoch span of a row.
-    pub(super) fn stretch(&self, row: &RowRef) -> &EpochSpan {
+    pub(super) fn span(&self, row: &RowRef) -> &EpochSpan {
         &self.spans[row.span]
     }
 }

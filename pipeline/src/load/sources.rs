@@ -17,9 +17,9 @@ impl LoadPlan {
     /// Returns the rows `rows` of the stream. Waits for rows that are not prepared yet until a stop.
     pub(super) fn row_refs(&self, rows: Range<u64>, stop: Option<&CancelToken>) -> Result<RowRefs> {
         let assigned = self.assignment.assign(rows);
-        let (mut of_sources, mut stretches) = (Vec::new(), Vec::new());
+        let (mut of_sources, mut spans) = (Vec::new(), Vec::new());
         for (source, rows) in self.sources.iter().zip(&assigned.rows) {
-            let rows = source.epoch_plan.rows(rows.clone(), stop, &mut stretches);
+            let rows = source.epoch_plan.rows(rows.clone(), stop, &mut spans);
             // A failure over one of several folders names the folder.
             let rows = rows.map_err(|error| match (&source.name, error) {
                 (Some(name), Error::Config(message)) => Error::Config(format!("source `{name}`: {message}")),
@@ -32,7 +32,7 @@ impl LoadPlan {
             let row = of_sources[source].next().expect("a source gives as many rows as are assigned to it");
             RowRef { source, ..row }
         };
-        Ok(RowRefs { rows: assigned.sources.into_iter().map(next).collect(), spans: stretches })
+        Ok(RowRefs { rows: assigned.sources.into_iter().map(next).collect(), spans })
     }
 
     /// Returns the groups that the rows need, window by window. If partners are drawn from a window, returns all of its
@@ -40,18 +40,18 @@ impl LoadPlan {
     pub(super) fn load_groups(&self, groups: &Groups, refs: &RowRefs, worker: WorkerIndex) -> Result<HeldGroups> {
         let mut needed: BTreeMap<(usize, u64), (&EpochSpan, BTreeSet<usize>)> = BTreeMap::new();
         for row in &refs.rows {
-            let new = || (refs.stretch(row), BTreeSet::new());
-            let (stretch, blocks) = needed.entry((row.source, row.window)).or_insert_with(new);
+            let new = || (refs.span(row), BTreeSet::new());
+            let (span, blocks) = needed.entry((row.source, row.window)).or_insert_with(new);
             if self.pairs && blocks.is_empty() {
-                let window = stretch.window_in_epoch(row.epoch, row.window);
-                blocks.extend(stretch.sampler().window(row.epoch, window));
+                let window = span.window_in_epoch(row.epoch, row.window);
+                blocks.extend(span.sampler().window(row.epoch, window));
             }
             blocks.insert(row.block);
         }
         let mut held = HeldGroups::default();
-        for ((source, window), (stretch, blocks)) in needed {
-            let blocks: Vec<_> = blocks.into_iter().map(|block| (block, stretch.sampler().blocks()[block])).collect();
-            let found = groups.get(source, &stretch.edition().split, window, &blocks, worker)?;
+        for ((source, window), (span, blocks)) in needed {
+            let blocks: Vec<_> = blocks.into_iter().map(|block| (block, span.sampler().blocks()[block])).collect();
+            let found = groups.get(source, &span.snapshot().split, window, &blocks, worker)?;
             for (block, group) in found {
                 held.insert(source, window, block, group);
             }

@@ -11,7 +11,7 @@ use super::LoadPlan;
 use super::bad_rows::{BadRow, RowPolicy};
 use super::batch_builder::MadeBatch;
 use super::batch_ranges::BatchRanges;
-use super::latency_injection::{ContendedWorkers, Contention, LatencyInjection};
+use super::latency_injection::{Contention, ContentionLock, LatencyInjection};
 use crate::error::Result;
 use crate::exposure::RowDocuments;
 use crate::shard::groups::{Groups, WorkerIndex};
@@ -43,8 +43,8 @@ pub struct BatchStream {
     received: u64,
     replay: Option<Replay>,
     /// Cancels waits of the workers, so that they can end.
-    stopper: CancelSource,
-    care: RowPolicy,
+    cancel_source: CancelSource,
+    policy: RowPolicy,
     /// Bad rows of the batches that were handed out since the last query.
     bad_rows: Vec<BadRow>,
     /// Documents of the rows of these batches, if they are counted.
@@ -66,18 +66,18 @@ impl BatchStream {
     #[must_use]
     pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: RankShard, options: StreamOptions) -> Self {
         let (groups, cut, workers) = (Arc::new(plan.groups()), plan.cut(from, share), plan.workers_of(share));
-        let (maker, decoded, care) = (Arc::clone(plan), Arc::clone(&groups), options.policy.clone());
-        let (stopper, stop) = cancel_pair();
+        let (maker, decoded, policy) = (Arc::clone(plan), Arc::clone(&groups), options.policy.clone());
+        let (cancel_source, stop) = cancel_pair();
         let replay = options.replay.map(Replay::new);
         let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
-        let contended = ContendedWorkers::new(options.contention, workers.workers, made);
+        let contended = ContentionLock::new(options.contention, workers.workers, made);
         let make = move |own: u64| {
             let worker = usize::try_from(own % workers.workers as u64).expect("a worker");
             if let Some(hindrance) = options.latency_injection {
                 hindrance.inject(worker, own);
             }
             let by = WorkerIndex { index: worker, count: workers.workers };
-            let make = || maker.make(&decoded, cut.index(own), cut.rows(own), by, &care, Some(&stop));
+            let make = || maker.make(&decoded, cut.index(own), cut.rows(own), by, &policy, Some(&stop));
             let made = match &contended {
                 Some(contended) => contended.run_after_delay(own, &stop, make)?,
                 None => make()?,
@@ -98,11 +98,11 @@ impl BatchStream {
             cut,
             received: 0,
             replay,
-            care: options.policy,
+            policy: options.policy,
             bad_rows: Vec::new(),
             documents: Vec::new(),
             failed: false,
-            stopper,
+            cancel_source,
         }
     }
 
@@ -133,7 +133,7 @@ impl BatchStream {
 
     /// Returns the statistics of the workers and of the reader.
     #[must_use]
-    pub fn gauges(&self) -> PoolStats {
+    pub fn worker_stats(&self) -> PoolStats {
         self.workers.stats()
     }
 
@@ -145,7 +145,7 @@ impl BatchStream {
 
     /// Records the bad rows of a batch before it is handed out.
     fn receive(&mut self, made: Result<MadeBatch>) -> Result<Batch> {
-        let made = made.and_then(|made| self.plan.seal(&made, &self.care).map(|()| made));
+        let made = made.and_then(|made| self.plan.record_bad_rows(&made, &self.policy).map(|()| made));
         let MadeBatch { batch, known, found, documents } = made.inspect_err(|_| self.failed = true)?;
         self.bad_rows.extend(known);
         self.bad_rows.extend(found);
@@ -168,7 +168,7 @@ impl BatchStream {
 
 impl Drop for BatchStream {
     fn drop(&mut self) {
-        self.stopper.cancel();
+        self.cancel_source.cancel();
     }
 }
 

@@ -180,7 +180,7 @@ fn an_epoch_shows_every_token_once() {
     let all: Vec<_> = (0..plan.sources[0].epoch_plan.first().sampler().blocks().len()).map(block).collect();
     let mut stored = Vec::new();
     for group in groups
-        .get(0, &plan.sources[0].epoch_plan.first().edition().split, 0, &all, WorkerIndex::ALONE)
+        .get(0, &plan.sources[0].epoch_plan.first().snapshot().split, 0, &all, WorkerIndex::ALONE)
         .expect("good")
         .values()
     {
@@ -453,12 +453,12 @@ fn a_replay_makes_its_batches_once() {
     let plan = home.plan(&data(2), Rows::Train);
     let options = StreamOptions { replay: Some(3), ..StreamOptions::default() };
     let stream = BatchStream::new(&plan, RowIndex(40), RankShard::ALONE, options);
-    let gauges = stream.gauges();
+    let worker_stats = stream.worker_stats();
     let batches: Vec<Batch> = stream.take(7).map(|batch| batch.expect("good")).collect();
     let indices: Vec<u64> = batches.iter().map(|batch| batch.index().0).collect();
     assert_eq!(indices, [5, 6, 7, 5, 6, 7, 5]);
     assert_eq!(batches[0].row_digests(), batches[3].row_digests());
-    assert_eq!(gauges.workers().iter().map(|worker| worker.items).sum::<u64>(), 3);
+    assert_eq!(worker_stats.workers().iter().map(|worker| worker.items).sum::<u64>(), 3);
 }
 
 #[test]
@@ -469,12 +469,12 @@ fn a_sleeping_worker_is_seen() {
         Some(LatencyInjection { who: DelayedWorkers::Worker(1), time: Duration::from_millis(20), computes: false });
     let options = StreamOptions { digests: true, latency_injection: slow, ..StreamOptions::default() };
     let mut stream = BatchStream::new(&plan, RowIndex(40), RankShard::ALONE, options);
-    let gauges = stream.gauges();
+    let worker_stats = stream.worker_stats();
     assert_eq!(stream.by_ref().take(7).flatten().count(), 7);
     drop(stream);
-    let workers = gauges.workers();
+    let workers = worker_stats.workers();
     assert!(workers[1].busy >= Duration::from_millis(60), "{workers:?}");
-    assert!(gauges.reader().starved >= Duration::from_millis(40), "{:?}", gauges.reader());
+    assert!(worker_stats.reader().starved >= Duration::from_millis(40), "{:?}", worker_stats.reader());
 }
 
 proptest! {

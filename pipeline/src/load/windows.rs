@@ -11,7 +11,7 @@ use crate::sampler::{Sampler, SamplerOptions};
 /// worker of depth 1 keeps in flight.
 ///
 /// The window determines the order of the data. It may depend on the batch size, never on workers.
-pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> Sampler {
+pub(super) fn sampler_with_min_rows(split: &Split, options: SamplerOptions, rows: u64) -> Sampler {
     let (mut sampler, mut window_blocks) = (Sampler::new(split, options), options.window_blocks);
     while sampler.windows_per_epoch() > 1 && sampler.window_rows_min() < rows {
         window_blocks += window_blocks.div_ceil(4);
@@ -21,7 +21,7 @@ pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> 
 }
 
 /// Reduces workers until the batches in flight fit two windows of each source: first depth, then number.
-pub(super) fn narrow_enough(
+pub(super) fn limit_to_windows(
     mut workers: PoolOptions,
     sources: &[Source],
     assignment: &SourceAssignment,
@@ -35,15 +35,15 @@ pub(super) fn narrow_enough(
         })
     };
     while !fits(workers) {
-        let Some(narrower) = narrower(workers) else { break };
-        workers = narrower;
+        let Some(reduce_workers) = reduce_workers(workers) else { break };
+        workers = reduce_workers;
     }
     workers
 }
 
 /// Returns workers with fewer batches in flight: lower depth first, then fewer workers. `None` for one worker of depth
 /// 1.
-pub(super) fn narrower(workers: PoolOptions) -> Option<PoolOptions> {
+pub(super) fn reduce_workers(workers: PoolOptions) -> Option<PoolOptions> {
     match (workers.queue_depth, workers.workers) {
         (2.., _) => Some(PoolOptions { queue_depth: workers.queue_depth - 1, ..workers }),
         (_, 2..) => Some(PoolOptions { workers: workers.workers - 1, ..workers }),

@@ -8,7 +8,7 @@ use super::{AssignedRows, Mixture};
 #[derive(Debug)]
 pub(crate) enum SourceAssignment {
     /// A single source.
-    SingleProcess,
+    SingleSource,
     /// One source after another, with this many rows each. Used for validation.
     InTurn(Vec<u64>),
     /// A mixture of sources.
@@ -19,7 +19,7 @@ impl SourceAssignment {
     /// Assigns the rows `rows` to sources.
     pub(crate) fn assign(&self, rows: Range<u64>) -> AssignedRows {
         match self {
-            Self::SingleProcess => {
+            Self::SingleSource => {
                 let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0);
                 AssignedRows { sources: vec![0; count], rows: vec![rows] }
             }
@@ -37,7 +37,7 @@ impl SourceAssignment {
     /// Returns the number of rows of each source before a row of the stream.
     pub(crate) fn rows_before(&self, row: u64) -> Vec<u64> {
         match self {
-            Self::SingleProcess => vec![row],
+            Self::SingleSource => vec![row],
             Self::InTurn(counts) => in_turn(counts, row),
             Self::Mixed(mixture) => mixture.rows_before(row),
         }
@@ -46,7 +46,7 @@ impl SourceAssignment {
     /// Returns the row of the stream that contains a source's row `row`. `None` if the stream never reaches it.
     pub(crate) fn row_of(&self, source: usize, row: u64) -> Option<u64> {
         match self {
-            Self::SingleProcess => Some(row),
+            Self::SingleSource => Some(row),
             Self::InTurn(counts) => (row < counts[source]).then(|| counts[..source].iter().sum::<u64>() + row),
             Self::Mixed(mixture) => mixture.row_of(source, row),
         }
@@ -65,7 +65,7 @@ impl SourceAssignment {
     /// Returns the maximum number of a source's rows among `rows` consecutive rows of the stream.
     pub(crate) fn at_most(&self, source: usize, rows: u64) -> u64 {
         match self {
-            Self::SingleProcess => rows,
+            Self::SingleSource => rows,
             Self::InTurn(counts) => rows.min(counts[source]),
             Self::Mixed(mixture) => mixture.at_most(source, rows),
         }

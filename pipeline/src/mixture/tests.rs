@@ -230,9 +230,9 @@ fn a_mixed_vocabulary_counts_what_is_seen() {
     let vocab = |counts: [u64; 6]| Arc::new(Vocab::new(tokens(), vec![true; 6], counts.to_vec(), special, &[]));
     let sources = [vocab([0, 0, 0, 0, 1000, 0]), vocab([0, 0, 0, 0, 1, 9])];
     // 1010 tokens: half distributed as in the first, half as in the second.
-    assert_eq!(blend(&sources, &[500, 500]).counts(), [0, 0, 0, 0, 505 + 51, 455]);
-    let first = blend(&sources[..1], &[1000]);
+    assert_eq!(merge_vocabs(&sources, &[500, 500]).counts(), [0, 0, 0, 0, 505 + 51, 455]);
+    let first = merge_vocabs(&sources[..1], &[1000]);
     assert_eq!((first.counts(), &first), (sources[0].counts(), &*sources[0]));
     let huge = vocab([0, 0, 0, 0, u64::MAX, u64::MAX]);
-    assert_eq!(blend(&[huge.clone(), huge], &[1, 999]).counts()[4], u64::MAX);
+    assert_eq!(merge_vocabs(&[huge.clone(), huge], &[1, 999]).counts()[4], u64::MAX);
 }

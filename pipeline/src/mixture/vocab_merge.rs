@@ -13,7 +13,7 @@ use super::PERIOD;
 /// If there is no vocabulary, or they differ in size.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts; beyond 2^64 they saturate")]
-pub fn blend(vocabs: &[Arc<Vocab>], shares: &[u64]) -> Vocab {
+pub fn merge_vocabs(vocabs: &[Arc<Vocab>], shares: &[u64]) -> Vocab {
     let first = vocabs.first().expect("a mixture has a source");
     let total = |vocab: &Vocab| vocab.counts().iter().map(|&count| u128::from(count)).sum::<u128>() as f64;
     let all: f64 = vocabs.iter().map(|vocab| total(vocab)).sum();

@@ -16,7 +16,7 @@ use super::part::PartOutcome;
 use super::part_list::{PartList, VersionLists};
 use super::progress::Stages;
 use super::provisional_manifest;
-use super::reject_stats::{reasons, too_dirty, usual_max};
+use super::reject_stats::{reasons, too_many_bad_lines, usual_max};
 use crate::corpus::{Corpus, Piece};
 use crate::{Error, Result};
 
@@ -32,7 +32,7 @@ pub(super) struct ListSum {
 }
 
 /// State of the aggregation.
-pub(super) struct Fold<'a> {
+pub(super) struct Aggregate<'a> {
     corpus: &'a Corpus,
     max_bad_lines: Option<u64>,
     vocab_size: usize,
@@ -57,7 +57,7 @@ struct ListedReject {
     line: u64,
 }
 
-impl<'a> Fold<'a> {
+impl<'a> Aggregate<'a> {
     pub(super) fn new(corpus: &'a Corpus, max_bad_lines: Option<u64>, vocab_size: usize) -> Self {
         Self {
             corpus,
@@ -94,7 +94,7 @@ impl<'a> Fold<'a> {
         self.parts.insert(id, entry);
         match self.max_bad_lines {
             // A configured limit is known from the start, so reading on is unnecessary.
-            Some(max) => self.refuse_dirt(max),
+            Some(max) => self.check_bad_lines(max),
             None => Ok(()),
         }
     }
@@ -133,16 +133,18 @@ impl<'a> Fold<'a> {
         if report.documents == 0 {
             let found = if report.rejected.is_empty() { "only empty text".into() } else { reasons(&report.rejected) };
             let inputs = inputs.join("`, `");
-            return Err(Error::Poison(format!("`{inputs}`: no valid document ({found}); check `prepare.format`")));
+            return Err(Error::UnusableCorpus(format!(
+                "`{inputs}`: no valid document ({found}); check `prepare.format`"
+            )));
         }
-        self.refuse_dirt(self.max_bad_lines.unwrap_or_else(|| usual_max(self.lines)))?;
+        self.check_bad_lines(self.max_bad_lines.unwrap_or_else(|| usual_max(self.lines)))?;
         for (reason, place) in self.examples() {
             warn!(reason, place, "prepare: rejected or repaired text");
         }
         Ok(())
     }
 
-    fn refuse_dirt(&self, max: u64) -> Result<()> {
+    fn check_bad_lines(&self, max: u64) -> Result<()> {
         let report = self.report();
         let bad: u64 = report.rejected.values().sum();
         if bad <= max {
@@ -150,7 +152,7 @@ impl<'a> Fold<'a> {
         }
         let first: Vec<String> = self.examples().map(|(reason, place)| format!("{place} ({reason})")).collect();
         let first = first.iter().map(String::as_str);
-        Err(Error::Poison(too_dirty(&self.lines.to_string(), &report.rejected, max, first)))
+        Err(Error::UnusableCorpus(too_many_bad_lines(&self.lines.to_string(), &report.rejected, max, first)))
     }
 
     /// Returns reason and place of the first rejects, in the order of the parts.
@@ -177,7 +179,7 @@ impl<'a> Fold<'a> {
 
 /// Writes the objects in addition to the parts, the manifest last, unless they exist. Returns whether anything was
 /// written.
-pub(super) fn publish(work: &PrepareJob, lists: &VersionLists, fold: &Fold<'_>) -> Result<bool> {
+pub(super) fn publish(work: &PrepareJob, lists: &VersionLists, fold: &Aggregate<'_>) -> Result<bool> {
     let Some(store) = work.store() else { return Ok(false) };
     let mut written = false;
     let mut write = |name: &str, bytes: &[u8]| -> Result<()> {
@@ -225,7 +227,7 @@ fn is_of(entry: &DatasetVersionEntry, list: &PartList) -> bool {
 }
 
 /// Returns the entry of a list with the shards of its existing parts.
-fn bare(fold: &Fold<'_>, list: &PartList) -> DatasetVersionEntry {
+fn bare(fold: &Aggregate<'_>, list: &PartList) -> DatasetVersionEntry {
     let entry =
         |id: PartId| fold.parts.get(&id).cloned().unwrap_or(PartEntry { id, train: Vec::new(), valid: Vec::new() });
     DatasetVersionEntry {
@@ -245,7 +247,11 @@ fn in_effect(lists: &VersionLists, dataset_version: DatasetVersion) -> impl Iter
 }
 
 /// Returns the sums over a dataset version, if all of its parts exist.
-fn whole(lists: &VersionLists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> Option<(CorpusReport, Vec<u64>)> {
+fn whole(
+    lists: &VersionLists,
+    fold: &Aggregate<'_>,
+    dataset_version: DatasetVersion,
+) -> Option<(CorpusReport, Vec<u64>)> {
     if !in_effect(lists, dataset_version).all(|id| fold.parts.contains_key(&id)) {
         return None;
     }
@@ -258,7 +264,7 @@ fn whole(lists: &VersionLists, fold: &Fold<'_>, dataset_version: DatasetVersion)
     Some((corpus, counts))
 }
 
-fn content(lists: &VersionLists, fold: &Fold<'_>, dataset_version: DatasetVersion) -> String {
+fn content(lists: &VersionLists, fold: &Aggregate<'_>, dataset_version: DatasetVersion) -> String {
     let shards = in_effect(lists, dataset_version).flat_map(|id| fold.parts[&id].train.clone());
     Split { shards: shards.collect() }.content()
 }

@@ -21,7 +21,7 @@ use crate::corpus::{Corpus, InputFile, Part, Piece, PieceEnd, RecordBuffers, gro
 use crate::{Error, Result};
 
 /// Maximum clock difference between two file systems.
-const A_SHORT_TIME: Duration = Duration::from_secs(60);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 /// Numbers of a new part list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,7 @@ impl Comparison<'_> {
         if !memory.seen.has(file) {
             let since = |dataset_version| memory.since.get(dataset_version).copied().unwrap_or(SystemTime::UNIX_EPOCH);
             let is_known = memory.seen.knows(file);
-            let is_doubted = |dataset_version| is_known || file.touched >= since(dataset_version) - A_SHORT_TIME;
+            let is_doubted = |dataset_version| is_known || file.touched >= since(dataset_version) - MAX_CLOCK_SKEW;
             let doubted: PieceHolders<'_> =
                 holders.iter().filter(|(dataset_version, ..)| is_doubted(dataset_version)).copied().collect();
             for (dataset_version, part, piece) in doubted {

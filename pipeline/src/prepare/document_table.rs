@@ -275,7 +275,7 @@ pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<(
 
 /// Document with its number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TextMeasure<'a> {
+pub(crate) struct DocumentLength<'a> {
     /// Id of the document.
     pub id: &'a str,
     /// Name of its file.
@@ -293,7 +293,7 @@ pub(crate) struct TextMeasure<'a> {
 pub(crate) fn each_length(
     store: &Store,
     parts: &BTreeSet<PartId>,
-    mut hear: impl FnMut(TextMeasure<'_>),
+    mut hear: impl FnMut(DocumentLength<'_>),
 ) -> Result<()> {
     each_table(store, is_of(parts), &["id", "source", "valid", "tokens"], |batch| {
         let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
@@ -301,7 +301,7 @@ pub(crate) fn each_length(
         let tokens = batch.column_by_name("tokens")?.as_primitive_opt::<UInt32Type>()?.values();
         let sources = sources(batch)?;
         for (row, &tokens) in tokens.iter().enumerate() {
-            hear(TextMeasure { id: ids.value(row), source: sources.value(row), valid: valid.value(row), tokens });
+            hear(DocumentLength { id: ids.value(row), source: sources.value(row), valid: valid.value(row), tokens });
         }
         Some(())
     })

@@ -92,11 +92,11 @@ pub fn fits(config: &PrepareConfig) -> Result<()> {
     config.check()?;
     let Ok(store) = Store::existing(&config.folder) else { return Ok(()) };
     let lists = VersionLists::read(&store)?;
-    refuse_strangers(&store, &lists)?;
+    check_lists(&store, &lists)?;
     let Some(found) = lists.settings() else { return Ok(()) };
     let tokenizer = tokenize::load(&config.tokenizer, config.lowercase)?;
     let part_bytes = config.part_bytes.or(found.part_bytes()).unwrap_or_default();
-    refuse_others(found, &Settings::new(config, part_bytes, &tokenizer.facts().manifest), &store)
+    check_settings(found, &Settings::new(config, part_bytes, &tokenizer.facts().manifest), &store)
 }
 
 impl Planned {
@@ -109,13 +109,13 @@ impl Planned {
         let corpus = Corpus::open(&config.corpus())?;
         let lists = store.map_or_else(|| Ok(VersionLists::default()), VersionLists::read)?;
         if let Some(store) = store {
-            refuse_strangers(store, &lists)?;
+            check_lists(store, &lists)?;
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
         let mut settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest);
         if let (Some(found), Some(store)) = (lists.settings(), store) {
-            refuse_others(found, &settings, store)?;
+            check_settings(found, &settings, store)?;
             // Equal settings can be stored differently by a version with fewer keys. Records are bound to the stored
             // ones.
             settings = found.clone();
@@ -142,8 +142,8 @@ impl Planned {
     /// Returns warnings for the user before the start: skipped files and the reasons.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         const NAMED: usize = 5;
-        let passed = self.corpus.passed_over().description().map(|told| Warning {
-            topic: "passed_over".into(),
+        let passed = self.corpus.skipped_files().description().map(|told| Warning {
+            topic: "skipped_files".into(),
             message: told,
             hint: Some("to read them, name them in `prepare.inputs`, directly or by a glob".into()),
         });
@@ -202,23 +202,23 @@ pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
     }
 }
 
-const WAY_ON: &str = "name another `prepare.folder`, or delete this one to prepare it again";
+const HINT: &str = "name another `prepare.folder`, or delete this one to prepare it again";
 
 /// Refuses a folder that was prepared with other settings.
-fn refuse_others(found: &Settings, now: &Settings, store: &Store) -> Result<()> {
+fn check_settings(found: &Settings, now: &Settings, store: &Store) -> Result<()> {
     let differences = found.differences(now);
     if differences.is_empty() {
         return Ok(());
     }
     let (place, differences) = (store.place(""), differences.join("; "));
-    Err(Error::Config(format!("{place}: prepared differently: {differences}; {WAY_ON}")))
+    Err(Error::Config(format!("{place}: prepared differently: {differences}; {HINT}")))
 }
 
 /// Refuses a folder whose manifest and part lists do not match. Three cases: another format version, which would be
 /// overwritten; a manifest without a list; dataset versions without a list. In the last case, part numbers would be
 /// reused and forgotten documents would return.
-fn refuse_strangers(store: &Store, lists: &VersionLists) -> Result<()> {
-    let refused = |why: &str| Err(Error::Config(format!("{}: {why}; {WAY_ON}", store.place(""))));
+fn check_lists(store: &Store, lists: &VersionLists) -> Result<()> {
+    let refused = |why: &str| Err(Error::Config(format!("{}: {why}; {HINT}", store.place(""))));
     let (listed, version) = (lists.iter().count(), manifest::VERSION);
     match store.get_with_stat(manifest::NAME)?.map(|(bytes, _)| Manifest::from_json(&bytes)) {
         Some(Err(ManifestError::Version { found })) => {

@@ -58,12 +58,17 @@ impl RejectStats {
 
     /// Rejects a corpus with more bad lines than allowed, after all of it was read. Otherwise returns a summary of the
     /// rejects.
-    pub(crate) fn judge_all(&self, max_bad_lines: Option<u64>) -> Result<Option<String>> {
+    pub(crate) fn check_all(&self, max_bad_lines: Option<u64>) -> Result<Option<String>> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (bad, max) = (counts.rejected.values().sum::<u64>(), max_bad_lines.unwrap_or(usual_max(counts.lines)));
         let places = || counts.places.iter().map(String::as_str);
         if bad > max {
-            return Err(Error::Poison(too_dirty(&counts.lines.to_string(), &counts.rejected, max, places())));
+            return Err(Error::UnusableCorpus(too_many_bad_lines(
+                &counts.lines.to_string(),
+                &counts.rejected,
+                max,
+                places(),
+            )));
         }
         let first = || places().collect::<Vec<_>>().join(", ");
         let said = || format!("rejected or repaired: {}; first {}", reasons(&counts.rejected), first());
@@ -85,7 +90,12 @@ impl RejectStats {
             return Ok(());
         }
         let of = format!("the first {}", counts.lines);
-        Err(Error::Poison(too_dirty(&of, &counts.rejected, max, counts.places.iter().map(String::as_str))))
+        Err(Error::UnusableCorpus(too_many_bad_lines(
+            &of,
+            &counts.rejected,
+            max,
+            counts.places.iter().map(String::as_str),
+        )))
     }
 }
 
@@ -95,7 +105,7 @@ pub(super) fn usual_max(lines: u64) -> u64 {
 }
 
 /// Returns the error message for a corpus with more than `max` rejected or repaired lines.
-pub(super) fn too_dirty<'p>(
+pub(super) fn too_many_bad_lines<'p>(
     of: &str,
     rejected: &BTreeMap<String, u64>,
     max: u64,

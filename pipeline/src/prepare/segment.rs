@@ -13,7 +13,7 @@ use super::job::{PrepareJob, Task};
 use super::progress::{Progress, Stage, Stopwatch};
 use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
 use super::text_batch::{Batch, DocumentRef};
-use super::text_stats::{self, Unknowns};
+use super::text_stats::{self, UnknownWords};
 use crate::corpus::{Complaint, DocumentPlace, Found, MemoryBudget, PieceEnd, RejectReason, ResourcesExhausted};
 use crate::pack::Packer;
 use crate::sentences::Sentences;
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 pub(super) const EXAMPLES: usize = 5;
 
 /// Interval of lines after which counts are reported if none is rejected.
-const LINES_TOLD: u64 = 256;
+const REPORT_LINES: u64 = 256;
 
 /// Copies of a document's text during tokenization: the text and the line it was read from.
 const TEXTS: u64 = 2;
@@ -47,7 +47,7 @@ pub(super) struct Segment<'a> {
     text_bytes: u64,
     lines: u64,
     examples: Vec<Complaint>,
-    unknowns: Unknowns,
+    unknowns: UnknownWords,
     counts: Vec<u64>,
     sentences: Sentences,
     batch: Batch,
@@ -107,7 +107,7 @@ impl<'a> Segment<'a> {
             text_bytes: 0,
             lines: 0,
             examples: Vec::new(),
-            unknowns: Unknowns::default(),
+            unknowns: UnknownWords::default(),
             counts: vec![0; vocab_size as usize],
             sentences: Sentences::default(),
             batch: Batch::default(),
@@ -139,7 +139,7 @@ impl<'a> Segment<'a> {
             )?;
         }
         self.unreported_lines += 1;
-        if self.unreported_lines >= LINES_TOLD || !self.unreported.is_empty() {
+        if self.unreported_lines >= REPORT_LINES || !self.unreported.is_empty() {
             self.report_lines();
         }
         Ok(())
@@ -193,7 +193,7 @@ impl<'a> Segment<'a> {
         } else {
             self.work.tokenizer.longest_piece(text) as u64
         };
-        room.document(bytes + whole * WHOLE_BYTES).map_err(|ResourcesExhausted { wanted, most }| Error::Unfit {
+        room.document(bytes + whole * WHOLE_BYTES).map_err(|ResourcesExhausted { wanted, most }| Error::UnusableFile {
             path: self.work.corpus.path(&self.task.part.pieces[document.piece]).to_owned(),
             line: Some(document.line + 1),
             message: format!(

@@ -32,14 +32,14 @@ pub(super) struct Batch {
     text_ends: Vec<usize>,
     /// Names, concatenated.
     names: String,
-    places: Vec<TextRange>,
+    places: Vec<BatchedDocument>,
     ids: Vec<u32>,
     lengths: Vec<usize>,
 }
 
 /// Place of a document in the corpus, and the end of its name.
 #[derive(Debug)]
-struct TextRange {
+struct BatchedDocument {
     piece: usize,
     line: u64,
     range: Range<u64>,
@@ -68,7 +68,7 @@ impl Batch {
         self.text_ends.push(self.texts.len());
         self.texts.push(Texts::BETWEEN);
         self.names.push_str(id);
-        self.places.push(TextRange { piece, line, range: range.clone(), name_end: self.names.len() });
+        self.places.push(BatchedDocument { piece, line, range: range.clone(), name_end: self.names.len() });
     }
 
     /// Tokenizes all texts.

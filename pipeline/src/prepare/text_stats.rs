@@ -11,7 +11,7 @@ use crate::Result;
 use crate::tokenize::Tokenizer;
 
 /// Maximum number of examined words of a segment: a corpus in a foreign script is reported within a second.
-const LOOKED_AT: u64 = 20_000;
+const MAX_EXAMINED_WORDS: u64 = 20_000;
 
 /// Maximum number of distinct words that are counted at a time.
 const COUNTED: usize = 1000;
@@ -24,17 +24,17 @@ const LETTERS: usize = 40;
 
 /// Counts over one segment. They depend on its text only.
 #[derive(Debug, Default)]
-pub(super) struct Unknowns {
-    looked_at: u64,
+pub(super) struct UnknownWords {
+    examined: u64,
     words: BTreeMap<String, u64>,
 }
 
-impl Unknowns {
+impl UnknownWords {
     /// Examines a document in which words became the unknown id.
     pub(super) fn add_text(&mut self, text: &str, tokenizer: &dyn Tokenizer, unknown: u32) -> Result<()> {
-        let left = usize::try_from(LOOKED_AT - self.looked_at).unwrap_or(usize::MAX);
+        let left = usize::try_from(MAX_EXAMINED_WORDS - self.examined).unwrap_or(usize::MAX);
         for word in text.split_whitespace().take(left) {
-            self.looked_at += 1;
+            self.examined += 1;
             if !tokenizer.ids(word)?.contains(&unknown) {
                 continue;
             }

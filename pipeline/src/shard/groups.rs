@@ -53,14 +53,14 @@ type Slots = Mutex<BTreeMap<usize, Arc<Slot>>>;
 #[derive(Debug, Default)]
 struct Slot {
     claimed: AtomicBool,
-    group: OnceLock<Result<LiveGroups, Damage>>,
+    group: OnceLock<Result<LiveGroup, Damage>>,
     /// Bit set of the workers that used the group while a trace was recorded. The trace needs one arrow per worker.
     traced: AtomicU64,
 }
 
 /// Group that is counted while it is alive.
 #[derive(Debug)]
-struct LiveGroups {
+struct LiveGroup {
     group: Group,
     counts: Arc<Counts>,
     /// Id of the trace arrow from the decoding worker to the others.
@@ -75,7 +75,7 @@ struct Counts {
     alive_max: AtomicU64,
 }
 
-impl Drop for LiveGroups {
+impl Drop for LiveGroup {
     fn drop(&mut self) {
         self.counts.alive.fetch_sub(1, Ordering::Relaxed);
     }
@@ -191,7 +191,7 @@ impl Groups {
         blocks.iter().map(|&(index, block)| (index, block, Arc::clone(slots.entry(index).or_default()))).collect()
     }
 
-    fn decode(&self, shards: &OpenShards, split: &Split, block: Block) -> Result<LiveGroups, Damage> {
+    fn decode(&self, shards: &OpenShards, split: &Split, block: Block) -> Result<LiveGroup, Damage> {
         let (began, number) = (std::time::Instant::now(), unique_number());
         let _span =
             trace_span!(target: SPANS, "decode", shard = block.shard, group = block.group, makes = number).entered();
@@ -204,7 +204,7 @@ impl Groups {
         self.counts.decoded.fetch_add(1, Ordering::Relaxed);
         let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.counts.decode_ns.fetch_add(spent, Ordering::Relaxed);
-        Ok(LiveGroups { group, counts: Arc::clone(&self.counts), number })
+        Ok(LiveGroup { group, counts: Arc::clone(&self.counts), number })
     }
 
     fn lock(&self, source: usize) -> MutexGuard<'_, BTreeMap<u64, Arc<Slots>>> {

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - A text may be *cut* at a position if its ids are those of the left side, then those of the right side, for any
-//!   contents of both. A fast tokenizer finds such positions. Stretches of bounded length and runs are built on them.
+//!   contents of both. A fast tokenizer finds such positions. Blocks of bounded length and runs are built on them.
 //! - Ids are a function of the text alone. A worker's caches change time, never ids.
 
 mod added;

@@ -254,7 +254,7 @@ fn by_crate(why: &str) -> String {
 }
 
 fn unsplittable(error: &dyn std::fmt::Display) -> Error {
-    Error::Poison(format!("the tokenizer cannot split a text: {error}"))
+    Error::UnusableCorpus(format!("the tokenizer cannot split a text: {error}"))
 }
 
 /// Positions at which a text may be cut without a change of tokens.

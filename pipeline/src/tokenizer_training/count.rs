@@ -57,13 +57,13 @@ pub(super) fn count_words(
     config: &TokenizerConfig,
     prepare: &PrepareConfig,
     split: Arc<dyn Split>,
-    hears: ProgressCallback<'_>,
+    on_progress: ProgressCallback<'_>,
 ) -> Result<CountedWords> {
     let corpus = Corpus::open(&prepare.corpus())?;
     let parts = corpus.parts()?;
     let work = Arc::new(CountJob::new(config, prepare, corpus, parts, split));
-    let (documents, dirt) = work.count(prepare.workers(), hears)?;
-    let said = dirt.judge_all(prepare.max_bad_lines)?;
+    let (documents, dirt) = work.count(prepare.workers(), on_progress)?;
+    let said = dirt.check_all(prepare.max_bad_lines)?;
     if documents == 0 {
         return Err(nothing_to_learn_from(config, prepare));
     }
@@ -75,12 +75,12 @@ pub(super) fn count_words(
     }
     if words.len() == 0 {
         let inputs = prepare.inputs.join("`, `");
-        return Err(Error::Poison(format!(
+        return Err(Error::UnusableCorpus(format!(
             "`{inputs}`: no word to learn from in {documents} documents: nothing of their text is kept; check `prepare.inputs` \
              and `prepare.encoding`"
         )));
     }
-    let left_out = work.corpus.passed_over().description().into_iter().chain(said).collect();
+    let left_out = work.corpus.skipped_files().description().into_iter().chain(said).collect();
     Ok(CountedWords { documents, words, left_out })
 }
 
@@ -98,7 +98,7 @@ fn nothing_to_learn_from(config: &TokenizerConfig, prepare: &PrepareConfig) -> E
         }
         (false, false) => "it is empty; check `prepare.inputs` and `prepare.format`",
     };
-    Error::Poison(format!("`{inputs}`: no document to learn from: {why}"))
+    Error::UnusableCorpus(format!("`{inputs}`: no document to learn from: {why}"))
 }
 
 /// State shared by all workers.
@@ -156,7 +156,7 @@ impl CountJob {
     }
 
     /// Counts all parts with `workers` workers. Returns the number of documents, and the rejects.
-    fn count(self: &Arc<Self>, workers: usize, hears: ProgressCallback<'_>) -> Result<(u64, RejectStats)> {
+    fn count(self: &Arc<Self>, workers: usize, on_progress: ProgressCallback<'_>) -> Result<(u64, RejectStats)> {
         let began = Instant::now();
         let mut results = {
             let work = Arc::clone(self);
@@ -176,7 +176,7 @@ impl CountJob {
                 Poll::Pending => {}
                 Poll::End => break,
             }
-            hears(&self.progress(done, began));
+            on_progress(&self.progress(done, began));
         }
         let (mut documents, dirt) = (0, RejectStats::default());
         for read in found.into_iter().flatten() {

@@ -64,7 +64,7 @@ impl BertSplit {
     fn role(&self, character: char) -> Role {
         match self.classify(character) {
             Character::White => Role::Ends,
-            Character::SingleProcess(_) => Role::Stands,
+            Character::SeparateWord(_) => Role::Stands,
             Character::Kept | Character::Mapped(_) | Character::Gone | Character::Unknown => Role::Goes,
         }
     }
@@ -121,7 +121,7 @@ impl Split for BertSplit {
                 Character::Kept => word.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
                 Character::Mapped(written) => word.extend_from_slice(written),
                 Character::Gone => {}
-                Character::White | Character::SingleProcess(_) | Character::Unknown => {
+                Character::White | Character::SeparateWord(_) | Character::Unknown => {
                     return self.split_by_crate(raw, put).map_err(|error| unsplittable(&error));
                 }
             }
@@ -187,7 +187,7 @@ impl Split for ByteSplit {
 }
 
 fn unsplittable(error: &tokenizers::Error) -> Error {
-    Error::Poison(format!("the corpus cannot be split into words: {error}"))
+    Error::UnusableCorpus(format!("the corpus cannot be split into words: {error}"))
 }
 
 #[cfg(test)]

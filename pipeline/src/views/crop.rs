@@ -107,7 +107,7 @@ impl View for Crop {
             // An omitted row has no frame.
             let framed = u32::try_from(framed).expect("a row is short");
             if tokens != if framed == 0 { 0 } else { self.tokens(framed) as usize } {
-                tally.forbid("a crop has a wrong length", row, tokens);
+                tally.record_violation("a crop has a wrong length", row, tokens);
             }
         }
     }

@@ -134,7 +134,7 @@ impl Pair {
             target
         } else {
             // A single sentence keeps at least two tokens, if it has two.
-            draw_start(last + usize::from(chunk == 1 && all > 1), all, rng)
+            draw_end(last + usize::from(chunk == 1 && all > 1), all, rng)
         };
         let is_clean = chunk > 1;
         let border = match end {
@@ -147,7 +147,7 @@ impl Pair {
 }
 
 /// Returns an end after one of the tokens `first..all`, uniformly drawn; `all` if there is none.
-fn draw_start(first: usize, all: usize, rng: &mut Rng) -> usize {
+fn draw_end(first: usize, all: usize, rng: &mut Rng) -> usize {
     if first < all { first + 1 + below(rng, all - first) } else { all }
 }
 
@@ -155,7 +155,7 @@ fn draw_start(first: usize, all: usize, rng: &mut Rng) -> usize {
 /// segment, even if the partner has no more than `wanted`.
 fn usable(partner: &Sample<'_>, wanted: usize, rng: &mut Rng) -> usize {
     let (sentences, all) = (Sentences::new(partner), partner.input_ids.len());
-    if all > wanted { all } else { draw_start(sentences.bound(sentences.count() - 1), all, rng) }
+    if all > wanted { all } else { draw_end(sentences.bound(sentences.count() - 1), all, rng) }
 }
 
 /// Returns `length` tokens of `partner`, from a uniformly drawn sentence on that has at least `length` tokens after its
@@ -179,14 +179,14 @@ mod tests {
 
     use super::*;
     use crate::rng::Key;
-    use crate::testing::{StoredCorpus, assert_same_law, assert_share, assert_uniform, frame_rows, segments};
+    use crate::testing::{StoredSample, assert_same_law, assert_share, assert_uniform, frame_rows, segments};
     use crate::views::AnyView;
 
     fn rows(
         pair: Pair,
         width: usize,
-        sample: &StoredCorpus,
-        partner: Option<&StoredCorpus>,
+        sample: &StoredSample,
+        partner: Option<&StoredSample>,
     ) -> Vec<([Vec<usize>; 2], u8)> {
         let batch = frame_rows(AnyView::Pair(pair), width, &sample.items(partner, 4000));
         let labels = batch.column("view", IS_RANDOM).expect("made");
@@ -203,7 +203,7 @@ mod tests {
             lengths in prop::collection::vec(1_usize..12, 1..9), others in prop::collection::vec(1_usize..12, 1..9), room in 2_usize..60, lonely: bool,
         ) {
             let width = room.max(lengths.iter().sum()) + 3;
-            let (sample, partner) = (StoredCorpus::new(&lengths, 10), StoredCorpus::new(&others, 100));
+            let (sample, partner) = (StoredSample::new(&lengths, 10), StoredSample::new(&others, 100));
             let length: usize = lengths.iter().sum();
             let batch = frame_rows(AnyView::Pair(Pair { short_rate: 0.4, ..Pair::default() }), width, &sample.items((!lonely).then_some(&partner), 30));
             let ids = batch.column("view", INPUT_IDS).expect("made");
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn half_of_the_pairs_are_random_and_borders_are_uniform() {
-        let (sample, partner) = (StoredCorpus::new(&[10; 6], 10), StoredCorpus::new(&[10; 6], 100));
+        let (sample, partner) = (StoredSample::new(&[10; 6], 10), StoredSample::new(&[10; 6], 100));
         let rows = rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner));
         assert_share(rows.iter().filter(|(_, label)| *label == 1).count(), 4000, 0.5);
         let (mut borders, mut ends, mut firsts) = ([0; 5], [0; 10], [0; 6]);
@@ -259,7 +259,7 @@ mod tests {
                 let length = 4 + below(&mut drawn, 20);
                 sum += length;
                 if sum > max_seq_len {
-                    return StoredCorpus::new(&lengths, first_id);
+                    return StoredSample::new(&lengths, first_id);
                 }
                 lengths.push(length);
             }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn some_targets_are_short() {
-        let (sample, partner) = (StoredCorpus::new(&[1; 60], 10), StoredCorpus::new(&[1; 60], 100));
+        let (sample, partner) = (StoredSample::new(&[1; 60], 10), StoredSample::new(&[1; 60], 100));
         let pair = |short_rate| Pair { short_rate, random_rate: 0.0 };
         let length = |([a, b], _): &([Vec<usize>; 2], u8)| a.len() + b.len();
         let usual = rows(pair(0.1), 63, &sample, Some(&partner));
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn single_sentence_is_cut_uniformly() {
-        let (sample, partner) = (StoredCorpus::new(&[30], 10), StoredCorpus::new(&[10, 21], 100));
+        let (sample, partner) = (StoredSample::new(&[30], 10), StoredSample::new(&[10, 21], 100));
         let (mut ends, mut firsts, mut random) = ([0; 29], [0; 31], 0);
         for ([a, b], label) in rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner)) {
             ends[a.len() + b.len() - 2] += 1;

@@ -116,11 +116,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{StoredCorpus, assert_share, assert_uniform, frame_rows, segments};
+    use crate::testing::{StoredSample, assert_share, assert_uniform, frame_rows, segments};
     use crate::views::AnyView;
 
     fn rows(view: Segments, width: usize, lengths: &[usize], count: u64) -> Vec<[Vec<usize>; 2]> {
-        let sample = StoredCorpus::new(lengths, 10);
+        let sample = StoredSample::new(lengths, 10);
         segments(&frame_rows(AnyView::Segments(view), width, &sample.items(None, count)))
     }
 

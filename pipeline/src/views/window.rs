@@ -122,13 +122,17 @@ impl Window {
             let is_near = (positive - anchor).abs() <= reach || (self.edge == Edge::Anywhere && !is_inner);
             let is_right = (0..tokens).contains(&positive) && positive != anchor && is_near;
             if !(is_right || (tokens == 1 && positive == -1)) {
-                tally.forbid("a positive is not another token within the window", row, anchor.cast_unsigned().into());
+                tally.record_violation(
+                    "a positive is not another token within the window",
+                    row,
+                    anchor.cast_unsigned().into(),
+                );
             }
             inner += u32::from(is_inner);
             right += u32::from(is_inner && positive > anchor);
         }
         if let Some(at) = padding.iter().position(|&positive| positive != -1) {
-            tally.forbid("padding has a positive", row, positives.len() + at);
+            tally.record_violation("padding has a positive", row, positives.len() + at);
         }
         let (found, of) = (f64::from(right), f64::from(inner));
         tally.count("positives to the right", ViewLaw::events(found, 0.5, of, 1.0));

@@ -223,11 +223,11 @@ pub(super) struct Timeline {
     #[serde(default)]
     pub queued_bytes: List<Number>,
     #[serde(default)]
-    pub actors: List<PlotCourse>,
+    pub actors: List<ActorSeries>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct PlotCourse {
+pub(super) struct ActorSeries {
     pub(super) name: String,
     pub busy: List<Share>,
     pub starved: List<Share>,

@@ -95,7 +95,7 @@ impl Survey {
             format: format.kind().to_owned(),
             text_field,
             id_field,
-            skipped_files: corpus.passed_over().description(),
+            skipped_files: corpus.skipped_files().description(),
             files: corpus.files().len(),
             bytes: corpus.bytes(),
             text_bytes: corpus.files().iter().map(text_bytes).sum(),

@@ -16,7 +16,7 @@ use super::service::Service;
 use super::watcher::Watcher;
 
 /// Maximum time for printing the last line.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PRINT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Observer of a preparation that signals, the status server and the service manager also read.
 pub(super) struct Shared {
@@ -28,7 +28,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Starts an observer. From now on, SIGINT, SIGTERM and SIGUSR1 end the process with a final line, and
     /// SIGUSR2 prints the state. After the stall timeout without progress, keep-alives to the service manager stop.
-    pub(super) fn listening(watchers: Dispatcher, hang: Option<Duration>) -> anyhow::Result<Self> {
+    pub(super) fn listening(watchers: Dispatcher, stall_timeout: Option<Duration>) -> anyhow::Result<Self> {
         let watcher_state = Arc::new(Mutex::new(Watcher::default()));
         let runtime =
             Builder::new_current_thread().enable_all().build().context("cannot start listening for signals")?;
@@ -40,15 +40,15 @@ impl Shared {
         let _heard = listen(SignalKind::from_raw(FILE_SIZE_SIGNAL))?;
         let asked = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::user_defined1()];
         let [interrupt, terminate, requeue] = asked.map(listen);
-        let asked = InterruptRequest {
+        let asked = SignalStreams {
             interrupt: interrupt?,
             terminate: terminate?,
             requeue: requeue?,
             report: listen(SignalKind::user_defined2())?,
         };
-        let service = Service::managed(hang)?;
+        let service = Service::managed(stall_timeout)?;
         let (watcher, managed) = (Arc::clone(&watcher_state), Arc::clone(&service));
-        let wait = move || runtime.block_on(leave_when_asked(asked, &watcher, &managed));
+        let wait = move || runtime.block_on(exit_on_signal(asked, &watcher, &managed));
         runtime::spawn("signals", wait)?;
         Ok(Self { watcher_state, watchers, service })
     }
@@ -86,7 +86,7 @@ impl Observer for Shared {
 }
 
 /// Signals that a preparation handles.
-struct InterruptRequest {
+struct SignalStreams {
     interrupt: Signal,
     terminate: Signal,
     /// The scheduler is about to requeue the job.
@@ -94,7 +94,7 @@ struct InterruptRequest {
     report: Signal,
 }
 
-async fn leave_when_asked(mut asked: InterruptRequest, seen: &Mutex<Watcher>, service: &Service) {
+async fn exit_on_signal(mut asked: SignalStreams, seen: &Mutex<Watcher>, service: &Service) {
     let code = loop {
         tokio::select! {
             _ = asked.interrupt.recv() => break 130,
@@ -106,7 +106,7 @@ async fn leave_when_asked(mut asked: InterruptRequest, seen: &Mutex<Watcher>, se
     service.stops();
     // If the reader of stderr is blocked, printing waits at most this long.
     let _ = runtime::spawn("leave", move || {
-        std::thread::sleep(PATIENCE);
+        std::thread::sleep(PRINT_TIMEOUT);
         std::process::exit(code);
     });
     let watcher = seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,13 +22,13 @@ pub(super) struct Service {
     /// Last progress and its time. None before the workers have started and after the end.
     moved: Mutex<Option<(ServiceProgress, Instant)>>,
     /// Maximum time without progress. After that, keep-alives stop.
-    hang: Option<Duration>,
+    stall_timeout: Option<Duration>,
 }
 
 impl Service {
     /// Connects to the service manager, if the environment of this process names one.
-    pub(super) fn managed(hang: Option<Duration>) -> anyhow::Result<Arc<Self>> {
-        let service = Arc::new(Self { notify: Notify::of_environment(), moved: Mutex::default(), hang });
+    pub(super) fn managed(stall_timeout: Option<Duration>) -> anyhow::Result<Arc<Self>> {
+        let service = Arc::new(Self { notify: Notify::of_environment(), moved: Mutex::default(), stall_timeout });
         if service.notify.is_asked() {
             let beating = Arc::clone(&service);
             runtime::spawn("notify", move || beating.renew())?;
@@ -77,11 +77,11 @@ impl Service {
         }
     }
 
-    /// Returns whether there was progress within `hang`.
+    /// Returns whether there was progress within `stall_timeout`.
     pub(super) fn check_progress(&self) -> Result<(), String> {
         let still = self.moved().map(|(_, since)| since.elapsed());
-        match still.zip(self.hang) {
-            Some((still, hang)) if still >= hang => {
+        match still.zip(self.stall_timeout) {
+            Some((still, stall_timeout)) if still >= stall_timeout => {
                 Err(format!("no progress on any part for {:.0} s", still.as_secs_f64()))
             }
             _ => Ok(()),

@@ -70,7 +70,7 @@ fn describe(wanted: &RequestedProfile) -> String {
 }
 
 /// File stem of the answer to the request `by`.
-fn wait_for_answer(folder: &Store, by: &str) -> io::Result<Option<String>> {
+fn find_answer(folder: &Store, by: &str) -> io::Result<Option<String>> {
     let entries = match folder.list(PROFILES) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -85,7 +85,7 @@ fn wait_for_answer(folder: &Store, by: &str) -> io::Result<Option<String>> {
 fn wait(folder: &Store, by: &str, is_held: &dyn Fn() -> io::Result<bool>) -> anyhow::Result<String> {
     let (asked, mut is_noted, mut is_over) = (Instant::now(), false, false);
     loop {
-        if let Some(name) = wait_for_answer(folder, by)? {
+        if let Some(name) = find_answer(folder, by)? {
             return Ok(name);
         }
         if is_over {

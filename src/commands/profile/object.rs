@@ -4,8 +4,8 @@ use std::fs::read_to_string;
 use std::path::Path;
 
 use profiler::VERSION;
-use profiler::bottleneck::Binding;
-use profiler::measure::{ActorFigures, Measured, Timeline};
+use profiler::bottleneck::Bottleneck;
+use profiler::measure::{ActorMetrics, Measured, Timeline};
 use profiler::stages::StageCost;
 use profiler::statistics::Estimate;
 use profiler::what_if::WhatIfChange;
@@ -30,10 +30,10 @@ impl Profile {
         let worker = self
             .binding
             .as_ref()
-            .and_then(|binding| if let Binding::Worker(name) = binding { Some(name) } else { None });
+            .and_then(|binding| if let Bottleneck::Worker(name) = binding { Some(name) } else { None });
         json!({
             "version": VERSION, "target": self.target,
-            "verdict": { "binding": self.binding.as_ref().map(Binding::name), "worker": worker, "sentence": self.sentence, "evidence": self.evidence },
+            "verdict": { "binding": self.binding.as_ref().map(Bottleneck::name), "worker": worker, "sentence": self.sentence, "evidence": self.evidence },
             "what_if": self.changes(), "checked_gain": self.checked,
             "seconds": seconds, "warm_up_s": warm_up_s, "tokens_per_s": speed,
             "items_per_s": rate.map(|Estimate { mean, low, high }| json!({ "mean": mean, "low": low, "high": high })),
@@ -61,8 +61,8 @@ impl Profile {
         }
     }
 
-    fn actor(&self, name: &str, actor: &ActorFigures) -> Value {
-        let ActorFigures { items, busy, starved, blocked, cpu, queued, intervals, counted, .. } = actor;
+    fn actor(&self, name: &str, actor: &ActorMetrics) -> Value {
+        let ActorMetrics { items, busy, starved, blocked, cpu, queued, intervals, counted, .. } = actor;
         json!({
             "name": name, "items": items, "busy": busy, "starved": starved, "blocked": blocked, "idle": actor.idle(),
             "processor": cpu, "ready": queued, "outside": actor.outside(),

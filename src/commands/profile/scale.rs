@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use profiler::VERSION;
-use profiler::bottleneck::Binding;
-pub use profiler::measure::{MeanRates, Measured};
+use profiler::bottleneck::Bottleneck;
+pub use profiler::measure::{MeanShares, Measured};
 pub use profiler::scaling::{Limit, Point, ScalingLaw};
 use profiler::stages;
 use profiler::statistics::{Estimate, mean_of, percent};
@@ -104,10 +104,10 @@ fn of_stream(profile: &Profile) -> Run {
 /// Limit of the workers that is not contention among them.
 fn held_back(measured: &Measured) -> Option<&'static str> {
     match bottleneck(measured) {
-        Binding::Unknown => Some(TOO_SHORT),
-        Binding::Reader => Some("the trainer is the bottleneck"),
-        Binding::Cores => Some("processors are the bottleneck"),
-        _ if measured.reader.busy > WORKS && MeanRates::new(measured).blocked > WAIT => {
+        Bottleneck::Unknown => Some(TOO_SHORT),
+        Bottleneck::Reader => Some("the trainer is the bottleneck"),
+        Bottleneck::Cores => Some("processors are the bottleneck"),
+        _ if measured.reader.busy > WORKS && MeanShares::new(measured).blocked > WAIT => {
             Some("the trainer keeps them waiting")
         }
         _ => None,

@@ -1,7 +1,7 @@
 //! Profile of one target, as lines and as JSON.
 
-use profiler::bottleneck::Binding;
-use profiler::measure::{ActorFigures, Measured};
+use profiler::bottleneck::Bottleneck;
+use profiler::measure::{ActorMetrics, Measured};
 use profiler::stages::{StageCost, StageLimit};
 pub use profiler::statistics::{nanoseconds, percent};
 use profiler::what_if::WhatIfChange;
@@ -18,7 +18,7 @@ pub struct Profile {
     /// Conclusion in one sentence.
     pub sentence: String,
     /// Bottleneck of a pipeline. None for a preparation, whose stages belong to one actor.
-    pub binding: Option<Binding>,
+    pub binding: Option<Bottleneck>,
     /// Observations that support the conclusion.
     pub evidence: Vec<String>,
     /// Predicted gains, or the reason why there is no prediction. None if no prediction was requested.
@@ -124,13 +124,13 @@ impl Profile {
     }
 
     /// Workers, then the consumer under its own name.
-    pub(super) fn actors(&self) -> impl Iterator<Item = (String, &ActorFigures)> {
+    pub(super) fn actors(&self) -> impl Iterator<Item = (String, &ActorMetrics)> {
         let workers = self.measured.workers.iter().map(|worker| (worker.name.clone(), worker));
         workers.chain([(self.reader.to_owned(), &self.measured.reader)])
     }
 
     /// Busy nanoseconds of an actor per token produced or consumed. None if tokens are not counted.
-    pub(super) fn ns_per_token(&self, actor: &ActorFigures) -> Option<f64> {
+    pub(super) fn ns_per_token(&self, actor: &ActorMetrics) -> Option<f64> {
         let tokens = if actor.tokens > 0 { actor.tokens as f64 } else { actor.items as f64 * self.tokens_per_item };
         (tokens > 0.0).then(|| actor.busy * self.measured.seconds * 1e9 / tokens)
     }
@@ -148,8 +148,8 @@ impl Profile {
     }
 }
 
-fn row(name: &str, actor: &ActorFigures, ns_per_token: Option<f64>) -> String {
-    let ActorFigures { items, busy, starved, blocked, cpu, counted, .. } = actor;
+fn row(name: &str, actor: &ActorMetrics, ns_per_token: Option<f64>) -> String {
+    let ActorMetrics { items, busy, starved, blocked, cpu, counted, .. } = actor;
     let faults = counted.map(|counted| counted.minor_faults + counted.major_faults);
     let read = counted.and_then(|counted| counted.read_bytes);
     let made = Some(actor.bytes).filter(|bytes| *bytes > 0);

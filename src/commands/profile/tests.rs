@@ -12,7 +12,7 @@ use crate::run::data::Purpose;
 
 /// Digests of the rows of the first batches.
 fn digests(args: &ConfigArgs) -> Vec<blake3::Hash> {
-    let plan = Plan::new(args, load::find, Purpose::Look).expect("it is prepared");
+    let plan = Plan::new(args, load::find, Purpose::ReadOnly).expect("it is prepared");
     let options = StreamOptions { digests: true, ..StreamOptions::default() };
     let stream = BatchStream::new(plan.load(), RowIndex(0), RankShard::ALONE, options);
     stream.take(60).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect()

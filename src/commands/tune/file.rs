@@ -40,7 +40,7 @@ impl ConfigFile {
             let message = "the file is read-only; `--dry-run` measures without writing";
             return Err(Usage(format!("{}: {message}", self.path.display())).into());
         }
-        output_file::try_out(&self.path)
+        output_file::check_writable(&self.path)
     }
 
     /// Writes these keys (section and name) into the file, atomically.

@@ -92,24 +92,24 @@ impl StatusBoard {
     }
 
     /// Returns the number of consumed rows and the phase.
-    pub fn course(&self) -> (u64, Phase) {
+    pub fn progress(&self) -> (u64, Phase) {
         let state = self.lock();
         (state.rows, state.phase)
     }
 
     /// Sets the workers that make training batches.
-    pub fn workers(&self, gauges: PoolStats) {
-        self.lock().workers = Some(gauges);
+    pub fn workers(&self, worker_stats: PoolStats) {
+        self.lock().workers = Some(worker_stats);
     }
 
     /// Statistics of the training workers.
-    pub fn gauges(&self) -> Option<PoolStats> {
+    pub fn worker_stats(&self) -> Option<PoolStats> {
         self.lock().workers.clone()
     }
 
     /// Sets the workers of a validation; `None` after it.
-    pub fn validation(&self, gauges: Option<PoolStats>) {
-        self.lock().validation = gauges;
+    pub fn validation(&self, worker_stats: Option<PoolStats>) {
+        self.lock().validation = worker_stats;
     }
 
     /// Records that a checkpoint is being written.
@@ -166,8 +166,8 @@ impl StatusBoard {
         let age = state.since.elapsed().as_secs_f64();
         let mut lines =
             vec![format!("trainer: {} for {age:.1} s, {} batches taken", state.phase.name(), state.batches)];
-        for gauges in state.workers.iter().chain(&state.validation) {
-            lines.extend(worker_status::actors(gauges).iter().map(actor_line));
+        for worker_stats in state.workers.iter().chain(&state.validation) {
+            lines.extend(worker_status::actors(worker_stats).iter().map(actor_line));
         }
         let kept = state.kept.as_deref().unwrap_or("none in this process");
         lines.push(match state.writing {
@@ -182,10 +182,10 @@ impl StatusBoard {
     /// Whether there is progress. Waiting for parts of a corpus that another process prepares counts as progress: that
     /// wait has its own check, and ends when no process prepares them. Otherwise returns the time without progress and
     /// the stalled workers.
-    pub(super) fn check_progress(&self, patience: Duration) -> Result<(), (Duration, String)> {
+    pub(super) fn check_progress(&self, stall_timeout: Duration) -> Result<(), (Duration, String)> {
         let state = self.lock();
         let age = state.since.elapsed();
-        if age < patience {
+        if age < stall_timeout {
             return Ok(());
         }
         let mut found =
@@ -193,7 +193,7 @@ impl StatusBoard {
         let workers = || state.workers.iter().chain(&state.validation).flat_map(PoolStats::workers);
         // Waiting workers are not named: they wait for another worker that is stalled.
         let stuck: Vec<WorkerStats> =
-            workers().filter(|worker| worker.doing == Some(Activity::Busy) && worker.age >= patience).collect();
+            workers().filter(|worker| worker.doing == Some(Activity::Busy) && worker.age >= stall_timeout).collect();
         let waits = |worker: &WorkerStats| worker.doing == Some(Activity::Starved);
         if state.phase == Phase::Data
             && stuck.is_empty()
@@ -204,7 +204,7 @@ impl StatusBoard {
         for worker in stuck {
             let _ = write!(found, "; `{}` has worked on one batch for {:.0} s", worker.name, worker.age.as_secs_f64());
         }
-        if let Some(since) = state.writing.filter(|since| since.elapsed() >= patience) {
+        if let Some(since) = state.writing.filter(|since| since.elapsed() >= stall_timeout) {
             let _ = write!(found, "; a checkpoint is being written (for {:.0} s)", since.elapsed().as_secs_f64());
         }
         Err((age, found))

@@ -103,8 +103,8 @@ impl std::fmt::Display for ProfileRequest {
 }
 
 /// Sends a request to the process that trains in a folder. Returns `false` if another request is still pending.
-pub(crate) fn request(folder: &Store, wish: &ProfileRequest) -> io::Result<bool> {
-    Ok(matches!(folder.put_if_absent(PROFILE, wish.to_string().as_bytes())?, Created::Made(_)))
+pub(crate) fn request(folder: &Store, request: &ProfileRequest) -> io::Result<bool> {
+    Ok(matches!(folder.put_if_absent(PROFILE, request.to_string().as_bytes())?, Created::Made(_)))
 }
 
 /// Withdraws a pending request.
@@ -129,8 +129,9 @@ pub(super) fn take_request(folder: &Store) -> Option<Result<ProfileRequest, Stri
     let bytes = if stat.bytes > BYTES_MAX { None } else { Some(read()?) };
     folder.delete(PROFILE).ok()?;
     let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let wish = text.ok_or_else(|| format!("the request has more than {BYTES_MAX} bytes")).and_then(|text| text.parse());
-    Some(wish.map_err(|problem| format!("{}: {problem}", folder.place(PROFILE))))
+    let request =
+        text.ok_or_else(|| format!("the request has more than {BYTES_MAX} bytes")).and_then(|text| text.parse());
+    Some(request.map_err(|problem| format!("{}: {problem}", folder.place(PROFILE))))
 }
 
 #[cfg(test)]
@@ -162,13 +163,13 @@ mod tests {
     fn a_file_is_read_once() {
         let folder = Store::in_memory(FaultConfig::none());
         assert_eq!(take_request(&folder), None);
-        let wish = |steps, by: Option<&str>| ProfileRequest {
+        let wanted = |steps, by: Option<&str>| ProfileRequest {
             wanted: RequestedProfile::Next(steps),
             by: by.map(str::to_owned),
         };
-        assert!(request(&folder, &wish(3, Some("5f3a"))).is_ok_and(|asked| asked));
-        assert!(request(&folder, &wish(4, None)).is_ok_and(|asked| !asked), "one at a time");
-        assert_eq!((take_request(&folder), take_request(&folder)), (Some(Ok(wish(3, Some("5f3a")))), None));
+        assert!(request(&folder, &wanted(3, Some("5f3a"))).is_ok_and(|asked| asked));
+        assert!(request(&folder, &wanted(4, None)).is_ok_and(|asked| !asked), "one at a time");
+        assert_eq!((take_request(&folder), take_request(&folder)), (Some(Ok(wanted(3, Some("5f3a")))), None));
         for by in ["", "../x", "a b", "abcdefghijklmnopq"] {
             assert!(format!("3 by {by}").parse::<ProfileRequest>().is_err(), "{by}");
         }

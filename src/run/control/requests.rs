@@ -31,12 +31,12 @@ impl Requests {
     }
 
     /// Requests a measurement of steps. Returns an error if another such request is pending.
-    pub(crate) fn measure(&self, wish: ProfileRequest) -> Result<(), String> {
+    pub(crate) fn measure(&self, request: ProfileRequest) -> Result<(), String> {
         let mut waiting = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = &*waiting {
             return Err(format!("`{other}` is already waiting to be measured"));
         }
-        *waiting = Some(wish);
+        *waiting = Some(request);
         Ok(())
     }
 
@@ -68,15 +68,15 @@ mod tests {
 
     #[test]
     fn each_request_is_taken_once_and_their_number_is_bounded() {
-        let wishes = Requests::default();
-        assert!(!wishes.is_save_wanted());
-        wishes.save();
-        assert!(wishes.is_save_wanted() && !wishes.is_save_wanted());
-        let steps = |text: &str| text.parse::<ProfileRequest>().expect("a wish");
-        assert!(wishes.measure(steps("2 by me")).is_ok());
-        assert_eq!(wishes.measure(steps("3")), Err("`2 by me` is already waiting to be measured".to_owned()));
-        assert_eq!((wishes.to_measure(), wishes.to_measure()), (Some(steps("2 by me")), None));
-        let taken = (0..2 * NOTES_MAX).filter(|number| wishes.note(number.to_string()).is_ok()).count();
-        assert_eq!((taken, wishes.notes().len(), wishes.notes().len()), (NOTES_MAX, NOTES_MAX, 0));
+        let requests = Requests::default();
+        assert!(!requests.is_save_wanted());
+        requests.save();
+        assert!(requests.is_save_wanted() && !requests.is_save_wanted());
+        let steps = |text: &str| text.parse::<ProfileRequest>().expect("a request");
+        assert!(requests.measure(steps("2 by me")).is_ok());
+        assert_eq!(requests.measure(steps("3")), Err("`2 by me` is already waiting to be measured".to_owned()));
+        assert_eq!((requests.to_measure(), requests.to_measure()), (Some(steps("2 by me")), None));
+        let taken = (0..2 * NOTES_MAX).filter(|number| requests.note(number.to_string()).is_ok()).count();
+        assert_eq!((taken, requests.notes().len(), requests.notes().len()), (NOTES_MAX, NOTES_MAX, 0));
     }
 }

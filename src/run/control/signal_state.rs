@@ -18,7 +18,7 @@ use super::stop_file;
 use crate::exit::UNSAVED;
 
 /// Maximum number of queued log messages; further messages are dropped.
-pub(super) const WORDS: usize = 4;
+pub(super) const MAX_QUEUED_LOGS: usize = 4;
 
 /// Time for the logging thread to print the last message of the process; stderr may block.
 const FLUSH_TIME: Duration = Duration::from_millis(300);
@@ -37,12 +37,12 @@ const LOG_LEVEL: &str = "log-level";
 pub(super) struct SignalState {
     first: AtomicU8,
     since: Mutex<Option<Instant>>,
-    stopper: CancelSource,
+    cancel_source: CancelSource,
     words: SyncSender<DeferredLog>,
     pub(super) board: StatusBoard,
-    pub(super) wishes: Requests,
+    pub(super) requests: Requests,
     /// Stall timeout in milliseconds; zero until it is known.
-    hang_ms: AtomicU64,
+    stall_timeout_ms: AtomicU64,
     pub(super) notify: Notify,
     /// Run folder, in which a service finds its log level; unset until it is known.
     folder: OnceLock<Store>,
@@ -57,10 +57,10 @@ pub(super) enum DeferredLog {
     NothingToSave(Signal, &'static str),
     ShutdownTimeout(Signal),
     NotSaved(u64, u64),
-    StandsStill(String),
-    NoFile(String),
-    NoProfile(String),
-    Unheard(String),
+    Stalled(String),
+    InvalidStopFile(String),
+    InvalidProfileRequest(String),
+    NotifyFailed(String),
     Report(Vec<String>),
 }
 
@@ -85,22 +85,24 @@ impl DeferredLog {
             Self::NotSaved(first, last) => {
                 tracing::error!("NOT SAVED: steps {first} to {last} are lost; the same command repeats them");
             }
-            Self::StandsStill(found) => tracing::warn!("no progress: {found}; send SIGUSR2 for details"),
-            Self::NoFile(found) => tracing::warn!("{found}; create a file of that name to request a stop"),
-            Self::NoProfile(found) => tracing::warn!("{found}; use `cloze profile live` to request a measurement"),
-            Self::Unheard(trouble) => tracing::warn!("{trouble}"),
+            Self::Stalled(found) => tracing::warn!("no progress: {found}; send SIGUSR2 for details"),
+            Self::InvalidStopFile(found) => tracing::warn!("{found}; create a file of that name to request a stop"),
+            Self::InvalidProfileRequest(found) => {
+                tracing::warn!("{found}; use `cloze profile live` to request a measurement")
+            }
+            Self::NotifyFailed(trouble) => tracing::warn!("{trouble}"),
             Self::Report(lines) => lines.into_iter().for_each(print),
         }
     }
 }
 
 impl SignalState {
-    pub(super) fn new(stopper: CancelSource, words: SyncSender<DeferredLog>) -> Self {
+    pub(super) fn new(cancel_source: CancelSource, words: SyncSender<DeferredLog>) -> Self {
         let (first, since, board) = (AtomicU8::new(0), Mutex::default(), StatusBoard::new());
-        let (wishes, hang_ms) = (Requests::default(), AtomicU64::new(0));
+        let (requests, stall_timeout_ms) = (Requests::default(), AtomicU64::new(0));
         let notify = Notify::of_environment();
         let (folder, keeps_nothing) = (OnceLock::new(), AtomicBool::new(false));
-        Self { first, since, stopper, words, board, wishes, hang_ms, notify, folder, keeps_nothing }
+        Self { first, since, cancel_source, words, board, requests, stall_timeout_ms, notify, folder, keeps_nothing }
     }
 
     /// Sets the run folder. Returns whether it was unset before.
@@ -109,16 +111,16 @@ impl SignalState {
     }
 
     /// Sets the stall timeout.
-    pub(super) fn be_patient(&self, hang: Option<Duration>) {
-        let ms = hang.map_or(0, |hang| u64::try_from(hang.as_millis()).unwrap_or(u64::MAX));
-        self.hang_ms.store(ms, Ordering::Relaxed);
+    pub(super) fn set_stall_timeout(&self, stall_timeout: Option<Duration>) {
+        let ms = stall_timeout.map_or(0, |stall_timeout| u64::try_from(stall_timeout.as_millis()).unwrap_or(u64::MAX));
+        self.stall_timeout_ms.store(ms, Ordering::Relaxed);
     }
 
     /// Whether the run makes progress. If not, returns the time without progress and the stalled workers. HTTP health
     /// checks, the service manager and the watchdog use the same answer.
     pub(super) fn check_progress(&self) -> Result<(), (Duration, String)> {
-        let hang = self.hang_ms.load(Ordering::Relaxed);
-        if hang == 0 { Ok(()) } else { self.board.check_progress(Duration::from_millis(hang)) }
+        let stall_timeout = self.stall_timeout_ms.load(Ordering::Relaxed);
+        if stall_timeout == 0 { Ok(()) } else { self.board.check_progress(Duration::from_millis(stall_timeout)) }
     }
 
     /// The first signal received.
@@ -150,7 +152,7 @@ impl SignalState {
                 // Partially written files are ignored by the next start, as after a kill.
                 runtime::exit_now(asked.exit_code());
             }
-            self.stopper.cancel();
+            self.cancel_source.cancel();
             self.log(DeferredLog::Saving(asked, during.name()));
         }
         first

@@ -21,14 +21,14 @@ pub struct Timeouts {
     /// The run's folder.
     pub folder: Store,
     /// Maximum time of a stop; `None` disables the limit.
-    pub grace: Option<Duration>,
+    pub shutdown_timeout: Option<Duration>,
     /// Time without progress before a warning; `None` disables the check.
-    pub hang: Option<Duration>,
+    pub stall_timeout: Option<Duration>,
 }
 
 /// Polls until the process ends.
 pub(super) fn watch(state: &Arc<SignalState>, timeouts: &Timeouts) {
-    let (mut backoff, mut is_reported, mut reported) = (WarnBackoff::new(timeouts.hang), false, None);
+    let (mut backoff, mut is_reported, mut reported) = (WarnBackoff::new(timeouts.stall_timeout), false, None);
     loop {
         if state.signal().is_none() {
             match is_requested(&timeouts.folder) {
@@ -38,26 +38,26 @@ pub(super) fn watch(state: &Arc<SignalState>, timeouts: &Timeouts) {
                 }
                 Err(found) if !is_reported => {
                     is_reported = true;
-                    state.log(DeferredLog::NoFile(found));
+                    state.log(DeferredLog::InvalidStopFile(found));
                 }
                 Ok(false) | Err(_) => {}
             }
         }
         if let Some(found) = profile_file::take_request(&timeouts.folder) {
-            let by = found.as_ref().ok().and_then(|wish| wish.by.clone());
-            if let Err(problem) = found.and_then(|wish| state.wishes.measure(wish)) {
+            let by = found.as_ref().ok().and_then(|request| request.by.clone());
+            if let Err(problem) = found.and_then(|request| state.requests.measure(request)) {
                 if let Some(by) = by {
                     // The sender waits for the answer. If it cannot be written, the log below has the problem.
                     let _ = profile_file::decline(&timeouts.folder, &by, &problem);
                 }
                 if reported.as_ref() != Some(&problem) {
                     reported = Some(problem.clone());
-                    state.log(DeferredLog::NoProfile(problem));
+                    state.log(DeferredLog::InvalidProfileRequest(problem));
                 }
             }
         }
         if let (Some(signal), Some(waited)) = (state.signal(), state.waited())
-            && timeouts.grace.is_some_and(|grace| waited >= grace)
+            && timeouts.shutdown_timeout.is_some_and(|shutdown_timeout| waited >= shutdown_timeout)
         {
             state.log(DeferredLog::ShutdownTimeout(signal));
             state.exit_unsaved(signal);
@@ -65,10 +65,10 @@ pub(super) fn watch(state: &Arc<SignalState>, timeouts: &Timeouts) {
         let progress = state.check_progress();
         state.notify.beat(state.board.phase().name(), progress.is_ok());
         if let Some(found) = backoff.next_warning(progress.err()) {
-            state.log(DeferredLog::StandsStill(found));
+            state.log(DeferredLog::Stalled(found));
         }
         if let Some(trouble) = state.notify.complaint() {
-            state.log(DeferredLog::Unheard(trouble));
+            state.log(DeferredLog::NotifyFailed(trouble));
         }
         sleep(POLL_INTERVAL);
     }
@@ -81,8 +81,8 @@ struct WarnBackoff {
 }
 
 impl WarnBackoff {
-    fn new(hang: Option<Duration>) -> Self {
-        let first = hang.unwrap_or(Duration::MAX);
+    fn new(stall_timeout: Option<Duration>) -> Self {
+        let first = stall_timeout.unwrap_or(Duration::MAX);
         Self { first, next: first }
     }
 

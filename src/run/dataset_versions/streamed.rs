@@ -189,7 +189,7 @@ impl StreamedSegments {
             return Err(self.unfinished(state, "the preparation in this process has failed"));
         }
         match state.watch.observe()? {
-            LeaseStatus::Deserted => {
+            LeaseStatus::Abandoned => {
                 return Err(
                     self.unfinished(state, "no process prepares it; run `cloze prepare`, then the same command again")
                 );

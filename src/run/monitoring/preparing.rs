@@ -48,7 +48,7 @@ impl PrepareBackend {
     /// Returns a callback for the statistics of the workers.
     pub(crate) fn stats_callback(&self) -> PoolStatsCallback {
         let preparing = Arc::clone(&self.preparing);
-        Box::new(move |gauges| preparing.workers(gauges))
+        Box::new(move |worker_stats| preparing.workers(worker_stats))
     }
 }
 
@@ -73,8 +73,8 @@ impl Preparing {
     }
 
     /// Sets the workers that prepare parts.
-    fn workers(&self, gauges: PoolStats) {
-        *self.workers.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
+    fn workers(&self, worker_stats: PoolStats) {
+        *self.workers.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker_stats);
     }
 
     fn actors(&self) -> Vec<ActorStatus> {

@@ -33,7 +33,7 @@ pub struct TrainingBackend {
 
 impl Drop for TrainingBackend {
     fn drop(&mut self) {
-        self.training.clear_step_time();
+        self.training.clear_address();
     }
 }
 
@@ -138,7 +138,7 @@ impl Training {
     }
 
     /// Removes the address from the run folder.
-    fn clear_step_time(&self) {
+    fn clear_address(&self) {
         // Opens the folder directly, because the lock may be released already.
         let Ok(run) = Store::existing(&self.folder) else { return };
         let is_own = |bytes: &[u8]| {
@@ -250,10 +250,10 @@ impl Backend for Training {
     }
 
     fn execute(&self, action: Action) -> Result<String, ApiError> {
-        let wishes = self.control.requests();
+        let requests = self.control.requests();
         Ok(match action {
             Action::Checkpoint => {
-                wishes.save();
+                requests.save();
                 "the run saves a checkpoint after the current step".to_owned()
             }
             Action::Stop => {
@@ -265,7 +265,7 @@ impl Backend for Training {
                 format!("log level set to {now}")
             }
             Action::Note(text) => {
-                wishes.note(text).map_err(ApiError::Unable)?;
+                requests.note(text).map_err(ApiError::Unable)?;
                 "the note is logged with the next step".to_owned()
             }
         })

@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use cloze::cli::{ConfigArgs, ExportFamily};
+use cloze::cli::{ConfigArgs, ExportFamily, Gpu};
 use cloze::commands::{prepare, tokenizer};
 use cloze::config::{ConfigSource, merge};
 use cloze::plan::dry_run::DryRun;
+use cloze::plan::run_time::Target;
 use serde_json::Value as Json;
 use store::{Lines, Store};
 use testkit::{corpus, root};

@@ -12,7 +12,7 @@ use cloze::commands::profile::shown::Profile;
 use cloze::commands::profile::traces::Recording;
 use cloze::commands::profile::{check, measure, offline, online};
 use profiler::VERSION;
-use profiler::bottleneck::Binding;
+use profiler::bottleneck::Bottleneck;
 use telemetry::quantities::short;
 use telemetry::terminal::line;
 
@@ -66,7 +66,7 @@ fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
 
 /// Compares the rates of the halves in one sentence.
 fn describe_slowest([offline, online, training]: &[Profile; 3]) -> String {
-    let is_known = |profile: &&Profile| profile.binding != Some(Binding::Unknown);
+    let is_known = |profile: &&Profile| profile.binding != Some(Bottleneck::Unknown);
     let speed = |profile: &Profile| Some(profile).filter(is_known)?.tokens_per_s();
     let (Some(prepares), Some(loads), Some(trains)) = (speed(offline), speed(online), speed(training)) else {
         return "the measurement is too short to compare the halves; measure for longer (`--seconds`)".to_owned();

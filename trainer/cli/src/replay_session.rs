@@ -43,7 +43,7 @@ impl ReplaySession {
     pub(crate) fn prepare(run: &Path, step: u64, set: &[String]) -> anyhow::Result<Self> {
         let store = existing(run)?;
         let config = ConfigAtStep::new(step, checkpoint::newest_state(&store)?);
-        let plan = config.plan(|config| Plan::of_run_to_look_at(run, &[&config[..], set].concat()))?;
+        let plan = config.plan(|config| Plan::from_run_read_only(run, &[&config[..], set].concat()))?;
         check(&plan, step)?;
         let left_out = Arc::new(plan.left_out()?);
         let replay = Replay::start(plan.train(), &store, Step(step - 1))?;

@@ -25,9 +25,10 @@ pub(crate) struct Running {
 impl Running {
     /// Starts the measurement. Must be called on the trainer's thread.
     pub(crate) fn begin(control: &Control) -> anyhow::Result<Self> {
-        let gauges = control.board().gauges().ok_or_else(|| anyhow::anyhow!("no worker makes batches yet"))?;
+        let worker_stats =
+            control.board().worker_stats().ok_or_else(|| anyhow::anyhow!("no worker makes batches yet"))?;
         let now = Instant::now();
-        let watch = MeasureWatch::from_stats(gauges)?;
+        let watch = MeasureWatch::from_stats(worker_stats)?;
         step_timer::begin();
         Ok(Self { watch, begun: now, since: now, steps: Vec::new() })
     }

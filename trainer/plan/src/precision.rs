@@ -23,7 +23,7 @@ impl Precision {
     /// Whether this processor has bfloat16 products (`AVX512_BF16`, AMX, or Arm's). Other processors emulate them in
     /// float32.
     #[must_use]
-    pub fn is_of_this_processor() -> bool {
+    pub fn has_native_bf16() -> bool {
         #[cfg(target_arch = "x86_64")]
         let has = std::is_x86_feature_detected!("avx512bf16");
         #[cfg(target_arch = "aarch64")]

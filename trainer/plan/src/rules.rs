@@ -8,7 +8,7 @@ use super::config::SpikeAction;
 use super::request::TrainRequest;
 use crate::device::DeviceChoice;
 use crate::encoder::{Attend, EncoderConfig};
-use crate::networks::{MAIN, MainNetwork};
+use crate::networks::{MAIN, NetworkCheckContext};
 use crate::precision::Precision;
 use crate::relative_positions::Buckets;
 
@@ -207,7 +207,7 @@ pub(super) fn order_problem(request: &TrainRequest) -> Option<String> {
     if !request.train.deterministic {
         return None;
     }
-    let context = MainNetwork { main: &request.encoder, in_order: true };
+    let context = NetworkCheckContext { main: &request.encoder, in_order: true };
     request.networks.iter().find_map(|(name, network)| {
         let (key, message) = network.problems(context).into_iter().next()?;
         Some(format!("`networks.{name}.{key}`: {message}"))
@@ -226,7 +226,7 @@ fn network_problems(request: &TrainRequest) -> Vec<Problem> {
             let message = format!("`{name}` is a reserved name; rename this network");
             problems.push(Problem::new(format!("networks.{name}"), message).about("networks", name));
         }
-        for (key, message) in network.problems(MainNetwork { main: &request.encoder, in_order }) {
+        for (key, message) in network.problems(NetworkCheckContext { main: &request.encoder, in_order }) {
             problems.push(Problem::new(format!("networks.{name}.{key}"), message).about("networks", name));
         }
     }

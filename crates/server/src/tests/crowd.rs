@@ -121,7 +121,7 @@ fn streamed_points_equal_the_points_of_the_history() {
     let mut observer = home.seen.observer();
     let begun = home.seen.live.last();
     (1..=3).for_each(|step| observer.observe(&report(step, f64::from(u32::try_from(step).expect("small")))));
-    let BroadcastStart::Messages(messages) = home.seen.live.since(&begun) else { panic!("no event is dropped") };
+    let ReadResult::Messages(messages) = home.seen.live.since(&begun) else { panic!("no event is dropped") };
     let history: Value = serde_json::from_slice(&home.seen.history()).expect("JSON");
     for (row, message) in messages.iter().enumerate() {
         let event: Value = serde_json::from_str(&message.line).expect("JSON");

@@ -1,4 +1,4 @@
-//! Lock without its heartbeat thread: take, beat, check and release, on a clock that tests control.
+//! Lock without its heartbeat thread: take, heartbeat, check and release, on a clock that tests control.
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
@@ -19,7 +19,7 @@ use crate::store::Store;
 /// Maximum number of holder changes before a contender gives up.
 const CHANGES_MAX: usize = 32;
 
-/// Maximum replacements of our object over a beat whose acknowledgement was lost.
+/// Maximum replacements of our object over a heartbeat whose acknowledgement was lost.
 const ADOPTIONS_MAX: usize = 4;
 
 /// Monotonic clock of one process.
@@ -53,7 +53,7 @@ impl Clock for MonotonicClock {
 pub(super) struct Content {
     pub(super) holder: Holder,
     counter: u64,
-    patience_ms: u64,
+    takeover_delay_ms: u64,
     pub(super) released: bool,
 }
 
@@ -64,9 +64,9 @@ impl Content {
         bytes
     }
 
-    /// Returns the time without a beat after which the lock may be taken over.
+    /// Returns the time without a heartbeat after which the lock may be taken over.
     pub(super) fn takeover_delay(&self) -> Duration {
-        Duration::from_millis(self.patience_ms)
+        Duration::from_millis(self.takeover_delay_ms)
     }
 
     /// Parses the object. Unreadable content has an unknown holder.
@@ -74,7 +74,7 @@ impl Content {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Self {
             holder: Holder::unknown(),
             counter: 0,
-            patience_ms: 0,
+            takeover_delay_ms: 0,
             released: false,
         })
     }
@@ -95,7 +95,7 @@ pub(super) struct LeaseClaim {
 struct State {
     content: Content,
     version: Version,
-    /// Start of the newest beat that arrived: no observer saw it earlier.
+    /// Start of the newest heartbeat that arrived: no observer saw it earlier.
     renewed_at: Duration,
     /// Display text of the new holder, if the lock is lost.
     lost: Option<String>,
@@ -117,18 +117,18 @@ impl LeaseClaim {
         terms: LeaseConfig,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LockError> {
-        if terms.beat.is_zero() || terms.takeover_delay < terms.beat * 4 {
+        if terms.heartbeat_interval.is_zero() || terms.takeover_delay < terms.heartbeat_interval * 4 {
             let message = format!(
                 "the heartbeat interval must be above 0, and the takeover delay at least four intervals, not {terms:?}"
             );
             return Err(with_place(store.place(name), &io::Error::new(ErrorKind::InvalidInput, message)).into());
         }
-        // No retries beyond one or two beats: the next beat retries.
+        // No retries beyond one or two heartbeats: the next heartbeat retries.
         let Retries { pause, pause_max, .. } = store.retries();
-        let retries = Retries { pause, pause_max: pause_max.min(terms.beat / 4), ..store.retries() };
+        let retries = Retries { pause, pause_max: pause_max.min(terms.heartbeat_interval / 4), ..store.retries() };
         let store = store.clone().with_retries(retries);
-        let patience_ms = u64::try_from(terms.takeover_delay.as_millis()).unwrap_or(u64::MAX);
-        let content = Content { holder: holder.clone(), counter: 0, patience_ms, released: false };
+        let takeover_delay_ms = u64::try_from(terms.takeover_delay.as_millis()).unwrap_or(u64::MAX);
+        let content = Content { holder: holder.clone(), counter: 0, takeover_delay_ms, released: false };
         let (version, beaten) = try_claim(&store, name, &content, terms, &*clock)?;
         let state = Mutex::new(State { content, version, renewed_at: beaten, lost: None });
         Ok(Self { store, name: name.to_owned(), takeover_delay: terms.takeover_delay, clock, holder, state })
@@ -143,7 +143,7 @@ impl LeaseClaim {
         self.move_on(&mut self.state(), |content| content.counter += 1)
     }
 
-    /// Checks that this process holds the lock and held it less than a third of the patience ago.
+    /// Checks that this process holds the lock and held it less than a third of the takeover delay ago.
     pub(super) fn check(&self) -> io::Result<()> {
         let mut state = self.state();
         if self.clock.now().saturating_sub(state.renewed_at) >= self.takeover_delay / 3 {
@@ -186,7 +186,7 @@ impl LeaseClaim {
         ))
     }
 
-    /// Adopts the object's version if this process wrote it: a beat arrived whose acknowledgement was lost. Otherwise
+    /// Adopts the object's version if this process wrote it: a heartbeat arrived whose acknowledgement was lost. Otherwise
     /// the lock is lost.
     fn adopt_found(&self, state: &mut State) -> io::Result<()> {
         let found = self.store.get_with_stat(&self.name)?;
@@ -220,7 +220,7 @@ impl LeaseClaim {
 pub(super) fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
     let Some((bytes, stat)) = store.get_with_stat(name)? else { return Ok(None) };
     let content = Content::parse(&bytes);
-    let still = stat.modified.elapsed().is_ok_and(|still| still > Duration::from_millis(content.patience_ms));
+    let still = stat.modified.elapsed().is_ok_and(|still| still > Duration::from_millis(content.takeover_delay_ms));
     let is_free = content.released || still || Holder::this_process().sees_gone(&content.holder);
     Ok((!is_free).then_some(content.holder))
 }
@@ -250,10 +250,10 @@ fn try_claim(
             }
         };
         let found = Content::parse(&found);
-        let patience = terms.takeover_delay.max(found.takeover_delay());
-        let stands_still = watched
-            .as_ref()
-            .is_some_and(|watched| watched.version == stat.version && begun.saturating_sub(watched.since) >= patience);
+        let takeover_delay = terms.takeover_delay.max(found.takeover_delay());
+        let stands_still = watched.as_ref().is_some_and(|watched| {
+            watched.version == stat.version && begun.saturating_sub(watched.since) >= takeover_delay
+        });
         let gone = content.holder.sees_gone(&found.holder);
         if (found.released || gone || stands_still)
             && let Replaced::Made(stat) = store.put_if_version(name, &bytes, &stat.version)?
@@ -274,6 +274,6 @@ fn try_claim(
                 changes += 1;
             }
         }
-        clock.pause(terms.beat / 4);
+        clock.pause(terms.heartbeat_interval / 4);
     }
 }

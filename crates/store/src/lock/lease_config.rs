@@ -9,15 +9,15 @@ use super::holder::Holder;
 /// Timing of a lock: heartbeat interval and expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseConfig {
-    /// Time between two beats.
-    pub beat: Duration,
-    /// Time without a beat after which the lock is taken over: at least four beats.
+    /// Time between two heartbeats.
+    pub heartbeat_interval: Duration,
+    /// Time without a heartbeat after which the lock is taken over: at least four heartbeats.
     pub takeover_delay: Duration,
 }
 
 impl Default for LeaseConfig {
     fn default() -> Self {
-        Self { beat: Duration::from_secs(1), takeover_delay: Duration::from_secs(10) }
+        Self { heartbeat_interval: Duration::from_secs(1), takeover_delay: Duration::from_secs(10) }
     }
 }
 

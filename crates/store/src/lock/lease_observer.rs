@@ -29,10 +29,10 @@ pub struct LeaseWatch {
 pub enum LeaseStatus {
     /// Held by this holder (display text).
     Held(String),
-    /// No holder observed, for less than the patience.
+    /// No holder observed, for less than the takeover delay.
     Idle,
-    /// No holder observed for at least the patience.
-    Deserted,
+    /// No holder observed for at least the takeover delay.
+    Abandoned,
 }
 
 impl LeaseWatch {
@@ -60,19 +60,19 @@ impl LeaseWatch {
             if content.released || self.observer.sees_gone(&content.holder) {
                 return None;
             }
-            let patience = self.takeover_delay.max(content.takeover_delay());
+            let takeover_delay = self.takeover_delay.max(content.takeover_delay());
             let since = match &self.observed {
                 Some((seen, since)) if *seen == version => *since,
                 _ => now,
             };
             self.observed = Some((version, since));
-            (now.saturating_sub(since) < patience).then_some(content.holder)
+            (now.saturating_sub(since) < takeover_delay).then_some(content.holder)
         });
         if let Some(holder) = holder {
             self.idle = None;
             return Ok(LeaseStatus::Held(holder.to_string()));
         }
         let since = *self.idle.get_or_insert(now);
-        Ok(if now.saturating_sub(since) < self.takeover_delay { LeaseStatus::Idle } else { LeaseStatus::Deserted })
+        Ok(if now.saturating_sub(since) < self.takeover_delay { LeaseStatus::Idle } else { LeaseStatus::Abandoned })
     }
 }

@@ -117,9 +117,9 @@ fn a_lock_that_stands_still_is_taken_over_and_its_late_holder_notices() {
         let late = hold(store, &Hand::new());
         let clock = Hand::new();
         let next = take(store, Holder::this_process(), &clock).expect("it stands still");
-        assert_eq!(clock.passed(), SECOND * 10, "patience is neither cut short nor drawn out");
+        assert_eq!(clock.passed(), SECOND * 10, "the takeover delay is neither cut short nor drawn out");
         next.check().expect("ours");
-        // The clock of the late process stopped with it, so that its last beat appears recent.
+        // The clock of the late process stopped with it, so that its last heartbeat appears recent.
         let error = late.check().expect_err("it is no longer its own");
         assert_eq!(error.kind(), ErrorKind::ResourceBusy);
         assert!(error.to_string().contains(&format!("{} has it", next.holder())), "{error}");
@@ -205,7 +205,7 @@ fn check_renews_a_lock_older_than_a_third_of_the_timeout() {
     assert_eq!(counter(), 1, "it is fresh again");
 }
 
-/// A failed beat does not count. A beat whose acknowledgement was lost counts, as other processes saw it.
+/// A failed heartbeat does not count. A heartbeat whose acknowledgement was lost counts, as other processes saw it.
 #[test]
 fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
     let memory = MemoryBackend::new(FaultConfig::none());
@@ -220,9 +220,13 @@ fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
         assert!(!claim.is_lost());
         claim.store = reliable.clone();
         let before = content(&reliable)["counter"].as_u64();
-        assert_eq!(before, Some(arrived), "a beat arrived if its answer was lost");
+        assert_eq!(before, Some(arrived), "a heartbeat_interval arrived if its answer was lost");
         claim.check().expect("ours");
-        assert_eq!(content(&reliable)["counter"].as_u64(), before.map(|counter| counter + 1), "an old beat is renewed");
+        assert_eq!(
+            content(&reliable)["counter"].as_u64(),
+            before.map(|counter| counter + 1),
+            "an old heartbeat_interval is renewed"
+        );
         claim.release().expect("released");
     }
 }
@@ -230,7 +234,7 @@ fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
 #[test]
 fn of_many_contenders_for_a_dead_lock_one_wins() {
     over_every_kind(|store| {
-        let terms = LeaseConfig { beat: SECOND / 50, takeover_delay: SECOND * 3600 };
+        let terms = LeaseConfig { heartbeat_interval: SECOND / 50, takeover_delay: SECOND * 3600 };
         take(store, Holder::gone(), &Hand::new()).expect("free");
         let contend = || Lock::acquire(store, "lock", Holder::this_process(), terms);
         let outcomes: Vec<_> = thread::scope(|scope| {
@@ -250,7 +254,7 @@ fn of_many_contenders_for_a_dead_lock_one_wins() {
 #[test]
 fn lock_sends_heartbeats_until_dropped() {
     let store = Store::in_memory(FaultConfig::none());
-    let terms = LeaseConfig { beat: Duration::from_millis(1), takeover_delay: SECOND };
+    let terms = LeaseConfig { heartbeat_interval: Duration::from_millis(1), takeover_delay: SECOND };
     let lock = Lock::acquire(&store, "lock", Holder::this_process(), terms).expect("free");
     let counter = || content(&store)["counter"].as_u64().expect("a number");
     while counter() < 5 {
@@ -268,8 +272,8 @@ fn lock_sends_heartbeats_until_dropped() {
 fn terms_that_cannot_hold_are_refused() {
     let store = Store::in_memory(FaultConfig::none());
     for terms in [
-        LeaseConfig { beat: Duration::ZERO, ..LeaseConfig::default() },
-        LeaseConfig { beat: SECOND * 3, ..LeaseConfig::default() },
+        LeaseConfig { heartbeat_interval: Duration::ZERO, ..LeaseConfig::default() },
+        LeaseConfig { heartbeat_interval: SECOND * 3, ..LeaseConfig::default() },
     ] {
         let Err(LockError::Io(error)) = Lock::acquire(&store, "lock", Holder::this_process(), terms) else {
             panic!("{terms:?}")
@@ -281,7 +285,7 @@ fn terms_that_cannot_hold_are_refused() {
 #[test]
 fn guarded_objects_are_changed_only_by_the_holder() {
     over_every_kind(|store| {
-        let terms = LeaseConfig { beat: SECOND / 50, takeover_delay: SECOND * 3600 };
+        let terms = LeaseConfig { heartbeat_interval: SECOND / 50, takeover_delay: SECOND * 3600 };
         let lock = Lock::acquire(store, "lock", Holder::this_process(), terms).expect("free");
         let guarded = lock.guard(store).prefixed("run");
         let version = guarded.put("kept", b"kept").expect("ours").version;
@@ -322,7 +326,7 @@ fn observer_sees_a_live_holder() {
         clock.pause(SECOND * 9);
         assert_eq!(watch.observe().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND);
-        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Deserted);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Abandoned);
 
         let claim = hold(store, &Hand::new());
         let held = LeaseStatus::Held(claim.holder().to_string());
@@ -331,18 +335,18 @@ fn observer_sees_a_live_holder() {
             assert_eq!(watch.observe().expect("seen"), held);
             claim.renew().expect("it beats");
         }
-        // The counter does not advance from here on. Within its patience the holder may be alive.
+        // The counter does not advance from here on. Within its takeover delay the holder may be alive.
         assert_eq!(watch.observe().expect("seen"), held);
         clock.pause(SECOND * 10);
         assert_eq!(watch.observe().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND * 10);
-        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Deserted);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Abandoned);
         claim.renew().expect("it beats");
         assert_eq!(watch.observe().expect("seen"), held, "it was alive nevertheless");
         claim.release().expect("released");
         assert_eq!(watch.observe().expect("seen"), LeaseStatus::Idle);
         clock.pause(SECOND * 10);
-        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Deserted);
+        assert_eq!(watch.observe().expect("seen"), LeaseStatus::Abandoned);
     });
 }
 

@@ -133,7 +133,7 @@ impl AlertsConfig {
         problems
     }
 
-    pub(super) fn tells_anybody(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         let destinations =
             [!self.command.is_empty(), !self.webhook_file.as_os_str().is_empty(), !self.webhook_env.is_empty()];
         destinations.contains(&true) && !self.events.is_empty()

@@ -70,7 +70,7 @@ impl RateLimiter {
     }
 
     /// Returns whether an alert of the end was accepted.
-    pub(super) fn has_told_the_end(&self) -> bool {
+    pub(super) fn has_sent_stop(&self) -> bool {
         let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.get(&AlertTopic::Stop).is_some_and(|gate| gate.last.is_some())
     }

@@ -9,7 +9,7 @@ use schemas::{RowIndex, Step};
 use serde_json::Value;
 
 use super::*;
-use crate::training::{LossSpikeReport, SpikeMetric, StopReport, SuspectReason, Warning};
+use crate::training::{LossSpikeReport, SpikeMetric, StopReason, StopReport, Warning};
 use crate::{Clock, EventKind, Position};
 
 const TOKEN: &str = "s3cr3t-t0ken";
@@ -20,14 +20,7 @@ fn event(what: EventKind) -> Event {
 
 fn stop() -> Event {
     let (place, error) = ("runs/a".to_owned(), Some("the disk is gone".to_owned()));
-    event(EventKind::Stop(StopReport {
-        why: SuspectReason::Failed,
-        saved: true,
-        kept: None,
-        place,
-        error,
-        memory: None,
-    }))
+    event(EventKind::Stop(StopReport { why: StopReason::Failed, saved: true, kept: None, place, error, memory: None }))
 }
 
 fn loss_spike() -> Event {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger as _, Severity};
 use opentelemetry_sdk::logs::{SdkLogRecord, SdkLogger};
 
-use crate::training::SuspectReason;
+use crate::training::StopReason;
 use crate::{Event, EventKind, event_text};
 
 /// Converts an event, unless its numbers are metrics.
@@ -64,7 +64,7 @@ fn severity(what: &EventKind) -> Severity {
         | EventKind::Skip(_)
         | EventKind::BadRow(_)
         | EventKind::Starved(_) => Severity::Warn,
-        EventKind::Stop(stop) if stop.why == SuspectReason::Failed => Severity::Error,
+        EventKind::Stop(stop) if stop.why == StopReason::Failed => Severity::Error,
         _ => Severity::Info,
     }
 }
@@ -73,7 +73,7 @@ fn severity(what: &EventKind) -> Severity {
 fn row(event: &Event) -> Option<u64> {
     match &event.what {
         EventKind::LossSpike(spike) => Some(spike.first_row.0),
-        EventKind::Skip(skip) => Some(skip.leap.first_row.0),
+        EventKind::Skip(skip) => Some(skip.spike.first_row.0),
         EventKind::BadRow(bad_row) => Some(bad_row.row.0),
         EventKind::DatasetVersion(dataset_version) => Some(dataset_version.row.0),
         _ => event.at.rows_seen,

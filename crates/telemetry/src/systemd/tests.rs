@@ -24,7 +24,7 @@ fn bound(address: &SocketAddr) -> Listener {
 
 fn asked(socket: &str, watchdog_us: Option<u64>) -> Notify {
     let watchdog_us = watchdog_us.map(|us| us.to_string());
-    Notify::from_cause(&NotifyVariable { socket: Some(socket.into()), watchdog_us, watchdog_pid: None })
+    Notify::from_cause(&NotifyVariables { socket: Some(socket.into()), watchdog_us, watchdog_pid: None })
 }
 
 /// Returns a listener at a path, and its client.
@@ -71,7 +71,7 @@ fn watchdog_messages_come_within_half_the_interval_and_only_for_this_process() {
     notify.beat("", true);
     assert_eq!(listener.received(), ["WATCHDOG=1"], "the next one is due after half a minute");
     let interval = |us: &str, pid: Option<String>| {
-        NotifyVariable { socket: None, watchdog_us: Some(us.to_owned()), watchdog_pid: pid }.watchdog()
+        NotifyVariables { socket: None, watchdog_us: Some(us.to_owned()), watchdog_pid: pid }.watchdog()
     };
     assert_eq!(interval("2000000", None), Some(Duration::from_secs(2)));
     assert_eq!(interval("2000000", Some(std::process::id().to_string())), Some(Duration::from_secs(2)));
@@ -121,7 +121,7 @@ fn a_listener_that_is_gone_is_reported_once_and_none_is_no_error() {
     let odd = asked("vsock:2:1234", None);
     odd.ready();
     assert!(odd.complaint().is_some_and(|error| error.contains("neither a path nor")));
-    let unset = Notify::from_cause(&NotifyVariable::default());
+    let unset = Notify::from_cause(&NotifyVariables::default());
     unset.ready();
     unset.beat("step", true);
     unset.stopping();

@@ -4,8 +4,8 @@ use schemas::ordinal::Step;
 
 use super::*;
 use crate::training::{
-    CheckpointReport, Figures, LossSpikeReport, MlmReport, ResumeReport, Speed, SpikeMetric, StarvedReport, StopReport,
-    SuspectReason,
+    CheckpointReport, Figures, LossSpikeReport, MlmReport, ResumeReport, Speed, SpikeMetric, StarvedReport, StopReason,
+    StopReport,
 };
 use crate::{Clock, Position};
 
@@ -169,7 +169,7 @@ fn only_kinds_with_numbers_are_written() {
     let tags = ["eval/fixed_mask_accuracy 0.5", "eval/fixed_mask_mlm 4", "eval/loss 3", "eval/mlm 3"];
     assert_eq!(encode(&mut encoder, 3, EventKind::Validation(valid)), tags.map(|tag| (3, tag.to_owned())));
     let place = "runs/a".to_owned();
-    let stop = StopReport { why: SuspectReason::Finished, saved: true, kept: None, place, error: None, memory: None };
+    let stop = StopReport { why: StopReason::Finished, saved: true, kept: None, place, error: None, memory: None };
     assert_eq!(encode(&mut encoder, 3, EventKind::Stop(stop)), []);
     assert_eq!(
         encoder.encode(&Clock::still().event(Position::default(), starved())),

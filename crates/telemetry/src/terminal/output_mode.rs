@@ -38,7 +38,7 @@ pub struct OutputMode {
     /// Format of stderr.
     pub form: OutputFormat,
     /// Amount of output.
-    pub loudness: Verbosity,
+    pub verbosity: Verbosity,
 }
 
 static MODE: OnceLock<OutputMode> = OnceLock::new();
@@ -55,13 +55,13 @@ impl OutputMode {
 
     /// Returns whether a bar may be drawn on stderr.
     pub(super) fn draws(self) -> bool {
-        self.form == OutputFormat::Text && self.loudness > Verbosity::Quiet && std::io::stderr().is_terminal()
+        self.form == OutputFormat::Text && self.verbosity > Verbosity::Quiet && std::io::stderr().is_terminal()
     }
 
     /// Returns the line in the format of stderr. `None` if the verbosity excludes it.
     pub(super) fn written(self, line: &str) -> Option<String> {
         let level = Level::of_line(line);
-        if self.loudness == Verbosity::Quiet && level != Level::Error {
+        if self.verbosity == Verbosity::Quiet && level != Level::Error {
             return None;
         }
         Some(match self.form {
@@ -124,10 +124,10 @@ mod tests {
 
     #[test]
     fn quiet_mode_prints_only_errors() {
-        let written = |loudness, line: &str| OutputMode { form: OutputFormat::Text, loudness }.written(line);
-        for loudness in [Verbosity::Usual, Verbosity::More, Verbosity::Most] {
+        let written = |verbosity, line: &str| OutputMode { form: OutputFormat::Text, verbosity }.written(line);
+        for verbosity in [Verbosity::Usual, Verbosity::More, Verbosity::Most] {
             for line in ["error: a", "warning: b", "c"] {
-                assert_eq!(written(loudness, line).as_deref(), Some(line));
+                assert_eq!(written(verbosity, line).as_deref(), Some(line));
             }
         }
         assert_eq!(written(Verbosity::Quiet, "error: a").as_deref(), Some("error: a"));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn in_json_mode_every_line_is_one_object() {
-        let mode = OutputMode { form: OutputFormat::Json, loudness: Verbosity::Usual };
+        let mode = OutputMode { form: OutputFormat::Json, verbosity: Verbosity::Usual };
         for (line, level, message) in [
             ("error: no such \"file\"\n hint: a\tb", "ERROR", "no such \"file\"\n hint: a\tb"),
             ("warning: \u{1b}[31mred", "WARN", "\u{1b}[31mred"),

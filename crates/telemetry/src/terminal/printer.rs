@@ -14,7 +14,7 @@ use crate::{Event, EventKind, Observer};
 const LINES: usize = 1024;
 
 /// Maximum time for printing the last lines.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Observer that prints events as text. A closed or blocked stdout neither ends nor blocks a run.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Drop for Printer {
     fn drop(&mut self) {
         self.lines = None;
         // Later output must come after these lines, unless the terminal is blocked.
-        let _: Result<(), RecvTimeoutError> = self.done.recv_timeout(PATIENCE);
+        let _: Result<(), RecvTimeoutError> = self.done.recv_timeout(SHUTDOWN_TIMEOUT);
     }
 }
 

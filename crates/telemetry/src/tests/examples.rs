@@ -9,13 +9,11 @@ use schemas::ordinal::Step;
 use schemas::{DatasetVersion, RowIndex};
 
 use crate::change::{ChangeReport, How, KeyChange, NoteReport};
-use crate::preparation::{
-    LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
-};
+use crate::preparation::{LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitStats, StageSeconds};
 use crate::training::{
     AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, Figures, LossSpikeReport, MlmReport,
-    PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport, StarvedReport, StepReport, StopReport,
-    SuspectReason, SuspectStep, UnexpectedLoss, ValidReport, Warning,
+    PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport, StarvedReport, StepReport, StopReason,
+    StopReport, SuspectRow, UnexpectedLoss, ValidReport, Warning,
 };
 use crate::{Event, EventKind, Position};
 
@@ -94,8 +92,8 @@ fn loss_spikes() -> Vec<Golden> {
         ),
         (
             EventKind::Skip(SkipReport {
-                leap: loss_spike(),
-                suspects: vec![SuspectStep {
+                spike: loss_spike(),
+                suspects: vec![SuspectRow {
                     row: RowIndex(303_900),
                     loss: 40.5,
                     documents: vec!["a".to_owned(), "b".to_owned()],
@@ -153,7 +151,7 @@ fn training() -> Vec<Golden> {
         hint: Some("`cpu` then, `cuda:0` now".to_owned()),
     };
     let stop = StopReport {
-        why: SuspectReason::Terminate,
+        why: StopReason::Terminate,
         saved: true,
         kept: Some(Step(1200)),
         place: "runs/a".to_owned(),
@@ -326,8 +324,8 @@ pub(super) fn prepare_end() -> PrepareEnd {
         cut_sentences: 0,
         cut_documents: 0,
         cut_tokens: 17,
-        train: SplitFigures { samples: 3000, tokens: 375_000 },
-        valid: SplitFigures { samples: 0, tokens: 0 },
+        train: SplitStats { samples: 3000, tokens: 375_000 },
+        valid: SplitStats { samples: 0, tokens: 0 },
         samples: 3000,
         stored_tokens: 375_000,
         tokens_capacity: 378_000,

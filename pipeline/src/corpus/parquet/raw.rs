@@ -33,7 +33,7 @@ pub(super) fn error(file: &InputFile, message: String) -> Error {
 
 /// Returns an error for a file that a retry cannot read either.
 pub(super) fn unfit(file: &InputFile, message: String) -> Error {
-    Error::Unfit { path: file.path.clone(), line: None, message }
+    Error::UnusableFile { path: file.path.clone(), line: None, message }
 }
 
 impl Raw {

@@ -20,15 +20,15 @@ impl RowFaults for Panics {
 
 /// In-memory replacement for the list in the run folder.
 #[derive(Debug, Default)]
-pub(super) struct Kept(pub(super) Mutex<Vec<BadRow>>);
+pub(super) struct MemoryBadRows(pub(super) Mutex<Vec<BadRow>>);
 
-impl Kept {
+impl MemoryBadRows {
     fn rows(&self) -> Vec<u64> {
         self.0.lock().expect("whole").iter().map(|bad| bad.row.row.0).collect()
     }
 }
 
-impl BadRows for Kept {
+impl BadRows for MemoryBadRows {
     fn in_range(&self, rows: Range<u64>) -> Vec<BadRow> {
         let kept = self.0.lock().expect("whole");
         kept.iter().filter(|bad| rows.contains(&bad.row.row.0)).cloned().collect()
@@ -44,10 +44,15 @@ impl BadRows for Kept {
     }
 }
 
-fn stream(plan: &Arc<LoadPlan>, from: u64, kept: Option<&Arc<Kept>>, panics: fn(u64, u32) -> bool) -> BatchStream {
+fn stream(
+    plan: &Arc<LoadPlan>,
+    from: u64,
+    kept: Option<&Arc<MemoryBadRows>>,
+    panics: fn(u64, u32) -> bool,
+) -> BatchStream {
     let bad_rows = kept.map(|kept| Arc::clone(kept) as Arc<dyn BadRows>);
-    let care = RowPolicy { bad_rows, faults: Some(Arc::new(Panics(panics))), ..RowPolicy::default() };
-    BatchStream::new(plan, RowIndex(from), RankShard::ALONE, StreamOptions { policy: care, ..StreamOptions::default() })
+    let policy = RowPolicy { bad_rows, faults: Some(Arc::new(Panics(panics))), ..RowPolicy::default() };
+    BatchStream::new(plan, RowIndex(from), RankShard::ALONE, StreamOptions { policy, ..StreamOptions::default() })
 }
 
 fn digests(batches: impl Iterator<Item = Result<Batch>>, count: usize) -> Vec<blake3::Hash> {
@@ -77,7 +82,7 @@ fn row_that_panics_twice_becomes_padding_and_is_recorded_before_its_batch() {
     let home = home(&Synthetic::default());
     for workers in [1, 3] {
         let plan = home.plan(&DataConfig { max_bad_rows: 4, ..data(workers) }, Rows::Train);
-        let kept = Arc::<Kept>::default();
+        let kept = Arc::<MemoryBadRows>::default();
         let mut faulty = stream(&plan, 0, Some(&kept), always);
         let mut seen = Vec::new();
         for number in 0..BATCHES as u64 {
@@ -117,7 +122,7 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
     let home = home(&Synthetic::default());
     for (workers, allowed, named) in [(1, 0, 3), (3, 0, 3), (3, 1, 7), (3, 2, 11)] {
         let plan = home.plan(&DataConfig { max_bad_rows: allowed, ..data(workers) }, Rows::Train);
-        let kept = Arc::<Kept>::default();
+        let kept = Arc::<MemoryBadRows>::default();
         let mut faulty = stream(&plan, 0, Some(&kept), always);
         let error = faulty.find_map(Result::err).expect("one too many").to_string();
         let facts = &plan.explain(&plan.groups(), BatchIndex(named / 8)).expect("good")
@@ -148,15 +153,15 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
 fn excluded_rows_are_padding_and_all_others_stay() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&data(2), Rows::Train);
-    let care = RowPolicy { excluded: [RowIndex(2), RowIndex(13)].into_iter().collect(), ..RowPolicy::default() };
+    let policy = RowPolicy { excluded: [RowIndex(2), RowIndex(13)].into_iter().collect(), ..RowPolicy::default() };
     let baseline = digests(plan.stream(RowIndex(0), RankShard::ALONE), 3);
-    let options = StreamOptions { policy: care.clone(), ..StreamOptions::default() };
+    let options = StreamOptions { policy: policy.clone(), ..StreamOptions::default() };
     let without = digests(BatchStream::new(&plan, RowIndex(0), RankShard::ALONE, options), 3);
     for (row, (without, baseline)) in without.iter().zip(&baseline).enumerate() {
         assert_eq!(without != baseline, [2, 13].contains(&row), "row {row}");
     }
     let groups = plan.groups();
-    let one = plan.batch_with(&groups, BatchIndex(1), &care).expect("good");
+    let one = plan.batch_with(&groups, BatchIndex(1), &policy).expect("good");
     assert_eq!(one.row_digests(), &without[8..16]);
     assert_eq!(without[2], without[13], "padding is padding");
 }
@@ -167,11 +172,11 @@ fn an_audit_takes_padding_for_what_it_is() {
     let (views, wanted) = all_views();
     let data = DataConfig { copies_per_sample: 3, seq_len: Some(24), ..data(1) };
     let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
-    let care =
+    let policy =
         RowPolicy { excluded: (0..800).filter(|row| row % 7 < 3).map(RowIndex).collect(), ..RowPolicy::default() };
     let (groups, mut audit) = (plan.groups(), plan.audit());
     for index in 0..100 {
-        audit.add(&plan.batch_with(&groups, BatchIndex(index), &care).expect("good"));
+        audit.add(&plan.batch_with(&groups, BatchIndex(index), &policy).expect("good"));
         audit.check().expect("as promised");
     }
 }

@@ -9,14 +9,14 @@ use crate::epoch_plan::{EpochVersions, SplitSnapshot};
 
 /// Fixed answers, epoch by epoch from the second on; records the requests.
 #[derive(Debug)]
-struct Told {
+struct FixedVersions {
     manifest: Manifest,
     /// Dataset version of each epoch. The last one applies to all later epochs.
     epochs: Vec<u32>,
     asked: Mutex<Vec<u64>>,
 }
 
-impl Told {
+impl FixedVersions {
     fn of(home: &Home, epochs: &[u32]) -> Arc<Self> {
         Arc::new(Self { manifest: home.manifest.clone(), epochs: epochs.to_vec(), asked: Mutex::default() })
     }
@@ -26,7 +26,7 @@ impl Told {
     }
 }
 
-impl EpochVersions for Told {
+impl EpochVersions for FixedVersions {
     fn snapshot(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let at = usize::try_from(epoch.0).expect("small").min(self.epochs.len() - 1);
@@ -49,7 +49,7 @@ fn grown() -> Home {
 }
 
 impl Home {
-    fn following(&self, data: &DataConfig, dataset_version: u32, follow: Option<&Arc<Told>>) -> Arc<LoadPlan> {
+    fn following(&self, data: &DataConfig, dataset_version: u32, follow: Option<&Arc<FixedVersions>>) -> Arc<LoadPlan> {
         let (views, wanted) = all_views();
         let follow = follow.map(|told| Arc::clone(told) as Arc<dyn EpochVersions>);
         let request = self.request(data, &views, &wanted);
@@ -102,7 +102,7 @@ fn a_run_that_stays_with_its_first_dataset_version_sees_no_other() {
 #[test]
 fn epoch_uses_its_dataset_version_and_row_numbers_continue() {
     let home = grown();
-    let told = Told::of(&home, &[0, 0, 1, 2]);
+    let told = FixedVersions::of(&home, &[0, 0, 1, 2]);
     let plan = home.following(&data(3), 0, Some(&told));
     let groups = plan.groups();
     let facts: Vec<RowFacts> =
@@ -124,7 +124,7 @@ fn epoch_uses_its_dataset_version_and_row_numbers_continue() {
 #[test]
 fn passes_are_counted_over_borders_and_decide_nothing() {
     let home = grown();
-    let told = Told::of(&home, &[0, 0, 1, 2]);
+    let told = FixedVersions::of(&home, &[0, 0, 1, 2]);
     let plan = home.following(&data(1), 0, Some(&told));
     for (rows, epochs) in
         [(0, 0.0), (115, 0.5), (230, 1.0), (345, 1.5), (460, 2.0), (690, 2.5), (920, 3.0), (1240, 3.5)]
@@ -142,7 +142,7 @@ fn a_stream_over_a_border_is_the_same_from_any_row_for_any_workers_and_ranks() {
     let home = grown();
     let epochs = [0, 1, 1, 2, 0];
     let expected: Vec<blake3::Hash> = {
-        let plan = home.following(&data(1), 0, Some(&Told::of(&home, &epochs)));
+        let plan = home.following(&data(1), 0, Some(&FixedVersions::of(&home, &epochs)));
         let groups = plan.groups();
         (0..290)
             .flat_map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec())
@@ -150,7 +150,7 @@ fn a_stream_over_a_border_is_the_same_from_any_row_for_any_workers_and_ranks() {
     };
     for (workers, ranks) in [(1, 1), (2, 3), (5, 1), (7, 2)] {
         for from in [0, 3, 226, 689, 1150, 1790, 2020] {
-            let told = Told::of(&home, &epochs);
+            let told = FixedVersions::of(&home, &epochs);
             let plan = home.following(&data(workers), 0, Some(&told));
             for rank in 0..ranks {
                 let share = RankShard::new(rank, ranks).expect("a rank");
@@ -179,7 +179,7 @@ fn two_windows_are_the_most_over_a_border_too() {
     home.manifest = shape.add(&home.store, &[1], &[]).expect("written");
     for workers in [1, 4] {
         let data = DataConfig { shuffle_window_groups: 5, ..data(workers) };
-        let plan = home.following(&data, 0, Some(&Told::of(&home, &[0, 1, 0, 1])));
+        let plan = home.following(&data, 0, Some(&FixedVersions::of(&home, &[0, 1, 0, 1])));
         let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
         // Three and a half epochs: 1000, 2000, 1000 rows and half of 2000.
         stream.by_ref().take(625).for_each(|batch| drop(batch.expect("good")));
@@ -194,8 +194,11 @@ fn two_windows_are_the_most_over_a_border_too() {
 #[test]
 fn decoded_split_is_freed_after_its_last_row() {
     let home = grown();
-    let plan =
-        home.following(&DataConfig { shuffle_window_groups: 100, ..data(2) }, 0, Some(&Told::of(&home, &[0, 0, 1])));
+    let plan = home.following(
+        &DataConfig { shuffle_window_groups: 100, ..data(2) },
+        0,
+        Some(&FixedVersions::of(&home, &[0, 0, 1])),
+    );
     assert!(plan.facts().resident);
     let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     stream.by_ref().take(100).for_each(|batch| drop(batch.expect("good")));
@@ -223,11 +226,11 @@ fn a_dataset_version_whose_parts_were_dropped_is_refused_by_name() {
     let left = LoadRequest { rows: Rows::Valid { rows: 1000 }, missing_parts: MissingParts::LeftOut, ..request };
     assert_eq!(LoadPlan::new(&left).expect("a part is left").batches(), Some(33 / 8));
     // A run that follows the folder fails at rows of dropped parts, and continues after them.
-    let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
+    let plan = home.following(&data, 1, Some(&FixedVersions::of(&home, &[1, 2])));
     let error = plan.stream(RowIndex(100), RankShard::ALONE).next().expect("an item").expect_err("refused").to_string();
     assert!(error.contains("dataset version 2 dropped parts 0, 2 of it; begin a new run"), "{error}");
     // The row after an epoch of 690 rows.
-    let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
+    let plan = home.following(&data, 1, Some(&FixedVersions::of(&home, &[1, 2])));
     assert!(plan.stream(RowIndex(690), RankShard::ALONE).take(20).all(|batch| batch.is_ok()));
     // A dataset version that only adds parts causes no error.
     let plan = home.following(&data, 2, None);
@@ -278,7 +281,7 @@ fn a_process_fails_at_parts_that_were_dropped_since_it_began() {
 #[test]
 fn lookahead_stops_at_undecided_epochs() {
     let home = grown();
-    let plan = home.following(&data(1), 0, Some(&Told::of(&home, &[0, 0, 1, 2])));
+    let plan = home.following(&data(1), 0, Some(&FixedVersions::of(&home, &[0, 0, 1, 2])));
     assert_eq!(plan.rows_decided().expect("told"), Some(RowIndex(230 + 230 + 460 + 640)));
     assert_eq!(home.following(&data(1), 0, None).rows_decided().expect("told"), None);
     let dataset_versions: Vec<u32> =

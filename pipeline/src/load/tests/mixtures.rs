@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use schemas::{SampleAddress, StreamHash, TokenIds};
 
-use super::bad_rows::{Kept, Panics};
+use super::bad_rows::{MemoryBadRows, Panics};
 use super::*;
 use crate::exposure::RowDocuments;
 use crate::mixture::{PERIOD, Weight, WeightFrom};
@@ -272,10 +272,10 @@ fn outcome_of_a_row_counts_for_its_source() {
     let always: fn(u64, u32) -> bool = |row, _| row % 23 == 5;
     for workers in [1, 3] {
         let plan = sources.plan(&weights(), &DataConfig { max_bad_rows: 9, ..data(workers) }, Rows::Train);
-        let kept = Arc::<Kept>::default();
+        let kept = Arc::<MemoryBadRows>::default();
         let (bad_rows, faults) = (Some(Arc::clone(&kept) as _), Some(Arc::new(Panics(always)) as _));
-        let care = RowPolicy { bad_rows, faults, counts_documents: true, ..RowPolicy::default() };
-        let options = StreamOptions { policy: care, ..StreamOptions::default() };
+        let policy = RowPolicy { bad_rows, faults, counts_documents: true, ..RowPolicy::default() };
+        let options = StreamOptions { policy, ..StreamOptions::default() };
         let mut stream = BatchStream::new(&plan, RowIndex(0), RankShard::ALONE, options);
         let seen: Vec<_> =
             stream.by_ref().take(20).flat_map(|batch| batch.expect("left out").row_digests().to_vec()).collect();
@@ -292,7 +292,7 @@ fn outcome_of_a_row_counts_for_its_source() {
             of: facts.of.expect("a source").into(),
             dataset_version: facts.dataset_version,
             documents: facts.documents,
-            left_out: always(facts.row.0, 0),
+            bad: always(facts.row.0, 0),
         };
         assert_eq!(stream.documents(), facts.into_iter().map(told).collect::<Vec<_>>(), "{workers} workers");
     }

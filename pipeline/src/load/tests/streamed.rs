@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// Segment source that releases segments on request, or all at once if they exist from the start.
 #[derive(Debug)]
-struct Told {
+struct ManualSegments {
     segments: Vec<Segment>,
     parts: u64,
     there: Mutex<usize>,
@@ -20,20 +20,20 @@ struct Told {
     asked: Mutex<Vec<usize>>,
 }
 
-impl Told {
+impl ManualSegments {
     fn new(segments: Vec<Segment>, there: usize) -> Arc<Self> {
         let parts = segments.last().map_or(0, |last| last.place + 1);
         let (there, more, asked) = (Mutex::new(there), Condvar::new(), Mutex::default());
         Arc::new(Self { segments, parts, there, more, asked })
     }
 
-    fn let_go(&self, count: usize) {
+    fn release(&self, count: usize) {
         *self.there.lock().unwrap_or_else(PoisonError::into_inner) = count;
         self.more.notify_all();
     }
 }
 
-impl SegmentSource for Told {
+impl SegmentSource for ManualSegments {
     fn segments_after(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(known);
         let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ fn listed() -> Home {
 }
 
 impl Home {
-    fn streamed(&self, data: &DataConfig, growth: &Arc<Told>) -> Arc<LoadPlan> {
+    fn streamed(&self, data: &DataConfig, growth: &Arc<ManualSegments>) -> Arc<LoadPlan> {
         let (views, wanted) = all_views();
         let data = DataConfig { order: RowOrder::Streamed, shuffle_window_groups: 4, ..data.clone() };
         let views: BTreeMap<_, _> = views.into_iter().filter(|(_, view)| view.needs_counts().is_none()).collect();
@@ -115,7 +115,7 @@ fn the_first_epoch_is_the_list_and_a_window_closes_with_the_segment_that_fills_i
     let home = listed();
     let all = home.segments();
     assert_eq!(all.iter().map(|segment| segment.place).collect::<Vec<_>>(), [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]);
-    let plan = home.streamed(&data(1), &Told::new(all.clone(), all.len()));
+    let plan = home.streamed(&data(1), &ManualSegments::new(all.clone(), all.len()));
     let rows = home.manifest.now().train.rows();
     let found = facts(&plan, 0..(2 * rows).div_ceil(8));
     // Expected windows, computed from the segments by the definition.
@@ -154,15 +154,15 @@ fn batches_are_the_same_whenever_the_segments_come_for_any_workers() {
     let home = listed();
     let all = home.segments();
     let batches = usize::try_from(home.manifest.now().train.rows() / 8 + 20).expect("small");
-    let expected = digests(&home.streamed(&data(1), &Told::new(all.clone(), all.len())), batches);
+    let expected = digests(&home.streamed(&data(1), &ManualSegments::new(all.clone(), all.len())), batches);
     for workers in [1, 3] {
-        let told = Told::new(all.clone(), 3);
+        let told = ManualSegments::new(all.clone(), 3);
         let plan = home.streamed(&data(workers), &told);
         assert!(!plan.facts().streamed.expect("it is").is_whole);
         let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
         let mut found = Vec::new();
         for there in 4..=all.len() {
-            told.let_go(there);
+            told.release(there);
             found.extend(stream.next().expect("endless").expect("good").row_digests().to_vec());
         }
         found.extend(stream.take(batches).flat_map(|batch| batch.expect("good").row_digests().to_vec()));
@@ -174,9 +174,9 @@ fn batches_are_the_same_whenever_the_segments_come_for_any_workers() {
 fn a_resume_in_the_middle_needs_what_was_there_and_no_more() {
     let home = listed();
     let all = home.segments();
-    let whole = home.streamed(&data(1), &Told::new(all.clone(), all.len()));
+    let whole = home.streamed(&data(1), &ManualSegments::new(all.clone(), all.len()));
     let expected = digests(&whole, 20);
-    let prefix = home.streamed(&data(2), &Told::new(all, 6));
+    let prefix = home.streamed(&data(2), &ManualSegments::new(all, 6));
     let again: Vec<_> = prefix.stream(RowIndex(40), RankShard::ALONE).take(10).collect();
     let again = again.into_iter().flat_map(|batch| batch.expect("there").row_digests().to_vec()).collect::<Vec<_>>();
     assert!(again == expected[40..120]);
@@ -193,8 +193,8 @@ fn a_pass_is_counted_in_parts_and_by_what_was_read_alone() {
     let home = listed();
     let all = home.segments();
     let rows = home.manifest.now().train.rows();
-    let whole = home.streamed(&data(1), &Told::new(all.clone(), all.len()));
-    let prefix = home.streamed(&data(1), &Told::new(all, 6));
+    let whole = home.streamed(&data(1), &ManualSegments::new(all.clone(), all.len()));
+    let prefix = home.streamed(&data(1), &ManualSegments::new(all, 6));
     let decided = prefix.rows_decided().expect("told").expect("an end").0;
     let mut before = 0.0;
     for row in 1..=rows + 5 {
@@ -210,13 +210,13 @@ fn a_pass_is_counted_in_parts_and_by_what_was_read_alone() {
 #[test]
 fn workers_that_wait_for_a_segment_end_with_their_reader() {
     let home = listed();
-    let told = Told::new(home.segments(), 3);
+    let told = ManualSegments::new(home.segments(), 3);
     let plan = home.streamed(&data(3), &told);
     let there = plan.rows_decided().expect("told").expect("an end").0 / 8;
     let asked = || told.asked.lock().unwrap_or_else(PoisonError::into_inner).len();
     let before = asked();
     let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
-    let (stopper, stop) = cancel_pair();
+    let (cancel_source, stop) = cancel_pair();
     for _ in 0..there {
         assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Item(Ok(_))));
     }
@@ -224,7 +224,7 @@ fn workers_that_wait_for_a_segment_end_with_their_reader() {
     while asked() == before {
         std::thread::yield_now();
     }
-    stopper.cancel();
+    cancel_source.cancel();
     assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Cancelled));
     // The drop would never return if workers kept waiting.
     drop(stream);
@@ -237,7 +237,7 @@ fn unigram_draws_over_a_streamed_folder_are_refused() {
         toml::from_str("odd = { kind = \"mask\", random_words = \"unigram\" }").expect("views");
     let data = DataConfig { order: RowOrder::Streamed, ..data(1) };
     let wanted = BTreeSet::new();
-    let growth = Some(Told::new(home.segments(), 11) as Arc<dyn SegmentSource>);
+    let growth = Some(ManualSegments::new(home.segments(), 11) as Arc<dyn SegmentSource>);
     let follow = Some(Arc::new(Whole(home.manifest.clone())) as Arc<dyn EpochVersions>);
     let request =
         LoadRequest { epoch_versions: follow, segment_source: growth, ..home.request(&data, &views, &wanted) };

@@ -61,7 +61,7 @@ fn corpus_above_the_reject_limit_is_not_read_to_its_end() {
     home.config.part_bytes = Some(20_000);
     let mut log = Log::default();
     let error = run(&home.config, PrepareOptions::default(), &Clock::still(), &mut log).expect_err("dirt");
-    assert!(matches!(&error, Error::Poison(message) if message.contains("missing_field")), "{error}");
+    assert!(matches!(&error, Error::UnusableCorpus(message) if message.contains("missing_field")), "{error}");
     let read = log.said().iter().rev().find_map(|what| match what {
         EventKind::PrepareProgress(now) => Some((now.bytes, now.bytes_total)),
         _ => None,

@@ -1,6 +1,6 @@
 //! Ids equal those of the reference tokenizer; a run that finds a difference stops.
 
-use crate::prepare::document_table::TextMeasure;
+use crate::prepare::document_table::DocumentLength;
 use schemas::PartId;
 
 use super::*;
@@ -65,7 +65,7 @@ fn documents_of_every_length_come_in_order() {
     let tokenizer = tokenize::load(&config.tokenizer, Some(true)).expect("a tokenizer");
     let (mut found, parts) = (Vec::new(), (0..9).map(PartId).collect());
     let store = Store::existing(&config.folder).expect("it is there");
-    let note = |document: TextMeasure<'_>| {
+    let note = |document: DocumentLength<'_>| {
         if document.source.ends_with("0.txt") {
             found.push((document.id.to_owned(), document.tokens as usize));
         }

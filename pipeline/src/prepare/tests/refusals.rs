@@ -53,7 +53,7 @@ fn a_corpus_without_documents_leaves_nothing() {
     let config =
         PrepareConfig { inputs: vec![home.folder.path().join("empty").display().to_string()], ..home.config.clone() };
     let error = prepare(&config).expect_err("nothing there");
-    assert!(matches!(&error, Error::Poison(message) if message.contains("no valid document")), "{error}");
+    assert!(matches!(&error, Error::UnusableCorpus(message) if message.contains("no valid document")), "{error}");
     assert!(files(&config.folder).is_empty(), "{:?}", files(&config.folder).keys());
 }
 
@@ -65,7 +65,7 @@ fn too_many_bad_records_are_refused_every_time() {
     // In the second run the parts exist, and the error is the same.
     for bound in [None, None, Some(3)] {
         let error = prepare(&PrepareConfig { max_bad_lines: bound, ..home.config.clone() }).expect_err("too dirty");
-        let Error::Poison(message) = &error else { panic!("{error}") };
+        let Error::UnusableCorpus(message) = &error else { panic!("{error}") };
         // A configured limit fails before the rest is read, so the first lines of the file are not known.
         let words: &[&str] = match bound {
             None => &["11 of 341 lines", "invalid_utf8 11", "in/dirty.txt:91", "`prepare.max_bad_lines`"],
@@ -114,7 +114,7 @@ fn a_corpus_that_was_emptied_takes_nothing_that_was_published_with_it() {
     let before = home.data();
     (0..40).for_each(|file| home.put(file, "\n"));
     for _ in 0..2 {
-        assert!(matches!(home.run().expect_err("nothing is left"), Error::Poison(_)));
+        assert!(matches!(home.run().expect_err("nothing is left"), Error::UnusableCorpus(_)));
         let after = home.data();
         assert!(before.iter().all(|(name, bytes)| after.get(name) == Some(bytes)), "{:?}", after.keys());
     }

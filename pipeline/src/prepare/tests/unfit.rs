@@ -56,7 +56,7 @@ fn skipped_files_are_reported() {
     let home = many();
     write_all(home.folder.path(), &[("in/a.html", "x"), ("in/b.xz", "x"), ("in/c.xz", "x")]);
     let (_, told) = warnings(&home.config);
-    assert!(told["passed_over"].starts_with("3 skipped in `prepare.inputs`: 2 `*.xz` ("), "{told:?}");
+    assert!(told["skipped_files"].starts_with("3 skipped in `prepare.inputs`: 2 `*.xz` ("), "{told:?}");
 }
 
 /// Encoder for a text.

@@ -39,7 +39,7 @@ use self::merges::{Merge, Merges};
 pub(crate) use self::starts::first_pre_token;
 use self::starts::{Borders, run};
 use self::word_cache::WordCache;
-use self::words::{Ids, MergedWords};
+use self::words::{Ids, WordEncoder};
 use super::fast_tokenizer::{Fallback, FastTokenizer, Worker};
 use super::kernels::{Kernels, WINDOW};
 use super::post_processor::decline_more;
@@ -97,7 +97,7 @@ impl BytePairs {
     /// Returns the initial cache: the words of the vocabulary.
     fn expected(&self) -> &WordCache {
         self.expected.get_or_init(|| {
-            let mut words = MergedWords::new(WordCache::new(self.slots.0, self.slots.1));
+            let mut words = WordEncoder::new(WordCache::new(self.slots.0, self.slots.1));
             self.tables.expected.iter().for_each(|word| words.expect(&self.tables.merges, word));
             words.into_known()
         })
@@ -210,7 +210,7 @@ impl FastTokenizer for BytePairs {
             tables: Arc::clone(&self.tables),
             kernels: self.kernels,
             window: Borders::default(),
-            words: MergedWords::new(self.expected().clone()),
+            words: WordEncoder::new(self.expected().clone()),
             word: Vec::new(),
             ids: Box::new([0; WINDOW + 16]),
         })
@@ -222,7 +222,7 @@ struct BytePairsWorker {
     tables: Arc<Tables>,
     kernels: Kernels,
     window: Borders,
-    words: MergedWords,
+    words: WordEncoder,
     /// Buffer for a word with its prefix space.
     word: Vec<u8>,
     /// Ids of a window.

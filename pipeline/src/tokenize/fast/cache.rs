@@ -94,7 +94,7 @@ impl Cache {
     }
 
     /// Inserts and pins the ids of a key.
-    pub(super) fn learn_for_good(&mut self, key: Key, ids: &[u32]) {
+    pub(super) fn insert_pinned(&mut self, key: Key, ids: &[u32]) {
         self.store(key, ids, true);
     }
 
@@ -129,7 +129,7 @@ impl Cache {
     }
 
     /// Inserts the ids of a longer chunk, if it is not too long.
-    pub(super) fn learn_long(&mut self, chunk: &[u8], ids: &[u32]) {
+    pub(super) fn insert_long(&mut self, chunk: &[u8], ids: &[u32]) {
         if let (Some(key), Some(entry)) = (long_key(chunk), LongEntry::new(chunk, ids)) {
             let place = self.long_place(key);
             self.long[place] = entry;
@@ -185,7 +185,7 @@ mod tests {
                     let found = known(&mut cache, word, kernels);
                     assert!(found.is_none_or(|found| found == ids(number)), "{word} by {}", kernels.name());
                     let _ = cache.insert(key_of(word.as_bytes()), &ids(number));
-                    cache.learn_long(word.as_bytes(), &ids(number));
+                    cache.insert_long(word.as_bytes(), &ids(number));
                     let room = number % 12 < 10;
                     assert_eq!(known(&mut cache, word, kernels), room.then(|| ids(number)), "{word}");
                 }
@@ -197,7 +197,7 @@ mod tests {
     fn pinned_entries_are_not_evicted() {
         let mut cache = Cache::new(CacheSlots { short_log2: 6, long_log2: 1 });
         for number in 0..20 {
-            cache.learn_for_good(key_of(format!("v{number}").as_bytes()), &[number]);
+            cache.insert_pinned(key_of(format!("v{number}").as_bytes()), &[number]);
         }
         let kernels = Kernels::best();
         let before: Vec<bool> =

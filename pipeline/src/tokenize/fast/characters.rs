@@ -34,7 +34,7 @@ pub(crate) enum Character<'a> {
     /// Ends words.
     White,
     /// A separate word, of this id.
-    SingleProcess(u32),
+    SeparateWord(u32),
     /// Depends on other characters: left to the crate.
     Unknown,
 }
@@ -46,7 +46,7 @@ enum Kind {
     Mapped(u16, u8),
     Gone,
     White,
-    SingleProcess(u32),
+    SeparateWord(u32),
     Unknown,
 }
 
@@ -77,7 +77,7 @@ impl Characters {
             Kind::Mapped(from, length) => Character::Mapped(&page.text[usize::from(from)..][..usize::from(length)]),
             Kind::Gone => Character::Gone,
             Kind::White => Character::White,
-            Kind::SingleProcess(id) => Character::SingleProcess(id),
+            Kind::SeparateWord(id) => Character::SeparateWord(id),
             Kind::Unknown => Character::Unknown,
         }
     }
@@ -145,7 +145,7 @@ impl Page {
         match words {
             ["xx"] => Kind::Gone,
             ["x", "x"] => Kind::White,
-            ["x", alone, "x"] => Kind::SingleProcess(id(alone)),
+            ["x", alone, "x"] => Kind::SeparateWord(id(alone)),
             [word] => match word.strip_prefix('x').and_then(|word| word.strip_suffix('x')) {
                 Some(inner) if inner.chars().eq([character]) => Kind::Kept,
                 Some(inner) => self.put(inner).map_or(Kind::Unknown, |(from, length)| Kind::Mapped(from, length)),

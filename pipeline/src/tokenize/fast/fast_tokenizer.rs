@@ -7,7 +7,7 @@ use super::super::runs::{Tokens, end_runs};
 use crate::Result;
 
 /// Bytes of text encoded at a time: some four thousand ids, which fit the first-level cache.
-const STRETCH_BYTES: usize = 16 << 10;
+const BLOCK_BYTES: usize = 16 << 10;
 
 /// Maximum ids that a scratch buffer keeps; a larger buffer is freed.
 const KEPT_IDS: usize = 1 << 18;
@@ -83,7 +83,7 @@ impl Scratch {
         Self { worker: tokenizer.worker(), ids: Vec::new(), marks: Vec::new(), lengths: Vec::new() }
     }
 
-    /// Passes on the ids of `text`, one stretch at a time.
+    /// Passes on the ids of `text`, one block at a time.
     pub(in super::super) fn encode(
         &mut self,
         tokenizer: &dyn FastTokenizer,
@@ -93,9 +93,9 @@ impl Scratch {
     ) -> Result<()> {
         let mut rest = text;
         while !rest.is_empty() {
-            let (stretch, tail) = rest.split_at(stretch_len(tokenizer, rest));
+            let (block, tail) = rest.split_at(block_len(tokenizer, rest));
             self.ids.clear();
-            self.worker.append(stretch, &mut self.ids, fallback)?;
+            self.worker.append(block, &mut self.ids, fallback)?;
             pieces(&self.ids)?;
             rest = tail;
         }
@@ -129,7 +129,7 @@ impl Scratch {
         self.ids.clear();
         let mut at = 0;
         while at < text.len() {
-            let end = at + stretch_len(tokenizer, &text[at..]);
+            let end = at + block_len(tokenizer, &text[at..]);
             at = self.up_to_start_inside(tokenizer, text, at..end, &mut starts, fallback, runs)?;
             if at < end {
                 // A start is inside this chunk.
@@ -182,7 +182,7 @@ impl Scratch {
     }
 }
 
-/// Returns the bytes of the longest stretch of `text` that is encoded as a whole, if it is longer than the default.
+/// Returns the bytes of the longest block of `text` that is encoded as a whole, if it is longer than the default.
 pub(in super::super) fn longest_piece(tokenizer: &dyn FastTokenizer, text: &str) -> usize {
     let mut at = 0;
     let mut longest = 0;
@@ -194,13 +194,13 @@ pub(in super::super) fn longest_piece(tokenizer: &dyn FastTokenizer, text: &str)
     longest
 }
 
-/// Returns the length of the first stretch.
-fn stretch_len(tokenizer: &dyn FastTokenizer, text: &str) -> usize {
-    if text.len() <= STRETCH_BYTES {
+/// Returns the length of the first block.
+fn block_len(tokenizer: &dyn FastTokenizer, text: &str) -> usize {
+    if text.len() <= BLOCK_BYTES {
         return text.len();
     }
-    match tokenizer.cut_before(text, STRETCH_BYTES) {
-        0 => tokenizer.cut_behind(text, STRETCH_BYTES),
+    match tokenizer.cut_before(text, BLOCK_BYTES) {
+        0 => tokenizer.cut_behind(text, BLOCK_BYTES),
         cut => cut,
     }
 }

@@ -100,7 +100,7 @@ impl Vocabulary {
                 Character::Mapped(text) => put(word, text),
                 Character::Gone => {}
                 Character::White => self.end_word(word, ids),
-                Character::SingleProcess(id) => {
+                Character::SeparateWord(id) => {
                     self.end_word(word, ids);
                     ids.push(id);
                 }

@@ -89,7 +89,7 @@ impl WordPiece {
         let sides = [text[..at].chars().next_back(), text[at..].chars().next()];
         sides.into_iter().flatten().any(|character| {
             let ends_words =
-                matches!(self.vocabulary.character(character), Character::White | Character::SingleProcess(_));
+                matches!(self.vocabulary.character(character), Character::White | Character::SeparateWord(_));
             ends_words && !self.added.has_any(character.encode_utf8(&mut [0; 4]).as_bytes())
         })
     }
@@ -105,7 +105,7 @@ fn is_separated(vocabulary: &Vocabulary) -> Result<(), String> {
         ('A'..='Z', Character::Mapped(written)) => written == bytes(small(character)),
         // Other control characters are handled by the tables.
         ('\0'..='\x1f' | '\x7f', _) => true,
-        (_, Character::SingleProcess(id)) => id == vocabulary.id_alone(&character.to_string()),
+        (_, Character::SeparateWord(id)) => id == vocabulary.id_alone(&character.to_string()),
         _ => false,
     };
     match ('\0'..='\x7f').chain('\u{2010}'..='\u{2027}').find(|&character| !holds(character)) {
@@ -130,7 +130,7 @@ impl FastTokenizer for WordPiece {
     fn worker(&self) -> Box<dyn Worker> {
         let mut cache = Cache::new(self.places);
         for (word, ids) in self.vocabulary.whole_words() {
-            cache.learn_for_good(key_of(word.as_bytes()), &ids);
+            cache.insert_pinned(key_of(word.as_bytes()), &ids);
         }
         let (keys, places) = (Box::new([[0; 2]; AHEAD]), Box::new([0; AHEAD]));
         Box::new(Splitter { tokenizer: self.clone(), cache, spans: Spans::new(), keys, places, word: Vec::new() })
@@ -356,7 +356,7 @@ impl Splitter {
         }
         let folded = &self.spans.folded()[start..end];
         if length > KEY_BYTES || !self.cache.insert(key, &ids[before..]) {
-            self.cache.learn_long(folded, &ids[before..]);
+            self.cache.insert_long(folded, &ids[before..]);
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ pub(in crate::views) fn audit(promise: Promise, seen: &AuditedView<'_>, tally: &
     for (row, &tokens) in tokens.iter().enumerate() {
         let (labels, padding) = labels.row(row).split_at(tokens);
         if let Some(past) = padding.iter().position(|&label| label != IGNORE) {
-            look.tally.forbid("padding is masked", row, tokens + past);
+            look.tally.record_violation("padding is masked", row, tokens + past);
         }
         look.row(row, &ids.row(row)[..tokens], labels);
     }
@@ -77,7 +77,7 @@ impl MaskedView<'_> {
         let (rule, vocab) = (self.promise.candidates, self.seen.vocab());
         let is_other = |position: &&u16| !rule.admits(labels[usize::from(**position)], vocab);
         if let Some(&position) = chosen.iter().find(is_other) {
-            self.tally.forbid("a special token is masked", row, position.into());
+            self.tally.record_violation("a special token is masked", row, position.into());
         }
         let units =
             if self.promise.unit == Unit::Word { self.words(row, labels) } else { self.tokens(row, labels.len()) };
@@ -108,7 +108,7 @@ impl MaskedView<'_> {
             match word.iter().filter(|&&position| labels[usize::from(position)] != IGNORE).count() {
                 0 => shortest = shortest.min(word.len()),
                 count if count == word.len() => whole += 1,
-                _ => self.tally.forbid("a word is masked in part", row, word[0].into()),
+                _ => self.tally.record_violation("a word is masked in part", row, word[0].into()),
             }
         }
         let (budget, chosen, candidates) = (self.promise.budget, chosen.len(), candidates.len());
@@ -119,7 +119,7 @@ impl MaskedView<'_> {
             // Only a word that would overshoot is skipped.
             let skipped = chosen < least && shortest <= least - chosen;
             if chosen > most || skipped {
-                self.tally.forbid(AMOUNT, row, 0);
+                self.tally.record_violation(AMOUNT, row, 0);
             }
         }
         words
@@ -134,7 +134,7 @@ impl MaskedView<'_> {
         let Some((expected, variance)) = law else { return };
         let found = chosen as f64;
         if self.promise.budget.count == Count::Exact && (found - expected).abs() > 0.5 {
-            self.tally.forbid(AMOUNT, row, 0);
+            self.tally.record_violation(AMOUNT, row, 0);
         }
         // Copies that share one order also share the draw of their number.
         let variance = if self.promise.disjoint { variance * f64::from(self.seen.copies()) } else { variance };
@@ -154,7 +154,7 @@ impl MaskedView<'_> {
         for &position in chosen.iter() {
             let claimed = &mut claimed[usize::from(position)];
             if *claimed && enough {
-                self.tally.forbid("two copies of a row predict the same token", row, position.into());
+                self.tally.record_violation("two copies of a row predict the same token", row, position.into());
             }
             *claimed = true;
         }
@@ -189,7 +189,7 @@ impl MaskedView<'_> {
             same += u32::from(id == label);
             chance += self.chance(label);
             if id != mask_id && id != label && vocab.ordinary().binary_search(&id.cast_unsigned()).is_err() {
-                self.tally.forbid("a token is replaced by a special or unused one", row, position.into());
+                self.tally.record_violation("a token is replaced by a special or unused one", row, position.into());
             }
         }
         if count > 0 {

@@ -27,7 +27,7 @@ pub(super) fn batch(plan: &TrainPlan, views: &[ViewFacts], fills_rows: bool, ind
     let widest = views.iter().map(|view| view.width).max().unwrap_or(0);
     for view in views {
         let is_full = fills_rows && view.width == widest;
-        let made = SyntheticBatches { plan, rows, view, real: view.width - if is_full { 0 } else { PADDING }, index };
+        let made = SyntheticView { plan, rows, view, real: view.width - if is_full { 0 } else { PADDING }, index };
         for spec in &view.columns {
             made.push(&mut builder, *spec);
         }
@@ -36,7 +36,7 @@ pub(super) fn batch(plan: &TrainPlan, views: &[ViewFacts], fills_rows: bool, ind
 }
 
 /// View of a batch that is being made.
-struct SyntheticBatches<'a> {
+struct SyntheticView<'a> {
     plan: &'a TrainPlan,
     rows: usize,
     view: &'a ViewFacts,
@@ -45,7 +45,7 @@ struct SyntheticBatches<'a> {
     index: u64,
 }
 
-impl SyntheticBatches<'_> {
+impl SyntheticView<'_> {
     fn push(&self, builder: &mut BatchBuilder, spec: ColumnSpec) {
         let special = self.plan.vocab.special;
         let id = |id: u32| i32::try_from(id).expect("ids are small");

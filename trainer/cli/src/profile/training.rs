@@ -11,7 +11,7 @@ use cloze::exit::Usage;
 use cloze::plan::Plan;
 use cloze::run::control::Control;
 use cloze::run::data::Purpose;
-use profiler::bottleneck::Binding;
+use profiler::bottleneck::Bottleneck;
 use profiler::measure::{ENOUGH, MeasureWatch};
 use profiler::statistics::mean_of;
 use profiler::what_if::WhatIfChange;
@@ -40,7 +40,7 @@ pub(super) fn checked(args: &ConfigArgs, options: &ProfileArgs, recording: &mut 
     let mut profile = measured(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
     // A trainer that waits for batches gains nothing from faster steps.
-    if profile.binding == Some(Binding::Reader) {
+    if profile.binding == Some(Bottleneck::Reader) {
         match micro_batch::proposal(args) {
             Ok(Some(proposal)) => propose(&mut profile, proposal),
             Ok(None) => {}
@@ -71,7 +71,7 @@ fn propose(profile: &mut Profile, proposal: WhatIfChange) {
 /// Trains once and returns the profile.
 pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
     let slow = InjectedDelays::parse(options.slow.as_deref(), options.target)?;
-    let plan = Plan::new(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
+    let plan = Plan::new(args, |folder: &Path| slow.find(folder), Purpose::ReadOnly)?;
     let control = Arc::new(Control::start()?);
     control.keep_nothing();
     let found = Arc::<Mutex<Option<(MeasureWatch, StepTimes)>>>::default();

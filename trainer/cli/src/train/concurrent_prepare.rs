@@ -19,7 +19,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct ConcurrentPrepare {
     thread: Option<NamedThread<pipeline::Result<()>>>,
     /// Stops the preparation.
-    stopper: CancelSource,
+    cancel_source: CancelSource,
     /// Cancelled when the preparation fails. Held here because dropping the last source cancels.
     _failure: CancelSource,
     failed: CancelToken,
@@ -37,7 +37,7 @@ impl ConcurrentPrepare {
                 corpus.prepare.workers = Some(workers);
             }
         }
-        let (stopper, stop) = cancel_pair();
+        let (cancel_source, stop) = cancel_pair();
         let (failure, failed) = cancel_pair();
         let (sender, listed) = sync_channel(1);
         let mut observer_state = PrepareObserver { listed: Some(sender), last_progress: None };
@@ -51,7 +51,7 @@ impl ConcurrentPrepare {
             }
             done
         })?;
-        Ok(Self { thread: Some(thread), stopper, _failure: failure, failed, listed })
+        Ok(Self { thread: Some(thread), cancel_source, _failure: failure, failed, listed })
     }
 
     /// Waits until the part list is written.
@@ -79,7 +79,7 @@ impl ConcurrentPrepare {
 
     /// Stops the preparation and ignores its result.
     pub(super) fn leave(mut self) {
-        self.stopper.cancel();
+        self.cancel_source.cancel();
         // The caller returns its own error, and the preparation has logged its messages.
         let _ = self.join();
     }
@@ -87,7 +87,7 @@ impl ConcurrentPrepare {
     /// Stops the preparation after the training. If the preparation failed, its error comes first, because it caused
     /// the training to stop.
     pub(super) fn end(mut self, outcome: anyhow::Result<RunOutcome>) -> anyhow::Result<RunOutcome> {
-        self.stopper.cancel();
+        self.cancel_source.cancel();
         let Err(error) = self.join() else { return outcome };
         if matches!(error.downcast_ref(), Some(pipeline::Error::Stopped)) {
             note(

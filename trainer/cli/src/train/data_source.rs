@@ -10,7 +10,7 @@ use cloze::run::data::PreparedData;
 use cloze::run::dataset_versions::streamed::{SegmentWait, StreamedSegments};
 use cloze::run::fault_injection::{FaultInjector, Kill};
 use pipeline::audit::{Audit, AuditWatch};
-use pipeline::exposure::{Exposure, Fate};
+use pipeline::exposure::{Exposure, RowOutcome};
 use pipeline::load::{BadRow, BadRows, BatchStream, Contention, LatencyInjection, LoadPlan, RowPolicy, StreamOptions};
 use runtime::NextItem;
 use schemas::{Batch, DatasetVersion, RankShard, RowIndex};
@@ -29,7 +29,7 @@ pub(super) struct RowRecords {
     /// Rows that cannot be made.
     pub(super) bad_rows: Arc<dyn BadRows>,
     /// Consumed rows, by document.
-    pub(super) ledger: Arc<Mutex<Exposure>>,
+    pub(super) exposure: Arc<Mutex<Exposure>>,
 }
 
 /// Batches of the workers, audited before the trainer receives them.
@@ -47,11 +47,11 @@ pub(super) struct DataSource {
     dataset_versions: BTreeMap<usize, DatasetVersion>,
     remarks: Vec<EventKind>,
     replay: Option<u64>,
-    care: RowPolicy,
+    row_policy: RowPolicy,
     /// Latency to inject, for the check of a profile.
-    pub(super) hindrance: Option<LatencyInjection>,
+    pub(super) latency_injection: Option<LatencyInjection>,
     pub(super) contention: Contention,
-    ledger: Arc<Mutex<Exposure>>,
+    exposure: Arc<Mutex<Exposure>>,
     /// Fault injector, which may kill this process before a step.
     faults: Option<Arc<FaultInjector>>,
     global_batch_size: u64,
@@ -80,15 +80,15 @@ impl DataSource {
             dataset_versions: BTreeMap::new(),
             remarks: Vec::new(),
             replay,
-            care: RowPolicy {
+            row_policy: RowPolicy {
                 bad_rows: Some(records.bad_rows),
                 counts_documents: replay.is_none(),
                 faults: faults.map(|faults| Arc::clone(faults) as _),
                 ..RowPolicy::default()
             },
-            hindrance: None,
+            latency_injection: None,
             contention: Contention::default(),
-            ledger: records.ledger,
+            exposure: records.exposure,
             faults: faults.cloned(),
             global_batch_size: plan.train().train.global_batch_size,
             phases,
@@ -101,12 +101,12 @@ impl Data for DataSource {
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
         self.row = rows;
         self.phases.control.board().resume(rows.0, rows.0 / self.global_batch_size);
-        self.ledger().reset();
-        let (replay, care) = (self.replay, self.care.clone());
-        let Self { hindrance, contention, .. } = *self;
-        let options = StreamOptions { digests: true, replay, policy: care, latency_injection: hindrance, contention };
+        self.exposure().reset();
+        let (replay, row_policy) = (self.replay, self.row_policy.clone());
+        let Self { latency_injection, contention, .. } = *self;
+        let options = StreamOptions { digests: true, replay, policy: row_policy, latency_injection, contention };
         let stream = BatchStream::new(&self.plan, rows, RankShard::ALONE, options);
-        self.phases.control.board().workers(stream.gauges());
+        self.phases.control.board().workers(stream.worker_stats());
         self.stream = Some(stream);
         Ok(())
     }
@@ -130,7 +130,7 @@ impl Data for DataSource {
         };
         self.remarks.extend(stream.bad_rows().into_iter().map(left_out));
         let documents = stream.documents();
-        self.ledger().give(documents);
+        self.exposure().give(documents);
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.check(&batch)).transpose()?.flatten() {
             self.remarks.extend(audit_events(audit));
         }
@@ -147,7 +147,7 @@ impl Data for DataSource {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
         let batches = valid.stream(RowIndex(0), RankShard::ALONE);
         self.phases.control.set_phase(Phase::Validation);
-        self.phases.control.board().validation(Some(batches.gauges()));
+        self.phases.control.board().validation(Some(batches.worker_stats()));
         Ok(Box::new(ValidationBatches { batches, phases: self.phases.clone() }))
     }
 
@@ -161,8 +161,8 @@ impl Data for DataSource {
 
     fn consumed(&mut self, end: RowIndex, trained: bool) -> Result<(), ForeignError> {
         self.phases.control.board().consumed(end.0, end.0 / self.global_batch_size);
-        let fate = if trained { Fate::Trained } else { Fate::Skipped };
-        Ok(self.ledger().consume(end, fate)?)
+        let fate = if trained { RowOutcome::Trained } else { RowOutcome::Skipped };
+        Ok(self.exposure().consume(end, fate)?)
     }
 
     fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
@@ -205,8 +205,8 @@ impl Drop for ValidationBatches {
 }
 
 impl DataSource {
-    fn ledger(&self) -> MutexGuard<'_, Exposure> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn exposure(&self) -> MutexGuard<'_, Exposure> {
+        self.exposure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports the first row of a new dataset version among the next `rows` rows.

@@ -67,7 +67,7 @@ pub(super) fn progress(plan: &Plan, phases: &Phases) -> RunProgress {
     let (steps, global_batch_size) = (config.steps, config.global_batch_size.max(1));
     let control = Arc::clone(&phases.control);
     let look = move || {
-        let (rows, phase) = control.board().course();
+        let (rows, phase) = control.board().progress();
         let is_learning = matches!(phase, Phase::Data | Phase::Step);
         PhaseText { steps: rows / global_batch_size, phase: (!is_learning).then(|| phase.name()) }
     };

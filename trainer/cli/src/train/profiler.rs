@@ -32,18 +32,18 @@ impl Profiler {
         self.done = Some(done);
         if let Some((from, running)) = &mut self.running {
             running.step();
-            if self.wanted.as_ref().is_none_or(|wish| is_over(&wish.wanted, *from, done, running)) {
+            if self.wanted.as_ref().is_none_or(|request| is_over(&request.wanted, *from, done, running)) {
                 self.end(done, control, folder);
             }
         }
         // A request for future steps does not delay a new request.
         if self.running.is_none()
-            && let Some(wish) = control.requests().to_measure()
+            && let Some(request) = control.requests().to_measure()
         {
-            self.later = self.wanted.replace(wish).or(self.later.take());
+            self.later = self.wanted.replace(request).or(self.later.take());
         }
         self.wanted = self.wanted.take().or_else(|| self.later.take());
-        let begins = match self.wanted.as_ref().map(|wish| &wish.wanted) {
+        let begins = match self.wanted.as_ref().map(|request| &request.wanted) {
             Some(RequestedProfile::Steps(steps)) => {
                 if self.running.is_none() && done.0 >= steps.end {
                     tracing::warn!(
@@ -92,7 +92,7 @@ impl Profiler {
     fn end(&mut self, done: Step, control: &Control, folder: &Store) {
         self.wait(control);
         let Some((from, running)) = self.running.take() else { return };
-        let by = self.wanted.take().and_then(|wish| wish.by).map_or(String::new(), |by| format!("-{by}"));
+        let by = self.wanted.take().and_then(|request| request.by).map_or(String::new(), |by| format!("-{by}"));
         let (watch, times) = running.end();
         let (shape, folder) = (self.shape, folder.clone());
         // After the last step of a run, `next_step` is not called.

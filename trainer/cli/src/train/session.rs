@@ -231,7 +231,7 @@ fn timeouts(run: &RunConfig, folder: &Store) -> Timeouts {
     let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
     Timeouts {
         folder: folder.clone(),
-        grace: seconds(run.shutdown_timeout_seconds),
-        hang: seconds(run.stall_timeout_seconds),
+        shutdown_timeout: seconds(run.shutdown_timeout_seconds),
+        stall_timeout: seconds(run.stall_timeout_seconds),
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn plan_when_ready(
         return Ok(ReadyRun { plan: wait.plan(None)?, preparation: None });
     }
     // Report errors of the run before the preparation starts.
-    Plan::before_its_data(args)?;
+    Plan::check_without_data(args)?;
     on_wait()?;
     let mut preparation =
         ConcurrentPrepare::start(Parsed::read(&args.config, &args.set)?, data.order == RowOrder::Streamed)?;
@@ -106,17 +106,17 @@ impl Waiting<'_> {
             (self.on_wait)()?;
             match &mut preparation {
                 Some(preparation) => preparation.check()?,
-                None => self.refuse_deserted(error)?,
+                None => self.refuse_abandoned(error)?,
             }
             sleep(self.pauses.next_pause());
         }
     }
 
     /// Returns the error if no process prepares the folder. Otherwise logs each change of the status.
-    fn refuse_deserted(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+    fn refuse_abandoned(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
         let status = self.observe()?;
         let preparer = match &status {
-            LeaseStatus::Deserted => return Err(error.context("no process prepares the data of this run")),
+            LeaseStatus::Abandoned => return Err(error.context("no process prepares the data of this run")),
             LeaseStatus::Held(filler) => format!("{filler} prepares it"),
             LeaseStatus::Idle => "no process prepares it yet".to_owned(),
         };
@@ -139,7 +139,7 @@ impl Waiting<'_> {
         match &mut self.watch {
             Some(watch) => Ok(watch.observe()?),
             None if self.since.elapsed() < LeaseConfig::default().takeover_delay => Ok(LeaseStatus::Idle),
-            None => Ok(LeaseStatus::Deserted),
+            None => Ok(LeaseStatus::Abandoned),
         }
     }
 }

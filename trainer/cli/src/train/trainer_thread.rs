@@ -44,8 +44,8 @@ pub(super) struct RunContext {
 pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::Result<RunOutcome> {
     let RunContext { run, replay, faults, phases, profile, observers } = context;
     let left_out = Arc::<RunBadRows>::default();
-    let ledger = Arc::<Mutex<Exposure>>::default();
-    let records = RowRecords { bad_rows: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
+    let exposure = Arc::<Mutex<Exposure>>::default();
+    let records = RowRecords { bad_rows: Arc::clone(&left_out) as _, exposure: Arc::clone(&exposure) };
     let dispatcher = Dispatcher::start(observers)?;
     let mut data = DataSource::new(plan, replay, records, faults.as_ref(), phases.clone());
     let printer = Printer::start(run.is_some(), monitoring::progress(plan, &phases))?;
@@ -54,7 +54,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         run,
         versions: plan.data().versions(),
         bad_rows: left_out,
-        exposure: ledger,
+        exposure,
         identity: plan.train().identity.hash().to_owned(),
         faults,
         documents: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
@@ -100,12 +100,12 @@ fn checkpoint_policy(plan: &Plan) -> anyhow::Result<CheckpointPolicy> {
 pub(crate) fn data_without_records(
     plan: &Plan,
     control: &Arc<Control>,
-    hindrance: Option<LatencyInjection>,
+    latency_injection: Option<LatencyInjection>,
     contention: Contention,
 ) -> impl Data + use<> {
-    let records = RowRecords { bad_rows: Arc::<RunBadRows>::default() as _, ledger: Arc::default() };
+    let records = RowRecords { bad_rows: Arc::<RunBadRows>::default() as _, exposure: Arc::default() };
     let phases = Phases { control: Arc::clone(control), slow: None };
     let mut data = DataSource::new(plan, None, records, None, phases);
-    (data.hindrance, data.contention) = (hindrance, contention);
+    (data.latency_injection, data.contention) = (latency_injection, contention);
     data
 }

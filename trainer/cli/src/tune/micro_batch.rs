@@ -122,7 +122,7 @@ fn climb(
         }
         last = rows as f64;
         // A size that planning refuses is no candidate, such as a single row for an objective that contrasts rows.
-        let Ok(candidate) = Plan::new(&tuning.with(KEY, rows), load::find, cloze::run::data::Purpose::Look) else {
+        let Ok(candidate) = Plan::new(&tuning.with(KEY, rows), load::find, cloze::run::data::Purpose::ReadOnly) else {
             continue;
         };
         let planned = candidate.train().memory().total();

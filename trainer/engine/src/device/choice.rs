@@ -35,19 +35,19 @@ impl ResolveDevice for DeviceChoice {
             ))),
             Self::Cuda(_) => Err(Error::Device(format!(
                 "`train.device = \"{self}\"`, but {}; to train on the CPU, set `train.device = \"cpu\"`",
-                variable()
+                cuda_unavailable_reason()
             ))),
         }
     }
 
     fn left_out(self) -> Option<String> {
         let is_unused = self == Self::Auto && native::has_cuda_driver() && tch::Cuda::device_count() <= 0;
-        is_unused.then(variable)
+        is_unused.then(cuda_unavailable_reason)
     }
 }
 
 /// Returns the reason why there is no CUDA device, and how to fix it.
-pub(crate) fn variable() -> String {
+pub(crate) fn cuda_unavailable_reason() -> String {
     match native::cuda_problem() {
         None => {
             "the CUDA driver lists no device; check `nvidia-smi` and whether `CUDA_VISIBLE_DEVICES` is empty".to_owned()

@@ -212,7 +212,7 @@ impl Draws {
     }
 
     /// Restores the saved state.
-    pub(crate) fn cuda_problem(&self) -> Result<(), Error> {
+    pub(crate) fn restore(&self) -> Result<(), Error> {
         // SAFETY: a borrowed handle.
         check(unsafe { cloze_set_generator_state(cuda_index(self.device).unwrap_or(-1), self.state.as_ptr().cast()) })
     }

@@ -38,7 +38,7 @@ pub(crate) fn caught<T>(
     CATCHES.set(outer);
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(panic) => match retain(panic.as_ref()).and_then(shortage) {
+        Err(panic) => match panic_message(panic.as_ref()).and_then(shortage) {
             Some(shortage) => Err(Error::Native(shortage)),
             None => resume_unwind(panic),
         },
@@ -52,11 +52,11 @@ pub(crate) fn caught<T>(
 /// Whether a panic of this thread is an out-of-memory failure that [`caught`] converts to a more detailed error.
 #[must_use]
 pub fn is_caught(panic: &(dyn Any + Send)) -> bool {
-    CATCHES.get() && retain(panic).is_some_and(|words| shortage(words).is_some())
+    CATCHES.get() && panic_message(panic).is_some_and(|words| shortage(words).is_some())
 }
 
 /// Returns the message of a panic.
-pub(crate) fn retain(panic: &(dyn Any + Send)) -> Option<&str> {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> Option<&str> {
     panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied())
 }
 

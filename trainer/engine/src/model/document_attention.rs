@@ -15,14 +15,14 @@ use crate::model::host_batch::HostBatch;
 
 /// Document and position of each token of a view, `[rows, width]`, in row-major order.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct DocumentMask {
+pub(crate) struct DocumentPositions {
     /// Index of the document, counted from 0 in each row.
     pub documents: Vec<i64>,
     /// Position within the document.
     pub places: Vec<i64>,
 }
 
-impl DocumentMask {
+impl DocumentPositions {
     /// Computes both for a view. Returns `None` if no row has more than one document.
     pub(crate) fn new(batch: &HostBatch<'_>, view: &str) -> Option<Self> {
         let names = batch.column(view, DOCUMENT);
@@ -60,10 +60,10 @@ mod tests {
     #[test]
     fn frames_and_padding_go_with_the_document_before_them() {
         let names = [-1, 7, 7, 9, 9, 9, -1, -1, /* the next row */ 4, 4, -1, 4, 5, 4, -1, -1];
-        let packed = DocumentMask::of_names(&names, 8).expect("two documents in a row");
+        let packed = DocumentPositions::of_names(&names, 8).expect("two documents in a row");
         assert_eq!(packed.documents, [0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 2, 2, 2]);
         assert_eq!(packed.places, [0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 1, 2]);
-        assert_eq!(DocumentMask::of_names(&[-1, 7, 7, -1, -1, 8, 8, -1], 4), None, "one in each row");
-        assert_eq!(DocumentMask::of_names(&[], 0), None);
+        assert_eq!(DocumentPositions::of_names(&[-1, 7, 7, -1, -1, 8, 8, -1], 4), None, "one in each row");
+        assert_eq!(DocumentPositions::of_names(&[], 0), None);
     }
 }

@@ -185,7 +185,7 @@ impl Encoder {
 
     fn bias_for(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
         let seen = visible_keys(input);
-        let in_steps = takes_steps(input.ids_bt.device(), dropped(self.dropout, mode));
+        let in_steps = uses_unfused_attention(input.ids_bt.device(), dropped(self.dropout, mode));
         let Some(relative) = &self.relative else {
             return seen.map(|seen| if in_steps { Bias::Seen(seen) } else { self.added(&seen) });
         };
@@ -233,7 +233,7 @@ fn dropped(dropout: f64, mode: Mode) -> f64 {
 
 /// Returns whether attention runs as separate operations instead of libtorch's fused one. libtorch's dropout on the CPU
 /// draws on one thread.
-fn takes_steps(device: Device, dropped: f64) -> bool {
+fn uses_unfused_attention(device: Device, dropped: f64) -> bool {
     dropped > 0.0 && device == Device::Cpu
 }
 
@@ -293,8 +293,8 @@ impl Layer {
         let qkv_bt3hk = self.qkv.forward(x_btd).view([b, t, 3, self.heads, d / self.heads]).unbind(2);
         let [q, k, v] = [0, 1, 2].map(|which| qkv_bt3hk[which].transpose(1, 2));
         let dropped = dropped(self.dropout, mode);
-        let mixed_bhtk = if takes_steps(x_btd.device(), dropped) {
-            self.attend_in_steps(&q, &k, &v, bias, mode)
+        let mixed_bhtk = if uses_unfused_attention(x_btd.device(), dropped) {
+            self.attend_unfused(&q, &k, &v, bias, mode)
         } else {
             let mask = bias.map(|(Bias::Seen(mask) | Bias::Added(mask))| mask);
             Tensor::scaled_dot_product_attention(&q, &k, &v, mask, dropped, false, None, false)
@@ -304,7 +304,7 @@ impl Layer {
     }
 
     /// Computes the same as libtorch's attention with dropout on the CPU, but with [`dropout`].
-    fn attend_in_steps(&self, q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
+    fn attend_unfused(&self, q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
         let scale = 1.0 / (q.size()[3] as f64).sqrt();
         // libtorch's fused attention keeps the scores of bfloat16 inputs in float32 as well.
         let [q, k] = [q, k].map(|x| self.precision.upcast(x));

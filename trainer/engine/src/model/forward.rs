@@ -111,7 +111,8 @@ impl<'a> Forward<'a> {
         for pass in passes {
             let mode = self.networks.mode(&pass.network, self.context.mode);
             let encoded = if learning.contains(pass) && self.networks.recomputes() {
-                let (encoded, kept) = self.begin(pass, mode).forward_sparing(self.view(&pass.view).input(), mode)?;
+                let (encoded, kept) =
+                    self.begin(pass, mode).forward_checkpointed(self.view(&pass.view).input(), mode)?;
                 self.kept.push((pass.clone(), kept));
                 encoded
             } else {
@@ -153,7 +154,7 @@ impl<'a> Forward<'a> {
         let ids_n = match generator.head() {
             None => {
                 self.seed(name);
-                generator.sample_blindly(draws_n.as_ref(), self.predicted(&pass.view).count, self.networks.device())
+                generator.sample_uniform(draws_n.as_ref(), self.predicted(&pass.view).count, self.networks.device())
             }
             Some(head) => self.sample(&pass, &head.leaves(self.networks.precision()), learning, |block| {
                 generator.sample(block.logits_cv, draws_n.as_ref().map(|draws_n| block.rows_of(draws_n)).as_ref())

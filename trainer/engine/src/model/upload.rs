@@ -8,7 +8,7 @@ use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, TOKEN_TYPES};
 use tch::Tensor;
 use trainer_plan::encoder::Attend;
 
-use crate::model::document_attention::DocumentMask;
+use crate::model::document_attention::DocumentPositions;
 use crate::model::encoder::{Documents, Input};
 use crate::model::host_batch::HostBatch;
 use crate::model::staging_buffer::{DeviceArrays, Staging};
@@ -75,7 +75,7 @@ impl UploadedView {
             staging.add(view, TOKEN_TYPES.spec().name, &shape, types.values().iter().map(|&of| i64::from(of)));
         }
         let is_by_document = batch.networks().config().attention_scope == Attend::Document;
-        if let Some(packed) = is_by_document.then(|| DocumentMask::new(batch, view)).flatten() {
+        if let Some(packed) = is_by_document.then(|| DocumentPositions::new(batch, view)).flatten() {
             staging.add(view, DOCUMENTS, &shape, packed.documents);
             staging.add(view, PLACES, &shape, packed.places);
         }

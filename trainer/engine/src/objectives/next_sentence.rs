@@ -55,7 +55,7 @@ impl PairHead {
 
 /// Result of [`loss`].
 #[derive(Debug)]
-pub(crate) struct PairLogits {
+pub(crate) struct PairLoss {
     /// Sum of the cross-entropies in nats, scalar.
     pub sum: Tensor,
     /// Number of correctly classified rows, scalar int64, without gradient.
@@ -65,10 +65,10 @@ pub(crate) struct PairLogits {
 /// Computes the loss of scores `[b, 2]`. `is_random_b` is int64: 1 if the second segment is random, −100 for rows
 /// without a label.
 #[must_use]
-pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> PairLogits {
+pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> PairLoss {
     let sum = logits_b2.cross_entropy_loss::<&Tensor>(is_random_b, None, Reduction::Sum, -100, 0.0);
     let hits = logits_b2.detach().argmax(-1, false).eq_tensor(is_random_b).sum(Kind::Int64);
-    PairLogits { sum, hits }
+    PairLoss { sum, hits }
 }
 
 impl Build for NextSentence {

@@ -85,7 +85,7 @@ pub(crate) fn self_similarity(hidden_btd: &Tensor, valid_bt: &Tensor) -> SelfSim
 
 /// Alignment of pairs and uniformity of all vectors; lower is better for both. Scalars on the device.
 #[derive(Debug)]
-pub(crate) struct Spread {
+pub(crate) struct AlignmentUniformity {
     /// Mean over pairs of `‖x − y‖^α`.
     pub alignment: Tensor,
     /// `ln` of the mean over unordered pairs of the `2n` vectors of `exp(−t ‖a − b‖²)`.
@@ -97,7 +97,7 @@ pub(crate) struct Spread {
 /// Wang & Isola 2020, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
 /// Hypersphere", section 4.
 #[must_use]
-pub(crate) fn alignment_uniformity(x_nd: &Tensor, y_nd: &Tensor, alpha: f64, t: f64) -> Spread {
+pub(crate) fn alignment_uniformity(x_nd: &Tensor, y_nd: &Tensor, alpha: f64, t: f64) -> AlignmentUniformity {
     let x_nd = unit(x_nd);
     let y_nd = unit(y_nd);
     let kind = x_nd.kind();
@@ -109,7 +109,7 @@ pub(crate) fn alignment_uniformity(x_nd: &Tensor, y_nd: &Tensor, alpha: f64, t: 
     let exponent_mm = (squared_mm * -t).masked_fill(&itself_mm, f64::NEG_INFINITY);
     let pairs = (vectors * (vectors - 1)).max(1) as f64;
     let gap_n = (x_nd - y_nd).norm_scalaropt_dim(2, [-1], false);
-    Spread {
+    AlignmentUniformity {
         alignment: gap_n.pow_tensor_scalar(alpha).mean(kind),
         uniformity: exponent_mm.view([-1]).logsumexp([0], false) - pairs.ln(),
     }

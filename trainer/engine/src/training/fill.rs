@@ -49,7 +49,7 @@ impl Filler {
     }
 
     fn with_weights(plan: &TrainPlan, load: impl FnOnce(&mut Trainer) -> Result<(), Error>) -> Result<Self, Error> {
-        oom_error::wrap_sidecar(plan, || {
+        oom_error::wrap_read_only(plan, || {
             let on_cpu = plan.train.device.resolve()? == Device::Cpu;
             let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
             let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
@@ -80,7 +80,7 @@ impl Filler {
                 "the text has {tokens} tokens, but the network has only {most} positions; shorten the text"
             )));
         }
-        oom_error::wrap_sidecar(plan, || self.guesses(ids, top))
+        oom_error::wrap_read_only(plan, || self.guesses(ids, top))
     }
 
     fn guesses(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<TokenGuess>>, Error> {

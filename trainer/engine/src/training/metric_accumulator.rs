@@ -40,9 +40,9 @@ fn zero(device: Device) -> Tensor {
 
 /// Pending additions of scalars, which take a few kernels for all of them together.
 #[derive(Debug, Default)]
-pub(crate) struct MetricSums(Vec<(Tensor, Tensor)>);
+pub(crate) struct PendingAdditions(Vec<(Tensor, Tensor)>);
 
-impl MetricSums {
+impl PendingAdditions {
     /// Schedules the in-place addition of `scalar` to the float64 scalar `to`. [`settle`](Self::settle) does it.
     pub(crate) fn add(&mut self, to: &Tensor, scalar: &Tensor) {
         self.0.push((to.shallow_clone(), scalar.detach().view([1])));
@@ -78,14 +78,14 @@ impl Mean {
     ///
     /// # Panics
     /// If `count` is negative or not finite, or if the count of the mean is on the device.
-    pub(crate) fn add(&mut self, sum: &Tensor, count: f64, sums: &mut MetricSums) {
+    pub(crate) fn add(&mut self, sum: &Tensor, count: f64, sums: &mut PendingAdditions) {
         assert!(count.is_finite() && count >= 0.0, "{count} is no count");
         let Count::Host(so_far) = &mut self.count else { panic!("a mean is counted in one place") };
         *so_far += count;
         sums.add(&self.sum, sum);
     }
 
-    fn add_counted(&mut self, sum: &Tensor, count: &Tensor, sums: &mut MetricSums) {
+    fn add_counted(&mut self, sum: &Tensor, count: &Tensor, sums: &mut PendingAdditions) {
         let Count::Device(so_far) = &self.count else { panic!("a mean is counted in one place") };
         sums.add(so_far, count);
         sums.add(&self.sum, sum);
@@ -169,7 +169,14 @@ impl MetricAccumulator {
     }
 
     /// Adds a sum of the term `name`, which has the weight `weight` in the loss.
-    pub(crate) fn add_term(&mut self, name: MetricName, weight: f64, sum: &Tensor, count: f64, sums: &mut MetricSums) {
+    pub(crate) fn add_term(
+        &mut self,
+        name: MetricName,
+        weight: f64,
+        sum: &Tensor,
+        count: f64,
+        sums: &mut PendingAdditions,
+    ) {
         let fresh = || WeightedTerm { mean: Mean::new(self.device), weight };
         let term = self.terms.entry(name).or_insert_with(fresh);
         term.weight = weight;
@@ -177,7 +184,7 @@ impl MetricAccumulator {
     }
 
     /// Adds a metric of an objective.
-    pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric, sums: &mut MetricSums) {
+    pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric, sums: &mut PendingAdditions) {
         let name = MetricName::new(objective, metric.name);
         let device = self.device;
         match &metric.denominator {
@@ -192,7 +199,7 @@ impl MetricAccumulator {
     }
 
     /// Adds the norm of a step's gradient.
-    pub(crate) fn add_norm(&mut self, norm: &Tensor, sums: &mut MetricSums) {
+    pub(crate) fn add_norm(&mut self, norm: &Tensor, sums: &mut PendingAdditions) {
         self.norm.add(norm, 1.0, sums);
     }
 
@@ -299,12 +306,12 @@ mod tests {
     #[test]
     fn an_interval_survives_a_checkpoint() {
         let mut tally = MetricAccumulator::new(Device::Cpu);
-        let mut sums = MetricSums::default();
+        let mut sums = PendingAdditions::default();
         let mlm = name("mlm", "");
         let copy = name("clm", "copy");
         tally.add_term(mlm.clone(), 2.0, &Tensor::from(3_f32), 2.0, &mut sums);
         sums.settle().expect("scalars");
-        let mut sums = MetricSums::default();
+        let mut sums = PendingAdditions::default();
         tally.add_term(mlm.clone(), 2.0, &Tensor::from(4_f32), 5.0, &mut sums);
         tally.add_term(copy.clone(), 1.0, &Tensor::from(0_f32), 0.0, &mut sums);
         tally.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(3_i64)), &mut sums);
@@ -318,7 +325,7 @@ mod tests {
         let saved: Vec<SavedMean> = serde_json::from_str(&json).expect("as written");
         let mut other = MetricAccumulator::new(Device::Cpu);
         other.load(&tensors, &saved).expect("complete");
-        let mut sums = MetricSums::default();
+        let mut sums = PendingAdditions::default();
         other.add_term(mlm.clone(), 2.0, &Tensor::from(1_f32), 1.0, &mut sums);
         other.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(1_i64)), &mut sums);
         other.add_norm(&Tensor::from(5_f64), &mut sums);
@@ -342,7 +349,7 @@ mod tests {
             1.0,
             &Tensor::from(1_f32),
             f64::NAN,
-            &mut MetricSums::default(),
+            &mut PendingAdditions::default(),
         );
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn wrap<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>)
 }
 
 /// Runs work that only reads a checkpoint. Returns the same error with another hint.
-pub(super) fn wrap_sidecar<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+pub(super) fn wrap_read_only<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let memory = plan.memory();
     let held = estimate(memory.weights + memory.optimizer);
     caught(work, |shortage| Error::Memory {
@@ -72,7 +72,7 @@ mod tests {
     use std::panic::catch_unwind;
 
     use super::*;
-    use crate::device::oom::retain;
+    use crate::device::oom::panic_message;
     use crate::testing;
 
     fn error_text(plan: &TrainPlan) -> String {
@@ -107,6 +107,6 @@ mod tests {
         let other = wrap::<()>(&plan, || Err(Error::Native("CUDA error: unspecified launch failure".to_owned())));
         assert!(matches!(other, Err(Error::Native(_))), "{other:?}");
         let panic = catch_unwind(|| wrap::<()>(&testing::plan(), || panic!("a defect")));
-        assert_eq!(retain(panic.expect_err("it continues").as_ref()), Some("a defect"));
+        assert_eq!(panic_message(panic.expect_err("it continues").as_ref()), Some("a defect"));
     }
 }

@@ -50,7 +50,7 @@ impl Replay {
         // The same number of threads gives bit-identical results.
         let plan =
             found.as_ref().map_or_else(|| plan.clone(), |(_, snapshot)| plan.with_threads(snapshot.state.threads));
-        oom_error::wrap_sidecar(&plan, || {
+        oom_error::wrap_read_only(&plan, || {
             let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
             let mut rows = RowIndex(0);
             let mut tokens = 0;
@@ -118,7 +118,7 @@ impl Replay {
     /// # Errors
     /// If libtorch fails.
     pub fn row_losses(&self, batches: &[Batch]) -> Result<Vec<(RowIndex, f64)>, Error> {
-        oom_error::wrap_sidecar(self.trainer.plan(), || self.trainer.row_losses(batches))
+        oom_error::wrap_read_only(self.trainer.plan(), || self.trainer.row_losses(batches))
     }
 
     /// Does the next step with these micro-batches. If the run skipped the step, the replay skips it too.
@@ -127,7 +127,7 @@ impl Replay {
     /// If libtorch fails.
     pub fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
         let plan = self.trainer.plan().clone();
-        oom_error::wrap_sidecar(&plan, || {
+        oom_error::wrap_read_only(&plan, || {
             if self.trainer.guard.ring.is_full() {
                 self.trainer.observe()?;
             }
@@ -150,7 +150,7 @@ impl Replay {
         let rows_consumed = self.rows_consumed;
         let tokens_consumed = self.tokens_consumed;
         let batch_hash = self.batch_hash;
-        let before = oom_error::wrap_sidecar(&plan, || {
+        let before = oom_error::wrap_read_only(&plan, || {
             self.trainer.snapshot(Position {
                 rows_consumed: rows_consumed.0,
                 tokens_consumed,
@@ -164,7 +164,7 @@ impl Replay {
         })?;
         self.step(batches)?;
         let seen = self.observed()?;
-        oom_error::wrap_sidecar(&plan, || self.trainer.load("the step before", &before))?;
+        oom_error::wrap_read_only(&plan, || self.trainer.load("the step before", &before))?;
         (self.rows_consumed, self.tokens_consumed, self.batch_hash) = (rows_consumed, tokens_consumed, batch_hash);
         self.update_progress();
         Ok(seen)

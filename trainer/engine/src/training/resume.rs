@@ -87,12 +87,12 @@ impl Trainer {
         let mut named: Vec<(String, HostTensor)> = all.into_iter().map(|(name, _)| name).zip(copied).collect();
         let main = named.split_off(state_tensors).into_iter().collect();
         if let Some(copies) = copies {
-            self.note_copies(copies);
+            self.track_copies(copies);
         }
         Ok(Snapshot { state, main, optimizer: named.into_iter().collect(), validated: position.validated })
     }
 
-    fn note_copies(&mut self, copies: Arc<Copies>) {
+    fn track_copies(&mut self, copies: Arc<Copies>) {
         if !copies.are_pinned() && !std::mem::replace(&mut self.lacks_pinned, true) {
             tracing::warn!(
                 bytes = copies.total(),
@@ -103,7 +103,7 @@ impl Trainer {
     }
 
     /// Makes the device finish the copies of checkpoints before it changes their sources.
-    pub(crate) fn pass_copies(&mut self) -> Result<(), Error> {
+    pub(crate) fn fence_copies(&mut self) -> Result<(), Error> {
         self.copies.drain(..).try_for_each(|copies| copies.ensure())
     }
 
@@ -131,7 +131,7 @@ impl Trainer {
 
     /// Restores a snapshot that is known to belong to this run, without the identity check.
     pub(crate) fn load(&mut self, place: &str, snapshot: &Snapshot) -> Result<(), Error> {
-        self.pass_copies()?;
+        self.fence_copies()?;
         let state = &snapshot.state;
         let device = self.device();
         let refuse = |problem| Error::Checkpoint { path: place.into(), problem };
@@ -208,7 +208,7 @@ impl Trainer {
         }
         for (name, network) in &networks {
             if let Some(folder) = network.init() {
-                self.begin_network(name, folder)?;
+                self.init_network(name, folder)?;
             }
         }
         if let Some(folder) = &plan.encoder.word_init {
@@ -220,7 +220,7 @@ impl Trainer {
     }
 
     /// Initializes all weights of a network other than the main one from a folder that has it.
-    fn begin_network(&self, name: &str, folder: &Path) -> Result<(), Error> {
+    fn init_network(&self, name: &str, folder: &Path) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Checkpoint { path: folder.to_owned(), problem });
         let Some(target) = trainer_plan::hf::Target::next_to(self.plan(), name) else {
             return refuse(format!("network `{name}` has no weights; remove `networks.{name}.init_from`"));

@@ -63,7 +63,7 @@ pub fn run(
             Err(error) => Err(error),
         };
         let save = || {
-            run.save_what_is_whole(host);
+            run.save_emergency_checkpoint(host);
             Ok(())
         };
         // Do not save after a loss spike: the weights include the bad update.
@@ -74,7 +74,7 @@ pub fn run(
         {
             tracing::warn!(%error, "emergency checkpoint failed");
         }
-        run.say_how_it_ended(&outcome, host);
+        run.emit_stop(&outcome, host);
         return outcome;
     }
 }
@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
             None => run.trainer.begin()?,
         }
         let trained_s = run.resumed.as_ref().and_then(|resumed| resumed.state.trained_s);
-        run.open_hours(trained_s)?;
+        run.open_time_budget(trained_s)?;
         if let Some(resumed) = &run.resumed {
             sidecar_check::check(resumed.state.sidecars, store, plan, run.hours.as_ref())?;
         }
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
                 return self.stopped(stop, host);
             }
             let done = self.trainer.done();
-            self.say_remarks(host);
+            self.emit_pending_events(host);
             // Always take the request: one checkpoint serves both purposes.
             let is_wanted = self.is_save_wanted(host);
             if self.is_save_due() || is_wanted {
@@ -224,20 +224,20 @@ impl<'a> Run<'a> {
             step_timer::step_is_over();
             if self.is_over() {
                 self.wait_until_saved(host)?;
-                self.say_remarks(host);
+                self.emit_pending_events(host);
                 return Ok(RunEnding::Over(RunOutcome::Finished(done)));
             }
             host.next_step(done);
-            self.trainer.know_stopwatch();
+            self.trainer.configure_step_timer();
             match self.gather(data, host)? {
                 ControlFlow::Continue(batches) => self.step(&batches, data, host)?,
                 ControlFlow::Break(stop) => return self.stopped(stop, host),
             }
-            self.start_if_first(host)?;
+            self.report_initial_losses(host)?;
             let observed = self.report_if_due(data, host)?;
             match self.check_spikes(&observed, host)? {
                 ControlFlow::Continue(()) => {}
-                ControlFlow::Break(GuardDecision::GoBack) => return Ok(RunEnding::GoesBack),
+                ControlFlow::Break(GuardDecision::RollBack) => return Ok(RunEnding::GoesBack),
                 ControlFlow::Break(GuardDecision::Pause) => return self.stopped(StopRequest::Guard, host),
             }
         }
@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
         host.begin(resumed.as_ref().map(|resumed| &resumed.state)).map_err(Error::Foreign)?;
         if let Some(ResumedState { place, warnings, changes, .. }) = resumed {
             self.emit(host, EventKind::Resume(ResumeReport { place }));
-            self.say_changes(changes, host);
+            self.emit_key_changes(changes, host);
             for warning in warnings {
                 self.emit(host, EventKind::Warning(warning));
             }
@@ -284,7 +284,7 @@ impl<'a> Run<'a> {
     }
 
     /// Emits the events of other components.
-    fn say_remarks(&self, host: &mut dyn Host) {
+    fn emit_pending_events(&self, host: &mut dyn Host) {
         for remark in host.pending_events() {
             self.emit(host, remark);
         }
@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
         let before = self.trainer.done();
         let skip = self.skips.spike_after(before).copied();
         if let Some(spike) = skip {
-            self.say_what_is_skipped(spike, batches, data, host)?;
+            self.emit_skip(spike, batches, data, host)?;
         }
         self.is_whole = false;
         if let Some(share) = self.share_spent() {
@@ -350,7 +350,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reports the initial loss check after the first step. A resumed run starts behind it, so it is reported once.
-    fn start_if_first(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+    fn report_initial_losses(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         if self.trainer.done() != Step(1) {
             return Ok(());
         }
@@ -370,7 +370,7 @@ impl<'a> Run<'a> {
         if !is_due && !self.trainer.guard.ring.is_full() {
             return Ok(Vec::new());
         }
-        self.look_at_hours()?;
+        self.record_clock_reading()?;
         self.is_whole = false;
         let begun = Instant::now();
         let (figures, observed) = timed(SYNCHRONIZE, || self.trainer.figures())?;
@@ -419,7 +419,7 @@ impl<'a> Run<'a> {
             return Ok(ControlFlow::Break(stop));
         }
         let report = validation.finish(&self.trainer)?;
-        self.note_figures(&report)?;
+        self.record_scores(&report)?;
         self.emit(host, EventKind::Validation(report));
         self.validation_pending = false;
         self.pace.validation(begun.elapsed());
@@ -429,7 +429,7 @@ impl<'a> Run<'a> {
 
     fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<RunEnding, Error> {
         // Emit pending events before the checkpoint fixes the end of the log, so that they are not lost.
-        self.say_remarks(host);
+        self.emit_pending_events(host);
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }

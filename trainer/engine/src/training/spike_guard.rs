@@ -37,7 +37,7 @@ const RING: &str = "guard.ring";
 /// Decision of the spike guard that ends the training loop.
 pub(crate) enum GuardDecision {
     /// Continue from a checkpoint before the step.
-    GoBack,
+    RollBack,
     /// Save and stop.
     Pause,
 }
@@ -46,23 +46,23 @@ pub(crate) enum GuardDecision {
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) ring: Ring,
-    judge: SpikeDetector,
+    detector: SpikeDetector,
 }
 
 impl Guard {
     pub(crate) fn new(config: &SpikeGuardConfig, every_steps: u64, device: Device) -> Self {
-        Self { ring: Ring::new(every_steps, device), judge: SpikeDetector::new(config) }
+        Self { ring: Ring::new(every_steps, device), detector: SpikeDetector::new(config) }
     }
 
     /// Compares each step with the steps before it, in order. Returns the spikes with their indices in `steps`.
     pub(crate) fn find_spikes(&mut self, steps: &[Observed]) -> Vec<(usize, Spike)> {
-        let judged = steps.iter().map(|&step| self.judge.check(step));
+        let judged = steps.iter().map(|&step| self.detector.check(step));
         judged.enumerate().filter_map(|(at, spike)| Some((at, spike?))).collect()
     }
 
     /// Returns the state for a checkpoint. The next step changes the tensor.
     pub(crate) fn save(&self) -> (Vec<(String, &Tensor)>, SavedGuard) {
-        let (losses, norms) = self.judge.remembered();
+        let (losses, norms) = self.detector.remembered();
         let saved = SavedGuard { losses, norms, unread: self.ring.filled() };
         (vec![(RING.to_owned(), self.ring.values())], saved)
     }
@@ -70,7 +70,7 @@ impl Guard {
     /// Restores the state of a checkpoint. An error names the tensor. A checkpoint of a program without a spike guard
     /// has no ring.
     pub(crate) fn load(&mut self, tensors: &HostTensors, saved: &SavedGuard, device: Device) -> Result<(), String> {
-        self.judge.add_all(&saved.losses, &saved.norms);
+        self.detector.add_all(&saved.losses, &saved.norms);
         self.ring.clear();
         let Some(saved_ring) = tensors.get(RING) else { return Ok(()) };
         let rows = saved_ring.shape().first().copied().unwrap_or(0);

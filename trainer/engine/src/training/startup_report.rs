@@ -11,7 +11,7 @@ use trainer_plan::TrainPlan;
 use trainer_plan::encoder::{Attend, RelativeForm};
 
 use crate::device::choice;
-use crate::device::native::facts::{self, AttentionShape, DeviceFact};
+use crate::device::native::facts::{self, AttentionMask, AttentionShape};
 use crate::device::precision::Precision;
 
 /// Minimum row width for the warning: from here on, pairs of positions dominate memory and time.
@@ -48,7 +48,7 @@ impl Kernel {
 }
 
 /// Kernels of each network and row width, one for each kind of mask that its attention gets.
-type Kernels = BTreeMap<(String, u32), Vec<(DeviceFact, Kernel)>>;
+type Kernels = BTreeMap<(String, u32), Vec<(AttentionMask, Kernel)>>;
 
 /// Logs the device settings and the attention kernels. Logs nothing on the CPU.
 pub(super) fn print(plan: &TrainPlan, device: Device) -> Result<(), Error> {
@@ -73,11 +73,11 @@ pub(super) fn print(plan: &TrainPlan, device: Device) -> Result<(), Error> {
     Ok(())
 }
 
-fn when(told: DeviceFact) -> &'static str {
+fn when(told: AttentionMask) -> &'static str {
     match told {
-        DeviceFact::Nothing => "where no row is padded",
-        DeviceFact::Valid => "where rows are padded",
-        DeviceFact::Added => "with a bias for pairs of positions",
+        AttentionMask::Nothing => "where no row is padded",
+        AttentionMask::Valid => "where rows are padded",
+        AttentionMask::Added => "with a bias for pairs of positions",
     }
 }
 
@@ -87,11 +87,11 @@ fn attention(plan: &TrainPlan, device: Device) -> Result<Kernels, Error> {
     for pass in plan.passes().into_keys() {
         let Some(shape) = plan.shape(&pass.network) else { continue };
         let width = plan.view_width(&pass.view);
-        let ways: &[DeviceFact] = match (shape.relative_positions.kind, shape.attention_scope) {
-            (RelativeForm::None, Attend::Row) => &[DeviceFact::Nothing, DeviceFact::Valid],
-            _ => &[DeviceFact::Added],
+        let ways: &[AttentionMask] = match (shape.relative_positions.kind, shape.attention_scope) {
+            (RelativeForm::None, Attend::Row) => &[AttentionMask::Nothing, AttentionMask::Valid],
+            _ => &[AttentionMask::Added],
         };
-        let kernel = |&told: &DeviceFact| {
+        let kernel = |&told: &AttentionMask| {
             let query = AttentionShape {
                 is_half: plan.train.precision != Precision::F32,
                 rows: i64::try_from(plan.train.micro_batch_size).unwrap_or(i64::MAX),
@@ -103,7 +103,7 @@ fn attention(plan: &TrainPlan, device: Device) -> Result<Kernels, Error> {
             };
             Ok(facts::attention_kernel(device, query)?.map(|number| (told, Kernel::from_i64(number))))
         };
-        let kernels: Vec<Option<(DeviceFact, Kernel)>> = ways.iter().map(kernel).collect::<Result<_, Error>>()?;
+        let kernels: Vec<Option<(AttentionMask, Kernel)>> = ways.iter().map(kernel).collect::<Result<_, Error>>()?;
         found.insert((pass.network, width), kernels.into_iter().flatten().collect());
     }
     Ok(found)
@@ -120,7 +120,7 @@ mod tests {
     use crate::testing;
 
     /// Kernels of the main network.
-    fn main_kernels(change: impl Fn(&mut TrainRequest)) -> Vec<(DeviceFact, Kernel)> {
+    fn main_kernels(change: impl Fn(&mut TrainRequest)) -> Vec<(AttentionMask, Kernel)> {
         let mut request = testing::request();
         request.train.device = DeviceChoice::Cuda(0);
         change(&mut request);
@@ -138,17 +138,20 @@ mod tests {
         native::configure(false, false).expect("switches");
         let efficient = Kernel::MemoryEfficient;
         let flash = Kernel::Flash;
-        assert_eq!(main_kernels(|_| {}), [(DeviceFact::Nothing, efficient), (DeviceFact::Valid, efficient)]);
+        assert_eq!(main_kernels(|_| {}), [(AttentionMask::Nothing, efficient), (AttentionMask::Valid, efficient)]);
         let half = |request: &mut TrainRequest| request.train.precision = Precision::Bf16;
-        assert_eq!(main_kernels(half), [(DeviceFact::Nothing, flash), (DeviceFact::Valid, efficient)]);
+        assert_eq!(main_kernels(half), [(AttentionMask::Nothing, flash), (AttentionMask::Valid, efficient)]);
         let biased = |request: &mut TrainRequest| {
             half(request);
             request.encoder.relative_positions.kind = RelativeForm::T5;
         };
-        assert_eq!(main_kernels(biased), [(DeviceFact::Added, efficient)]);
+        assert_eq!(main_kernels(biased), [(AttentionMask::Added, efficient)]);
         // A head width of 3: no fused kernel supports it.
         let narrow = |request: &mut TrainRequest| request.encoder.hidden = 6;
-        assert_eq!(main_kernels(narrow), [(DeviceFact::Nothing, Kernel::Math), (DeviceFact::Valid, Kernel::Math)]);
+        assert_eq!(
+            main_kernels(narrow),
+            [(AttentionMask::Nothing, Kernel::Math), (AttentionMask::Valid, Kernel::Math)]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::checkpoint::IdentityChange;
 use trainer_plan::config::TrainConfig;
-use trainer_plan::device::DeviceChoice;
+use trainer_plan::device::cpu_problem;
 use trainer_plan::metric_name::MetricName;
 use trainer_plan::pass::Pass;
 use trainer_plan::run_weights;
@@ -36,7 +36,7 @@ use crate::objective_instances::{Member, build};
 use crate::objectives::combine::Counts;
 use crate::objectives::{ObjectiveOutput, Term};
 use crate::optimizer::adamw::{AdamW, Update};
-use crate::training::metric_accumulator::{MetricAccumulator, MetricReading, MetricSums, fetch, written};
+use crate::training::metric_accumulator::{MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
 use crate::training::process_group::ProcessGroup;
 use crate::training::spike_guard::{Guard, Observed};
 
@@ -205,7 +205,7 @@ impl Trainer {
     }
 
     /// Passes the device and the memory of the run to the step timer of this thread, if one is active.
-    pub(crate) fn know_stopwatch(&self) {
+    pub(crate) fn configure_step_timer(&self) {
         step_timer::know(self.device, || {
             let (learning, frozen) = self.plan().parameters();
             let copies = if self.plan.train.precision == Precision::F32 {
@@ -220,11 +220,11 @@ impl Trainer {
     /// Trains on the micro-batches of one step. Waits for the device only if its queue is full.
     pub fn step(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
         let seen = self.accumulate(batches)?;
-        timed(CHECKPOINT, || self.pass_copies())?;
+        timed(CHECKPOINT, || self.fence_copies())?;
         let lr = self.lr(self.done);
         let Update { norm, skipped } = timed(OPTIMIZER, || self.optimizer.update(lr))?;
         self.skips.note(self.done, &skipped);
-        let mut sums = MetricSums::default();
+        let mut sums = PendingAdditions::default();
         // The norm of a skipped step is not finite: the guard does not record it, and the mean of the report counts it as 0.
         sums.add(&self.guard.ring.norm(), &norm);
         self.tally.add_norm(&norm.where_self(&skipped.lt(0.5), &norm.zeros_like()), &mut sums);
@@ -238,7 +238,7 @@ impl Trainer {
     pub(crate) fn skip_step(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
         let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
         let (_, seen) = self.counts(&batches.collect::<Result<Vec<_>, _>>()?);
-        self.pass_copies()?;
+        self.fence_copies()?;
         self.guard.ring.mark_without_loss();
         self.guard.ring.advance();
         self.done = self.done.next();
@@ -261,7 +261,7 @@ impl Trainer {
             self.parameters.clear_uses();
             let forward = Forward::run(batch, &self.passes, &self.learning, context, staging(&self.members, batch))?;
             let mut loss: Option<Tensor> = None;
-            let mut sums = MetricSums::default();
+            let mut sums = PendingAdditions::default();
             for (member, counts) in self.members.iter().zip(&counts) {
                 let computed = timed_for(OBJECTIVE, &member.name, || compute(member, &forward));
                 tally(&mut self.tally, member, counts.terms(at), &computed, &mut sums);
@@ -316,7 +316,7 @@ impl Trainer {
         let context = StepContext { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
         let staging = staging(members.iter().copied(), batch);
         let forward = Forward::run(batch, &passes, &BTreeSet::new(), context, staging)?;
-        let mut sums = MetricSums::default();
+        let mut sums = PendingAdditions::default();
         for member in members {
             tally(into, member, &member.loss.terms(batch), &compute(member, &forward), &mut sums);
         }
@@ -386,7 +386,7 @@ fn tally(
     member: &Member,
     terms: &[Term],
     computed: &ObjectiveOutput,
-    sums: &mut MetricSums,
+    sums: &mut PendingAdditions,
 ) {
     for (term, sum) in terms.iter().zip(&computed.sums) {
         into.add_term(MetricName::new(&member.name, term.name), member.weight * term.weight, sum, term.count, sums);
@@ -415,7 +415,7 @@ pub(crate) fn to_u64(count: f64) -> u64 {
 
 /// Checks the settings that the CPU may not support.
 fn check_processor(train: &TrainConfig) -> Result<(), Error> {
-    let problem = cpu_problem(train, &choice::variable());
+    let problem = cpu_problem(train, &choice::cuda_unavailable_reason());
     problem.map_or(Ok(()), |problem| Err(Error::Config(problem.message)))
 }
 

@@ -21,7 +21,7 @@ use crate::model::forward::Forward;
 use crate::model::host_batch::HostBatch;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
-use crate::training::metric_accumulator::{Mean, MetricAccumulator, MetricReading, MetricSums, fetch, written};
+use crate::training::metric_accumulator::{Mean, MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
 use crate::training::process_group::ProcessGroup;
 use crate::training::step::{Trainer, to_u64};
 
@@ -72,7 +72,7 @@ impl Validation {
         let head = trainer.token_head().expect("a head was found when the validation began");
         let scored = head.score(&hidden_nd, &predicted.targets_n, |_| {});
         let Prediction { sum, hits } = masked_lm::of_scored(&scored, &predicted.targets_n, None);
-        let mut sums = MetricSums::default();
+        let mut sums = PendingAdditions::default();
         self.loss.add(&sum, predicted.count as f64, &mut sums);
         self.accuracy.add(&hits, predicted.count as f64, &mut sums);
         sums.settle()?;

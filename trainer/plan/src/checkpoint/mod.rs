@@ -38,8 +38,8 @@ pub use self::list::{
 };
 pub(crate) use self::retention::point;
 pub use self::retention::{
-    KeepReason, ListedCheckpoint, copy, discard, empty, invalidate, pin, point_at, remove, retain, set_aside, shelf,
-    unpin,
+    KeepReason, ListedCheckpoint, copy, discard, empty, invalidate, list_with_reasons, pin, point_at, remove, retain,
+    set_aside, unpin,
 };
 pub use self::state::{IdentityChange, SavedGuard, SavedMean, SidecarState, State, UnreadState, Validated};
 

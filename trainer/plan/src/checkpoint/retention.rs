@@ -111,7 +111,7 @@ pub struct ListedCheckpoint {
 ///
 /// # Errors
 /// [`Error::Io`] if the folder cannot be listed.
-pub fn shelf(run: &Store, rules: &CheckpointConfig) -> Result<Vec<ListedCheckpoint>, Error> {
+pub fn list_with_reasons(run: &Store, rules: &CheckpointConfig) -> Result<Vec<ListedCheckpoint>, Error> {
     let checkpoints = run.prefixed(FOLDER);
     let found = list(&checkpoints)?;
     let mut listed: BTreeMap<Step, ListedCheckpoint> = BTreeMap::new();

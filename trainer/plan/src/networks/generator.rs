@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MainNetwork, Network, NetworkContext, OutputView};
+use super::{Network, NetworkCheckContext, NetworkContext, OutputView};
 use crate::encoder::EncoderConfig;
 use crate::weights::{self, SharedTables, WeightPath};
 
@@ -130,7 +130,7 @@ impl Network for Generator {
         })
     }
 
-    fn problems(&self, context: MainNetwork<'_>) -> Vec<(&'static str, String)> {
+    fn problems(&self, context: NetworkCheckContext<'_>) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         let Some(shape) = self.shape(context.main) else { return problems };
         if self.output_view == self.input_view {

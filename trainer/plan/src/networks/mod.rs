@@ -28,7 +28,7 @@ pub trait Network: Send + Sync {
     fn shape(&self, main: &EncoderConfig) -> Option<EncoderConfig>;
 
     /// Invalid values: the key below `networks.NAME`, and a description of the problem.
-    fn problems(&self, _main: MainNetwork<'_>) -> Vec<(&'static str, String)> {
+    fn problems(&self, _main: NetworkCheckContext<'_>) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
@@ -69,7 +69,7 @@ pub trait Network: Send + Sync {
 
 /// Context for the check of an auxiliary network's values.
 #[derive(Clone, Copy, Debug)]
-pub struct MainNetwork<'a> {
+pub struct NetworkCheckContext<'a> {
     /// Shape of the main network.
     pub main: &'a EncoderConfig,
     /// Whether sums must have a fixed order on a device whose kernels do not guarantee one.

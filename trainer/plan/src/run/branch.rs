@@ -107,7 +107,7 @@ pub fn make(
     let mut log = Log::open(to, jsonl::LOG)?;
     for line in Lines::new(from, jsonl::LOG)? {
         let line = line?;
-        if let Some(text) = std::str::from_utf8(&line).ok().filter(|_| jsonl::is_said_by(&line, step)) {
+        if let Some(text) = std::str::from_utf8(&line).ok().filter(|_| jsonl::is_at_or_before(&line, step)) {
             log.push(text)?;
         }
     }

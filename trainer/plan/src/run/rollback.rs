@@ -20,7 +20,7 @@ use std::io;
 use schemas::Sealed as _;
 use schemas::ordinal::Step;
 use store::{Log, Store};
-use telemetry::jsonl::{LOG, is_said_by};
+use telemetry::jsonl::{LOG, is_at_or_before};
 
 use crate::checkpoint;
 use crate::error::Error;
@@ -70,7 +70,11 @@ pub fn back(
         let content = run.get(&entry.name)?;
         let later: Vec<u8> = if entry.name.starts_with(LOG) {
             let lines = content.split_inclusive(|byte| *byte == b'\n');
-            lines.filter(|line| !is_said_by(line.strip_suffix(b"\n").unwrap_or(line), to)).flatten().copied().collect()
+            lines
+                .filter(|line| !is_at_or_before(line.strip_suffix(b"\n").unwrap_or(line), to))
+                .flatten()
+                .copied()
+                .collect()
         } else {
             content
         };
@@ -98,7 +102,7 @@ pub fn finish(
     for step in checkpoint::beyond(run, archive.to)? {
         checkpoint::discard(run, step)?;
     }
-    Log::open(run, LOG)?.rewind(|line| is_said_by(line, archive.to))?;
+    Log::open(run, LOG)?.rewind(|line| is_at_or_before(line, archive.to))?;
     time_budget::cut(run, run, archive.to)?;
     step_budget::cut(run, run, archive.to)?;
     checkpoint::point(run, &[])?;

@@ -61,31 +61,31 @@ impl AddedTokens {
         Ok(Self { rounds: [round(false)?, round(true)?] })
     }
 
-    /// Passes the segments of `text` to `tell`, none of them empty.
-    pub(super) fn segments(&self, text: &str, tell: &mut impl FnMut(Segment<'_>)) {
+    /// Passes the segments of `text` to `emit`, none of them empty.
+    pub(super) fn segments(&self, text: &str, emit: &mut impl FnMut(Segment<'_>)) {
         let [first, second] = &self.rounds;
         first.segments(text, &mut |segment| match segment {
-            Segment::Text(text) => second.segments(text, tell),
-            token @ Segment::Token(_) => tell(token),
+            Segment::Text(text) => second.segments(text, emit),
+            token @ Segment::Token(_) => emit(token),
         });
     }
 }
 
 impl Round {
-    fn segments(&self, text: &str, tell: &mut impl FnMut(Segment<'_>)) {
+    fn segments(&self, text: &str, emit: &mut impl FnMut(Segment<'_>)) {
         let mut behind = 0;
         while let Some(Found { mut start, end, id }) = self.tokens.next(text.as_bytes(), behind) {
             if self.strip_left.contains(&id) {
                 start = behind + text[behind..start].trim_end().len();
             }
             if behind < start {
-                tell(Segment::Text(&text[behind..start]));
+                emit(Segment::Text(&text[behind..start]));
             }
-            tell(Segment::Token(id));
+            emit(Segment::Token(id));
             behind = end;
         }
         if behind < text.len() {
-            tell(Segment::Text(&text[behind..]));
+            emit(Segment::Text(&text[behind..]));
         }
     }
 }

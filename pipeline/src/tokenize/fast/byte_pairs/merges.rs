@@ -125,7 +125,7 @@ impl Merges {
     }
 
     /// Appends the ids of `word`.
-    pub(super) fn split(&self, word: &[u8], room: &mut MemoryBudget, ids: &mut Vec<u16>) {
+    pub(super) fn split(&self, word: &[u8], room: &mut MergeBuffers, ids: &mut Vec<u16>) {
         if word.len() <= ARRAY {
             self.split_in_arrays(word, &mut room.symbols, &mut room.ranks, ids);
         } else {
@@ -161,9 +161,9 @@ impl Merges {
         ids.extend_from_slice(&symbols[..count]);
     }
 
-    fn split_in_list(&self, word: &[u8], room: &mut MemoryBudget, ids: &mut Vec<u16>) {
+    fn split_in_list(&self, word: &[u8], room: &mut MergeBuffers, ids: &mut Vec<u16>) {
         let count = u32::try_from(word.len()).expect("a word of less than 4 GB");
-        let MemoryBudget { nodes, heap, .. } = room;
+        let MergeBuffers { nodes, heap, .. } = room;
         nodes.clear();
         nodes.extend((0..count).zip(word).map(|(at, &byte)| Node {
             symbol: self.bytes[usize::from(byte)],
@@ -205,7 +205,7 @@ impl Merges {
 
 /// Buffers for merging, kept for the next word.
 #[derive(Debug)]
-pub(super) struct MemoryBudget {
+pub(super) struct MergeBuffers {
     symbols: [u16; ARRAY],
     /// Rank at which a symbol merges with the next.
     ranks: [u16; ARRAY],
@@ -214,7 +214,7 @@ pub(super) struct MemoryBudget {
     heap: BinaryHeap<Reverse<u64>>,
 }
 
-impl Default for MemoryBudget {
+impl Default for MergeBuffers {
     fn default() -> Self {
         Self { symbols: [0; ARRAY], ranks: [0; ARRAY], nodes: Vec::new(), heap: BinaryHeap::new() }
     }

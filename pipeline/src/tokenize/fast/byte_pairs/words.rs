@@ -14,7 +14,7 @@
 
 use super::super::cache_slot::{KEY_BYTES, LONG_BYTES};
 use super::super::kernels::WINDOW;
-use super::merges::{MemoryBudget, Merges};
+use super::merges::{MergeBuffers, Merges};
 use super::word_cache::{AHEAD, Lookups, SlotKey, WordCache, put};
 
 /// Buffer for the ids of a window, at most one per byte, and for an entry that ends with them.
@@ -22,17 +22,17 @@ pub(in super::super) type Ids = [u32; WINDOW + 16];
 
 /// Word cache of a thread, with its buffers.
 #[derive(Debug)]
-pub(in super::super) struct MergedWords {
+pub(in super::super) struct WordEncoder {
     known: WordCache,
-    room: MemoryBudget,
+    room: MergeBuffers,
     /// Ids of a merged word.
     merged: Vec<u16>,
     lookups: Lookups,
 }
 
-impl MergedWords {
+impl WordEncoder {
     pub(super) fn new(known: WordCache) -> Self {
-        Self { known, room: MemoryBudget::default(), merged: Vec::new(), lookups: Lookups::NONE }
+        Self { known, room: MergeBuffers::default(), merged: Vec::new(), lookups: Lookups::NONE }
     }
 
     /// Returns the cached words, as the initial cache of other workers.

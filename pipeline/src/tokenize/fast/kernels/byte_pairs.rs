@@ -2,7 +2,7 @@
 
 use super::super::byte_pairs::merges::Merges;
 use super::super::byte_pairs::starts::{BLOCKS, Found, Planes, Starts};
-use super::super::byte_pairs::words::{Ids, MergedWords};
+use super::super::byte_pairs::words::{Ids, WordEncoder};
 #[cfg(target_arch = "x86_64")]
 use super::avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
@@ -43,7 +43,7 @@ impl Kernels {
     /// Writes the ids of the words of a window. Returns their number.
     pub(in super::super) fn look_up(
         self,
-        words: &mut MergedWords,
+        words: &mut WordEncoder,
         merges: &Merges,
         text: &[u8],
         borders: &[u16],
@@ -132,6 +132,6 @@ fn list_starts_avx2(masks: &[u64], starts: &mut Starts) -> usize {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn look_up_avx2(words: &mut MergedWords, merges: &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize {
+fn look_up_avx2(words: &mut WordEncoder, merges: &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize {
     words.look_up(merges, text, borders, ids)
 }

@@ -70,14 +70,14 @@ pub(crate) struct AttentionShape {
     /// Width of a head.
     pub head_width: i64,
     /// Mask or bias of pairs of positions.
-    pub told: DeviceFact,
+    pub told: AttentionMask,
     /// Dropout probability of the attention weights.
     pub dropout: f64,
 }
 
 /// Mask or bias that attention takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeviceFact {
+pub(crate) enum AttentionMask {
     /// No mask.
     Nothing,
     /// Mask of the keys that are real tokens.
@@ -90,9 +90,9 @@ pub(crate) enum DeviceFact {
 pub(crate) fn attention_kernel(device: Device, shape: AttentionShape) -> Result<Option<i64>, Error> {
     let Some(index) = cuda_index(device) else { return Ok(None) };
     let told = match shape.told {
-        DeviceFact::Nothing => 0,
-        DeviceFact::Valid => 1,
-        DeviceFact::Added => 2,
+        AttentionMask::Nothing => 0,
+        AttentionMask::Valid => 1,
+        AttentionMask::Added => 2,
     };
     let AttentionShape { is_half, rows, width, heads, head_width, dropout, .. } = shape;
     let mut kernel = -1;

@@ -44,7 +44,11 @@ struct LayerInput {
 impl Encoder {
     /// Encodes rows and keeps only the layer inputs. [`finish`](Self::finish) must follow the backward pass of the
     /// loss.
-    pub(crate) fn forward_sparing(&self, input: Input<'_>, mode: Mode) -> Result<(Encoded, CheckpointedLayers), Error> {
+    pub(crate) fn forward_checkpointed(
+        &self,
+        input: Input<'_>,
+        mode: Mode,
+    ) -> Result<(Encoded, CheckpointedLayers), Error> {
         let device = input.ids_bt.device();
         let block_btd = self.embed(input, mode);
         let leaf_btd = leaf(&block_btd);
@@ -65,7 +69,7 @@ impl Encoder {
         Ok((Encoded { hidden_btd, block_btd: leaf_btd, precision: self.precision }, kept))
     }
 
-    /// Adds the gradients of a pass of [`forward_sparing`](Self::forward_sparing) to the weights.
+    /// Adds the gradients of a pass of [`forward_checkpointed`](Self::forward_checkpointed) to the weights.
     pub(crate) fn finish(&self, encoded: &Encoded, kept: CheckpointedLayers) -> Result<(), Error> {
         let CheckpointedLayers { block_btd, bias, mut layers, mode } = kept;
         let grad_btd = encoded.hidden_btd.grad();
@@ -74,7 +78,7 @@ impl Encoder {
             let mut grad_btd = self.precision.hidden(&grad_btd);
             for (at, layer) in self.layers.iter().enumerate().rev() {
                 let LayerInput { x_btd, draws } = layers.pop().expect("one for each layer");
-                draws.cuda_problem()?;
+                draws.restore()?;
                 let first = (at == 0).then(|| self.precision.hidden(&encoded.block_btd));
                 let x_btd = first.unwrap_or_else(|| x_btd.set_requires_grad(true));
                 native::backward(&layer.forward(&x_btd, added, mode), &grad_btd)?;

@@ -16,7 +16,7 @@ fn encoder(config: &EncoderConfig) -> Encoder {
 }
 
 #[test]
-fn attention_in_steps_is_attention() {
+fn unfused_attention_equals_fused_attention() {
     let _alone = testing::generator();
     let mut config = testing::request().encoder;
     // Too small to drop anything, but not 0, which selects the other code path.
@@ -34,7 +34,7 @@ fn attention_in_steps_is_attention() {
 
 /// In bfloat16 both scores would be 70.
 #[test]
-fn scores_of_attention_in_steps_are_float32_before_the_softmax() {
+fn scores_of_unfused_attention_are_float32_before_the_softmax() {
     let _alone = testing::generator();
     let mut config = testing::request().encoder;
     // Too small to drop anything.
@@ -49,7 +49,7 @@ fn scores_of_attention_in_steps_are_float32_before_the_softmax() {
         let q = row(&[1.0, 1.0], 1);
         let k = row(&[99.0, 0.25, 99.0, 0.0], 2);
         let v = row(&[1.0, 0.0, 0.0, 1.0], 2);
-        let mixed = layer.attend_in_steps(&q, &k, &v, None, Mode::Train).to_kind(MASTER).flatten(0, -1);
+        let mixed = layer.attend_unfused(&q, &k, &v, None, Mode::Train).to_kind(MASTER).flatten(0, -1);
         let expected = Tensor::from_slice(&[0.544_f32, 0.456]);
         assert!(mixed.allclose(&expected, 0.0, 0.002, false), "{precision:?}: {mixed:?}");
     }

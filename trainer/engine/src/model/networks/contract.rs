@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 use trainer_plan::encoder::{EncoderConfig, VocabFacts};
-use trainer_plan::networks::{AnyNetwork, MainNetwork};
+use trainer_plan::networks::{AnyNetwork, NetworkCheckContext};
 use trainer_plan::run_weights;
 
 use super::built::{Networks, copy_to_teacher};
@@ -70,7 +70,7 @@ fn configurations_survive_toml_and_refuse_unknown_keys() {
 fn example_configurations_have_no_problems() {
     let plan = testing::plan();
     for network in kinds() {
-        let problems = network.problems(MainNetwork { main: &plan.encoder, in_order: false });
+        let problems = network.problems(NetworkCheckContext { main: &plan.encoder, in_order: false });
         assert!(problems.is_empty(), "{}: {problems:?}", network.kind());
     }
 }
@@ -162,13 +162,13 @@ fn generated_views_contain_ids_of_the_vocabulary() {
         let device = bench.parameters.device();
         let logits_nv = Tensor::randn([50, 64], (Kind::Float, device));
         let draws_n = (Tensor::arange(50, (Kind::Float, device)) + 0.5) / 50.0;
-        for ids_n in [sampler.sample(&logits_nv, Some(&draws_n)), sampler.sample_blindly(Some(&draws_n), 50, device)] {
+        for ids_n in [sampler.sample(&logits_nv, Some(&draws_n)), sampler.sample_uniform(Some(&draws_n), 50, device)] {
             let ids = Vec::<i64>::try_from(&ids_n).expect("ids");
             assert!(
                 ids.len() == 50 && ids.iter().all(|id| (0..i64::from(bench.vocab.size)).contains(id)),
                 "{kind}: {ids:?}"
             );
         }
-        assert_eq!(sampler.sample_blindly(Some(&draws_n.narrow(0, 0, 0)), 0, device).size(), [0], "{kind}");
+        assert_eq!(sampler.sample_uniform(Some(&draws_n.narrow(0, 0, 0)), 0, device).size(), [0], "{kind}");
     }
 }

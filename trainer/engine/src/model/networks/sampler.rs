@@ -68,7 +68,7 @@ impl TokenSampler {
     }
 
     /// Samples an id for each of `count` positions, uniformly over all ids.
-    pub(crate) fn sample_blindly(&self, draws_n: Option<&Tensor>, count: usize, device: Device) -> Tensor {
+    pub(crate) fn sample_uniform(&self, draws_n: Option<&Tensor>, count: usize, device: Device) -> Tensor {
         if count == 0 {
             return Tensor::zeros([0], (INDEX, device));
         }

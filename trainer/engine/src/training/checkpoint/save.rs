@@ -53,7 +53,7 @@ impl CheckpointPolicy {
 
 impl fmt::Debug for CheckpointPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeping").field("rules", &self.rules).finish_non_exhaustive()
+        f.debug_struct("CheckpointPolicy").field("rules", &self.rules).finish_non_exhaustive()
     }
 }
 

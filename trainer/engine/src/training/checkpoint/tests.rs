@@ -340,7 +340,7 @@ fn milestones_best_pinned_and_newest_checkpoints_are_retained() {
     }
     assert_eq!(steps_of(&run), [2, 3, 4, 5, 6, 7]);
     let why = |run: &Store| -> Vec<(u64, Vec<KeepReason>)> {
-        shelf(run, &rules).expect("listed").into_iter().map(|it| (it.step.0, it.why)).collect()
+        list_with_reasons(run, &rules).expect("listed").into_iter().map(|it| (it.step.0, it.why)).collect()
     };
     let [newest, milestone, best, pinned] =
         [KeepReason::Newest, KeepReason::Milestone, KeepReason::Best, KeepReason::Pinned].map(|reason| vec![reason]);

@@ -10,7 +10,7 @@ use crate::training::interfaces::Host;
 
 impl Run<'_> {
     /// Opens the time budget, if `train.max_hours` limits the run.
-    pub(super) fn open_hours(&mut self, trained_s: Option<f64>) -> Result<(), Error> {
+    pub(super) fn open_time_budget(&mut self, trained_s: Option<f64>) -> Result<(), Error> {
         if let Some(hours) = self.plan().train.max_hours {
             self.hours = Some(TimeBudget::open(self.store, hours, trained_s.unwrap_or(0.0), self.clock.elapsed_s())?);
         }
@@ -49,7 +49,7 @@ impl Run<'_> {
     }
 
     /// Reads the clock, if `train.max_hours` limits the run. If the run is over, the final validation becomes due.
-    pub(super) fn look_at_hours(&mut self) -> Result<(), Error> {
+    pub(super) fn record_clock_reading(&mut self) -> Result<(), Error> {
         let elapsed_s = self.clock.elapsed_s();
         let done = self.trainer.done();
         if let Some(hours) = &mut self.hours {
@@ -60,7 +60,7 @@ impl Run<'_> {
     }
 
     /// Emits the identity keys that were changed in the middle of the run.
-    pub(super) fn say_changes(&self, changes: Vec<telemetry::change::KeyChange>, host: &mut dyn Host) {
+    pub(super) fn emit_key_changes(&self, changes: Vec<telemetry::change::KeyChange>, host: &mut dyn Host) {
         if changes.is_empty() {
             return;
         }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use schemas::Batch;
 use schemas::ordinal::{RowIndex, Step};
 use telemetry::EventKind;
-use telemetry::training::{LossSpikeReport, SkipReport, SuspectStep};
+use telemetry::training::{LossSpikeReport, SkipReport, SuspectRow};
 use trainer_plan::Error;
 use trainer_plan::checkpoint;
 use trainer_plan::config::SpikeAction;
@@ -31,9 +31,9 @@ impl Run<'_> {
         let Some(spike) = spikes.first().copied() else { return Ok(ControlFlow::Continue(())) };
         let action = self.plan().guard.action;
         match action {
-            SpikeAction::Skip if self.can_go_back(spike.spike_step, host)? => {
+            SpikeAction::Skip if self.can_roll_back(spike.spike_step, host)? => {
                 self.decide_to_skip(spike)?;
-                Ok(ControlFlow::Break(GuardDecision::GoBack))
+                Ok(ControlFlow::Break(GuardDecision::RollBack))
             }
             _ => {
                 for spike in spikes {
@@ -47,7 +47,7 @@ impl Run<'_> {
 
     /// Whether a checkpoint before the step exists. Before the first checkpoint was due, the run can start over
     /// instead.
-    fn can_go_back(&mut self, spike_step: Step, host: &mut dyn Host) -> Result<bool, Error> {
+    fn can_roll_back(&mut self, spike_step: Step, host: &mut dyn Host) -> Result<bool, Error> {
         // A checkpoint in flight includes the bad step. It must not appear after the rollback has selected an earlier
         // one.
         self.wait_until_saved(host)?;
@@ -90,7 +90,7 @@ impl Run<'_> {
     }
 
     /// Emits the skipped step with its rows of the highest loss. Does not update weights.
-    pub(super) fn say_what_is_skipped(
+    pub(super) fn emit_skip(
         &mut self,
         spike: LossSpikeReport,
         batches: &[Batch],
@@ -101,9 +101,9 @@ impl Run<'_> {
         rows.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         let mut suspects = Vec::new();
         for (row, loss) in rows.into_iter().take(SUSPECTS) {
-            suspects.push(SuspectStep { row, loss, documents: data.documents(row).map_err(Error::Foreign)? });
+            suspects.push(SuspectRow { row, loss, documents: data.documents(row).map_err(Error::Foreign)? });
         }
-        self.emit(host, EventKind::Skip(SkipReport { leap: spike, suspects }));
+        self.emit(host, EventKind::Skip(SkipReport { spike: spike, suspects }));
         Ok(())
     }
 }

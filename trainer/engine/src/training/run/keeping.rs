@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use schemas::ordinal::Step;
 use telemetry::EventKind;
-use telemetry::training::{CheckpointReport, StopReport, SuspectReason, ValidReport};
+use telemetry::training::{CheckpointReport, StopReason, StopReport, ValidReport};
 use trainer_plan::Error;
 use trainer_plan::checkpoint;
 use trainer_plan::checkpoint::Validated;
@@ -84,7 +84,7 @@ impl Run<'_> {
 
     /// Records the result of a validation for the checkpoint of its step. That checkpoint is either saved next, or was
     /// saved earlier when a stop interrupted the validation.
-    pub(super) fn note_figures(&mut self, report: &ValidReport) -> Result<(), Error> {
+    pub(super) fn record_scores(&mut self, report: &ValidReport) -> Result<(), Error> {
         let validated = Validated::new(self.trainer.done(), report);
         if self.saved == Some(validated.step) && self.trainer.ranks().share().is_first() {
             checkpoint::note(self.store, &validated)?;
@@ -94,7 +94,7 @@ impl Run<'_> {
     }
 
     /// Saves a checkpoint after an error, if the last step is complete and not saved yet.
-    pub(super) fn save_what_is_whole(&mut self, host: &mut dyn Host) {
+    pub(super) fn save_emergency_checkpoint(&mut self, host: &mut dyn Host) {
         let done = self.trainer.done();
         // A checkpoint in flight may still be written successfully.
         if let Err(error) = self.wait_until_saved(host) {
@@ -109,15 +109,15 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn say_how_it_ended(&mut self, outcome: &Result<RunOutcome, Error>, host: &mut dyn Host) {
+    pub(super) fn emit_stop(&mut self, outcome: &Result<RunOutcome, Error>, host: &mut dyn Host) {
         let why = match outcome {
-            Ok(RunOutcome::Finished(_)) => SuspectReason::Finished,
-            Ok(RunOutcome::Stopped(_, StopRequest::Interrupt)) => SuspectReason::Interrupt,
-            Ok(RunOutcome::Stopped(_, StopRequest::Terminate)) => SuspectReason::Terminate,
-            Ok(RunOutcome::Stopped(_, StopRequest::Hangup)) => SuspectReason::Hangup,
-            Ok(RunOutcome::Stopped(_, StopRequest::Requeue)) => SuspectReason::Requeue,
-            Ok(RunOutcome::Stopped(_, StopRequest::Guard)) => SuspectReason::Guard,
-            Err(_) => SuspectReason::Failed,
+            Ok(RunOutcome::Finished(_)) => StopReason::Finished,
+            Ok(RunOutcome::Stopped(_, StopRequest::Interrupt)) => StopReason::Interrupt,
+            Ok(RunOutcome::Stopped(_, StopRequest::Terminate)) => StopReason::Terminate,
+            Ok(RunOutcome::Stopped(_, StopRequest::Hangup)) => StopReason::Hangup,
+            Ok(RunOutcome::Stopped(_, StopRequest::Requeue)) => StopReason::Requeue,
+            Ok(RunOutcome::Stopped(_, StopRequest::Guard)) => StopReason::Guard,
+            Err(_) => StopReason::Failed,
         };
         let saved = self.kept == Some(self.trainer.done());
         let error = outcome.as_ref().err().map(Error::to_string);

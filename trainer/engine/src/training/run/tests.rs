@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use store::{FaultConfig, Log, MemoryBackend};
-use telemetry::training::{CheckpointReport, SuspectReason};
+use telemetry::training::{CheckpointReport, StopReason};
 use telemetry::{Event, Observer, jsonl};
 use trainer_plan::ForeignError;
 use trainer_plan::config::CheckpointConfig;
@@ -82,7 +82,7 @@ impl Data for Stream<'_> {
 }
 
 /// Host that writes everything to a store.
-struct Keeper<'a> {
+struct RecordingHost<'a> {
     store: &'a Store,
     log: Log,
     stop: &'a Asked,
@@ -97,7 +97,7 @@ struct Keeper<'a> {
     goes_back: bool,
 }
 
-impl Observer for Keeper<'_> {
+impl Observer for RecordingHost<'_> {
     fn observe(&mut self, event: &Event) {
         assert!(
             !self.from.is_empty() || matches!(event.what, EventKind::Stop(_)),
@@ -108,7 +108,7 @@ impl Observer for Keeper<'_> {
     }
 }
 
-impl Host for Keeper<'_> {
+impl Host for RecordingHost<'_> {
     fn stop(&self) -> Option<StopRequest> {
         *self.stop.lock().expect("no thread panics while holding it")
     }
@@ -154,29 +154,35 @@ struct ApiError {
     dies_after: Option<usize>,
 }
 
-struct Ran {
+struct RunResult {
     outcome: Result<RunOutcome, Error>,
     events: Vec<Event>,
     from: Vec<Option<State>>,
     last: Option<Snapshot>,
 }
 
-fn train(store: &Store, trouble: ApiError) -> Ran {
+fn train(store: &Store, trouble: ApiError) -> RunResult {
     train_with(store, &testing::plan(), trouble)
 }
 
-fn train_with(store: &Store, plan: &TrainPlan, trouble: ApiError) -> Ran {
+fn train_with(store: &Store, plan: &TrainPlan, trouble: ApiError) -> RunResult {
     train_among(store, plan, trouble, Box::new(SingleProcess))
 }
 
-fn train_among(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Box<dyn ProcessGroup>) -> Ran {
+fn train_among(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Box<dyn ProcessGroup>) -> RunResult {
     train_by(store, plan, trouble, ranks, &Clock::still())
 }
 
-fn train_by(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Box<dyn ProcessGroup>, clock: &Clock) -> Ran {
+fn train_by(
+    store: &Store,
+    plan: &TrainPlan,
+    trouble: ApiError,
+    ranks: Box<dyn ProcessGroup>,
+    clock: &Clock,
+) -> RunResult {
     let stop = Asked::default();
     let mut data = Stream { next: 0, trouble, stop: &stop };
-    let mut host = Keeper {
+    let mut host = RecordingHost {
         store,
         log: Log::open(store, jsonl::LOG).expect("readable"),
         stop: &stop,
@@ -189,7 +195,7 @@ fn train_by(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Box<dyn P
     };
     let outcome = run(plan, ranks, store, clock, &mut data, &mut host);
     host.log.flush().expect("the store answers in the end");
-    Ran { outcome, events: host.events, from: host.from, last: host.last }
+    RunResult { outcome, events: host.events, from: host.from, last: host.last }
 }
 
 fn keep(keep: usize) -> CheckpointPolicy {
@@ -348,7 +354,7 @@ fn events_carry_the_position_of_the_run() {
         );
     }
     let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("a stop event comes last") };
-    assert_eq!((stop.why, stop.saved), (SuspectReason::Finished, true));
+    assert_eq!((stop.why, stop.saved), (StopReason::Finished, true));
 }
 
 /// Filters the warnings of the initial loss check, because the networks of the tests are too narrow for it.
@@ -362,7 +368,7 @@ fn a_failed_run_ends_with_a_stop_event() {
     let _alone = testing::generator();
     let ran = train(&calm(), ApiError { dies_after: Some(1), ..ApiError::default() });
     let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("a stop event comes last") };
-    assert_eq!((stop.why, stop.saved, stop.error.as_deref()), (SuspectReason::Failed, false, Some("killed")));
+    assert_eq!((stop.why, stop.saved, stop.error.as_deref()), (StopReason::Failed, false, Some("killed")));
     assert_eq!(stop.kept, Some(Step(4)), "the checkpoint in flight is awaited and reported");
 }
 

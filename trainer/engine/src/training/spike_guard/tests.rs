@@ -54,7 +54,7 @@ fn a_value_that_is_not_finite_is_neither_compared_nor_recorded() {
     let mut guard = guard();
     guard.find_spikes(&steps(LEAST - 1));
     assert_eq!(guard.find_spikes(&[Observed { loss: f64::NAN, norm: f64::INFINITY }; 50]), []);
-    let (losses, norms) = guard.judge.remembered();
+    let (losses, norms) = guard.detector.remembered();
     assert_eq!((losses.len(), norms.len()), (LEAST - 1, LEAST - 1));
 }
 
@@ -99,7 +99,7 @@ fn a_guard_resumes_from_its_saved_state() {
         other.load(&tensors, &saved, Device::Cpu).expect("complete");
         let read = Vec::<f64>::try_from(&other.ring.unread()).expect("float64");
         assert_eq!(Observed::all(&read), steps(3));
-        assert_eq!(other.judge.remembered(), guard.judge.remembered());
+        assert_eq!(other.detector.remembered(), guard.detector.remembered());
         assert!(!other.ring.is_full(), "there is room for the next step");
         other.ring.advance();
         assert_eq!((other.ring.filled(), other.ring.is_full()), (4, every_steps < 5));

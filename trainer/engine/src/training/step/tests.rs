@@ -210,7 +210,7 @@ fn trained_in(precision: Precision, activation_checkpointing: bool) -> Vec<(BTre
 
 #[test]
 fn losses_in_bfloat16_on_the_cpu_are_near_those_in_float32() {
-    if !Precision::is_of_this_processor() {
+    if !Precision::has_native_bf16() {
         return testkit::skip("bfloat16 on the CPU: this processor has no products of it");
     }
     let _alone = testing::generator();
@@ -249,7 +249,7 @@ fn bfloat16_without_a_gpu_needs_device_cpu() {
     assert!(error.contains("`train.precision = \"bf16\"` needs CUDA, but "), "{error}");
     request.train.device = trainer_plan::device::DeviceChoice::Cpu;
     let problem = refused(&request);
-    assert_eq!(problem.is_none(), Precision::is_of_this_processor(), "{problem:?}");
+    assert_eq!(problem.is_none(), Precision::has_native_bf16(), "{problem:?}");
     if let Some(error) = problem {
         assert!(error.contains("needs a processor") && error.contains("`train.precision = \"f32\"`"), "{error}");
     }

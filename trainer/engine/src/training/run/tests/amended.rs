@@ -19,7 +19,7 @@ fn ticking(ms: u64) -> Clock {
     })
 }
 
-fn by(store: &Store, change: impl Fn(&mut trainer_plan::TrainRequest), trouble: ApiError, clock: &Clock) -> Ran {
+fn by(store: &Store, change: impl Fn(&mut trainer_plan::TrainRequest), trouble: ApiError, clock: &Clock) -> RunResult {
     let mut request = testing::request();
     change(&mut request);
     train_by(store, &testing::checked(request), trouble, Box::new(SingleProcess), clock)
@@ -98,7 +98,7 @@ fn milestones_are_saved_and_checkpoints_have_validation_scores() {
     let milestones = |request: &mut trainer_plan::TrainRequest| request.checkpoints.keep_every_steps = 5;
     let store = calm();
     let ran = by(&store, milestones, ApiError::default(), &Clock::still());
-    let saved = |ran: &Ran| -> Vec<u64> {
+    let saved = |ran: &RunResult| -> Vec<u64> {
         let kept = ran.events.iter().filter(|event| matches!(event.what, EventKind::Checkpoint(_)));
         kept.filter_map(|event| Some(event.at.step?.0)).collect()
     };

@@ -15,7 +15,7 @@ fn assert_loses_nothing(trouble: ApiError, done: u64) {
     let first = train(&store, trouble);
     assert_eq!(first.outcome.expect_err("the run cannot continue").to_string(), "shard: it is gone");
     let EventKind::Stop(stop) = &first.events.last().expect("some").what else { panic!("a stop event comes last") };
-    assert_eq!((stop.why, stop.saved, stop.kept), (SuspectReason::Failed, true, Some(Step(done))));
+    assert_eq!((stop.why, stop.saved, stop.kept), (StopReason::Failed, true, Some(Step(done))));
     let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
     assert_eq!(kept.step, Step(done));
     let second = train(&store, ApiError::default());
@@ -64,7 +64,7 @@ fn a_diverging_run_names_the_step_and_does_not_save_it() {
     let last = reports.next_back().and_then(|event| event.at.step).expect("the first step succeeded");
     assert_eq!((step, batch.0), (last.next(), last.0 * 2), "the first batch of the next step");
     let EventKind::Stop(stop) = &ran.events.last().expect("some").what else { panic!("a stop event comes last") };
-    assert_eq!((stop.why, stop.saved, stop.kept), (SuspectReason::Failed, false, Some(last)));
+    assert_eq!((stop.why, stop.saved, stop.kept), (StopReason::Failed, false, Some(last)));
     assert_eq!(checkpoint::newest(&store).expect("readable").expect("it saved").1.state.step, last);
 }
 

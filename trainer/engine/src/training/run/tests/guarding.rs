@@ -69,7 +69,7 @@ fn a_paused_run_is_saved_and_can_resume() {
 }
 
 /// Runs without a kill, with the poisoned step skipped.
-fn skipped() -> Ran {
+fn skipped() -> RunResult {
     let store = calm();
     let ran = train_with(&store, &plan(SpikeAction::Skip), poisoned());
     assert!(matches!(ran.outcome, Ok(RunOutcome::Finished(Step(48)))), "{:?}", ran.outcome);
@@ -94,7 +94,7 @@ fn a_skipped_step_changes_no_weight_and_names_its_rows() {
     let harmless = ApiError { poisoned: Some(u64::MAX), ..ApiError::default() };
     let store = calm();
     let mut list = SkipList::default();
-    list.add(&store, report.leap).expect("written");
+    list.add(&store, report.spike).expect("written");
     let other = train_with(&store, &plan(SpikeAction::Skip), harmless).last.expect("the end makes a checkpoint");
     assert!(other.main == last.main && other.optimizer == last.optimizer, "weights and optimizer state");
     assert_ne!(other.state.batch_hash, last.state.batch_hash, "other rows were consumed");
@@ -130,7 +130,7 @@ fn a_run_does_not_resume_from_a_checkpoint_trained_on_a_skipped_step() {
     assert_eq!(checkpoint::newest(&store).expect("readable").expect("it saved").1.state.step, Step(48));
     let mut list = SkipList::default();
     let skip = skipped().events.into_iter().find_map(|event| match event.what {
-        EventKind::Skip(skip) => Some(skip.leap),
+        EventKind::Skip(skip) => Some(skip.spike),
         _ => None,
     });
     list.add(&store, skip.expect("the skip was reported")).expect("written");
