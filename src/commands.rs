@@ -23,7 +23,7 @@ pub mod tune;
 use std::process::ExitCode;
 
 use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TuneArgs, Verb};
-use crate::plan::run_time::Target;
+use crate::plan::run_time::TargetMachine;
 
 /// Runs a verb that computes no tensors. [`train_program::is_needed`](crate::train_program::is_needed) selects the
 /// others.
@@ -42,7 +42,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             prepare::run(&config.unwrap_or_default(), options)?;
         }
         Verb::Plan { config, on, measure: _, watts, json } => {
-            plan::run(&config, plan::Options { target: Target { gpu: on, watts }, json })?;
+            plan::run(&config, plan::PlanOptions { target: TargetMachine { gpu: on, watts }, json })?;
         }
         Verb::Runs { folder, json } => runs::run(&folder, json)?,
         Verb::Checkpoints { run, verb, json } => checkpoints::run(&run, verb, json)?,

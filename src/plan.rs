@@ -28,9 +28,9 @@ use schemas::{Problem, Vocab};
 use store::Store;
 use telemetry::otlp;
 use trainer_plan::checkpoint;
-use trainer_plan::device::Machine;
-use trainer_plan::identity::check_resumed;
 use trainer_plan::init_weights::{self, Known};
+use trainer_plan::machine::Machine;
+use trainer_plan::run::resume_check::check_resumed;
 
 pub use self::core_split::CoreSplit;
 use self::stream::{WantedColumns, checked, columns, request, wanted};
@@ -226,6 +226,11 @@ impl Plan {
     /// Prepared data of the run.
     pub fn data(&self) -> &Arc<PreparedData> {
         &self.data
+    }
+
+    /// Number of tokens of the training split.
+    pub fn train_tokens(&self) -> u64 {
+        self.data.all().map(|data| data.effective.train.tokens()).sum()
     }
 
     /// Vocabulary of the data.

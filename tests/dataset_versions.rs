@@ -50,7 +50,9 @@ fn run_continues_with_an_added_version_under_both_rules() {
         home.run_ok(&train(&run, &rule, "train.steps=20", &[]));
     }
     Synthetic::default().add(&data(&home), &[1], &[]).expect("added");
-    let plan = home.run_ok(&["plan", "--set", "run.folder=pinned"]);
+    let mut planned = train("run.folder=pinned", "data.version=pinned", "train.steps=60", &[]);
+    planned[0] = "plan";
+    let plan = home.run_ok(&planned);
     assert!(plan.stdout.contains("dataset version 0 of the folder; 1 is there, the run stays with it"), "{plan}");
     for rule in ["pinned", "latest"] {
         let run = format!("run.folder={rule}");

@@ -197,7 +197,7 @@ fn run_does_not_write_to_a_folder_it_has_lost() {
     let before = files(&home.join("run"));
     old.wake();
     let late = old.end();
-    late.assert_fails(1, &["no longer ours", "run/lock"]);
+    late.assert_fails(1, &["lost the lock", "run/lock"]);
     assert!(files(&home.join("run")) == before, "the old one wrote\n{late}");
     assert!(weights(&home, "run") == weights(&home, "whole"), "every checkpoint is the new run's");
 
@@ -257,7 +257,7 @@ fn missing_files_and_steps_are_usage_errors() {
 fn extension_that_changes_the_run_is_refused_with_a_hint() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=run", &["--set", "train.steps=10"]));
-    let words = ["`train.steps`: 10 → 20", "schedule.kind = \"constant\"", "train.init_from"];
+    let words = ["train.steps  10 → 20", "schedule.kind = \"constant\"", "train.init_from"];
     home.run(&train("run.folder=run", &["--set", "train.steps=20"])).assert_fails(2, &words);
     let constant = ["--set", "schedule.kind=constant", "--set"];
     home.run_ok(&train("run.folder=even", &[&constant[..], &["train.steps=10"]].concat()));

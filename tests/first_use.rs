@@ -44,7 +44,7 @@ fn output_of_init_can_be_prepared_and_planned() {
         .assert_fails(2, &["c.toml: the file exists; name another with --out"]);
     home.run(&["init", "absent"]).assert_fails(2, &["absent: no such file or folder"]);
     home.write("other/a.bin", "no text");
-    home.run(&["init", "other"]).assert_fails(2, &["no file of a known ending (*.json, "]);
+    home.run(&["init", "other"]).assert_fails(2, &["no file of a known extension (*.json, "]);
 }
 
 #[test]

@@ -20,15 +20,14 @@ fn special_files_are_refused_as_inputs_and_skipped_in_folders() {
     link("a.txt", "in/again.txt");
     std::fs::create_dir(home.join("in/folder.txt")).expect("made");
     for (name, word) in
-        [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a link to nothing"), ("folder", "no input here")]
+        [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a broken symbolic link"), ("folder", "no input here")]
     {
         prepare(&home, &format!("in/{name}.txt"), "text_lines", &[]).assert_fails(2, &[name, word]);
     }
     let outcome = prepare(&home, "in", "text_lines", &[]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(outcome.stdout.contains(" 30 documents"), "{outcome}");
-    for word in
-        ["warning: 4 skipped", "1 a pipe", "1 a device", "1 links to nothing", "1 links to files that are there"]
+    for word in ["warning: 4 skipped", "1 a pipe", "1 a device", "1 broken symbolic links", "1 symbolic links to files"]
     {
         assert!(outcome.stderr.contains(word), "`{word}` is missing in {outcome}");
     }

@@ -37,7 +37,7 @@ fn process_that_lost_its_lock_writes_nothing_and_names_the_holder() {
     first.wake();
     let late = first.end();
     let holder = format!("pid {} on", second.pid());
-    late.assert_fails(1, &["no longer ours", &holder, "run/lock"]);
+    late.assert_fails(1, &["lost the lock", &holder, "run/lock"]);
     assert!((files(&home.join("run")), lock()) == before, "the late one wrote\n{late}");
 
     second.wake();

@@ -230,7 +230,7 @@ fn documents_are_counted_per_source() {
         let exposure = json(&home.run_ok(&["exposure", "run", "--document", id, "--json"]));
         let of = |name: &str| {
             let mut found =
-                exposure["dataset_versions"].as_array().expect("a list").iter().filter(|it| it["of"] == name);
+                exposure["dataset_versions"].as_array().expect("a list").iter().filter(|it| it["source"] == name);
             found.next().map(|it| it["rows"]["trained"].as_u64().expect("a count"))
         };
         assert_eq!(["corpus", "others"].map(of), counts(id), "{exposure}");

@@ -174,7 +174,7 @@ fn data_mistakes_are_reported_with_all_others() {
 fn one_mistake_is_one_problem() {
     let home = Home::prepared(40);
     for (set, expected) in [
-        ("train.micro_batch_size=0", "0 rows are no batch"),
+        ("train.micro_batch_size=0", "it must be above 0"),
         ("views.neighbors.of=nowhere", "there is no view `nowhere`"),
         ("views.masked.of=nowhere", "there is no view `nowhere`"),
         ("views.neighbors.of=neighbors", "an edit of `neighbors` itself"),

@@ -186,7 +186,7 @@ fn micro_batch_size_may_change_if_rows_are_independent() {
     home.run_ok(&train("run.folder=drawn", &half(&["--set", "schedule.kind=constant", "--set", "train.steps=10"])));
     let smaller = ["--set", "schedule.kind=constant", "--set", "train.micro_batch_size=4"];
     let refused = home.run(&train("run.folder=drawn", &half(&smaller)));
-    refused.assert_fails(2, &["`train.micro_batch_size`: 8 → 4", "--allow-change train.micro_batch_size"]);
+    refused.assert_fails(2, &["train.micro_batch_size  8 → 4", "--allow-change train.micro_batch_size"]);
     let allowed = [&smaller[..], &["--allow-change", "train.micro_batch_size"]].concat();
     home.run_ok(&train("run.folder=drawn", &half(&allowed)));
     let event = &changes(&home, "drawn")[0];

@@ -65,7 +65,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-testkit", "cloze-store blake3 libc rustix serde_json tempfile toml"),
     (
         "cloze",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen maud ratatui schemars serde \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-trainer-plan anyhow blake3 chrono clap clap_complete clap_mangen maud ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing rustix",
     ),
     (

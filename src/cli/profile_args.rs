@@ -23,9 +23,10 @@ pub struct ProfileArgs {
     /// Training steps to time with `profile step`. A third as many warm-up steps run first.
     #[arg(long, default_value_t = 30)]
     pub steps: usize,
-    /// Simulate a training step of this duration. 0 takes batches as fast as they arrive.
-    #[arg(long, default_value_t = 0.0, value_parser = number::milliseconds)]
-    pub step_ms: f64,
+    /// Simulate a training step of this duration; 0 takes batches as fast as they arrive. Default: the time that `cloze
+    /// plan --measure` has measured for this run, or 0.
+    #[arg(long, value_parser = number::milliseconds)]
+    pub step_ms: Option<f64>,
     /// Inject a delay in ms: `worker` (each batch of the first worker), `workers` (each batch), `work` (each batch, on
     /// a processor), `burst` (one batch of eight), `disk` (each read of a shard); for a preparation: `writer`. After a
     /// comma: `lock` (each batch, under one lock of all workers), `turns` (the same, once all workers have met),

@@ -4,19 +4,19 @@ use telemetry::terminal::line;
 
 use crate::cli::ConfigArgs;
 use crate::plan::dry_run::DryRun;
-use crate::plan::run_time::Target;
+use crate::plan::run_time::TargetMachine;
 
 /// Options of the verb.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct PlanOptions {
     /// Machine for which times are printed.
-    pub target: Target,
+    pub target: TargetMachine,
     /// Whether to print one JSON object.
     pub json: bool,
 }
 
 /// Prints the plan, as lines or as one JSON object.
-pub fn run(args: &ConfigArgs, options: Options) -> anyhow::Result<()> {
+pub fn run(args: &ConfigArgs, options: PlanOptions) -> anyhow::Result<()> {
     let dry_run = DryRun::new(args, options.target)?;
     if options.json {
         line(dry_run.json().trim_end());

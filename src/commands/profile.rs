@@ -37,7 +37,7 @@ use super::output_file::{self, put};
 use crate::cli::{ConfigArgs, ProfileArgs, ProfileTarget};
 use crate::config::Parsed;
 use crate::exit::{SLOWER, Usage};
-use crate::plan::Plan;
+use crate::plan::{Plan, step_time};
 use crate::run::data::Purpose;
 
 /// Measures a target without tensors against a consumer that takes no time or a set time, and prints its bottleneck.
@@ -166,7 +166,9 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
     let plan = Plan::new(args, |folder: &Path| slow.find(folder), Purpose::ReadOnly)?;
     let load = plan.load();
     // The duration of a step is divided among its micro-batches.
-    let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
+    let measured_step = step_time::find(plan.train()).map(|time| 1e3 * time.seconds);
+    let step_ms = options.step_ms.or(measured_step).unwrap_or(0.0).max(0.0);
+    let step = Duration::from_secs_f64(step_ms / 1e3);
     let pause = step / plan.config().micro_batches_per_step();
     // As in training, workers hash the rows too.
     let training = StreamOptions {
@@ -200,6 +202,7 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
     Ok(Profile {
         target: ProfileTarget::Loader.name(),
         sentence: verdict.sentence,
+        against: against(step_ms, options.step_ms.is_some()),
         binding: Some(verdict.binding),
         evidence,
         what_if: Some(what_if),
@@ -212,6 +215,21 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
         held_back: None,
         measured,
     })
+}
+
+/// Says what consumed the batches of a measurement of the loader.
+fn against(step_ms: f64, is_given: bool) -> String {
+    if step_ms == 0.0 {
+        "measured without a trainer: batches are taken as fast as the loader makes them, so the loader is the bottleneck \
+         unless something else limits it; `--step-ms` simulates a trainer, `cloze profile train` uses the real one"
+            .to_owned()
+    } else if is_given {
+        format!("measured against a simulated trainer of {step_ms} ms a step (`--step-ms`)")
+    } else {
+        format!(
+            "measured against a simulated trainer of {step_ms:.1} ms a step, as `cloze plan --measure` timed it here"
+        )
+    }
 }
 
 /// Measures a preparation against a writer that discards samples or takes a set time.
@@ -236,6 +254,7 @@ pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordi
     Ok(Profile {
         target: ProfileTarget::Prepare.name(),
         sentence,
+        against: String::new(),
         binding: None,
         evidence,
         what_if: None,

@@ -38,7 +38,7 @@ fn table(folder: &Path, summaries: &[RunSummary]) {
         return;
     }
     let width = summaries.iter().map(|summary| summary.name.chars().count()).max().unwrap_or(0).max(3);
-    let heads = ["state", "step", "loss", "valid", "tokens/s", "age"];
+    let heads = ["state", "step", "loss", "valid/mlm", "tokens/s", "age"];
     let [state, step, loss, valid, speed, age] = heads;
     line(format_args!("{:width$}  {state:9} {step:>19} {loss:>9} {valid:>9} {speed:>9} {age:>9}", "run"));
     for summary in summaries {

@@ -28,7 +28,7 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
             "data       {}: {} samples, {} tokens to train on; {} samples to validate on; {} {} ids, {}",
             folders(plan, facts),
             count(facts.samples),
-            count(tokens(plan)),
+            count(plan.train_tokens()),
             count(plan.data.valid_rows()),
             tokenizer.kind,
             count(u64::from(tokenizer.vocab_size)),
@@ -126,11 +126,6 @@ fn folders(plan: &Plan, facts: &LoadFacts) -> String {
         0 => plan.config.data.folder.display().to_string(),
         sources => format!("a mixture of {sources} sources"),
     }
-}
-
-/// Number of tokens of the training split.
-fn tokens(plan: &Plan) -> u64 {
-    plan.data.all().map(|data| data.effective.train.tokens()).sum()
 }
 
 /// Describes expected data that is not prepared yet, and the origin of the expectation.
@@ -321,7 +316,7 @@ fn object(plan: &Plan) -> Value {
         "prepared": !plan.data.is_expected(),
         "dataset_version": if plan.data.is_expected() { Value::Null } else { json!(plan.data.dataset_version) },
         "samples": known(json!(facts.samples)),
-        "tokens": known(json!(tokens(plan))),
+        "tokens": known(json!(plan.train_tokens())),
         "vocab_size": plan.data.manifest.tokenizer.vocab_size,
         "views": views,
         "pieces_per_sample": facts.pieces_per_sample,

@@ -5,7 +5,7 @@ use std::path::Path;
 use pipeline::load::{self, RowOrder};
 use schemas::manifest;
 
-use super::run_time::{self, Target};
+use super::run_time::{self, TargetMachine};
 use super::{Plan, assumed_data, describe, preparing, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
@@ -22,7 +22,7 @@ fn is_prepared(folder: &Path) -> bool {
 /// run can be started from it.
 pub struct DryRun {
     plan: Plan,
-    target: Target,
+    target: TargetMachine,
 }
 
 impl DryRun {
@@ -30,7 +30,7 @@ impl DryRun {
     ///
     /// # Errors
     /// The same as those of [`Plan::new`]. Unprepared data is no mistake.
-    pub fn new(args: &ConfigArgs, target: Target) -> anyhow::Result<Self> {
+    pub fn new(args: &ConfigArgs, target: TargetMachine) -> anyhow::Result<Self> {
         let purpose = if target.gpu.is_some() { Purpose::DryRunElsewhere } else { Purpose::DryRun };
         Self::with_purpose(args, purpose, target)
     }
@@ -40,10 +40,10 @@ impl DryRun {
     /// # Errors
     /// As [`new`](Self::new), without the checks of a run's folders.
     pub fn for_timing(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::with_purpose(args, Purpose::ReadOnly, Target::default())
+        Self::with_purpose(args, Purpose::ReadOnly, TargetMachine::default())
     }
 
-    fn with_purpose(args: &ConfigArgs, purpose: Purpose, target: Target) -> anyhow::Result<Self> {
+    fn with_purpose(args: &ConfigArgs, purpose: Purpose, target: TargetMachine) -> anyhow::Result<Self> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let config = &parsed.config;
         let sources = config.sources_read();

@@ -13,9 +13,9 @@ use crate::cli::Gpu;
 /// Share of the operations of a training step that a step without gradient needs.
 const FORWARD_SHARE: f64 = 1.0 / 3.0;
 
-/// What a plan computes times and energy for.
+/// Machine for which a plan computes times and energy.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Target {
+pub struct TargetMachine {
     /// A GPU; `None` for this machine.
     pub gpu: Option<Gpu>,
     /// Power in watts; `None` prints no energy.
@@ -31,7 +31,7 @@ struct RunTime {
 }
 
 /// Returns the lines of the plan about time, energy and disk.
-pub(super) fn lines(plan: &TrainPlan, target: Target) -> Vec<String> {
+pub(super) fn lines(plan: &TrainPlan, target: TargetMachine) -> Vec<String> {
     let mut lines = Vec::new();
     lines.push(match run_time(plan, target) {
         Ok(RunTime { seconds, basis }) => {
@@ -54,7 +54,7 @@ pub(super) fn lines(plan: &TrainPlan, target: Target) -> Vec<String> {
 }
 
 /// Returns the same as JSON values.
-pub(super) fn json(plan: &TrainPlan, target: Target) -> Value {
+pub(super) fn json(plan: &TrainPlan, target: TargetMachine) -> Value {
     let found = run_time(plan, target).ok();
     let (checkpoints, size) = checkpoints(plan);
     json!({
@@ -71,7 +71,7 @@ fn energy_kwh(seconds: f64, watts: f64) -> f64 {
 }
 
 /// Returns the time of a run, or why it is not known.
-fn run_time(plan: &TrainPlan, target: Target) -> Result<RunTime, String> {
+fn run_time(plan: &TrainPlan, target: TargetMachine) -> Result<RunTime, String> {
     let hours = plan.train.max_hours;
     let Some(steps) = plan.steps_expected() else {
         let seconds = hours.unwrap_or_default() * 3600.0;

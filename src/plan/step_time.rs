@@ -50,7 +50,7 @@ impl Sealed for StepTimes {
 }
 
 /// Returns the time of a step of this shape on this machine, if it was measured.
-pub(super) fn find(plan: &TrainPlan) -> Option<StepTime> {
+pub(crate) fn find(plan: &TrainPlan) -> Option<StepTime> {
     let store = Store::existing(&folder()?).ok()?;
     read(&store).shapes.remove(&shape(plan))
 }

@@ -25,7 +25,7 @@ pub(crate) struct RunSummary {
     /// Used share of the tokens or hours that end the run.
     pub(crate) progress: Option<f64>,
     pub(crate) loss: Option<f64>,
-    /// `valid/mlm`, or the validation loss if that is missing.
+    /// `valid/mlm`; `None` if no objective of the run has a head for it.
     pub(crate) valid: Option<f64>,
     pub(crate) valid_step: Option<u64>,
     pub(crate) tokens_per_s: Option<f64>,
@@ -100,7 +100,7 @@ impl RunSummary {
                     self.progress = report.progress;
                 }
                 EventKind::Validation(report) => {
-                    self.valid = Some(report.mlm.map_or(report.loss, |mlm| mlm.loss));
+                    self.valid = report.mlm.map(|mlm| mlm.loss);
                     self.valid_step = event.at.step.map(|step| step.0);
                 }
                 EventKind::Stop(stop) => {

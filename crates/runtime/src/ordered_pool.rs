@@ -287,7 +287,7 @@ mod tests {
             let seen: Vec<u64> = pool.by_ref().take(11).map(|item| item.expect("before the failure")).collect();
             assert_eq!(seen, (0..11).collect::<Vec<_>>());
             let error = pool.next().expect("an item").expect_err("a failure").to_string();
-            assert_eq!(error, format!("actor `test-{}` failed at item 11: item 11 is bad", 11 % count));
+            assert_eq!(error, format!("worker `test-{}` failed at item 11: item 11 is bad", 11 % count));
             assert!(pool.next().is_none(), "no item after a failure");
         }
     }

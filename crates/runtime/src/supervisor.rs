@@ -42,6 +42,6 @@ mod tests {
         let error = spawn("trainer", || assert!(std::thread::current().name().is_none(), "out of {}", "luck"))
             .and_then(NamedThread::join)
             .expect_err("it panicked");
-        assert_eq!(error.to_string(), "actor `trainer` failed at item 0: out of luck");
+        assert_eq!(error.to_string(), "worker `trainer` failed at item 0: out of luck");
     }
 }

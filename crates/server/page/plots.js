@@ -159,6 +159,8 @@ class Plots {
   }
 
   add(group, name) {
+    // The only term of a loss is the loss, which has a plot.
+    if (name.startsWith("terms/") && this.is_only_term(name)) return;
     if (name.startsWith("source_epochs/")) {
       this.add_source(name);
       return;
@@ -166,6 +168,19 @@ class Plots {
     const known = PLOTS.find((plot) => plot.parts.some((part) => part.group === group && part.name === name));
     const plot = known ?? this.plain(group, name);
     if (!this.charts.has(plot.key)) this.put(plot);
+  }
+
+  /** Whether no run has another term. Names of the first term are tried again when a second one appears. */
+  is_only_term(name) {
+    const terms = new Set();
+    for (const run of view.shown()) {
+      for (const columns of Object.values(run.groups)) {
+        for (const key of columns.series.keys()) if (key.startsWith("terms/")) terms.add(key);
+      }
+    }
+    if (terms.size > 1) return false;
+    for (const group of ["reports", "validations"]) this.known.delete(`${group}/${name}`);
+    return true;
   }
 
   /** Adds the epochs of a source to the plot of all sources. */

@@ -95,7 +95,7 @@ fn a_put_that_was_swept_away_is_an_error() {
     put.write_all(b"late").expect("written");
     assert_eq!(store.prefixed("a").sweep().expect("swept").len(), 1);
     let error = put.commit().expect_err("another process owns the folder");
-    assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("swept"), "{error}");
+    assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("removed by another process"), "{error}");
     assert_eq!(store.list("").expect("listed"), []);
 }
 

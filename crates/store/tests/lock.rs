@@ -104,7 +104,7 @@ fn a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken() {
     other.signal("-CONT");
     let refused = other.writes("late");
     assert!(
-        refused.contains("no longer ours") && refused.contains(&format!("pid {} ", std::process::id())),
+        refused.contains("lost the lock") && refused.contains(&format!("pid {} ", std::process::id())),
         "{refused}"
     );
     assert_eq!(store.get("written").expect("there"), b"second", "the process that lost the lock wrote");

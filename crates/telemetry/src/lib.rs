@@ -42,4 +42,4 @@ pub mod training;
 
 pub use clock::Clock;
 pub use event::{Event, EventKind, Position, Unknown, VERSION};
-pub use observer::{Fanout, Observer};
+pub use observer::{EarlyProgress, Fanout, Observer};

@@ -158,9 +158,9 @@ pub struct PrepareEnd {
     /// Tokens that are in no sample.
     pub cut_tokens: u64,
     /// Training split.
-    pub train: SplitStats,
+    pub train: SplitCounts,
     /// Validation split.
-    pub valid: SplitStats,
+    pub valid: SplitCounts,
     /// Samples of both splits, including those that a measurement discarded.
     pub samples: u64,
     /// Content tokens of both splits, including separators.
@@ -180,7 +180,7 @@ pub struct PrepareEnd {
 
 /// Size of one split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SplitStats {
+pub struct SplitCounts {
     /// Number of samples.
     pub samples: u64,
     /// Number of content tokens.

@@ -69,7 +69,11 @@ impl Home {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.current_dir(self.path()).stdin(Stdio::null());
-        command.env("NO_COLOR", "1").env_remove("RUST_LOG").env_remove("CLOZE_LOG_FORMAT");
+        command
+            .env("NO_COLOR", "1")
+            .env("XDG_CACHE_HOME", self.join("cache"))
+            .env_remove("RUST_LOG")
+            .env_remove("CLOZE_LOG_FORMAT");
         // If a key is set twice, the last value wins, so the `--set` options of the test follow these.
         let verb = args.iter().position(|arg| arg.starts_with('-')).unwrap_or(args.len());
         command.args(&args[..verb]);

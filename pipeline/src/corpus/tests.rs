@@ -197,7 +197,7 @@ fn a_file_that_is_cut_short_while_it_is_read_fails_its_part() {
         let file = std::fs::File::options().write(true).open(&path).expect("there");
         file.set_len(std::fs::metadata(&path).expect("there").len() / 2).expect("cut");
         let error = documents.find_map(Result::err).expect("half of it is gone").to_string();
-        assert!(error.contains(name) && error.contains("earlier"), "{error}");
+        assert!(error.contains(name) && error.contains("shorter while it was read"), "{error}");
     }
 }
 
@@ -214,7 +214,7 @@ fn a_file_that_is_replaced_or_grows_fails_its_part() {
         documents.next().expect("a document").expect("readable");
         write_all(home.path(), &[("a.txt", change)]);
         let error = documents.find_map(Result::err).expect("another file").to_string();
-        assert!(error.contains("a.txt") && error.contains("meanwhile"), "{error}");
+        assert!(error.contains("a.txt") && error.contains("changed after the preparation began"), "{error}");
     }
 }
 

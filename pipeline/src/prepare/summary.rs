@@ -5,7 +5,7 @@ use std::time::Duration;
 use runtime::WorkerStats;
 use schemas::DatasetVersion;
 use schemas::manifest::CorpusReport;
-use telemetry::preparation::{PrepareEnd, SplitStats, StageSeconds};
+use telemetry::preparation::{PrepareEnd, SplitCounts, StageSeconds};
 
 use super::change::DatasetChange;
 use super::progress::Stages;
@@ -62,7 +62,7 @@ impl PrepareSummary {
     /// Returns the end event of the run.
     pub(super) fn end(&self, place: String) -> PrepareEnd {
         let (corpus, packing, stages) = (&self.corpus, &self.corpus.packing, &self.stages);
-        let split = |(samples, tokens)| SplitStats { samples, tokens };
+        let split = |(samples, tokens)| SplitCounts { samples, tokens };
         PrepareEnd {
             place,
             dataset_version: self.dataset_version,

@@ -16,7 +16,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// Largest micro-batch in tokens of a base model; fits 24 GB of device memory.
 const MICRO_BATCH_TOKENS: u64 = 16 * 512;
 
-/// What the user chooses.
+/// Choices of the user.
 pub(super) struct Choice {
     pub(super) method: Method,
     /// Size of the model; `None` for one that suits the corpus.
@@ -122,7 +122,20 @@ pub(super) fn page(survey: &Survey, name: &str, choice: &Choice) -> String {
         train_section(choice, &schedule, &recipe),
         run_sections(name, &schedule),
     ];
-    sections.iter().filter(|section| !section.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n")
+    let text = sections.iter().filter(|section| !section.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n");
+    text.lines().map(|line| align(line) + "\n").collect()
+}
+
+/// Column of the comments behind values.
+const COMMENT_COLUMN: usize = 30;
+
+/// Moves the comment behind a value to its column.
+fn align(line: &str) -> String {
+    let is_comment = |at: usize| line[..at].matches('"').count().is_multiple_of(2) && !line[..at].trim().is_empty();
+    match line.match_indices(" # ").map(|(at, _)| at).find(|&at| is_comment(at)) {
+        Some(at) => format!("{:COMMENT_COLUMN$}{}", line[..at].trim_end(), line[at..].trim_end()),
+        None => line.to_owned(),
+    }
 }
 
 /// Numbers of the run.

@@ -6,7 +6,7 @@ use trainer_plan::encoder::EncoderConfig;
 
 use crate::cli::Method;
 
-/// What a method adds to a run of masked language modelling.
+/// Settings of a method in addition to those of the corpus and the encoder.
 pub(super) struct Recipe {
     /// Title of the method with its source.
     pub(super) title: &'static str,
@@ -157,14 +157,14 @@ tacl = 1.0
 "#;
 
 /// Network that replaces tokens.
-struct Generator {
+struct GeneratorShape {
     layers: u32,
     hidden: u32,
     share: &'static str,
     sampling: &'static str,
 }
 
-impl Generator {
+impl GeneratorShape {
     fn section(&self, main: &EncoderConfig, reason: &str) -> String {
         let Self { layers, hidden, share, sampling } = self;
         // Heads as wide as those of the main network, or one head.
@@ -184,7 +184,7 @@ impl Generator {
 fn electra(main: &EncoderConfig) -> String {
     // A third of the width for base, a quarter for other sizes (Clark et al. 2020, tables 6 and 7).
     let part = if main.hidden == 768 { 3 } else { 4 };
-    let generator = Generator {
+    let generator = GeneratorShape {
         layers: main.layers,
         hidden: (main.hidden / part).max(1),
         share: r#""word", "position", "token_type", "embedding_norm""#,
@@ -220,7 +220,7 @@ rtd = 50.0
 }
 
 fn coco_lm(main: &EncoderConfig) -> String {
-    let generator = Generator {
+    let generator = GeneratorShape {
         layers: main.layers.div_ceil(3),
         hidden: main.hidden,
         share: r#""word", "position", "embedding_norm""#,

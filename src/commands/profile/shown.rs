@@ -17,6 +17,8 @@ pub struct Profile {
     pub target: &'static str,
     /// Conclusion in one sentence.
     pub sentence: String,
+    /// What consumed the items; empty if that needs no words.
+    pub against: String,
     /// Bottleneck of a pipeline. None for a preparation, whose stages belong to one actor.
     pub binding: Option<Bottleneck>,
     /// Observations that support the conclusion.
@@ -84,12 +86,13 @@ impl Profile {
     /// Lines of text of the profile.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.sentence.clone()];
+        lines.extend((!self.against.is_empty()).then(|| format!("  {}", self.against)));
         lines.extend(self.evidence.iter().map(|line| format!("  {line}")));
         match &self.what_if {
             Some(Ok(proposals)) => {
-                lines.extend(proposals.iter().map(|proposal| format!("what if: {}", proposal.describe())));
+                lines.extend(proposals.iter().map(|proposal| format!("what-if: {}", proposal.describe())));
             }
-            Some(Err(why)) => lines.push(format!("what if: {why}")),
+            Some(Err(why)) => lines.push(format!("what-if: {why}")),
             None => {}
         }
         if let (Some(gain), Some(proposal)) = (self.checked, self.proposed()) {

@@ -248,6 +248,11 @@ fn list(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(table.block(Block::bordered().title(" newest ")), area);
 }
 
+/// Colours of the states of a worker: those of the status page and of the profile reports.
+const BUSY: Color = Color::Green;
+const STARVED: Color = Color::Indexed(208);
+const BLOCKED: Color = Color::DarkGray;
+
 /// Bar with the time of each actor.
 fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).cloned().unwrap_or_default();
@@ -268,13 +273,13 @@ fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         };
         Line::from(vec![
             Span::raw(format!("{name:16.16} {:8} ", text(&actor["doing"]))),
-            bar(part("busy_s"), Color::Green),
-            bar(part("starved_s"), Color::Yellow),
-            bar(part("blocked_s"), Color::DarkGray),
+            bar(part("busy_s"), BUSY),
+            bar(part("starved_s"), STARVED),
+            bar(part("blocked_s"), BLOCKED),
             Span::raw(queue),
         ])
     });
-    let title = " green busy, yellow starved, grey blocked ";
+    let title = " green busy, orange starved, grey blocked ";
     frame.render_widget(Paragraph::new(rows.collect::<Vec<_>>()).block(Block::bordered().title(title)), area);
 }
 

@@ -193,7 +193,7 @@ fn measure(tuning: &TuneSession<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow:
         seconds: tuning.options.seconds,
         batches: None,
         steps: 0,
-        step_ms,
+        step_ms: Some(step_ms),
         slow: tuning.options.slow.clone(),
         check: false,
         scale: Vec::new(),

@@ -1,5 +1,6 @@
 //! `cloze export`: writes a checkpoint as a folder that `transformers` loads.
 
+mod model_card;
 mod staged;
 
 use std::path::Path;
@@ -9,7 +10,7 @@ use cloze::exit::Usage;
 use cloze::plan::Plan;
 use cloze::plan::training::export_problem;
 use pipeline::load;
-use schemas::{Step, manifest};
+use schemas::{Step, Vocab, manifest};
 use serde_json::json;
 use store::Store;
 use telemetry::terminal::{note, outcome};
@@ -19,7 +20,8 @@ use trainer::training::checkpoint;
 use trainer_plan::TrainPlan;
 use trainer_plan::config::ModelFamily;
 
-use self::staged::{Staged, TOKENIZER_CONFIG};
+use self::model_card::ModelCard;
+use self::staged::{CARD, Staged, TOKENIZER_CONFIG, VOCAB};
 
 /// Writes the weights after `step` of `run` (default: the newest checkpoint) to `out`, with the tokenizer.
 pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Option<cli::ExportFamily>) -> anyhow::Result<()> {
@@ -28,7 +30,10 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Option<cli:
     let model = Model::new(&plan, family)?;
     let staged = Staged::new(out)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
-    let class = model.put(&snapshot.main, &Store::folder(staged.path())?)?;
+    let folder = Store::folder(staged.path())?;
+    let card = ModelCard { plan: &plan, run, step: snapshot.state.step, state: &snapshot.state };
+    folder.put(CARD, card.text()?.as_bytes())?;
+    let class = model.put(&snapshot.main, &folder)?;
     let published = staged.publish()?;
     if published.replaced {
         note(format_args!("{}: replaced the model that was there", out.display()));
@@ -51,6 +56,8 @@ pub(super) struct Model {
     family: ModelFamily,
     tokenizer: Vec<u8>,
     tokenizer_config: String,
+    /// Content of `vocab.txt`, for a WordPiece tokenizer.
+    vocab_txt: Option<String>,
 }
 
 impl Model {
@@ -62,15 +69,24 @@ impl Model {
         let data = plan.data();
         let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
         let tokenizer_config = tokenizer_config(plan, family);
-        Ok(Self { plan: plan.train().clone(), family, tokenizer, tokenizer_config })
+        let vocab_txt = (data.manifest.tokenizer.kind == "wordpiece").then(|| vocab_txt(plan.vocab()));
+        Ok(Self { plan: plan.train().clone(), family, tokenizer, tokenizer_config, vocab_txt })
     }
 
     /// Writes the model with these weights. `config.json` is last: a folder with it is complete.
     pub(super) fn put(&self, weights: &HostTensors, folder: &Store) -> Result<&'static str, trainer_plan::Error> {
         folder.put(manifest::TOKENIZER, &self.tokenizer)?;
         folder.put(TOKENIZER_CONFIG, self.tokenizer_config.as_bytes())?;
+        if let Some(vocab) = &self.vocab_txt {
+            folder.put(VOCAB, vocab.as_bytes())?;
+        }
         hf::export(weights, &self.plan, self.family, folder)
     }
+}
+
+/// Returns the tokens of a WordPiece vocabulary, one per line in the order of the ids.
+fn vocab_txt(vocab: &Vocab) -> String {
+    (0..vocab.size()).flat_map(|id| [vocab.token(id), "\n"]).collect()
 }
 
 /// Returns the file that `AutoTokenizer` requires in addition to `tokenizer.json`.

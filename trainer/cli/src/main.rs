@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use cloze::cli::{TuneArgs, Verb};
 use cloze::commands::plan;
-use cloze::plan::run_time::Target;
+use cloze::plan::run_time::TargetMachine;
 use cloze::{commands, exit, program, train_program};
 
 fn main() -> ExitCode {
@@ -50,8 +50,8 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Tune { config, options: options @ TuneArgs { step_ms: None, .. } } => tune::run(&config, &options)?,
         Verb::Plan { config, on: None, measure: true, watts, json } => {
             profile::measure_step(&config)?;
-            let target = Target { gpu: None, watts };
-            plan::run(&config, plan::Options { target, json })?;
+            let target = TargetMachine { gpu: None, watts };
+            plan::run(&config, plan::PlanOptions { target, json })?;
         }
         Verb::Export { run, out, step, family } => export::run(&run, &out, step, family)?,
         Verb::Explain { run, step, row, rows, json, set } => {

@@ -10,7 +10,7 @@ use cloze::cli::{ConfigArgs, ExportFamily, Gpu};
 use cloze::commands::{prepare, tokenizer};
 use cloze::config::{ConfigSource, merge};
 use cloze::plan::dry_run::DryRun;
-use cloze::plan::run_time::Target;
+use cloze::plan::run_time::TargetMachine;
 use serde_json::Value as Json;
 use store::{Lines, Store};
 use testkit::{corpus, root};
@@ -85,7 +85,7 @@ fn every_file_in_configs_plans_at_full_size() {
         let config = root().join(format!("configs/{name}.toml"));
         // A folder that exists on no machine.
         let set = vec!["data.folder=\"not/prepared\"".to_owned()];
-        let outlook = DryRun::new(&ConfigArgs { config, set }, Target { gpu: Some(Gpu::H100), watts: None })
+        let outlook = DryRun::new(&ConfigArgs { config, set }, TargetMachine { gpu: Some(Gpu::H100), watts: None })
             .unwrap_or_else(|error| panic!("{name}: {error:#}"));
         let mut warnings = outlook.warnings();
         // A preset may start from weights that are not in the repository, and an ablation omits objectives.

@@ -84,6 +84,7 @@ pub(crate) fn profile(shape: Shape, watch: &MeasureWatch, times: StepTimes) -> P
     Profile {
         target: ProfileTarget::Train.name(),
         sentence: verdict.sentence,
+        against: String::new(),
         binding: Some(verdict.binding),
         evidence,
         what_if: Some(proposals(&measured)),

@@ -8,7 +8,8 @@ use schemas::printable;
 
 use super::run_progress::{RunEstimate, RunProgress, RunProgressBar};
 use super::{OutputFormat, OutputMode, bar, note};
-use crate::{Event, EventKind, Observer};
+use crate::quantities::{count, eta, tokens_per_s};
+use crate::{EarlyProgress, Event, EventKind, Observer};
 
 /// Capacity of the line queue.
 const LINES: usize = 1024;
@@ -86,7 +87,12 @@ impl Observer for Printer {
         }
         if let Some(text) = crate::event_text::line(event) {
             let outlook = match &event.what {
-                EventKind::Report(report) => Some(RunEstimate { progress: report.progress, eta_s: report.speed.eta_s }),
+                EventKind::Report(report) => Some(RunEstimate {
+                    progress: report.progress,
+                    eta_s: report.speed.eta_s,
+                    loss: Some(report.figures.loss),
+                    speed: Some(speed_text(report.speed.tokens_per_s, report.speed.mfu)),
+                }),
                 _ => None,
             };
             let is_result = crate::event_text::is_result(event);
@@ -96,6 +102,20 @@ impl Observer for Printer {
             self.send(Line { text, is_result, outlook });
         }
     }
+
+    fn progress(&mut self, progress: &EarlyProgress) {
+        let EarlyProgress { step, loss, tokens_per_s: rate, mfu, eta_s } = *progress;
+        let speed = speed_text(rate, mfu);
+        let text = format!("step {}  loss {loss:.4}  {speed}{}", count(step), eta(eta_s));
+        let outlook = Some(RunEstimate { progress: None, eta_s, loss: Some(loss), speed: Some(speed) });
+        self.send(Line { text, is_result: false, outlook });
+    }
+}
+
+/// Formats a speed: `745 k tok/s, MFU 31.2 %`.
+fn speed_text(rate: f64, mfu: Option<f64>) -> String {
+    let mfu = mfu.map_or(String::new(), |mfu| format!(", MFU {:.1} %", 100.0 * mfu));
+    format!("{}{mfu}", tokens_per_s(rate))
 }
 
 impl Drop for Printer {

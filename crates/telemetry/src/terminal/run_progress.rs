@@ -29,12 +29,16 @@ pub struct RunProgress {
 }
 
 /// Remaining part of a run, from a report.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RunEstimate {
     /// Fraction of the run that is done.
     pub(super) progress: Option<f64>,
     /// Estimated seconds to the end.
     pub(super) eta_s: Option<f64>,
+    /// Training loss.
+    pub(super) loss: Option<f64>,
+    /// Speed as text.
+    pub(super) speed: Option<String>,
 }
 
 /// Progress bar of a training run.
@@ -67,7 +71,7 @@ impl RunProgressBar {
     pub(super) fn draw(&self) {
         let doing = (self.course.look)();
         self.bar.set_position(position(self.course.steps, doing.steps, self.outlook.progress));
-        self.bar.set_message(message(self.course.steps, doing, self.outlook.eta_s, self.since.elapsed()));
+        self.bar.set_message(message(self.course.steps, doing, &self.outlook, self.since.elapsed()));
     }
 }
 
@@ -84,12 +88,14 @@ fn position(last: Option<u64>, done: u64, progress: Option<f64>) -> u64 {
     (share.clamp(0.0, 1.0) * LENGTH as f64) as u64
 }
 
-/// Returns the text of the bar, such as `step 1,234 of 10,000  validation  ETA 2.1 h`.
-fn message(last: Option<u64>, doing: PhaseText, eta_s: Option<f64>, since: Duration) -> String {
+/// Returns the text of the bar, such as `step 1,234 of 10,000  loss 2.3456  745 k tok/s  ETA 2.1 h`.
+fn message(last: Option<u64>, doing: PhaseText, outlook: &RunEstimate, since: Duration) -> String {
     let of = last.map_or(String::new(), |last| format!(" of {}", count(last)));
     let phase = doing.phase.map_or(String::new(), |phase| format!("  {phase}"));
-    let left = eta_s.map(|eta_s| (eta_s - since.as_secs_f64()).max(0.0));
-    format!("step {}{of}{phase}{}", count(doing.steps), eta(left))
+    let loss = outlook.loss.map_or(String::new(), |loss| format!("  loss {loss:.4}"));
+    let speed = outlook.speed.as_ref().map_or(String::new(), |speed| format!("  {speed}"));
+    let left = outlook.eta_s.map(|eta_s| (eta_s - since.as_secs_f64()).max(0.0));
+    format!("step {}{of}{phase}{loss}{speed}{}", count(doing.steps), eta(left))
 }
 
 #[cfg(test)]
@@ -100,10 +106,13 @@ mod tests {
     fn the_bar_shows_step_phase_and_remaining_time() {
         let at = |steps, phase| PhaseText { steps, phase };
         let now = Duration::ZERO;
-        assert_eq!(message(Some(10_000), at(1234, None), None, now), "step 1,234 of 10,000");
+        assert_eq!(message(Some(10_000), at(1234, None), &RunEstimate::default(), now), "step 1,234 of 10,000");
         let later = Duration::from_secs(20);
-        assert_eq!(message(None, at(5, Some("validation")), Some(50.0), later), "step 5  validation  ETA 30 s");
-        assert_eq!(message(None, at(5, None), Some(5.0), later), "step 5  ETA 0 s", "never negative");
+        let ends_in = |seconds| RunEstimate { eta_s: Some(seconds), ..RunEstimate::default() };
+        assert_eq!(message(None, at(5, Some("validation")), &ends_in(50.0), later), "step 5  validation  ETA 30 s");
+        assert_eq!(message(None, at(5, None), &ends_in(5.0), later), "step 5  ETA 0 s", "never negative");
+        let reported = RunEstimate { loss: Some(2.5), speed: Some("745 k tok/s".to_owned()), ..ends_in(50.0) };
+        assert_eq!(message(None, at(5, None), &reported, later), "step 5  loss 2.5000  745 k tok/s  ETA 30 s");
         assert_eq!([position(Some(100), 25, None), position(None, 25, None)], [2500, 0]);
         assert_eq!(
             [position(None, 25, Some(0.5)), position(Some(20), 25, None), position(Some(0), 0, None)],

@@ -9,7 +9,7 @@ use schemas::ordinal::Step;
 use schemas::{DatasetVersion, RowIndex};
 
 use crate::change::{ChangeReport, How, KeyChange, NoteReport};
-use crate::preparation::{LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitStats, StageSeconds};
+use crate::preparation::{LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitCounts, StageSeconds};
 use crate::training::{
     AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, Figures, LossSpikeReport, MlmReport,
     PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport, StarvedReport, StepReport, StopReason,
@@ -324,8 +324,8 @@ pub(super) fn prepare_end() -> PrepareEnd {
         cut_sentences: 0,
         cut_documents: 0,
         cut_tokens: 17,
-        train: SplitStats { samples: 3000, tokens: 375_000 },
-        valid: SplitStats { samples: 0, tokens: 0 },
+        train: SplitCounts { samples: 3000, tokens: 375_000 },
+        valid: SplitCounts { samples: 0, tokens: 0 },
         samples: 3000,
         stored_tokens: 375_000,
         tokens_capacity: 378_000,

@@ -14,9 +14,13 @@ use cloze::exit::Usage;
 use schemas::manifest;
 
 /// Files of an export. A folder with any other file is never replaced.
-const FILES: [&str; 4] = ["config.json", "model.safetensors", manifest::TOKENIZER, TOKENIZER_CONFIG];
+const FILES: [&str; 6] = ["config.json", "model.safetensors", manifest::TOKENIZER, TOKENIZER_CONFIG, VOCAB, CARD];
 /// File that `AutoTokenizer` requires in addition to the tokenizer.
 pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// Vocabulary of a WordPiece tokenizer, for programs that do not read `tokenizer.json`.
+pub(super) const VOCAB: &str = "vocab.txt";
+/// Model card.
+pub(super) const CARD: &str = "README.md";
 
 /// Maximum number of attempts to move a folder into place, because concurrent exports may be faster.
 const MOVES_MAX: usize = 16;

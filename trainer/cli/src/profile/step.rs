@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use cloze::cli::ConfigArgs;
 use cloze::exit::Usage;
 use cloze::plan::dry_run::DryRun;
-use cloze::plan::run_time::Target;
+use cloze::plan::run_time::TargetMachine;
 use cloze::plan::step_time::{self, StepTime};
 use pipeline::load::ViewFacts;
 use profiler::statistics::quartiles;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
 
 /// Times some steps of a configuration that this machine can train, and records the time for its plan.
 pub(crate) fn measure_step(args: &ConfigArgs) -> anyhow::Result<()> {
-    DryRun::new(args, Target::default())?;
+    DryRun::new(args, TargetMachine::default())?;
     let outlook = DryRun::for_timing(args)?;
     let plan = outlook.train();
     note(format_args!("timing {} steps on synthetic batches", WARM_UP + MEASURED));

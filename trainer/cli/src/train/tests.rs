@@ -152,7 +152,7 @@ fn a_refused_run_leaves_everything_as_it_was() {
     let phases = Phases { control: Arc::new(Control::start().expect("signals")), slow: None };
     let run = RunFolder::acquire(&store).expect("free");
     let error = train(&other, &run.store().clone(), context(run, phases)).expect_err("another seed");
-    assert!(format!("{error:#}").contains("`seed`"), "{error:#}");
+    assert!(format!("{error:#}").contains("seed  7 → 8"), "{error:#}");
     assert_eq!(format!("{:?}", cloze::exit::code(&error)), format!("{:?}", ExitCode::from(2)));
     assert_eq!(objects(&store), before);
 }

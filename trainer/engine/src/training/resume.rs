@@ -10,8 +10,8 @@ use telemetry::change::KeyChange;
 use telemetry::training::Warning;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{IdentityChange, MAIN_FILE, SidecarState, State, Validated};
-use trainer_plan::identity;
 use trainer_plan::init_weights::FolderFormat;
+use trainer_plan::run::resume_check::check_resumed;
 
 use crate::device::native;
 use crate::device::native::copies::{Copies, Sources};
@@ -121,7 +121,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::Identity`] if the snapshot belongs to another run.
     pub fn restore(&mut self, place: &str, snapshot: &Snapshot) -> Result<(Vec<Warning>, Vec<KeyChange>), Error> {
-        let changed = identity::check_resumed(self.plan(), place, &snapshot.state)?;
+        let changed = check_resumed(self.plan(), place, &snapshot.state)?;
         self.load(place, snapshot)?;
         let state = &snapshot.state;
         let noted = changed.iter().map(|key| IdentityChange { step: state.step, key: key.clone() });

@@ -10,14 +10,14 @@ mod keeping;
 mod tests;
 
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
 use telemetry::change::KeyChange;
 use telemetry::training::{ResumeReport, StepReport, Warning};
-use telemetry::{Clock, EventKind, Position, host_memory};
+use telemetry::{Clock, EarlyProgress, EventKind, Position, host_memory};
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::checkpoint::{State, Validated};
@@ -37,6 +37,9 @@ use crate::training::step::{StepResult, Trainer};
 use crate::training::throughput::Throughput;
 use crate::training::validation::Validation;
 use crate::training::{checkpoint, init_loss_check, oom_error, startup_report};
+
+/// Times of a process at which loss and speed are shown if it has made no report yet: reports may be minutes apart.
+const EARLY: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
 
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as
 /// one of `ranks`.
@@ -95,6 +98,8 @@ fn is_due(done: Step, every: u64, is_over: bool) -> bool {
 
 /// State of the training loop.
 struct Run<'a> {
+    /// Number of [`EARLY`] times at which progress was shown; all of them after the first report.
+    early_shown: usize,
     trainer: Trainer,
     store: &'a Store,
     clock: &'a Clock,
@@ -173,6 +178,7 @@ impl<'a> Run<'a> {
             kept: None,
             is_whole: true,
             pace: Throughput::start(peak.map(|peak| peak / plan.flops_per_token())),
+            early_shown: 0,
             gauge: Gauge::start(trainer.device(), plan.memory().total())?,
             trainer,
         };
@@ -235,6 +241,7 @@ impl<'a> Run<'a> {
             }
             self.report_initial_losses(host)?;
             let observed = self.report_if_due(data, host)?;
+            self.show_early_progress(&observed, host)?;
             match self.check_spikes(&observed, host)? {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(GuardDecision::RollBack) => return Ok(RunEnding::GoesBack),
@@ -361,6 +368,20 @@ impl<'a> Run<'a> {
             self.emit(host, EventKind::Warning(warning));
         }
         self.check(host)
+    }
+
+    /// Shows loss and speed at the [`EARLY`] times of the process, if no report was made until then.
+    fn show_early_progress(&mut self, observed: &[Observed], host: &mut dyn Host) -> Result<(), Error> {
+        if !observed.is_empty() {
+            self.early_shown = EARLY.len();
+        }
+        let is_due = EARLY.get(self.early_shown).is_some_and(|time| self.pace.trained() >= *time);
+        let loss = if is_due { self.trainer.last_loss()? } else { None };
+        let Some(loss) = loss else { return Ok(()) };
+        self.early_shown += 1;
+        let (tokens_per_s, mfu, eta_s) = self.pace.so_far(self.steps_left());
+        host.progress(&EarlyProgress { step: self.trainer.done().0, loss, tokens_per_s, mfu, eta_s });
+        Ok(())
     }
 
     /// Emits a report if one is due, or if the ring of losses is full: a report has every loss since the one before.

@@ -11,7 +11,7 @@ use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::checkpoint::IdentityChange;
 use trainer_plan::config::TrainConfig;
-use trainer_plan::device::cpu_problem;
+use trainer_plan::machine::cpu_problem;
 use trainer_plan::metric_name::MetricName;
 use trainer_plan::pass::Pass;
 use trainer_plan::run_weights;
@@ -37,7 +37,7 @@ use crate::objectives::combine::Counts;
 use crate::objectives::{ObjectiveOutput, Term};
 use crate::optimizer::adamw::{AdamW, Update};
 use crate::training::metric_accumulator::{MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
-use crate::training::process_group::ProcessGroup;
+use crate::training::process_group::{ProcessGroup, SingleProcess};
 use crate::training::spike_guard::{Guard, Observed};
 
 /// Rows and tokens that a step consumed on all ranks.
@@ -346,6 +346,12 @@ impl Trainer {
         let terms = written(terms);
         let metrics = written(metrics);
         Ok((Figures { loss, terms, metrics, lr, grad_norm: norm, skipped }, observed))
+    }
+
+    /// Fetches the loss of the last step of this rank; `None` if it was read already. Waits for the device.
+    pub(crate) fn last_loss(&self) -> Result<Option<f64>, Error> {
+        let (_, steps) = fetch(&SingleProcess, [], &[&self.guard.ring.unread()])?;
+        Ok(Observed::all(&steps).last().map(|step| step.loss))
     }
 
     /// Fetches loss and norm of the steps since the last read. Needed if the ring is full before the next report.

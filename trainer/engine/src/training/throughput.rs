@@ -100,6 +100,17 @@ impl Throughput {
         self.spent.validation += time;
     }
 
+    /// Returns tokens per second and MFU since the last report, and the estimated seconds to the end.
+    pub(crate) fn so_far(&self, left: u64) -> (f64, Option<f64>, Option<f64>) {
+        let tokens_per_s = self.tokens as f64 / self.started.elapsed().as_secs_f64();
+        (tokens_per_s, self.peak_rate.map(|peak| tokens_per_s / peak), self.process.eta_s(left))
+    }
+
+    /// Returns the time since the process began to train.
+    pub(crate) fn trained(&self) -> Duration {
+        self.process.begun.elapsed()
+    }
+
     /// Returns the speed since the last report and the time by phase, and starts the next interval. `left` is the
     /// number of remaining steps.
     pub(crate) fn report(&mut self, left: u64) -> (Speed, PhaseSeconds) {

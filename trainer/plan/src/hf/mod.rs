@@ -18,9 +18,10 @@ use crate::config::{CheckpointConfig, ModelFamily, ReportConfig, SpikeGuardConfi
 use crate::encoder::VocabFacts;
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::networks::MAIN;
 use crate::objectives::AnyObjective;
 use crate::optimizer::OptimizerConfig;
-use crate::request::{AmendedRequest, TrainRequest};
+use crate::request::{ActiveObjective, AmendedRequest, TrainRequest};
 use crate::schedule::ScheduleConfig;
 use crate::train_plan::TrainPlan;
 
@@ -138,6 +139,18 @@ pub fn choose(
     }
 }
 
+/// Lists the objectives of a run, with the network of those that are not of the main one.
+fn objectives(plan: &TrainPlan) -> String {
+    let text = |it: ActiveObjective<'_>| {
+        let reads = it.objective.reads();
+        let other = reads.passes.iter().map(|pass| &pass.network).find(|network| *network != MAIN);
+        let is_of_other = reads.passes.iter().all(|pass| pass.network != MAIN);
+        let of = other.filter(|_| is_of_other).map_or(String::new(), |network| format!(" of network `{network}`"));
+        format!("`{}`{of}", it.objective.kind())
+    };
+    plan.active().map(text).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns the class that a run is exported as unless the user chooses an architecture.
 ///
 /// # Errors
@@ -151,8 +164,7 @@ pub fn default_class(plan: &TrainPlan) -> Result<&'static str, Error> {
 fn no_head(plan: &TrainPlan, architecture: ModelFamily, heads: &[HeadPlace]) -> String {
     let is_electra = heads.iter().any(|head| head.form == HeadRole::Detect);
     let predicts = heads.iter().any(|head| head.form == HeadRole::Predict);
-    let objectives: Vec<String> = plan.active().map(|it| format!("`{}`", it.objective.kind())).collect();
-    let has = format!("this run has the objectives {}", objectives.join(", "));
+    let has = format!("this run has the objectives {}", objectives(plan));
     match architecture {
         ModelFamily::Bert | ModelFamily::Roberta if is_electra => {
             format!("{has}, and no `masked_lm` of its main network: export it with `--as electra`")

@@ -1,6 +1,7 @@
 //! Files in a run's folder next to its checkpoints: rollbacks, skipped steps, budgets and branches.
 
 pub mod branch;
+pub mod resume_check;
 pub mod rollback;
 pub mod rollback_archive;
 pub mod sidecar_check;

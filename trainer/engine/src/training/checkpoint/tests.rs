@@ -125,7 +125,7 @@ fn assert_skipped(name: &str, bad: &[u8]) {
     match newest(&run) {
         Ok(found) => assert_eq!(found.expect("the older one is complete").1.state.step, Step(1), "{name} was changed"),
         // The final newline carries no data.
-        Err(error) if error.to_string().contains("rewritten") => {
+        Err(error) if error.to_string().contains("reformatted") => {
             assert!(name.ends_with(STATE_FILE) && bad.last() == Some(&b'}'), "{error}");
             return;
         }
@@ -214,7 +214,7 @@ fn a_reformatted_state_is_refused_and_not_moved() {
     run.put(name, text.as_bytes()).expect("put");
     for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
         let error = error.to_string();
-        assert!(error.contains("step-00000002/state.json: rewritten") && error.contains("the original"), "{error}");
+        assert!(error.contains("step-00000002/state.json: reformatted") && error.contains("the original"), "{error}");
     }
     assert_eq!(run.get(name).expect("it is not set aside"), text.as_bytes());
 }
@@ -283,7 +283,7 @@ fn a_state_that_is_no_file_is_refused_and_nothing_is_removed() {
     let left = names(&run);
     // A link with a missing target, then a socket: the checkpoint may be complete in both cases.
     std::os::unix::fs::symlink(home.path().join("gone.json"), &state).expect("linked");
-    for words in ["leads nowhere", "not a file"] {
+    for words in ["broken symbolic link", "not a file"] {
         for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
             let error = error.to_string();
             assert!(error.contains("step-00000002/state.json") && error.contains(words), "{error}");

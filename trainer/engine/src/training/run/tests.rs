@@ -294,7 +294,7 @@ fn another_run_is_refused_with_the_keys_that_differ() {
     request.identity = trainer_plan::identity::Identity::new([("seed".to_owned(), "8".to_owned())].into());
     let ran = train_with(&store, &testing::checked(request), ApiError::default());
     let error = ran.outcome.expect_err("another seed makes another run");
-    assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
+    assert!(error.is_usage() && error.to_string().contains("seed  7 → 8"), "{error}");
     assert!(ran.from.is_empty() && ran.events.is_empty(), "a refused run does not start");
 }
 

@@ -1,0 +1,87 @@
+//! Model card of an export: `README.md` with the use, the training and the scores of a model.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use cloze::plan::Plan;
+use schemas::{Step, printable};
+use store::Store;
+use telemetry::quantities::{count, short};
+use trainer_plan::checkpoint::{self, State};
+use trainer_plan::hf;
+
+/// Content of a model card.
+pub(super) struct ModelCard<'a> {
+    pub(super) plan: &'a Plan,
+    /// Folder of the run.
+    pub(super) run: &'a Path,
+    pub(super) step: Step,
+    pub(super) state: &'a State,
+}
+
+impl ModelCard<'_> {
+    /// Returns the text, in the format of the Hugging Face Hub: metadata in YAML, then Markdown.
+    pub(super) fn text(&self) -> Result<String, trainer_plan::Error> {
+        let class = hf::default_class(self.plan.train()).unwrap_or("AutoModel");
+        let task = if class.ends_with("ForMaskedLM") { "pipeline_tag: fill-mask\n" } else { "" };
+        let name = self.run.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
+        let mut text = format!(
+            "---\nlibrary_name: transformers\n{task}tags:\n- cloze\n---\n\n# {}\n\n\
+             An encoder that `cloze {}` pretrained, after step {}.\n\n\
+             ```python\nfrom transformers import AutoTokenizer, {class}\n\n\
+             model = {class}.from_pretrained(\"FOLDER\")\ntokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
+            printable(&name),
+            env!("CARGO_PKG_VERSION"),
+            count(self.step.0),
+        );
+        text.push_str("\n## Training\n\n| | |\n|---|---|\n");
+        for (label, value) in self.facts() {
+            let _ = writeln!(text, "| {label} | {value} |");
+        }
+        let scores = self.scores()?;
+        if !scores.is_empty() {
+            text.push_str("\n## Validation\n\n| score | value |\n|---|---|\n");
+            for (name, value) in scores {
+                let _ = writeln!(text, "| {} | {value:.4} |", printable(&name));
+            }
+        }
+        let _ = write!(text, "\n## Configuration\n\n```toml\n{}```\n", self.plan.resolved_toml());
+        Ok(text)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let train = self.plan.train();
+        let active = train.active().map(|it| format!("{} `{}` (`{}`)", it.weight, it.name, it.objective.kind()));
+        let (trained, frozen) = train.parameters();
+        let data = self.plan.data();
+        let tokenizer = &data.manifest.tokenizer;
+        vec![
+            ("loss", active.collect::<Vec<_>>().join(" + ")),
+            ("parameters of the run", count(trained + frozen)),
+            ("steps", format!("{} of {}", count(self.step.0), train.steps_expected().map_or("–".to_owned(), count))),
+            ("rows a step", count(train.train.global_batch_size)),
+            ("tokens a row", count(u64::from(train.width))),
+            ("tokens seen", short(self.state.tokens_consumed as f64)),
+            ("tokens of the training split", count(self.plan.train_tokens())),
+            (
+                "tokenizer",
+                format!(
+                    "{}, {} ids, {}",
+                    tokenizer.kind,
+                    count(u64::from(tokenizer.vocab_size)),
+                    if tokenizer.lowercase { "lowercased" } else { "cased" }
+                ),
+            ),
+            ("learning rate", format!("{:e}", train.optimizer.lr)),
+            ("precision", train.train.precision.name().to_owned()),
+        ]
+    }
+
+    /// Returns the scores of the validation of this step; empty if it was not validated.
+    fn scores(&self) -> Result<BTreeMap<String, f64>, trainer_plan::Error> {
+        let run = Store::existing(self.run)?;
+        let listed = checkpoint::list_with_reasons(&run, &self.plan.train().checkpoints)?;
+        Ok(listed.into_iter().find(|it| it.step == self.step).map_or_else(BTreeMap::new, |it| it.figures))
+    }
+}
