@@ -247,8 +247,8 @@ fn documents_are_counted_per_source() {
     let all = json(&home.run_ok(&["exposure", "run", "--json"]));
     for of in ["corpus", "others"] {
         let files: Vec<&Value> =
-            all["sources"].as_array().expect("a list").iter().filter(|file| file["of"] == of).collect();
-        assert!(files.iter().all(|file| (file["source"] == "others.txt") == (of == "others")), "{all}");
+            all["files"].as_array().expect("a list").iter().filter(|file| file["source"] == of).collect();
+        assert!(files.iter().all(|file| (file["file"] == "others.txt") == (of == "others")), "{all}");
         let counted: u64 = files.iter().map(|file| file["counts"]["trained"].as_u64().expect("a count")).sum();
         let expected: u64 = trained.iter().filter(|((source, _), _)| source == of).map(|(_, rows)| rows).sum();
         assert_eq!(counted, expected, "{all}");

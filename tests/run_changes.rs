@@ -220,12 +220,23 @@ fn checkpoints_are_listed_verified_pinned_and_removed() {
     });
     assert_eq!(best, [lowest.expect("three validations")["step"].as_u64().expect("a step")]);
 
-    // Each checkpoint contains the files of `export`, byte for byte.
+    // Each checkpoint contains the files of `export`, byte for byte, without the model card.
     home.run_ok(&["export", "run", "--out", "model", "--step", "25"]);
     let checkpoint = files(&home.join("run/checkpoints/step-00000025"));
-    for (name, bytes) in files(&home.join("model")) {
-        assert!(checkpoint[&name] == bytes, "{name}");
+    let mut model = files(&home.join("model"));
+    let card = String::from_utf8(model.remove("README.md").expect("a model card")).expect("UTF-8");
+    for (name, bytes) in &model {
+        assert!(checkpoint[name] == *bytes, "{name}");
     }
+    for part in ["BertForMaskedLM", "| steps | 25 of 60 |", "| mlm.loss | ", "\n[objectives.mlm]\n"] {
+        assert!(card.contains(part), "{part:?} in {card}");
+    }
+    let vocab = String::from_utf8(model["vocab.txt"].clone()).expect("UTF-8");
+    let tokenizer: Value = serde_json::from_slice(&model["tokenizer.json"]).expect("JSON");
+    for (id, token) in vocab.lines().enumerate() {
+        assert_eq!(tokenizer["model"]["vocab"][token], id, "{token}");
+    }
+    assert_eq!(vocab.lines().count(), tokenizer["model"]["vocab"].as_object().expect("tokens").len());
     // The exported folder can start a run, with its heads.
     let init = "train.init_from=run/checkpoints/step-00000025";
     home.run_ok(&["train", "--set", "run.folder=next", "--set", "train.steps=2", "--set", init]);

@@ -17,7 +17,7 @@ pub struct Profile {
     pub target: &'static str,
     /// Conclusion in one sentence.
     pub sentence: String,
-    /// What consumed the items; empty if that needs no words.
+    /// Consumer of the items; empty if that needs no words.
     pub against: String,
     /// Bottleneck of a pipeline. None for a preparation, whose stages belong to one actor.
     pub binding: Option<Bottleneck>,

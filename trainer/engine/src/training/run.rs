@@ -17,7 +17,7 @@ use schemas::{Batch, StreamHash};
 use store::Store;
 use telemetry::change::KeyChange;
 use telemetry::training::{ResumeReport, StepReport, Warning};
-use telemetry::{Clock, EarlyProgress, EventKind, Position, host_memory};
+use telemetry::{Clock, EventKind, Position, host_memory};
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::checkpoint::{State, Validated};
@@ -379,8 +379,7 @@ impl<'a> Run<'a> {
         let loss = if is_due { self.trainer.last_loss()? } else { None };
         let Some(loss) = loss else { return Ok(()) };
         self.early_shown += 1;
-        let (tokens_per_s, mfu, eta_s) = self.pace.so_far(self.steps_left());
-        host.progress(&EarlyProgress { step: self.trainer.done().0, loss, tokens_per_s, mfu, eta_s });
+        host.progress(&self.pace.early_progress(self.trainer.done().0, loss, self.steps_left()));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use telemetry::EarlyProgress;
 use telemetry::training::{PhaseSeconds, Speed};
 
 /// Wall time since the last report, and the steps and tokens of that time.
@@ -100,10 +101,11 @@ impl Throughput {
         self.spent.validation += time;
     }
 
-    /// Returns tokens per second and MFU since the last report, and the estimated seconds to the end.
-    pub(crate) fn so_far(&self, left: u64) -> (f64, Option<f64>, Option<f64>) {
+    /// Returns the progress since the last report, after `step` with its loss. `left` is the number of remaining steps.
+    pub(crate) fn early_progress(&self, step: u64, loss: f64, left: u64) -> EarlyProgress {
         let tokens_per_s = self.tokens as f64 / self.started.elapsed().as_secs_f64();
-        (tokens_per_s, self.peak_rate.map(|peak| tokens_per_s / peak), self.process.eta_s(left))
+        let mfu = self.peak_rate.map(|peak| tokens_per_s / peak);
+        EarlyProgress { step, loss, tokens_per_s, mfu, eta_s: self.process.eta_s(left) }
     }
 
     /// Returns the time since the process began to train.
