@@ -53,6 +53,20 @@ fn quiet_mode_prints_results_and_errors() {
     assert!(!wins.stderr.contains("DEBUG") && !wins.stderr.contains("TRACE"), "{wins}");
 }
 
+/// A slow run shows a loss after ten seconds, not at its first report.
+#[test]
+fn a_slow_run_shows_its_progress_before_the_first_report() {
+    let home = Home::prepared(100);
+    let slow = ["--set", "report.every_steps=4", "--set", "validation.every_steps=0", "--slow", "step=1800"];
+    let shown = home.run_ok(&train(&slow));
+    let early: Vec<&str> = shown.stderr.lines().filter(|line| line.starts_with("step ")).collect();
+    assert_eq!(early.len(), 1, "{shown}");
+    assert!(early[0].starts_with("step 3  loss ") && early[0].contains("tok/s"), "{shown}");
+    assert_eq!(shown.stdout.lines().filter(|line| line.contains("tok/s")).count(), 1, "{shown}");
+    let reports: Vec<_> = home.log("run").into_iter().filter(|event| event["kind"] == "report").collect();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+}
+
 /// A report contains the time of each phase, and the curves exist.
 #[test]
 fn a_run_keeps_its_phases_and_its_curves() {

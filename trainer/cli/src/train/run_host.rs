@@ -13,7 +13,7 @@ use schemas::RowIndex;
 use schemas::ordinal::Step;
 use telemetry::quantities::{count, time};
 use telemetry::training::CheckpointReport;
-use telemetry::{Event, EventKind, Observer};
+use telemetry::{EarlyProgress, Event, EventKind, Observer};
 use trainer::training::checkpoint::CheckpointPolicy;
 use trainer::training::{Host, Snapshot};
 use trainer_plan::ForeignError;
@@ -84,6 +84,10 @@ impl Observer for RunHost {
         if let Some(run) = &mut self.run {
             run.observe(event);
         }
+    }
+
+    fn progress(&mut self, progress: &EarlyProgress) {
+        self.observers.progress(progress);
     }
 }
 
