@@ -37,7 +37,9 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             prepare::forget_document(&config, &document, source.as_deref())?;
         }
         Verb::Prepare { config, source, watch, report, slow, inject_faults, verb: None } => {
-            let (source, slow, faults) = (source.as_deref(), slow.as_deref(), inject_faults.as_deref());
+            let source = source.as_deref();
+            let slow = slow.as_deref();
+            let faults = inject_faults.as_deref();
             let options = prepare::Options { source, watch, report: report.as_deref(), slow, faults };
             prepare::run(&config.unwrap_or_default(), options)?;
         }

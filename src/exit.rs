@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_diverged_training_has_its_own_code() {
-        let (step, batch) = (schemas::Step(2), schemas::BatchIndex(2));
+        let step = schemas::Step(2);
+        let batch = schemas::BatchIndex(2);
         let error = trainer_plan::Error::NonFinite { step, objective: String::new(), skipped: 1, allowed: 0, batch };
         check(&anyhow::Error::from(error), DIVERGED);
     }

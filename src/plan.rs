@@ -135,7 +135,8 @@ impl Plan {
                 );
             }
             if let Some(train) = train.as_ref().filter(|_| !has_saved(&parsed.config.run.folder)) {
-                let (has_data, is_begun) = (!data.is_expected(), purpose == Purpose::Run);
+                let has_data = !data.is_expected();
+                let is_begun = purpose == Purpose::Run;
                 parsed.report(init_weights::problems(train, Known { vocab: has_data, folders: has_data || is_begun }));
             }
         }

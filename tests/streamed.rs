@@ -164,8 +164,9 @@ fn kills_of_either_side_change_nothing() {
 
 /// Stops a single-process run half-way with a signal, and continues it with the same command.
 fn stopped(home: &Home, name: &str, signal: libc::c_int, code: i32, step: u64) {
-    let (folder, data, prepared) =
-        (format!("run.folder={name}"), format!("data.folder={name}-data"), format!("prepare.folder={name}-data"));
+    let folder = format!("run.folder={name}");
+    let data = format!("data.folder={name}-data");
+    let prepared = format!("prepare.folder={name}-data");
     let args = train(&folder, &data, &["--prepare", "--slow", "step=30", "--set", &prepared]);
     let child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut running = Running::new(child.expect("it starts"));

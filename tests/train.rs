@@ -66,7 +66,9 @@ fn documents_in_one_row_can_be_separated() {
         let reported = log.filter(|event| event["kind"] == "report" || event["kind"] == "validation");
         reported.map(|event| event["loss"].clone()).collect::<Vec<_>>()
     };
-    let (row, document, recomputed) = (train("row", false), train("document", false), train("document", true));
+    let row = train("row", false);
+    let document = train("document", false);
+    let recomputed = train("document", true);
     assert_eq!((row.len(), document.len()), (8, 8));
     assert!(row.iter().zip(&document).all(|(row, document)| row != document), "{row:?}, {document:?}");
     assert_eq!(document, recomputed, "equal to the bit");

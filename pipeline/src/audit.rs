@@ -106,7 +106,9 @@ impl Audit {
         for (view, tally) in self.views.iter().zip(&self.tallies) {
             let drifts: Vec<String> = tally.deviations().collect();
             if !drifts.is_empty() {
-                let (view, batch, batches) = (view.name.clone(), tally.suspect(), self.batches);
+                let view = view.name.clone();
+                let batch = tally.suspect();
+                let batches = self.batches;
                 return Err(Error::Drift { view, drifts: drifts.join("; "), batch, batches });
             }
         }

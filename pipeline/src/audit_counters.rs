@@ -187,7 +187,9 @@ impl fmt::Display for NamedLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ViewLaw { found, expected, variance, of, .. } = self.law;
         let percent = |sum: f64| 100.0 * sum / of.max(1.0);
-        let (found, expected, error) = (percent(found), percent(expected), percent(variance.sqrt()));
+        let found = percent(found);
+        let expected = percent(expected);
+        let error = percent(variance.sqrt());
         write!(f, "{}: {found:.3} % of {of:.0}, promised {expected:.3} ± {error:.3}", self.what)
     }
 }

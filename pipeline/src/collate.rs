@@ -111,7 +111,8 @@ impl<'a> Collation<'a> {
 
     /// Renders the next row and calls `frame` with each frame before edits read it.
     fn render_with(&mut self, row: usize, item: &Item<'_>, frame: impl Fn(&PlannedView, &mut Draft)) {
-        let (views, of) = (self.views, (item.seed, item.epoch));
+        let views = self.views;
+        let of = (item.seed, item.epoch);
         let known = self.keys.iter().rposition(|(known, _)| *known == of).unwrap_or_else(|| {
             self.keys.push((of, views.iter().map(|view| Keys::new(item.seed, item.epoch, &view.name)).collect()));
             self.keys.len() - 1

@@ -156,7 +156,9 @@ impl CorpusStats {
 
     fn add_documents(&mut self, store: &Store, parts: &BTreeSet<PartId>) -> Result<()> {
         let mut sources: BTreeMap<String, Lengths> = BTreeMap::new();
-        let (lengths, longest, splits) = (&mut self.documents, &mut self.longest, &mut self.splits);
+        let lengths = &mut self.documents;
+        let longest = &mut self.longest;
+        let splits = &mut self.splits;
         prepare::each_length(store, parts, |document| {
             let tokens = u64::from(document.tokens);
             lengths.add(tokens);
@@ -167,7 +169,8 @@ impl CorpusStats {
             }
             if longest.len() < LONGEST || longest.last().is_some_and(|least| least.tokens < tokens) {
                 let at = longest.partition_point(|other| other.tokens >= tokens);
-                let (id, file) = (document.id.to_owned(), document.source.to_owned());
+                let id = document.id.to_owned();
+                let file = document.source.to_owned();
                 longest.insert(at, LongDocument { tokens, id, file });
                 longest.truncate(LONGEST);
             }
@@ -186,7 +189,8 @@ impl CorpusStats {
     /// Returns the share of padding if all rows had full length.
     #[must_use]
     pub fn padding(&self) -> f64 {
-        let (samples, tokens) = (self.splits[0].samples, self.splits[0].tokens);
+        let samples = self.splits[0].samples;
+        let tokens = self.splits[0].tokens;
         1.0 - tokens as f64 / (samples * u64::from(self.pack.content)).max(1) as f64
     }
 

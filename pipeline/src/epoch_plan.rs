@@ -126,10 +126,12 @@ impl EpochPlan {
         let mut window_builder = WindowBuilder::new(segments, window_blocks);
         let window = window_builder.next(None)?;
         let window = window.ok_or_else(|| Error::Config("its training split is empty".to_owned()))?;
-        let (of, sampler) = (window_of(snapshot, window.split.clone()), arrange(&window.split, Some(0)));
+        let of = window_of(snapshot, window.split.clone());
+        let sampler = arrange(&window.split, Some(0));
         let first = Arc::new(EpochSpan::part(None, window.passes, of, sampler));
         let known = DecidedSpans { spans: vec![Arc::clone(&first)], epochs: Some(1), grows: true };
-        let (dataset_versions, arrange) = (Some(dataset_versions), Box::new(arrange));
+        let dataset_versions = Some(dataset_versions);
+        let arrange = Box::new(arrange);
         let course = Self {
             first,
             known: RwLock::new(known),

@@ -91,7 +91,8 @@ impl Exposure {
         if let Some(end) = kept.last().map(|page| page.to).filter(|end| *end != rows.0) {
             return Err(broken(&folder, &format!("it ends with row {end}, but the checkpoint with row {rows}")));
         }
-        let (from, to) = (rows.0, rows.0);
+        let from = rows.0;
+        let to = rows.0;
         *self = Self { store: Some(folder), first: first.unwrap_or(from), from, to, ..Self::default() };
         Ok(())
     }

@@ -45,7 +45,8 @@ fn cuts_lose_nothing(suffix: &'static str, format: &'static str) -> impl Fn(&[u8
 /// Checks that a reader that starts after any document returns all later documents.
 fn segments_lose_nothing(cut: &Cut, whole: &[String]) {
     let corpus = Corpus::open(&cut.config).expect("it was read before");
-    let (mut place, mut texts) = (DocumentPlace::default(), Vec::new());
+    let mut place = DocumentPlace::default();
+    let mut texts = Vec::new();
     for part in parts(&corpus, cut.part_bytes).expect("it was read before") {
         loop {
             let mut documents = corpus.documents(&part, place, &BytesRead::default()).expect("it was read before");

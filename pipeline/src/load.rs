@@ -251,9 +251,12 @@ impl LoadPlan {
 
     fn item<'a>(&self, row: &RowRef, refs: &RowRefs, held: &'a HeldGroups) -> Item<'a> {
         let stored = held.group(row, row.block).sample(row.row);
-        let (sample, seed) = (self.piece(stored, row.piece), self.sources[row.source].seed);
+        let sample = self.piece(stored, row.piece);
+        let seed = self.sources[row.source].seed;
         let partner = if self.pairs { Self::partner(seed, row, refs.span(row), &stored, held) } else { None };
-        let (index, copy, epoch) = (row.sample, row.copy * self.pieces + row.piece, row.epoch);
+        let index = row.sample;
+        let copy = row.copy * self.pieces + row.piece;
+        let epoch = row.epoch;
         Item { sample, partner, index, seed, epoch, copy, copies: self.copies, pieces: self.pieces }
     }
 
@@ -290,7 +293,8 @@ impl LoadPlan {
 
     fn row_facts(&self, number: RowIndex, row: &RowRef, refs: &RowRefs, held: &HeldGroups) -> RowFacts {
         let span = refs.span(row);
-        let (snapshot, block) = (span.snapshot(), span.sampler().blocks()[row.block]);
+        let snapshot = span.snapshot();
+        let block = span.sampler().blocks()[row.block];
         let item = self.item(row, refs, held);
         RowFacts {
             row: number,

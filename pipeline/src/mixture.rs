@@ -126,8 +126,10 @@ impl Mixture {
     /// Returns the number of rows of each source before a row of the stream.
     #[must_use]
     pub fn rows_before(&self, row: u64) -> Vec<u64> {
-        let (position, copy) = (row / self.copies, row % self.copies);
-        let (period, slot) = (position / PERIOD, position % PERIOD);
+        let position = row / self.copies;
+        let copy = row % self.copies;
+        let period = position / PERIOD;
+        let slot = position % PERIOD;
         let mut rows = self.recipe(period).rows_before(period);
         if (slot, copy) == (0, 0) {
             return rows.into_iter().map(|rows| rows * self.copies).collect();
@@ -148,7 +150,8 @@ impl Mixture {
         let mut sources = Vec::with_capacity(usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0));
         let mut known: Option<(u64, Arc<Vec<u16>>)> = None;
         for position in rows.clone().map(|row| row / self.copies) {
-            let (period, slot) = (position / PERIOD, position % PERIOD);
+            let period = position / PERIOD;
+            let slot = position % PERIOD;
             let order = match known.take() {
                 Some((of, order)) if of == period => order,
                 _ => self.order(period),
@@ -164,12 +167,14 @@ impl Mixture {
     /// Returns the row of the stream that contains a source's row `row`. `None` if the stream never reaches it.
     #[must_use]
     pub fn row_of(&self, source: usize, row: u64) -> Option<u64> {
-        let (position, copy) = (row / self.copies, row % self.copies);
+        let position = row / self.copies;
+        let copy = row % self.copies;
         // A recipe without a share of the source has the same count as the next. The last of equal counts contains the
         // row.
         let behind = self.recipes.partition_point(|recipe| recipe.before[source] <= position);
         let recipe = &self.recipes[behind - 1];
-        let (share, since) = (recipe.shares[source], position - recipe.before[source]);
+        let share = recipe.shares[source];
+        let since = position - recipe.before[source];
         let period = recipe.period + since.checked_div(share)?;
         let rank = usize::try_from(since % share).expect("below the period");
         let order = self.order(period);

@@ -39,7 +39,8 @@ impl Permutation {
 
     fn encrypt(&self, index: u64) -> u64 {
         let mask = (1 << self.half_bits) - 1;
-        let (mut left, mut right) = (index >> self.half_bits, index & mask);
+        let mut left = index >> self.half_bits;
+        let mut right = index & mask;
         for key in self.keys {
             (left, right) = (right, left ^ (mix(right, key) & mask));
         }
@@ -81,7 +82,8 @@ mod tests {
     #[test]
     fn it_shuffles() {
         let len = 10_000;
-        let (first, second) = (permutation(len, 1), permutation(len, 2));
+        let first = permutation(len, 1);
+        let second = permutation(len, 2);
         let fixed = (0..len).filter(|&index| first.apply(index) == index).count();
         let agree = (0..len).filter(|&index| first.apply(index) == second.apply(index)).count();
         let neighbours = (1..len).filter(|&i| first.apply(i) == first.apply(i - 1) + 1).count();

@@ -27,7 +27,8 @@ mod tests {
 
     #[test]
     fn blocks_side_by_side_are_those_drawn_one_by_one() {
-        let (row, key) = ([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e], [0xa409_3822, 0x299f_31d0]);
+        let row = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e];
+        let key = [0xa409_3822, 0x299f_31d0];
         for first in [0, 1, 0x0370_7344, u32::MAX - 9] {
             for count in [0, 4, 31, 32, 33, 64, 95, 96, 128, 200] {
                 let mut words = vec![7; count];

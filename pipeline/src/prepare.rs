@@ -225,7 +225,8 @@ impl Preparation {
         mut voice: EventSink<'_>,
     ) -> Result<PrepareSummary> {
         let began = Instant::now();
-        let (description, warnings) = (self.planned.describe(), self.planned.warnings());
+        let description = self.planned.describe();
+        let warnings = self.planned.warnings();
         let lists = if target.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
         let Planned { config, corpus, tokenizer, settings, part_bytes, .. } = self.planned;
         let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
@@ -243,7 +244,8 @@ impl Preparation {
         });
         let workers = work.config.workers();
         let mut results = {
-            let (work, progress) = (Arc::clone(&work), Arc::clone(&progress));
+            let work = Arc::clone(&work);
+            let progress = Arc::clone(&progress);
             let workers = PoolOptions { name: "prepare", item: "part", workers, queue_depth: DEPTH * workers };
             WorkPool::new(work.tasks.len() as u64, workers, move |index, stop| {
                 let task = &work.tasks[usize::try_from(index).expect("parts are in memory")];
@@ -316,7 +318,8 @@ fn summarize(work: &PrepareJob, fold: &Aggregate<'_>, done: &RunResults<'_>, beg
     let sum = |split: fn(&PartEntry) -> &[Shard]| {
         fold.shards(split).fold((0, 0), |(rows, tokens), shard| (rows + shard.rows, tokens + shard.tokens))
     };
-    let (train, valid) = (sum(|part| &part.train), sum(|part| &part.valid));
+    let train = sum(|part| &part.train);
+    let valid = sum(|part| &part.valid);
     let content = u64::from(work.config.packing.content(work.config.max_seq_len));
     let shards = fold.shards(|part| &part.train).chain(fold.shards(|part| &part.valid));
     PrepareSummary {

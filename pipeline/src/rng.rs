@@ -345,7 +345,8 @@ mod tests {
         for used in 0..90_usize {
             let mut rng = single.clone();
             (0..used).for_each(|_| _ = rng.next_u32());
-            let (mut words, next) = ([0; 70], used.next_multiple_of(4));
+            let mut words = [0; 70];
+            let next = used.next_multiple_of(4);
             rng.fill(&mut words);
             assert_eq!(words, expected[next..next + 70], "{used} words before");
             assert_eq!(rng.next_u32(), expected[next + 72], "{used} words before");
@@ -357,7 +358,8 @@ mod tests {
         for (n, count) in
             [(1, 40), (4, 700), (100, 0), (100, 1), (100, 63), (100, 64), (100, 65), (510, 200), (30_000, 99)]
         {
-            let (mut rng, mut single) = (Rng::at(&address("x")), Rng::at(&address("x")));
+            let mut rng = Rng::at(&address("x"));
+            let mut single = Rng::at(&address("x"));
             let mut numbers = vec![0; count];
             rng.fill_below(n, &mut numbers);
             let mut split = single.split(n);
@@ -368,7 +370,8 @@ mod tests {
     #[test]
     fn the_last_blocks_of_a_row_are_followed_by_the_first() {
         let single = Rng { block: u32::MAX - 3, ..Rng::at(&address("x")) };
-        let (mut rng, mut words) = (single.clone(), [0; 32]);
+        let mut rng = single.clone();
+        let mut words = [0; 32];
         rng.fill(&mut words);
         let first: Vec<u32> = (0..16).map(|number| single.word(number)).collect();
         assert_eq!(words[16..], first);
@@ -391,7 +394,8 @@ mod tests {
             let mut split = rng.split(n);
             let mut counts = vec![0.0_f64; (n * n) as usize];
             for _ in 0..20 * n * n {
-                let (first, second) = (split.below(n), split.below(n));
+                let first = split.below(n);
+                let second = split.below(n);
                 counts[(first * n + second) as usize] += 1.0;
             }
             let chi_square: f64 = counts.iter().map(|count| (count - 20.0).powi(2) / 20.0).sum();

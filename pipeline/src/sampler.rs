@@ -133,10 +133,12 @@ impl Sampler {
             Order::Shuffled | Order::Streamed(_) => blocks(split, fraction),
             Order::Spread(samples) => spread(blocks(split, 1.0), samples),
         };
-        let (pieces, copies) = (u64::from(pieces), u64::from(copies));
+        let pieces = u64::from(pieces);
+        let copies = u64::from(copies);
         let rows_per_epoch = blocks.iter().map(|block| u64::from(block.rows)).sum::<u64>() * pieces * copies;
         let window_blocks = if matches!(order, Order::Streamed(_)) { blocks.len() } else { window_blocks };
-        let (window_sizes, epochs) = (Vec::new(), Mutex::default());
+        let window_sizes = Vec::new();
+        let epochs = Mutex::default();
         Self { blocks, pieces, copies, rows_per_epoch, seed, order, window_sizes, window_rows_min: 0, epochs }
             .with_windows(window_blocks)
     }
@@ -204,7 +206,8 @@ impl Sampler {
     /// Returns 0 if a window is all of the data.
     #[must_use]
     pub fn mixture_error(&self) -> f64 {
-        let (all, window) = (self.blocks.len() as f64, self.window_sizes.iter().copied().min().unwrap_or(0) as f64);
+        let all = self.blocks.len() as f64;
+        let window = self.window_sizes.iter().copied().min().unwrap_or(0) as f64;
         let sizes = || self.blocks.iter().map(|block| f64::from(block.stored));
         let uneven = all * sizes().map(|size| size * size).sum::<f64>() / sizes().sum::<f64>().powi(2);
         if window < all { ((all - window) / (all - 1.0) * uneven / window).sqrt() / 2.0 } else { 0.0 }
@@ -232,7 +235,8 @@ impl Sampler {
     /// Draws stored rows of a window one by one with replacement, endlessly: the block of each, and its row in the
     /// block.
     pub fn draws(&self, epoch: Epoch, window: u64, mut rng: Rng) -> impl Iterator<Item = (usize, usize)> {
-        let (epoch, index) = (self.epoch(epoch), to_usize(window));
+        let epoch = self.epoch(epoch);
+        let index = to_usize(window);
         std::iter::repeat_with(move || {
             let window = &epoch.windows[index];
             let rows = window.ends.last().map_or(0, |end| end / self.pieces);
@@ -257,7 +261,8 @@ impl Sampler {
         let within = offset - window.start;
         let permuted = window.rows.as_ref().map_or(within, |permutation| permutation.apply(within));
         let (block, in_block) = window.find(&order.order, permuted);
-        let (row, first) = (self.stored_row(block, in_block / self.pieces), self.blocks[block].first);
+        let row = self.stored_row(block, in_block / self.pieces);
+        let first = self.blocks[block].first;
         let in_part = first.row + u32::try_from(row).expect("a row group is small");
         RowRef {
             source: 0,
@@ -298,7 +303,8 @@ impl Sampler {
             (0..count).map(|place| to_usize(if shuffled { blocks.apply(place) } else { place })).collect();
         let rows_key = Key::new(self.seed, epoch, "", "rows");
         let mut windows: Vec<WindowOrder> = Vec::with_capacity(self.window_sizes.len());
-        let (mut place, mut start) = (0, 0);
+        let mut place = 0;
+        let mut start = 0;
         for (index, &size) in (0..).zip(&self.window_sizes) {
             let ends = self.ends(&order, place..place + size);
             let pieces = ends.last().copied().unwrap_or(0);

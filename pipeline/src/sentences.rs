@@ -65,7 +65,8 @@ impl Sentences {
 /// Appends the starts of sentences.
 fn find(text: &str, starts: &mut Vec<usize>) {
     // Linear: no piece is scanned twice, even if a table of a million numbers is one sentence.
-    let (mut begin, mut has_letter) = (0, false);
+    let mut begin = 0;
+    let mut has_letter = false;
     for (at, piece) in text.split_sentence_bound_indices() {
         has_letter |= piece.chars().any(char::is_alphabetic);
         let end = at + piece.trim_end().len();

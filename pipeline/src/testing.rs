@@ -105,8 +105,8 @@ impl StoredSample {
 
 /// Returns the origins of the first and the second segment of each row of [`frame_rows`].
 pub(crate) fn segments(batch: &Batch) -> Vec<[Vec<usize>; 2]> {
-    let (origins, types) =
-        (batch.column("view", ORIGIN).expect("made"), batch.column("view", TOKEN_TYPES).expect("made"));
+    let origins = batch.column("view", ORIGIN).expect("made");
+    let types = batch.column("view", TOKEN_TYPES).expect("made");
     let segment = |row, segment| {
         let cells = origins.row(row).iter().zip(types.row(row)).filter(|&(_, &of)| of == segment);
         cells.filter_map(|(&origin, _)| usize::try_from(origin).ok()).collect()
@@ -130,7 +130,9 @@ pub(crate) fn assert_same_law(seen: &[(usize, bool)]) {
         counts.entry(number).or_default()[usize::from(label)] += 1.0;
     }
     let all = [0, 1].map(|label| counts.values().map(|count| count[label]).sum::<f64>());
-    let (mut chi_square, mut freedom, mut cell) = (0.0_f64, -1.0_f64, [0.0; 2]);
+    let mut chi_square = 0.0_f64;
+    let mut freedom = -1.0_f64;
+    let mut cell = [0.0; 2];
     for count in counts.values() {
         cell = [cell[0] + count[0], cell[1] + count[1]];
         let expected = all.map(|all| (cell[0] + cell[1]) * all / seen.len() as f64);
@@ -145,7 +147,8 @@ pub(crate) fn assert_same_law(seen: &[(usize, bool)]) {
 
 /// Asserts a share of `count` draws, within five standard errors.
 pub(crate) fn assert_share(hits: usize, count: usize, share: f64) {
-    let (found, error) = (hits as f64 / count as f64, (share * (1.0 - share) / count as f64).sqrt());
+    let found = hits as f64 / count as f64;
+    let error = (share * (1.0 - share) / count as f64).sqrt();
     assert!((found - share).abs() < 5.0 * error, "{found} of {count}, {share} expected");
 }
 

@@ -67,7 +67,8 @@ pub fn train(
     left_out.extend(alphabet.omission(config));
     let leading = leading(config, &words, &alphabet.kept);
     if leading.len() >= config.vocab_size as usize {
-        let (size, least) = (config.vocab_size, leading.len());
+        let size = config.vocab_size;
+        let least = leading.len();
         return Err(refuse(format!(
             "`tokenizer.vocab_size = {size}` is too small: special tokens and alphabet take {least}"
         )));
@@ -143,7 +144,8 @@ impl Alphabet {
 
     /// Returns a sentence about the omitted characters, if any.
     fn omission(&self, config: &TokenizerConfig) -> Option<String> {
-        let (limit, omitted) = (config.limit_alphabet, self.omitted);
+        let limit = config.limit_alphabet;
+        let omitted = self.omitted;
         let percent = 100.0 * self.omitted_count as f64 / self.total_count.max(1) as f64;
         (omitted > 0).then(|| {
             format!(

@@ -59,7 +59,8 @@ pub(crate) fn warm_up(windows: &[f64]) -> usize {
     let most = windows.len() / 2;
     let error = |from: usize| {
         let rest = &windows[from..];
-        let (count, mean) = (rest.len() as f64, rest.iter().sum::<f64>() / rest.len() as f64);
+        let count = rest.len() as f64;
+        let mean = rest.iter().sum::<f64>() / rest.len() as f64;
         rest.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / (count * count)
     };
     let first = |best: usize, from: usize| if error(from) < error(best) { from } else { best };

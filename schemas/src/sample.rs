@@ -156,7 +156,8 @@ impl<'a> Sample<'a> {
     #[must_use]
     pub fn own_documents(&self) -> &'a [u64] {
         let begun_by = |stored: usize| self.document_starts.partition_point(|&start| usize::from(start) <= stored);
-        let (first, tokens) = (usize::from(self.offset), self.input_ids.len());
+        let first = usize::from(self.offset);
+        let tokens = self.input_ids.len();
         if tokens == 0 { &[] } else { &self.documents[begun_by(first).saturating_sub(1)..begun_by(first + tokens - 1)] }
     }
 }

@@ -231,7 +231,8 @@ mod tests {
             assert!(*other != plain && !others[at + 1..].contains(other), "{at}");
         }
         let typed = |batch: BatchBuilder| batch.finish().row_digests()[0];
-        let (mut wide, mut narrow) = (BatchBuilder::new(BatchIndex(0), 1), BatchBuilder::new(BatchIndex(0), 1));
+        let mut wide = BatchBuilder::new(BatchIndex(0), 1);
+        let mut narrow = BatchBuilder::new(BatchIndex(0), 1);
         wide.push("a", INPUT_IDS, 1, vec![5]);
         narrow.push("a", POSITIVES, 2, vec![5, 0]);
         assert_ne!(typed(wide), typed(narrow), "the same bytes under another name");

@@ -21,7 +21,8 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     let store = existing(run)?;
     let mut held = RunFolder::acquire(&store)?;
     let plan = Plan::of_run(run)?;
-    let (train, begun_with) = (plan.train(), plan.config().training.train.steps);
+    let train = plan.train();
+    let begun_with = plan.config().training.train.steps;
     let state = checkpoint::newest_complete_state(held.store())?;
     let done = state.step;
     let refuse = |problem: String| Usage(format!("{}: {problem}", run.display()));

@@ -28,7 +28,8 @@ pub(crate) fn run(
     from: Option<&Path>,
     out: &Path,
 ) -> anyhow::Result<()> {
-    let (folder, name) = (out.parent().unwrap_or(Path::new("")), out.file_name().and_then(|name| name.to_str()));
+    let folder = out.parent().unwrap_or(Path::new(""));
+    let name = out.file_name().and_then(|name| name.to_str());
     // The name is written in a comment and in strings of the file.
     let is_plain = |name: &&str| !name.contains(['"', '\\', '\n']);
     let Some(name) = name.filter(is_plain).filter(|_| out.extension().is_some_and(|ending| ending == "toml")) else {

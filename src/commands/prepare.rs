@@ -213,7 +213,8 @@ impl Observer for Killed<'_> {
 pub(crate) fn forget_document(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
     let config = only_corpus(&corpora, "forget")?;
-    let (clock, mut watcher) = (Clock::system(), Shared::listening(Dispatcher::start(Vec::new())?, None)?);
+    let clock = Clock::system();
+    let mut watcher = Shared::listening(Dispatcher::start(Vec::new())?, None)?;
     let done =
         Preparation::plan(config).and_then(|preparation| preparation.forget_document(document, &clock, &mut watcher));
     watcher.clear();

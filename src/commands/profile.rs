@@ -180,7 +180,9 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
     let mut stream = BatchStream::new(load, RowIndex(0), RankShard::ALONE, training);
     let watch = MeasureWatch::from_stats(stream.worker_stats())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
-    let (mut tokens_per_batch, mut taken, begun) = (0, 0, Instant::now());
+    let mut tokens_per_batch = 0;
+    let mut taken = 0;
+    let begun = Instant::now();
     let is_over = |taken: u64| match options.batches {
         Some(batches) => taken >= batches,
         // The law is as uncertain as its points, so each point is measured for the full time.

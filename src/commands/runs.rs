@@ -54,7 +54,8 @@ fn table(folder: &Path, summaries: &[RunSummary]) {
 
 /// Folders that contain a run, sorted by name. Runs and links are not searched.
 fn find(folder: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
-    let (mut found, mut open) = (Vec::new(), vec![(folder.to_owned(), 0)]);
+    let mut found = Vec::new();
+    let mut open = vec![(folder.to_owned(), 0)];
     // The folder itself must exist. A folder that disappears during the search is no run.
     Store::existing(folder)?;
     while let Some((next, depth)) = open.pop() {
@@ -87,7 +88,9 @@ impl RunSummary {
         };
         let speed = self.tokens_per_s.map_or("–".to_owned(), short);
         let age = self.age_s().map_or("–".to_owned(), time);
-        let (state, loss, valid) = (self.state, number(self.loss), number(self.valid));
+        let state = self.state;
+        let loss = number(self.loss);
+        let valid = number(self.valid);
         format!("{:width$}  {state:9} {steps:>19} {loss:>9} {valid:>9} {speed:>9} {age:>9}", self.name)
     }
 

@@ -42,7 +42,8 @@ pub(crate) fn run(target: &str) -> anyhow::Result<()> {
 }
 
 fn shown(terminal: &mut ratatui::DefaultTerminal, source: &Source, screen: &mut Screen) -> anyhow::Result<()> {
-    let (mut looked, mut read) = (Instant::now(), Instant::now());
+    let mut looked = Instant::now();
+    let mut read = Instant::now();
     loop {
         terminal.draw(|frame| drawn(screen, frame))?;
         if event::poll(PULSE)?

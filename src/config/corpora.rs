@@ -100,14 +100,16 @@ impl Parsed {
         let of_sources = || corpora.iter().filter(|corpus| corpus.source.is_some()).map(|corpus| &corpus.prepare);
         let Some(first) = of_sources().next().filter(|_| self.config.prepare.inputs.is_empty()) else { return };
         if let Some(other) = of_sources().find(|other| other.format != first.format) {
-            let (one, other) = (first.format.kind(), other.format.kind());
+            let one = first.format.kind();
+            let other = other.format.kind();
             let message =
                 format!("no corpus is named, and those of the sources are of several formats (`{one}`, `{other}`)");
             let hint = "name in `prepare.inputs` the files to read";
             self.report(vec![Problem::new("prepare.inputs", message).hint(hint)]);
             return;
         }
-        let (inputs, format) = (of_sources().flat_map(|corpus| corpus.inputs.clone()).collect(), first.format.clone());
+        let inputs = of_sources().flat_map(|corpus| corpus.inputs.clone()).collect();
+        let format = first.format.clone();
         (self.config.prepare.inputs, self.config.prepare.format) = (inputs, format);
     }
 

@@ -85,7 +85,8 @@ const UNITS: [(&str, &str); 31] = [
 
 /// Returns all sections, in the order of a configuration that is written out.
 pub(crate) fn sections() -> Vec<Section> {
-    let (schema, defaults) = (schema(), table(Some(Config::unwritten())));
+    let schema = schema();
+    let defaults = table(Some(Config::unwritten()));
     let mut alone = Section { head: String::new(), kind: None, meaning: String::new(), keys: Vec::new() };
     let mut sections = Vec::new();
     for name in ordered(&schema, &defaults) {
@@ -245,7 +246,8 @@ mod tests {
         for section in &sections {
             assert!(section.head.is_empty() || section.meaning.len() > 4, "{section:?}");
             for key in &section.keys {
-                let (head, name) = (&section.head, &key.name);
+                let head = &section.head;
+                let name = &key.name;
                 assert!(key.meaning.len() > 3, "{head} `{name}` has no doc comment");
                 let is_prose = !key.meaning.contains("](") && !key.meaning.contains('\n');
                 assert!(is_prose, "{head} `{name}`: links and line breaks are not rendered here: {}", key.meaning);

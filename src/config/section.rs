@@ -245,7 +245,8 @@ mod tests {
         assert_eq!(message_of("[example]\nsteps = 'many'"), "expected a whole number, found string \"many\"");
         assert_eq!(message_of("[example]\nlr = true"), "expected a number, found boolean `true`");
         assert_eq!(message_of("example = 3"), "expected a table, found integer `3`");
-        let (source, table) = (ConfigSource::default(), toml::from_str("views.masked = 3").expect("TOML"));
+        let source = ConfigSource::default();
+        let table = toml::from_str("views.masked = 3").expect("TOML");
         let mut sections = Sections::new(table, &source, Vec::new());
         let _ = sections.components::<Example>("views", &["mask", "crop"]);
         let mistake = sections.finish().0.remove(0);

@@ -42,9 +42,11 @@ fn ids(config: &Config) -> ExpectedTokenizer {
 
 /// Builds the stand-in data for a configuration.
 pub(super) fn data(config: &Config) -> pipeline::Result<PreparedData> {
-    let (ids, prepare) = (ids(config), &config.prepare);
+    let ids = ids(config);
+    let prepare = &config.prepare;
     let max_seq_len = prepare.max_seq_len.clamp(prepare.packing.tokens_min().max(4), 32_767);
-    let (vocab_size, content) = (ids.vocab_size.clamp(IDS_MIN, 1 << 24), prepare.packing.content(max_seq_len));
+    let vocab_size = ids.vocab_size.clamp(IDS_MIN, 1 << 24);
+    let content = prepare.packing.content(max_seq_len);
     let synthetic = Synthetic {
         vocab_size,
         ids: 104..vocab_size,

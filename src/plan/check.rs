@@ -46,8 +46,8 @@ pub(super) fn training(parsed: &mut Parsed) {
     for (name, objective) in &parsed.config.training.objectives {
         found.extend(objective_reads(parsed, name, objective));
     }
-    let (copies, rows) =
-        (u64::from(parsed.config.data.copies_per_sample), parsed.config.training.train.global_batch_size);
+    let copies = u64::from(parsed.config.data.copies_per_sample);
+    let rows = parsed.config.training.train.global_batch_size;
     if copies > 0 && !rows.is_multiple_of(copies) {
         let message = format!("the global batch size {rows} is not a multiple of {copies} copies");
         found.push(

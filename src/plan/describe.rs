@@ -144,7 +144,8 @@ fn expected_line(plan: &Plan, ids: &ExpectedTokenizer) -> String {
 
 fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
-    let (encoder, rows) = (&train.encoder, &train.train);
+    let encoder = &train.encoder;
+    let rows = &train.train;
     let tokens = rows.global_batch_size * u64::from(train.width);
     let flops = train.flops_per_token();
     let steps = train.steps_expected();
@@ -180,7 +181,9 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     }
     let spare = (encoder.max_positions > train.width)
         .then(|| format!("; {} positions, of which rows use the first {}", encoder.max_positions, train.width));
-    let (dropout, extras, spare) = (encoder.dropout, extras(encoder), spare.unwrap_or_default());
+    let dropout = encoder.dropout;
+    let extras = extras(encoder);
+    let spare = spare.unwrap_or_default();
     lines.push(format!("encoder    {}, dropout {dropout}{extras}{spare}", shape(encoder)));
     for (name, network) in train.used_networks() {
         lines.push(format!("network    {name}: {}", network_line(&network, encoder)));
@@ -208,7 +211,8 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         Ok(class) => format!("export     `cloze export` writes a `{class}`"),
         Err(error) => format!("export     not possible: {error}"),
     });
-    let (optimizer, schedule) = (&train.optimizer, &train.schedule);
+    let optimizer = &train.optimizer;
+    let schedule = &train.schedule;
     lines.push(format!(
         "optimizer  AdamW, learning rate {:e} after {} steps of warm-up, weight decay {}, clipped at {}",
         optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.max_grad_norm,
@@ -239,7 +243,8 @@ fn budget(plan: &Plan) -> Option<String> {
         ));
     }
     let spans = &plan.train.amended.spans;
-    let (first, last) = (spans.first()?, spans.last()?);
+    let first = spans.first()?;
+    let last = spans.last()?;
     Some(format!("{} steps when it began, {} since step {}", count(first.steps), count(last.steps), last.from))
 }
 

@@ -21,7 +21,8 @@ pub(super) fn lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         lines.push(if plan.data.is_expected() {
             format!("source     {}: {share}; {folder}", source.name)
         } else {
-            let (samples, tokens) = (count(source.samples), count(source.tokens));
+            let samples = count(source.samples);
+            let tokens = count(source.tokens);
             format!("source     {}: {share}; {folder}, {samples} samples, {tokens} tokens", source.name)
         });
         lines.extend(data.growth().map(|growth| format!("           {growth}")));

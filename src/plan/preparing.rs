@@ -23,7 +23,8 @@ pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
         let keys: Vec<String> = missing.iter().map(|Problem { key, .. }| format!("`{key}`")).collect();
         return vec![format!("prepare    no corpus is configured: `cloze prepare` needs {}", keys.join(", "))];
     }
-    let (inputs, folder) = (config.inputs.join(", "), config.folder.display());
+    let inputs = config.inputs.join(", ");
+    let folder = config.folder.display();
     if !corpus::is_there(&config.inputs) {
         return vec![format!(
             "prepare    {inputs} → {folder}: the corpus does not exist; files, parts and times are unknown"

@@ -66,7 +66,8 @@ pub(super) fn plan(
     let is_known = !is_of_branch && spans.iter().any(|span| span.steps == train.steps);
     let (spans, steps) = match (spans.first(), spans.last()) {
         (Some(first), Some(last)) if is_known => {
-            let (begun_with, now) = (first.steps, last.steps);
+            let begun_with = first.steps;
+            let now = last.steps;
             train.steps = begun_with;
             (spans, now)
         }

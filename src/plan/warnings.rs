@@ -19,7 +19,8 @@ const EPOCHS_MAX: f64 = 1000.0;
 
 /// Returns the warnings of a plan.
 pub fn collect(plan: &Plan) -> Vec<String> {
-    let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
+    let config = &plan.config;
+    let tokenizer = &plan.data.manifest.tokenizer;
     let mut warnings = Vec::new();
     if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {
         warnings.push(format!("this configuration expects {expected} ids, but the data has {}", tokenizer.vocab_size));
@@ -33,15 +34,16 @@ pub fn collect(plan: &Plan) -> Vec<String> {
         ));
     }
     for data in plan.data.all() {
-        let (dataset_version, source) =
-            (data.dataset_version, data.name().map(|name| format!(" of `{name}`")).unwrap_or_default());
+        let dataset_version = data.dataset_version;
+        let source = data.name().map(|name| format!(" of `{name}`")).unwrap_or_default();
         warnings.extend(data.valid_left().map(|(left, all)| {
             format!("{left} of {all} validation rows of dataset version {dataset_version}{source} are left: metrics cover only those")
         }));
     }
     let facts = plan.load.facts();
     if facts.window_blocks > facts.shuffle_window_groups && !facts.resident && facts.streamed.is_none() {
-        let (asked, raised) = (facts.shuffle_window_groups, facts.window_blocks);
+        let asked = facts.shuffle_window_groups;
+        let raised = facts.window_blocks;
         warnings.push(format!(
             "`data.shuffle_window_groups` is raised from {asked} to {raised}: a window must hold three batches"
         ));
@@ -58,7 +60,8 @@ pub fn collect(plan: &Plan) -> Vec<String> {
     }
     let data = &config.data;
     if (facts.workers.workers, facts.workers.queue_depth) != (data.workers(), data.prefetch_batches) {
-        let (workers, depth) = (facts.workers.workers, facts.workers.queue_depth);
+        let workers = facts.workers.workers;
+        let depth = facts.workers.queue_depth;
         warnings.push(format!("using {workers} workers with queue depth {depth}: more would exceed the shuffle window or the memory limit; raise `data.shuffle_window_groups` or `data.max_memory_bytes` for more"));
     }
     for view in &facts.views {
@@ -100,7 +103,8 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let mut warnings = Vec::new();
     if facts.rows_per_epoch < train.train.global_batch_size && facts.streamed.is_none_or(|it| it.is_whole) {
-        let (epoch, step) = (count(facts.rows_per_epoch), count(train.train.global_batch_size));
+        let epoch = count(facts.rows_per_epoch);
+        let step = count(train.train.global_batch_size);
         warnings.push(format!(
             "an epoch has {epoch} rows, fewer than the {step} rows of a step: rows repeat within a step"
         ));
@@ -138,7 +142,8 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
             "{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its maximum"
         ));
     }
-    let (rules, validated) = (&train.checkpoints, train.validation.every_steps);
+    let rules = &train.checkpoints;
+    let validated = train.validation.every_steps;
     let saved = [rules.every_steps, rules.keep_every_steps];
     let meets = |every: u64| every > 0 && (every.is_multiple_of(validated) || validated.is_multiple_of(every));
     if rules.keep_best > 0 && validated > 0 && !saved.into_iter().any(meets) {
@@ -177,10 +182,13 @@ fn packed_document_warnings(plan: &Plan) -> Vec<String> {
 /// Returns warnings about legal values that are probably unintended.
 fn doubtful_settings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
-    let (encoder, optimizer) = (&train.encoder, &train.optimizer);
-    let (hidden, wide) = (encoder.hidden, encoder.feed_forward);
+    let encoder = &train.encoder;
+    let optimizer = &train.optimizer;
+    let hidden = encoder.hidden;
+    let wide = encoder.feed_forward;
     let epochs = epochs(plan, facts);
-    let (steps, every) = (train.steps_expected().unwrap_or(u64::MAX), train.report.every_steps);
+    let steps = train.steps_expected().unwrap_or(u64::MAX);
+    let every = train.report.every_steps;
     let doubts = [
         (
             wide < hidden || wide > 8 * hidden,

@@ -182,7 +182,8 @@ fn rejected(stats: &CorpusStats) -> Markup {
 
 /// Renders the fill of the rows.
 fn rows(stats: &CorpusStats) -> Markup {
-    let (rows, packing) = (&stats.rows, &stats.corpus.packing);
+    let rows = &stats.rows;
+    let packing = &stats.corpus.packing;
     html! {
         p {
             (percent(stats.padding())) " of the capacity of rows of " (stats.pack.content)

@@ -232,7 +232,8 @@ impl PreparedData {
     fn request(&self, rows: Rows) -> Option<SourceRequest<'_>> {
         let (name, weight) = self.source.as_ref()?;
         let Self { store, manifest, dataset_version, .. } = self;
-        let (follow, gone) = (self.followed(rows), self.missing_parts(rows));
+        let follow = self.followed(rows);
+        let gone = self.missing_parts(rows);
         Some(SourceRequest { name, weight, store, manifest, dataset_version: *dataset_version, follow, gone })
     }
 
@@ -287,7 +288,8 @@ impl PreparedData {
         }
         let mut hasher = blake3::Hasher::new();
         for data in self.all() {
-            let (name, content) = (data.name().unwrap_or_default(), data.content_alone());
+            let name = data.name().unwrap_or_default();
+            let content = data.content_alone();
             for text in [name, content] {
                 hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
             }
@@ -324,7 +326,8 @@ impl PreparedData {
 
     /// Describes how the run treats a folder that has grown since the run began.
     pub(crate) fn growth(&self) -> Option<String> {
-        let (first, newest) = (self.dataset_version, self.manifest.newest());
+        let first = self.dataset_version;
+        let newest = self.manifest.newest();
         let reads = if self.versions.is_pinned() {
             "the run stays with it (`data.version = \"pinned\"`)"
         } else {

@@ -184,7 +184,8 @@ mod tests {
         };
         assert_eq!(FaultPlan::parse(list).expect("good"), expected);
         let home = tempfile::tempdir().expect("a temporary folder");
-        let (folder, path) = (Store::folder(home.path()).expect("there"), home.path().join("faults.toml"));
+        let folder = Store::folder(home.path()).expect("there");
+        let path = home.path().join("faults.toml");
         let text = r#"
             seed = 7
             panic = ["worker:0.001", "row:17"]

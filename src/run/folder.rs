@@ -200,7 +200,8 @@ mod tests {
 
     fn validation() -> EventKind {
         let mlm: Option<MlmReport> = None;
-        let (terms, metrics) = (BTreeMap::new(), BTreeMap::new());
+        let terms = BTreeMap::new();
+        let metrics = BTreeMap::new();
         EventKind::Validation(ValidReport { rows: 8, loss: 1.0, terms, metrics, mlm, seconds: 0.0 })
     }
 

@@ -54,7 +54,8 @@ impl Lengths {
         lines.sort_unstable();
         let at = |percent: usize| lines.get(lines.len() * percent / 100).copied().unwrap_or_default();
         let longest = lines.last().copied().unwrap_or_default();
-        let (sum, long) = (lines.iter().sum::<usize>(), lines.iter().filter(|lines| **lines > LINES_GOOD).count());
+        let sum = lines.iter().sum::<usize>();
+        let long = lines.iter().filter(|lines| **lines > LINES_GOOD).count();
         format!("{:>6}{sum:>8}{:>8}{:>8}{longest:>8}{long:>6}", lines.len(), at(50), at(90))
     }
 }

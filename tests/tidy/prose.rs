@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use testkit::tree::{has_extension, is_test};
 
@@ -90,6 +91,17 @@ fn public_signatures_have_no_long_tuples() {
     report("tuples of more than two items", "make a struct with named fields", &offences);
 }
 
+#[test]
+fn every_binding_has_a_statement() {
+    let mut offences = Vec::new();
+    for path in files().into_iter().filter(|path| has_extension(path, "rs") && !path.starts_with("tests/golden")) {
+        let mut bindings = ParallelBindings::default();
+        bindings.visit_file(&parsed(&path, &read(&path)));
+        offences.extend(bindings.found.into_iter().map(|pattern| format!("{path}: `let {pattern}`")));
+    }
+    report("parallel bindings `let (a, b) = (x, y)`", "write one `let` for each, unless they swap values", &offences);
+}
+
 fn sources() -> impl Iterator<Item = String> {
     let is_product = |path: &String| has_extension(path, "rs") && path.contains("src/") && !path.starts_with("tests/");
     files().into_iter().filter(move |path| is_product(path) && !is_test(path))
@@ -162,6 +174,64 @@ impl LongTuples {
         }
         if !matches!(visibility, syn::Visibility::Inherited) && types.into_iter().any(has_long_tuple) {
             self.found.push(signature.ident.to_string());
+        }
+    }
+}
+
+/// Collector of `let (a, b) = (x, y)`, except where the values read the names, as in a swap.
+#[derive(Default)]
+struct ParallelBindings {
+    found: Vec<String>,
+}
+
+impl<'ast> Visit<'ast> for ParallelBindings {
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        visit::visit_local(self, local);
+        let (syn::Pat::Tuple(pattern), Some(syn::LocalInit { expr, diverge: None, .. })) = (&local.pat, &local.init)
+        else {
+            return;
+        };
+        let syn::Expr::Tuple(values) = &**expr else { return };
+        let names: Option<Vec<String>> = pattern.elems.iter().map(name).collect();
+        let mut read = Identifiers::default();
+        read.visit_expr_tuple(values);
+        if let Some(names) = names.filter(|names| names.iter().all(|name| !read.0.contains(name))) {
+            self.found.push(format!("({})", names.join(", ")));
+        }
+    }
+}
+
+/// Returns the name that a pattern binds, `_` for none; nothing for a pattern with parts.
+fn name(pattern: &syn::Pat) -> Option<String> {
+    match pattern {
+        syn::Pat::Ident(it) => Some(it.ident.to_string()),
+        syn::Pat::Wild(_) => Some("_".to_owned()),
+        _ => None,
+    }
+}
+
+/// Collector of all identifiers, also in macros.
+#[derive(Default)]
+struct Identifiers(BTreeSet<String>);
+
+impl<'ast> Visit<'ast> for Identifiers {
+    fn visit_ident(&mut self, ident: &'ast syn::Ident) {
+        self.0.insert(ident.to_string());
+    }
+
+    fn visit_macro(&mut self, it: &'ast syn::Macro) {
+        self.visit_tokens(it.tokens.clone());
+    }
+}
+
+impl Identifiers {
+    fn visit_tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) => self.visit_tokens(group.stream()),
+                TokenTree::Ident(ident) => drop(self.0.insert(ident.to_string())),
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+            }
         }
     }
 }

@@ -123,7 +123,8 @@ impl SvgChart {
 
     /// Draws straight lines from point to point. `None` leaves a gap.
     pub(crate) fn polyline(&mut self, points: impl IntoIterator<Item = Option<(f64, f64)>>, class: &str) {
-        let (mut path, mut command) = (String::new(), 'M');
+        let mut path = String::new();
+        let mut command = 'M';
         for point in points {
             if let Some((x, y)) = point {
                 let _ = write!(path, "{command}{} {}", coordinate(x), coordinate(y));
@@ -199,7 +200,8 @@ fn upper_edge(from_x: f64, steps: &[AreaStep]) -> String {
 
 /// Appends path commands to each `(x, y)`: vertical to y, then horizontal to x. Steps of equal height become one.
 fn append_steps(path: &mut String, steps: impl Iterator<Item = (f64, f64)>) {
-    let (mut height, mut across) = (None, None);
+    let mut height = None;
+    let mut across = None;
     for (x, y) in steps {
         let y = coordinate(y);
         if height.as_ref() != Some(&y) {

@@ -129,7 +129,8 @@ fn swatch(class: &str) -> Markup {
 fn stack(parts: &[(&str, f64)]) -> Markup {
     let mut end = 0.0;
     let bars = parts.iter().map(|(class, share)| {
-        let (begin, width) = (end, if share.is_finite() { share.clamp(0.0, 1.0) * 1000.0 } else { 0.0 });
+        let begin = end;
+        let width = if share.is_finite() { share.clamp(0.0, 1.0) * 1000.0 } else { 0.0 };
         end += width;
         html! { rect class=(class) x=(format_args!("{begin:.1}")) width=(format_args!("{width:.1}")) height="10" {} }
     });

@@ -54,7 +54,8 @@ impl Axis {
         }
         let span = if high > low { high - low } else { low.abs().max(1.0) };
         let step = round_step(span / 5.0);
-        let (low, mut high) = ((low / step).floor() * step, (high / step).ceil() * step);
+        let low = (low / step).floor() * step;
+        let mut high = (high / step).ceil() * step;
         if high <= low {
             high = low + step;
         }
@@ -66,7 +67,8 @@ impl Axis {
     }
 
     fn ticks(&self) -> impl Iterator<Item = f64> {
-        let (low, step) = (self.low, self.step);
+        let low = self.low;
+        let step = self.step;
         let last = self.high + step / 2.0;
         (0_u32..).map(move |number| low + f64::from(number) * step).take_while(move |tick| *tick < last)
     }
@@ -74,7 +76,8 @@ impl Axis {
 
 /// Returns the coordinates of a `(step, value)` pair.
 fn position(x: &Axis, y: &Axis, point: (f64, f64)) -> (f64, f64) {
-    let (width, height) = (SIZE.0 - MARGINS.0 - MARGINS.2, SIZE.1 - MARGINS.1 - MARGINS.3);
+    let width = SIZE.0 - MARGINS.0 - MARGINS.2;
+    let height = SIZE.1 - MARGINS.1 - MARGINS.3;
     (MARGINS.0 + x.share(point.0) * width, MARGINS.1 + (1.0 - y.share(point.1)) * height)
 }
 

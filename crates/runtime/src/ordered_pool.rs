@@ -129,7 +129,8 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> OrderedPool<T, E> {
             pool.stats.workers.push(Arc::clone(&account));
             let first = first_of(worker, options.workers as u64, range.start);
             let indices = first..range.end;
-            let (make, step) = (Arc::clone(&make), options.workers);
+            let make = Arc::clone(&make);
+            let step = options.workers;
             let body = move || {
                 adopt(&account);
                 run(&name, indices.step_by(step), &sender, &*make, items);

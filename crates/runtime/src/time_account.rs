@@ -151,7 +151,8 @@ impl TimeAccount {
         // A blocked sender has already counted its unsent item.
         let queued = self.queued.load(Ordering::Relaxed).min(self.capacity);
         let wall = spent.iter().sum();
-        let (name, capacity) = (self.name.clone(), self.capacity);
+        let name = self.name.clone();
+        let capacity = self.capacity;
         let thread = Some(self.thread.load(Ordering::Relaxed)).filter(|thread| *thread != 0);
         let [bytes, tokens] = self.held.each_ref().map(|held| held.load(Ordering::Relaxed));
         WorkerStats { name, busy, starved, blocked, wall, doing, age, items, bytes, tokens, queued, capacity, thread }
@@ -214,7 +215,8 @@ impl TimeAccount {
 
     /// Span of the state that begins at `at`; it lasts until it is dropped.
     fn state_span(&self, activity: Activity, at: Instant) -> Span {
-        let (actor, id) = (self.name.as_str(), self.number);
+        let actor = self.name.as_str();
+        let id = self.number;
         let own = self.is_adopted.load(Ordering::Relaxed);
         // The fields are evaluated only if a recorder is active.
         match activity {

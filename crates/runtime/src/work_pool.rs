@@ -83,7 +83,8 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
             let name = format!("{}-{number}", options.name);
             let account = TimeAccount::new(name.clone(), options.queue_depth);
             pool.stats.workers.push(Arc::clone(&account));
-            let (results, token) = (sender.clone(), token.clone());
+            let results = sender.clone();
+            let token = token.clone();
             let worker = Worker { name: name.clone(), number, account, results, token };
             let work = Arc::clone(&work);
             match spawn(name, move || worker.run(&work)) {

@@ -53,7 +53,8 @@ impl AppState {
         access: Access,
         end: watch::Receiver<bool>,
     ) -> Self {
-        let (listeners, slow) = (Arc::new(Semaphore::new(LISTENERS)), Arc::new(Semaphore::new(1)));
+        let listeners = Arc::new(Semaphore::new(LISTENERS));
+        let slow = Arc::new(Semaphore::new(1));
         Self { seen, subject, access: Arc::new(access), listeners, slow, end }
     }
 
@@ -133,7 +134,8 @@ async fn with_error_text(response: Response) -> Response {
 
 /// Checks whether a request is allowed. An unsupported action is refused before the token is checked.
 fn check_access(site: &AppState, request: &Request) -> Result<(), Refusal> {
-    let (path, headers) = (request.uri().path(), request.headers());
+    let path = request.uri().path();
+    let headers = request.headers();
     let action = path.strip_prefix('/').filter(|name| Action::NAMES.contains(name));
     match (request.method(), action) {
         (&Method::GET | &Method::HEAD, _) if path == "/rows" => site.access.check(headers, Purpose::Corpus),

@@ -271,7 +271,8 @@ where
         });
         return;
     };
-    let (router, ends) = (router.clone(), ends.clone());
+    let router = router.clone();
+    let ends = ends.clone();
     tokio::spawn(async move {
         let _place = place;
         serve_connection(stream, router, ends, head_time).await;

@@ -105,7 +105,8 @@ fn serving() -> Home {
     writeln!(token, "{TOKEN}").expect("written");
     let config =
         ServeConfig { address: "127.0.0.1:0".to_owned(), token_file: token.path().into(), allowed_hosts: Vec::new() };
-    let (seen, played) = (RunState::new(about()), Arc::<Played>::default());
+    let seen = RunState::new(about());
+    let played = Arc::<Played>::default();
     let (sender, heard) = sync_channel(1);
     let on_bound = move |address: &ListenAddress| sender.send(address.clone()).expect("heard");
     let server =
@@ -296,7 +297,8 @@ fn listen(at: SocketAddr, after: &str, events: usize) -> Vec<String> {
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     let place = if after.is_empty() { String::new() } else { format!("Last-Event-ID: {after}\r\n") };
     write!(stream, "GET /events HTTP/1.1\r\nHost: {at}\r\n{place}\r\n").expect("asked");
-    let (mut text, mut buffer) = (String::new(), [0; 4096]);
+    let mut text = String::new();
+    let mut buffer = [0; 4096];
     while text.matches("\n\n").count() < events {
         let read = stream.read(&mut buffer).expect("in time");
         assert!(read > 0, "the stream ended: {text}");

@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_device_that_fails_is_asked_a_few_times_but_never_to_flush_again() {
-        let (pause, pause_max) = (Duration::ZERO, Duration::ZERO);
+        let pause = Duration::ZERO;
+        let pause_max = Duration::ZERO;
         let retries = Retries { pause, pause_max, ..Retries::default() };
         for (after, expected) in [(RetryOn::Any, DEVICE_ATTEMPTS_MAX), (RetryOn::Transient, 1)] {
             let mut calls = 0;

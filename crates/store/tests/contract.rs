@@ -308,7 +308,8 @@ fn every_success_is_one_change() {
     let home = tempfile::tempdir().expect("a temporary folder");
     for store in [Store::folder(home.path()).expect("made"), Store::in_memory(FaultConfig::none())] {
         store.put_if_absent("sum", b"0").expect("created");
-        let (store, sum) = (&store, || String::from_utf8(store.get("sum").expect("there")).expect("digits"));
+        let store = &store;
+        let sum = || String::from_utf8(store.get("sum").expect("there")).expect("digits");
         let add = move |who: usize| {
             let mut successes = 0;
             for time in 0..40 {

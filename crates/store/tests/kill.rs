@@ -143,7 +143,8 @@ fn failed_write_is_not_committed() {
 fn foreign_links_are_replaced_and_not_followed() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    let (store, victim) = (Store::folder(home.path()).expect("made"), Store::folder(elsewhere.path()).expect("made"));
+    let store = Store::folder(home.path()).expect("made");
+    let victim = Store::folder(elsewhere.path()).expect("made");
     victim.put("victim", b"precious").expect("put");
     for name in ["put", "created"] {
         symlink(elsewhere.path().join("victim"), home.path().join(name)).expect("planted");

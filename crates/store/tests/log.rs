@@ -45,7 +45,9 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
 /// some at its end that were not flushed.
 fn check(store: &Store, deeds: &[Deed]) {
     let open = || Log::open_with(store, "log", LAZY).expect("opened");
-    let (mut log, mut expected, mut flushed) = (open(), Vec::new(), 0);
+    let mut log = open();
+    let mut expected = Vec::new();
+    let mut flushed = 0;
     for deed in deeds {
         match deed {
             Deed::Push(line) => {

@@ -78,7 +78,8 @@ impl PrepareProgress {
         let seconds = seconds.max(1e-9);
         self.text_bytes_per_s = self.text_bytes as f64 / seconds;
         self.tokens_per_s = self.tokens as f64 / seconds;
-        let (done, left) = (self.bytes.saturating_sub(self.bytes_kept), self.bytes_total.saturating_sub(self.bytes));
+        let done = self.bytes.saturating_sub(self.bytes_kept);
+        let left = self.bytes_total.saturating_sub(self.bytes);
         self.eta_s = (done > 0).then(|| left as f64 * seconds / done as f64);
         self
     }

@@ -62,7 +62,8 @@ pub fn eta(seconds: Option<f64>) -> String {
 /// Formats a duration as `12 min`, with two or three digits, because it is an estimate.
 #[must_use]
 pub fn time(seconds: f64) -> String {
-    let (minutes, hours) = (seconds / 60.0, seconds / 3600.0);
+    let minutes = seconds / 60.0;
+    let hours = seconds / 3600.0;
     if seconds < 100.0 {
         format!("{seconds:.0} s")
     } else if minutes < 100.0 {

@@ -246,7 +246,8 @@ impl RunMetrics {
     }
 
     fn add_rows(&mut self, at: &Position) {
-        let (rows, tokens) = (self.rows.advance(at.rows_seen), self.tokens.advance(at.tokens_seen));
+        let rows = self.rows.advance(at.rows_seen);
+        let tokens = self.tokens.advance(at.tokens_seen);
         self.add("cloze.rows", rows);
         self.add("cloze.tokens", tokens);
     }

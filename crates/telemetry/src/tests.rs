@@ -101,7 +101,8 @@ fn a_line_shows_optional_values_only_if_they_exist() {
     };
     assert_eq!(shown(EventKind::Start(given)), "step 1200  started from given weights: mlm 2.5000");
     let stop = |why, saved, kept: Option<u64>| {
-        let (place, kept) = ("runs/a".to_owned(), kept.map(Step));
+        let place = "runs/a".to_owned();
+        let kept = kept.map(Step);
         EventKind::Stop(StopReport { why, saved, kept, place, error: None, memory: None })
     };
     assert_eq!(shown(stop(StopReason::Finished, true, Some(1200))), "done: 1200 steps; checkpoints are in runs/a");

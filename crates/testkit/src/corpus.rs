@@ -32,7 +32,8 @@ pub fn documents(count: usize) -> Vec<String> {
 }
 
 fn document(dice: &mut RandomNumbers, number: usize) -> String {
-    let (person, place) = (dice.pick(PEOPLE), dice.pick(PLACES));
+    let person = dice.pick(PEOPLE);
+    let place = dice.pick(PLACES);
     let opening = format!("Story {number}. On {} there was {} over the {place}.", dice.pick(DAYS), dice.pick(WEATHER));
     let sentences = (0..5 + dice.roll(8)).map(|_| sentence(dice, person, place));
     std::iter::once(opening).chain(sentences).collect::<Vec<_>>().join(" ")

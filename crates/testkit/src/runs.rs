@@ -49,7 +49,8 @@ fn tensors(home: &Home, run: &str) -> BTreeMap<String, Vec<u8>> {
 /// Panics unless two runs have equal log values and equal final tensors.
 #[track_caller]
 pub fn assert_equal_runs(home: &Home, expected: &str, run: &str) {
-    let (values, expected_values) = (values(home, run), values(home, expected));
+    let expected_values = values(home, expected);
+    let values = values(home, run);
     for (value, expected) in values.iter().zip(&expected_values) {
         assert_eq!(value, expected, "log values of {run}");
     }

@@ -67,7 +67,8 @@ impl Home {
 
 /// Audits the first `batches` of `renders`, each changed by `change`, against the rules of `audits`.
 fn said(renders: &LoadPlan, audits: &LoadPlan, batches: u64, change: impl Fn(Batch) -> Batch) -> Result<()> {
-    let (groups, mut audit) = (renders.groups(), audits.audit());
+    let groups = renders.groups();
+    let mut audit = audits.audit();
     for index in 0..batches {
         audit.add(&change(renders.batch(&groups, BatchIndex(index)).expect("good")));
     }
@@ -127,7 +128,8 @@ fn a_clean_run_is_clean() {
 #[track_caller]
 fn assert_seen(renders: &str, audits: &str, what: &str) {
     let home = home();
-    let (renders, audits) = (home.plan(renders, 3), home.plan(audits, 3));
+    let renders = home.plan(renders, 3);
+    let audits = home.plan(audits, 3);
     let error = said(&renders, &audits, 64, |batch| batch).expect_err("another configuration").to_string();
     assert!(error.contains(what) && error.contains("view `it`") && error.contains("inspect batch"), "{error}");
 }
@@ -226,9 +228,12 @@ fn edited(batch: &Batch, change: impl Fn(&mut Cells)) -> Batch {
         batch.find("it", column).expect("no type clash").map(|grid| grid.values().to_vec())
     }
     let ids = batch.column("it", INPUT_IDS).expect("made");
-    let (labels, positives) = (copy(batch, LABELS), copy(batch, POSITIVES));
-    let (has_labels, has_positives) = (labels.is_some(), positives.is_some());
-    let (labels, positives) = (labels.unwrap_or_default(), positives.unwrap_or_default());
+    let labels = copy(batch, LABELS);
+    let positives = copy(batch, POSITIVES);
+    let has_labels = labels.is_some();
+    let has_positives = positives.is_some();
+    let labels = labels.unwrap_or_default();
+    let positives = positives.unwrap_or_default();
     let mut cells = Cells { width: ids.width(), ids: ids.values().to_vec(), labels, positives };
     change(&mut cells);
     let mut builder = BatchBuilder::new(batch.index(), batch.rows());
@@ -311,7 +316,8 @@ fn absent_statistics_are_not_audited() {
 fn the_first_batches_and_then_some_are_watched() {
     let home = home();
     let plan = home.plan("masked = { kind = 'mask' }", 1);
-    let (groups, mut watch) = (plan.groups(), AuditWatch::new(plan.audit()));
+    let groups = plan.groups();
+    let mut watch = AuditWatch::new(plan.audit());
     for index in 0..250 {
         let batch = plan.batch(&groups, BatchIndex(index)).expect("good");
         let said = watch.check(&batch).expect("as promised").map(Audit::batches);

@@ -95,7 +95,8 @@ pub(super) fn open(path: &Path, range: &Range<u64>, reading: &ReadOptions) -> Re
     let refused = |error: io::Error| read_error(path, &error);
     let mut file = File::open(path).map_err(refused)?;
     file.seek(SeekFrom::Start(range.start)).map_err(refused)?;
-    let (left, count) = (range.end - range.start, reading.bytes_read.clone());
+    let left = range.end - range.start;
+    let count = reading.bytes_read.clone();
     let mut raw = BufReader::with_capacity(BUFFER_BYTES, ExactReader { file, left, count, hold: None });
     let plain: Bytes = match Compression::from_path(path) {
         Compression::Plain => Box::new(raw),
@@ -181,7 +182,8 @@ pub(super) fn read_whole(
     reading: &ReadOptions,
     mut make_room: impl FnMut(u64) -> Result<()>,
 ) -> Result<Vec<u8>> {
-    let (mut bytes, mut source) = (Vec::new(), open(path, range, reading)?);
+    let mut bytes = Vec::new();
+    let mut source = open(path, range, reading)?;
     loop {
         let ready = source.fill_buf().map_err(|error| read_error(path, &error))?;
         if ready.is_empty() {

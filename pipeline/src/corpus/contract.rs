@@ -46,7 +46,8 @@ struct Member {
 
 fn members() -> Vec<Member> {
     let member = |format: AnyFormat| {
-        let (example, extension) = (format.example(), format.extensions()[0]);
+        let example = format.example();
+        let extension = format.extensions()[0];
         Member { format, example, extension }
     };
     AnyFormat::examples().into_iter().map(member).collect()
@@ -74,7 +75,8 @@ impl Member {
 #[test]
 fn every_format_finds_the_same_documents_whole_and_in_parts() {
     for member in members() {
-        let (name, bytes) = (format!("a.{}", member.extension), member.written(60));
+        let name = format!("a.{}", member.extension);
+        let bytes = member.written(60);
         let whole = member.read(&name, &bytes, None).expect("readable");
         let joined = whole.0.join(" ").replace('\n', " ");
         let mut rest = joined.as_str();
@@ -133,7 +135,8 @@ fn every_format_covers_its_files_with_ranges_that_ascend() {
         write_all(home.path(), &[(name.as_str(), member.written(60))]);
         for part_bytes in [1, 64, 1 << 20] {
             let corpus = Corpus::open(&member.config(home.path(), Some(part_bytes)).config).expect("readable");
-            let (mut end, mut last) = (0, 0);
+            let mut end = 0;
+            let mut last = 0;
             for part in super::tests::parts(&corpus, part_bytes).expect("cut") {
                 let range = &part.pieces[0].range;
                 assert_eq!((range.start, part.pieces.len()), (end, 1), "{name}: pieces without gaps");
@@ -228,7 +231,8 @@ fn every_format_gives_equal_texts_one_id_and_others_another() {
             documents.filter_map(|found| found.expect("readable").document).map(|document| document.id).collect()
         };
         let parts = super::tests::parts(&corpus, 1 << 20).expect("cut");
-        let (first, second) = (ids(&parts[0]), ids(&parts[1]));
+        let first = ids(&parts[0]);
+        let second = ids(&parts[1]);
         assert_eq!(first, second, "{one}");
         assert_eq!(first.iter().collect::<std::collections::BTreeSet<_>>().len(), first.len(), "{one}");
     }

@@ -22,7 +22,8 @@ pub fn group(mut pieces: Vec<(Piece, u64)>, part_bytes: u64, seed: u64, first: P
     let mut drawn: Vec<_> = (0..pieces.len() as u64).map(|index| order.apply(index)).zip(pieces).collect();
     drawn.sort_by_key(|(place, _)| *place);
     let mut groups: Vec<Vec<(Piece, u64)>> = Vec::new();
-    let (mut open, mut filled) = (None::<usize>, 0);
+    let mut open = None::<usize>;
+    let mut filled = 0;
     for (_, (piece, bytes)) in drawn {
         if bytes.saturating_mul(2) >= part_bytes {
             groups.push(vec![(piece, bytes)]);

@@ -32,7 +32,8 @@ impl<R: BufRead> BufRead for Decoding<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.left.is_empty() && !self.is_done {
             let raw = self.raw.fill_buf()?;
-            let (is_last, room) = (raw.is_empty(), BUFFER_BYTES - 1);
+            let is_last = raw.is_empty();
+            let room = BUFFER_BYTES - 1;
             let (result, read, mut written) =
                 self.decoder.decode_to_utf8_without_replacement(raw, &mut self.text[..room], is_last);
             self.raw.consume(read);

@@ -142,7 +142,8 @@ impl Corpus {
     /// names all unusable files. It is a configuration error if no first record of the whole corpus has the configured
     /// fields with usable values.
     pub fn sort_out<'a>(&self, files: impl Iterator<Item = &'a InputFile>) -> Result<SniffResult<'a>> {
-        let (mut sorted, mut head) = (SniffResult::default(), Head::default());
+        let mut sorted = SniffResult::default();
+        let mut head = Head::default();
         for file in files {
             let check = match bytes::name_problem(&file.path, file.bytes)? {
                 Some(problem) => FileCheck::unfit(problem),
@@ -180,7 +181,8 @@ impl Corpus {
             let _ = write!(message, "\nand {} more", sorted.unfit.len() - NAMED - 1);
         }
         if self.on_invalid_file == InvalidFilePolicy::Error && sorted.unfit.len() > 1 {
-            let (unfit, all) = (sorted.unfit.len(), sorted.unfit.len() + sorted.fit.len());
+            let unfit = sorted.unfit.len();
+            let all = sorted.unfit.len() + sorted.fit.len();
             let hint = "set `prepare.on_invalid_file = \"skip\"` to leave them out";
             let _ = write!(message, "\n{unfit} of {all} files cannot be used; {hint}");
         }
@@ -191,7 +193,8 @@ impl Corpus {
         const NAMED: usize = 20;
         let fields: Vec<String> =
             head.fields.iter().take(NAMED).map(|name| format!("`{}`", name.escape_debug())).collect();
-        let (text, records) = (&self.reading.text_field, head.records);
+        let text = &self.reading.text_field;
+        let records = head.records;
         let wanted = match &self.reading.id_field {
             Some(id) => format!("the fields `{text}` and `{id}`"),
             None => format!("a field `{text}`"),

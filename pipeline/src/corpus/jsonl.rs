@@ -110,7 +110,9 @@ fn parse(fields: &Fields, line: &Line<'_>, spare: &mut RecordBuffers) -> Record 
 fn as_json(line: &str) -> Option<String> {
     const NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let mut bytes = line.as_bytes().to_vec();
-    let (mut at, mut in_string, mut changed) = (0, false, false);
+    let mut at = 0;
+    let mut in_string = false;
+    let mut changed = false;
     while at < bytes.len() {
         match bytes[at] {
             b'"' => in_string = !in_string,
@@ -261,7 +263,8 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut text, mut id) = (Field::Missing, Field::Missing);
+        let mut text = Field::Missing;
+        let mut id = Field::Missing;
         while let Some(Key { is_text, is_id }) = map.next_key_seed(self.fields)? {
             if is_text {
                 let room = String::from_utf8(take(&mut self.spare.text)).unwrap_or_default();

@@ -37,7 +37,10 @@ pub(super) struct LineReader {
 impl LineReader {
     pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
         let bytes = open(&file.path, range, reading)?;
-        let (path, reading, buffer, read) = (file.path.clone(), reading.clone(), Vec::new(), ReadHash::default());
+        let path = file.path.clone();
+        let reading = reading.clone();
+        let buffer = Vec::new();
+        let read = ReadHash::default();
         Ok(Self { bytes, path, reading, borrowed: 0, buffer, offset: range.start, number: 0, read })
     }
 
@@ -51,7 +54,8 @@ impl LineReader {
         if length == 0 {
             return Ok(None);
         }
-        let (offset, number) = (self.offset, self.number);
+        let offset = self.offset;
+        let number = self.number;
         self.offset += length;
         self.number += 1;
         let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -222,7 +226,8 @@ fn of_line(ready: &[u8]) -> (&[u8], bool) {
 
 /// Skips a line of any length. Returns its length and whether it was blank.
 fn pass_line(bytes: &mut impl BufRead) -> std::io::Result<(u64, bool)> {
-    let (mut length, mut blank) = (0, true);
+    let mut length = 0;
+    let mut blank = true;
     loop {
         let (part, is_whole) = of_line(bytes.fill_buf()?);
         let count = part.len();

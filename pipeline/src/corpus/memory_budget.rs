@@ -173,7 +173,8 @@ impl MemoryBudget {
             return Ok(());
         }
         let slot = self.long.total / LONG_AT_A_TIME;
-        let (held, levels) = (self.held().len(), [self.share, slot, self.very_long.total]);
+        let held = self.held().len();
+        let levels = [self.share, slot, self.very_long.total];
         let level = levels.iter().position(|&most| bytes <= most);
         let level = level.ok_or(ResourcesExhausted { wanted: bytes, most: self.very_long.total })?;
         for next in held..level {
@@ -239,11 +240,13 @@ mod tests {
     #[test]
     fn workers_hold_no_more_than_there_is_and_none_waits_forever() {
         let room = budget(16);
-        let (documents, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        let documents = AtomicU64::new(0);
+        let most = AtomicU64::new(0);
         thread::scope(|scope| {
             for worker in 0..16_u64 {
                 let room = room.part();
-                let (documents, most) = (&documents, &most);
+                let documents = &documents;
+                let most = &most;
                 scope.spawn(move || {
                     for document in 0..50 {
                         let file = room.file((worker * 997 + document * 31) % 3200).expect("it fits");

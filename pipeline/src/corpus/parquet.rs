@@ -270,7 +270,8 @@ impl Rows {
             // A chunk with unreadable headers is left to the decoder, which reports the error.
             page_bytes +=
                 Pages::read(&self.raw, start..start.saturating_add(length)).map_or(0, |pages| pages.page_bytes_max);
-            let (read, uncounted) = (&mut self.read, &mut self.uncounted);
+            let read = &mut self.read;
+            let uncounted = &mut self.uncounted;
             let take = |bytes: &[u8]| {
                 read.push(bytes);
                 *uncounted += bytes.len() as u64;
@@ -304,7 +305,8 @@ impl Rows {
     /// page both compressed and decompressed. Returns the number of rows that fit in addition. No cell is longer than a
     /// page.
     fn rows_at_a_time(&mut self, page_bytes: u64) -> Result<usize> {
-        let (room, least) = (&self.reading.memory_budget, page_bytes.saturating_mul(3));
+        let room = &self.reading.memory_budget;
+        let least = page_bytes.saturating_mul(3);
         let refused = |ResourcesExhausted { wanted, most }| {
             let hint = "raise it, or write the file again with smaller pages";
             let message =
@@ -323,7 +325,8 @@ impl Rows {
 
     fn record(&self, batch: &RecordBatch, index: usize, spare: &mut RecordBuffers) -> Result<Record> {
         let column = |name| batch.column_by_name(name).expect("checked before the first part");
-        let (row, line) = (self.row, self.row - self.first);
+        let row = self.row;
+        let line = self.row - self.first;
         let cell = |name, mut bytes| cells::append(column(name), index, &mut bytes).map(|()| bytes);
         let id = self.reading.id_field.as_ref().map(|id| cell(id, take(&mut spare.id).into_bytes()));
         let text = cell(&self.reading.text_field, take(&mut spare.text));

@@ -45,7 +45,8 @@ pub(super) const KEPT_BYTES: usize = 1 << 20;
 impl RecordBuffers {
     /// Takes back the memory of a document.
     pub(super) fn take_back(&mut self, document: Document) {
-        let (mut text, mut id) = (document.text.into_bytes(), document.id);
+        let mut text = document.text.into_bytes();
+        let mut id = document.id;
         text.clear();
         id.clear();
         if text.capacity() <= KEPT_BYTES {
@@ -139,7 +140,8 @@ impl fmt::Display for RejectReason {
 
 /// Returns the text with CRLF converted to line feeds, in the same memory.
 fn with_line_feeds(text: String) -> String {
-    let (mut bytes, mut kept) = (text.into_bytes(), 0);
+    let mut bytes = text.into_bytes();
+    let mut kept = 0;
     for at in 0..bytes.len() {
         bytes[kept] = bytes[at];
         kept += usize::from(!bytes[at..].starts_with(b"\r\n"));

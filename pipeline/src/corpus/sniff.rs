@@ -101,7 +101,8 @@ fn guess(head: &[u8]) -> Option<(&'static str, &'static str)> {
         return Some(BIG);
     }
     let pairs = head.chunks_exact(2);
-    let (count, letter) = (pairs.len(), |byte: u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
+    let count = pairs.len();
+    let letter = |byte: u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
     let little = pairs.clone().filter(|pair| letter(pair[0]) && pair[1] == 0).count();
     let big = pairs.filter(|pair| pair[0] == 0 && letter(pair[1])).count();
     // Other binary files have such pairs in less than half of the positions.

@@ -51,7 +51,8 @@ pub(super) fn documents<'a>(corpus: &'a Corpus, part: &'a Part) -> Result<Docume
 /// Returns texts in order, and complaints as `reason@line`.
 pub(crate) fn read(cut: &Cut) -> Result<(Vec<String>, Vec<String>)> {
     let corpus = Corpus::open(&cut.config)?;
-    let (mut texts, mut complaints) = (Vec::new(), Vec::new());
+    let mut texts = Vec::new();
+    let mut complaints = Vec::new();
     let mut lines = BTreeMap::<String, u64>::new();
     for part in parts(&corpus, cut.part_bytes)? {
         let name = &part.pieces[0].name;

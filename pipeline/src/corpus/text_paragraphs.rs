@@ -65,7 +65,9 @@ struct ParagraphReader {
 impl PieceReader for ParagraphReader {
     fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
         self.lines.release();
-        let (mut text, mut range, mut first) = (take(&mut spare.text), 0..0, 0);
+        let mut text = take(&mut spare.text);
+        let mut range = 0..0;
+        let mut first = 0;
         while let Some(line) = self.lines.next()? {
             if is_blank(line.bytes) {
                 if text.is_empty() {

@@ -107,11 +107,14 @@ fn class_of(length: u64) -> usize {
 
 /// Returns the least length of a class.
 fn least_of(class: usize) -> u64 {
-    let (class, exact, per) = (class as u64, u64::from(2 * PER_OCTAVE), u64::from(PER_OCTAVE));
+    let class = class as u64;
+    let exact = u64::from(2 * PER_OCTAVE);
+    let per = u64::from(PER_OCTAVE);
     if class < exact {
         return class;
     }
-    let (octave, within) = ((class - exact) / per, (class - exact) % per);
+    let octave = (class - exact) / per;
+    let within = (class - exact) % per;
     (per + within) << (octave + 1)
 }
 
@@ -128,7 +131,8 @@ mod tests {
     #[test]
     fn length_class_is_within_a_sixteenth() {
         for length in (0..5000).chain([u64::from(u32::MAX), 1 << 40, (1 << 40) + 12345, u64::MAX >> 1]) {
-            let (class, least) = (class_of(length), least_of(class_of(length)));
+            let class = class_of(length);
+            let least = least_of(class_of(length));
             assert!(least <= length && length - least <= length / 16, "{length}: class {class} from {least}");
             assert_eq!(class_of(least), class, "{length}");
             assert!(length == 0 || class_of(length - 1) + 1 >= class, "{length}: no class is skipped");

@@ -46,7 +46,8 @@ impl EpochSpan {
 
     /// Returns the epoch of a row of the stream, and the row's number in the epoch or window.
     pub(super) fn locate(&self, row: u64) -> (Epoch, u64) {
-        let (since, per_epoch) = (row - self.first_row, self.sampler.rows_per_epoch());
+        let since = row - self.first_row;
+        let per_epoch = self.sampler.rows_per_epoch();
         (Epoch(self.first_epoch.0 + since / per_epoch), since % per_epoch)
     }
 

@@ -87,7 +87,8 @@ pub(super) struct WindowBuilder {
 
 impl WindowBuilder {
     pub(super) fn new(growth: Arc<dyn SegmentSource>, window_blocks: usize) -> Self {
-        let (waiting, open) = (VecDeque::new(), Vec::new());
+        let waiting = VecDeque::new();
+        let open = Vec::new();
         Self { segments: growth, window_blocks, given: 0, waiting, open, groups: 0, place: 0, of_place: 0 }
     }
 

@@ -52,7 +52,8 @@ impl SplitSnapshot {
         let shown: Vec<String> = self.dropped.keys().take(5).map(ToString::to_string).collect();
         let more = self.dropped.len() - shown.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let (s, shown) = (if self.dropped.len() > 1 { "s" } else { "" }, shown.join(", "));
+        let s = if self.dropped.len() > 1 { "s" } else { "" };
+        let shown = shown.join(", ");
         Some(format!(
             "the run reads dataset version {} of the folder, and dataset version {by} dropped part{s} {shown}{more} of it",
             self.dataset_version

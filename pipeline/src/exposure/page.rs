@@ -115,7 +115,8 @@ impl ExposurePage {
     pub(super) fn rows_of(name: &str) -> Option<(u64, u64)> {
         let (_, rows) = name.split_once("rows-").filter(|(number, _)| number.is_empty() || number.ends_with('-'))?;
         let (from, to) = rows.strip_suffix(".parquet")?.split_once('-')?;
-        let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+        let from = from.parse().ok()?;
+        let to = to.parse().ok()?;
         (from < to && !name.contains('/')).then_some((from, to))
     }
 
@@ -204,7 +205,9 @@ fn entries(batch: &RecordBatch) -> Option<Vec<ExposureEntry>> {
     let dataset_versions = batch.column_by_name("dataset_version")?.as_primitive_opt::<UInt32Type>()?.values();
     let documents = numbers("document")?;
     let [trained, skipped, bad] = COLUMNS.map(numbers);
-    let (trained, skipped, bad) = (trained?, skipped?, bad?);
+    let trained = trained?;
+    let skipped = skipped?;
+    let bad = bad?;
     // A row usually has the source of the previous row.
     let mut of: Arc<str> = "".into();
     let entry = |row: usize| ExposureEntry {

@@ -63,7 +63,8 @@ fn every_row_is_counted_once_by_its_outcome() {
         let found = pages[0].entries.iter().filter(|entry| (&*entry.of, entry.document) == (source, document));
         found.map(|entry| entry.counts).collect::<Vec<_>>()
     };
-    let (trained, bad) = (Counts { trained: 1, ..Counts::default() }, Counts { bad: 1, ..Counts::default() });
+    let trained = Counts { trained: 1, ..Counts::default() };
+    let bad = Counts { bad: 1, ..Counts::default() };
     assert_eq!((of("books", 2), of("news", 2)), (vec![trained], vec![]));
     // Rows 2 and 3: one id in two sources is two documents.
     assert_eq!((of("books", 1001), of("news", 1001)), (vec![trained], vec![bad]));
@@ -184,7 +185,8 @@ proptest! {
     ) {
         let memory = MemoryBackend::new(FaultConfig { seed, failures: 0.1, lost: 0.1, ..FaultConfig::none() });
         let run = Store::from_memory(&memory);
-        let (mut saved, mut comes_again) = (0, 0);
+        let mut saved = 0;
+        let mut comes_again = 0;
         let rolled_back_pages = || taken_back(&run).iter().map(|page| page.rows.total()).sum::<u64>();
         for (steps, page_is_written, changes) in kills.into_iter().chain([(2, true, 3)]) {
             // The simulated crash leaves the rollback incomplete at this point.

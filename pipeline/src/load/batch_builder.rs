@@ -103,7 +103,8 @@ impl LoadPlan {
     pub(super) fn record_bad_rows(&self, made: &MadeBatch, policy: &RowPolicy) -> Result<()> {
         let Some(bad_rows) = &policy.bad_rows else { return Ok(()) };
         for bad in &made.found {
-            let (recorded, allowed) = (bad_rows.count(), self.max_bad_rows);
+            let recorded = bad_rows.count();
+            let allowed = self.max_bad_rows;
             if recorded >= allowed {
                 let bound = format!("`data.max_bad_rows` allows {allowed} bad rows, and {recorded} are recorded");
                 return Err(bad.refused(self.remedy(bad, &bound)));

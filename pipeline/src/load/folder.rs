@@ -92,7 +92,8 @@ fn vocab(record: &RecordBatch, manifest: &Manifest) -> Option<Vocab> {
         return None;
     }
     let tokens: Vec<String> = tokens.iter().flatten().map(str::to_owned).collect();
-    let (special, specials) = (manifest.tokenizer.special, &manifest.tokenizer.specials);
+    let special = manifest.tokenizer.special;
+    let specials = &manifest.tokenizer.specials;
     if Vocab::ordinary_ids(&tokens, special, specials).is_empty() {
         return None;
     }

@@ -105,15 +105,18 @@ impl Folder<'_> {
         pieces: u32,
         at_most: &dyn Fn(u64) -> u64,
     ) -> Result<Source, Problem> {
-        let (copies, seed) = (request.copies(), self.seed(request));
+        let copies = request.copies();
+        let seed = self.seed(request);
         let order = self.end.map_or(Order::Shuffled, |rows| Order::Spread(rows.div_ceil(u64::from(pieces))));
-        let (window_blocks, fraction) = (request.data.shuffle_window_groups, request.data.fraction);
+        let window_blocks = request.data.shuffle_window_groups;
+        let fraction = request.data.fraction;
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
         // The number of batches in flight with one worker of depth 1: the order of rows must not depend on the
         // configured workers.
         let batches = PoolOptions { name: "batch", item: "batch", workers: 1, queue_depth: 1 }.max_items_alive() as u64;
         let rows = at_most(batches * request.rows_per_batch);
-        let (key, snapshot) = (self.key(), Arc::new(self.snapshot));
+        let key = self.key();
+        let snapshot = Arc::new(self.snapshot);
         let outline = self.segment_source.is_some().then(|| Sampler::new(&snapshot.split, options));
         let course = match self.segment_source {
             None => EpochPlan::new(snapshot, self.epoch_versions, move |split, _| {
@@ -192,7 +195,8 @@ pub(super) fn check_rows(request: &LoadRequest<'_>, folders: &[Folder<'_>], prob
 /// Checks that rows of all folders can share a batch. The other folders must agree with the first.
 pub(super) fn check_agreement(folders: &[Folder<'_>], problems: &mut Vec<Problem>) {
     let Some((first, others)) = folders.split_first() else { return };
-    let (ours, first_key) = (first.manifest, first.key());
+    let ours = first.manifest;
+    let first_key = first.key();
     for folder in others {
         let theirs = folder.manifest;
         let packed = |manifest: &Manifest| {
@@ -207,10 +211,12 @@ pub(super) fn check_agreement(folders: &[Folder<'_>], problems: &mut Vec<Problem
                 "tokenizer",
             ))
         } else if theirs.max_seq_len != ours.max_seq_len {
-            let (theirs, ours) = (theirs.max_seq_len, ours.max_seq_len);
+            let theirs = theirs.max_seq_len;
+            let ours = ours.max_seq_len;
             Some((format!("its rows have {theirs} tokens, those of `{first_key}` {ours}"), "max_seq_len"))
         } else if packed(theirs) != packed(ours) {
-            let (theirs, ours) = (&theirs.pack.name, &ours.pack.name);
+            let theirs = &theirs.pack.name;
+            let ours = &ours.pack.name;
             Some((format!("it is packed as `{theirs}`, `{first_key}` as `{ours}`"), "packing"))
         } else {
             None

@@ -188,7 +188,9 @@ mod tests {
         let ((_stopper, stop), made) = (cancel_pair(), AtomicU64::new(0));
         thread::scope(|scope| {
             for worker in 0..workers as u64 {
-                let (contended, stop, made) = (&contended, stop.clone(), &made);
+                let contended = &contended;
+                let stop = stop.clone();
+                let made = &made;
                 scope.spawn(move || {
                     for own in (worker..batches).step_by(workers) {
                         let outcome =

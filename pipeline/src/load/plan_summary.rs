@@ -151,7 +151,8 @@ impl LoadPlan {
     }
 
     fn source_facts(&self, index: usize, source: &Source, groups_alive_max: u64) -> SourceFacts {
-        let (sampler, split) = (source.sampler(), &source.epoch_plan.first().snapshot().split);
+        let sampler = source.sampler();
+        let split = &source.epoch_plan.first().snapshot().split;
         let samples = sampler.blocks().iter().map(|block| u64::from(block.stored)).sum();
         SourceFacts {
             name: source.name.clone().unwrap_or_default(),

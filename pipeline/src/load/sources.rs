@@ -17,7 +17,8 @@ impl LoadPlan {
     /// Returns the rows `rows` of the stream. Waits for rows that are not prepared yet until a stop.
     pub(super) fn row_refs(&self, rows: Range<u64>, stop: Option<&CancelToken>) -> Result<RowRefs> {
         let assigned = self.assignment.assign(rows);
-        let (mut of_sources, mut spans) = (Vec::new(), Vec::new());
+        let mut of_sources = Vec::new();
+        let mut spans = Vec::new();
         for (source, rows) in self.sources.iter().zip(&assigned.rows) {
             let rows = source.epoch_plan.rows(rows.clone(), stop, &mut spans);
             // A failure over one of several folders names the folder.
@@ -86,7 +87,8 @@ impl LoadPlan {
         if let ([source], [rows]) = (&self.sources[..], &before[..]) {
             return source.epoch_plan.epochs(*rows);
         }
-        let (mut seen, mut all) = (0.0, 0.0);
+        let mut seen = 0.0;
+        let mut all = 0.0;
         for (source, rows) in self.sources.iter().zip(before) {
             let of_epoch = source.epoch_plan.first().sampler().rows_per_epoch() as f64;
             seen += source.epoch_plan.epochs(rows)? * of_epoch;

@@ -65,8 +65,12 @@ impl BatchStream {
     /// Returns the batches of `share`'s rows from row `from` of the stream on.
     #[must_use]
     pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: RankShard, options: StreamOptions) -> Self {
-        let (groups, cut, workers) = (Arc::new(plan.groups()), plan.cut(from, share), plan.workers_of(share));
-        let (maker, decoded, policy) = (Arc::clone(plan), Arc::clone(&groups), options.policy.clone());
+        let groups = Arc::new(plan.groups());
+        let cut = plan.cut(from, share);
+        let workers = plan.workers_of(share);
+        let maker = Arc::clone(plan);
+        let decoded = Arc::clone(&groups);
+        let policy = options.policy.clone();
         let (cancel_source, stop) = cancel_pair();
         let replay = options.replay.map(Replay::new);
         let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));

@@ -96,7 +96,8 @@ impl Home {
     }
 
     fn plan(&self, data: &DataConfig, rows: Rows) -> Arc<LoadPlan> {
-        let (views, wanted) = (taco(), wanted());
+        let views = taco();
+        let wanted = wanted();
         let request = LoadRequest { rows, ..self.request(data, &views, &wanted) };
         Arc::new(LoadPlan::new(&request).expect("no problem"))
     }
@@ -164,8 +165,8 @@ fn an_epoch_shows_every_token_once() {
     let mut seen = Vec::new();
     for batch in plan.stream(RowIndex(0), RankShard::ALONE).take(30) {
         let batch = batch.expect("good");
-        let (ids, labels) =
-            (batch.column("masked", INPUT_IDS).expect("made"), batch.column("masked", LABELS).expect("made"));
+        let ids = batch.column("masked", INPUT_IDS).expect("made");
+        let labels = batch.column("masked", LABELS).expect("made");
         let origin = batch.column("masked", ORIGIN).expect("made");
         for row in 0..batch.rows() {
             let restored = (0..64).filter(|&at| origin.row(row)[at] >= 0);
@@ -324,7 +325,8 @@ fn a_far_step_starts_at_once() {
 #[test]
 fn columns_that_are_not_read_are_not_made() {
     let home = home(&Synthetic::default());
-    let (views, data) = (taco(), data(1));
+    let views = taco();
+    let data = data(1);
     let wanted = BTreeSet::from([("neighbors".to_owned(), POSITIVES.spec())]);
     let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
     let all = home.plan(&data, Rows::Train);
@@ -495,7 +497,9 @@ proptest! {
 
 #[test]
 fn counts_that_no_machine_has_are_refused_before_anything_is_started() {
-    let (home, views, wanted) = (home(&Synthetic::default()), taco(), wanted());
+    let home = home(&Synthetic::default());
+    let views = taco();
+    let wanted = wanted();
     for (key, data) in [
         ("data.workers", DataConfig { workers: Some(usize::MAX), ..DataConfig::default() }),
         ("data.workers", DataConfig { workers: Some(1 << 32), ..DataConfig::default() }),

@@ -12,7 +12,8 @@ use crate::sampler::{Sampler, SamplerOptions};
 ///
 /// The window determines the order of the data. It may depend on the batch size, never on workers.
 pub(super) fn sampler_with_min_rows(split: &Split, options: SamplerOptions, rows: u64) -> Sampler {
-    let (mut sampler, mut window_blocks) = (Sampler::new(split, options), options.window_blocks);
+    let mut sampler = Sampler::new(split, options);
+    let mut window_blocks = options.window_blocks;
     while sampler.windows_per_epoch() > 1 && sampler.window_rows_min() < rows {
         window_blocks += window_blocks.div_ceil(4);
         sampler = sampler.with_windows(window_blocks);

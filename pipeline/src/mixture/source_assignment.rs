@@ -24,7 +24,8 @@ impl SourceAssignment {
                 AssignedRows { sources: vec![0; count], rows: vec![rows] }
             }
             Self::InTurn(counts) => {
-                let (first, behind) = (in_turn(counts, rows.start), in_turn(counts, rows.end));
+                let first = in_turn(counts, rows.start);
+                let behind = in_turn(counts, rows.end);
                 let ranges: Vec<Range<u64>> =
                     first.into_iter().zip(behind).map(|(first, behind)| first..behind).collect();
                 let of_source = |(source, range): (u16, &Range<u64>)| range.clone().map(move |_| source);

@@ -67,7 +67,8 @@ proptest! {
     ) {
         let Ok(mixture) = mixture(&weights, copies, seed) else { return Ok(()) };
         let copies = u64::from(copies);
-        let (period, rows) = (PERIOD * copies, periods * PERIOD * copies);
+        let period = PERIOD * copies;
+        let rows = periods * PERIOD * copies;
         let all = mixture.assign(0..rows);
         // Brute force: one counter for each source.
         let mut next = vec![0; weights.len()];
@@ -91,12 +92,14 @@ proptest! {
             for source in 0..weights.len() {
                 let dealt = at(first + period)[source] - at(first)[source];
                 prop_assert_eq!(dealt % copies, 0);
-                let (dealt, wanted) = ((dealt / copies) as f64, PERIOD as f64 * now[source] / now.iter().sum::<f64>());
+                let dealt = (dealt / copies) as f64;
+                let wanted = PERIOD as f64 * now[source] / now.iter().sum::<f64>();
                 prop_assert!((dealt - wanted).abs() < 1.0, "{} of a period, not {}, from row {}", dealt, wanted, first);
             }
         }
         // Any range of rows is a part of them.
-        let (start, end) = (from.min(rows), (from + count).min(rows));
+        let start = from.min(rows);
+        let end = (from + count).min(rows);
         let [first, behind] = [start, end].map(|row| usize::try_from(row).expect("small"));
         let some = mixture.assign(start..end);
         prop_assert_eq!(&some.sources[..], &all.sources[first..behind]);

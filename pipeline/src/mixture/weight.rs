@@ -56,7 +56,8 @@ impl Weight {
     /// Returns the problems of this weight that do not depend on the other weights.
     pub(super) fn problems(&self, name: &str, rows_per_period: u64) -> Vec<Problem> {
         let key = format!("sources.{name}.weight");
-        let (table, steps) = (self.table(), self.steps(rows_per_period));
+        let table = self.table();
+        let steps = self.steps(rows_per_period);
         let mut problems = Vec::new();
         let improper = table.iter().filter(|it| !(it.weight >= 0.0 && it.weight.is_finite()));
         problems.extend(improper.map(|it| {
@@ -71,7 +72,8 @@ impl Weight {
             let message = format!("a weight from row {} on is listed after one from row {}", next.rows, before.rows);
             problems.push(Problem::new(&key, message).hint("list them in the order of their rows, none twice"));
         } else if let Some(at) = steps.windows(2).position(|pair| pair[0].0 == pair[1].0) {
-            let (first, next) = (table[at].rows, table[at + 1].rows);
+            let first = table[at].rows;
+            let next = table[at + 1].rows;
             let message = format!(
                 "weights change between periods of {rows_per_period} rows; rows {first} and {next} round to the same"
             );

@@ -21,7 +21,8 @@ fn document(document: u32, length: usize) -> Vec<u32> {
 /// Packs such documents, each passed in pieces (or sentences) of length `piece`. Returns samples, the starts of their
 /// sentences, and the report.
 fn pack_as(pack: &str, lengths: &[usize], max_seq_len: u32, piece: usize) -> (Vec<Owned>, Vec<Vec<u16>>, PackReport) {
-    let (mut samples, mut sentences) = (Vec::new(), Vec::new());
+    let mut samples = Vec::new();
+    let mut sentences = Vec::new();
     let mut sink = |sample: Packed<'_>| {
         assert_eq!(u64::from(sample.source), sample.documents[0], "the source of the first document");
         samples.push((sample.input_ids.to_vec(), sample.document_starts.to_vec(), sample.documents.to_vec()));
@@ -138,8 +139,8 @@ fn a_document_is_a_sample_and_what_is_cut_is_counted() {
                 kept.map(|(d, &n)| (document(d, n.min(content_max as usize)), vec![0], vec![u64::from(d)])).collect();
             assert_eq!(samples, expected);
             let cut = |n: &usize| n.saturating_sub(content_max as usize) as u64;
-            let (cut_tokens, cut_documents) =
-                (lengths.iter().map(cut).sum(), lengths.iter().map(|n| cut(n).min(1)).sum());
+            let cut_tokens = lengths.iter().map(cut).sum();
+            let cut_documents = lengths.iter().map(|n| cut(n).min(1)).sum();
             assert_eq!(report, PackReport { cut_documents, cut_tokens, ..PackReport::default() }, "{lengths:?}");
         }
     }
@@ -175,7 +176,8 @@ fn whole_sentences_of_one_document_fill_a_sample() {
                 );
             }
             let count = |length: usize| (length.div_ceil(sentence), length / sentence, length % sentence);
-            let (mut found, mut cut) = (0, 0);
+            let mut found = 0;
+            let mut cut = 0;
             for (all, whole, rest) in lengths.iter().map(|&length| count(length)) {
                 found += all as u64;
                 cut += if sentence > full { whole as u64 } else { 0 } + u64::from(rest > full);

@@ -58,9 +58,11 @@ fn sets(row: [u32; 3], first: u32, key: [u32; 2], words: &mut [u32; SETS * WORDS
     let [multiplier0, multiplier1] = [all(MULTIPLIERS[0]), all(MULTIPLIERS[1])];
     let [mut key0, mut key1] = key;
     for _ in 0..ROUNDS {
-        let (keys0, keys1) = (all(key0), all(key1));
+        let keys0 = all(key0);
+        let keys1 = all(key1);
         for [a, b, c, d] in &mut counters {
-            let (product0, product1) = (_mm256_mul_epu32(*a, multiplier0), _mm256_mul_epu32(*c, multiplier1));
+            let product0 = _mm256_mul_epu32(*a, multiplier0);
+            let product1 = _mm256_mul_epu32(*c, multiplier1);
             *a = _mm256_xor_si256(_mm256_srli_epi64::<32>(product1), _mm256_xor_si256(*b, keys0));
             *c = _mm256_xor_si256(_mm256_srli_epi64::<32>(product0), _mm256_xor_si256(*d, keys1));
             (*b, *d) = (product1, product0);
@@ -81,7 +83,8 @@ fn store([a, b, c, d]: [__m256i; WORDS_PER_BLOCK], words: &mut [u32; WORDS]) {
     let front = _mm256_or_si256(_mm256_and_si256(a, low), _mm256_slli_epi64::<32>(b));
     let back = _mm256_or_si256(_mm256_and_si256(c, low), _mm256_slli_epi64::<32>(d));
     // Words of lanes 0 and 2, and of lanes 1 and 3.
-    let (even, odd) = (_mm256_unpacklo_epi64(front, back), _mm256_unpackhi_epi64(front, back));
+    let even = _mm256_unpacklo_epi64(front, back);
+    let odd = _mm256_unpackhi_epi64(front, back);
     let target: *mut __m256i = words.as_mut_ptr().cast();
     // SAFETY: `words` is as long as two 32-byte vectors; the stores need no alignment.
     unsafe {

@@ -166,7 +166,8 @@ impl<'a> Aggregate<'a> {
     fn place(&self, ListedReject { piece, line, .. }: &ListedReject) -> String {
         let path = self.corpus.path(piece).display();
         let first = Piece { range: 0..0, ..piece.clone() };
-        let (mut lines, mut end) = (0, 0);
+        let mut lines = 0;
+        let mut end = 0;
         for (before, length) in self.lengths.range(first..piece.clone()) {
             if before.range.start != end {
                 break;
@@ -201,8 +202,8 @@ pub(super) fn publish(work: &PrepareJob, lists: &VersionLists, fold: &Aggregate<
         let sums = whole(lists, fold, list.dataset_version);
         assert!(sums.is_some() || number < newest, "a dataset version is published after the last of its parts");
         if let Some((corpus, counts)) = sums {
-            let (path, bytes) =
-                (format!("vocab/{number:05}.parquet"), provisional_manifest::vocab_to_parquet(&facts.vocab(counts)));
+            let path = format!("vocab/{number:05}.parquet");
+            let bytes = provisional_manifest::vocab_to_parquet(&facts.vocab(counts));
             write(&path, &bytes)?;
             let blake3 = blake3::hash(&bytes).to_hex().to_string();
             let content = content(lists, fold, list.dataset_version);

@@ -61,7 +61,9 @@ impl fmt::Display for DatasetChange {
         let said: Vec<String> =
             counts.iter().filter(|(number, _)| *number > 0).map(|&(number, what)| noun(number, what)).collect();
         let parts = |number: u64| if number == 1 { "1 part".to_owned() } else { format!("{number} parts") };
-        let (said, dropped, made) = (said.join(", "), parts(self.dropped), parts(self.parts));
+        let said = said.join(", ");
+        let dropped = parts(self.dropped);
+        let made = parts(self.parts);
         write!(f, "{said}: dataset version {} drops {dropped} and makes {made}", self.dataset_version)?;
         match (self.touches, self.dataset_version.0.checked_sub(1)) {
             (Some(first), Some(last)) if first.0 < last => {
@@ -124,7 +126,8 @@ impl Comparison<'_> {
             )));
         }
         let mut memory = self.memory()?;
-        let (mut added, mut replaced) = (BTreeSet::new(), BTreeSet::new());
+        let mut added = BTreeSet::new();
+        let mut replaced = BTreeSet::new();
         for file in self.corpus.files() {
             match known.get(file.name.as_str()) {
                 None => {

@@ -176,7 +176,8 @@ impl PrepareConfig {
             format!("{tokens} tokens are not a valid row length"),
             "give 4 to 32767",
         );
-        let (least, name) = (self.packing.tokens_min(), self.packing.kind());
+        let least = self.packing.tokens_min();
+        let name = self.packing.kind();
         let room = format!("{tokens} tokens are too few for `packing = \"{name}\"`, which needs at least {least}");
         require(tokens < 4 || tokens >= least, "max_seq_len", room, "give more, or use another packing");
         let share = format!("{} is not a valid share", self.valid_fraction);

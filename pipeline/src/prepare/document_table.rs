@@ -216,10 +216,12 @@ pub(super) fn count(store: &Store, table: &FileEntry, id: &str) -> Result<u64> {
     let builder = builder.map_err(|error| unreadable(&error))?;
     let mask = ProjectionMask::columns(builder.parquet_schema(), ["id", "document"]);
     let batches = builder.with_projection(mask).build().map_err(|error| unreadable(&error))?;
-    let (document, mut count) = (Document::hash(id), 0);
+    let document = Document::hash(id);
+    let mut count = 0;
     for batch in batches {
         let batch = batch.map_err(|error| unreadable(&error))?;
-        let (ids, documents) = (batch.column_by_name("id"), batch.column_by_name("document"));
+        let ids = batch.column_by_name("id");
+        let documents = batch.column_by_name("document");
         let ids = ids.and_then(|ids| ids.as_string_opt::<i32>()).ok_or_else(|| damaged("no column `id`".into()))?;
         let documents = documents.and_then(|documents| documents.as_primitive_opt::<UInt64Type>());
         let documents = documents.ok_or_else(|| damaged("no column `document`".into()))?;
@@ -371,7 +373,9 @@ fn sources(batch: &RecordBatch) -> Option<TypedDictionaryArray<'_, Int32Type, St
 fn find_origins(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap<u64, Origin>) -> Option<()> {
     let column = |name| batch.column_by_name(name);
     let number = |name| Some(column(name)?.as_primitive_opt::<UInt64Type>()?.values());
-    let (documents, starts, ends) = (number("document")?, number("start")?, number("end")?);
+    let documents = number("document")?;
+    let starts = number("start")?;
+    let ends = number("end")?;
     let ids = column("id")?.as_string_opt::<i32>()?;
     let sources = sources(batch)?;
     for row in (0..batch.num_rows()).filter(|&row| names.contains(&documents[row])) {
@@ -396,7 +400,8 @@ mod tests {
         let mut writer = TableWriter::new(&store, "documents/some.parquet".into());
         for index in 0..ROWS_PER_GROUP + 2 {
             let id = format!("id {index}");
-            let (document, range) = (Document::hash(&id), 0..7);
+            let document = Document::hash(&id);
+            let range = 0..7;
             let entry = Entry { id: &id, document, source: "a.txt", range, valid: false, row: 3, tokens: 5 };
             writer.add(&entry);
             if writer.is_full() {

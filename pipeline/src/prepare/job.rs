@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn a_sample_is_of_several_documents_and_ends() {
-        let (sample, long) = (Sample::default(), "é".repeat(DOCUMENT_BYTES));
+        let sample = Sample::default();
+        let long = "é".repeat(DOCUMENT_BYTES);
         let taken: Vec<usize> = (0..100).map_while(|_| sample.select(&long)).map(str::len).collect();
         assert_eq!((taken.len() as u64, taken[0]), (RUN_BYTES / DOCUMENT_BYTES as u64, DOCUMENT_BYTES));
         assert_eq!(sample.select("a"), None);

@@ -91,7 +91,8 @@ struct PartMaker<'a> {
 impl PartMaker<'_> {
     /// Makes the segments after the existing ones. Returns all records, and the rows made by this run.
     fn go_on(&self, found: FoundPart) -> Result<Option<(Vec<CommitRecord>, u64)>> {
-        let (from, documents) = (found.next(), self.documents(found.next()));
+        let from = found.next();
+        let documents = self.documents(found.next());
         match documents {
             Ok(documents) => self.segments(found, from, documents),
             // The text at the recorded place has changed: the first segments are outdated.
@@ -114,7 +115,8 @@ impl PartMaker<'_> {
         from: DocumentPlace,
         mut documents: Documents<'_>,
     ) -> Result<Option<(Vec<CommitRecord>, u64)>> {
-        let (mut rows, mut made) = (self.rows(found.rows())?, 0);
+        let mut rows = self.rows(found.rows())?;
+        let mut made = 0;
         let mut records = found.records;
         let mut segment = self.begin(&records, from, rows);
         // End of the segment, if more text follows.

@@ -62,7 +62,8 @@ impl VersionLists {
 
     /// Checks the consistency of the lists with each other, which seals do not cover.
     fn check(&self) -> Result<(), (String, String)> {
-        let (mut known, mut gone) = (BTreeSet::new(), BTreeSet::new());
+        let mut known = BTreeSet::new();
+        let mut gone = BTreeSet::new();
         for (number, list) in self.0.iter().enumerate() {
             let wrong = |message: String| Err((file_name(number), message));
             if list.settings != self.0[0].settings {
@@ -136,7 +137,8 @@ impl VersionLists {
 
     /// Writes one more list and adds it.
     pub(super) fn append(&mut self, store: &Store, list: PartList) -> Result<()> {
-        let (name, bytes) = (file_name(self.0.len()), list.seal());
+        let name = file_name(self.0.len());
+        let bytes = list.seal();
         if store.put_if_absent(&name, &bytes)? == Created::Exists && store.get(&name)? != bytes {
             return Err(invalid(store, &name, "another process wrote a list meanwhile; run the same command again"));
         }

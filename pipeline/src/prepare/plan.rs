@@ -120,7 +120,9 @@ impl Planned {
             // ones.
             settings = found.clone();
         }
-        let (config, unfit, seen) = (config.clone(), InvalidFiles::new(), Fingerprints::default());
+        let config = config.clone();
+        let unfit = InvalidFiles::new();
+        let seen = Fingerprints::default();
         let mut planned =
             Self { config, corpus, tokenizer, settings, part_bytes, lists, next: None, unfit, fingerprints: seen };
         let ComparedCorpus { next, unfit, fingerprints: seen } = planned.comparison(store).compare()?;
@@ -168,7 +170,8 @@ impl Planned {
 
     /// Returns the numbers of the plan.
     pub(super) fn describe(&self) -> PreparePlan {
-        let (coming, workers) = (self.coming(), self.config.workers());
+        let coming = self.coming();
+        let workers = self.config.workers();
         let parts = coming.in_effect();
         let room = self.config.document_room();
         let max_document_bytes = self.config.max_document_bytes.map_or(room, |most| most.min(room));
@@ -210,7 +213,8 @@ fn check_settings(found: &Settings, now: &Settings, store: &Store) -> Result<()>
     if differences.is_empty() {
         return Ok(());
     }
-    let (place, differences) = (store.place(""), differences.join("; "));
+    let place = store.place("");
+    let differences = differences.join("; ");
     Err(Error::Config(format!("{place}: prepared differently: {differences}; {HINT}")))
 }
 
@@ -219,7 +223,8 @@ fn check_settings(found: &Settings, now: &Settings, store: &Store) -> Result<()>
 /// reused and forgotten documents would return.
 fn check_lists(store: &Store, lists: &VersionLists) -> Result<()> {
     let refused = |why: &str| Err(Error::Config(format!("{}: {why}; {HINT}", store.place(""))));
-    let (listed, version) = (lists.iter().count(), manifest::VERSION);
+    let listed = lists.iter().count();
+    let version = manifest::VERSION;
     match store.get_with_stat(manifest::NAME)?.map(|(bytes, _)| Manifest::from_json(&bytes)) {
         Some(Err(ManifestError::Version { found })) => {
             refused(&format!("prepared in format {found}, this program writes format {version}"))
@@ -288,8 +293,10 @@ pub(super) fn plan_forget(planned: &Planned, store: &Store, id: &str) -> Result<
         };
         return Err(refused(format!("{what}; run `cloze prepare`, then forget")));
     }
-    let (settings, mut holders) = (planned.settings.digest(), Vec::<&Part>::new());
-    let (mut documents, mut of_that_id) = (0, 0);
+    let settings = planned.settings.digest();
+    let mut holders = Vec::<&Part>::new();
+    let mut documents = 0;
+    let mut of_that_id = 0;
     for (dataset_version, part) in planned.lists.in_effect().into_values() {
         let omit = ForgottenDocuments::new(&planned.lists, dataset_version);
         let found = FoundPart::read(store, PartBinding { settings: &settings, forgotten: omit.name(), part })?;

@@ -60,7 +60,8 @@ impl RejectStats {
     /// rejects.
     pub(crate) fn check_all(&self, max_bad_lines: Option<u64>) -> Result<Option<String>> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (bad, max) = (counts.rejected.values().sum::<u64>(), max_bad_lines.unwrap_or(usual_max(counts.lines)));
+        let bad = counts.rejected.values().sum::<u64>();
+        let max = max_bad_lines.unwrap_or(usual_max(counts.lines));
         let places = || counts.places.iter().map(String::as_str);
         if bad > max {
             return Err(Error::UnusableCorpus(too_many_bad_lines(
@@ -111,7 +112,8 @@ pub(super) fn too_many_bad_lines<'p>(
     max: u64,
     first: impl Iterator<Item = &'p str>,
 ) -> String {
-    let (bad, reasons) = (rejected.values().sum::<u64>(), reasons(rejected));
+    let bad = rejected.values().sum::<u64>();
+    let reasons = reasons(rejected);
     let first = first.collect::<Vec<_>>().join(", ");
     let first = if first.is_empty() { first } else { format!("; first {first}") };
     let hint = "fix the corpus, or raise `prepare.max_bad_lines`";
@@ -150,7 +152,8 @@ pub(crate) struct RejectsOfReason {
 /// # Errors
 /// If a record cannot be read.
 pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Result<RecordedReject> {
-    let (mut complaints, mut unknown) = (Vec::new(), BTreeMap::<String, u64>::new());
+    let mut complaints = Vec::new();
+    let mut unknown = BTreeMap::<String, u64>::new();
     for entry in store.list("parts")? {
         let damaged = |message: &dyn std::fmt::Display| {
             let place = store.place(&entry.name);

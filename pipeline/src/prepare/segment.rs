@@ -77,7 +77,8 @@ impl<'a> Segment<'a> {
         first_rows: [u32; 2],
     ) -> Self {
         let facts = work.tokenizer.facts();
-        let (config, vocab_size) = (&work.config, facts.manifest.vocab_size);
+        let config = &work.config;
+        let vocab_size = facts.manifest.vocab_size;
         let stem = stem(&task.part, number as usize);
         let side = |name: &str, first_row| {
             let packer = Packer::new(&config.packing, config.max_seq_len, facts.special());

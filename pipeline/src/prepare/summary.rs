@@ -61,7 +61,9 @@ pub struct PrepareSummary {
 impl PrepareSummary {
     /// Returns the end event of the run.
     pub(super) fn end(&self, place: String) -> PrepareEnd {
-        let (corpus, packing, stages) = (&self.corpus, &self.corpus.packing, &self.stages);
+        let corpus = &self.corpus;
+        let packing = &self.corpus.packing;
+        let stages = &self.stages;
         let split = |(samples, tokens)| SplitCounts { samples, tokens };
         PrepareEnd {
             place,

@@ -126,7 +126,8 @@ impl PendingSegments {
             let entry = entry.or_insert_with(|| PartEntry { id, train: Vec::new(), valid: Vec::new() });
             entry.train.extend_from_slice(&record.train);
             entry.valid.extend_from_slice(&record.valid);
-            let (place, content) = (self.store.place(&record.file_name()), self.announcement.content());
+            let place = self.store.place(&record.file_name());
+            let content = self.announcement.content();
             entry.check(content).map_err(|why| Error::Manifest { place, why: ManifestError::Contradiction(why) })?;
             if !record.train.is_empty() {
                 told.push(Segment { place: self.at as u64, shards: record.train.clone() });

@@ -134,7 +134,8 @@ fn faults_lose_only_parts_in_progress() {
 fn faults_cost_only_the_parts_in_hand_of(home: &Home) {
     prepare(&home.config("whole", 1)).expect("prepared");
     let whole = files(&home.folder.path().join("whole"));
-    let (mut between, mut torn) = (0, 0);
+    let mut between = 0;
+    let mut torn = 0;
     for writes in (0..400).step_by(11) {
         let before = home.data();
         store::faults::fail_after(&home.config.folder, Some(writes));
@@ -219,7 +220,8 @@ fn shards_hold_the_tokens_of_their_split() {
     let vocab = load::read_vocab(&home.store(), &manifest, manifest.newest()).expect("a vocabulary");
     let promise = ShardExpectation::from_manifest(&manifest);
     let separator = manifest.tokenizer.special.sep;
-    let (mut counts, mut separators) = (vec![0; vocab.size() as usize], 0);
+    let mut counts = vec![0; vocab.size() as usize];
+    let mut separators = 0;
     let mut sides = [BTreeSet::new(), BTreeSet::new()];
     for (side, split) in [manifest.now().train, manifest.now().valid].into_iter().enumerate() {
         for shard in &split.shards {
@@ -261,7 +263,9 @@ fn every_style_keeps_its_shape_and_its_tokens() {
     for &pack in AnyPacking::KINDS {
         let home = Home::packed(pack);
         let summary = home.run().expect("prepared");
-        let (mut tokens, mut specials, mut sentences) = (0, 0, 0);
+        let mut tokens = 0;
+        let mut specials = 0;
+        let mut sentences = 0;
         let manifest = see_samples(&home, |sample| {
             let length = sample.input_ids.len() as u64;
             tokens += length;

@@ -80,7 +80,8 @@ impl Batch {
     /// Returns the documents in order, each with its ids.
     pub(super) fn documents(&self) -> impl Iterator<Item = (DocumentRef<'_>, &[u32])> {
         let texts = Texts::new(&self.texts, &self.text_ends);
-        let (mut name, mut first) = (0, 0);
+        let mut name = 0;
+        let mut first = 0;
         texts.iter().zip(&self.places).zip(&self.lengths).map(move |((text, place), &length)| {
             let id = &self.names[std::mem::replace(&mut name, place.name_end)..place.name_end];
             let ids = &self.ids[std::mem::replace(&mut first, length)..length];

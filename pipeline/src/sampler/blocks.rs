@@ -47,7 +47,8 @@ pub(super) fn spread(blocks: Vec<Block>, samples: u64) -> Vec<Block> {
         count = (2 * count).min(blocks.len());
         chosen = evenly(&blocks, count);
     }
-    let (all, mut before) = (u128::from(rows(&chosen)), 0);
+    let all = u128::from(rows(&chosen));
+    let mut before = 0;
     let visited = |rows: u128| rows * u128::from(samples) / all;
     for block in &mut chosen {
         let behind = before + u128::from(block.rows);

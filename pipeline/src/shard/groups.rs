@@ -192,7 +192,8 @@ impl Groups {
     }
 
     fn decode(&self, shards: &OpenShards, split: &Split, block: Block) -> Result<LiveGroup, Damage> {
-        let (began, number) = (std::time::Instant::now(), unique_number());
+        let began = std::time::Instant::now();
+        let number = unique_number();
         let _span =
             trace_span!(target: SPANS, "decode", shard = block.shard, group = block.group, makes = number).entered();
         let entry = &split.shards[block.shard as usize];

@@ -85,7 +85,9 @@ impl Encoder {
     ) -> Result<(Bytes, ColumnCloseResult)> {
         let mut chunk = TrackedWrite::new(Vec::new());
         let mut pages = SerializedPageWriter::new(&mut chunk);
-        let (mut row, mut plain_bytes, mut levels) = (0, 0, 0);
+        let mut row = 0;
+        let mut plain_bytes = 0;
+        let mut levels = 0;
         while row + 1 < offsets.len() {
             let end = page_end(offsets, row);
             let page = self.page(ids, &offsets[row..=end])?;
@@ -201,7 +203,8 @@ pub(super) fn decode<T: Id>(file: &Excerpt, group: &RowGroupMetaData, row_max: u
         return None;
     }
     let mut pages = SerializedPageReader::new(file.clone().into(), column, rows, None).ok()?;
-    let (mut ids, mut offsets) = (Vec::with_capacity(tokens), Vec::with_capacity(rows + 1));
+    let mut ids = Vec::with_capacity(tokens);
+    let mut offsets = Vec::with_capacity(rows + 1);
     offsets.push(0);
     while let Some(page) = pages.get_next_page().ok()? {
         let Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } = page else {
@@ -225,7 +228,8 @@ pub(super) fn decode<T: Id>(file: &Excerpt, group: &RowGroupMetaData, row_max: u
 /// Appends a page's ids and its row ends.
 fn join_page<T: Id>(page: &[u8], tokens: usize, ids: &mut Vec<T>, offsets: &mut Vec<i32>) -> Option<()> {
     let mut rest = page;
-    let (repetition, definition) = (take_levels(&mut rest)?, take_levels(&mut rest)?);
+    let repetition = take_levels(&mut rest)?;
+    let definition = take_levels(&mut rest)?;
     if rest.len() != tokens.checked_mul(WIDTH)? {
         return None;
     }

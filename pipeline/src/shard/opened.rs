@@ -64,7 +64,8 @@ impl OpenShards {
     fn find(&self, path: &str) -> (Arc<ShardSlot>, bool) {
         let mut known = self.lock();
         known.asked += 1;
-        let (now, is_verified) = (known.asked, known.verified.contains(path));
+        let now = known.asked;
+        let is_verified = known.verified.contains(path);
         if let Some((asked, opened)) = known.open.get_mut(path) {
             *asked = now;
             return (Arc::clone(opened), is_verified);
@@ -101,8 +102,8 @@ mod tests {
     #[test]
     fn footers_are_bounded_for_any_folder() {
         let (store, manifest) = folder();
-        let (shards, train) =
-            (OpenShards::new(store, ShardExpectation::from_manifest(&manifest)), manifest.now().train);
+        let shards = OpenShards::new(store, ShardExpectation::from_manifest(&manifest));
+        let train = manifest.now().train;
         assert!(train.shards.len() > SHARDS_OPEN_MAX);
         for _ in 0..2 {
             for shard in &train.shards {
@@ -115,8 +116,8 @@ mod tests {
     #[test]
     fn a_shard_is_verified_before_anything_of_it_is_read_and_only_once() {
         let (store, manifest) = folder();
-        let (shards, train) =
-            (OpenShards::new(store.clone(), ShardExpectation::from_manifest(&manifest)), manifest.now().train);
+        let shards = OpenShards::new(store.clone(), ShardExpectation::from_manifest(&manifest));
+        let train = manifest.now().train;
         for shard in &train.shards {
             shards.read(shard, 0).expect("good");
         }
@@ -134,7 +135,8 @@ mod tests {
         let home = tempfile::tempdir().expect("a temporary folder");
         let store = Store::folder(home.path()).expect("there");
         let manifest = Synthetic::default().write(&store).expect("written");
-        let (promise, shard) = (ShardExpectation::from_manifest(&manifest), &manifest.now().train.shards[0]);
+        let promise = ShardExpectation::from_manifest(&manifest);
+        let shard = &manifest.now().train.shards[0];
         let path = home.path().join(&shard.path);
         let refused = || {
             let error = OpenShards::new(store.clone(), promise).read(shard, 0).expect_err("no file");

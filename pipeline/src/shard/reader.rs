@@ -220,7 +220,8 @@ impl Group {
         let first = usize::from(ids.is_none());
         let list = |column: usize| record.column(first + column).as_list::<i32>();
         let (ids, id_offsets) = ids.unwrap_or_else(|| read_ids(record.column(0).as_list()));
-        let (starts, documents) = (list(0), list(1));
+        let starts = list(0);
+        let documents = list(1);
         let group = Self {
             ids,
             id_offsets,

@@ -61,7 +61,9 @@ fn low_bits(number: usize) -> u8 {
 
 /// Returns runs of levels: a value and its count. Yields `None` at invalid data, and then ends.
 pub(super) fn runs(levels: &[u8]) -> impl Iterator<Item = Option<(bool, usize)>> {
-    let (mut rest, mut packed, mut bit) = (levels, &levels[..0], 0);
+    let mut rest = levels;
+    let mut packed = &levels[..0];
+    let mut bit = 0;
     std::iter::from_fn(move || {
         while packed.is_empty() {
             if rest.is_empty() {

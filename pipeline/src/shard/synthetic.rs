@@ -111,12 +111,13 @@ impl Synthetic {
         dropped: &[u32],
     ) -> Result<Manifest> {
         let entry = |&id: &u32| {
-            let (train, valid) =
-                (self.shards(store, id, "train", self.train_rows)?, self.shards(store, id, "valid", self.valid_rows)?);
+            let train = self.shards(store, id, "train", self.train_rows)?;
+            let valid = self.shards(store, id, "valid", self.valid_rows)?;
             Ok(PartEntry { id: PartId(id), train, valid })
         };
         let parts = parts.iter().map(entry).collect::<Result<Vec<_>>>()?;
-        let (path, vocab) = (format!("vocab/{:05}.parquet", manifest.dataset_versions.len()), self.vocab()?);
+        let path = format!("vocab/{:05}.parquet", manifest.dataset_versions.len());
+        let vocab = self.vocab()?;
         store.put(&path, &vocab)?;
         manifest.dataset_versions.push(DatasetVersionEntry {
             dropped: dropped.iter().copied().map(PartId).collect(),

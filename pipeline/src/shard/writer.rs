@@ -46,7 +46,8 @@ pub struct ShardOptions {
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        let (part, prefix) = (PartId(0), "train/part-00000-00".to_owned());
+        let part = PartId(0);
+        let prefix = "train/part-00000-00".to_owned();
         Self { part, first_row: 0, prefix, vocab_size: 1 << 16, keeps_sentences: false, zstd_level: 1 }
     }
 }
@@ -268,7 +269,8 @@ impl Rows {
     /// Adds all rows to the content hash.
     fn hash(&self, content: &mut ContentHasher) {
         for (row, &source) in self.sources.iter().enumerate() {
-            let (ids, documents) = (range(&self.id_offsets, row), range(&self.document_offsets, row));
+            let ids = range(&self.id_offsets, row);
+            let documents = range(&self.document_offsets, row);
             content.row(&Sample {
                 input_ids: self.ids().slice(ids),
                 document_starts: &self.document_starts[documents.clone()],

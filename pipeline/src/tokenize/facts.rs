@@ -79,7 +79,8 @@ const HOLES_MAX: u64 = 1000;
 /// Returns the number of ids. Each id costs memory and, in the crate, time, even if no token has it.
 pub(super) fn size(model: &tokenizers::Tokenizer) -> Result<u32, String> {
     let ids = model.get_vocab(true);
-    let (tokens, largest) = (ids.len() as u64, ids.into_values().max().unwrap_or(0));
+    let tokens = ids.len() as u64;
+    let largest = ids.into_values().max().unwrap_or(0);
     let size = if tokens == 0 { 0 } else { u64::from(largest) + 1 };
     match u32::try_from(size) {
         Ok(fits) if size <= 2 * tokens + HOLES_MAX => Ok(fits),

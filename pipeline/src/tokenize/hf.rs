@@ -207,7 +207,9 @@ impl Tokenizer for HfTokenizer {
         self.split(text, &mut expected)?;
         self.agree(text, &self.ids(text)?, &expected)?;
         // Short documents are encoded together: neighbours do not change the ids of a text.
-        let (mut ids, mut lengths, between) = (Vec::new(), Vec::new(), Texts::BETWEEN.len_utf8());
+        let mut ids = Vec::new();
+        let mut lengths = Vec::new();
+        let between = Texts::BETWEEN.len_utf8();
         let joined = [text, text, ""].join(Texts::BETWEEN.encode_utf8(&mut [0; 4]));
         self.encode_texts(Texts::new(&joined, &[text.len(), 2 * text.len() + between]), &mut ids, &mut lengths)?;
         self.agree(text, &ids[..lengths[0]], &expected)?;
@@ -218,7 +220,8 @@ impl Tokenizer for HfTokenizer {
         if let Some(fast_tokenizer) = self.fast_tokenizer.as_deref() {
             return fast::longest_piece(fast_tokenizer, text);
         }
-        let (mut rest, mut longest) = (text, 0);
+        let mut rest = text;
+        let mut longest = 0;
         while !rest.is_empty() {
             let first = self.cuts.first(rest);
             (rest, longest) = (&rest[first..], first.max(longest));

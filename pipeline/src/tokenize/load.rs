@@ -164,7 +164,8 @@ mod tests {
             let without = changed(name, |json| {
                 json["model"].as_object_mut().expect("an object").remove("type").expect("it names it");
             });
-            let (named, without) = (testing::tokenizer(name), without.expect("the crate reads it"));
+            let named = testing::tokenizer(name);
+            let without = without.expect("the crate reads it");
             assert_eq!(without.facts().word_starts, named.facts().word_starts, "{name}");
             assert!(without.facts().word_starts.contains(&false), "{name}");
             assert_eq!(without.facts().manifest.kind, name);

@@ -34,7 +34,8 @@ impl<'a> Texts<'a> {
 
     /// Returns the texts in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let (joined, mut begin) = (self.joined, 0);
+        let joined = self.joined;
+        let mut begin = 0;
         self.ends.iter().map(move |&end| &joined[std::mem::replace(&mut begin, end + 1)..end])
     }
 }

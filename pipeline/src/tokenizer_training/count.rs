@@ -178,7 +178,8 @@ impl CountJob {
             }
             on_progress(&self.progress(done, began));
         }
-        let (mut documents, dirt) = (0, RejectStats::default());
+        let mut documents = 0;
+        let dirt = RejectStats::default();
         for read in found.into_iter().flatten() {
             match read {
                 Read::Whole(more, of_part) => {
@@ -204,7 +205,8 @@ impl CountJob {
     /// Counts the raw words of a part.
     fn part(&self, index: u64, tally: &mut WordCounts, stop: &CancelToken) -> Result<Read> {
         let part = &self.parts[place(index)];
-        let (mut documents, dirt) = (0, RejectStats::default());
+        let mut documents = 0;
+        let dirt = RejectStats::default();
         let complaint = |of: &Complaint| (of.reason.to_string(), self.corpus.describe(part, *of));
         let mut found = self.corpus.documents(part, DocumentPlace::default(), &self.bytes_read.part())?;
         while let Some(next) = found.next() {

@@ -156,7 +156,8 @@ impl Text {
     fn replace(&mut self, number: u32, (left, right): IdPair, id: u32, mut tell: impl FnMut(IdPair, i64)) {
         let word = &mut self.words[number as usize];
         let ids = &mut self.ids[word.begin..word.begin + word.length as usize];
-        let (mut from, mut to) = (0, 0);
+        let mut from = 0;
+        let mut to = 0;
         while from < ids.len() {
             if ids[from] != left || ids.get(from + 1) != Some(&right) {
                 ids[to] = ids[from];

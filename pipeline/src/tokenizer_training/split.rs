@@ -94,7 +94,8 @@ impl BertSplit {
 
 impl Split for BertSplit {
     fn count(&self, text: &str, raw: &mut WordCounts) {
-        let (mut begin, mut at) = (0, 0);
+        let mut begin = 0;
+        let mut at = 0;
         while at < text.len() {
             let (role, length) = self.at(text, at);
             let end = at + length;

@@ -40,7 +40,8 @@ fn training_gives_the_same_bytes_every_time() {
 #[test]
 fn a_tokenizer_that_is_another_stays_as_it_is() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let (prepare, config) = (corpus(home.path()), TokenizerConfig { vocab_size: 55, ..TokenizerConfig::default() });
+    let prepare = corpus(home.path());
+    let config = TokenizerConfig { vocab_size: 55, ..TokenizerConfig::default() };
     let read = || std::fs::read(&prepare.tokenizer).expect("written");
     train(&config, &prepare, &mut |_| {}).expect("a tokenizer");
     let first = read();
@@ -75,7 +76,8 @@ fn a_limited_alphabet_keeps_the_most_frequent_and_breaks_ties_by_code_point() {
 #[test]
 fn a_vocabulary_smaller_than_its_alphabet_is_refused() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let (prepare, config) = (corpus(home.path()), TokenizerConfig { vocab_size: 9, ..TokenizerConfig::default() });
+    let prepare = corpus(home.path());
+    let config = TokenizerConfig { vocab_size: 9, ..TokenizerConfig::default() };
     let error = train(&config, &prepare, &mut |_| {}).expect_err("there are more letters").to_string();
     assert!(error.contains("`tokenizer.vocab_size = 9` is too small"), "{error}");
 }

@@ -61,7 +61,8 @@ impl WordCounts {
         }
         let hash = hash(text.as_bytes());
         let mask = self.places.len() - 1;
-        let (mut place, tag) = (low(hash) & mask, hash >> 32);
+        let mut place = low(hash) & mask;
+        let tag = hash >> 32;
         loop {
             let found = self.places[place];
             if found == 0 {
@@ -162,7 +163,9 @@ mod tests {
     proptest! {
         #[test]
         fn word_counts_equal_those_of_a_map(texts in prop::collection::vec(("[a-c]{0,3}|.{0,20}", 1_u64..5), 0..200), cut in 0_usize..200) {
-            let (mut first, mut second, mut expected) = (WordCounts::default(), WordCounts::default(), BTreeMap::new());
+            let mut first = WordCounts::default();
+            let mut second = WordCounts::default();
+            let mut expected = BTreeMap::new();
             for (at, (text, count)) in texts.iter().enumerate() {
                 if at < cut { first.add(text, *count) } else { second.add(text, *count) }
                 *expected.entry(text.clone()).or_insert(0) += count;

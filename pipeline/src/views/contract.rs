@@ -54,7 +54,8 @@ fn partner() -> Sample<'static> {
 }
 
 pub(super) fn item(sample: Sample<'_>, index: u64) -> Item<'_> {
-    let (partner, index) = (Some(partner()), SampleAddress::numbered(index));
+    let partner = Some(partner());
+    let index = SampleAddress::numbered(index);
     Item { sample, partner, index, seed: 1, epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
 }
 
@@ -149,8 +150,10 @@ fn every_view_keeps_origins_and_padding() {
     for view in AnyView::examples() {
         let batch = render(&view, 64, &samples());
         let width = view.width(64) as usize;
-        let (ids, origin) = (column(&batch, INPUT_IDS), column(&batch, ORIGIN));
-        let (mask, document) = (column(&batch, ATTENTION_MASK), column(&batch, DOCUMENT));
+        let ids = column(&batch, INPUT_IDS);
+        let origin = column(&batch, ORIGIN);
+        let mask = column(&batch, ATTENTION_MASK);
+        let document = column(&batch, DOCUMENT);
         let labels = batch.find("view", LABELS).expect("no type clash").map(|grid| grid.values().to_vec());
         for (row, content) in samples().iter().enumerate() {
             let cells = row * width..(row + 1) * width;

@@ -133,7 +133,9 @@ mod tests {
     fn chosen_tokens_become_any_ordinary_one_and_the_rest_stays() {
         let view = Corrupt { mask_special_tokens: true, rate_base: Base::All, ..Corrupt::default() };
         let batch = render(&AnyView::Corrupt(view), 502, &vec![vec![150; 498]; 400]);
-        let (ids, labels, replaced) = (column(&batch, INPUT_IDS), column(&batch, LABELS), column(&batch, REPLACED));
+        let ids = column(&batch, INPUT_IDS);
+        let labels = column(&batch, LABELS);
+        let replaced = column(&batch, REPLACED);
         let mut words = vec![0.0; 200];
         for ((row, labels), replaced) in ids.chunks(502).zip(labels.chunks(502)).zip(replaced.chunks(502)) {
             assert_eq!(labels.iter().filter(|&&label| label != IGNORE).count(), 75);

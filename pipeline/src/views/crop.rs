@@ -132,7 +132,8 @@ impl Crop {
         let tokens = length(sample) + FRAME;
         let (start, kept) = self.place(tokens, rng);
         let end = start + kept;
-        let (cls, sep) = ([vocab.special().cls; 2], [vocab.special().sep]);
+        let cls = [vocab.special().cls; 2];
+        let sep = [vocab.special().sep];
         let before = usize::from(start == 0) + usize::from(self.adds_cls(kept, tokens));
         let after = usize::from(end == tokens);
         // Content token `i` is token `i + 1` of the row.
@@ -182,7 +183,8 @@ mod tests {
 
     fn rows(crop: &Crop, width: usize, samples: &[Vec<u16>]) -> (Batch, Vec<Vec<i32>>) {
         let batch = render(&AnyView::Crop(crop.clone()), width, samples);
-        let (ids, mask) = (column(&batch, INPUT_IDS), column(&batch, ATTENTION_MASK));
+        let ids = column(&batch, INPUT_IDS);
+        let mask = column(&batch, ATTENTION_MASK);
         let width = ids.len() / samples.len();
         let real = |row: usize| (row * width..(row + 1) * width).filter(|&cell| mask[cell] == 1).map(|cell| ids[cell]);
         let rows = (0..samples.len()).map(|row| real(row).collect()).collect();

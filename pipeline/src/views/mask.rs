@@ -183,7 +183,8 @@ impl View for Mask {
     }
 
     fn audit(&self, seen: &AuditedView<'_>, tally: &mut AuditCounters) {
-        let (candidates, budget) = (self.candidates(), self.budget());
+        let candidates = self.candidates();
+        let budget = self.budget();
         let Self { replacement: replace, random_words: words, unit, word_budget, disjoint, .. } = *self;
         promise::audit(Promise { candidates, budget, replace, words, unit, word_budget, disjoint }, seen, tally);
     }
@@ -221,7 +222,8 @@ impl Mask {
         // Draws that are divided among the copies use an address that all copies share.
         let shared = if self.disjoint { &at.shared() } else { at };
         let part = |size, of| if self.disjoint { explored::part(size, of, at) } else { 0..size };
-        let (budget, tokens) = (self.budget(), ids.len());
+        let budget = self.budget();
+        let tokens = ids.len();
         if self.unit == Unit::Subword {
             if !self.disjoint {
                 return budget.select(tokens, positions, at);

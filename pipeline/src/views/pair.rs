@@ -129,7 +129,8 @@ impl Pair {
         let target = if rng.chance(self.short_rate) { 2 + below(rng, max - 1) } else { max };
         let sentences = Sentences::new(sample);
         let chunk = sentences.until(0, target);
-        let (last, all) = (sentences.bound(chunk - 1), sentences.bound(chunk));
+        let last = sentences.bound(chunk - 1);
+        let all = sentences.bound(chunk);
         let end = if all > target || chunk < sentences.count() {
             target
         } else {
@@ -154,7 +155,8 @@ fn draw_end(first: usize, all: usize, rng: &mut Rng) -> usize {
 /// Returns the number of the partner's tokens that may be a second segment. It ends within a sentence, as for a true
 /// segment, even if the partner has no more than `wanted`.
 fn usable(partner: &Sample<'_>, wanted: usize, rng: &mut Rng) -> usize {
-    let (sentences, all) = (Sentences::new(partner), partner.input_ids.len());
+    let sentences = Sentences::new(partner);
+    let all = partner.input_ids.len();
     if all > wanted { all } else { draw_end(sentences.bound(sentences.count() - 1), all, rng) }
 }
 
@@ -203,7 +205,8 @@ mod tests {
             lengths in prop::collection::vec(1_usize..12, 1..9), others in prop::collection::vec(1_usize..12, 1..9), room in 2_usize..60, lonely: bool,
         ) {
             let width = room.max(lengths.iter().sum()) + 3;
-            let (sample, partner) = (StoredSample::new(&lengths, 10), StoredSample::new(&others, 100));
+            let sample = StoredSample::new(&lengths, 10);
+            let partner = StoredSample::new(&others, 100);
             let length: usize = lengths.iter().sum();
             let batch = frame_rows(AnyView::Pair(Pair { short_rate: 0.4, ..Pair::default() }), width, &sample.items((!lonely).then_some(&partner), 30));
             let ids = batch.column("view", INPUT_IDS).expect("made");
@@ -228,10 +231,13 @@ mod tests {
 
     #[test]
     fn half_of_the_pairs_are_random_and_borders_are_uniform() {
-        let (sample, partner) = (StoredSample::new(&[10; 6], 10), StoredSample::new(&[10; 6], 100));
+        let sample = StoredSample::new(&[10; 6], 10);
+        let partner = StoredSample::new(&[10; 6], 100);
         let rows = rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner));
         assert_share(rows.iter().filter(|(_, label)| *label == 1).count(), 4000, 0.5);
-        let (mut borders, mut ends, mut firsts) = ([0; 5], [0; 10], [0; 6]);
+        let mut borders = [0; 5];
+        let mut ends = [0; 10];
+        let mut firsts = [0; 6];
         for ([a, b], label) in &rows {
             assert_eq!(a.len() % 10, 0, "A is whole sentences");
             borders[a.len() / 10 - 1] += 1;
@@ -254,7 +260,8 @@ mod tests {
         let mut drawn = Key::new(1, Epoch(0), "", "test").row(SampleAddress::numbered(0), 0);
         // As packing does: whole sentences, of 4 to 23 tokens, as long as they fit.
         let mut stored = |max_seq_len: usize, first_id: u16| {
-            let (mut lengths, mut sum) = (Vec::new(), 0);
+            let mut lengths = Vec::new();
+            let mut sum = 0;
             loop {
                 let length = 4 + below(&mut drawn, 20);
                 sum += length;
@@ -264,7 +271,9 @@ mod tests {
                 lengths.push(length);
             }
         };
-        let (mut totals, mut firsts, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let mut totals = Vec::new();
+        let mut firsts = Vec::new();
+        let mut ends = Vec::new();
         for case in 0..400 {
             let sample = stored(if case % 2 == 0 { 40 } else { 125 }, 10);
             let partner = stored(if case % 3 == 0 { 40 } else { 125 }, 100);
@@ -292,7 +301,8 @@ mod tests {
 
     #[test]
     fn some_targets_are_short() {
-        let (sample, partner) = (StoredSample::new(&[1; 60], 10), StoredSample::new(&[1; 60], 100));
+        let sample = StoredSample::new(&[1; 60], 10);
+        let partner = StoredSample::new(&[1; 60], 100);
         let pair = |short_rate| Pair { short_rate, random_rate: 0.0 };
         let length = |([a, b], _): &([Vec<usize>; 2], u8)| a.len() + b.len();
         let usual = rows(pair(0.1), 63, &sample, Some(&partner));
@@ -307,8 +317,11 @@ mod tests {
 
     #[test]
     fn single_sentence_is_cut_uniformly() {
-        let (sample, partner) = (StoredSample::new(&[30], 10), StoredSample::new(&[10, 21], 100));
-        let (mut ends, mut firsts, mut random) = ([0; 29], [0; 31], 0);
+        let sample = StoredSample::new(&[30], 10);
+        let partner = StoredSample::new(&[10, 21], 100);
+        let mut ends = [0; 29];
+        let mut firsts = [0; 31];
+        let mut random = 0;
         for ([a, b], label) in rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner)) {
             ends[a.len() + b.len() - 2] += 1;
             random += usize::from(label);

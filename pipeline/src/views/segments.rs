@@ -160,7 +160,8 @@ mod tests {
     fn a_short_sentence_may_join_behind_a_long_one() {
         let rows = rows(Segments { short_rate: 0.0, single_rate: 0.0 }, 20, &[4, 10, 3], 4000);
         // A's target is 8. The coin decides of the ten tokens; if they join B, the last three still fit A.
-        let (first, second) = ((0..4).chain(14..17).collect::<Vec<_>>(), (0..14).collect::<Vec<_>>());
+        let first = (0..4).chain(14..17).collect::<Vec<_>>();
+        let second = (0..14).collect::<Vec<_>>();
         assert!(rows.iter().all(|[a, _]| *a == first || *a == second), "{:?}", rows[0]);
         assert_share(rows.iter().filter(|[a, _]| *a == first).count(), 4000, 0.5);
     }

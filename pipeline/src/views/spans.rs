@@ -41,7 +41,8 @@ pub(super) fn length(spans: &[Span<'_>]) -> usize {
 pub(super) fn write(row: &mut RowMut<'_>, vocab: &Vocab, a: &[Span<'_>], b: &[Span<'_>]) {
     let special = vocab.special();
     let [cls, sep, pad] = [special.cls, special.sep, special.pad].map(u32::cast_signed);
-    let (second, length_b) = (length(a) + 2, length(b));
+    let second = length(a) + 2;
+    let length_b = length(b);
     row.tokens = if length_b == 0 { second } else { second + length_b + 1 };
     let placed = place(1, a).chain(place(second, b));
 

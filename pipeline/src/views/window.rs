@@ -88,7 +88,8 @@ impl View for Window {
         let reach = usize::from(self.max_offset);
         let border = reach.min(positives.len());
         let inner = border..positives.len().saturating_sub(reach).max(border);
-        let (head, tail) = (0..inner.start, inner.end..positives.len());
+        let head = 0..inner.start;
+        let tail = inner.end..positives.len();
         self.draw_inner(&mut positives[inner.clone()], inner.start, &mut at.rng("offsets"));
         let mut rng = at.rng("border");
         let tokens = positives.len();
@@ -115,8 +116,10 @@ const LANES: usize = 32;
 impl Window {
     /// Counts one row: the positives of its tokens and of its padding.
     fn audit_row(&self, row: usize, positives: &[i16], padding: &[i16], tally: &mut AuditCounters) {
-        let (tokens, reach) = (to_i16(positives.len()), self.max_offset.cast_signed());
-        let (mut right, mut inner) = (0_u32, 0_u32);
+        let tokens = to_i16(positives.len());
+        let reach = self.max_offset.cast_signed();
+        let mut right = 0_u32;
+        let mut inner = 0_u32;
         for (anchor, &positive) in (0..).zip(positives) {
             let is_inner = anchor >= reach && anchor + reach < tokens;
             let is_near = (positive - anchor).abs() <= reach || (self.edge == Edge::Anywhere && !is_inner);
@@ -134,7 +137,8 @@ impl Window {
         if let Some(at) = padding.iter().position(|&positive| positive != -1) {
             tally.record_violation("padding has a positive", row, positives.len() + at);
         }
-        let (found, of) = (f64::from(right), f64::from(inner));
+        let found = f64::from(right);
+        let of = f64::from(inner);
         tally.count("positives to the right", ViewLaw::events(found, 0.5, of, 1.0));
     }
 
@@ -184,7 +188,8 @@ impl Window {
 
     fn draw_border(&self, anchor: usize, tokens: usize, rng: &mut Rng) -> i16 {
         let reach = usize::from(self.max_offset);
-        let (low, high) = (anchor.saturating_sub(reach), (anchor + reach).min(tokens - 1));
+        let low = anchor.saturating_sub(reach);
+        let high = (anchor + reach).min(tokens - 1);
         let drawn = match self.edge {
             Edge::Window => other(low, high, anchor, rng),
             Edge::Anywhere => {

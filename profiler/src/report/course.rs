@@ -333,7 +333,8 @@ pub(super) fn training_memory(training: &Training, width: f64) -> Option<SvgChar
         let values: Vec<f64> = moments.iter().map(|it| of(it).map_or(0.0, |bytes| bytes.0.max(0.0))).collect();
         (most(&values) > 0.0).then_some(values)
     };
-    let (host, device) = (known(|it| it.resident_bytes), known(|it| it.device_bytes));
+    let host = known(|it| it.resident_bytes);
+    let device = known(|it| it.device_bytes);
     let top = host.iter().chain(&device).map(|values| most(values)).reduce(f64::max)?;
     let mut times: Vec<Number> = moments.iter().map(|moment| moment.at_s).collect();
     // A hand-edited profile may be out of order, and x coordinates must ascend.

@@ -76,7 +76,9 @@ impl Survey {
         })?;
         let corpus = found(&format)?;
         let sample: Vec<&InputFile> = spread(corpus.files()).collect();
-        let (mut format, mut text_field, mut id_field) = (format, None, None);
+        let mut format = format;
+        let mut text_field = None;
+        let mut id_field = None;
         if format.has_fields() {
             (text_field, id_field) = fields(&format, &sample)?;
         } else {
@@ -85,7 +87,8 @@ impl Survey {
         }
         let reader = Corpus::open(&config(inputs, &format, text_field.as_deref().unwrap_or("text")))?;
         let texts = sample.iter().flat_map(|file| texts(&reader, file));
-        let (mut latin, mut letters) = (0_u64, 1_u64);
+        let mut latin = 0_u64;
+        let mut letters = 1_u64;
         for letter in texts.flat_map(|text| text.chars().take(2000).collect::<Vec<_>>()) {
             letters += u64::from(letter.is_alphabetic());
             latin += u64::from(letter.is_alphabetic() && u32::from(letter) < 0x250);
@@ -158,7 +161,9 @@ fn has_arrow_files(input: &Path) -> bool {
 }
 
 fn config(inputs: &[String], format: &AnyFormat, text_field: &str) -> CorpusConfig {
-    let (inputs, format, text_field) = (inputs.to_vec(), format.clone(), text_field.to_owned());
+    let inputs = inputs.to_vec();
+    let format = format.clone();
+    let text_field = text_field.to_owned();
     PrepareConfig { inputs, format, text_field, ..PrepareConfig::default() }.corpus()
 }
 

@@ -47,7 +47,8 @@ impl Shared {
             report: listen(SignalKind::user_defined2())?,
         };
         let service = Service::managed(stall_timeout)?;
-        let (watcher, managed) = (Arc::clone(&watcher_state), Arc::clone(&service));
+        let watcher = Arc::clone(&watcher_state);
+        let managed = Arc::clone(&service);
         let wait = move || runtime.block_on(exit_on_signal(asked, &watcher, &managed));
         runtime::spawn("signals", wait)?;
         Ok(Self { watcher_state, watchers, service })

@@ -21,7 +21,8 @@ pub(super) fn every(seconds: f64) -> anyhow::Result<Duration> {
     if SECONDS.contains(&seconds) {
         return Ok(Duration::from_secs_f64(seconds));
     }
-    let (least, most) = (SECONDS.start(), SECONDS.end());
+    let least = SECONDS.start();
+    let most = SECONDS.end();
     Err(Usage(format!("--watch={seconds}: give a number of seconds from {least} to {most}")).into())
 }
 

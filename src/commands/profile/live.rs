@@ -83,7 +83,9 @@ fn find_answer(folder: &Store, by: &str) -> io::Result<Option<String>> {
 
 /// Waits for the answer while a trainer holds the run.
 fn wait(folder: &Store, by: &str, is_held: &dyn Fn() -> io::Result<bool>) -> anyhow::Result<String> {
-    let (asked, mut is_noted, mut is_over) = (Instant::now(), false, false);
+    let asked = Instant::now();
+    let mut is_noted = false;
+    let mut is_over = false;
     loop {
         if let Some(name) = find_answer(folder, by)? {
             return Ok(name);

@@ -86,7 +86,8 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_
 
 /// Result of loader workers.
 fn of_stream(profile: &Profile) -> Run {
-    let (measured, tokens) = (&profile.measured, profile.tokens_per_item);
+    let measured = &profile.measured;
+    let tokens = profile.tokens_per_item;
     let rate = measured.rate.unwrap_or_else(|| {
         let mean = measured.reader.items as f64 / measured.seconds.max(1e-9);
         Estimate { mean, low: mean, high: mean }
@@ -116,7 +117,9 @@ fn held_back(measured: &Measured) -> Option<&'static str> {
 
 /// Preparations of the whole corpus, repeated for the requested time. Each is one window.
 fn of_preparations(args: &ConfigArgs, subject: &Subject<'_>, workers: usize) -> anyhow::Result<Run> {
-    let (begun, mut speeds, mut last) = (Instant::now(), Vec::new(), None);
+    let begun = Instant::now();
+    let mut speeds = Vec::new();
+    let mut last = None;
     while speeds.is_empty() || (speeds.len() < AGAIN_MAX && begun.elapsed().as_secs_f64() < subject.seconds) {
         let profile = (subject.measure)(args)?;
         speeds.push(profile.tokens_per_s.unwrap_or(0.0));

@@ -96,7 +96,9 @@ impl Profile {
             None => {}
         }
         if let (Some(gain), Some(proposal)) = (self.checked, self.proposed()) {
-            let (key, to, predicted) = (proposal.key, proposal.to, 100.0 * proposal.gain);
+            let key = proposal.key;
+            let to = proposal.to;
+            let predicted = 100.0 * proposal.gain;
             lines.push(format!("checked: `{key}` {to} measured {:+.0} %, predicted {predicted:+.0} %", 100.0 * gain));
         }
         lines.push(String::new());
@@ -173,7 +175,8 @@ fn row(name: &str, actor: &ActorMetrics, ns_per_token: Option<f64>) -> String {
 
 fn stage(stage: &StageCost) -> String {
     let StageCost { name, share, ns_per_token, bytes_in, bytes_out, .. } = *stage;
-    let (ns, read) = (or_dash(ns_per_token, nanoseconds), or_dash(bytes_in, bytes));
+    let ns = or_dash(ns_per_token, nanoseconds);
+    let read = or_dash(bytes_in, bytes);
     format!("{name:<12} {:>8} {ns:>8} {read:>9} {:>9}", percent(share), or_dash(bytes_out, bytes))
 }
 

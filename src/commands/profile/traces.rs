@@ -59,7 +59,8 @@ impl Recording {
         let Some(recorded) = self.recorded else { return Ok(()) };
         if let Some(path) = &self.wanted.trace {
             output_file::stream(path, |out| recorded.perfetto(out))?;
-            let (place, entries) = (path.display(), recorded.entries());
+            let place = path.display();
+            let entries = recorded.entries();
             note(format_args!("{place}: {entries} entries, for https://ui.perfetto.dev"));
             if let Some((dropped, after)) = recorded.left_out() {
                 note(format_args!(

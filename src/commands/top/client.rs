@@ -141,7 +141,8 @@ fn send_request<S: Read + Write>(
     let begun = Instant::now();
     // One write. The answer of a server that refuses early is read nevertheless.
     let sent = stream.write_all(format!("{line} HTTP/1.0\r\nHost: {host}\r\n{more}\r\n").as_bytes());
-    let (mut answer, mut buffer) = (Vec::new(), [0; 1 << 13]);
+    let mut answer = Vec::new();
+    let mut buffer = [0; 1 << 13];
     while answer.len() < ANSWER_MAX {
         // The timeout applies to the whole answer, so that a server that sends one byte per second cannot block.
         let left = TIMEOUT.saturating_sub(begun.elapsed());

@@ -96,7 +96,8 @@ impl Screen {
     fn points(&self, figure: &str) -> Vec<(f64, f64)> {
         let (axis, group) = self.group();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let (x, y) = (list(&group[axis]), list(&group["series"][figure]["mean"]));
+        let x = list(&group[axis]);
+        let y = list(&group["series"][figure]["mean"]);
         let pairs = x.iter().zip(&y).filter_map(|(x, y)| Some((x.as_f64()?, y.as_f64()?)));
         let shown = |value: f64| if self.is_log { value.log10() } else { value };
         pairs.map(|(x, y)| (x, shown(y))).filter(|(_, y)| y.is_finite()).collect()
@@ -119,7 +120,8 @@ pub(super) fn drawn(screen: &Screen, frame: &mut Frame<'_>) {
         left -= has;
         has
     };
-    let (progress, below) = (room(1, CURVE), room(actors, CURVE));
+    let progress = room(1, CURVE);
+    let below = room(actors, CURVE);
     let events = room(EVENTS + 1, CURVE);
     let rows = Layout::vertical([HEAD.min(area.height), progress, left, below, events, 1].map(Constraint::Length));
     let [head, progress, middle, below, events, foot] = rows.areas(area);

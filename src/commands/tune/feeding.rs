@@ -150,7 +150,9 @@ fn depth(
     }
     let predicted = proposals(&present.measured).unwrap_or_default();
     let first = predicted.iter().find(|proposal| proposal.key == DEPTH).map_or(2 * from, |proposal| proposal.to);
-    let (mut best, mut gained, mut next) = (present.clone(), None, first);
+    let mut best = present.clone();
+    let mut gained = None;
+    let mut next = first;
     for _ in 0..DEPTHS_TRIED {
         let Some(look) = measure(tuning, &tuning.with(DEPTH, next as u64), step_ms)? else { break };
         print_measurement(&look);
@@ -177,7 +179,8 @@ fn depth(
 fn measure(tuning: &TuneSession<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<Option<FeedingMeasurement>> {
     let plan = Plan::load_read_only(args)?;
     let facts = plan.load().facts();
-    let (workers, in_flight) = (facts.workers.workers, facts.batches_bytes);
+    let workers = facts.workers.workers;
+    let in_flight = facts.batches_bytes;
     drop(plan);
     let room = tuning.options.memory.or_else(available);
     if let Some(room) = room.filter(|room| in_flight > *room) {
@@ -206,7 +209,8 @@ fn measure(tuning: &TuneSession<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow:
 }
 
 fn print_measurement(look: &FeedingMeasurement) {
-    let (workers, depth) = (look.workers(), look.measured.depth);
+    let workers = look.workers();
+    let depth = look.measured.depth;
     let many = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
     let waits = profiler::statistics::percent(look.waits());
     note(format_args!("{many} of depth {depth}: {:.1} batches a second, the trainer waits {waits}", look.rate()));
@@ -265,7 +269,8 @@ mod tests {
             let could = (workers as f64).min(most);
             FeedingRate { workers, rate: could.min(wants), is_fed: could >= wants }
         };
-        let (mut known, mut first) = (vec![of(start)], first);
+        let mut known = vec![of(start)];
+        let mut first = first;
         let mut tried = 0;
         while let Some(next) = first.take().or_else(|| next_workers(&known, 64)) {
             assert!(known.iter().all(|it| it.workers != next), "{next} twice: {known:?}");

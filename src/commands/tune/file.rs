@@ -129,7 +129,8 @@ fn append(table: &mut InlineTable, name: &str, mut number: Value) {
 /// Checks that nothing else changes.
 fn check(before: &str, after: &str, changes: &[(&str, u64)]) -> Result<(), String> {
     let read = |text: &str| text.parse::<Table>().map_err(|error| format!("cannot edit: {error}"));
-    let (mut expected, found) = (read(before)?, read(after)?);
+    let mut expected = read(before)?;
+    let found = read(after)?;
     for (key, value) in changes {
         let (section, name) = key.split_once('.').unwrap_or_default();
         let table = expected.entry(section).or_insert_with(|| toml::Value::Table(Table::new()));

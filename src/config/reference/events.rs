@@ -71,7 +71,8 @@ fn rows(prefix: &str, schema: &Json) -> Vec<Row> {
     let required = |name: &String| schema["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name));
     let keys = schema["properties"].as_object().into_iter().flatten().filter(|(_, key)| key["const"].is_null());
     keys.flat_map(|(name, key)| {
-        let (shown, may_miss) = (format!("{prefix}{name}"), if required(name) { "" } else { ", may be missing" });
+        let shown = format!("{prefix}{name}");
+        let may_miss = if required(name) { "" } else { ", may be missing" };
         let inner = object(key);
         let what = match inner {
             Some((_, true)) => "list of objects".to_owned(),

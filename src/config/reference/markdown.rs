@@ -34,7 +34,8 @@ fn page(sections: &[Section]) -> String {
         page.push_str("| key | type | default | description |\n|---|---|---|---|\n");
         for key in &section.keys {
             let default = key.default.as_ref().map_or_else(|| "–".to_owned(), |value| format!("`{value}`"));
-            let (what, meaning) = (key.type_and_unit(), with_choices(key));
+            let what = key.type_and_unit();
+            let meaning = with_choices(key);
             let _ = writeln!(page, "| `{}` | {} | {default} | {} |", key.name, cell(&what), cell(&meaning));
         }
     }

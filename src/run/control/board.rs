@@ -48,7 +48,8 @@ struct State {
 
 impl StatusBoard {
     pub(super) fn new() -> Self {
-        let (phase, since) = (Phase::Start, Instant::now());
+        let phase = Phase::Start;
+        let since = Instant::now();
         let state = State {
             started: since,
             phase,
@@ -156,7 +157,8 @@ impl StatusBoard {
         let state = self.lock();
         let workers: Vec<WorkerStats> = state.workers.iter().flat_map(PoolStats::workers).collect();
         let sum = |of: fn(&WorkerStats) -> usize| workers.iter().map(of).sum::<usize>();
-        let (queued, capacity) = (sum(|worker| worker.queued), sum(|worker| worker.capacity));
+        let queued = sum(|worker| worker.queued);
+        let capacity = sum(|worker| worker.capacity);
         (capacity > 0).then(|| queued as f64 / capacity as f64)
     }
 

@@ -98,10 +98,14 @@ impl DeferredLog {
 
 impl SignalState {
     pub(super) fn new(cancel_source: CancelSource, words: SyncSender<DeferredLog>) -> Self {
-        let (first, since, board) = (AtomicU8::new(0), Mutex::default(), StatusBoard::new());
-        let (requests, stall_timeout_ms) = (Requests::default(), AtomicU64::new(0));
+        let first = AtomicU8::new(0);
+        let since = Mutex::default();
+        let board = StatusBoard::new();
+        let requests = Requests::default();
+        let stall_timeout_ms = AtomicU64::new(0);
         let notify = Notify::of_environment();
-        let (folder, keeps_nothing) = (OnceLock::new(), AtomicBool::new(false));
+        let folder = OnceLock::new();
+        let keeps_nothing = AtomicBool::new(false);
         Self { first, since, cancel_source, words, board, requests, stall_timeout_ms, notify, folder, keeps_nothing }
     }
 

@@ -28,7 +28,9 @@ pub struct Timeouts {
 
 /// Polls until the process ends.
 pub(super) fn watch(state: &Arc<SignalState>, timeouts: &Timeouts) {
-    let (mut backoff, mut is_reported, mut reported) = (WarnBackoff::new(timeouts.stall_timeout), false, None);
+    let mut backoff = WarnBackoff::new(timeouts.stall_timeout);
+    let mut is_reported = false;
+    let mut reported = None;
     loop {
         if state.signal().is_none() {
             match is_requested(&timeouts.folder) {

@@ -102,7 +102,8 @@ fn a_damaged_list_is_refused() {
 #[test]
 fn two_processes_that_plan_at_once_do_not_both_write() {
     let home = Home::new();
-    let (early, late) = (home.open().expect("none"), home.open().expect("none"));
+    let early = home.open().expect("none");
+    let late = home.open().expect("none");
     early.record_in(Store::folder(home.run()).expect("there")).expect("the first");
     assert_eq!(versions_of(&early, 1..2), [0]);
     let error = late.record_in(Store::folder(home.run()).expect("there")).expect_err("it planned before").to_string();

@@ -68,7 +68,8 @@ pub(crate) type ProgressCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync
 impl Preparing {
     /// State before the preparation begins.
     fn new(state: Arc<RunState>, config: Config) -> Arc<Self> {
-        let (workers, goes_on) = (Mutex::default(), OnceLock::new());
+        let workers = Mutex::default();
+        let goes_on = OnceLock::new();
         Arc::new(Self { state, config, started: Instant::now(), workers, goes_on })
     }
 

@@ -156,7 +156,8 @@ impl Training {
 
     /// Returns rows of the batch at the position of the newest report.
     fn shown(&self, planned: &Planned, count: usize) -> anyhow::Result<Value> {
-        let (at, load) = (self.state.at(), &planned.load);
+        let at = self.state.at();
+        let load = &planned.load;
         let index = BatchIndex(at.rows_seen.unwrap_or(0) / load.rows_per_batch());
         let groups = load.groups();
         let batch = load.batch_with(&groups, index, &RowPolicy::default())?;
@@ -185,7 +186,8 @@ impl Training {
 impl Backend for Training {
     fn status(&self) -> Status {
         let board = self.control.board().look();
-        let (newest, at) = (self.state.newest(), self.state.at());
+        let newest = self.state.newest();
+        let at = self.state.at();
         let silence_s = self.state.silence().as_secs_f64();
         let report = newest.as_ref().and_then(|event| match &event.what {
             EventKind::Report(report) => Some(report),
@@ -221,7 +223,8 @@ impl Backend for Training {
 
     fn health(&self) -> Health {
         let board = self.control.board();
-        let (phase, batches) = (board.phase(), board.batches());
+        let phase = board.phase();
+        let batches = board.batches();
         let has_begun = phase != Phase::Start;
         let waits = || Err(format!("the run is in phase `{}`", phase.name()));
         let ready = if batches > 0 { Ok(()) } else { waits() };

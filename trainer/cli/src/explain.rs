@@ -36,7 +36,8 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
     let session = ReplaySession::prepare(run, options.step, options.set)?;
     let rows = session.rows();
     if let Some(row) = options.row.filter(|row| !rows.contains(row)) {
-        let (first, last) = (rows.start, rows.end - 1);
+        let first = rows.start;
+        let last = rows.end - 1;
         return Err(cloze::exit::Usage(format!("--row {row}: step {} has rows {first} to {last}", options.step)).into());
     }
     let logged = Logged::read(&session.store, options.step)?;

@@ -91,7 +91,8 @@ fn vocab_txt(vocab: &Vocab) -> String {
 
 /// Returns the file that `AutoTokenizer` requires in addition to `tokenizer.json`.
 fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
-    let (vocab, special) = (plan.vocab(), plan.vocab().special());
+    let vocab = plan.vocab();
+    let special = plan.vocab().special();
     let mut config = json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": plan.train().encoder.max_positions,

@@ -35,7 +35,9 @@ fn main() -> ExitCode {
 fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Train { config, replay, prepare, slow, inject_faults, profile, allow_change } => {
-            let (slow, faults, profile) = (slow.as_deref(), inject_faults.as_deref(), profile.as_deref());
+            let slow = slow.as_deref();
+            let faults = inject_faults.as_deref();
+            let profile = profile.as_deref();
             return train::run(
                 &config,
                 train::Options { replay, prepare, slow, faults, profile, allow_change: &allow_change },

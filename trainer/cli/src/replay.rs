@@ -50,14 +50,17 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
     let mut session = ReplaySession::prepare(run, options.step, options.set)?;
     let logged = Logged::read(&session.store, options.step)?;
     let without = options.without.map(|rows| parse_rows(rows, &session.rows())).transpose()?;
-    let (from, rows, lr) = (session.replay.from().map(str::to_owned), session.rows(), session.replay.lr());
+    let from = session.replay.from().map(str::to_owned);
+    let rows = session.rows();
+    let lr = session.replay.lr();
     let is_skipped = session.replay.skipped().is_some();
     // Starts from the same weights, and is undone.
     let mut other = None;
     if let Some(without) = without {
         other = Some(session.replay.attempt(&session.batches(without)?)?);
     }
-    let (steps, batches) = (session.steps, session.batches(ExcludedRows::default())?);
+    let steps = session.steps;
+    let batches = session.batches(ExcludedRows::default())?;
     session.step(&batches)?;
     let seen = session.replay.observed()?;
     let until = logged.hash.as_ref().map(|(step, _)| *step);

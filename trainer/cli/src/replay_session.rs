@@ -73,8 +73,10 @@ impl ReplaySession {
 
     /// Returns the micro-batches of the next step. Rows of `without` and bad rows of the run are padding.
     pub(crate) fn batches(&self, without: ExcludedRows) -> anyhow::Result<Vec<Batch>> {
-        let (load, first) = (self.load(), self.replay.rows_consumed().0);
-        let (groups, care) = (load.groups(), RowPolicy { excluded: without, ..self.row_policy() });
+        let load = self.load();
+        let first = self.replay.rows_consumed().0;
+        let groups = load.groups();
+        let care = RowPolicy { excluded: without, ..self.row_policy() };
         let per_step = self.plan.train().train.global_batch_size / load.rows_per_batch();
         let numbers = (first / load.rows_per_batch()..).take(usize::try_from(per_step)?);
         numbers.map(|number| Ok(load.batch_with(&groups, schemas::BatchIndex(number), &care)?)).collect()

@@ -133,7 +133,8 @@ impl Training {
     }
 
     fn evidence(&self) -> Vec<String> {
-        let (step, wait) = (self.seconds(), self.host(WAIT));
+        let step = self.seconds();
+        let wait = self.host(WAIT);
         let tokens = (self.shape.rows * self.shape.width) as f64;
         let rate = |seconds: f64| short(tokens / seconds.max(1e-9));
         vec![format!(
@@ -162,7 +163,8 @@ impl Training {
             format!("{:<32} {:>10} {:>8} {:>10}", "part", "host", "share", "device"),
         ];
         lines.extend(self.times.parts.iter().map(|part| {
-            let (host, on_device) = (part.host_s / self.steps(), part.device_s.map(|device| device / self.steps()));
+            let host = part.host_s / self.steps();
+            let on_device = part.device_s.map(|device| device / self.steps());
             let on_device = on_device.map_or("–".to_owned(), ms);
             format!("{:<32} {:>10} {:>8} {on_device:>10}", part.name, ms(host), percent(host / step.max(1e-9)))
         }));
@@ -179,7 +181,8 @@ impl Training {
         let mut owners: Vec<(&str, u64)> = self.times.owners.clone();
         let kept: u64 = owners.iter().map(|(_, size)| size).sum();
         let most = |of: fn(&MemoryAt) -> Option<u64>| self.times.memory.iter().filter_map(of).max();
-        let (device, resident) = (most(|at| at.device_bytes), most(|at| at.resident_bytes));
+        let device = most(|at| at.device_bytes);
+        let resident = most(|at| at.resident_bytes);
         match (device, resident) {
             (Some(device), resident) => {
                 owners.push(("other tensors", device.saturating_sub(kept)));

@@ -87,7 +87,8 @@ fn compare(run: &str, found: &Golden, expected: &Golden) {
     let (steps, names): (_, Vec<_>) = (found.losses.len(), found.weights.keys().collect());
     assert_eq!((steps, names), (expected.losses.len(), expected.weights.keys().collect()), "{run}: steps and weights");
     for step in 0..steps {
-        let (found_terms, expected_terms) = (&found.losses[step], &expected.losses[step]);
+        let found_terms = &found.losses[step];
+        let expected_terms = &expected.losses[step];
         assert!(found_terms.keys().eq(expected_terms.keys()), "{run}, step {step}: {found_terms:?}");
         for (term, &value) in found_terms {
             check(&format!("{run}, step {step}, {term}"), value, expected_terms[term], FLOOR);

@@ -88,7 +88,8 @@ pub(crate) fn empty_batch(index: u64) -> Batch {
 
 /// Builds a micro-batch whose last row has `last` tokens.
 fn build(index: u64, supervised: bool, last: usize) -> Batch {
-    let (objectives, networks) = (AnyObjective::examples(), networks());
+    let objectives = AnyObjective::examples();
+    let networks = networks();
     let views: BTreeSet<(String, ColumnSpec)> = objectives
         .iter()
         .flat_map(|objective| columns_read(&EncoderConfig::default(), &networks, objective).needed)

@@ -74,12 +74,14 @@ pub fn folders(plan: &TrainPlan) -> Vec<InitFolder> {
         ("encoder.word_init", &plan.encoder.word_init, "encoder.embeddings.word."),
     ];
     let main = main.into_iter().filter_map(|(key, folder, prefix)| {
-        let (folder, reads_others) = (folder.clone()?, key == "train.init_from");
+        let folder = folder.clone()?;
+        let reads_others = key == "train.init_from";
         Some(InitFolder { key: key.to_owned(), folder, network: None, prefix: prefix.to_owned(), reads_others })
     });
     let others = plan.used_networks().into_iter().filter_map(|(name, network)| {
         let folder = network.init()?.to_owned();
-        let (key, prefix) = (format!("networks.{name}.init_from"), format!("{name}."));
+        let key = format!("networks.{name}.init_from");
+        let prefix = format!("{name}.");
         Some(InitFolder { key, folder, network: Some(name), prefix, reads_others: false })
     });
     main.chain(others).collect()

@@ -72,7 +72,8 @@ mod tests {
             let train = TrainConfig { device, precision, tf32, ..TrainConfig::default() };
             Machine { has_cuda_driver }.problem(&train).map(|problem| problem.key)
         };
-        let (auto, f32) = (DeviceChoice::Auto, Precision::F32);
+        let auto = DeviceChoice::Auto;
+        let f32 = Precision::F32;
         assert_eq!(problem(auto, f32, false, false), None);
         assert_eq!(problem(DeviceChoice::Cuda(0), f32, false, false).as_deref(), Some("train.device"));
         assert_eq!(problem(auto, Precision::Bf16, false, false).as_deref(), Some("train.precision"));

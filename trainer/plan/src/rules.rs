@@ -28,7 +28,9 @@ const LEAST: f64 = f32::MIN_POSITIVE as f64;
 /// Returns every problem that makes a request impossible to train. The views are not checked here: compare
 /// [`columns_read`](crate::requirements::columns_read) with them.
 pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
-    let (encoder, train, optimizer) = (&request.encoder, &request.train, &request.optimizer);
+    let encoder = &request.encoder;
+    let train = &request.train;
+    let optimizer = &request.optimizer;
     let whole = |rows: u64, part: u64| part > 0 && rows > 0 && rows.is_multiple_of(part);
     let rules = [
         (
@@ -123,7 +125,9 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
 }
 
 fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
-    let (guard, checkpoints, report) = (&request.guard, &request.checkpoints, &request.report);
+    let guard = &request.guard;
+    let checkpoints = &request.checkpoints;
+    let report = &request.report;
     let mut problems = Vec::new();
     let before = (checkpoints.keep as u64).saturating_sub(1).saturating_mul(checkpoints.every_steps);
     if guard.action == SpikeAction::Skip && before < report.every_steps {

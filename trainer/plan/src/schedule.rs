@@ -229,7 +229,8 @@ mod tests {
         let of = |kind, spans: &[Span]| LrSchedule::new(&schedule(kind, 0), 8, spans);
         check_rates(&of(ScheduleKind::Linear, &[before, after]), &[1.0, 0.75, 0.5, 0.625, 0.5, 0.375, 0.25, 0.125]);
         for kind in [ScheduleKind::Constant, ScheduleKind::Linear, ScheduleKind::Cosine, ScheduleKind::Wsd] {
-            let (longer, extended) = (of(kind, &[]), of(kind, &[before, after]));
+            let longer = of(kind, &[]);
+            let extended = of(kind, &[before, after]);
             for step in (3..8).map(Step) {
                 assert_eq!(extended.rate(step).to_bits(), longer.rate(step).to_bits(), "{kind:?} at {step}");
             }

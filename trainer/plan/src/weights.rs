@@ -164,7 +164,8 @@ pub struct SharedTables {
 
 /// The weights of an encoder; the table of names and shapes is in the engine's `model::encoder`.
 pub fn encoder(config: &EncoderConfig, vocab_size: u32, shared: SharedTables, path: &mut WeightPath<'_>) {
-    let (e, d) = (config.embedding_width(), i64::from(config.hidden));
+    let e = config.embedding_width();
+    let d = i64::from(config.hidden);
     let mut embeddings = path.sub("embeddings");
     if !shared.word {
         let is_frozen = config.frozen.contains(&Frozen::Word);

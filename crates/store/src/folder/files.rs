@@ -52,8 +52,10 @@ pub(super) fn stat_at(path: &Path) -> io::Result<Option<Stat>> {
 /// Returns the metadata of an open file.
 pub(super) fn stat_of(file: &File) -> io::Result<Stat> {
     let metadata = file.metadata()?;
-    let (bytes, inode, modified_s, modified_ns) =
-        (metadata.len(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
+    let bytes = metadata.len();
+    let inode = metadata.ino();
+    let modified_s = metadata.mtime();
+    let modified_ns = metadata.mtime_nsec();
     let mut version = format!("{inode:x}-{modified_s:x}.{modified_ns:09}-{bytes:x}");
     if bytes <= HASHED_BYTES_MAX {
         let mut content = vec![0; usize::try_from(bytes).expect("at most 64 KiB")];

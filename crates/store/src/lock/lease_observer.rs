@@ -42,7 +42,9 @@ impl LeaseWatch {
     }
 
     pub(super) fn with_clock(store: &Store, name: &str, terms: LeaseConfig, clock: Arc<dyn Clock>) -> Self {
-        let (store, name, observer) = (store.clone(), name.to_owned(), Holder::this_process());
+        let store = store.clone();
+        let name = name.to_owned();
+        let observer = Holder::this_process();
         Self { store, name, takeover_delay: terms.takeover_delay, observer, clock, observed: None, idle: None }
     }
 

@@ -19,12 +19,15 @@ fn event(what: EventKind) -> Event {
 }
 
 fn stop() -> Event {
-    let (place, error) = ("runs/a".to_owned(), Some("the disk is gone".to_owned()));
+    let place = "runs/a".to_owned();
+    let error = Some("the disk is gone".to_owned());
     event(EventKind::Stop(StopReport { why: StopReason::Failed, saved: true, kept: None, place, error, memory: None }))
 }
 
 fn loss_spike() -> Event {
-    let (spike_step, first_row, figure) = (Step(7), RowIndex(0), SpikeMetric::Loss);
+    let spike_step = Step(7);
+    let first_row = RowIndex(0);
+    let figure = SpikeMetric::Loss;
     event(EventKind::LossSpike(LossSpikeReport {
         spike_step,
         first_row,
@@ -144,7 +147,8 @@ fn host(status: Option<u16>) -> (String, Receiver<String>) {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
             let mut bytes = vec![0; 65_536];
-            let (mut length, mut text) = (0, String::new());
+            let mut length = 0;
+            let mut text = String::new();
             while !text.ends_with('}') {
                 length += stream.read(&mut bytes[length..]).expect("a request");
                 text = String::from_utf8_lossy(&bytes[..length]).into_owned();

@@ -22,7 +22,8 @@ pub(super) fn start(start: &PrepareStart) -> String {
 /// Returns the text next to a progress bar: parts and rates.
 pub(crate) fn beside_progress_bar(progress: &PrepareProgress) -> String {
     let PrepareProgress { parts, parts_total, text_bytes_per_s, tokens_per_s, .. } = progress;
-    let (text, tokens) = (text_bytes_per_s / 1e6, tokens_per_s / 1e6);
+    let text = text_bytes_per_s / 1e6;
+    let tokens = tokens_per_s / 1e6;
     format!("{parts}/{parts_total} parts  {text:.1} MB/s  {tokens:.2} M tokens/s")
 }
 

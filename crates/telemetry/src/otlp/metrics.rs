@@ -39,7 +39,9 @@ pub(super) fn instruments() -> impl Iterator<Item = Instrument> {
         Some(Instrument { name: it.name, kind: it.kind, unit: it.unit?, description: it.description, key: it.name })
     });
     let of_reports = REPORT_METRICS.iter().filter_map(|metric| {
-        let (otlp, description, key) = (metric.otlp?, metric.description, metric.tensorboard);
+        let otlp = metric.otlp?;
+        let description = metric.description;
+        let key = metric.tensorboard;
         Some(Instrument { name: otlp.name, kind: InstrumentKind::Gauge, unit: otlp.unit, description, key })
     });
     of_process.into_iter().chain(of_run).chain(of_reports)

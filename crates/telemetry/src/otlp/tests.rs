@@ -63,7 +63,8 @@ fn settings(variables: &[(&str, &str)]) -> Option<Settings> {
 /// Starts an exporter that sends often.
 fn start(variables: &[(&str, &str)]) -> Otlp {
     let settings = settings(&[variables, &QUICK].concat()).expect("not disabled");
-    let (name, identity) = ("runs/a".to_owned(), Some("1dent1ty".to_owned()));
+    let name = "runs/a".to_owned();
+    let identity = Some("1dent1ty".to_owned());
     Otlp::with_settings(settings, &RunResource { name, identity, steps: Some(40) })
 }
 
@@ -314,7 +315,8 @@ fn settings_are_validated_and_no_secret_is_repeated() {
     ]);
     let own = own.expect("not disabled");
     assert_eq!(uri(&own), ["https://a:1/base/v1/metrics", "http://b/here"].map(|uri| Some(uri.to_owned())));
-    let (metrics, logs) = (own.metrics.expect("a target"), own.logs.expect("a target"));
+    let metrics = own.metrics.expect("a target");
+    let logs = own.logs.expect("a target");
     assert_eq!(
         (&metrics.headers["k"], &logs.headers["k"]),
         (&"all".parse().expect("a value"), &"logs".parse().expect("a value"))

@@ -109,7 +109,8 @@ fn loss_spikes() -> Vec<Golden> {
 
 fn loss_spike() -> LossSpikeReport {
     let figure = SpikeMetric::Loss;
-    let (spike_step, first_row) = (Step(1188), RowIndex(303_872));
+    let spike_step = Step(1188);
+    let first_row = RowIndex(303_872);
     LossSpikeReport { spike_step, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
 }
 

@@ -55,7 +55,8 @@ impl Raw {
     /// of all files for the bytes, and another for the decoder and later the pages. Both are one reservation, since
     /// waiting for one while holding the other could deadlock.
     fn unwrap(file: &InputFile, reading: &ReadOptions) -> Result<(Self, Option<Reservation>)> {
-        let (share, files) = (reading.memory_budget.share(), reading.memory_budget.file_max());
+        let share = reading.memory_budget.share();
+        let files = reading.memory_budget.file_max();
         let (bytes, hold) = if let Ok(bytes) = Self::decompressed(file, reading, share / 2) {
             (bytes, None)
         } else {
@@ -67,7 +68,9 @@ impl Raw {
     }
 
     fn decompressed(file: &InputFile, reading: &ReadOptions, most: u64) -> Result<Bytes> {
-        let (encoding, room, bytes_read) = (None, MemoryBudget::new(2 * most, 1), BytesRead::default());
+        let encoding = None;
+        let room = MemoryBudget::new(2 * most, 1);
+        let bytes_read = BytesRead::default();
         let plain = ReadOptions { encoding, memory_budget: room, bytes_read, ..reading.clone() };
         let bytes = read_whole(&file.path, &(0..file.bytes), &plain, |bytes| {
             if bytes <= most {

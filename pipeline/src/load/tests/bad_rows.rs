@@ -174,7 +174,8 @@ fn an_audit_takes_padding_for_what_it_is() {
     let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
     let policy =
         RowPolicy { excluded: (0..800).filter(|row| row % 7 < 3).map(RowIndex).collect(), ..RowPolicy::default() };
-    let (groups, mut audit) = (plan.groups(), plan.audit());
+    let groups = plan.groups();
+    let mut audit = plan.audit();
     for index in 0..100 {
         audit.add(&plan.batch_with(&groups, BatchIndex(index), &policy).expect("good"));
         audit.check().expect("as promised");

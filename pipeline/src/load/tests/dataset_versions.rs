@@ -87,7 +87,8 @@ fn the_rows_of_a_part_do_not_depend_on_the_parts_around_it() {
     let common: Vec<_> = alone.keys().filter(|key| among.contains_key(key)).collect();
     assert!(common.len() >= 460 && common.iter().all(|key| key.1.part == PartId(0)), "{}", common.len());
     assert!(common.iter().all(|key| alone[key] == among[key]));
-    let (first, second) = (SampleAddress { part: PartId(0), row: 5 }, SampleAddress { part: PartId(1), row: 5 });
+    let first = SampleAddress { part: PartId(0), row: 5 };
+    let second = SampleAddress { part: PartId(1), row: 5 };
     assert_ne!(among[&(0, first, 0)], among[&(0, second, 0)], "parts have rows of their own");
 }
 
@@ -214,7 +215,9 @@ fn a_dataset_version_whose_parts_were_dropped_is_refused_by_name() {
     let mut home = home(&shape);
     shape.add(&home.store, &[1, 2], &[]).expect("written");
     home.manifest = shape.add(&home.store, &[3], &[0, 2]).expect("written");
-    let (views, wanted, data) = (taco(), wanted(), data(2));
+    let views = taco();
+    let wanted = wanted();
+    let data = data(2);
     let request = LoadRequest { dataset_version: DatasetVersion(1), ..home.request(&data, &views, &wanted) };
     for rows in [Rows::Train, Rows::Valid { rows: 8 }] {
         let problems = LoadPlan::new(&LoadRequest { rows, ..request.clone() }).expect_err("parts are gone");

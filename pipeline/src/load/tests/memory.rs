@@ -4,7 +4,9 @@ use super::*;
 
 #[test]
 fn workers_yield_to_memory_and_what_cannot_fit_is_refused() {
-    let (home, views, wanted) = (home(&Synthetic::default()), taco(), wanted());
+    let home = home(&Synthetic::default());
+    let views = taco();
+    let wanted = wanted();
     let plan = |max_memory_bytes| {
         // With one window, the number of workers is not reduced.
         let data = DataConfig { max_memory_bytes, prefetch_batches: 6, shuffle_window_groups: 100, ..data(3) };
@@ -39,14 +41,15 @@ fn workers_yield_to_memory_and_what_cannot_fit_is_refused() {
 #[test]
 fn a_stream_stays_within_what_its_workers_are_said_to_take() {
     let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
-    let (views, wanted) = (taco(), wanted());
+    let views = taco();
+    let wanted = wanted();
     let plan = |shuffle_window_groups, max_memory_bytes| {
         let data = DataConfig { max_memory_bytes, prefetch_batches: 6, shuffle_window_groups, ..data(4) };
         LoadPlan::new(&home.request(&data, &views, &wanted)).map(Arc::new)
     };
     for shuffle_window_groups in [1, 16] {
-        let (roomy, rest) =
-            (plan(shuffle_window_groups, u64::MAX).expect("room"), DataConfig::default().max_memory_bytes);
+        let roomy = plan(shuffle_window_groups, u64::MAX).expect("room");
+        let rest = DataConfig::default().max_memory_bytes;
         assert!(!roomy.facts().resident);
         let one = PoolOptions { workers: 1, queue_depth: 1, ..roomy.workers };
         for ranks in [1, 2, 5] {
@@ -65,8 +68,8 @@ fn a_stream_stays_within_what_its_workers_are_said_to_take() {
                 let most = stream.by_ref().take(200).map(|batch| batch.expect("good").bytes() - arrays).max();
                 let most = (most.expect("batches") * workers.max_items_alive()) as u64;
                 assert!(most <= batches_bytes, "{most} of {batches_bytes}: {workers:?} of {ranks} ranks");
-                let (found, alive_max) =
-                    (stream.groups().alive_max(), plan.groups_alive_max(workers, ranks.into()).sum());
+                let found = stream.groups().alive_max();
+                let alive_max = plan.groups_alive_max(workers, ranks.into()).sum();
                 assert!(found <= alive_max, "{found} of {alive_max} groups: {workers:?} of {ranks} ranks");
             }
         }

@@ -66,7 +66,8 @@ fn weights() -> [Weight; 3] {
 fn rendered(plan: &LoadPlan, batches: Range<u64>) -> Vec<(RowFacts, blake3::Hash)> {
     let groups = plan.groups();
     let rows = |index| {
-        let (facts, batch) = (plan.explain(&groups, index).expect("good"), plan.batch(&groups, index).expect("good"));
+        let facts = plan.explain(&groups, index).expect("good");
+        let batch = plan.batch(&groups, index).expect("good");
         facts.into_iter().zip(batch.row_digests().to_vec()).collect::<Vec<_>>()
     };
     batches.map(BatchIndex).flat_map(rows).collect()
@@ -118,7 +119,8 @@ fn a_source_gives_the_same_rows_in_the_same_order_in_any_mixture() {
     let mixed = sources.plan(&weights(), &data(1), Rows::Train);
     let alone = [Weight::Constant(1.0)];
     let books = sources.plan(&alone, &data(1), Rows::Train);
-    let (among, alone) = (of(&mixed, "books", 300), of(&books, "books", 100));
+    let among = of(&mixed, "books", 300);
+    let alone = of(&books, "books", 100);
     assert!(among.len() > 600 && alone.len() == 800, "{} {}", among.len(), alone.len());
     assert_eq!(among[..600], alone[..600]);
     // Each epoch of each source has every sample once.
@@ -237,7 +239,8 @@ fn windows_of_every_source_are_freed() {
     );
     let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     stream.by_ref().take(900).for_each(|batch| drop(batch.expect("good")));
-    let (most, decoded) = (stream.groups().alive_max(), stream.groups().decoded());
+    let most = stream.groups().alive_max();
+    let decoded = stream.groups().decoded();
     assert!(most <= facts.groups_alive_max && decoded > 2 * facts.blocks, "{most} of {decoded}, {facts:?}");
 }
 
@@ -273,7 +276,8 @@ fn outcome_of_a_row_counts_for_its_source() {
     for workers in [1, 3] {
         let plan = sources.plan(&weights(), &DataConfig { max_bad_rows: 9, ..data(workers) }, Rows::Train);
         let kept = Arc::<MemoryBadRows>::default();
-        let (bad_rows, faults) = (Some(Arc::clone(&kept) as _), Some(Arc::new(Panics(always)) as _));
+        let bad_rows = Some(Arc::clone(&kept) as _);
+        let faults = Some(Arc::new(Panics(always)) as _);
         let policy = RowPolicy { bad_rows, faults, counts_documents: true, ..RowPolicy::default() };
         let options = StreamOptions { policy, ..StreamOptions::default() };
         let mut stream = BatchStream::new(&plan, RowIndex(0), RankShard::ALONE, options);

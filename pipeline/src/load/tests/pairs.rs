@@ -62,18 +62,20 @@ fn a_random_second_segment_is_of_another_document() {
     for rows in [Rows::Train, Rows::Valid { rows: 33 }] {
         let home = home(&sentences(3));
         let plan = home.pairs(&data(2), rows);
-        let (mut random, mut all) = (0_u32, 0_u32);
+        let mut random = 0_u32;
+        let mut all = 0_u32;
         for batch in plan.stream(RowIndex(0), RankShard::ALONE).take(80) {
             let batch = batch.expect("good");
             let [ids, document] = [INPUT_IDS, DOCUMENT].map(|column| batch.column("pair", column).expect("made"));
-            let (types, label) =
-                (batch.column("pair", TOKEN_TYPES).expect("made"), batch.column("pair", IS_RANDOM).expect("made"));
+            let types = batch.column("pair", TOKEN_TYPES).expect("made");
+            let label = batch.column("pair", IS_RANDOM).expect("made");
             for row in 0..batch.rows() {
                 let names = |segment: u8| {
                     let cells = (0..64).filter(|&at| types.row(row)[at] == segment && document.row(row)[at] >= 0);
                     cells.map(|at| document.row(row)[at]).collect::<BTreeSet<i32>>()
                 };
-                let (a, b) = (names(0), names(1));
+                let a = names(0);
+                let b = names(1);
                 assert_eq!((a.len(), b.len()), (1, 1), "{:?}", ids.row(row));
                 let is_random = label.row(row)[0];
                 assert_eq!(label.row(row), [is_random; 64]);
@@ -91,7 +93,8 @@ fn a_random_second_segment_is_of_another_document() {
 fn pair_length_is_independent_of_its_label() {
     let home = home(&Synthetic { lengths: 5..62, ..sentences(3) });
     let plan = home.pairs(&data(1), Rows::Train);
-    let (mut totals, mut seconds) = (Vec::new(), Vec::new());
+    let mut totals = Vec::new();
+    let mut seconds = Vec::new();
     for batch in plan.stream(RowIndex(0), RankShard::ALONE).take(1000) {
         let batch = batch.expect("good");
         let [types, labels] = [TOKEN_TYPES, IS_RANDOM].map(|column| batch.column("pair", column).expect("made"));
@@ -123,7 +126,8 @@ fn styles_that_do_not_fit_are_refused() {
     let views: BTreeMap<ViewName, AnyView> =
         toml::from_str("pair = { kind = \"pair\" }\nsegments = { kind = \"segments\" }").expect("two views");
     let random = [("pair".to_owned(), IS_RANDOM.spec()), ("segments".to_owned(), IS_RANDOM.spec())].into();
-    let (block, data) = (home(&Synthetic::default()), data(1));
+    let block = home(&Synthetic::default());
+    let data = data(1);
     let problems = LoadPlan::new(&block.request(&data, &views, &random)).expect_err("no sentences");
     let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
     for (key, word) in
@@ -136,7 +140,8 @@ fn styles_that_do_not_fit_are_refused() {
     for pack in ["taco", "document", "sentences"] {
         let lengths = if pack == "taco" { 64..65 } else { 20..62 };
         let home = home(&Synthetic { lengths, pack: packing(pack), ..Synthetic::default() });
-        let (views, wanted) = (taco(), wanted());
+        let views = taco();
+        let wanted = wanted();
         let problems = LoadPlan::new(&home.request(&narrow, &views, &wanted)).expect_err("not cut");
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].to_string().contains("`data.seq_len`: rows of 32 are pieces"), "{problems:?}");

@@ -36,7 +36,8 @@ proptest! {
         // The rows cross the end of an epoch of 50 · 2 · 2 rows.
         let per_step = u64::from(ranks) * micro_batches * rows_per_batch;
         let rows = 220_u64.next_multiple_of(per_step);
-        let (alone, together) = (seen(&home, 1, 7, 0, rows), seen(&home, ranks, rows_per_batch, 0, rows));
+        let alone = seen(&home, 1, 7, 0, rows);
+        let together = seen(&home, ranks, rows_per_batch, 0, rows);
         prop_assert_eq!(&together, &alone);
         let hash = |digests: &[blake3::Hash]| {
             let mut hash = StreamHash::new();

@@ -23,7 +23,9 @@ struct ManualSegments {
 impl ManualSegments {
     fn new(segments: Vec<Segment>, there: usize) -> Arc<Self> {
         let parts = segments.last().map_or(0, |last| last.place + 1);
-        let (there, more, asked) = (Mutex::new(there), Condvar::new(), Mutex::default());
+        let there = Mutex::new(there);
+        let more = Condvar::new();
+        let asked = Mutex::default();
         Arc::new(Self { segments, parts, there, more, asked })
     }
 
@@ -119,7 +121,9 @@ fn the_first_epoch_is_the_list_and_a_window_closes_with_the_segment_that_fills_i
     let rows = home.manifest.now().train.rows();
     let found = facts(&plan, 0..(2 * rows).div_ceil(8));
     // Expected windows, computed from the segments by the definition.
-    let (mut expected, mut open, mut groups) = (Vec::new(), Vec::<&Shard>::new(), 0);
+    let mut expected = Vec::new();
+    let mut open = Vec::<&Shard>::new();
+    let mut groups = 0;
     for (index, segment) in all.iter().enumerate() {
         open.extend(&segment.shards);
         groups += segment.shards.iter().map(|shard| shard.groups.len()).sum::<usize>();

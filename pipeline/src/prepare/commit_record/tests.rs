@@ -54,7 +54,8 @@ fn found(store: &Store, part: &Part) -> FoundPart {
 
 #[test]
 fn segments_count_up_to_the_first_that_is_not_there() {
-    let (store, part) = (Store::in_memory(FaultConfig::none()), part(3));
+    let store = Store::in_memory(FaultConfig::none());
+    let part = part(3);
     for (segment, last) in [(0, false), (1, false), (2, true)] {
         let before = found(&store, &part);
         assert_eq!(
@@ -70,7 +71,8 @@ fn segments_count_up_to_the_first_that_is_not_there() {
 
 #[test]
 fn a_record_of_anything_else_is_no_evidence() {
-    let (here, other) = (part(3), part(4));
+    let here = part(3);
+    let other = part(4);
     let alien = |change: fn(&mut CommitRecord)| {
         let mut record = record(&here, 0, true);
         change(&mut record);
@@ -97,7 +99,8 @@ fn a_record_of_anything_else_is_no_evidence() {
 /// All records under an accepted list must have its settings: parts of two folders are not mixed.
 #[test]
 fn a_record_of_other_settings_is_an_error_and_not_missing() {
-    let (store, part) = (Store::in_memory(FaultConfig::none()), part(3));
+    let store = Store::in_memory(FaultConfig::none());
+    let part = part(3);
     keep(&store, &CommitRecord { settings: "other".into(), ..record(&part, 0, true) });
     let bound = PartBinding { settings: "s", forgotten: "f", part: &part };
     let error = FoundPart::read(&store, bound).expect_err("of another folder").to_string();
@@ -123,7 +126,8 @@ fn changed_object_is_detected_and_earlier_ones_stay() {
 
 #[test]
 fn unreachable_store_is_an_error_and_not_damage() {
-    let (memory, part) = (store::MemoryBackend::new(FaultConfig::none()), part(3));
+    let memory = store::MemoryBackend::new(FaultConfig::none());
+    let part = part(3);
     keep(&Store::from_memory(&memory), &record(&part, 0, true));
     let silent = Store::from_memory(&memory.with_faults(FaultConfig { failures: 1.0, ..FaultConfig::none() }));
     let bound = PartBinding { settings: "s", forgotten: "f", part: &part };

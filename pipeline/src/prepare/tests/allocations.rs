@@ -37,7 +37,9 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let store = Store::folder(&config.folder).expect("a folder");
     let lock = Lock::acquire(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
     let Planned { config, corpus, tokenizer, settings, .. } = planned;
-    let (sample, settings, options) = (Sample::default(), settings.digest(), PrepareOptions::default());
+    let sample = Sample::default();
+    let settings = settings.digest();
+    let options = PrepareOptions::default();
     let work = PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };
     // Use up the compared sample first: the reference tokenizer allocates.
     while work.sample.select(sentences[0]).is_some() {}

@@ -139,7 +139,8 @@ fn replaced_file_is_detected_with_equal_length_and_mtime() {
     for case in 0..3 {
         let home = many();
         home.run().expect("prepared");
-        let (before, gone) = (home.data(), home.holders(13));
+        let before = home.data();
+        let gone = home.holders(13);
         let mut new = text(13, if case == 0 { 8 } else { 6 });
         if case > 0 {
             new = new.replace("mat", "sat");
@@ -202,7 +203,8 @@ fn files_are_distinguished_for_any_list_time() {
 fn a_removed_file_takes_its_part_with_it() {
     let home = many();
     home.run().expect("prepared");
-    let (before, gone) = (home.data(), home.holders(13));
+    let before = home.data();
+    let gone = home.holders(13);
     fs::remove_file(home.folder.path().join("in/13.txt")).expect("there");
     let summary = home.run().expect("prepared");
     assert!(summary.change.is_some_and(|found| change(0, 0, 1)(&found)), "{summary:?}");
@@ -217,7 +219,8 @@ fn a_removed_file_takes_its_part_with_it() {
 fn a_forgotten_document_is_nowhere() {
     let home = many();
     home.run().expect("prepared");
-    let (before, gone) = (home.data(), home.holders(7));
+    let before = home.data();
+    let gone = home.holders(7);
     let line = text(7, 6).lines().nth(2).expect("a line").to_owned();
     let id = Document::digest(&line);
     let forget = |id: &str| home.forget(id);
@@ -297,7 +300,8 @@ fn change_with_faults_equals_one_without() {
             let _ = fs::remove_file(faulty.config.folder.join(LOCK));
             // The same command continues.
             go(&faulty).expect("well again");
-            let (found, expected) = (faulty.data(), baseline.data());
+            let found = faulty.data();
+            let expected = baseline.data();
             let differ = found.iter().filter(|(name, bytes)| expected.get(*name) != Some(bytes)).map(|(name, _)| name);
             assert!(found == expected, "{name} after {writes} writes: {:?}", differ.collect::<Vec<_>>());
         }
@@ -375,7 +379,8 @@ fn more_inputs_move_no_document_to_the_other_side() {
     write_all(wider.folder.path(), &[("more/00.txt", text(50, 4)), ("more/x.txt", text(51, 4))]);
     wider.config.inputs.push(wider.folder.path().join("more").display().to_string());
     wider.run().expect("prepared");
-    let (few, all) = (sides(&home), sides(&wider));
+    let few = sides(&home);
+    let all = sides(&wider);
     assert_eq!((few.len(), all.len()), (240, 248));
     assert!(few.iter().all(|(id, side)| all[id] == *side));
 }

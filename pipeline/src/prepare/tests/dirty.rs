@@ -43,8 +43,8 @@ fn bad_records_have_locations_in_any_compression_and_are_read_once() {
 fn progress_moves_by_bytes_within_a_part() {
     let mut home = lines("a.jsonl", (0..20_000).map(|number| (number, None)));
     (home.config.part_bytes, home.config.segment_bytes) = (Some(1 << 30), 10_000);
-    let (options, mut log) =
-        (PrepareOptions { null_writer: true, write_delay: PULSE / 25, ..PrepareOptions::default() }, Log::default());
+    let options = PrepareOptions { null_writer: true, write_delay: PULSE / 25, ..PrepareOptions::default() };
+    let mut log = Log::default();
     run(&home.config, options, &Clock::still(), &mut log).expect("prepared");
     let within = |what: &EventKind| match what {
         EventKind::PrepareProgress(now) => now.parts == 0 && now.bytes > 0 && now.bytes < now.bytes_total,

@@ -43,7 +43,9 @@ fn read(log: &Log) -> Story {
     let Some(EventKind::PrepareEnd(end)) = said.pop() else { panic!("{lines:?}") };
     let mut said = said.into_iter();
     let Some(EventKind::PrepareStart(start)) = said.next() else { panic!("{lines:?}") };
-    let (mut progress, mut parts, mut last) = (Vec::new(), Vec::new(), None);
+    let mut progress = Vec::new();
+    let mut parts = Vec::new();
+    let mut last = None;
     for what in said {
         match what {
             EventKind::PartDone(part) => {

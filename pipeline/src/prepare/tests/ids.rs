@@ -63,7 +63,8 @@ fn documents_of_every_length_come_in_order() {
     assert_eq!(summary.corpus.documents, 90 + 160);
     assert_eq!(summary.corpus.rejected["empty_document"], 90);
     let tokenizer = tokenize::load(&config.tokenizer, Some(true)).expect("a tokenizer");
-    let (mut found, parts) = (Vec::new(), (0..9).map(PartId).collect());
+    let mut found = Vec::new();
+    let parts = (0..9).map(PartId).collect();
     let store = Store::existing(&config.folder).expect("it is there");
     let note = |document: DocumentLength<'_>| {
         if document.source.ends_with("0.txt") {
@@ -118,7 +119,8 @@ fn every_document_of_a_corpus_has_the_crates_ids() {
     let parts = corpus.parts().expect("readable text");
     for tokenizer in tokenizers {
         let found = parts.iter().flat_map(|part| corpus.read(part).expect("readable text"));
-        let (mut documents, mut bytes) = (0, 0);
+        let mut documents = 0;
+        let mut bytes = 0;
         for document in found.filter_map(|found| found.expect("readable text").document) {
             tokenizer.compare(&document.text).expect("the same ids");
             (documents, bytes) = (documents + 1, bytes + document.text.len());

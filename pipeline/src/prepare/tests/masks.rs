@@ -25,7 +25,8 @@ fn masks(home: &Home) -> Masks {
 fn masks_at(home: &Home, moved: u32) -> Masks {
     let manifest = load::open(&home.store()).expect("a manifest");
     let vocab = load::read_vocab(&home.store(), &manifest, manifest.newest()).expect("a vocabulary");
-    let (views, mut masks) = (views(&home.config), Masks::new());
+    let views = views(&home.config);
+    let mut masks = Masks::new();
     for shard in &manifest.now().train.shards {
         let reader =
             ShardReader::open(&home.store(), shard, ShardExpectation::from_manifest(&manifest)).expect("whole");
@@ -48,7 +49,8 @@ fn views(config: &PrepareConfig) -> [PlannedView; 2] {
     let wanted = vec![INPUT_IDS.spec()];
     let frame = AnyView::Original(Original::default());
     let original = PlannedView { name: "original".into(), view: frame, of: None, frame: 0, ids: 0, width, wanted };
-    let (view, wanted) = (AnyView::Mask(Mask::default()), vec![INPUT_IDS.spec(), LABELS.spec()]);
+    let view = AnyView::Mask(Mask::default());
+    let wanted = vec![INPUT_IDS.spec(), LABELS.spec()];
     [original, PlannedView { name: "masked".into(), view, of: Some(0), frame: 0, ids: 1, width, wanted }]
 }
 
@@ -83,12 +85,16 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
         ("forget", 100, &|| home.forget(&line).expect("forgotten").0),
     ];
     for (number, (name, file, change)) in changes.into_iter().enumerate() {
-        let (files, drawn, held) = (home.data(), masks(&home), home.holders(file));
+        let files = home.data();
+        let drawn = masks(&home);
+        let held = home.holders(file);
         let summary = change();
-        let (files_now, drawn_now) = (home.data(), masks(&home));
+        let files_now = home.data();
+        let drawn_now = masks(&home);
         let manifest = load::open(&home.store()).expect("a manifest");
         let entry = &manifest.dataset_versions[number + 1];
-        let (dropped, new) = (entry.dropped.iter().copied().collect::<BTreeSet<_>>(), ids(entry));
+        let dropped = entry.dropped.iter().copied().collect::<BTreeSet<_>>();
+        let new = ids(entry);
         // Rebuilt: only the parts that contained the file.
         let stems: BTreeSet<String> = dropped.iter().map(|id| format!("part-{:05}-", id.0)).collect();
         assert_eq!(stems, held, "{name}: parts that held the file");
@@ -102,7 +108,8 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
         assert_eq!(summary.bytes_read, bytes.sum::<u64>(), "{name}");
         // Unchanged: shards, tables and records, addresses, rows and masks of every other part.
         check_others(&files, &files_now, &stems);
-        let (kept, kept_now) = (others(&drawn, &dropped), others(&drawn_now, &new));
+        let kept = others(&drawn, &dropped);
+        let kept_now = others(&drawn_now, &new);
         assert!(kept.len() > 200 && kept == kept_now, "{name}: masks of other parts");
         if name != "forget" {
             check_fresh(&home);
@@ -114,7 +121,8 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
 fn masks_are_drawn_at_the_address_of_a_row() {
     let home = files_of_six(20);
     home.run().expect("prepared");
-    let (here, elsewhere) = (masks(&home), masks_at(&home, 100));
+    let here = masks(&home);
+    let elsewhere = masks_at(&home, 100);
     let equal = here.values().zip(elsewhere.values()).filter(|(a, b)| a == b).count();
     // A short row has one masked token, which can be the same by chance.
     assert!(here.len() > 20 && equal * 2 < here.len(), "{equal} of {} rows have the same mask", here.len());

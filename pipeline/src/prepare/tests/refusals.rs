@@ -159,7 +159,8 @@ fn a_lost_list_is_missed() {
 fn folder_without_a_neutral_key_is_continued() {
     let home = many();
     home.run().expect("prepared");
-    let (store, lists) = (home.store(), VersionLists::read(&home.store()).expect("readable"));
+    let store = home.store();
+    let lists = VersionLists::read(&home.store()).expect("readable");
     let mut list = serde_json::to_value(lists.iter().next().expect("a list")).expect("JSON");
     list["settings"].as_object_mut().expect("a table").remove("id_field").expect("a key");
     let list: part_list::PartList = serde_json::from_value(list).expect("a list");

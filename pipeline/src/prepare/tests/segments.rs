@@ -41,7 +41,8 @@ fn documents_begin_in_the_rows_that_their_table_names() {
         home.config.packing = packing(pack);
         home.run().expect("prepared");
         let manifest = load::open(&home.store()).expect("a manifest");
-        let (promise, now) = (ShardExpectation::from_manifest(&manifest), manifest.now());
+        let promise = ShardExpectation::from_manifest(&manifest);
+        let now = manifest.now();
         let mut rows = BTreeMap::<(u32, bool, u64), Vec<u64>>::new();
         for (valid, split) in [(false, &now.train), (true, &now.valid)] {
             for shard in &split.shards {
@@ -53,7 +54,8 @@ fn documents_begin_in_the_rows_that_their_table_names() {
                 }
             }
         }
-        let (mut documents, mut tokens) = (0, 0);
+        let mut documents = 0;
+        let mut tokens = 0;
         for (name, bytes) in home.data().iter().filter(|(name, _)| name.starts_with("documents/")) {
             let part: u32 = name["documents/part-".len()..][..5].parse().expect("a number");
             for (_, valid, document, row, count) in entries(bytes) {

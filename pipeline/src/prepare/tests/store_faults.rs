@@ -81,7 +81,8 @@ fn lasting_faults_name_an_object_and_lose_no_committed_part() {
     let home = many();
     home.run().expect("prepared");
     let whole = home.data();
-    let (mut kept, mut given_up) = (BTreeSet::new(), 0);
+    let mut kept = BTreeSet::new();
+    let mut given_up = 0;
     for seed in 0..72 {
         let memory = MemoryBackend::new(faults(seed));
         let reliable = Store::from_memory(&memory.with_faults(FaultConfig::none()));

@@ -143,7 +143,8 @@ fn rows_of_many_pages_are_whole_in_each() {
 
 #[test]
 fn other_encodings_are_decoded_by_the_parquet_crate() {
-    let (ids, lengths) = ((0..2000).collect::<Vec<u32>>(), [500; 4]);
+    let ids = (0..2000).collect::<Vec<u32>>();
+    let lengths = [500; 4];
     let plain = WriterProperties::builder().set_dictionary_enabled(false).build();
     let version_2 = WriterProperties::builder().set_writer_version(WriterVersion::PARQUET_2_0).build();
     for properties in [plain, version_2, WriterProperties::default()] {

@@ -85,7 +85,9 @@ mod tests {
     fn the_leftmost_and_longest_is_found() {
         let added = Added::new([("[A]", 1), ("[A]]", 2), ("<a>", 3), ("[", 4), ("*", 5), ("^^", 6)].into_iter())
             .expect("marks");
-        let (text, mut at, mut ids) = (b"x[A]]<a>[B^^^*", 0, Vec::new());
+        let text = b"x[A]]<a>[B^^^*";
+        let mut at = 0;
+        let mut ids = Vec::new();
         while let Some(found) = added.next(text, at) {
             ids.push((found.start, found.id));
             at = found.end;

@@ -68,7 +68,8 @@ struct Tables {
 impl BytePairs {
     /// Returns the fast tokenizer for a tokenizer with the serialization `meant`, or the reason why there is none.
     pub(super) fn new(model: &tokenizers::Tokenizer, meant: &Value) -> Result<Self, String> {
-        let (pre_tokenizer, settings) = (&meant["pre_tokenizer"], &meant["model"]);
+        let pre_tokenizer = &meant["pre_tokenizer"];
+        let settings = &meant["model"];
         let empty = |value: &Value| value.is_null() || value == "";
         let shape = [
             ("a normalizer", meant["normalizer"].is_null()),
@@ -163,7 +164,8 @@ impl Vocabulary {
         }
         let mut both = String::new();
         let mut merge = |pair: &Value| {
-            let (left, right) = (pair[0].as_str()?, pair[1].as_str()?);
+            let left = pair[0].as_str()?;
+            let right = pair[1].as_str()?;
             both.clear();
             both.extend([left, right]);
             Some(Merge { left: id(left)?, right: id(right)?, made: id(&both)? })

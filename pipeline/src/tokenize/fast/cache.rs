@@ -73,7 +73,8 @@ impl Cache {
 
     /// Appends the ids of a key in its second slot. Returns false if it is not there.
     pub(super) fn append_second(&mut self, key: Key, place: usize, ids: &mut Vec<u32>) -> bool {
-        let (first, second) = (place, place ^ 1);
+        let first = place;
+        let second = place ^ 1;
         if !self.short[second].is(key) {
             return false;
         }
@@ -164,7 +165,8 @@ mod tests {
 
     /// Returns the cached ids of a word, from either slot.
     fn known(cache: &mut Cache, word: &str, kernels: Kernels) -> Option<Vec<u32>> {
-        let (key, mut ids) = (key_of(word.as_bytes()), Vec::new());
+        let key = key_of(word.as_bytes());
+        let mut ids = Vec::new();
         let place = cache.place(key);
         let is_known = cache.append_known(kernels, &[key], &[place], &mut ids) == 1
             || cache.append_second(key, place, &mut ids)

@@ -88,7 +88,8 @@ impl Characters {
         let mut page = Page { kinds: [Kind::Unknown; PAGE], text: Vec::new() };
         let characters: Vec<char> =
             (0..PAGE).filter_map(|at| char::from_u32(u32::try_from(number * PAGE + at).ok()?)).collect();
-        let (mut text, mut ends) = (String::new(), Vec::new());
+        let mut text = String::new();
+        let mut ends = Vec::new();
         for character in &characters {
             text.extend(['x', *character, 'x', '\n']);
             ends.push(text.len());
@@ -128,7 +129,8 @@ impl Characters {
         kept.nfd();
         let stripped = BertNormalizer::new(false, false, Some(true), false).normalize(&mut kept);
         // Marks of the first class (1) and of the last (240): any character with a class is reordered with one of them.
-        let (first, last) = ('\u{334}', '\u{345}');
+        let first = '\u{334}';
+        let last = '\u{345}';
         let mut tried = String::new();
         for character in kept.get().chars().filter(|character| !character.is_ascii()) {
             tried.extend(['x', character, first, 'x', last, character]);

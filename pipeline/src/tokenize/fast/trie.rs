@@ -110,7 +110,8 @@ impl Trie {
     /// Returns length and id of the longest word at the beginning of `text`.
     #[inline]
     pub(super) fn longest(&self, text: &[u8]) -> Option<(usize, u32)> {
-        let (mut base, mut longest) = (self.root, None);
+        let mut base = self.root;
+        let mut longest = None;
         for (at, &byte) in text.iter().enumerate() {
             let child = (base ^ u32::from(byte)) as usize;
             let node = self.nodes[child];

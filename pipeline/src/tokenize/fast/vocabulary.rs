@@ -35,7 +35,8 @@ impl Vocabulary {
         let prefix = model.continuing_subword_prefix.as_str();
         let all = || vocabulary.iter().map(|(token, id)| (token.as_bytes(), *id));
         let behind = |(token, id): (_, u32)| <[u8]>::strip_prefix(token, prefix.as_bytes()).map(|rest| (rest, id));
-        let (beginnings, continuations) = (Trie::new(all().collect()), Trie::new(all().filter_map(behind).collect()));
+        let beginnings = Trie::new(all().collect());
+        let continuations = Trie::new(all().filter_map(behind).collect());
         let folds = normalizer.lowercase;
         let is_chunk = |token: &str| {
             let is_word =
@@ -126,7 +127,9 @@ impl Vocabulary {
     /// unknown token.
     #[inline]
     pub(super) fn append_word(&self, word: &[u8], ids: &mut Vec<u32>) {
-        let (before, mut rest, mut trie) = (ids.len(), word, &self.beginnings);
+        let before = ids.len();
+        let mut rest = word;
+        let mut trie = &self.beginnings;
         while !rest.is_empty() {
             let Some((length, id)) = trie.longest(rest) else {
                 ids.truncate(before);

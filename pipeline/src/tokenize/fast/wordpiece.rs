@@ -132,7 +132,8 @@ impl FastTokenizer for WordPiece {
         for (word, ids) in self.vocabulary.whole_words() {
             cache.insert_pinned(key_of(word.as_bytes()), &ids);
         }
-        let (keys, places) = (Box::new([[0; 2]; AHEAD]), Box::new([0; AHEAD]));
+        let keys = Box::new([[0; 2]; AHEAD]);
+        let places = Box::new([0; AHEAD]);
         Box::new(Splitter { tokenizer: self.clone(), cache, spans: Spans::new(), keys, places, word: Vec::new() })
     }
 }
@@ -267,7 +268,8 @@ impl Splitter {
             let mut done = 0;
             while done < ahead {
                 let end = done + self.unmarked(first + done..first + ahead, at, marks);
-                let (keys, places) = (&self.keys[done..end], &self.places[done..end]);
+                let keys = &self.keys[done..end];
+                let places = &self.places[done..end];
                 done += self.cache.append_known(self.tokenizer.kernels, keys, places, ids);
                 if done < end {
                     self.append_rare(&text[at..], first + done, done, ids, fallback)?;
@@ -340,8 +342,11 @@ impl Splitter {
         fallback: Fallback<'_>,
     ) -> Result<()> {
         let (starts, ends) = self.spans.all();
-        let (start, end) = (usize::from(starts[number]), usize::from(ends[number]));
-        let (length, folded, key) = (end - start, &self.spans.folded()[start..end], self.keys[ahead]);
+        let start = usize::from(starts[number]);
+        let end = usize::from(ends[number]);
+        let length = end - start;
+        let folded = &self.spans.folded()[start..end];
+        let key = self.keys[ahead];
         if length <= KEY_BYTES && self.cache.append_second(key, self.places[ahead], ids) {
             return Ok(());
         }

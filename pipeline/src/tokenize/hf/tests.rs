@@ -91,7 +91,8 @@ fn tokens_of_any_beginning_leave_cuts() {
         let plain = [false; 5];
         let tokenizer =
             with_added(name, &[("covid", plain), ("x", plain), ("a≠b", [false, false, false, true, false])]);
-        let (mut rest, mut found) = (text, 0);
+        let mut rest = text;
+        let mut found = 0;
         while !rest.is_empty() {
             rest = &rest[tokenizer.cuts.first(rest)..];
             found += 1;
@@ -221,8 +222,8 @@ fn differences_from_the_tokenizers_crate_are_detected() {
 #[test]
 fn longest_piece_is_bounded_by_words() {
     for name in testing::TOKENIZERS {
-        let (fast, by_crate) =
-            (testing::tokenizer(name), testing::tokenizer(name).with_backend(TokenizerBackend::Reference));
+        let fast = testing::tokenizer(name);
+        let by_crate = testing::tokenizer(name).with_backend(TokenizerBackend::Reference);
         assert_ne!(fast.implementation_name(), by_crate.implementation_name());
         for text in ["Alpha.\n Beta.\n Gamma.\n ".repeat(1000), "the cat sat\n\non a mat ".repeat(1000)] {
             let [fast, by_crate] = [&fast, &by_crate].map(|tokenizer| tokenizer.longest_piece(&text));

@@ -43,7 +43,8 @@ fn check(text: &str) {
                 *expected.entry(word).or_default() += 1;
             }
         }
-        let (mut raw, mut found) = (WordCounts::default(), BTreeMap::<String, u64>::new());
+        let mut raw = WordCounts::default();
+        let mut found = BTreeMap::<String, u64>::new();
         split.count(text, &mut raw);
         for (text, count) in raw.iter() {
             split.words(text, &mut |word| *found.entry(word.to_owned()).or_default() += count).expect("split");

@@ -5,7 +5,8 @@ use crate::collate::Collation;
 
 /// Renders the rows of a view. Some rows are omitted; some are rendered, discarded half-way and rendered again.
 fn rendered(view: &AnyView, items: &[Item<'_>], left_out: Option<usize>, again: Option<usize>) -> Batch {
-    let (views, vocab) = (planned(view.clone(), 64), vocab());
+    let views = planned(view.clone(), 64);
+    let vocab = vocab();
     let mut collation = Collation::new(&views, &vocab, items.len());
     for (row, item) in items.iter().enumerate() {
         if again == Some(row) {

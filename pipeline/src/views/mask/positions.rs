@@ -127,7 +127,8 @@ impl Budget {
             Count::Exact => share(self.rate, base, HALF).max(1),
             Count::StochasticRound => share(self.rate, base, at.rng("count").fraction()),
             Count::Bernoulli => {
-                let (mut rng, below) = (at.rng("count"), words_of(self.rate));
+                let mut rng = at.rng("count");
+                let below = words_of(self.rate);
                 (0..candidates).filter(|_| u64::from(rng.next_u32()) < below).count()
             }
         };
@@ -144,8 +145,11 @@ impl Budget {
 
     /// Selects each of `positions` independently, for any `count`.
     pub(crate) fn take_each(self, positions: &mut [u16], at: &RowAddress<'_>) -> usize {
-        let (mut rng, below) = (at.rng("positions"), words_of(self.rate));
-        let (mut words, mut count, mut first) = ([0; WORDS], 0, 0);
+        let mut rng = at.rng("positions");
+        let below = words_of(self.rate);
+        let mut words = [0; WORDS];
+        let mut count = 0;
+        let mut first = 0;
         while first < positions.len() {
             let drawn = (positions.len() - first).min(WORDS);
             rng.fill(&mut words);
@@ -176,7 +180,9 @@ pub(super) fn share(rate: f64, base: usize, up: f64) -> usize {
 pub(crate) fn shuffle<T>(things: &mut [T], count: usize, rng: &mut Rng) {
     let len = u32::try_from(things.len()).expect("a row has fewer than 65,536 tokens");
     let per_word = draws_per_word(len) as usize;
-    let (mut words, mut chosen, mut left) = ([0; WORDS], 0, len);
+    let mut words = [0; WORDS];
+    let mut chosen = 0;
+    let mut left = len;
     while chosen < count {
         let drawn = (count - chosen).div_ceil(per_word).min(WORDS);
         rng.fill(&mut words[..drawn]);

@@ -74,7 +74,8 @@ impl MaskedView<'_> {
         original.clear();
         original.extend(ids.iter().zip(labels).map(|(&id, &label)| if label == IGNORE { id } else { label }));
         positions_of(labels, chosen);
-        let (rule, vocab) = (self.promise.candidates, self.seen.vocab());
+        let rule = self.promise.candidates;
+        let vocab = self.seen.vocab();
         let is_other = |position: &&u16| !rule.admits(labels[usize::from(**position)], vocab);
         if let Some(&position) = chosen.iter().find(is_other) {
             self.tally.record_violation("a special token is masked", row, position.into());
@@ -89,7 +90,8 @@ impl MaskedView<'_> {
 
     /// Compares the number of selected tokens with the expected one; returns the number of candidates.
     fn tokens(&mut self, row: usize, tokens: usize) -> usize {
-        let (rule, vocab) = (self.promise.candidates, self.seen.vocab());
+        let rule = self.promise.candidates;
+        let vocab = self.seen.vocab();
         let candidates = self.memory.original.iter().filter(|&&id| rule.admits(id, vocab)).count();
         let chosen = self.memory.chosen.len();
         let law = self.promise.budget.law(tokens, candidates, self.share(candidates));
@@ -102,7 +104,9 @@ impl MaskedView<'_> {
         let Memory { original, candidates, chosen, .. } = &mut self.memory;
         self.promise.candidates.find(original, self.seen.vocab(), candidates);
         let borders = words::borders(original, candidates, self.seen.vocab());
-        let (words, mut whole, mut shortest) = (borders.len() - 1, 0, usize::MAX);
+        let words = borders.len() - 1;
+        let mut whole = 0;
+        let mut shortest = usize::MAX;
         for border in borders.windows(2) {
             let word = &candidates[usize::from(border[0])..usize::from(border[1])];
             match word.iter().filter(|&&position| labels[usize::from(position)] != IGNORE).count() {
@@ -111,7 +115,9 @@ impl MaskedView<'_> {
                 _ => self.tally.record_violation("a word is masked in part", row, word[0].into()),
             }
         }
-        let (budget, chosen, candidates) = (self.promise.budget, chosen.len(), candidates.len());
+        let budget = self.promise.budget;
+        let chosen = chosen.len();
+        let candidates = candidates.len();
         if self.promise.word_budget == WordBudget::Words {
             let most = self.share(words).min(words::share_max(words));
             self.amount(row, whole, budget.law(words, words, most), words);
@@ -177,9 +183,13 @@ impl MaskedView<'_> {
         let (vocab, [masked, random, kept]) =
             (self.seen.vocab(), self.promise.replace.map(|part| f64::from(part) / 100.0));
         let mask_id = vocab.special().mask.cast_signed();
-        let (mut count, mut hidden, mut same, mut chance) = (0_u32, 0_u32, 0_u32, 0.0);
+        let mut count = 0_u32;
+        let mut hidden = 0_u32;
+        let mut same = 0_u32;
+        let mut chance = 0.0;
         for &position in positions {
-            let (id, label) = (ids[usize::from(position)], labels[usize::from(position)]);
+            let id = ids[usize::from(position)];
+            let label = labels[usize::from(position)];
             // A `[MASK]` in the text itself is indistinguishable from one of the view.
             if label == mask_id {
                 continue;
@@ -203,7 +213,9 @@ impl MaskedView<'_> {
 
     /// Returns the probability that a random word is this one.
     fn chance(&self, id: i32) -> f64 {
-        let (vocab, id, occurrences) = (self.seen.vocab(), id.cast_unsigned(), self.seen.occurrences());
+        let vocab = self.seen.vocab();
+        let id = id.cast_unsigned();
+        let occurrences = self.seen.occurrences();
         match self.promise.words {
             _ if vocab.is_special(id) => 0.0,
             RandomWords::Unigram if occurrences > 0 => vocab.counts()[id as usize] as f64 / occurrences as f64,
@@ -237,7 +249,8 @@ impl Budget {
             return is_free.then_some((mean, variance));
         }
         let (least, next) = self.bounds(tokens, candidates)?;
-        let (least, next) = (least.min(most) as f64, next.min(most) as f64);
+        let least = least.min(most) as f64;
+        let next = next.min(most) as f64;
         let up =
             if self.count == Count::Exact { 0.0 } else { (self.rate * self.base(tokens, candidates) as f64).fract() };
         Some((least + up * (next - least), up * (1.0 - up) * (next - least)))

@@ -59,7 +59,8 @@ pub(super) fn each<'a>(
     let mask = vocab.special().mask.cast_signed();
     positions.resize(2 * count + 1, 0);
     let (chosen, randoms) = positions.split_at_mut(count);
-    let (mut decisions, mut percents) = (at.rng("decisions"), [0; DRAWN]);
+    let mut decisions = at.rng("decisions");
+    let mut percents = [0; DRAWN];
     let mut random_count = 0;
     for chosen in chosen.chunks(DRAWN) {
         decisions.fill_below(100, &mut percents[..chosen.len()]);

@@ -56,7 +56,9 @@ const fn tails(mut weights: [f64; WORDS_MAX]) -> [f64; WORDS_MAX] {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 2^32 below 1")]
 const fn ends(weights: [f64; WORDS_MAX]) -> [u32; WORDS_MAX - 1] {
     let total = tails(weights)[0];
-    let (mut ends, mut sum, mut at) = ([0; WORDS_MAX - 1], 0.0, 0);
+    let mut ends = [0; WORDS_MAX - 1];
+    let mut sum = 0.0;
+    let mut at = 0;
     while at < WORDS_MAX - 1 {
         sum += weights[at];
         ends[at] = (sum / total * 4_294_967_296.0) as u32;
@@ -73,7 +75,8 @@ fn draw(law: &[u32; WORDS_MAX - 1], rng: &mut Rng) -> usize {
 /// Selects the tokens with the indices `part` among tiles in random order.
 pub(super) fn take_tiles(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
     let mut rng = at.rng("positions");
-    let (mut chosen, mut skipped) = (Vec::with_capacity(part.len()), 0);
+    let mut chosen = Vec::with_capacity(part.len());
+    let mut skipped = 0;
     for (begin, end) in shuffled(cut(borders, &mut at.rng("spans")), &mut rng) {
         if chosen.len() == part.len() {
             break;
@@ -91,7 +94,8 @@ pub(super) fn take_tiles(part: Range<usize>, borders: &[u16], positions: &mut Ve
 fn cut(borders: &[u16], rng: &mut Rng) -> Vec<(u16, u16)> {
     let words = borders.len() - 1;
     let mut tiles = Vec::with_capacity(words);
-    let (mut begin, mut law) = (0, &RESTS);
+    let mut begin = 0;
+    let mut law = &RESTS;
     while begin < words {
         let end = (begin + draw(law, rng)).min(words);
         tiles.push((borders[begin], borders[end]));

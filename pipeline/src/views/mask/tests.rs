@@ -113,7 +113,8 @@ fn replacements_have_their_percentages() {
     for replace in [[80, 10, 10], [100, 0, 0], [85, 0, 15], [0, 100, 0], [0, 0, 100]] {
         let view = Mask { replacement: replace, ..mask(Unit::Subword, 0.5) };
         let batch = render(&view, &[99; 400], 100, 1);
-        let (ids, labels) = (batch.column("view", INPUT_IDS), batch.column("view", LABELS));
+        let ids = batch.column("view", INPUT_IDS);
+        let labels = batch.column("view", LABELS);
         let cells = ids.expect("made").values().iter().zip(labels.expect("made").values());
         let chosen: Vec<i32> = cells.filter(|(_, label)| **label != IGNORE).map(|(id, _)| *id).collect();
         assert_eq!(chosen.len(), 20_000);
@@ -154,7 +155,8 @@ fn unigram_words_are_as_likely_as_they_are_frequent() {
 fn draws_are_there_where_something_is_predicted() {
     let view = Mask { mask_special_tokens: true, mask_cls: true, ..mask(Unit::Subword, 0.5) };
     let batch = render(&view, &[9; 62], 200, 2);
-    let (draws, labels) = (batch.column("view", DRAWS).expect("made"), batch.column("view", LABELS).expect("made"));
+    let draws = batch.column("view", DRAWS).expect("made");
+    let labels = batch.column("view", LABELS).expect("made");
     let mut bits = vec![0.0; 32];
     let mut seen = BTreeSet::new();
     for (draw, label) in draws.values().iter().zip(labels.values()) {

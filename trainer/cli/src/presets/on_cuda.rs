@@ -56,7 +56,8 @@ fn own_precision(name: &str) -> String {
 /// Checks that the metrics other than losses are present and about equal.
 fn assert_metrics(name: &str, found: &Json, expected: &Json) {
     let metrics = |report: &Json| report["metrics"].as_object().expect("metrics").clone();
-    let (found, expected) = (metrics(found), metrics(expected));
+    let found = metrics(found);
+    let expected = metrics(expected);
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name}");
     for (metric, value) in &found {
         let [value, expected] = [value, &expected[metric]].map(|value| value.as_f64().unwrap_or(f64::NAN));
@@ -95,7 +96,8 @@ fn distance(found: &Json, expected: &Json) -> f64 {
         let terms = report["terms"].as_object().expect("terms").values();
         std::iter::once(&report["loss"]).chain(terms).map(|loss| loss.as_f64().unwrap_or(f64::NAN)).collect()
     };
-    let (found, expected) = (losses(found), losses(expected));
+    let found = losses(found);
+    let expected = losses(expected);
     let pairs = found.iter().zip(&expected);
     let distances = pairs.map(|(found, expected)| (found - expected).abs() / found.abs().max(expected.abs()));
     // NaN counts as an infinite difference.

@@ -49,7 +49,9 @@ impl SyntheticView<'_> {
     fn push(&self, builder: &mut BatchBuilder, spec: ColumnSpec) {
         let special = self.plan.vocab.special;
         let id = |id: u32| i32::try_from(id).expect("ids are small");
-        let (pad, cls, mask) = (id(special.pad), id(special.cls), id(special.mask));
+        let pad = id(special.pad);
+        let cls = id(special.cls);
+        let mask = id(special.mask);
         let has_labels = self.view.columns.contains(&LABELS.spec());
         let predicted = |at: usize| has_labels && at > 0 && PREDICTED.contains(&(at % PERIOD));
         let some = |at: usize| u8::from(at % 4 == 1);

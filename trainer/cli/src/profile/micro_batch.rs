@@ -32,11 +32,13 @@ struct Times {
 pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<WhatIfChange>> {
     let planned = DryRun::for_timing(args)?;
     let train = &planned.train().train;
-    let (rows, now) = (train.global_batch_size, train.micro_batch_size);
+    let rows = train.global_batch_size;
+    let now = train.micro_batch_size;
     if !rows.is_multiple_of(2 * now) || !now.is_multiple_of(2) || is_recipe(planned.train()) {
         return Ok(None);
     }
-    let (half, whole) = (times(args, now / 2)?, times(args, now)?);
+    let half = times(args, now / 2)?;
+    let whole = times(args, now)?;
     let gain = gain(half.median, whole.median);
     let within = 0.5 * half.within.hypot(whole.within).max(0.01);
     let size = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);

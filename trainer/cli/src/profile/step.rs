@@ -31,7 +31,8 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
         return Err(Usage("--steps 0: give at least 1".to_owned()).into());
     }
     let outlook = DryRun::for_timing(args)?;
-    let (plan, views) = (outlook.train(), outlook.views());
+    let plan = outlook.train();
+    let views = outlook.views();
     for warning in outlook.warnings() {
         note(format_args!("warning: {warning}"));
     }

@@ -115,7 +115,8 @@ struct Limit {
 
 impl Limit {
     fn is_reached(&self, running: &Running) -> bool {
-        let (steps, seconds) = (running.steps(), running.seconds());
+        let steps = running.steps();
+        let seconds = running.seconds();
         let is_known = || {
             steps.len() >= STEPS_MIN
                 && seconds >= SECONDS_MIN

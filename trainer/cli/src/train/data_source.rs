@@ -102,7 +102,8 @@ impl Data for DataSource {
         self.row = rows;
         self.phases.control.board().resume(rows.0, rows.0 / self.global_batch_size);
         self.exposure().reset();
-        let (replay, row_policy) = (self.replay, self.row_policy.clone());
+        let replay = self.replay;
+        let row_policy = self.row_policy.clone();
         let Self { latency_injection, contention, .. } = *self;
         let options = StreamOptions { digests: true, replay, policy: row_policy, latency_injection, contention };
         let stream = BatchStream::new(&self.plan, rows, RankShard::ALONE, options);

@@ -56,7 +56,8 @@ impl Exporters {
         // TensorBoard is last, so that a slow disk delays no other observer.
         let tensorboard = self.tensorboard.as_deref().map(|folder| Box::new(TensorBoard::new(folder)) as _);
         let server = server.map(TrainingBackend::reader);
-        let (alerts, otlp) = (alerts.and_then(Alerts::reader), self.otlp.as_ref().map(Otlp::reader));
+        let alerts = alerts.and_then(Alerts::reader);
+        let otlp = self.otlp.as_ref().map(Otlp::reader);
         [server, alerts, otlp, tensorboard].into_iter().flatten().collect()
     }
 }
@@ -64,7 +65,8 @@ impl Exporters {
 /// Returns the progress of a training for the terminal.
 pub(super) fn progress(plan: &Plan, phases: &Phases) -> RunProgress {
     let config = &plan.train().train;
-    let (steps, global_batch_size) = (config.steps, config.global_batch_size.max(1));
+    let steps = config.steps;
+    let global_batch_size = config.global_batch_size.max(1);
     let control = Arc::clone(&phases.control);
     let look = move || {
         let (rows, phase) = control.board().progress();

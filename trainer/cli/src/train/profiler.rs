@@ -94,7 +94,8 @@ impl Profiler {
         let Some((from, running)) = self.running.take() else { return };
         let by = self.wanted.take().and_then(|request| request.by).map_or(String::new(), |by| format!("-{by}"));
         let (watch, times) = running.end();
-        let (shape, folder) = (self.shape, folder.clone());
+        let shape = self.shape;
+        let folder = folder.clone();
         // After the last step of a run, `next_step` is not called.
         let to = done.0.max(from.0 + times.count);
         let name = format!("{PROFILES}/{}-{to}{by}", from.0);

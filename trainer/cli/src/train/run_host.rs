@@ -121,7 +121,8 @@ impl Host for RunHost {
         self.phases.begin(Phase::Checkpoint);
         // A run that continues from the checkpoint has the complete log.
         run.flush()?;
-        let (store, checkpoint_policy) = (run.store().clone(), Arc::clone(&self.checkpoint_policy));
+        let store = run.store().clone();
+        let checkpoint_policy = Arc::clone(&self.checkpoint_policy);
         let pages = self.exposure.lock().unwrap_or_else(PoisonError::into_inner).end_page();
         self.phases.control.board().writes();
         let step = snapshot.state.step;
@@ -142,7 +143,8 @@ impl Host for RunHost {
 
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
         let Some(PendingCheckpoint { step, report }) = self.pending.take() else { return Ok(None) };
-        let (phase, control) = (self.phases.control.board().phase(), &self.phases.control);
+        let phase = self.phases.control.board().phase();
+        let control = &self.phases.control;
         control.set_phase(Phase::Checkpoint);
         let kept = control.wait(report).map_err(ForeignError::from).and_then(|kept| Ok(kept?));
         control.board().wrote(step.0, kept.as_ref().ok().map(|kept| kept.place.clone()));

@@ -120,10 +120,12 @@ fn a_run_over_a_faulty_store_equals_one_over_a_folder() {
         let plan = plan_over(home.path(), &Store::from_memory(&data), steps);
         assert_eq!(run_over(&faulty, &plan), RunOutcome::Finished(Step(steps)));
     }
-    let (tally, data) = (memory.tally(), data.tally());
+    let tally = memory.tally();
+    let data = data.tally();
     assert!(tally.failed > 10 && tally.lost > 10, "{tally:?}");
     assert!(data.failed > 10 && data.lost > 5, "{data:?}");
-    let (plain, faulty) = (objects(&folder), objects(&faulty));
+    let plain = objects(&folder);
+    let faulty = objects(&faulty);
     assert_eq!(plain.keys().collect::<Vec<_>>(), faulty.keys().collect::<Vec<_>>());
     for name in ["config.toml", "plan.json", "log/00000000.jsonl", "checkpoints/step-00000008/state.json"] {
         assert!(plain.contains_key(name), "{name}");
@@ -160,7 +162,8 @@ fn a_refused_run_leaves_everything_as_it_was() {
 /// The error has the type that the trainer returns.
 #[test]
 fn a_view_that_fails_its_audit_fails_the_run() {
-    let (view, drifts) = ("masked".to_owned(), "a rate".to_owned());
+    let view = "masked".to_owned();
+    let drifts = "a rate".to_owned();
     let error = pipeline::Error::Drift { view, drifts, batch: schemas::BatchIndex(0), batches: 1 };
     let error = anyhow::Error::from(trainer_plan::Error::Foreign(error.into()));
     assert_eq!(format!("{:?}", cloze::exit::code(&error)), format!("{:?}", ExitCode::FAILURE));

@@ -64,7 +64,8 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         pending: None,
         profiler: Profiler::new(Shape::new(plan), profile),
     };
-    let (training, store) = (plan.train().clone(), store.clone());
+    let training = plan.train().clone();
+    let store = store.clone();
     let thread = runtime::spawn("trainer", move || {
         let outcome =
             trainer::training::run(&training, Box::new(SingleProcess), &store, &Clock::system(), &mut data, &mut host);

@@ -85,7 +85,8 @@ struct Found {
 /// Returns the best larger size, or the best smaller size if no larger one gains.
 fn best(tuning: &mut TuneSession<'_>, plan: &Plan, timer: &Timer) -> anyhow::Result<Option<Found>> {
     let train = &plan.train().train;
-    let (present, of_step) = (train.micro_batch_size, train.global_batch_size);
+    let present = train.micro_batch_size;
+    let of_step = train.global_batch_size;
     let (larger, mut smaller): (Vec<u64>, Vec<u64>) =
         divisors(of_step).into_iter().filter(|rows| *rows != present).partition(|rows| *rows > present);
     smaller.reverse();
@@ -151,7 +152,8 @@ fn climb(
 
 /// Times both sizes alternately. `None` if the other one does not fit in the device's memory.
 fn compared(present: &Plan, candidate: &Plan, rows: u64, timer: &Timer) -> anyhow::Result<Option<Found>> {
-    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut before = Vec::new();
+    let mut after = Vec::new();
     for _ in 0..ROUNDS {
         match timer.time(candidate) {
             Ok(seconds) => after.extend(seconds),

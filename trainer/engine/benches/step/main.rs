@@ -77,8 +77,10 @@ pub(crate) fn median(mut seconds: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    let (setting, steps) = (setting(), number("CLOZE_STEPS").unwrap_or(12));
-    let (encoder, width) = (setting.encoder(false), setting.width);
+    let setting = setting();
+    let steps = number("CLOZE_STEPS").unwrap_or(12);
+    let encoder = setting.encoder(false);
+    let width = setting.width;
     println!(
         "{} layers × {}, {ROWS} rows of {width}, {WORDS} ids, {:?}, {steps} steps each",
         encoder.layers, encoder.hidden, setting.precision
@@ -126,7 +128,8 @@ fn print(methods: &[&Method], plans: &[TrainPlan], medians: &[f64], width: usize
     println!("|---|---|---|---|---|---|---|");
     for (method, (plan, seconds)) in methods.iter().zip(plans.iter().zip(medians)) {
         let plain = medians[usize::from(method.relative)];
-        let (ratio, flops) = (seconds / plain, plan.flops_ratio());
+        let ratio = seconds / plain;
+        let flops = plan.flops_ratio();
         println!(
             "| {} | {:.1} | {:.2} | {ratio:.2} | {flops:.2} | {:.2} | {:.0} MB |",
             method.name,

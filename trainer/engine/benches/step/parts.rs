@@ -33,7 +33,8 @@ impl Parts {
         let median_of = |seconds: &Vec<f64>| median(seconds.clone());
         let all: f64 = self.parts.iter().map(|(_, seconds)| median_of(seconds)).sum();
         for (name, seconds) in &self.parts {
-            let (seconds, operations) = (median_of(seconds), operations(name, setting));
+            let seconds = median_of(seconds);
+            let operations = operations(name, setting);
             println!(
                 "| {name} | {:.1} | {:.1} % | {:.1} | {:.1} | {} |",
                 seconds * 1e3,
@@ -54,11 +55,13 @@ impl Parts {
 fn operations(part: &str, setting: Setting) -> f64 {
     let shape = setting.encoder(false);
     let [layers, d, f, v] = [shape.layers, shape.hidden, shape.feed_forward, WORDS].map(f64::from);
-    let (tokens, width) = ((ROWS * setting.width) as f64, setting.width as f64);
+    let tokens = (ROWS * setting.width) as f64;
+    let width = setting.width as f64;
     let masked = 0.15 * tokens;
     let attention = layers * tokens * (8.0 * d * d + 4.0 * d * width);
     let feed_forward = layers * tokens * 4.0 * d * f;
-    let (transform, scores) = (2.0 * masked * d * d, 2.0 * masked * d * v);
+    let transform = 2.0 * masked * d * d;
+    let scores = 2.0 * masked * d * v;
     match part {
         "attention" => attention,
         "feed_forward" => feed_forward,

@@ -39,7 +39,9 @@ impl ReferenceProducts {
         let EncoderConfig { layers, hidden, heads, feed_forward, .. } = setting.encoder(false);
         let [layers, d, h, f, v] = [layers, hidden, heads, feed_forward, WORDS].map(i64::from);
         let [b, t] = [ROWS, setting.width].map(|count| i64::try_from(count).expect("a step is small"));
-        let (n, m, k) = (b * t, b * t * 3 / 20, d / h);
+        let n = b * t;
+        let m = b * t * 3 / 20;
+        let k = d / h;
         let kind = match setting.precision {
             trainer_plan::precision::Precision::F32 => Kind::Float,
             _ => Kind::BFloat16,
@@ -48,7 +50,9 @@ impl ReferenceProducts {
         let mut yardstick = Self { products: Vec::new(), largest: 0 };
         // x Wᵀ, then g W and gᵀ x.
         let mut linear = |rows: i64, from: i64, to: i64, times: i64| {
-            let (x, w, g) = (made(&[rows, from]), made(&[to, from]), made(&[rows, to]));
+            let x = made(&[rows, from]);
+            let w = made(&[to, from]);
+            let g = made(&[rows, to]);
             let first = yardstick.products.len();
             for (left, right) in [(&x, &w.tr()), (&g, &w), (&g.tr(), &x)] {
                 yardstick.products.push(Product::new(left, right, times));
@@ -62,7 +66,8 @@ impl ReferenceProducts {
         linear(m, d, d, 1);
         linear(m, d, v, 1);
         // Queries times keys, weights times values, and twice as many in the backward pass.
-        let (q, w) = (made(&[b * h, t, k]), made(&[b * h, t, t]));
+        let q = made(&[b * h, t, k]);
+        let w = made(&[b * h, t, t]);
         for (left, right, times) in [(&q, &q.transpose(1, 2), 2), (&w, &q, 2), (&w.transpose(1, 2), &q, 2)] {
             yardstick.products.push(Product::new(left, right, times * layers));
         }

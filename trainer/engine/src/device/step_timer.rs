@@ -288,7 +288,8 @@ impl Timer {
     fn part(&mut self, what: &'static str, whose: &str) -> usize {
         let known = self.parts.iter().position(|part| part.what == what && part.whose == whose);
         known.unwrap_or_else(|| {
-            let (host, device) = (Duration::ZERO, Duration::ZERO);
+            let host = Duration::ZERO;
+            let device = Duration::ZERO;
             self.parts.push(Part { what, whose: whose.to_owned(), host, device, count: 0 });
             self.parts.len() - 1
         })
@@ -323,7 +324,8 @@ impl Timer {
 
     /// Adds the time since the last change to the innermost part.
     fn add_elapsed(&mut self) {
-        let (now, part) = (Instant::now(), self.innermost());
+        let now = Instant::now();
+        let part = self.innermost();
         self.parts[part].host += now - self.since;
         if self.slices.len() < SLICES_MAX {
             let into_step = |at: Instant| at.saturating_duration_since(self.step_begun).as_secs_f64();
@@ -394,7 +396,8 @@ impl Timer {
     }
 
     fn device_slices(&mut self, marks: &[(usize, Mark)]) -> Result<Vec<Slice>, Error> {
-        let (mut at, mut slices) = (Duration::ZERO, Vec::with_capacity(marks.len()));
+        let mut at = Duration::ZERO;
+        let mut slices = Vec::with_capacity(marks.len());
         for pair in marks.windows(2) {
             let [(part, from), (_, to)] = pair else { continue };
             let time = from.until(to)?;

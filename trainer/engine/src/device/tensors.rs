@@ -116,7 +116,8 @@ pub(crate) fn copy_behind(
     let (copies, places) = Copies::begin(sources, device, BLOCK)?;
     let copies = Arc::new(copies);
     let coming = |(tensor, place): (&Tensor, Range<usize>)| {
-        let (dtype, bytes) = (dtype(tensor.kind())?, Bytes::Coming(Arc::clone(&copies), place));
+        let dtype = dtype(tensor.kind())?;
+        let bytes = Bytes::Coming(Arc::clone(&copies), place);
         Ok(HostTensor { dtype, shape: shape(tensor), bytes })
     };
     let tensors: Result<_, Error> = all().zip(places).map(coming).collect();

@@ -85,8 +85,8 @@ impl Staging {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
         let start = self.bytes.len();
         numbers.into_iter().for_each(|number| number.write(&mut self.bytes));
-        let (count, wanted) =
-            ((self.bytes.len() - start) / T::KIND.elt_size_in_bytes(), shape.iter().product::<usize>());
+        let count = (self.bytes.len() - start) / T::KIND.elt_size_in_bytes();
+        let wanted = shape.iter().product::<usize>();
         assert_eq!(count, wanted, "`{name}` of `{owner}`: the number of values does not match the shape {shape:?}");
         let shape = shape.iter().map(|&size| as_i64(size)).collect();
         self.slots.insert(label, StagingSlot { bytes: start..self.bytes.len(), kind: T::KIND, shape });

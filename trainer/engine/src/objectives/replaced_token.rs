@@ -120,7 +120,8 @@ pub(crate) fn of_logits(
         Some(valid_bt) => each_bt.masked_fill(&valid_bt.logical_not(), 0.0).sum(kind),
     };
     let hit_bt = logits_bt.detach().gt(0.0).eq_tensor(&label_bt);
-    let (replaced_bt, original_bt) = (only_valid(replaced_bt.shallow_clone()), only_valid(replaced_bt.logical_not()));
+    let original_bt = only_valid(replaced_bt.logical_not());
+    let replaced_bt = only_valid(replaced_bt.shallow_clone());
     let count = |flags_bt: &Tensor| flags_bt.sum(Kind::Int64);
     Detection {
         sum,

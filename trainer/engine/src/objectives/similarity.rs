@@ -156,8 +156,8 @@ mod tests {
         // Row 0: cosines 1, 0, 0; row 1: one pair of −1 and padding; row 2: a single position.
         let hidden = [1.0, 0.0, 3.0, 0.0, 0.0, 2.0, 0.0, 1.0, 0.0, -4.0, 5.0, 5.0, 1.0, 1.0, 7.0, 7.0, 8.0, 8.0_f64];
         let valid = [true, true, true, true, true, false, true, false, false];
-        let (hidden_btd, valid_bt) =
-            (Tensor::from_slice(&hidden).view([3, 3, 2]), Tensor::from_slice(&valid).view([3, 3]));
+        let hidden_btd = Tensor::from_slice(&hidden).view([3, 3, 2]);
+        let valid_bt = Tensor::from_slice(&valid).view([3, 3]);
         let found = self_similarity(&hidden_btd, &valid_bt);
         check("pooled", found.pooled, (1.0 - 1.0) / 4.0);
         check("mean of rows", found.row_mean, f64::midpoint(1.0 / 3.0, -1.0));

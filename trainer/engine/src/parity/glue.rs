@@ -60,7 +60,8 @@ pub(super) fn pearson(predicted: &[f64], truth: &[f64]) -> f64 {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         values.iter().map(|value| value - mean).collect()
     };
-    let (predicted, truth) = (centred(predicted), centred(truth));
+    let predicted = centred(predicted);
+    let truth = centred(truth);
     let product = |a: &[f64], b: &[f64]| -> f64 { pairs(a, b).map(|(a, b)| a * b).sum() };
     ratio(product(&predicted, &truth), (product(&predicted, &predicted) * product(&truth, &truth)).sqrt())
 }

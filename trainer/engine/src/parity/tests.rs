@@ -102,7 +102,8 @@ fn every_objective_has_golden_cases() {
 #[test]
 fn files_are_read_and_written() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let (input, output) = (home.path().join("in.json"), home.path().join("new/out.json"));
+    let input = home.path().join("in.json");
+    let output = home.path().join("new/out.json");
     let cases = json!({ "cases": [
         case("tc", &json!({ "tau": 0.5, "note": 1 }), &contrast()),
         { "id": "later", "objective": "fe_mlm", "inputs": { "h": "of any form" } },

@@ -118,7 +118,8 @@ const TEMPERATURES: std::ops::RangeInclusive<f64> = 1e-6..=1e4;
 
 /// Returns the problem of a contrast's temperature, if any. `usual` names the usual value.
 fn temperature_problem(temperature: f64, usual: &str) -> Option<String> {
-    let (low, high) = (TEMPERATURES.start(), TEMPERATURES.end());
+    let low = TEMPERATURES.start();
+    let high = TEMPERATURES.end();
     (!TEMPERATURES.contains(&temperature))
         .then(|| format!("`temperature` is {temperature:e}; write a value between {low:e} and {high:e}, {usual}"))
 }

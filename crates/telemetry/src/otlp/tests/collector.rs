@@ -72,7 +72,9 @@ pub(super) fn collector(metrics: &'static [Reply], logs: &'static [Reply]) -> (S
     let reply = Arc::new(reply);
     runtime::spawn("collector", move || {
         for stream in listener.incoming() {
-            let (stream, sender, reply) = (stream.expect("a connection"), sender.clone(), Arc::clone(&reply));
+            let stream = stream.expect("a connection");
+            let sender = sender.clone();
+            let reply = Arc::clone(&reply);
             runtime::spawn("connection", move || serve(stream, &sender, &*reply)).expect("a thread");
         }
     })

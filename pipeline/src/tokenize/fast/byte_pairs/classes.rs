@@ -47,7 +47,8 @@ impl Classes {
     /// Returns the class of a code point.
     #[inline]
     pub(super) fn of_code_point(&self, code_point: u32) -> Class {
-        let (plane, place) = (code_point as usize / PLANE, code_point as usize % PLANE);
+        let plane = code_point as usize / PLANE;
+        let place = code_point as usize % PLANE;
         let plane = self.planes[plane].get_or_init(|| Plane::learned(plane));
         plane.classes[usize::from(plane.blocks[place / BLOCK]) * BLOCK + place % BLOCK]
     }
@@ -77,7 +78,8 @@ impl Plane {
                 text[begin..end].chars().for_each(|character| flat[character as usize % PLANE] = class);
             }
         }
-        let (mut blocks, mut classes) = ([0; 256], Vec::<Class>::new());
+        let mut blocks = [0; 256];
+        let mut classes = Vec::<Class>::new();
         for (place, block) in blocks.iter_mut().zip(flat.chunks_exact(BLOCK)) {
             let known = classes.chunks_exact(BLOCK).position(|known| known == block);
             *place = u8::try_from(known.unwrap_or(classes.len() / BLOCK)).expect("at most 256 blocks");

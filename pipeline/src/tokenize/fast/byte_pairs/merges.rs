@@ -87,7 +87,8 @@ impl Merges {
     /// Inserts a merge. If a pair is listed twice, the last rank counts.
     fn insert(&mut self, merge: Merge, rank: u16) {
         let pair = pair(merge.left, merge.right);
-        let (slots, sieve) = (self.slots.len(), hash(pair, 1 << SIEVE_BITS));
+        let slots = self.slots.len();
+        let sieve = hash(pair, 1 << SIEVE_BITS);
         let mut at = hash(pair, slots);
         while self.slots[at] != EMPTY && self.slots[at] >> 16 != u64::from(pair) {
             at = (at + 1) % slots;
@@ -179,7 +180,8 @@ impl Merges {
         heap.clear();
         heap.extend((1..count).filter_map(|at| ranked(nodes, at - 1, at)));
         while let Some(Reverse(top)) = heap.pop() {
-            let (rank, at) = ((top >> 32) as u16, top as u32);
+            let rank = (top >> 32) as u16;
+            let at = top as u32;
             let left = nodes[at as usize];
             // Outdated: merged since, or now part of another pair.
             if left.is_merged || left.behind == count {

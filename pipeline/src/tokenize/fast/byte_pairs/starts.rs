@@ -168,8 +168,11 @@ struct Rules {
 impl Rules {
     /// Returns the starts of pre-tokens in a block, except for non-ASCII white space before other characters.
     fn starts(&mut self, planes: &Planes, block: usize, text: &[u8]) -> u64 {
-        let (low, high, spaces) = (planes.low[block], planes.high[block], planes.spaces[block]);
-        let (low_before, high_before) = (low << 1 | self.low, high << 1 | self.high);
+        let low = planes.low[block];
+        let high = planes.high[block];
+        let spaces = planes.spaces[block];
+        let low_before = low << 1 | self.low;
+        let high_before = high << 1 | self.high;
         let behind_space = spaces << 1 | self.space;
         let not_white = low | high;
         let not_white_next = not_white >> 1 | (planes.low[block + 1] | planes.high[block + 1]) << 63;
@@ -187,7 +190,8 @@ impl Rules {
             let at = apostrophes.trailing_zeros();
             apostrophes &= apostrophes - 1;
             if let Some(length) = contraction(&text[block * 64 + at as usize..]) {
-                let (inside, ended) = (2_u128 << at, 1_u128 << (at + length));
+                let inside = 2_u128 << at;
+                let ended = 1_u128 << (at + length);
                 starts = starts & !(inside as u64) | ended as u64;
                 (self.inside, self.ended) = (self.inside | (inside >> 64) as u64, self.ended | (ended >> 64) as u64);
             }
@@ -226,7 +230,8 @@ pub(crate) fn first_pre_token(classes: &Classes, text: &[u8]) -> usize {
 
 /// Returns the bytes of the leading characters of `class` in `text`, and the start of the last of them.
 pub(super) fn run(classes: &Classes, class: Class, text: &[u8]) -> (usize, usize) {
-    let (mut at, mut last) = (0, 0);
+    let mut at = 0;
+    let mut last = 0;
     while at < text.len() {
         let (found, length) = classes.first(&text[at..]);
         if found != class {

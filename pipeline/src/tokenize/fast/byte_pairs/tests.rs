@@ -41,7 +41,9 @@ impl Compared {
         for tokenizer in &self.variants {
             let mut worker = tokenizer.worker();
             for (text, wanted) in texts.iter().zip(&wanted) {
-                let (mut whole, mut cut, mut from) = (Vec::new(), Vec::new(), 0);
+                let mut whole = Vec::new();
+                let mut cut = Vec::new();
+                let mut from = 0;
                 let fallback = &mut |_: &str, _: &mut Vec<u32>| unreachable!("byte pairs are never left to the crate");
                 worker.append(text, &mut whole, fallback).expect("nothing fails");
                 assert_eq!(&whole, wanted, "{} {:?} of {text:?}", tokenizer.kernels.name(), tokenizer.slots);
@@ -205,11 +207,13 @@ fn words_at_window_and_block_starts_are_split_equally() {
         let compared = &COMPARED[1];
         compared.check(&texts[..8]);
         let tokenizer = &compared.variants[0];
-        let (mut scalar, mut window) = (Vec::new(), Borders::default());
+        let mut scalar = Vec::new();
+        let mut window = Borders::default();
         for text in &texts {
             for kernels in Kernels::available() {
                 scalar.clear();
-                let (mut rest, mut found) = (text.as_bytes(), Vec::new());
+                let mut rest = text.as_bytes();
+                let mut found = Vec::new();
                 while !rest.is_empty() {
                     let borders = window.split(kernels, rest);
                     let end = *borders.last().filter(|_| borders.len() > 1).expect("short words");

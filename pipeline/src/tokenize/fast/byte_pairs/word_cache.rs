@@ -111,8 +111,10 @@ impl WordCache {
     /// Computes the keys of the words between `borders`, at most `AHEAD` of them, and prefetches their slots.
     #[inline(always)]
     pub(super) fn look_up(&self, text: &[u8], borders: &[u16], asked: &mut Lookups) {
-        let (entries, mask) = (&*self.entries, self.mask());
-        let (mut begin, ends) = (usize::from(borders[0]), &borders[1..]);
+        let entries = &*self.entries;
+        let mask = self.mask();
+        let mut begin = usize::from(borders[0]);
+        let ends = &borders[1..];
         for ((&end, asked_key), asked_slot) in ends.iter().zip(&mut asked.keys).zip(&mut asked.slots) {
             let end = usize::from(end);
             let key = match (text[begin..].first_chunk(), text.last_chunk()) {

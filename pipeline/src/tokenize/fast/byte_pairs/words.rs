@@ -43,7 +43,8 @@ impl WordEncoder {
     /// Writes the ids of the words between `borders`. Returns their number.
     #[inline(always)]
     pub(in super::super) fn look_up(&mut self, merges: &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize {
-        let (mut at, mut borders) = (0, borders);
+        let mut at = 0;
+        let mut borders = borders;
         while borders.len() > 1 {
             let batch = &borders[..borders.len().min(AHEAD + 1)];
             let words = batch.len() - 1;
@@ -102,7 +103,8 @@ impl WordEncoder {
 
     /// Writes the ids of a word piece by piece, if there is a position that no merge crosses.
     fn in_pieces(&mut self, merges: &Merges, word: &[u8], ids: &mut [u32]) -> Option<usize> {
-        let (mut begin, mut at) = (0, 0);
+        let mut begin = 0;
+        let mut at = 0;
         for end in 1..word.len() {
             if word[end] >= 0xC0 && !merges.joins(word[end - 1], word[end]) {
                 at += self.piece(merges, &word[begin..end], &mut ids[at..]);

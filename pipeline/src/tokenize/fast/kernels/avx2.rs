@@ -36,7 +36,9 @@ const STORED: usize = 8;
 pub(super) unsafe fn append_known(table: &[ShortEntry], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
     let count = keys.len().min(places.len());
     ids.reserve(count * IDS_MAX + STORED);
-    let (before, mut written, mut known) = (ids.len(), 0, 0);
+    let before = ids.len();
+    let mut written = 0;
+    let mut known = 0;
     let target = ids.spare_capacity_mut();
     // Three bytes each: four ids of the first half, the fifth one of the second half, and zeros.
     let spread = _mm256_setr_epi8(

@@ -91,7 +91,8 @@ unsafe fn fill_planes<B: Block>(text: &[u8], planes: &mut Planes) {
 /// The processor must have the instructions of `B`.
 #[inline(always)]
 unsafe fn list_starts<B: Block>(masks: &[u64], starts: &mut Starts) -> usize {
-    let (mut base, mut count) = (0, 0);
+    let mut base = 0;
+    let mut count = 0;
     for &mask in masks {
         let room = starts[count..].first_chunk_mut().expect("masks of a window");
         // SAFETY: the caller guarantees the instructions of `B`.

@@ -77,9 +77,12 @@ fn block_at(list: &mut [u16; ROOM], length: usize) -> &mut [u16; BLOCK] {
 #[expect(clippy::cast_possible_truncation, reason = "offsets in a window, which has few bytes")]
 pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut Spans) {
     assert!(text.len() <= WINDOW, "a window at a time");
-    let (mut started, mut ended) = (0, 0);
+    let mut started = 0;
+    let mut ended = 0;
     // State from the previous block: whether its last byte belongs to a word, and chunk ends in this block.
-    let (mut was_word, mut ends_here, mut dash_before) = (0, 0, 0_u64);
+    let mut was_word = 0;
+    let mut ends_here = 0;
+    let mut dash_before = 0_u64;
     let mut last = [b' '; BLOCK];
     let blocks = text.len().div_ceil(BLOCK);
     for at in (0..blocks).map(|block| block * BLOCK) {
@@ -103,7 +106,8 @@ pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut S
         (was_word, ends_here, dash_before) = (word >> 63, mark >> 63 | dash >> 61, dash);
         let base = at as u16;
         // Not in a closure: a closure lacks the target features, so that each intrinsic in it would be a call.
-        let (begin, end) = (block_at(&mut spans.starts, started), block_at(&mut spans.ends, ended));
+        let begin = block_at(&mut spans.starts, started);
+        let end = block_at(&mut spans.ends, ended);
         // SAFETY: the caller guarantees the instructions of `B`.
         unsafe {
             B::offsets(starts, base, begin);

@@ -14,7 +14,9 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 /// Returns the chunks of a text, one byte at a time.
 fn slowly(text: &[u8]) -> Vec<(usize, usize)> {
-    let (mut chunks, mut at, mut open) = (Vec::new(), 0, None);
+    let mut chunks = Vec::new();
+    let mut at = 0;
+    let mut open = None;
     while at < text.len() {
         let is_dash = matches!(text[at..], [0xe2, 0x80, 0x90..=0xa7, ..]);
         let length = if is_dash { 3 } else { 1 };

@@ -106,7 +106,8 @@ impl Case {
 
     /// Compares several texts encoded together, for every level.
     fn check_together(&self, texts: &[String]) {
-        let (mut joined, mut ends) = (String::new(), Vec::new());
+        let mut joined = String::new();
+        let mut ends = Vec::new();
         for text in texts {
             joined.push_str(text);
             ends.push(joined.len());
@@ -120,7 +121,8 @@ impl Case {
             Ok(())
         };
         for (tokenizer, scratch) in self.scratches().iter_mut() {
-            let (mut ids, mut lengths) = (Vec::new(), vec![0]);
+            let mut ids = Vec::new();
+            let mut lengths = vec![0];
             scratch.encode_texts(together, &mut ids, &mut lengths, fallback).expect("encodable");
             let found: Vec<&[u32]> = lengths.windows(2).map(|pair| &ids[pair[0]..pair[1]]).collect();
             assert_eq!(found, expected, "{}: {texts:?}", tokenizer.name());
@@ -135,7 +137,9 @@ impl Case {
 
     /// Returns the runs of a text, by the crate: of one chunk after another.
     fn runs(&self, text: &str, mut starts: &[usize]) -> Vec<Vec<u32>> {
-        let (mut runs, mut ids, mut at) = (Vec::new(), Vec::new(), 0);
+        let mut runs = Vec::new();
+        let mut ids = Vec::new();
+        let mut at = 0;
         let keep = &mut |run: &[u32]| {
             runs.push(run.to_vec());
             Ok(())
@@ -280,8 +284,8 @@ fn shapes_of_which_nothing_is_proved_are_declined() {
                 "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]}}});
         })
     };
-    let (cls, text) =
-        (json!({"SpecialToken": {"id": "[CLS]", "type_id": 0}}), json!({"Sequence": {"id": "A", "type_id": 0}}));
+    let cls = json!({"SpecialToken": {"id": "[CLS]", "type_id": 0}});
+    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
     assert_eq!(template(json!([cls, text])), "");
     assert!(template(json!([cls, text, text])).contains("post-processor"));
     assert!(declined(&|json| json["model"]["unk_token"] = json!("[NONE]")).contains("unknown token"));
@@ -292,7 +296,8 @@ fn bounded_range_ends_at_a_cut() {
     let tokenizer = &CASES[0].tokenizer;
     for text in ["the cat. ".repeat(10_000), "中文".repeat(20_000), "a".repeat(40_000), "a[".repeat(30_000)] {
         for near in [1, 100, 16_384] {
-            let (before, behind) = (tokenizer.cut_before(&text, near), tokenizer.cut_behind(&text, near));
+            let before = tokenizer.cut_before(&text, near);
+            let behind = tokenizer.cut_behind(&text, near);
             assert!(
                 before <= near && near <= behind && tokenizer.is_cut(&text, before) && tokenizer.is_cut(&text, behind)
             );

@@ -129,7 +129,8 @@ fn mask_statistics_match_the_specification() {
         let content: Vec<u16> = vec![9; n.into()];
         let view = mask(Unit::Subword, tau as f64 / f64::from(n));
         let draw = |disjoint| masks(&Mask { disjoint, ..view.clone() }, &content, 1000, copies);
-        let (explored, independent) = (draw(true), draw(false));
+        let explored = draw(true);
+        let independent = draw(false);
         let count = copies as usize;
         for masks in explored.chunks(count) {
             assert!((covered(masks) / f64::from(n) - coverage).abs() < 1e-6, "{what}");
@@ -157,7 +158,9 @@ fn covered(masks: &[BTreeSet<usize>]) -> f64 {
 /// Returns `(ḡ − E g)²`, `ḡ` being the mean of `g(m) = Σ_{i ∈ m} v_i` over a row's masks, in units of the variance of
 /// the mean of as many independent masks: gradients that are sums over tokens.
 fn variance_share(masks: &[BTreeSet<usize>], n: u16, tau: usize) -> f64 {
-    let (n, tau, copies) = (f64::from(n), tau as f64, masks.len() as f64);
+    let n = f64::from(n);
+    let tau = tau as f64;
+    let copies = masks.len() as f64;
     // Any numbers that are not all equal; these add up to 0.
     let value = |at: usize| at as f64 - (n - 1.0) / 2.0;
     let value_variance = (n * n - 1.0) / 12.0;

@@ -124,7 +124,8 @@ impl Copies {
         let mut pieces = Vec::new();
         let mut at = bytes.start;
         while at < bytes.end {
-            let (number, within) = (at / self.block, at % self.block);
+            let number = at / self.block;
+            let within = at % self.block;
             let length = (bytes.end - at).min(self.block - within);
             // SAFETY: within a block, which lives as long as `self`; all writes to it are complete.
             pieces.push(unsafe {

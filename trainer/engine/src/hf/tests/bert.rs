@@ -41,7 +41,8 @@ fn read(folder: &Path, plan: &TrainRequest) -> Result<HostTensors, Error> {
 #[test]
 fn logits_loss_and_gradients_are_those_of_transformers() {
     let _generator = testing::generator();
-    let (trainer, expected) = (begun(&run(), MODEL), expected(MODEL));
+    let trainer = begun(&run(), MODEL);
+    let expected = expected(MODEL);
     let batch = batch(&expected, VIEW);
     let host = host(&trainer, &batch);
     let forward = forward(&trainer, &host);
@@ -74,7 +75,8 @@ fn a_trained_step_is_that_of_torch() {
 #[test]
 fn a_round_trip_changes_no_bit() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let (plan, folder) = (run(), Store::folder(home.path()).expect("there"));
+    let plan = run();
+    let folder = Store::folder(home.path()).expect("there");
     let ours = read(&golden(MODEL), &plan).expect("the stored model");
     export(&ours, &testing::checked(plan.clone()), ModelFamily::Bert, &folder).expect("written");
     assert_eq!(FolderFormat::of(home.path()), FolderFormat::Model);
@@ -175,7 +177,8 @@ fn damaged_and_foreign_folders_are_refused() {
 #[test]
 fn old_names_and_bare_encoders_are_read() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let (plan, folder) = (run(), copied(MODEL, home.path()));
+    let plan = run();
+    let folder = copied(MODEL, home.path());
     let weights = weights(&golden(MODEL));
     let import = |weights: &HostTensors| {
         let mut file = folder.writer("model.safetensors").expect("begun");

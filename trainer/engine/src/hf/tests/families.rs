@@ -91,7 +91,8 @@ fn assert_equal_models(
 #[test]
 fn positions_of_a_roberta_begin_two_rows_later() {
     let _generator = testing::generator();
-    let (trainer, expected) = (begun(&roberta(), "hf_roberta"), expected("hf_roberta"));
+    let trainer = begun(&roberta(), "hf_roberta");
+    let expected = expected("hf_roberta");
     let batch = batch(&expected, VIEW);
     assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, ModelFamily::Roberta);
 
@@ -120,7 +121,8 @@ fn detection_logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
 #[test]
 fn electra_detection_equals_transformers() {
     let _generator = testing::generator();
-    let (trainer, expected) = (begun(&discriminator(), "hf_electra"), expected("hf_electra"));
+    let trainer = begun(&discriminator(), "hf_electra");
+    let expected = expected("hf_electra");
     let batch = batch(&detection_inputs(), DETECTED);
     assert_equal_models(&trainer, &expected, (&batch, DETECTED), detection_logits, ModelFamily::Electra);
 }
@@ -128,7 +130,8 @@ fn electra_detection_equals_transformers() {
 #[test]
 fn electra_generator_predictions_equal_transformers() {
     let _generator = testing::generator();
-    let (trainer, expected) = (begun(&electra(12, 20), "hf_electra_generator"), expected("hf_electra_generator"));
+    let trainer = begun(&electra(12, 20), "hf_electra_generator");
+    let expected = expected("hf_electra_generator");
     let batch = batch(&expected, VIEW);
     assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, ModelFamily::Electra);
 }
@@ -147,7 +150,8 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
     let mut plan = plan(shape, 90);
     plan.objectives.insert("nsp".to_owned(), objective("next_sentence"));
     plan.loss.insert("nsp".to_owned(), 1.0);
-    let (trainer, expected) = (begun(&plan, "hf_bert_pretraining"), expected("hf_bert_pretraining"));
+    let trainer = begun(&plan, "hf_bert_pretraining");
+    let expected = expected("hf_bert_pretraining");
     let batch = batch(&expected, VIEW);
     let host = host(&trainer, &batch);
     let forward = forward(&trainer, &host);
@@ -231,7 +235,8 @@ fn a_generator_starts_from_its_own_folder() {
     let mut trainer = testing::trainer(&plan);
     let drawn = trainer.weights().expect("on the host");
     trainer.begin().expect("the stored model");
-    let (begun, stored) = (trainer.weights().expect("on the host"), weights(&golden("hf_electra_generator")));
+    let begun = trainer.weights().expect("on the host");
+    let stored = weights(&golden("hf_electra_generator"));
     for (ours, theirs) in [
         ("embeddings.position.weight", "electra.embeddings.position_embeddings.weight"),
         ("embeddings.project.weight", "electra.embeddings_project.weight"),

@@ -43,14 +43,15 @@ pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<CaseOutcom
     let x_nd = inputs.constants("x", "nd")?;
     let y_nd = inputs.constants("y", "nd")?;
     let found = similarity::alignment_uniformity(&x_nd, &y_nd, alpha, t);
-    let (alignment, uniformity) = (number(&found.alignment), number(&found.uniformity));
+    let alignment = number(&found.alignment);
+    let uniformity = number(&found.uniformity);
     Ok(measured(alignment, parts([("alignment", alignment), ("uniformity", uniformity)])))
 }
 
 pub(super) fn relative_bucket(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let form = inputs.choice("form", &[("cocolm", BucketForm::CocoLm), ("t5", BucketForm::T5)])?;
-    let (buckets, max_distance) =
-        (inputs.whole("buckets", 32, 0..1 << 16)?, inputs.whole("max_distance", 128, 0..1 << 16)?);
+    let buckets = inputs.whole("buckets", 32, 0..1 << 16)?;
+    let max_distance = inputs.whole("max_distance", 128, 0..1 << 16)?;
     let buckets = Buckets { form, buckets, max_distance };
     if let Some(problem) = buckets.problems().into_iter().next() {
         return Err(inputs.variant_error("buckets", &problem));

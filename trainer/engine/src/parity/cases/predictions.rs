@@ -39,7 +39,8 @@ pub(super) fn token_prediction(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, E
     let masked = Targets { positions_n: &masked_n, targets_n: &masked_targets_n };
     let unmasked = Targets { positions_n: &others_m, targets_n: &other_targets_m };
     let found = token_prediction::loss(&hidden_btd, &head, masked, unmasked);
-    let (masked, unmasked) = (found.masked.sum, found.unmasked.sum);
+    let masked = found.masked.sum;
+    let unmasked = found.unmasked.sum;
     let loss = match pool {
         PredictionReduction::Separate => mean(&masked, masked_n.numel()) + mean(&unmasked, others_m.numel()),
         PredictionReduction::Joint => mean(&(masked + unmasked), masked_n.numel() + others_m.numel()),
@@ -70,7 +71,8 @@ pub(super) fn replaced_token(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Err
         inputs.choice("label_one", &[("replaced", LabelOne::IsReplaced), ("original", LabelOne::IsOriginal)])?;
     let is_dense = inputs.choice("head", &[("linear", false), ("dense_gelu", true)])?;
     let hidden_btd = inputs.floats("h", "btd")?;
-    let (weight_d, bias_1) = (inputs.floats("w", "d")?, inputs.floats("b", "1")?);
+    let weight_d = inputs.floats("w", "d")?;
+    let bias_1 = inputs.floats("b", "1")?;
     let dense = if is_dense { Some((inputs.floats("W", "dd")?, inputs.floats("bW", "d")?)) } else { None };
     let dense = dense.map(|(weight_oi, bias_o)| (Dense { weight_oi, bias_o }, Gelu::Erf));
     let head = replaced_token::DetectionHead { dense, weight_d, bias_1, precision: PRECISION };
@@ -94,7 +96,8 @@ pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Erro
 
     let hidden_btd = inputs.floats("h", "btd")?;
     let decoder = decoder(inputs)?;
-    let (weight_d, bias_1) = (inputs.floats("w", "d")?, inputs.floats("b", "1")?);
+    let weight_d = inputs.floats("w", "d")?;
+    let bias_1 = inputs.floats("b", "1")?;
     let copy = replaced_token::DetectionHead { dense: None, weight_d, bias_1, precision: PRECISION };
     let vocab = inputs.size('v');
     let tokens = Tokens::read(inputs, vocab)?;
@@ -103,7 +106,8 @@ pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Erro
     let chosen = if only_masked { positions_where(&[&tokens.valid, &masked]) } else { valid.clone() };
     let positions_n = Tensor::from_slice(&chosen);
     let at = |ids: &[i64]| Tensor::from_slice(ids).index_select(0, &positions_n);
-    let (fed_n, targets_n) = (at(&tokens.corrupt), at(&tokens.orig));
+    let fed_n = at(&tokens.corrupt);
+    let targets_n = at(&tokens.orig);
     let found = corrective_lm::loss(
         &hidden_btd,
         &corrective_lm::CorrectionHead { copy, decoder },
@@ -114,7 +118,8 @@ pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Erro
         stop_grad,
     );
     let (copies, words) = if averaged { (valid.len(), chosen.len()) } else { (1, 1) };
-    let (copy_loss, lm_loss) = (mean(&found.copy.sum, copies), mean(&found.lm_sum, words));
+    let copy_loss = mean(&found.copy.sum, copies);
+    let lm_loss = mean(&found.lm_sum, words);
     let parts = parts([("copy_loss", number(&copy_loss)), ("lm_loss", number(&lm_loss))]);
     Ok(learned(&(copy_loss * copy_weight + lm_loss), parts, inputs))
 }
