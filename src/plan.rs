@@ -130,9 +130,9 @@ impl Plan {
         if purpose.is_of_run() {
             parsed.report(run_problems(&parsed.config, purpose));
             if matches!(purpose, Purpose::DryRun | Purpose::DryRunElsewhere) {
-                parsed.report(
-                    train.as_ref().and_then(|train| resume_problem(&parsed.config, train)).into_iter().collect(),
-                );
+                // Without prepared data, the identity is unknown.
+                let known = train.as_ref().filter(|_| !data.is_expected());
+                parsed.report(known.and_then(|train| resume_problem(&parsed.config, train)).into_iter().collect());
             }
             if let Some(train) = train.as_ref().filter(|_| !has_saved(&parsed.config.run.folder)) {
                 let has_data = !data.is_expected();
@@ -261,8 +261,7 @@ fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
     problems
 }
 
-/// Returns why the run in the folder cannot continue with this configuration, if it has a checkpoint. Without prepared
-/// data, the identity is unknown.
+/// Returns why the run in the folder cannot continue with this configuration, if it has a checkpoint.
 fn resume_problem(config: &Config, train: &trainer_plan::TrainPlan) -> Option<Problem> {
     let folder = Store::existing(&config.run.folder).ok()?;
     let state = checkpoint::newest_state(&folder).ok().flatten()?;

@@ -24,7 +24,7 @@ fn output_of_init_can_be_prepared_and_planned() {
     corpora(&home);
     for (input, file, expected) in [
         ("jsonl", "a.toml", vec!["format = \"jsonl\"", "text_field = \"content\"", "id_field = \"id\""]),
-        ("story/*.jsonl", "b.toml", vec!["text_field = \"story\""]),
+        ("story/*.jsonl", "b.toml", vec!["text_field = \"story\"", "inputs = [\"story/*.jsonl\"]"]),
         ("text", "c.toml", vec!["format = \"text_lines\"", "lowercase = true"]),
     ] {
         let stdout = home.run_ok(&["init", input, "--out", file]).stdout;

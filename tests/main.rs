@@ -17,6 +17,7 @@ mod observed_runs;
 mod operations;
 mod otlp;
 mod plan;
+mod plan_and_train;
 mod prepare;
 mod prepare_report;
 mod profile;

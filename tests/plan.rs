@@ -109,6 +109,16 @@ fn settings_that_fail_silently_are_refused() {
     assert!(warned.stdout.contains("`data.copies_per_sample` is 1"), "{warned}");
 }
 
+/// A run with a checkpoint is not compared with data that does not exist yet.
+#[test]
+fn a_run_can_be_planned_with_data_that_is_not_prepared() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=1"]);
+    let absent = ["plan", "--set", "run.folder=run", "--set", "train.steps=1", "--set", "prepare.folder=absent"];
+    let plan = home.run_ok(&[&absent[..], &["--set", "data.folder=absent"]].concat());
+    assert!(plan.stdout.contains("not prepared yet"), "{plan}");
+}
+
 /// First and second command of a new user.
 #[test]
 fn a_run_is_planned_before_its_corpus_is_prepared() {
@@ -220,6 +230,36 @@ fn suspicious_settings_give_warnings() {
     let home = Home::prepared(40);
     let outcome = home.run_ok(&["plan", "--set", "train.steps=500000"]);
     assert!(outcome.stdout.contains("epochs are unusually many"), "{outcome}");
+}
+
+/// The time of a run is computed for a named GPU and measured for this machine.
+#[test]
+fn a_plan_prints_how_long_the_run_takes() {
+    let home = Home::prepared(60);
+    let time = |more: &[&str]| -> serde_json::Value {
+        let plan = home.run_ok(&[&["plan", "--json", "--set", "validation.every_steps=0"], more].concat());
+        serde_json::from_str::<serde_json::Value>(&plan.stdout).expect("one JSON object")["time"].take()
+    };
+    let seconds = |more: &[&str]| time(more)["seconds"].as_f64();
+    assert_eq!(seconds(&[]), None, "nothing was measured");
+    let text = home.run_ok(&["plan"]).stdout;
+    assert!(text.contains("`cloze plan --measure`") && text.contains("`--on h100`"), "{text}");
+
+    let computed = seconds(&["--on", "h100"]).expect("a time");
+    let twice = seconds(&["--on", "h100", "--set", "train.steps=120"]).expect("a time");
+    assert!((twice / computed - 2.0).abs() < 1e-9, "{computed} and {twice}");
+    let plan: serde_json::Value =
+        serde_json::from_str(&home.run_ok(&["plan", "--json", "--on", "h100"]).stdout).expect("one JSON object");
+    let flops = plan["flops_per_token"].as_f64().expect("a number") * (60 * 16 * 64) as f64;
+    // 63 % of 67 TFLOP/s in float32.
+    assert!((computed / (flops / (0.63 * 67e12)) - 1.0).abs() < 1e-6, "{computed} for {flops}");
+    let energy = time(&["--on", "h100", "--watts", "700"])["energy_kwh"].as_f64().expect("an energy");
+    assert!((energy / (computed / 3600.0 * 0.7) - 1.0).abs() < 1e-9, "{energy}");
+
+    let measured = home.run_ok(&["plan", "--measure"]).stdout;
+    assert!(measured.contains("on this machine (") && measured.contains("as measured"), "{measured}");
+    assert!(seconds(&[]).is_some_and(|seconds| seconds > 0.0), "the measured time is remembered");
+    assert_eq!(seconds(&["--set", "encoder.feed_forward=16"]), None, "another shape was not measured");
 }
 
 /// `plan` finds folders of start weights that `train` would refuse.

@@ -47,6 +47,24 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let filled = home.run_ok(&["fill", "run", "Anna ate [MASK] and drank some water."]);
     assert_eq!(filled.stdout.matches('%').count(), 10, "five words, each with the unigram's share\n{filled}");
     home.run(&["fill", "run", "no blank here"]).assert_fails(2, &["[MASK]"]);
+    let of_model = home.run_ok(&["fill", "model", "Anna ate [MASK] and drank some water."]);
+    assert!(filled.stdout.starts_with(&of_model.stdout), "the model has the weights of the run\n{of_model}\n{filled}");
+
+    // The exported model can be continued by another method.
+    home.run_ok(&["init", "corpus", "--method", "tacl", "--from", "model", "--out", "tacl.toml"]);
+    let text = std::fs::read_to_string(home.join("tacl.toml")).expect("written");
+    for line in [
+        "init_from = \"model\"",
+        "tokenizer = \"model\"",
+        "hidden = 32",
+        "layers = 2",
+        "kind = \"teacher_contrastive\"",
+    ] {
+        assert!(text.contains(line), "`{line}` is missing in\n{text}");
+    }
+    home.run_ok(&["prepare", "-c", "tacl.toml"]);
+    let plan = home.run_ok(&["plan", "-c", "tacl.toml"]);
+    assert!(!plan.stdout.contains("warning "), "{plan}");
 }
 
 /// Rows contain several documents here, so attention across documents changes the result.

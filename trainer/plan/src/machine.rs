@@ -25,12 +25,15 @@ impl Machine {
     #[must_use]
     pub fn problem(self, train: &TrainConfig) -> Option<Problem> {
         let hint = "to plan a run for another machine, add `--on h100`";
-        let without = "this machine has no CUDA driver";
+        let without = "this machine has no NVIDIA driver";
         let problem = match train.device {
             _ if self.has_cuda_driver => None,
             DeviceChoice::Cuda(_) => Some(Problem::new(
                 "train.device",
-                format!("`{}`, but {without}; to train on the CPU, set `train.device = \"cpu\"`", train.device),
+                format!(
+                    "`train.device = \"{}\"`, but {without}; to train on the CPU, set `train.device = \"cpu\"`",
+                    train.device
+                ),
             )),
             DeviceChoice::Auto | DeviceChoice::Cpu => cpu_problem(train, without),
         };

@@ -51,7 +51,7 @@ pub fn check_resumed(plan: &TrainPlan, place: &str, state: &State) -> Result<Vec
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
     let line = |change: &KeyChange| format!("{:width$}  {} → {}", change.key, value(&change.then), value(&change.now));
     let mut changes: Vec<String> = others.iter().map(line).collect();
-    if has_other_data {
+    if has_other_data && !others.iter().any(|change| change.key == "data.content") {
         changes.push(format!("content of the data  {} → {}", state.data_content, plan.data_content));
     }
     let ways = ways_to_continue(&others, has_other_data, place, state.step);
