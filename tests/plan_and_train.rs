@@ -1,0 +1,98 @@
+//! `cloze plan` refuses what `cloze train` refuses, with the same errors.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use store::Store;
+use testkit::{Home, Outcome};
+
+/// Settings of which each case takes some: valid ones, mistakes, and changes of a run that exists. A corpus that is not
+/// prepared is not among them: it can be planned, and not trained on.
+const SETTINGS: [&str; 33] = [
+    "train.device=cuda",
+    "train.device=cuda:7",
+    "train.device=cpu",
+    "train.precision=bf16",
+    "train.precision=bf16_hidden",
+    "train.tf32=true",
+    "train.deterministic=true",
+    "train.init_from=absent",
+    "train.init_from=wide",
+    "train.init_from=saved",
+    "encoder.word_init=absent",
+    "encoder.hidden=48",
+    "encoder.heads=5",
+    "encoder.layers=0",
+    "encoder.max_positions=8",
+    "train.micro_batch_size=5",
+    "train.micro_batch_size=4",
+    "train.global_batch_size=32",
+    "data.seq_len=1024",
+    "data.workers=0",
+    "data.workers=2",
+    "run.folder=s3://bucket/run",
+    "run.folder=data",
+    "checkpoints.export=electra",
+    "checkpoints.export=bert",
+    "checkpoints.best_by=valid/none",
+    "optimizer.lr=-1",
+    "optimizer.lr=0.01",
+    "schedule.kind=cosine",
+    "views.masked.rate=1.5",
+    "objectives.mlm.view=absent",
+    "loss={}",
+    "seed=9",
+];
+
+/// Number of cases.
+const CASES: usize = 60;
+
+/// Returns pseudo-random settings: up to three, and every setting alone in the first cases.
+fn settings(case: usize) -> Vec<&'static str> {
+    let draw = |slot: usize| {
+        let mut hasher = DefaultHasher::new();
+        (case, slot).hash(&mut hasher);
+        usize::try_from(hasher.finish() % SETTINGS.len() as u64).expect("an index")
+    };
+    match SETTINGS.get(case) {
+        Some(alone) => vec![alone],
+        None => (0..2 + case % 2).map(|slot| SETTINGS[draw(slot)]).collect(),
+    }
+}
+
+/// Returns the errors without their hints. The reason for a missing driver is known to the trainer only.
+fn errors(outcome: &Outcome) -> BTreeSet<String> {
+    let errors = outcome.stderr.lines().filter(|line| line.starts_with("error: "));
+    errors.map(|line| line.replace(" (libcuda.so.1)", "")).collect()
+}
+
+#[test]
+fn plan_refuses_what_train_refuses() {
+    let home = Home::prepared(60);
+    let train = |folder: &str, more: &[&str]| {
+        let folder = format!("run.folder={folder}");
+        home.run_ok(&[&["train", "--set", &folder, "--set", "train.steps=1"], more].concat());
+    };
+    train("saved", &[]);
+    train("wide", &["--set", "encoder.feed_forward=16"]);
+    let store = Store::folder(home.path()).expect("it is there");
+    let mut refused = 0;
+    for case in 0..CASES {
+        // Every third case continues a copy of a run that has saved.
+        let folder = format!("run-{case}");
+        if case % 3 == 0 {
+            for (name, bytes) in testkit::files(&home.join("saved")) {
+                store.put(&format!("{folder}/{name}"), &bytes).expect("copied");
+            }
+        }
+        let folder = format!("run.folder={folder}");
+        let mut args = vec!["--set", "train.steps=1", "--set", &folder];
+        args.extend(settings(case).into_iter().flat_map(|setting| ["--set", setting]));
+        let [plan, train] = ["plan", "train"].map(|command| home.run(&[&[command], &args[..]].concat()));
+        assert_eq!(plan.code, train.code, "{args:?}\nplan: {plan}\ntrain: {train}");
+        // The trainer looks for its device after all other checks have passed.
+        assert!(errors(&train).is_subset(&errors(&plan)), "{args:?}\nplan: {plan}\ntrain: {train}");
+        refused += usize::from(plan.code == Some(2));
+    }
+    assert!(refused > CASES / 4 && refused < CASES, "{refused} of {CASES} cases are refused");
+}
