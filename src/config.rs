@@ -270,7 +270,7 @@ impl Config {
     }
 
     /// Returns the configuration with all defaults written out, as it is saved with a run.
-    pub(crate) fn resolved(&self) -> Table {
+    pub fn resolved(&self) -> Table {
         match Value::try_from(self) {
             Ok(Value::Table(table)) => table,
             other => unreachable!("a configuration is a table of plain values: {other:?}"),

@@ -25,9 +25,9 @@ use pipeline::load::{self, LoadPlan, Rows};
 use pipeline::views::ORIGINAL;
 use schemas::columns::INPUT_IDS;
 use schemas::{Problem, Vocab};
-use store::Store;
-use telemetry::otlp;
-use trainer_plan::checkpoint;
+use store::{Lines, Store};
+use telemetry::{EventKind, jsonl, otlp};
+use trainer_plan::checkpoint::{self, CheckpointForm};
 use trainer_plan::init_weights::{self, Known};
 use trainer_plan::machine::Machine;
 use trainer_plan::run::resume_check::check_resumed;
@@ -129,7 +129,11 @@ impl Plan {
         let train = training::plan(&mut parsed, &data, load.as_ref(), purpose);
         if purpose.is_of_run() {
             parsed.report(run_problems(&parsed.config, purpose));
-            if matches!(purpose, Purpose::DryRun | Purpose::DryRunElsewhere) {
+            // A plan for another machine does not continue the run of this one.
+            if purpose != Purpose::DryRunElsewhere {
+                parsed.report(lost_checkpoints(&parsed.config).into_iter().collect());
+            }
+            if purpose == Purpose::DryRun {
                 // Without prepared data, the identity is unknown.
                 let known = train.as_ref().filter(|_| !data.is_expected());
                 parsed.report(known.and_then(|train| resume_problem(&parsed.config, train)).into_iter().collect());
@@ -268,6 +272,26 @@ fn resume_problem(config: &Config, train: &trainer_plan::TrainPlan) -> Option<Pr
     let place = checkpoint::checkpoint_store(&folder, state.step).place("");
     let error = check_resumed(train, &place, &state).err()?;
     Some(Problem::new("run.folder", error.to_string()))
+}
+
+/// Returns a problem if the log of the run names a checkpoint and no state of one exists: a disk that is not mounted, for
+/// example. Such a run would start again and delete its log.
+fn lost_checkpoints(config: &Config) -> Option<Problem> {
+    let run = &config.run.folder;
+    let folder = Store::existing(run).ok()?;
+    let found = checkpoint::list(&folder.prefixed(checkpoint::FOLDER)).ok()?;
+    if found.into_values().any(|form| form != CheckpointForm::Unfinished) {
+        return None;
+    }
+    let events = Lines::new(&folder, jsonl::LOG).ok()?.filter_map(|line| jsonl::parse(&line.ok()?).ok());
+    let saved = events.filter(|event| matches!(event.what, EventKind::Checkpoint(_))).last()?.at.step?;
+    let message = format!(
+        "{}: the run has saved a checkpoint after step {saved}, but `{}` has none",
+        run.display(),
+        checkpoint::FOLDER
+    );
+    let hint = "mount or restore the folder of the checkpoints, or set another `run.folder`";
+    Some(Problem::new("run.folder", message).hint(hint))
 }
 
 /// Whether a run folder has a complete checkpoint. A folder that cannot be read is reported when the run starts.

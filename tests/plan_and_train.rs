@@ -66,6 +66,25 @@ fn errors(outcome: &Outcome) -> BTreeSet<String> {
     errors.map(|line| line.replace(" (libcuda.so.1)", "")).collect()
 }
 
+/// A run whose checkpoints are on a disk that is not mounted does not start again.
+#[test]
+fn lost_checkpoints_are_refused_by_plan_and_train() {
+    let home = Home::prepared(60);
+    let args = ["--set", "run.folder=run", "--set", "train.steps=4"];
+    home.run_ok(&[&["train"], &args[..]].concat());
+    std::fs::rename(home.join("run/checkpoints"), home.join("unmounted")).expect("renamed");
+    let log = home.log("run");
+    for command in ["plan", "train"] {
+        home.run(&[&[command], &args[..]].concat()).assert_fails(
+            2,
+            &["run: the run has saved a checkpoint after step 4, but `checkpoints` has none", "mount"],
+        );
+    }
+    assert_eq!(home.log("run"), log, "nothing is deleted");
+    std::fs::rename(home.join("unmounted"), home.join("run/checkpoints")).expect("renamed");
+    home.run_ok(&[&["train"], &args[..]].concat());
+}
+
 #[test]
 fn plan_refuses_what_train_refuses() {
     let home = Home::prepared(60);

@@ -127,3 +127,11 @@ pub enum Error {
     #[error(transparent)]
     Runtime(#[from] runtime::Error),
 }
+
+impl Error {
+    /// Whether only other inputs or another configuration can avoid the error. Other errors may pass, like a full disk.
+    #[must_use]
+    pub fn is_about_inputs(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Corpus { .. } | Self::UnusableFile { .. } | Self::UnusableCorpus(_))
+    }
+}

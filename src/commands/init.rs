@@ -74,7 +74,7 @@ pub(crate) fn run(
 fn start_model(folder: &Path) -> anyhow::Result<StartModel> {
     let refuse = |problem: String| Usage(format!("--from {}: {problem}", folder.display()));
     let config = hf::read_config(folder).map_err(refuse)?;
-    if let Some(problem) = hf::missing_weights(folder, &config) {
+    if let Some(problem) = hf::weights_problem(folder, &config) {
         return Err(refuse(problem).into());
     }
     let encoder = config.encoder().map_err(refuse)?;

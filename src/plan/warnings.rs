@@ -211,7 +211,7 @@ fn doubtful_settings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
             optimizer.weight_decay >= 1.0,
             format!("`optimizer.weight_decay` is {}: 0.01 to 0.1 is usual", optimizer.weight_decay),
         ),
-        (every > steps, format!("`report.every_steps` is {every} in a run of {steps}: it reports nothing")),
+        (every > steps, format!("`report.every_steps` is {every} in a run of {steps}: it reports only at its end")),
     ];
     let negative = train.loss.iter().filter(|(_, weight)| **weight < 0.0);
     let negative = negative.map(|(name, weight)| format!("`loss.{name}` is {weight}: the run maximizes this loss"));

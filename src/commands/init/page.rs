@@ -131,7 +131,8 @@ const COMMENT_COLUMN: usize = 30;
 
 /// Moves the comment behind a value to its column.
 fn align(line: &str) -> String {
-    let is_comment = |at: usize| line[..at].matches('"').count().is_multiple_of(2) && !line[..at].trim().is_empty();
+    // A line that is TOML without its end has the comment there; inside of a string it is none.
+    let is_comment = |at: usize| !line[..at].trim().is_empty() && line[..at].parse::<toml::Table>().is_ok();
     match line.match_indices(" # ").map(|(at, _)| at).find(|&at| is_comment(at)) {
         Some(at) => format!("{:COMMENT_COLUMN$}{}", line[..at].trim_end(), line[at..].trim_end()),
         None => line.to_owned(),
@@ -199,7 +200,7 @@ fn encoder(choice: &Choice, corpus: &CorpusSize) -> EncoderConfig {
 
 fn head(survey: &Survey, tokens: u64, corpus: &CorpusSize, choice: &Choice, recipe: &Recipe) -> String {
     let shape = match (&choice.model, choice.size) {
-        (Some(model), _) => format!("the model of {}", model.folder.display()),
+        (Some(model), _) => format!("the model of {}", model.folder.display().to_string().escape_debug()),
         (None, Some(size)) => format!("the size `{}`", size.name()),
         (None, None) => corpus.like.to_owned(),
     };

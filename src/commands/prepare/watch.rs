@@ -29,17 +29,28 @@ pub(super) fn every(seconds: f64) -> anyhow::Result<Duration> {
 /// Names and identities of the input files, or the error of listing them.
 type CorpusFingerprint = Result<Vec<(String, FileIdentity)>, String>;
 
-/// Prepares the corpus, then its changes. A first failure ends the command. A later one is printed, and the next change
-/// tries again.
+/// Prepares the corpus, then its changes. A first failure ends the command. A later one is printed. After a failure of
+/// the inputs, the next change tries again, and after any other one the next check.
 pub(super) fn run(
     config: &PrepareConfig,
     every: Duration,
     mut prepare: impl FnMut() -> pipeline::Result<()>,
 ) -> anyhow::Result<()> {
+    watch(config, every, usize::MAX, &mut prepare)
+}
+
+/// Same, for a number of checks.
+fn watch(
+    config: &PrepareConfig,
+    every: Duration,
+    checks: usize,
+    prepare: &mut dyn FnMut() -> pipeline::Result<()>,
+) -> anyhow::Result<()> {
     let mut taken = check_inputs(config);
     prepare()?;
     let mut before = taken.clone();
-    loop {
+    let mut failure = None;
+    for _ in 0..checks {
         sleep(every);
         let now = check_inputs(config);
         let is_settled = now == before;
@@ -48,18 +59,66 @@ pub(super) fn run(
             continue;
         }
         match prepare() {
-            Ok(()) => taken = now,
+            Ok(()) => {
+                taken = now;
+                failure = None;
+            }
             // Another process prepares it.
             Err(Error::Locked { .. }) => {}
-            Err(error) => {
+            Err(error) if error.is_about_inputs() => {
                 note(format_args!("warning: {error}; the next change of the inputs tries again"));
                 taken = now;
             }
+            // A full disk, for example. The same failure is printed once.
+            Err(error) => {
+                let message = error.to_string();
+                if failure.as_ref() != Some(&message) {
+                    note(format_args!("warning: {message}; the next check tries again"));
+                }
+                failure = Some(message);
+            }
         }
     }
+    Ok(())
 }
 
 fn check_inputs(config: &PrepareConfig) -> CorpusFingerprint {
     let corpus = Corpus::open(&config.corpus()).map_err(|error| error.to_string())?;
     Ok(corpus.files().iter().map(|file| (file.name.clone(), file.identity)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// Number of preparations until the third one, or until the fifth check without one.
+    fn preparations(error: impl Fn() -> Error) -> usize {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let store = store::Store::folder(home.path()).expect("there");
+        store.put("a.txt", b"text").expect("put");
+        let config = PrepareConfig { inputs: vec![home.path().display().to_string()], ..PrepareConfig::default() };
+        let mut calls = 0;
+        let mut prepare = || {
+            calls += 1;
+            match calls {
+                1 => {
+                    store.put("b.txt", b"more").expect("put");
+                    Ok(())
+                }
+                2 => Err(error()),
+                _ => panic!("it tries again"),
+            }
+        };
+        let short = Duration::from_millis(20);
+        let _: std::thread::Result<_> = catch_unwind(AssertUnwindSafe(|| watch(&config, short, 8, &mut prepare)));
+        calls
+    }
+
+    #[test]
+    fn failures_of_the_disk_are_tried_again_without_a_change() {
+        assert_eq!(preparations(|| std::io::Error::other("the disk is full").into()), 3);
+        assert_eq!(preparations(|| Error::UnusableCorpus("no text".to_owned())), 2, "only a change helps");
+    }
 }

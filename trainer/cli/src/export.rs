@@ -31,9 +31,9 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Option<cli:
     let staged = Staged::new(out)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
     let folder = Store::folder(staged.path())?;
-    let card = ModelCard { plan: &plan, run, step: snapshot.state.step, state: &snapshot.state };
-    folder.put(CARD, card.text()?.as_bytes())?;
     let class = model.put(&snapshot.main, &folder)?;
+    let card = ModelCard { plan: &plan, run, step: snapshot.state.step, state: &snapshot.state, class };
+    folder.put(CARD, card.text()?.as_bytes())?;
     let published = staged.publish()?;
     if published.replaced {
         note(format_args!("{}: replaced the model that was there", out.display()));
@@ -69,7 +69,8 @@ impl Model {
         let data = plan.data();
         let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
         let tokenizer_config = tokenizer_config(plan, family);
-        let vocab_txt = (data.manifest.tokenizer.kind == "wordpiece").then(|| vocab_txt(plan.vocab()));
+        let is_wordpiece = data.manifest.tokenizer.kind == "wordpiece";
+        let vocab_txt = vocab_txt(plan.vocab()).filter(|_| is_wordpiece);
         Ok(Self { plan: plan.train().clone(), family, tokenizer, tokenizer_config, vocab_txt })
     }
 
@@ -84,9 +85,11 @@ impl Model {
     }
 }
 
-/// Returns the tokens of a WordPiece vocabulary, one per line in the order of the ids.
-fn vocab_txt(vocab: &Vocab) -> String {
-    (0..vocab.size()).flat_map(|id| [vocab.token(id), "\n"]).collect()
+/// Returns the tokens of a vocabulary, one per line in the order of the ids. None if a token has a line break.
+fn vocab_txt(vocab: &Vocab) -> Option<String> {
+    let tokens = || (0..vocab.size()).map(|id| vocab.token(id));
+    let is_broken = tokens().any(|token| token.contains(['\n', '\r']));
+    (!is_broken).then(|| tokens().flat_map(|token| [token, "\n"]).collect())
 }
 
 /// Returns the file that `AutoTokenizer` requires in addition to `tokenizer.json`.

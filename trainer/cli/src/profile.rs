@@ -38,6 +38,8 @@ fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
     let of = |target: ProfileTarget| ProfileArgs {
         target,
         check: options.check && target != ProfileTarget::Prepare,
+        // The loader is measured alone: its rate is compared with that of the training.
+        step_ms: options.step_ms.or(Some(0.0)),
         ..options.clone()
     };
     let no_recording = &mut Recording::none();

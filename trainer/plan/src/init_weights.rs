@@ -11,7 +11,7 @@ use store::Store;
 use crate::checkpoint::{self, MAIN_FILE, State, UnreadState};
 use crate::encoder::padded_rows;
 use crate::error::Error;
-use crate::hf::{CONFIG, Target, missing_weights, read_config};
+use crate::hf::{CONFIG, Target, read_config, weights_problem};
 use crate::train_plan::TrainPlan;
 use crate::weights::WeightSpecs;
 use crate::{run_weights, safetensors_header};
@@ -132,7 +132,7 @@ impl FolderCheck<'_> {
 
     fn model(&self, target: &Target<'_>) -> Result<(), String> {
         let config = read_config(&self.init.folder)?;
-        if let Some(problem) = missing_weights(&self.init.folder, &config) {
+        if let Some(problem) = weights_problem(&self.init.folder, &config) {
             return Err(problem);
         }
         let mut differences = config.shape_differences(target);

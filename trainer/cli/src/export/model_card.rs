@@ -9,7 +9,6 @@ use schemas::{Step, printable};
 use store::Store;
 use telemetry::quantities::{count, short};
 use trainer_plan::checkpoint::{self, State};
-use trainer_plan::hf;
 
 /// Content of a model card.
 pub(super) struct ModelCard<'a> {
@@ -18,12 +17,28 @@ pub(super) struct ModelCard<'a> {
     pub(super) run: &'a Path,
     pub(super) step: Step,
     pub(super) state: &'a State,
+    /// Class of `transformers` that loads the model.
+    pub(super) class: &'static str,
+}
+
+/// Sections of the configuration that describe a machine or contain secrets. They are not published.
+const UNPUBLISHED: [&str; 3] = ["run", "serve", "alerts"];
+
+/// Beginning of the last line of a card: the BLAKE3 of the lines above, which detects edits.
+const SEAL: &str = "<!-- written by cloze export; BLAKE3 of the text above: ";
+const SEAL_END: &str = " -->\n";
+
+/// Whether a file is a card as an export has written it.
+pub(super) fn is_unchanged(card: &[u8]) -> bool {
+    let Ok(card) = str::from_utf8(card) else { return false };
+    let Some((text, seal)) = card.rsplit_once(SEAL) else { return false };
+    seal.strip_suffix(SEAL_END) == Some(blake3::hash(text.as_bytes()).to_hex().as_str())
 }
 
 impl ModelCard<'_> {
     /// Returns the text, in the format of the Hugging Face Hub: metadata in YAML, then Markdown.
     pub(super) fn text(&self) -> Result<String, trainer_plan::Error> {
-        let class = hf::default_class(self.plan.train()).unwrap_or("AutoModel");
+        let class = self.class;
         let task = if class.ends_with("ForMaskedLM") { "pipeline_tag: fill-mask\n" } else { "" };
         let name = self.run.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
         let mut text = format!(
@@ -31,7 +46,7 @@ impl ModelCard<'_> {
              An encoder that `cloze {}` pretrained, after step {}.\n\n\
              ```python\nfrom transformers import AutoTokenizer, {class}\n\n\
              model = {class}.from_pretrained(\"FOLDER\")\ntokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
-            printable(&name),
+            printable(&name).replace('\n', " "),
             env!("CARGO_PKG_VERSION"),
             count(self.step.0),
         );
@@ -46,7 +61,14 @@ impl ModelCard<'_> {
                 let _ = writeln!(text, "| {} | {value:.4} |", printable(&name));
             }
         }
-        let _ = write!(text, "\n## Configuration\n\n```toml\n{}```\n", self.plan.resolved_toml());
+        let mut configuration = self.plan.config().resolved();
+        for section in UNPUBLISHED {
+            configuration.remove(section);
+        }
+        let configuration = toml::to_string(&configuration).unwrap_or_default();
+        let _ = write!(text, "\n## Configuration\n\n```toml\n{configuration}```\n\n");
+        let seal = blake3::hash(text.as_bytes()).to_hex();
+        let _ = write!(text, "{SEAL}{seal}{SEAL_END}");
         Ok(text)
     }
 

@@ -13,6 +13,8 @@ use anyhow::Context as _;
 use cloze::exit::Usage;
 use schemas::manifest;
 
+use super::model_card::is_unchanged;
+
 /// Files of an export. A folder with any other file is never replaced.
 const FILES: [&str; 6] = ["config.json", "model.safetensors", manifest::TOKENIZER, TOKENIZER_CONFIG, VOCAB, CARD];
 /// File that `AutoTokenizer` requires in addition to the tokenizer.
@@ -121,16 +123,29 @@ fn refuse_others(target: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => return refuse("this is a file"),
         Err(error) => return Err(error).with_context(|| target.display().to_string()),
     };
+    let mut is_empty = true;
     for entry in entries {
-        let name = entry.with_context(|| target.display().to_string())?.file_name();
-        if !FILES.iter().any(|file| name == **file) {
+        let entry = entry.with_context(|| target.display().to_string())?;
+        is_empty = false;
+        let name = entry.file_name();
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || !FILES.iter().any(|file| name == **file) {
             let name = name.to_string_lossy().escape_debug().to_string();
             return refuse(&format!(
                 "the folder has `{name}`, which no export writes; an export replaces the whole folder"
             ));
         }
     }
-    Ok(())
+    // `config.json` and the weights are in every export, and the card is in every one since version 0.2.
+    if !is_empty && !["config.json", "model.safetensors"].iter().all(|file| target.join(file).exists()) {
+        return refuse("the folder has files and is no export");
+    }
+    match fs::read(target.join(CARD)) {
+        Ok(card) if !is_unchanged(&card) => {
+            refuse(&format!("`{CARD}` was edited; an export replaces the whole folder"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns a unique name next to `target`.
@@ -166,7 +181,8 @@ mod tests {
 
     fn fill(staged: &Staged, what: &str) {
         let store = Store::folder(staged.path()).expect("there");
-        for file in FILES {
+        // The card has a seal.
+        for file in FILES.iter().filter(|file| **file != CARD) {
             store.put(file, what.as_bytes()).expect("put");
         }
     }
@@ -187,7 +203,8 @@ mod tests {
                 scope.spawn(move || export(exporter));
             }
         });
-        let contents: BTreeSet<_> = FILES.iter().map(|file| fs::read(target.join(file)).expect("there")).collect();
+        let files = FILES.iter().filter(|file| **file != CARD);
+        let contents: BTreeSet<_> = files.map(|file| fs::read(target.join(file)).expect("there")).collect();
         assert_eq!(contents.len(), 1, "the files of one export");
         assert_eq!(names(&home.path().join("models")), ["a".to_owned()].into(), "and nothing next to it");
     }
@@ -217,10 +234,24 @@ mod tests {
         let store = Store::folder(home.path()).expect("there");
         store.put("a/notes.md", b"mine").expect("put");
         store.put("b", b"a file").expect("put");
-        for (name, words) in [("a", "the folder has `notes.md`"), ("b", "this is a file")] {
+        store.put("readme/README.md", b"mine").expect("put");
+        store.put("vocabulary/vocab.txt", b"mine").expect("put");
+        fs::create_dir_all(home.path().join("folder/README.md")).expect("created");
+        for file in ["config.json", "model.safetensors", CARD] {
+            store.put(&format!("edited/{file}"), b"mine").expect("put");
+        }
+        for (name, words) in [
+            ("a", "the folder has `notes.md`"),
+            ("b", "this is a file"),
+            ("readme", "the folder has files and is no export"),
+            ("vocabulary", "the folder has files and is no export"),
+            ("folder", "the folder has `README.md`"),
+            ("edited", "`README.md` was edited"),
+        ] {
             let error = Staged::new(&home.path().join(name)).map(|_| ()).expect_err("other files").to_string();
             assert!(error.contains(words) && error.contains("--out"), "{error}");
         }
-        assert_eq!(names(home.path()), ["a".to_owned(), "b".to_owned()].into());
+        let left = ["a", "b", "edited", "folder", "readme", "vocabulary"].map(str::to_owned);
+        assert_eq!(names(home.path()), left.into());
     }
 }

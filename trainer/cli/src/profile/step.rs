@@ -1,6 +1,5 @@
 //! `cloze profile step`: training steps on synthetic batches, without a corpus.
 
-use anyhow::Context as _;
 use cloze::cli::ConfigArgs;
 use cloze::exit::Usage;
 use cloze::plan::dry_run::DryRun;
@@ -38,6 +37,7 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
     }
     let different = made_steps(plan, &views, outlook.fills_rows(), steps);
     let timing = time_steps(plan, &different, steps.div_ceil(3), steps)?;
+    remember(plan, &timing);
     let figures = Statistics::new(&timing, plan.flops_per_token());
     if json {
         line(figures.json(plan, &timing));
@@ -55,10 +55,20 @@ pub(crate) fn measure_step(args: &ConfigArgs) -> anyhow::Result<()> {
     note(format_args!("timing {} steps on synthetic batches", WARM_UP + MEASURED));
     let steps = made_steps(plan, &outlook.views(), outlook.fills_rows(), MEASURED);
     let timing = time_steps(plan, &steps, WARM_UP, MEASURED)?;
+    remember(plan, &timing);
+    Ok(())
+}
+
+/// Stores the time of a step for later plans and profiles. If that fails, the time is printed.
+fn remember(plan: &TrainPlan, timing: &Timing) {
     let [_, seconds, _] = quartiles(&timing.seconds);
-    let device = timing.device_name.unwrap_or(timing.device);
-    step_time::record(plan, StepTime { seconds, device, measured: Clock::system().time() })
-        .context("cannot remember the time of a step")
+    let device = timing.device_name.clone().unwrap_or_else(|| timing.device.clone());
+    if let Err(error) = step_time::record(plan, StepTime { seconds, device, measured: Clock::system().time() }) {
+        note(format_args!(
+            "warning: a step takes {:.1} ms; that cannot be stored, set `XDG_CACHE_HOME` to a folder: {error}",
+            1e3 * seconds
+        ));
+    }
 }
 
 /// Makes the batches of `steps` steps, at most of [`DIFFERENT`].

@@ -95,6 +95,12 @@ impl HostTensor {
         }
     }
 
+    /// Whether no value is NaN or infinite.
+    pub(crate) fn is_finite(&self) -> Result<bool, Error> {
+        let all = self.to_tensor()?.f_isfinite().checked()?.f_all().checked()?;
+        Ok(bool::try_from(&all).checked()?)
+    }
+
     /// Sizes of the axes.
     #[must_use]
     pub fn shape(&self) -> &[usize] {

@@ -23,7 +23,7 @@ use trainer_plan::TrainPlan;
 use trainer_plan::config::ModelFamily;
 use trainer_plan::encoder::Gelu;
 use trainer_plan::hf::{
-    CONFIG, HeadPlace, Layout, ModelConfig, Target, TensorEntry, WEIGHTS, choose, missing_weights, read_config,
+    CONFIG, HeadPlace, Layout, ModelConfig, Target, TensorEntry, WEIGHTS, choose, read_config, weights_problem,
 };
 
 use crate::device::native::CheckStatus as _;
@@ -122,7 +122,7 @@ impl<'a> Model<'a> {
     fn open(folder: &'a Path) -> Result<Self, Error> {
         let refuse = |problem: String| Error::Checkpoint { path: folder.to_owned(), problem };
         let config = read_config(folder).map_err(&refuse)?;
-        if let Some(problem) = missing_weights(folder, &config) {
+        if let Some(problem) = weights_problem(folder, &config) {
             return Err(refuse(problem));
         }
         Ok(Self { folder, config, weights: tensors::read(&folder.join(WEIGHTS))? })

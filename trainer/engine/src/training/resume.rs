@@ -246,8 +246,13 @@ impl Trainer {
                 tracing::info!(name, "init: weight is not in the folder and stays randomly initialized");
                 continue;
             }
-            overwrite(&weight.tensor, saved, name, self.device())
-                .map_err(|problem| Error::Checkpoint { path: folder.to_owned(), problem })?;
+            let refuse = |problem| Error::Checkpoint { path: folder.to_owned(), problem };
+            overwrite(&weight.tensor, saved, name, self.device()).map_err(refuse)?;
+            if !saved[name].is_finite()? {
+                return Err(refuse(format!(
+                    "`{name}` has NaN or infinite values; use weights from before the divergence"
+                )));
+            }
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ pub struct ModelConfig {
     vocab_size: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     embedding_size: Option<u32>,
-    hidden_size: u32,
-    num_hidden_layers: u32,
+    pub(super) hidden_size: u32,
+    pub(super) num_hidden_layers: u32,
     num_attention_heads: u32,
     intermediate_size: u32,
     #[serde(default = "gelu")]

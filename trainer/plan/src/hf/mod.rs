@@ -14,6 +14,8 @@ pub use self::architecture::{HeadPlace, HeadRole};
 pub use self::config::ModelConfig;
 pub use self::layout::{Layout, TensorEntry};
 pub use self::target::Target;
+use store::Store;
+
 use crate::config::{CheckpointConfig, ModelFamily, ReportConfig, SpikeGuardConfig, TrainConfig, ValidationConfig};
 use crate::encoder::VocabFacts;
 use crate::error::Error;
@@ -22,6 +24,7 @@ use crate::networks::MAIN;
 use crate::objectives::AnyObjective;
 use crate::optimizer::OptimizerConfig;
 use crate::request::{ActiveObjective, AmendedRequest, TrainRequest};
+use crate::safetensors_header;
 use crate::schedule::ScheduleConfig;
 use crate::train_plan::TrainPlan;
 
@@ -43,11 +46,37 @@ pub fn read_config(folder: &Path) -> Result<ModelConfig, String> {
     ModelConfig::parse(&json)
 }
 
-/// Returns the problem of a folder without [`WEIGHTS`], with the command that converts other files; `None` if it has them.
-pub fn missing_weights(folder: &Path, config: &ModelConfig) -> Option<String> {
-    if folder.join(WEIGHTS).is_file() {
-        return None;
+/// Returns the problem of the weights in a folder: they are missing, not whole, or of another shape than `config` says.
+pub fn weights_problem(folder: &Path, config: &ModelConfig) -> Option<String> {
+    if !folder.join(WEIGHTS).is_file() {
+        return Some(missing_weights(folder, config));
     }
+    let shapes =
+        Store::existing(folder).map_err(Into::into).and_then(|folder| safetensors_header::shapes(&folder, WEIGHTS));
+    let shapes = match shapes {
+        Ok(shapes) => shapes,
+        Err(error) => return Some(error.to_string()),
+    };
+    let layers = shapes.keys().filter_map(|name| {
+        let (_, rest) = name.split_once("encoder.layer.")?;
+        rest.split_once('.')?.0.parse::<u32>().ok()
+    });
+    let found = layers.max().map_or(0, |last| last + 1);
+    if found != 0 && found != config.num_hidden_layers {
+        return Some(format!(
+            "`{WEIGHTS}` has {found} layers, but its `{CONFIG}` says {}; the folder is damaged",
+            config.num_hidden_layers
+        ));
+    }
+    let square = vec![i64::from(config.hidden_size); 2];
+    let query = shapes.iter().find(|(name, shape)| name.ends_with(".attention.self.query.weight") && **shape != square);
+    query.map(|(name, shape)| {
+        format!("`{name}` is {shape:?}, but its `{CONFIG}` says {square:?}; the folder is damaged")
+    })
+}
+
+/// Returns the problem of a folder without [`WEIGHTS`], with the command that converts other files.
+fn missing_weights(folder: &Path, config: &ModelConfig) -> String {
     let class = config.class().unwrap_or("AutoModelForPreTraining");
     let convert = format!(
         "python -c \"from transformers import {class} as M; M.from_pretrained('{0}').save_pretrained('{0}-converted', \
@@ -55,10 +84,10 @@ pub fn missing_weights(folder: &Path, config: &ModelConfig) -> Option<String> {
         folder.display()
     );
     let other = ["pytorch_model.bin", "model.safetensors.index.json", "tf_model.h5", "flax_model.msgpack"];
-    Some(match other.into_iter().find(|name| folder.join(name).is_file()) {
+    match other.into_iter().find(|name| folder.join(name).is_file()) {
         Some(other) => format!("its weights are in `{other}`, only `{WEIGHTS}` is read; convert them: {convert}"),
         None => format!("there is no `{WEIGHTS}`"),
-    })
+    }
 }
 
 /// Returns a plan to predict tokens with the model in `folder`, whose tokenizer has the vocabulary `vocab`.
@@ -70,7 +99,10 @@ pub fn inference_plan(folder: &Path, vocab: VocabFacts) -> Result<TrainPlan, Err
     let config = read_config(folder).map_err(refuse)?;
     if !config.predicts_tokens() {
         let class = config.class().unwrap_or("without `architectures`");
-        return Err(refuse(format!("the model is a `{class}`, which predicts no tokens; export it with its head")));
+        return Err(refuse(format!("the model is a `{class}`, which predicts no tokens, so it fills in no blanks")));
+    }
+    if let Some(problem) = weights_problem(folder, &config) {
+        return Err(refuse(problem));
     }
     let encoder = config.encoder().map_err(refuse)?;
     let objective = "masked_lm";

@@ -66,7 +66,7 @@ fn ways_to_continue(changes: &[KeyChange], has_other_data: bool, place: &str, st
     let mut ways = vec!["revert the change, and give the same command".to_owned()];
     if may_continue && check_allowed(&keys).is_ok() {
         let options: Vec<String> = keys.iter().map(|key| format!("--allow-change {key}")).collect();
-        ways.push(format!("allow the change, which is logged: add `{}`", options.join(" ")));
+        ways.push(format!("allow the change, which is logged: add `{}` to `cloze train`", options.join(" ")));
     }
     if may_continue && check_branched(&keys).is_ok() {
         let run = place.split("/checkpoints/").next().unwrap_or(place);

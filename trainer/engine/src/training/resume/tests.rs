@@ -169,3 +169,17 @@ fn a_tensor_may_begin_in_one_block_and_end_in_another() {
         }
     }
 }
+
+#[test]
+fn start_weights_with_nan_are_refused_by_name() {
+    let _alone = testing::generator();
+    let trainer = testing::trainer(&testing::request());
+    let mut saved = trainer.weights().expect("copied");
+    trainer.load_into(Path::new("model"), &saved, |_| true).expect("its own");
+    let (name, weight) =
+        saved.iter().next_back().map(|(name, weight)| (name.clone(), weight.clone())).expect("weights");
+    let nan = weight.to_tensor().expect("on the CPU") * f64::NAN;
+    saved.insert(name.clone(), HostTensor::copy_of(&nan).expect("a known type"));
+    let error = trainer.load_into(Path::new("model"), &saved, |_| true).expect_err("NaN").to_string();
+    assert!(error.contains("model") && error.contains(&format!("`{name}` has NaN")), "{error}");
+}
