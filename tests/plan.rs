@@ -256,7 +256,8 @@ fn a_plan_prints_how_long_the_run_takes() {
         &home.run_ok(&[&["plan", "--json", "--set", "validation.every_steps=0"], &base[..]].concat()).stdout,
     )
     .expect("one JSON object");
-    let flops = plan["flops_per_token"].as_f64().expect("a number") * (60 * 16 * 64) as f64;
+    // 60 steps of 16 rows of 64 tokens.
+    let flops = plan["flops_per_token"].as_f64().expect("a number") * 61_440.0;
     // 63 % of 67 TFLOP/s in float32.
     let expected = (flops / (0.63 * 67e12)).max(60.0 * 2.0 * 0.4e-3 * micro_batches);
     assert!((seconds(&base).expect("a time") / expected - 1.0).abs() < 1e-6, "{expected}");

@@ -244,7 +244,7 @@ pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordi
     let on_progress = {
         let watch = Arc::clone(&watch);
         move |worker_stats| {
-            *watch.lock().unwrap_or_else(PoisonError::into_inner) = MeasureWatch::from_stats(worker_stats).ok()
+            *watch.lock().unwrap_or_else(PoisonError::into_inner) = MeasureWatch::from_stats(worker_stats).ok();
         }
     };
     let preparation = Preparation::plan(&config)?.telling(Box::new(on_progress));

@@ -205,11 +205,12 @@ impl Corpus {
             0 | 1 => String::new(),
             all => format!(" and {} more files", all - 1),
         };
-        let unusable: String = head.unusable.iter().map(|(name, reason)| format!("`{name}` {reason}; ")).collect();
+        let unusable: Vec<String> = head.unusable.iter().map(|(name, reason)| format!("`{name}` {reason}; ")).collect();
         Error::Config(format!(
             "{first}{more}: none of the first {records} records has {wanted} that can be used; they have {}; \
-             {unusable}set `prepare.text_field`{keys}",
-            fields.join(", ")
+             {}set `prepare.text_field`{keys}",
+            fields.join(", "),
+            unusable.concat()
         ))
     }
 

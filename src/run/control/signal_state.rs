@@ -88,7 +88,7 @@ impl DeferredLog {
             Self::Stalled(found) => tracing::warn!("no progress: {found}; send SIGUSR2 for details"),
             Self::InvalidStopFile(found) => tracing::warn!("{found}; create a file of that name to request a stop"),
             Self::InvalidProfileRequest(found) => {
-                tracing::warn!("{found}; use `cloze profile live` to request a measurement")
+                tracing::warn!("{found}; use `cloze profile live` to request a measurement");
             }
             Self::NotifyFailed(trouble) => tracing::warn!("{trouble}"),
             Self::Report(lines) => lines.into_iter().for_each(print),

@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn settings_that_need_cuda_are_refused_without_a_driver() {
         let problem = |device, precision, tf32, has_cuda_driver| {
-            let train = TrainConfig { device, precision, tf32, ..TrainConfig::default() };
+            let train = TrainConfig { precision, tf32, device, ..TrainConfig::default() };
             Machine { has_cuda_driver }.problem(&train).map(|problem| problem.key)
         };
         let auto = DeviceChoice::Auto;

@@ -98,7 +98,7 @@ impl HostTensor {
     /// Whether no value is NaN or infinite.
     pub(crate) fn is_finite(&self) -> Result<bool, Error> {
         let all = self.to_tensor()?.f_isfinite().checked()?.f_all().checked()?;
-        Ok(bool::try_from(&all).checked()?)
+        bool::try_from(&all).checked()
     }
 
     /// Sizes of the axes.

@@ -103,7 +103,7 @@ impl Run<'_> {
         for (row, loss) in rows.into_iter().take(SUSPECTS) {
             suspects.push(SuspectRow { row, loss, documents: data.documents(row).map_err(Error::Foreign)? });
         }
-        self.emit(host, EventKind::Skip(SkipReport { spike: spike, suspects }));
+        self.emit(host, EventKind::Skip(SkipReport { spike, suspects }));
         Ok(())
     }
 }
