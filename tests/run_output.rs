@@ -60,8 +60,11 @@ fn a_slow_run_shows_its_progress_before_the_first_report() {
     let slow = ["--set", "report.every_steps=4", "--set", "validation.every_steps=0", "--slow", "step=1800"];
     let shown = home.run_ok(&train(&slow));
     let early: Vec<&str> = shown.stderr.lines().filter(|line| line.starts_with("step ")).collect();
-    assert_eq!(early.len(), 1, "{shown}");
-    assert!(early[0].starts_with("step 3  loss ") && early[0].contains("tok/s"), "{shown}");
+    // Ten seconds are in the third step, or before it on a machine under load.
+    assert!(
+        !early.is_empty() && early.iter().all(|line| line.contains("  loss ") && line.contains("tok/s")),
+        "{shown}"
+    );
     assert_eq!(shown.stdout.lines().filter(|line| line.contains("tok/s")).count(), 1, "{shown}");
     let reports: Vec<_> = home.log("run").into_iter().filter(|event| event["kind"] == "report").collect();
     assert_eq!(reports.len(), 1, "{reports:?}");
