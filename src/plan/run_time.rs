@@ -33,15 +33,16 @@ struct RunTime {
 /// Returns the lines of the plan about time, energy and disk.
 pub(super) fn lines(plan: &TrainPlan, target: TargetMachine) -> Vec<String> {
     let mut lines = Vec::new();
-    lines.push(match run_time(plan, target) {
+    match run_time(plan, target) {
         Ok(RunTime { seconds, basis }) => {
-            format!("time       about {} {basis}; it would end on {}", time(seconds), end(seconds))
+            lines.push(format!("time       about {} {basis}; it would end on {}", time(seconds), end(seconds)));
+            lines.extend(
+                target
+                    .watts
+                    .map(|watts| format!("energy     about {:.1} kWh at {watts} W", energy_kwh(seconds, watts))),
+            );
         }
-        Err(reason) => format!("time       {reason}"),
-    });
-    if let (Some(watts), Ok(found)) = (target.watts, run_time(plan, target)) {
-        let kwh = energy_kwh(found.seconds, watts);
-        lines.push(format!("energy     about {kwh:.1} kWh at {watts} W"));
+        Err(reason) => lines.push(format!("time       {reason}")),
     }
     let (checkpoints, size) = checkpoints(plan);
     lines.push(format!(

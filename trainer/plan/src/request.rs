@@ -53,6 +53,33 @@ pub struct TrainRequest {
     pub amended: AmendedRequest,
 }
 
+impl TrainRequest {
+    /// Returns a request of one network with rows of `width` tokens. It has no objectives, and defaults elsewhere.
+    #[must_use]
+    pub fn new(encoder: EncoderConfig, vocab: VocabFacts, width: u32) -> Self {
+        Self {
+            seed: 0,
+            width,
+            view_widths: BTreeMap::new(),
+            encoder,
+            networks: BTreeMap::new(),
+            vocab,
+            objectives: BTreeMap::new(),
+            loss: BTreeMap::new(),
+            train: TrainConfig::default(),
+            optimizer: OptimizerConfig::default(),
+            schedule: ScheduleConfig::default(),
+            validation: ValidationConfig::default(),
+            checkpoints: CheckpointConfig::default(),
+            report: ReportConfig::default(),
+            guard: SpikeGuardConfig::default(),
+            identity: Identity::new(BTreeMap::new()),
+            data_content: String::new(),
+            amended: AmendedRequest::default(),
+        }
+    }
+}
+
 /// Changes that users request of a run that has started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AmendedRequest {

@@ -8,6 +8,7 @@ use super::bad_rows::{MemoryBadRows, Panics};
 use super::*;
 use crate::exposure::RowDocuments;
 use crate::mixture::{PERIOD, Weight, WeightFrom};
+use crate::shard::reader::ShardReader;
 
 /// Three folders that share only their tokenizer. Their samples have the same addresses, some the same tokens.
 struct Sources {

@@ -65,7 +65,7 @@ impl ModelCard<'_> {
         for section in UNPUBLISHED {
             configuration.remove(section);
         }
-        let configuration = toml::to_string(&configuration).unwrap_or_default();
+        let configuration = toml::to_string(&configuration).expect("a configuration is plain values");
         let _ = write!(text, "\n## Configuration\n\n```toml\n{configuration}```\n\n");
         let seal = blake3::hash(text.as_bytes()).to_hex();
         let _ = write!(text, "{SEAL}{seal}{SEAL_END}");

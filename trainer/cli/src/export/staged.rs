@@ -7,16 +7,18 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use cloze::exit::Usage;
 use schemas::manifest;
+use trainer_plan::hf::{CONFIG, WEIGHTS};
 
 use super::model_card::is_unchanged;
 
 /// Files of an export. A folder with any other file is never replaced.
-const FILES: [&str; 6] = ["config.json", "model.safetensors", manifest::TOKENIZER, TOKENIZER_CONFIG, VOCAB, CARD];
+const FILES: [&str; 6] = [CONFIG, WEIGHTS, manifest::TOKENIZER, TOKENIZER_CONFIG, VOCAB, CARD];
 /// File that `AutoTokenizer` requires in addition to the tokenizer.
 pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// Vocabulary of a WordPiece tokenizer, for programs that do not read `tokenizer.json`.
@@ -107,7 +109,23 @@ impl Drop for Staged {
 }
 
 /// Returns an error if the target exists and is not an export.
+///
+/// A concurrent export may replace the folder between two reads. Then the new folder is checked.
 fn refuse_others(target: &Path) -> anyhow::Result<()> {
+    // A rename changes the time, a new folder the inode.
+    let version = || fs::metadata(target).ok().map(|folder| (folder.ino(), folder.ctime(), folder.ctime_nsec()));
+    let mut attempts = 0..MOVES_MAX;
+    loop {
+        let checked = version();
+        let outcome = refuse_other_files(target);
+        if outcome.is_ok() || version() == checked || attempts.next().is_none() {
+            return outcome;
+        }
+    }
+}
+
+/// Returns an error if the folder, as it is now, is not an export.
+fn refuse_other_files(target: &Path) -> anyhow::Result<()> {
     let refuse = |message: &str| Err(Usage(format!("{}: {message}; name another `--out`", target.display())).into());
     if let Some(url) = schemas::url_refusal(target) {
         return Err(Usage(format!("{url}; name a local folder, and copy it after the export")).into());
@@ -136,8 +154,8 @@ fn refuse_others(target: &Path) -> anyhow::Result<()> {
             ));
         }
     }
-    // `config.json` and the weights are in every export, and the card is in every one since version 0.2.
-    if !is_empty && !["config.json", "model.safetensors"].iter().all(|file| target.join(file).exists()) {
+    // These two are in every export.
+    if !is_empty && ![CONFIG, WEIGHTS].iter().all(|file| target.join(file).exists()) {
         return refuse("the folder has files and is no export");
     }
     match fs::read(target.join(CARD)) {

@@ -7,7 +7,7 @@ mod config;
 mod layout;
 mod target;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 pub use self::architecture::{HeadPlace, HeadRole};
@@ -16,16 +16,13 @@ pub use self::layout::{Layout, TensorEntry};
 pub use self::target::Target;
 use store::Store;
 
-use crate::config::{CheckpointConfig, ModelFamily, ReportConfig, SpikeGuardConfig, TrainConfig, ValidationConfig};
+use crate::config::{ModelFamily, TrainConfig};
 use crate::encoder::VocabFacts;
 use crate::error::Error;
-use crate::identity::Identity;
 use crate::networks::MAIN;
 use crate::objectives::AnyObjective;
-use crate::optimizer::OptimizerConfig;
-use crate::request::{ActiveObjective, AmendedRequest, TrainRequest};
+use crate::request::{ActiveObjective, TrainRequest};
 use crate::safetensors_header;
-use crate::schedule::ScheduleConfig;
 use crate::train_plan::TrainPlan;
 
 /// Name of the configuration file of a model.
@@ -107,25 +104,12 @@ pub fn inference_plan(folder: &Path, vocab: VocabFacts) -> Result<TrainPlan, Err
     let encoder = config.encoder().map_err(refuse)?;
     let objective = "masked_lm";
     let head = AnyObjective::of_kind(objective).expect("it is registered");
+    let width = encoder.max_positions;
     let request = TrainRequest {
-        seed: 0,
-        width: encoder.max_positions,
-        view_widths: BTreeMap::new(),
-        encoder,
-        networks: BTreeMap::new(),
-        vocab,
         objectives: [(objective.to_owned(), head)].into(),
         loss: [(objective.to_owned(), 1.0)].into(),
         train: TrainConfig { init_from: Some(folder.to_owned()), ..TrainConfig::default() },
-        optimizer: OptimizerConfig::default(),
-        schedule: ScheduleConfig::default(),
-        validation: ValidationConfig::default(),
-        checkpoints: CheckpointConfig::default(),
-        report: ReportConfig::default(),
-        guard: SpikeGuardConfig::default(),
-        identity: Identity::new(BTreeMap::new()),
-        data_content: String::new(),
-        amended: AmendedRequest::default(),
+        ..TrainRequest::new(encoder, vocab, width)
     };
     TrainPlan::new(request).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(|it| format!("`{}`: {}", it.key, it.message)).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemas::SpecialIds;
-use trainer_plan::config::{CheckpointConfig, ReportConfig, SpikeGuardConfig, TrainConfig, ValidationConfig};
+use trainer_plan::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
 use trainer_plan::device::DeviceChoice;
 use trainer_plan::encoder::{EncoderConfig, VocabFacts};
 use trainer_plan::identity::Identity;
@@ -11,7 +11,7 @@ use trainer_plan::networks::AnyNetwork;
 use trainer_plan::objectives::AnyObjective;
 use trainer_plan::optimizer::OptimizerConfig;
 use trainer_plan::schedule::{ScheduleConfig, ScheduleKind};
-use trainer_plan::{AmendedRequest, TrainPlan, TrainRequest};
+use trainer_plan::{TrainPlan, TrainRequest};
 
 /// Ids of the vocabulary.
 pub(crate) const WORDS: u32 = 60;
@@ -21,24 +21,22 @@ pub(crate) const ROWS: usize = 4;
 /// 12 steps of two micro-batches each, all objectives that there are.
 pub(crate) fn request() -> TrainRequest {
     let objectives: Vec<AnyObjective> = AnyObjective::examples();
+    let encoder = EncoderConfig {
+        layers: 2,
+        hidden: 16,
+        heads: 2,
+        feed_forward: 32,
+        max_positions: 16,
+        ..EncoderConfig::default()
+    };
+    let vocab = VocabFacts {
+        size: WORDS,
+        special: SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 },
+        unigram_log_probabilities: vec![-f64::from(WORDS).ln(); WORDS as usize],
+    };
     TrainRequest {
         seed: 7,
-        width: 12,
-        view_widths: BTreeMap::new(),
-        encoder: EncoderConfig {
-            layers: 2,
-            hidden: 16,
-            heads: 2,
-            feed_forward: 32,
-            max_positions: 16,
-            ..EncoderConfig::default()
-        },
         networks: networks(),
-        vocab: VocabFacts {
-            size: WORDS,
-            special: SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 },
-            unigram_log_probabilities: vec![-f64::from(WORDS).ln(); WORDS as usize],
-        },
         loss: objectives.iter().map(|objective| (objective.kind().to_owned(), 1.0)).collect(),
         objectives: objectives.into_iter().map(|objective| (objective.kind().to_owned(), objective)).collect(),
         train: TrainConfig {
@@ -54,10 +52,9 @@ pub(crate) fn request() -> TrainRequest {
         validation: ValidationConfig { every_steps: 5, rows: 8 },
         checkpoints: CheckpointConfig { every_steps: 4, keep: 2, ..CheckpointConfig::default() },
         report: ReportConfig { every_steps: 3 },
-        guard: SpikeGuardConfig::default(),
         identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),
         data_content: "data".to_owned(),
-        amended: AmendedRequest::default(),
+        ..TrainRequest::new(encoder, vocab, 12)
     }
 }
 
