@@ -8,7 +8,7 @@
 //! | 3 | `cloze profile compare`: the second is slower by more than the limit with certainty |
 //! | 42 | the corpus is unusable: do not retry |
 //! | 43 | the training diverged, and a retry diverges in the same way: change the run |
-//! | 44 | insufficient device memory: change the setting that the error names |
+//! | 44 | insufficient memory of the device (GPU, or host for the CPU): change the setting that the error names |
 //! | 45 | a loss spike, and `spike_guard.action` is `pause`; the run is saved and needs a decision |
 //! | 46 | a stop that did not save: a second SIGINT, or `run.shutdown_timeout_seconds`; the same command repeats the steps |
 //! | 127 | libtorch is missing: the system cannot load `cloze-train`; install it again |

@@ -6,9 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use trainer_plan::Error;
 
-/// Messages of libtorch's allocator, of the driver, and of cuBLAS, which allocates its own memory.
-const MESSAGES: [&str; 3] =
-    ["CUDA out of memory", "CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED"];
+/// Messages of libtorch's allocators, of the driver, of cuBLAS, which allocates its own memory, and of the C++ library.
+const MESSAGES: [&str; 6] = [
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "std::bad_alloc",
+];
 
 /// Extracts libtorch's out-of-memory message, up to the end of the reason. `None` for any other error.
 #[must_use]
@@ -85,5 +91,16 @@ mod tests {
         for words in MESSAGES {
             assert_eq!(shortage(words).as_deref(), Some(words));
         }
+    }
+
+    #[test]
+    fn a_failed_allocation_of_host_memory_is_an_out_of_memory_error() {
+        // More than the address space of a process.
+        let shape = [1_i64 << 50];
+        let allocate = || Ok(tch::Tensor::zeros(shape, (tch::Kind::Uint8, tch::Device::Cpu)));
+        let outcome = caught(allocate, Error::Device).map(|_| ());
+        let said = format!("{:?}", outcome.expect_err("no machine has this memory"));
+        assert!(said.contains("can't allocate memory: you tried to allocate 1125899906842624 bytes"), "{said}");
+        assert!(!said.contains("frame"), "no stack: {said}");
     }
 }

@@ -18,12 +18,16 @@ pub(super) fn wrap<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>)
 pub(super) fn wrap_read_only<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let memory = plan.memory();
     let held = estimate(memory.weights + memory.optimizer);
-    caught(work, |shortage| Error::Memory {
-        shortage,
-        owners: format!("of about {held} for the weights and their optimizer state, in addition to other allocations"),
-        way: "wait until the device is free (`nvidia-smi` lists its processes), or use the CPU: set \
-              `CUDA_VISIBLE_DEVICES=\"\"` before the command"
-            .to_owned(),
+    caught(work, |shortage| {
+        let way = if shortage.starts_with("CUDA") {
+            "wait until the device is free (`nvidia-smi` lists its processes), or use the CPU: set \
+             `CUDA_VISIBLE_DEVICES=\"\"` before the command"
+        } else {
+            "wait until other processes of this machine end, or use a machine with more memory"
+        };
+        let owners =
+            format!("of about {held} for the weights and their optimizer state, in addition to other allocations");
+        Error::Memory { shortage, owners, way: way.to_owned() }
     })
 }
 
