@@ -76,3 +76,36 @@ fn unfit_files_are_named_at_once_or_skipped_as_the_error_says() {
     prepare(&home, "in", "text_lines", &["prepare.encoding=klingon"])
         .assert_fails(2, &["prepare.encoding", "utf-16le"]);
 }
+
+/// Files as downloads, archives and crashes leave them. Each error has the cause and the fix, and nothing is written.
+#[test]
+fn files_of_other_formats_are_refused_by_cause() {
+    let lines = "{\"text\": \"Anna read the newspaper.\"}\n".repeat(30);
+    let compressed = gzip(lines.as_bytes());
+    let cases: [(&str, &[u8], i32, &[&str]); 11] = [
+        ("a.jsonl.bz2", b"BZh9", 2, &["1 `*.bz2`", "decompress them, or compress them as `.gz` or `.zst`"]),
+        ("a.zip", b"PK\x03\x04", 2, &["1 `*.zip`", "unpack the archives and name the folder"]),
+        ("a.tar.gz", &compressed, 2, &["1 `*.tar`", "unpack the archives"]),
+        ("a.csv", b"text\nAnna\n", 2, &["1 `*.csv`", "convert the tables to Parquet or JSONL"]),
+        ("a.jsonl", &compressed, 42, &["a.jsonl: gzip-compressed", "`.gz`"]),
+        ("a.jsonl", b"\x28\xb5\x2f\xfd\x04\0\0\0\0", 42, &["a.jsonl: zstd-compressed", "`.zst`"]),
+        ("a.jsonl", b"PAR1\x15\0\x15\0PAR1", 42, &["a.jsonl: a Parquet file", "`.parquet`"]),
+        ("a.jsonl.zst", lines.as_bytes(), 42, &["a.jsonl.zst: not a zstd file although its name says so"]),
+        ("a.jsonl.gz", &compressed[..compressed.len() / 2], 42, &["a.jsonl.gz: truncated or damaged"]),
+        ("a.parquet", lines.as_bytes(), 42, &["a.parquet: not a readable Parquet file"]),
+        ("a\nb.jsonl", b"{\n", 42, &["a\\nb.jsonl: JSON over several lines"]),
+    ];
+    for (name, bytes, code, words) in cases {
+        let home = home();
+        put(&home, &format!("in/{name}"), bytes);
+        let format = if name.ends_with(".parquet") { "parquet" } else { "jsonl" };
+        prepare(&home, "in", format, &[]).assert_fails(code, words);
+        assert!(!home.join("data/manifest.json").exists(), "{name}: no prepared folder");
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
+}

@@ -1,12 +1,18 @@
 //! Errors of the pipeline from text to batches, classified by the action they require.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemas::{BatchIndex, ManifestError};
 
 /// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Returns a path on one line: line breaks and other control characters of a file name are escaped.
+fn printable(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.contains(char::is_control) { text.escape_debug().to_string() } else { text }
+}
 
 /// Error of the pipeline. Every variant states the place and the fix.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +22,7 @@ pub enum Error {
     Config(String),
 
     /// The corpus cannot be read; no output of it was written. Exit code 1.
-    #[error("{}{}: {message}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    #[error("{}{}: {message}", printable(path), line.map(|line| format!(":{line}")).unwrap_or_default())]
     Corpus {
         /// The input file.
         path: PathBuf,
@@ -27,7 +33,7 @@ pub enum Error {
     },
 
     /// A file of the corpus is unusable in its current form; no output of it was written. Exit code 42.
-    #[error("{}{}: {message}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    #[error("{}{}: {message}", printable(path), line.map(|line| format!(":{line}")).unwrap_or_default())]
     UnusableFile {
         /// The input file.
         path: PathBuf,
@@ -42,7 +48,7 @@ pub enum Error {
     UnusableCorpus(String),
 
     /// The tokenizer cannot be used. Exit code 2.
-    #[error("tokenizer {}: {message}", path.display())]
+    #[error("tokenizer {}: {message}", printable(path))]
     Tokenizer {
         /// Tokenizer file.
         path: PathBuf,
@@ -111,7 +117,7 @@ pub enum Error {
     Stopped,
 
     /// Another process works on the folder. Exit code 1.
-    #[error("{}: locked by {holder}; wait for it, or name another folder", path.display())]
+    #[error("{}: locked by {holder}; wait for it, or name another folder", printable(path))]
     Locked {
         /// Path of the lock.
         path: PathBuf,

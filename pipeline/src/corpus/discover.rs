@@ -47,6 +47,20 @@ impl SkippedFiles {
         }
         (total > 0).then(|| format!("{total} skipped in `prepare.inputs`: {}", parts.join(", ")))
     }
+
+    /// Returns how the skipped files can be read.
+    fn hint(&self) -> &'static str {
+        let has = |extensions: &[&str]| extensions.iter().any(|one| self.0.contains_key(&format!("`*.{one}`")));
+        if has(&["bz2", "xz", "lz4", "lzma", "br"]) {
+            "decompress them, or compress them as `.gz` or `.zst`"
+        } else if has(&["zip", "tar", "tgz", "7z", "rar"]) {
+            "unpack the archives and name the folder"
+        } else if has(&["csv", "tsv", "arrow", "feather", "orc", "avro", "xlsx"]) {
+            "convert the tables to Parquet or JSONL"
+        } else {
+            "to read files of another extension, name them or use a glob"
+        }
+    }
 }
 
 pub(super) fn unusable(path: impl Into<PathBuf>, message: impl Into<String>) -> Error {
@@ -63,8 +77,8 @@ pub(super) fn walk(inputs: &[String], wanted: FileFilter<'_>) -> Result<Discover
         let base = walk.expand(input)?;
         let found = walk.found;
         if found.is_empty() {
-            let hint = "; to read files of another extension, name them or use a glob";
-            let skipped = walked.passed.description().map_or(String::new(), |skipped| format!("; {skipped}{hint}"));
+            let hint = walked.passed.hint();
+            let skipped = walked.passed.description().map_or(String::new(), |skipped| format!("; {skipped}; {hint}"));
             let brackets = "; `[` begins a set of characters in a glob: write `[[]` for a bracket of a name";
             let hint_of_glob = if input.contains('[') { brackets } else { "" };
             let extensions = wanted.extensions.join(", *.");

@@ -70,8 +70,28 @@ pub(super) fn beginning(file: &InputFile, bytes: u64, reading: &ReadOptions) -> 
     Ok(head)
 }
 
-/// Checks the beginning of a text: a NUL or the byte-order mark of UTF-16 makes it unusable.
+/// First bytes of file formats that are often named as text, each with the format and the fix.
+const MAGIC: [(&[u8], &str); 7] = [
+    (b"\x1f\x8b", "gzip-compressed; rename it so that it ends in `.gz`"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed; rename it so that it ends in `.zst`"),
+    (b"PAR1", "a Parquet file; rename it to `.parquet`, and set `prepare.format = \"parquet\"`"),
+    (b"ARROW1", "an Arrow file; convert it to Parquet"),
+    (b"BZh", "bzip2-compressed; decompress it"),
+    (b"\xfd7zXZ\0", "xz-compressed; decompress it"),
+    (b"PK\x03\x04", "a ZIP archive; unpack it"),
+];
+
+/// Checks the beginning of a text: a NUL, the byte-order mark of UTF-16, or the first bytes of a compressed file make
+/// it unusable.
 pub(super) fn of_text(head: &[u8]) -> FileCheck {
+    // Text may begin with the letters of a magic number, but has no NUL and is UTF-8.
+    let is_text = memchr::memchr(0, head).is_none() && longest_utf8(head) + 3 >= head.len();
+    let known = MAGIC.iter().find(|(magic, _)| head.starts_with(magic));
+    if let Some((_, format)) = known
+        && !is_text
+    {
+        return FileCheck::unfit(*format);
+    }
     let is_marked = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
     if memchr::memchr(0, head).is_none() && !is_marked {
         return FileCheck::default();
@@ -85,6 +105,11 @@ pub(super) fn of_text(head: &[u8]) -> FileCheck {
              `prepare.on_invalid_file = \"skip\"`",
         ),
     }
+}
+
+/// Length of the longest prefix that is UTF-8.
+fn longest_utf8(bytes: &[u8]) -> usize {
+    std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len)
 }
 
 /// Guesses the encoding of a text with NULs: by its byte-order mark, or by ASCII letters that alternate with NULs.
@@ -133,6 +158,13 @@ mod tests {
         }
         for binary in [&b"ELF\0\x01"[..], b"\xff\xfe\0\0a\0\0\0", b"a\0", b"\0"] {
             assert!(of_text(binary).unfit.expect("it has NULs").contains("a binary file"), "{binary:?}");
+        }
+        for (magic, format) in MAGIC {
+            let why = of_text(&[magic, b"\x03\0\xff\xfe\x80\x80\x80\x80"].concat()).unfit;
+            assert_eq!(why.as_deref(), Some(format));
+        }
+        for text in ["PAR1 of the course", "ARROW1", "BZh is a magic number"] {
+            assert_eq!(of_text(text.as_bytes()), FileCheck::default(), "{text}");
         }
         let marked = of_text(b"\xff\xfe\x2d\x4e\x87\x65").unfit.expect("letters without a NUL, after a mark");
         assert!(marked.contains("\"utf-16le\""), "{marked}");
