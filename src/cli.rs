@@ -20,7 +20,7 @@ pub use self::choice::{ExportFamily, Gpu, Method, ModelSize, ParityDtype, Profil
 use self::output_args::OutputArgs;
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
-use self::subcommands::DEFAULT_CONFIG;
+pub(crate) use self::subcommands::DEFAULT_CONFIG;
 pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
 
 /// Pretrains BERT-style encoders: data preparation, training, profiling.

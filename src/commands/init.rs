@@ -10,6 +10,7 @@ mod survey;
 use std::path::Path;
 
 use pipeline::tokenize::{self, Tokenizer as _};
+use schemas::shell_quoted;
 use store::Store;
 use telemetry::quantities::bytes;
 use telemetry::terminal::{line, note};
@@ -17,7 +18,7 @@ use trainer_plan::hf;
 
 use self::page::{Choice, StartModel};
 use self::survey::Survey;
-use crate::cli::{Method, ModelSize};
+use crate::cli::{DEFAULT_CONFIG, Method, ModelSize};
 use crate::exit::Usage;
 
 /// Surveys the corpus and writes the file. `from` is the folder of a `transformers` model.
@@ -62,12 +63,21 @@ pub(crate) fn run(
         bytes(survey.bytes),
         bytes(survey.text_bytes),
     ));
-    let option = if out == Path::new("run.toml") { String::new() } else { format!(" -c {}", out.display()) };
-    let verbs = ["tokenizer train", "prepare", "plan", "train"];
-    for verb in verbs.iter().skip(usize::from(from.is_some())) {
-        line(format_args!("  cloze {verb}{option}"));
+    for command in next_commands(out, from.is_some()) {
+        line(format_args!("  {command}"));
     }
     Ok(())
+}
+
+/// Returns the shell commands that follow. A model brings its tokenizer.
+fn next_commands(out: &Path, has_model: bool) -> Vec<String> {
+    let option = if out == Path::new(DEFAULT_CONFIG) {
+        String::new()
+    } else {
+        format!(" -c {}", shell_quoted(&out.display().to_string()))
+    };
+    let verbs = ["tokenizer train", "prepare", "plan", "train"];
+    verbs.iter().skip(usize::from(has_model)).map(|verb| format!("cloze {verb}{option}")).collect()
 }
 
 /// Reads shape and tokenizer of a `transformers` model.
@@ -83,4 +93,16 @@ fn start_model(folder: &Path) -> anyhow::Result<StartModel> {
     let is_open = !folder.join("tokenizer.json").is_file() && folder.join("vocab.txt").is_file();
     let lowercase = is_open.then(|| tokenizer.facts().manifest.lowercase);
     Ok(StartModel { folder: folder.to_owned(), encoder, lowercase })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_commands_can_be_pasted() {
+        assert_eq!(next_commands(Path::new("run.toml"), true), ["cloze prepare", "cloze plan", "cloze train"]);
+        let quoted = next_commands(Path::new("my $runs/it's.toml"), false);
+        assert_eq!(quoted[0], "cloze tokenizer train -c 'my $runs/it'\\''s.toml'");
+    }
 }

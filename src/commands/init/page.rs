@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use schemas::shell_quoted;
 use telemetry::quantities::bytes;
 use trainer_plan::encoder::{EncoderConfig, Gelu};
 
@@ -353,7 +354,7 @@ every_steps = {report}
 [run]
 folder = "runs/{name}"
 
-# A page of the run, and metrics for Prometheus: docs/monitoring.md. `cloze top runs/{name}` is the same on a terminal.
+# A page of the run, and metrics for Prometheus: docs/monitoring.md. `cloze top {run}` is the same on a terminal.
 # [serve]
 # address = "127.0.0.1:8080"
 #
@@ -362,6 +363,7 @@ folder = "runs/{name}"
 # command = ["./tell", "the-team"]
 "#,
         report = (schedule.steps / 100).max(1),
+        run = shell_quoted(&format!("runs/{name}")),
     )
 }
 
