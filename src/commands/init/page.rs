@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use schemas::shell_quoted;
-use telemetry::quantities::bytes;
+use telemetry::quantities::{bytes, short};
 use trainer_plan::encoder::{EncoderConfig, Gelu};
 
 use super::recipe::{Recipe, recipe};
@@ -16,6 +16,9 @@ const BYTES_PER_TOKEN: u64 = 4;
 
 /// Largest micro-batch in tokens of a base model; fits 24 GB of device memory.
 const MICRO_BATCH_TOKENS: u64 = 16 * 512;
+
+/// Share of padding from which a comment explains it.
+const PADDING_TOLD: f64 = 0.2;
 
 /// Choices of the user.
 pub(super) struct Choice {
@@ -111,7 +114,7 @@ pub(super) fn page(survey: &Survey, name: &str, choice: &Choice) -> String {
     let tokens = (survey.text_bytes / BYTES_PER_TOKEN).max(1);
     let corpus = CORPORA.iter().find(|corpus| tokens < corpus.below).unwrap_or(&CORPORA[CORPORA.len() - 1]);
     let encoder = encoder(choice, corpus);
-    let recipe = recipe(choice.method, &encoder);
+    let recipe = recipe(choice.method, &encoder, choice.model.is_some());
     let schedule = Schedule::new(tokens, corpus, choice, &encoder, &recipe);
     let sections = [
         head(survey, tokens, corpus, choice, &recipe),
@@ -146,7 +149,8 @@ struct Schedule {
     global_batch_size: u64,
     micro_batch_size: u64,
     steps: u64,
-    epochs: u64,
+    /// Passes over the training split, from the other numbers.
+    epochs: f64,
     lr: String,
     lr_reason: String,
 }
@@ -162,6 +166,8 @@ impl Schedule {
         let global_batch_size = (rows / 8).max(2).next_power_of_two().min(wanted);
         let epochs = if choice.model.is_some() { CONTINUED_EPOCHS } else { corpus.epochs };
         let steps = round((rows * epochs / global_batch_size).clamp(20, 1_000_000));
+        // The rounded steps make more passes than were asked for, and no step reads the validation split.
+        let epochs = (steps * global_batch_size) as f64 / (rows as f64 * (1.0 - valid_fraction(corpus)));
         // Activations grow with layers, width and passes.
         let cost = u64::from(encoder.layers) * u64::from(encoder.hidden) * recipe.passes;
         let base = u64::from(BASE.layers) * u64::from(BASE.hidden);
@@ -170,6 +176,11 @@ impl Schedule {
         let (lr, lr_reason) = rate(choice, encoder, recipe);
         Self { max_seq_len, global_batch_size, micro_batch_size, steps, epochs, lr, lr_reason }
     }
+}
+
+/// Share of the documents that no step reads.
+fn valid_fraction(corpus: &CorpusSize) -> f64 {
+    corpus.valid_fraction.parse().expect("the table has numbers")
 }
 
 /// Returns the learning rate with its reason.
@@ -206,7 +217,7 @@ fn head(survey: &Survey, tokens: u64, corpus: &CorpusSize, choice: &Choice, reci
         (None, None) => corpus.like.to_owned(),
     };
     format!(
-        "# {files} of format `{format}`, {disk} on disk, about {text} of text: some {millions:.1} M tokens.\n\
+        "# {files} of format `{format}`, {disk} on disk, about {text} of text: some {tokens} tokens.\n\
          # {title}; sizes for {shape}.\n\
          # Written by `cloze init`. `cloze config` lists every key, `cloze plan` prints the cost.\n\
          seed = 1\n",
@@ -214,7 +225,7 @@ fn head(survey: &Survey, tokens: u64, corpus: &CorpusSize, choice: &Choice, reci
         format = survey.format,
         disk = bytes(survey.bytes),
         text = bytes(survey.text_bytes),
-        millions = tokens as f64 / 1e6,
+        tokens = short(tokens as f64),
         title = recipe.title,
     )
 }
@@ -274,6 +285,15 @@ fn prepare_section(
     let _ = writeln!(text, "folder = \"data/{name}\"    # `data.folder` follows it");
     if let Some((packing, reason)) = recipe.packing {
         let _ = writeln!(text, "packing = \"{packing}\"     # {reason}");
+        let padding = padding(&survey.document_bytes, schedule.max_seq_len);
+        if padding >= PADDING_TOLD {
+            let _ = writeln!(
+                text,
+                "# A row holds one document, and these are short: about {:.0} % of the positions are padding. Longer\n\
+                 # documents (several paragraphs, a whole file) or a smaller `max_seq_len` waste less.",
+                100.0 * padding
+            );
+        }
     }
     let _ = writeln!(
         text,
@@ -286,6 +306,14 @@ fn prepare_section(
         corpus.valid_fraction
     );
     text
+}
+
+/// Returns the expected share of padding if no row has text of two documents.
+fn padding(document_bytes: &[u64], max_seq_len: u64) -> f64 {
+    let tokens = document_bytes.iter().map(|bytes| (bytes / BYTES_PER_TOKEN).max(1));
+    let positions: u64 = tokens.clone().map(|tokens| tokens.next_multiple_of(max_seq_len)).sum();
+    let filled: u64 = tokens.sum();
+    positions.saturating_sub(filled) as f64 / positions.max(1) as f64
 }
 
 fn data_section(recipe: &Recipe) -> String {
@@ -327,7 +355,7 @@ fn train_section(choice: &Choice, schedule: &Schedule, recipe: &Recipe) -> Strin
     let (precision, reason) = recipe.precision;
     let _ = write!(
         text,
-        "steps = {steps}            # about {epochs} passes over the corpus\n\
+        "steps = {steps}            # about {epochs:.0} passes over the corpus\n\
          global_batch_size = {global_batch_size}\n\
          micro_batch_size = {micro_batch_size}     # limited by device memory; `cloze tune` finds the fastest\n\
          # precision = \"{precision}\" # {reason}\n\n\
@@ -340,7 +368,8 @@ fn train_section(choice: &Choice, schedule: &Schedule, recipe: &Recipe) -> Strin
 }
 
 fn run_sections(name: &str, schedule: &Schedule) -> String {
-    let every = (schedule.steps / 10).max(1);
+    // A validation or a checkpoint costs more than a step of a small run.
+    let every = interval(schedule.steps, 10, 50);
     format!(
         r#"[validation]
 every_steps = {every}
@@ -362,9 +391,14 @@ folder = "runs/{name}"
 # [alerts]
 # command = ["./tell", "the-team"]
 "#,
-        report = (schedule.steps / 100).max(1),
+        report = interval(schedule.steps, 100, 10),
         run = shell_quoted(&format!("runs/{name}")),
     )
+}
+
+/// Returns the steps between events of which a run has about `count`: at least `min`, at most all.
+fn interval(steps: u64, count: u64, min: u64) -> u64 {
+    (steps / count).max(min).min(steps)
 }
 
 /// Rounds to two significant digits.
@@ -389,6 +423,7 @@ mod tests {
             files: 3,
             bytes: text_bytes,
             text_bytes,
+            document_bytes: vec![220, 4 * 128, 4 * 40],
             is_latin: text_bytes != 100,
         }
     }
@@ -421,5 +456,45 @@ mod tests {
             }
         }
         assert_eq!([19, 20, 101, 13_847].map(round), [19, 20, 110, 14_000]);
+    }
+
+    #[test]
+    fn padding_of_short_documents_and_weights_of_a_new_generator_are_explained() {
+        let page_of = |method, model| page(&survey(1_000_000), "run", &Choice { method, size: None, model });
+        // 55, 128 and 40 tokens in three rows of 128.
+        let electra = page_of(Method::Electra, None);
+        assert!(electra.contains("about 42 % of the positions are padding"), "{electra}");
+        assert!(!electra.contains("init_from"), "{electra}");
+        assert!(!page_of(Method::Mlm, None).contains("padding"), "rows continue with the next document");
+        assert_eq!(padding(&[128 * 4 * 10], 128), 0.0);
+        for method in [Method::Electra, Method::CocoLm] {
+            let page = page_of(method, Some(model()));
+            assert!(page.contains("no weights for the generator") && page.contains("# init_from = \"FOLDER\""), "{page}");
+        }
+        assert!(!page_of(Method::Mlm, Some(model())).contains("generator"));
+    }
+
+    #[test]
+    fn small_runs_have_sensible_intervals_and_numbers() {
+        let numbers = |text_bytes: u64| {
+            let choice = Choice { method: Method::Mlm, size: None, model: None };
+            let page = page(&survey(text_bytes), "run", &choice);
+            let table: toml::Table = page.parse().expect("TOML");
+            let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
+            let every = ["validation", "checkpoints", "report"].map(|section| number(section, "every_steps"));
+            let steps = number("train", "steps");
+            let batch = number("train", "global_batch_size");
+            (page, steps, batch, every)
+        };
+        let (page, steps, batch, every) = numbers(48_000);
+        assert!(page.contains("some 12 k tokens.\n"), "{page}");
+        assert_eq!(every, [50, 50, 10], "{page}");
+        // 12,000 tokens are 93 rows of 128, and 5 % of them are for validation.
+        let passes = (steps * batch) as f64 / (93.0 * 0.95);
+        assert!(page.contains(&format!("# about {passes:.0} passes over the corpus\n")), "{passes} passes\n{page}");
+        let (page, steps, _, every) = numbers(100);
+        assert_eq!(every, [steps, steps, 10], "{page}");
+        let (page, steps, _, every) = numbers(500_000_000_000);
+        assert_eq!(every, [steps / 10, steps / 10, steps / 100], "{page}");
     }
 }

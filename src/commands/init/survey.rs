@@ -56,6 +56,8 @@ pub(super) struct Survey {
     pub(super) bytes: u64,
     /// Bytes of text. Estimated for compressed files.
     pub(super) text_bytes: u64,
+    /// Bytes of each sampled document.
+    pub(super) document_bytes: Vec<u64>,
     /// Whether most letters are Latin. Then words are split at spaces, and case is a choice.
     pub(super) is_latin: bool,
 }
@@ -121,6 +123,7 @@ impl Survey {
             files: corpus.files().len(),
             bytes: corpus.bytes(),
             text_bytes: corpus.files().iter().map(text_bytes).sum(),
+            document_bytes: found_texts.iter().map(|text| text.len() as u64).collect(),
             is_latin: 2 * latin > letters,
         })
     }
