@@ -107,6 +107,9 @@ pub enum Verb {
         /// Folder of a `transformers` model to continue: its shape, tokenizer and weights.
         #[arg(long, value_name = "FOLDER")]
         from: Option<PathBuf>,
+        /// Prepared folder that the run reads, with its tokenizer, packing and row length. Several methods can share one.
+        #[arg(long, value_name = "FOLDER")]
+        data: Option<PathBuf>,
         /// File to write. An existing file is not overwritten.
         #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
         out: PathBuf,

@@ -10,33 +10,44 @@ mod survey;
 use std::path::Path;
 
 use pipeline::tokenize::{self, Tokenizer as _};
-use schemas::shell_quoted;
+use schemas::{manifest, shell_quoted};
 use store::Store;
 use telemetry::quantities::bytes;
 use telemetry::terminal::{line, note};
 use trainer_plan::hf;
 
-use self::page::{Choice, StartModel};
+use self::page::{Choice, SharedData, StartModel};
 use self::survey::Survey;
 use crate::cli::{DEFAULT_CONFIG, Method, ModelSize};
 use crate::exit::Usage;
 
-/// Surveys the corpus and writes the file. `from` is the folder of a `transformers` model.
-pub(crate) fn run(
-    inputs: &[String],
-    method: Method,
-    size: Option<ModelSize>,
-    from: Option<&Path>,
-    out: &Path,
-) -> anyhow::Result<()> {
+/// Options of `cloze init`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options<'a> {
+    pub(crate) method: Method,
+    pub(crate) size: Option<ModelSize>,
+    /// Folder of a `transformers` model to continue.
+    pub(crate) from: Option<&'a Path>,
+    /// Prepared folder to read.
+    pub(crate) data: Option<&'a Path>,
+    /// File to write.
+    pub(crate) out: &'a Path,
+}
+
+/// Surveys the corpus and writes the file.
+pub(crate) fn run(inputs: &[String], options: Options<'_>) -> anyhow::Result<()> {
+    let Options { method, size, from, data, out } = options;
     let (folder, name) = output_place(out)?;
     if method == Method::Tacl && from.is_none() {
         let message = "--method tacl continues a trained model: name its folder with `--from`";
         return Err(Usage(message.to_owned()).into());
     }
     let model = from.map(start_model).transpose()?;
+    let data = data.map(|folder| shared_data(folder, method, model.as_ref())).transpose()?;
     let survey = Survey::scan(inputs)?;
-    let text = page::page(&survey, name.trim_end_matches(".toml"), &Choice { method, size, model });
+    let has_data = data.is_some();
+    let choice = Choice { method, size, model, data };
+    let text = page::page(&survey, name.trim_end_matches(".toml"), &choice);
     let store = Store::folder(folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
     if let store::Created::Exists = store.put_if_absent(name, text.as_bytes())? {
         return Err(Usage(format!("{}: the file exists; name another with --out", out.display())).into());
@@ -52,21 +63,22 @@ pub(crate) fn run(
         bytes(survey.bytes),
         bytes(survey.text_bytes),
     ));
-    for command in next_commands(out, from.is_some()) {
+    for command in next_commands(out, from.is_some(), has_data) {
         line(format_args!("  {command}"));
     }
     Ok(())
 }
 
-/// Returns the shell commands that follow. A model brings its tokenizer.
-fn next_commands(out: &Path, has_model: bool) -> Vec<String> {
+/// Returns the shell commands that follow. A model brings its tokenizer, and a prepared folder needs no preparation.
+fn next_commands(out: &Path, has_model: bool, has_data: bool) -> Vec<String> {
     let option = if out == Path::new(DEFAULT_CONFIG) {
         String::new()
     } else {
         format!(" -c {}", shell_quoted(&out.display().to_string()))
     };
     let verbs = ["tokenizer train", "prepare", "plan", "train"];
-    verbs.iter().skip(usize::from(has_model)).map(|verb| format!("cloze {verb}{option}")).collect()
+    let done = if has_data { 2 } else { usize::from(has_model) };
+    verbs.iter().skip(done).map(|verb| format!("cloze {verb}{option}")).collect()
 }
 
 /// Returns the folder and the name of the file to write.
@@ -137,17 +149,66 @@ fn start_model(folder: &Path) -> anyhow::Result<StartModel> {
     // A `tokenizer.json` determines it.
     let is_open = !folder.join("tokenizer.json").is_file() && folder.join("vocab.txt").is_file();
     let lowercase = is_open.then(|| tokenizer.facts().manifest.lowercase);
-    Ok(StartModel { folder: folder.to_owned(), encoder, lowercase })
+    let fingerprint = tokenizer.facts().manifest.fingerprint.clone();
+    Ok(StartModel { folder: folder.to_owned(), encoder, lowercase, fingerprint })
+}
+
+/// Reads the settings of a prepared folder, and checks that the method and the model can use it.
+fn shared_data(folder: &Path, method: Method, model: Option<&StartModel>) -> anyhow::Result<SharedData> {
+    let refuse = |problem: &str| Usage(format!("--data {}: {problem}", folder.display()));
+    let store = Store::existing(folder).map_err(|error| Usage(format!("--data {error}")))?;
+    if store.head(manifest::NAME)?.is_none() {
+        return Err(refuse("no prepared corpus is here; name a folder that `cloze prepare` wrote").into());
+    }
+    let manifest = pipeline::load::open(&store)?;
+    let pack = &manifest.pack;
+    if method.needs_sentences() && !pack.keeps_sentences {
+        let problem = format!("packed as `{}`, and this method needs `sentences`; leave `--data` out", pack.name);
+        return Err(refuse(&problem).into());
+    }
+    if model.is_some_and(|model| model.fingerprint != manifest.tokenizer.fingerprint) {
+        return Err(refuse("prepared with another tokenizer than that of the model of `--from`; leave one out").into());
+    }
+    let max_positions = model.map_or(u32::MAX, |model| model.encoder.max_positions);
+    if manifest.max_seq_len > max_positions {
+        let problem = format!(
+            "rows have up to {} tokens, and the model of `--from` has {max_positions} positions; leave one out",
+            manifest.max_seq_len
+        );
+        return Err(refuse(&problem).into());
+    }
+    Ok(SharedData { folder: folder.to_owned(), max_seq_len: manifest.max_seq_len.into(), packing: pack.name.clone() })
 }
 
 #[cfg(test)]
 mod tests {
+    use pipeline::shard::synthetic::Synthetic;
+
     use super::*;
 
     #[test]
+    fn prepared_folders_are_shared_if_the_method_can_use_them() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let refused = |folder: &Path, method| shared_data(folder, method, None).err().expect("refused").to_string();
+        let absent = refused(&home.path().join("absent"), Method::Mlm);
+        assert!(absent.contains("absent: ") && absent.starts_with("--data "), "{absent}");
+        let empty = refused(home.path(), Method::Mlm);
+        assert!(empty.contains("no prepared corpus is here"), "{empty}");
+        let store = Store::folder(home.path()).expect("created");
+        let written = Synthetic::default().write(&store).expect("written");
+        store.put(manifest::NAME, &written.to_json()).expect("written");
+        let data = shared_data(home.path(), Method::Mlm, None).expect("a prepared folder");
+        assert_eq!(data.max_seq_len, u64::from(written.max_seq_len));
+        assert_eq!((data.packing.as_str(), data.folder.as_path()), ("block", home.path()));
+        let electra = refused(home.path(), Method::Electra);
+        assert!(electra.contains("packed as `block`, and this method needs `sentences`"), "{electra}");
+    }
+
+    #[test]
     fn next_commands_can_be_pasted() {
-        assert_eq!(next_commands(Path::new("run.toml"), true), ["cloze prepare", "cloze plan", "cloze train"]);
-        let quoted = next_commands(Path::new("my $runs/it's.toml"), false);
+        assert_eq!(next_commands(Path::new("run.toml"), true, false), ["cloze prepare", "cloze plan", "cloze train"]);
+        let quoted = next_commands(Path::new("my $runs/it's.toml"), false, false);
+        assert_eq!(next_commands(Path::new("run.toml"), false, true), ["cloze plan", "cloze train"]);
         assert_eq!(quoted[0], "cloze tokenizer train -c 'my $runs/it'\\''s.toml'");
     }
 

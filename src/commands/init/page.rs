@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use schemas::shell_quoted;
+use schemas::{manifest, shell_quoted};
 use telemetry::quantities::{bytes, short};
 use trainer_plan::encoder::{EncoderConfig, Gelu};
 
@@ -27,6 +27,15 @@ pub(super) struct Choice {
     pub(super) size: Option<ModelSize>,
     /// Model that the run continues.
     pub(super) model: Option<StartModel>,
+    /// Prepared folder that the run reads.
+    pub(super) data: Option<SharedData>,
+}
+
+/// Prepared folder that several runs read, with the settings it was prepared with.
+pub(super) struct SharedData {
+    pub(super) folder: PathBuf,
+    pub(super) max_seq_len: u64,
+    pub(super) packing: String,
 }
 
 /// Model of a `transformers` folder that a run begins with.
@@ -35,6 +44,8 @@ pub(super) struct StartModel {
     pub(super) encoder: EncoderConfig,
     /// Value of `prepare.lowercase`, if the tokenizer file does not determine it.
     pub(super) lowercase: Option<bool>,
+    /// Fingerprint of its tokenizer.
+    pub(super) fingerprint: String,
 }
 
 /// Schedule and vocabulary for a corpus of up to `below` tokens.
@@ -160,6 +171,7 @@ impl Schedule {
         let is_wide = encoder.hidden >= BASE.hidden;
         let wanted = if is_wide { 512 } else { corpus.max_seq_len };
         let max_seq_len = wanted.min(u64::from(encoder.max_positions)).max(8);
+        let max_seq_len = choice.data.as_ref().map_or(max_seq_len, |data| data.max_seq_len);
         let rows = (tokens / max_seq_len).max(1);
         // At least eight steps per epoch for a small corpus.
         let wanted = if is_wide { corpus.global_batch_size.max(256) } else { corpus.global_batch_size };
@@ -231,7 +243,7 @@ fn head(survey: &Survey, tokens: u64, corpus: &CorpusSize, choice: &Choice, reci
 }
 
 fn tokenizer_section(survey: &Survey, corpus: &CorpusSize, choice: &Choice) -> String {
-    if choice.model.is_some() {
+    if choice.model.is_some() || choice.data.is_some() {
         return String::new();
     }
     let (kind, lowercase) = if survey.is_latin {
@@ -270,11 +282,15 @@ fn prepare_section(
             string(field)
         );
     }
-    match &choice.model {
-        None => {
+    match (&choice.model, &choice.data) {
+        (None, None) => {
             let _ = writeln!(text, "tokenizer = \"data/{name}-tokenizer.json\"");
         }
-        Some(model) => {
+        (None, Some(data)) => {
+            let tokenizer = data.folder.join(manifest::TOKENIZER).display().to_string();
+            let _ = writeln!(text, "tokenizer = {}       # that of the prepared folder", string(&tokenizer));
+        }
+        (Some(model), _) => {
             let _ =
                 writeln!(text, "tokenizer = {}       # that of the model", string(&model.folder.display().to_string()));
             if let Some(lowercase) = model.lowercase {
@@ -282,8 +298,17 @@ fn prepare_section(
             }
         }
     }
-    let _ = writeln!(text, "folder = \"data/{name}\"    # `data.folder` follows it");
-    if let Some((packing, reason)) = recipe.packing {
+    if let Some(data) = &choice.data {
+        let _ = writeln!(
+            text,
+            "folder = {}    # prepared before; its packing and row length are below\npacking = {}",
+            string(&data.folder.display().to_string()),
+            string(&data.packing)
+        );
+    } else {
+        let _ = writeln!(text, "folder = \"data/{name}\"    # `data.folder` follows it");
+    }
+    if let Some((packing, reason)) = recipe.packing.filter(|_| choice.data.is_none()) {
         let _ = writeln!(text, "packing = \"{packing}\"     # {reason}");
         let padding = padding(&survey.document_bytes, schedule.max_seq_len);
         if padding >= PADDING_TOLD {
@@ -430,7 +455,7 @@ mod tests {
 
     fn model() -> StartModel {
         let encoder = EncoderConfig { gelu: Gelu::Tanh, layer_norm_eps: 1e-5, ..EncoderConfig::default() };
-        StartModel { folder: "models/a \"b\"".into(), encoder, lowercase: Some(true) }
+        StartModel { folder: "models/a \"b\"".into(), encoder, lowercase: Some(true), fingerprint: String::new() }
     }
 
     #[test]
@@ -441,7 +466,7 @@ mod tests {
                 for text_bytes in [0, 100, 10_000, 1_300_000, 60_000_000, 4_000_000_000, 500_000_000_000] {
                     for has_model in [false, true] {
                         let model = has_model.then(model);
-                        let choice = Choice { method: *method, size, model };
+                        let choice = Choice { method: *method, size, model, data: None };
                         let page = page(&survey(text_bytes), "run", &choice);
                         let table: toml::Table = page.parse().unwrap_or_else(|error| panic!("{error}\n{page}"));
                         let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
@@ -460,7 +485,8 @@ mod tests {
 
     #[test]
     fn padding_of_short_documents_and_weights_of_a_new_generator_are_explained() {
-        let page_of = |method, model| page(&survey(1_000_000), "run", &Choice { method, size: None, model });
+        let page_of =
+            |method, model| page(&survey(1_000_000), "run", &Choice { method, size: None, model, data: None });
         // 55, 128 and 40 tokens in three rows of 128.
         let electra = page_of(Method::Electra, None);
         assert!(electra.contains("about 42 % of the positions are padding"), "{electra}");
@@ -469,15 +495,35 @@ mod tests {
         assert_eq!(padding(&[128 * 4 * 10], 128), 0.0);
         for method in [Method::Electra, Method::CocoLm] {
             let page = page_of(method, Some(model()));
-            assert!(page.contains("no weights for the generator") && page.contains("# init_from = \"FOLDER\""), "{page}");
+            assert!(
+                page.contains("no weights for the generator") && page.contains("# init_from = \"FOLDER\""),
+                "{page}"
+            );
         }
         assert!(!page_of(Method::Mlm, Some(model())).contains("generator"));
     }
 
     #[test]
+    fn a_prepared_folder_determines_its_settings() {
+        let data = SharedData { folder: "data/a".into(), max_seq_len: 64, packing: "sentences".to_owned() };
+        let page = page(
+            &survey(1_000_000),
+            "run",
+            &Choice { method: Method::Electra, size: None, model: None, data: Some(data) },
+        );
+        let table: toml::Table = page.parse().unwrap_or_else(|error| panic!("{error}\n{page}"));
+        let prepare = &table["prepare"];
+        let words = ["folder", "tokenizer", "packing"].map(|key| prepare[key].as_str().expect("a string"));
+        assert_eq!(words, ["data/a", "data/a/tokenizer.json", "sentences"]);
+        assert_eq!(prepare["max_seq_len"].as_integer(), Some(64));
+        assert_eq!(table["encoder"]["max_positions"].as_integer(), Some(64));
+        assert!(!table.contains_key("tokenizer"), "{page}");
+    }
+
+    #[test]
     fn small_runs_have_sensible_intervals_and_numbers() {
         let numbers = |text_bytes: u64| {
-            let choice = Choice { method: Method::Mlm, size: None, model: None };
+            let choice = Choice { method: Method::Mlm, size: None, model: None, data: None };
             let page = page(&survey(text_bytes), "run", &choice);
             let table: toml::Table = page.parse().expect("TOML");
             let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");

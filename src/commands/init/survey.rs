@@ -350,10 +350,17 @@ mod tests {
             (&[("a.parquet", "")], ["a.parquet", "0 bytes"]),
             (&[("a.jsonl", ""), ("b.jsonl", "")], ["a.jsonl and 1 more files", "0 bytes"]),
             (&[("a.txt", "\n\n \n")], ["a.txt", "no text in its first records"]),
-            (&[("a.txt", text), ("b.txt", text), ("c.txt", "a\0b"), ("d.txt", text), ("e.txt", text), ("f.txt", text)], [
-                "c.txt",
-                "a binary file",
-            ]),
+            (
+                &[
+                    ("a.txt", text),
+                    ("b.txt", text),
+                    ("c.txt", "a\0b"),
+                    ("d.txt", text),
+                    ("e.txt", text),
+                    ("f.txt", text),
+                ],
+                ["c.txt", "a binary file"],
+            ),
         ] {
             let error = refused(files);
             let message = format!("{error:#}");
