@@ -20,7 +20,7 @@ pub use self::choice::{ExportFamily, Gpu, Method, ModelSize, ParityDtype, Profil
 use self::output_args::OutputArgs;
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
-use self::subcommands::DEFAULT_CONFIG;
+pub(crate) use self::subcommands::DEFAULT_CONFIG;
 pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
 
 /// Pretrains BERT-style encoders: data preparation, training, profiling.
@@ -107,6 +107,9 @@ pub enum Verb {
         /// Folder of a `transformers` model to continue: its shape, tokenizer and weights.
         #[arg(long, value_name = "FOLDER")]
         from: Option<PathBuf>,
+        /// Prepared folder that the run reads, with its tokenizer, packing and row length. Several methods can share one.
+        #[arg(long, value_name = "FOLDER")]
+        data: Option<PathBuf>,
         /// File to write. An existing file is not overwritten.
         #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
         out: PathBuf,

@@ -43,6 +43,8 @@ fn output_of_init_can_be_prepared_and_planned() {
     home.run(&["init", "text", "--out", "c.toml"])
         .assert_fails(2, &["c.toml: the file exists; name another with --out"]);
     home.run(&["init", "absent"]).assert_fails(2, &["absent: no such file or folder"]);
+    let quoted = home.run_ok(&["init", "text", "--out", "my $runs/it's.toml"]).stdout;
+    assert!(quoted.contains("cloze prepare -c 'my $runs/it'\\''s.toml'\n"), "{quoted}");
     home.write("other/a.bin", "no text");
     home.run(&["init", "other"]).assert_fails(2, &["no file of a known extension (*.json, "]);
 }

@@ -23,6 +23,7 @@ mod registry;
 pub mod sample;
 pub mod sealed;
 mod share;
+mod shell;
 pub mod stream_hash;
 pub mod vocab;
 
@@ -36,6 +37,7 @@ pub use problem::{Component, Problem, url_refusal};
 pub use sample::{Sample, TokenIds};
 pub use sealed::{SealError, Sealed};
 pub use share::RankShard;
+pub use shell::shell_quoted;
 pub use stream_hash::StreamHash;
 pub use vocab::{SpecialIds, Vocab};
 

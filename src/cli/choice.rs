@@ -101,6 +101,13 @@ pub enum Method {
     CocoLm,
 }
 
+impl Method {
+    /// Whether its views are segments of whole sentences.
+    pub(crate) fn needs_sentences(self) -> bool {
+        matches!(self, Self::Tacl | Self::Electra)
+    }
+}
+
 /// Size of a model, for `cloze init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModelSize {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pipeline::exposure::{self, ListedPage};
-use schemas::Step;
+use schemas::{Step, shell_quoted};
 use serde_json::json;
 use store::Store;
 use telemetry::Clock;
@@ -66,7 +66,7 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         "{} continues {} from step {step}: {keys}; `cloze train -c {}`",
         out.display(),
         run.display(),
-        out.join("config.toml").display()
+        shell_quoted(&out.join("config.toml").display().to_string())
     ));
     Ok(())
 }

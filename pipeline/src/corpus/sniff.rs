@@ -71,9 +71,7 @@ pub(super) fn beginning(file: &InputFile, bytes: u64, reading: &ReadOptions) -> 
 }
 
 /// First bytes of file formats that are often named as text, each with the format and the fix.
-const MAGIC: [(&[u8], &str); 7] = [
-    (b"\x1f\x8b", "gzip-compressed; rename it so that it ends in `.gz`"),
-    (b"\x28\xb5\x2f\xfd", "zstd-compressed; rename it so that it ends in `.zst`"),
+const MAGIC: [(&[u8], &str); 5] = [
     (b"PAR1", "a Parquet file; rename it to `.parquet`, and set `prepare.format = \"parquet\"`"),
     (b"ARROW1", "an Arrow file; convert it to Parquet"),
     (b"BZh", "bzip2-compressed; decompress it"),
@@ -81,7 +79,7 @@ const MAGIC: [(&[u8], &str); 7] = [
     (b"PK\x03\x04", "a ZIP archive; unpack it"),
 ];
 
-/// Checks the beginning of a text: a NUL, the byte-order mark of UTF-16, or the first bytes of a compressed file make
+/// Checks the beginning of a text: a NUL, the byte-order mark of UTF-16, or the first bytes of another format make
 /// it unusable.
 pub(super) fn of_text(head: &[u8]) -> FileCheck {
     // Text may begin with the letters of a magic number, but has no NUL and is UTF-8.

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use telemetry::quantities::bytes;
+use schemas::{manifest, shell_quoted};
+use telemetry::quantities::{bytes, short};
 use trainer_plan::encoder::{EncoderConfig, Gelu};
 
 use super::recipe::{Recipe, recipe};
@@ -16,6 +17,9 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// Largest micro-batch in tokens of a base model; fits 24 GB of device memory.
 const MICRO_BATCH_TOKENS: u64 = 16 * 512;
 
+/// Share of padding from which a comment explains it.
+const PADDING_TOLD: f64 = 0.2;
+
 /// Choices of the user.
 pub(super) struct Choice {
     pub(super) method: Method,
@@ -23,6 +27,15 @@ pub(super) struct Choice {
     pub(super) size: Option<ModelSize>,
     /// Model that the run continues.
     pub(super) model: Option<StartModel>,
+    /// Prepared folder that the run reads.
+    pub(super) data: Option<SharedData>,
+}
+
+/// Prepared folder that several runs read, with the settings it was prepared with.
+pub(super) struct SharedData {
+    pub(super) folder: PathBuf,
+    pub(super) max_seq_len: u64,
+    pub(super) packing: String,
 }
 
 /// Model of a `transformers` folder that a run begins with.
@@ -31,6 +44,8 @@ pub(super) struct StartModel {
     pub(super) encoder: EncoderConfig,
     /// Value of `prepare.lowercase`, if the tokenizer file does not determine it.
     pub(super) lowercase: Option<bool>,
+    /// Fingerprint of its tokenizer.
+    pub(super) fingerprint: String,
 }
 
 /// Schedule and vocabulary for a corpus of up to `below` tokens.
@@ -110,7 +125,7 @@ pub(super) fn page(survey: &Survey, name: &str, choice: &Choice) -> String {
     let tokens = (survey.text_bytes / BYTES_PER_TOKEN).max(1);
     let corpus = CORPORA.iter().find(|corpus| tokens < corpus.below).unwrap_or(&CORPORA[CORPORA.len() - 1]);
     let encoder = encoder(choice, corpus);
-    let recipe = recipe(choice.method, &encoder);
+    let recipe = recipe(choice.method, &encoder, choice.model.is_some());
     let schedule = Schedule::new(tokens, corpus, choice, &encoder, &recipe);
     let sections = [
         head(survey, tokens, corpus, choice, &recipe),
@@ -145,7 +160,8 @@ struct Schedule {
     global_batch_size: u64,
     micro_batch_size: u64,
     steps: u64,
-    epochs: u64,
+    /// Passes over the training split, from the other numbers.
+    epochs: f64,
     lr: String,
     lr_reason: String,
 }
@@ -155,12 +171,15 @@ impl Schedule {
         let is_wide = encoder.hidden >= BASE.hidden;
         let wanted = if is_wide { 512 } else { corpus.max_seq_len };
         let max_seq_len = wanted.min(u64::from(encoder.max_positions)).max(8);
+        let max_seq_len = choice.data.as_ref().map_or(max_seq_len, |data| data.max_seq_len);
         let rows = (tokens / max_seq_len).max(1);
         // At least eight steps per epoch for a small corpus.
         let wanted = if is_wide { corpus.global_batch_size.max(256) } else { corpus.global_batch_size };
         let global_batch_size = (rows / 8).max(2).next_power_of_two().min(wanted);
         let epochs = if choice.model.is_some() { CONTINUED_EPOCHS } else { corpus.epochs };
         let steps = round((rows * epochs / global_batch_size).clamp(20, 1_000_000));
+        // The rounded steps make more passes than were asked for, and no step reads the validation split.
+        let epochs = (steps * global_batch_size) as f64 / (rows as f64 * (1.0 - valid_fraction(corpus)));
         // Activations grow with layers, width and passes.
         let cost = u64::from(encoder.layers) * u64::from(encoder.hidden) * recipe.passes;
         let base = u64::from(BASE.layers) * u64::from(BASE.hidden);
@@ -169,6 +188,11 @@ impl Schedule {
         let (lr, lr_reason) = rate(choice, encoder, recipe);
         Self { max_seq_len, global_batch_size, micro_batch_size, steps, epochs, lr, lr_reason }
     }
+}
+
+/// Share of the documents that no step reads.
+fn valid_fraction(corpus: &CorpusSize) -> f64 {
+    corpus.valid_fraction.parse().expect("the table has numbers")
 }
 
 /// Returns the learning rate with its reason.
@@ -205,7 +229,7 @@ fn head(survey: &Survey, tokens: u64, corpus: &CorpusSize, choice: &Choice, reci
         (None, None) => corpus.like.to_owned(),
     };
     format!(
-        "# {files} of format `{format}`, {disk} on disk, about {text} of text: some {millions:.1} M tokens.\n\
+        "# {files} of format `{format}`, {disk} on disk, about {text} of text: some {tokens} tokens.\n\
          # {title}; sizes for {shape}.\n\
          # Written by `cloze init`. `cloze config` lists every key, `cloze plan` prints the cost.\n\
          seed = 1\n",
@@ -213,13 +237,13 @@ fn head(survey: &Survey, tokens: u64, corpus: &CorpusSize, choice: &Choice, reci
         format = survey.format,
         disk = bytes(survey.bytes),
         text = bytes(survey.text_bytes),
-        millions = tokens as f64 / 1e6,
+        tokens = short(tokens as f64),
         title = recipe.title,
     )
 }
 
 fn tokenizer_section(survey: &Survey, corpus: &CorpusSize, choice: &Choice) -> String {
-    if choice.model.is_some() {
+    if choice.model.is_some() || choice.data.is_some() {
         return String::new();
     }
     let (kind, lowercase) = if survey.is_latin {
@@ -258,11 +282,15 @@ fn prepare_section(
             string(field)
         );
     }
-    match &choice.model {
-        None => {
+    match (&choice.model, &choice.data) {
+        (None, None) => {
             let _ = writeln!(text, "tokenizer = \"data/{name}-tokenizer.json\"");
         }
-        Some(model) => {
+        (None, Some(data)) => {
+            let tokenizer = data.folder.join(manifest::TOKENIZER).display().to_string();
+            let _ = writeln!(text, "tokenizer = {}       # that of the prepared folder", string(&tokenizer));
+        }
+        (Some(model), _) => {
             let _ =
                 writeln!(text, "tokenizer = {}       # that of the model", string(&model.folder.display().to_string()));
             if let Some(lowercase) = model.lowercase {
@@ -270,9 +298,27 @@ fn prepare_section(
             }
         }
     }
-    let _ = writeln!(text, "folder = \"data/{name}\"    # `data.folder` follows it");
-    if let Some((packing, reason)) = recipe.packing {
+    if let Some(data) = &choice.data {
+        let _ = writeln!(
+            text,
+            "folder = {}    # prepared before; its packing and row length are below\npacking = {}",
+            string(&data.folder.display().to_string()),
+            string(&data.packing)
+        );
+    } else {
+        let _ = writeln!(text, "folder = \"data/{name}\"    # `data.folder` follows it");
+    }
+    if let Some((packing, reason)) = recipe.packing.filter(|_| choice.data.is_none()) {
         let _ = writeln!(text, "packing = \"{packing}\"     # {reason}");
+        let padding = padding(&survey.document_bytes, schedule.max_seq_len);
+        if padding >= PADDING_TOLD {
+            let _ = writeln!(
+                text,
+                "# A row holds one document, and these are short: about {:.0} % of the positions are padding. Longer\n\
+                 # documents (several paragraphs, a whole file) or a smaller `max_seq_len` waste less.",
+                100.0 * padding
+            );
+        }
     }
     let _ = writeln!(
         text,
@@ -285,6 +331,14 @@ fn prepare_section(
         corpus.valid_fraction
     );
     text
+}
+
+/// Returns the expected share of padding if no row has text of two documents.
+fn padding(document_bytes: &[u64], max_seq_len: u64) -> f64 {
+    let tokens = document_bytes.iter().map(|bytes| (bytes / BYTES_PER_TOKEN).max(1));
+    let positions: u64 = tokens.clone().map(|tokens| tokens.next_multiple_of(max_seq_len)).sum();
+    let filled: u64 = tokens.sum();
+    positions.saturating_sub(filled) as f64 / positions.max(1) as f64
 }
 
 fn data_section(recipe: &Recipe) -> String {
@@ -326,7 +380,7 @@ fn train_section(choice: &Choice, schedule: &Schedule, recipe: &Recipe) -> Strin
     let (precision, reason) = recipe.precision;
     let _ = write!(
         text,
-        "steps = {steps}            # about {epochs} passes over the corpus\n\
+        "steps = {steps}            # about {epochs:.0} passes over the corpus\n\
          global_batch_size = {global_batch_size}\n\
          micro_batch_size = {micro_batch_size}     # limited by device memory; `cloze tune` finds the fastest\n\
          # precision = \"{precision}\" # {reason}\n\n\
@@ -339,7 +393,8 @@ fn train_section(choice: &Choice, schedule: &Schedule, recipe: &Recipe) -> Strin
 }
 
 fn run_sections(name: &str, schedule: &Schedule) -> String {
-    let every = (schedule.steps / 10).max(1);
+    // A validation or a checkpoint costs more than a step of a small run.
+    let every = interval(schedule.steps, 10, 50);
     format!(
         r#"[validation]
 every_steps = {every}
@@ -353,7 +408,7 @@ every_steps = {report}
 [run]
 folder = "runs/{name}"
 
-# A page of the run, and metrics for Prometheus: docs/monitoring.md. `cloze top runs/{name}` is the same on a terminal.
+# A page of the run, and metrics for Prometheus: docs/monitoring.md. `cloze top {run}` is the same on a terminal.
 # [serve]
 # address = "127.0.0.1:8080"
 #
@@ -361,8 +416,14 @@ folder = "runs/{name}"
 # [alerts]
 # command = ["./tell", "the-team"]
 "#,
-        report = (schedule.steps / 100).max(1),
+        report = interval(schedule.steps, 100, 10),
+        run = shell_quoted(&format!("runs/{name}")),
     )
+}
+
+/// Returns the steps between events of which a run has about `count`: at least `min`, at most all.
+fn interval(steps: u64, count: u64, min: u64) -> u64 {
+    (steps / count).max(min).min(steps)
 }
 
 /// Rounds to two significant digits.
@@ -387,13 +448,14 @@ mod tests {
             files: 3,
             bytes: text_bytes,
             text_bytes,
+            document_bytes: vec![220, 4 * 128, 4 * 40],
             is_latin: text_bytes != 100,
         }
     }
 
     fn model() -> StartModel {
         let encoder = EncoderConfig { gelu: Gelu::Tanh, layer_norm_eps: 1e-5, ..EncoderConfig::default() };
-        StartModel { folder: "models/a \"b\"".into(), encoder, lowercase: Some(true) }
+        StartModel { folder: "models/a \"b\"".into(), encoder, lowercase: Some(true), fingerprint: String::new() }
     }
 
     #[test]
@@ -404,7 +466,7 @@ mod tests {
                 for text_bytes in [0, 100, 10_000, 1_300_000, 60_000_000, 4_000_000_000, 500_000_000_000] {
                     for has_model in [false, true] {
                         let model = has_model.then(model);
-                        let choice = Choice { method: *method, size, model };
+                        let choice = Choice { method: *method, size, model, data: None };
                         let page = page(&survey(text_bytes), "run", &choice);
                         let table: toml::Table = page.parse().unwrap_or_else(|error| panic!("{error}\n{page}"));
                         let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
@@ -419,5 +481,66 @@ mod tests {
             }
         }
         assert_eq!([19, 20, 101, 13_847].map(round), [19, 20, 110, 14_000]);
+    }
+
+    #[test]
+    fn padding_of_short_documents_and_weights_of_a_new_generator_are_explained() {
+        let page_of =
+            |method, model| page(&survey(1_000_000), "run", &Choice { method, size: None, model, data: None });
+        // 55, 128 and 40 tokens in three rows of 128.
+        let electra = page_of(Method::Electra, None);
+        assert!(electra.contains("about 42 % of the positions are padding"), "{electra}");
+        assert!(!electra.contains("init_from"), "{electra}");
+        assert!(!page_of(Method::Mlm, None).contains("padding"), "rows continue with the next document");
+        assert_eq!(padding(&[128 * 4 * 10], 128), 0.0);
+        for method in [Method::Electra, Method::CocoLm] {
+            let page = page_of(method, Some(model()));
+            assert!(
+                page.contains("no weights for the generator") && page.contains("# init_from = \"FOLDER\""),
+                "{page}"
+            );
+        }
+        assert!(!page_of(Method::Mlm, Some(model())).contains("generator"));
+    }
+
+    #[test]
+    fn a_prepared_folder_determines_its_settings() {
+        let data = SharedData { folder: "data/a".into(), max_seq_len: 64, packing: "sentences".to_owned() };
+        let page = page(
+            &survey(1_000_000),
+            "run",
+            &Choice { method: Method::Electra, size: None, model: None, data: Some(data) },
+        );
+        let table: toml::Table = page.parse().unwrap_or_else(|error| panic!("{error}\n{page}"));
+        let prepare = &table["prepare"];
+        let words = ["folder", "tokenizer", "packing"].map(|key| prepare[key].as_str().expect("a string"));
+        assert_eq!(words, ["data/a", "data/a/tokenizer.json", "sentences"]);
+        assert_eq!(prepare["max_seq_len"].as_integer(), Some(64));
+        assert_eq!(table["encoder"]["max_positions"].as_integer(), Some(64));
+        assert!(!table.contains_key("tokenizer"), "{page}");
+    }
+
+    #[test]
+    fn small_runs_have_sensible_intervals_and_numbers() {
+        let numbers = |text_bytes: u64| {
+            let choice = Choice { method: Method::Mlm, size: None, model: None, data: None };
+            let page = page(&survey(text_bytes), "run", &choice);
+            let table: toml::Table = page.parse().expect("TOML");
+            let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
+            let every = ["validation", "checkpoints", "report"].map(|section| number(section, "every_steps"));
+            let steps = number("train", "steps");
+            let batch = number("train", "global_batch_size");
+            (page, steps, batch, every)
+        };
+        let (page, steps, batch, every) = numbers(48_000);
+        assert!(page.contains("some 12 k tokens.\n"), "{page}");
+        assert_eq!(every, [50, 50, 10], "{page}");
+        // 12,000 tokens are 93 rows of 128, and 5 % of them are for validation.
+        let passes = (steps * batch) as f64 / (93.0 * 0.95);
+        assert!(page.contains(&format!("# about {passes:.0} passes over the corpus\n")), "{passes} passes\n{page}");
+        let (page, steps, _, every) = numbers(100);
+        assert_eq!(every, [steps, steps, 10], "{page}");
+        let (page, steps, _, every) = numbers(500_000_000_000);
+        assert_eq!(every, [steps / 10, steps / 10, steps / 100], "{page}");
     }
 }

@@ -36,11 +36,16 @@ kind = "masked_lm"
 view = "masked"
 "#;
 
+/// Packing for views of segments.
+const SENTENCES: (&str, &str) = ("sentences", "segments need sentences; a row is of one document");
+
 const HIDDEN: (&str, &str) = ("bf16_hidden", "on a GPU: the fastest type");
 const PRODUCTS: (&str, &str) = ("bf16", "on a GPU: the contrast compares hidden states closely");
 
 /// Returns the recipe of a method for an encoder.
-pub(super) fn recipe(method: Method, encoder: &EncoderConfig) -> Recipe {
+///
+/// The generator of a run that continues a model has a comment on its start weights.
+pub(super) fn recipe(method: Method, encoder: &EncoderConfig, has_model: bool) -> Recipe {
     let plain = Recipe {
         title: "masked language modelling (Devlin et al. 2019)",
         packing: None,
@@ -68,7 +73,7 @@ pub(super) fn recipe(method: Method, encoder: &EncoderConfig) -> Recipe {
         },
         Method::Tacl => Recipe {
             title: "TaCL (Su et al., NAACL 2022): a trained model continues with a contrast against its frozen copy",
-            packing: Some(("sentences", "pairs of segments need sentences")),
+            packing: Some(SENTENCES),
             sections: TACL.to_owned(),
             precision: PRODUCTS,
             passes: 2,
@@ -76,8 +81,8 @@ pub(super) fn recipe(method: Method, encoder: &EncoderConfig) -> Recipe {
         },
         Method::Electra => Recipe {
             title: "ELECTRA (Clark et al., ICLR 2020): detect the tokens that a small generator replaced",
-            packing: Some(("sentences", "segments need sentences")),
-            sections: electra(encoder),
+            packing: Some(SENTENCES),
+            sections: electra(encoder, has_model),
             base_lr: ("2e-4", "ELECTRA-base"),
             optimizer: "eps = 1e-6\nbias_correction = false   # as in the released code\n",
             passes: 2,
@@ -86,7 +91,7 @@ pub(super) fn recipe(method: Method, encoder: &EncoderConfig) -> Recipe {
         Method::CocoLm => Recipe {
             title: "COCO-LM (Meng et al., NeurIPS 2021): correct replaced tokens, and match a row with its cropped copy",
             encoder: "layer_norm_eps = 1e-5      # fairseq, as in the released code\nrelative_positions = { kind = \"cocolm\", num_buckets = 32, max_distance = 128 }\n",
-            sections: coco_lm(encoder),
+            sections: coco_lm(encoder, has_model),
             base_lr: ("5e-4", "COCO-LM base"),
             optimizer: "betas = [0.9, 0.98]\neps = 1e-6\nmax_grad_norm = 2.0\n",
             passes: 3,
@@ -165,7 +170,7 @@ struct GeneratorShape {
 }
 
 impl GeneratorShape {
-    fn section(&self, main: &EncoderConfig, reason: &str) -> String {
+    fn section(&self, main: &EncoderConfig, reason: &str, has_model: bool) -> String {
         let Self { layers, hidden, share, sampling } = self;
         // Heads as wide as those of the main network, or one head.
         let width = (main.hidden / main.heads.max(1)).max(1);
@@ -177,11 +182,17 @@ impl GeneratorShape {
              feed_forward = {}\nshare = [{share}]\nsampling = \"{sampling}\"\n",
             4 * hidden
         );
+        if has_model {
+            text.push_str(
+                "# `train.init_from` has no weights for the generator: except for shared ones, they start at random.\n\
+                 # init_from = \"FOLDER\"    # a generator of this shape: a run, or an ELECTRA or BERT model\n",
+            );
+        }
         text
     }
 }
 
-fn electra(main: &EncoderConfig) -> String {
+fn electra(main: &EncoderConfig, has_model: bool) -> String {
     // A third of the width for base, a quarter for other sizes (Clark et al. 2020, tables 6 and 7).
     let part = if main.hidden == 768 { 3 } else { 4 };
     let generator = GeneratorShape {
@@ -190,7 +201,7 @@ fn electra(main: &EncoderConfig) -> String {
         share: r#""word", "position", "token_type", "embedding_norm""#,
         sampling: "train",
     };
-    let section = generator.section(main, "a part of the width of the main network");
+    let section = generator.section(main, "a part of the width of the main network", has_model);
     format!(
         r#"{section}
 [views.segments]
@@ -219,14 +230,14 @@ rtd = 50.0
     )
 }
 
-fn coco_lm(main: &EncoderConfig) -> String {
+fn coco_lm(main: &EncoderConfig, has_model: bool) -> String {
     let generator = GeneratorShape {
         layers: main.layers.div_ceil(3),
         hidden: main.hidden,
         share: r#""word", "position", "embedding_norm""#,
         sampling: "eval",
     };
-    let section = generator.section(main, "width of the main network, a third of its depth");
+    let section = generator.section(main, "width of the main network, a third of its depth", has_model);
     format!(
         r#"{section}
 [views.masked]            # every masked token becomes [MASK]

@@ -21,6 +21,12 @@ const FILES_OF_PATTERN: usize = 4;
 /// Documents to read per file.
 const DOCUMENTS: usize = 50;
 
+/// Records to read per file until its first documents are found: empty ones are skipped.
+const RECORDS: usize = 10_000;
+
+/// Files whose format is checked. The preparation checks the others.
+const CHECKED_FILES: usize = 1000;
+
 /// Minimum number of documents for a validation split.
 const DOCUMENTS_MIN: u64 = 100;
 
@@ -50,6 +56,8 @@ pub(super) struct Survey {
     pub(super) bytes: u64,
     /// Bytes of text. Estimated for compressed files.
     pub(super) text_bytes: u64,
+    /// Bytes of each sampled document.
+    pub(super) document_bytes: Vec<u64>,
     /// Whether most letters are Latin. Then words are split at spaces, and case is a choice.
     pub(super) is_latin: bool,
 }
@@ -61,6 +69,10 @@ impl Survey {
         };
         if !is_there(inputs) {
             found(&AnyFormat::default())?;
+        }
+        // The detection skips folders that cannot be read.
+        if let Some(cause) = inputs.iter().find_map(|input| unreadable_folder(Path::new(input))) {
+            return Err(Usage(cause).into());
         }
         let format = FileExtensions::detect(inputs).format().ok_or_else(|| {
             let known: BTreeSet<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
@@ -75,21 +87,30 @@ impl Survey {
             Usage(format!("{}: no file of a known extension (*.{known}){hint}", inputs.join(", ")))
         })?;
         let corpus = found(&format)?;
-        let sample: Vec<&InputFile> = spread(corpus.files()).collect();
+        let with_bytes: Vec<&InputFile> = corpus.files().iter().filter(|file| file.bytes > 0).collect();
+        if with_bytes.is_empty() {
+            return Err(no_text(&corpus, "the corpus is empty: every file has 0 bytes").into());
+        }
+        let sample: Vec<&InputFile> = spread(&with_bytes).collect();
         let mut format = format;
         let mut text_field = None;
         let mut id_field = None;
         if format.has_fields() {
             (text_field, id_field) = fields(&format, &sample)?;
         } else {
-            sample.iter().try_for_each(|file| check(&corpus, file)).map_err(|error| Usage(error.to_string()))?;
+            sample.iter().try_for_each(|file| check(&corpus, file))?;
             format = by_shape(&format, &corpus);
         }
         let reader = Corpus::open(&config(inputs, &format, text_field.as_deref().unwrap_or("text")))?;
-        let texts = sample.iter().flat_map(|file| texts(&reader, file));
+        reader.sort_out(reader.files().iter().take(CHECKED_FILES))?;
+        let found_texts = sample.iter().map(|file| texts(&reader, file));
+        let found_texts = found_texts.collect::<pipeline::Result<Vec<_>>>()?.concat();
+        if found_texts.is_empty() {
+            return Err(no_text(&reader, "no text in its first records").into());
+        }
         let mut latin = 0_u64;
         let mut letters = 1_u64;
-        for letter in texts.flat_map(|text| text.chars().take(2000).collect::<Vec<_>>()) {
+        for letter in found_texts.iter().flat_map(|text| text.chars().take(2000)) {
             letters += u64::from(letter.is_alphabetic());
             latin += u64::from(letter.is_alphabetic() && u32::from(letter) < 0x250);
         }
@@ -102,6 +123,7 @@ impl Survey {
             files: corpus.files().len(),
             bytes: corpus.bytes(),
             text_bytes: corpus.files().iter().map(text_bytes).sum(),
+            document_bytes: found_texts.iter().map(|text| text.len() as u64).collect(),
             is_latin: 2 * latin > letters,
         })
     }
@@ -154,6 +176,31 @@ fn matches_only(pattern: &str, files: &[&String]) -> bool {
     found == distinct.len()
 }
 
+/// Returns the first folder below `input` that cannot be listed, with the cause.
+fn unreadable_folder(input: &Path) -> Option<String> {
+    if !input.is_dir() {
+        return None;
+    }
+    let entries = match std::fs::read_dir(input) {
+        Ok(entries) => entries,
+        Err(error) => return Some(format!("{}: {error}", input.display())),
+    };
+    // Links are followed by the reader, which reports them. Following them here may not end.
+    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let visible = folders.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    visible.map(|entry| entry.path()).find_map(|folder| unreadable_folder(&folder))
+}
+
+/// Returns the error of a corpus without text.
+fn no_text(corpus: &Corpus, problem: &str) -> pipeline::Error {
+    let first = corpus.files().first().map_or(String::new(), |file| file.path.display().to_string());
+    let more = match corpus.files().len() {
+        0 | 1 => String::new(),
+        all => format!(" and {} more files", all - 1),
+    };
+    pipeline::Error::UnusableCorpus(format!("{first}{more}: {problem}"))
+}
+
 fn has_arrow_files(input: &Path) -> bool {
     let is_arrow = |path: &Path| path.extension().is_some_and(|extension| extension == "arrow");
     let entries = std::fs::read_dir(input).into_iter().flatten().flatten();
@@ -173,11 +220,11 @@ fn check(corpus: &Corpus, file: &InputFile) -> pipeline::Result<()> {
 }
 
 /// First, middle and last file.
-fn spread(files: &[InputFile]) -> impl Iterator<Item = &InputFile> {
+fn spread<'a>(files: &[&'a InputFile]) -> impl Iterator<Item = &'a InputFile> {
     let last = files.len().saturating_sub(1);
     let mut places: Vec<usize> = (0..FILES).map(|at| at * last / (FILES - 1)).collect();
     places.dedup();
-    places.into_iter().filter_map(|at| files.get(at))
+    places.into_iter().filter_map(|at| files.get(at).copied())
 }
 
 /// Size of the text. Compressed files are assumed to have the ratio of English prose.
@@ -192,13 +239,24 @@ fn text_bytes(file: &InputFile) -> u64 {
     file.bytes / 10 * tenths + file.bytes % 10
 }
 
-/// First documents of a file. Errors are left to the preparation, which reports them.
-fn texts(corpus: &Corpus, file: &InputFile) -> Vec<String> {
-    let Ok(pieces) = check(corpus, file).and_then(|()| corpus.pieces(file, 1 << 20)) else { return Vec::new() };
+/// First documents of a file. A read error after the first document is left to the preparation.
+fn texts(corpus: &Corpus, file: &InputFile) -> pipeline::Result<Vec<String>> {
+    check(corpus, file)?;
+    let pieces = corpus.pieces(file, 1 << 20)?;
     let part = group(pieces.into_iter().take(1).collect(), 1 << 20, 0, PartId(0)).into_iter().next();
-    let Some(part) = part else { return Vec::new() };
-    let Ok(documents) = corpus.read(&part) else { return Vec::new() };
-    documents.take(DOCUMENTS).filter_map(|found| Some(found.ok()?.document?.text)).collect()
+    let Some(part) = part else { return Ok(Vec::new()) };
+    let mut texts = Vec::new();
+    for found in corpus.read(&part)?.take(RECORDS) {
+        match found {
+            Ok(record) => texts.extend(record.document.map(|document| document.text)),
+            Err(error) if texts.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+        if texts.len() == DOCUMENTS {
+            break;
+        }
+    }
+    Ok(texts)
 }
 
 /// Names of the text field and the id field, from the first documents.
@@ -207,7 +265,7 @@ fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<S
     let objects: Vec<Value> = sample
         .iter()
         .filter_map(|file| Corpus::open(&config(&[file.path.display().to_string()], &lines, "text")).ok())
-        .flat_map(|corpus| corpus.files().first().map(|file| texts(&corpus, file)).unwrap_or_default())
+        .flat_map(|corpus| corpus.files().first().and_then(|file| texts(&corpus, file).ok()).unwrap_or_default())
         .filter_map(|line| serde_json::from_str(&line).ok())
         .collect();
     let is_text = |name: &str| !objects.is_empty() && objects.iter().all(|object| object[name].is_string());
@@ -224,18 +282,28 @@ fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<S
         }
     }
     // A format without line records reports which field names it accepts.
-    let mut refused = None;
+    let mut refused: Vec<pipeline::Error> = Vec::new();
     for name in TEXT_FIELDS {
         let Some(first) = sample.first() else { break };
         let corpus = Corpus::open(&config(&[first.path.display().to_string()], format, name))?;
         match corpus.files().first().map_or(Ok(()), |file| check(&corpus, file)) {
             Ok(()) if objects.is_empty() => return Ok((Some(name.to_owned()), None)),
             Ok(()) => {}
-            Err(error) => refused = refused.or(Some(error)),
+            Err(error) => refused.push(error),
         }
     }
-    let why = refused.map_or("no field holds text in all records".to_owned(), |error| error.to_string());
-    Err(Usage(format!("{why}; write the file by hand, with `prepare.text_field`")).into())
+    // An error that is the same for every name is not about the field.
+    let is_of_field = refused.iter().any(|error| error.to_string() != refused[0].to_string());
+    match refused.into_iter().next() {
+        Some(error) if !is_of_field => Err(error.into()),
+        Some(error) => Err(by_hand(&error.to_string()).into()),
+        None => Err(by_hand("no field holds text in all records").into()),
+    }
+}
+
+/// Returns the error of a corpus whose text field is not found.
+fn by_hand(why: &str) -> Usage {
+    Usage(format!("{why}; write the file by hand, with `prepare.text_field`"))
 }
 
 fn id_field(objects: &[Value]) -> Option<String> {
@@ -255,4 +323,67 @@ fn by_shape(format: &AnyFormat, corpus: &Corpus) -> AnyFormat {
     let head = String::from_utf8_lossy(&head).replace("\r\n", "\n");
     let kind = if head.contains("\n\n") { "text_paragraphs" } else { "text_lines" };
     AnyFormat::of_kind(kind).expect("it is registered")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// Returns the error of a survey of files with these contents.
+    fn refused(files: &[(&str, &str)]) -> anyhow::Error {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        for (name, text) in files {
+            std::fs::write(home.path().join(name), text).expect("written");
+        }
+        Survey::scan(&[home.path().display().to_string()]).expect_err("the corpus is unusable")
+    }
+
+    #[test]
+    fn unusable_files_are_refused_by_name_with_the_code_of_the_corpus() {
+        let record = "{\"text\": \"some words of a document\"}\n";
+        let text = "a line\nanother line\n";
+        for (files, words) in [
+            (&[("a.parquet", "<html>no such page</html>\n")][..], ["a.parquet", "not a readable Parquet file"]),
+            (&[("a.parquet", record)], ["a.parquet", "not a readable Parquet file"]),
+            (&[("a.parquet", "")], ["a.parquet", "0 bytes"]),
+            (&[("a.jsonl", ""), ("b.jsonl", "")], ["a.jsonl and 1 more files", "0 bytes"]),
+            (&[("a.txt", "\n\n \n")], ["a.txt", "no text in its first records"]),
+            (
+                &[
+                    ("a.txt", text),
+                    ("b.txt", text),
+                    ("c.txt", "a\0b"),
+                    ("d.txt", text),
+                    ("e.txt", text),
+                    ("f.txt", text),
+                ],
+                ["c.txt", "a binary file"],
+            ),
+        ] {
+            let error = refused(files);
+            let message = format!("{error:#}");
+            assert!(words.iter().all(|word| message.contains(word)), "{words:?}: {message}");
+            assert!(!message.contains("by hand"), "{message}");
+            let code = format!("{:?}", crate::exit::code(&error));
+            assert_eq!(code, format!("{:?}", std::process::ExitCode::from(42)), "{message}");
+        }
+        let message = refused(&[("a.jsonl", "{\"label\": 1}\n")]).to_string();
+        assert!(message.contains("by hand"), "{message}");
+    }
+
+    #[test]
+    fn folders_that_cannot_be_listed_are_named() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        std::fs::create_dir_all(home.path().join("a/b")).expect("created");
+        assert_eq!(unreadable_folder(home.path()), None);
+        // The superuser reads every folder, so the cause is tested where the kernel refuses it.
+        let closed = home.path().join("a/b");
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).expect("changed");
+        if std::fs::read_dir(&closed).is_err() {
+            let cause = unreadable_folder(home.path()).expect("a closed folder");
+            assert!(cause.contains("a/b: Permission denied"), "{cause}");
+        }
+    }
 }

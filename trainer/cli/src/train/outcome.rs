@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use cloze::cli::ConfigArgs;
 use cloze::exit::PAUSED;
 use cloze::run::control::Signal;
+use schemas::shell_quoted;
 use telemetry::terminal::note;
 use trainer::training::RunOutcome;
 use trainer_plan::stop_request::StopRequest;
@@ -44,17 +45,10 @@ fn stop_code(stop: StopRequest) -> u8 {
 /// Returns the shell command that shows the batch at which a run failed, with the configuration of the run.
 fn replay_line(error: &anyhow::Error, args: &ConfigArgs) -> Option<String> {
     let trainer_plan::Error::NonFinite { batch, .. } = error.downcast_ref()? else { return None };
-    let mut words = vec![format!("cloze inspect batch {batch} --config"), quoted(&args.config.to_string_lossy())];
-    words.extend(args.set.iter().flat_map(|set| ["--set".to_owned(), quoted(set)]));
+    let mut words = vec![
+        format!("cloze inspect batch {batch} --config"),
+        shell_quoted(&args.config.to_string_lossy()).into_owned(),
+    ];
+    words.extend(args.set.iter().flat_map(|set| ["--set".to_owned(), shell_quoted(set).into_owned()]));
     Some(words.join(" "))
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./=:,+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }

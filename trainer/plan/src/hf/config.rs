@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::CONFIG;
 use super::architecture::HeadRole;
 use super::layout::Layout;
 use super::target::Target;
@@ -134,7 +135,24 @@ impl ModelConfig {
         let syntax = |error: serde_json::Error| format!("`config.json`: {error}");
         let kind: Kind = serde_json::from_slice(json).map_err(syntax)?;
         ModelFamily::from_model_type(&kind.model_type)?;
+        let keys: serde_json::Value = serde_json::from_slice(json).map_err(syntax)?;
+        if let Some(problem) = number_problem(&keys) {
+            return Err(problem);
+        }
         let config: Self = serde_json::from_slice(json).map_err(syntax)?;
+        if !config.hidden_size.is_multiple_of(config.num_attention_heads) {
+            return Err(format!(
+                "`{CONFIG}`: `hidden_size` = {} is not a multiple of `num_attention_heads` = {}",
+                config.hidden_size, config.num_attention_heads
+            ));
+        }
+        if config.max_position_embeddings <= config.first_position() {
+            return Err(format!(
+                "`{CONFIG}`: `max_position_embeddings` = {} leaves no position after `pad_token_id` = {}",
+                config.max_position_embeddings,
+                config.first_position() - 1
+            ));
+        }
         let rules = [
             (config.position_embedding_type == "absolute", "its positions are not absolute"),
             (config.tie_word_embeddings, "its decoder is not tied to its word table"),
@@ -277,6 +295,44 @@ impl ModelConfig {
     }
 }
 
+/// Returns the problem of a number that no model has, with its key.
+///
+/// The limits are far above those of published models, and keep every product of two sizes within 64 bits.
+fn number_problem(keys: &serde_json::Value) -> Option<String> {
+    const COUNTS: [(&str, u64, u64); 9] = [
+        ("vocab_size", 1, 1 << 24),
+        ("embedding_size", 1, 1 << 16),
+        ("hidden_size", 1, 1 << 16),
+        ("num_hidden_layers", 1, 1 << 10),
+        ("num_attention_heads", 1, 1 << 12),
+        ("intermediate_size", 1, 1 << 18),
+        ("max_position_embeddings", 1, 1 << 20),
+        ("type_vocab_size", 0, 1 << 16),
+        ("pad_token_id", 0, 1 << 24),
+    ];
+    const FRACTIONS: [(&str, f64, f64); 4] = [
+        ("hidden_dropout_prob", 0.0, 1.0),
+        ("attention_probs_dropout_prob", 0.0, 1.0),
+        ("layer_norm_eps", 0.0, 1.0),
+        ("initializer_range", 0.0, 1e6),
+    ];
+    let number = |key: &str| keys.get(key).filter(|value| value.is_number());
+    let count = COUNTS.into_iter().find_map(|(key, min, max)| {
+        let value = number(key)?;
+        let is_possible = value.as_u64().is_some_and(|value| (min..=max).contains(&value));
+        (!is_possible)
+            .then(|| format!("`{CONFIG}`: `{key}` = {value} is impossible; it is a whole number from {min} to {max}"))
+    });
+    count.or_else(|| {
+        FRACTIONS.into_iter().find_map(|(key, min, max)| {
+            let value = number(key)?;
+            let is_possible = value.as_f64().is_some_and(|value| (min..max).contains(&value));
+            (!is_possible)
+                .then(|| format!("`{CONFIG}`: `{key}` = {value} is impossible; it is at least {min} and below {max}"))
+        })
+    })
+}
+
 fn gelu_of(hidden_act: &str) -> Option<Gelu> {
     match hidden_act {
         "gelu" => Some(Gelu::Erf),
@@ -296,5 +352,49 @@ pub(super) fn refusal(architecture: ModelFamily, form: HeadRole, encoder: &Encod
         Some("the gelu of its head is `tanh`, that of the architecture is always `erf`; export it as `bert`")
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parse(model_type: &str, key: &str, value: &Value) -> Result<ModelConfig, String> {
+        let mut keys = json!({
+            "model_type": model_type, "vocab_size": 30522, "hidden_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "intermediate_size": 512, "max_position_embeddings": 512,
+        });
+        keys[key] = value.clone();
+        ModelConfig::parse(keys.to_string().as_bytes())
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused_with_file_and_key() {
+        for (key, value) in [
+            ("hidden_size", json!(0)),
+            ("hidden_size", json!(-128)),
+            ("hidden_size", json!(127)),
+            ("hidden_size", json!(128.5)),
+            ("num_hidden_layers", json!(0)),
+            ("num_hidden_layers", json!(1_000_000_000_000_u64)),
+            ("num_attention_heads", json!(0)),
+            ("vocab_size", json!(1_000_000_000_000_u64)),
+            ("vocab_size", json!(0)),
+            ("embedding_size", json!(0)),
+            ("intermediate_size", json!(4_000_000_000_u64)),
+            ("max_position_embeddings", json!(0)),
+            ("pad_token_id", json!(-1)),
+            ("hidden_dropout_prob", json!(1.5)),
+            ("layer_norm_eps", json!(-1e-12)),
+        ] {
+            let problem = parse("bert", key, &value).err().unwrap_or_else(|| panic!("{key} = {value} is accepted"));
+            assert!(problem.contains("`config.json`: ") && problem.contains(&format!("`{key}`")), "{problem}");
+        }
+        let problem = parse("roberta", "max_position_embeddings", &json!(2)).err().expect("no position is left");
+        assert!(problem.contains("leaves no position after `pad_token_id` = 1"), "{problem}");
+        assert!(parse("bert", "hidden_size", &json!(256)).is_ok());
+        assert!(parse("bert", "pad_token_id", &json!(null)).is_ok());
     }
 }

@@ -14,6 +14,7 @@ pub use self::architecture::{HeadPlace, HeadRole};
 pub use self::config::ModelConfig;
 pub use self::layout::{Layout, TensorEntry};
 pub use self::target::Target;
+use schemas::shell_quoted;
 use store::Store;
 
 use crate::config::{ModelFamily, TrainConfig};
@@ -74,17 +75,27 @@ pub fn weights_problem(folder: &Path, config: &ModelConfig) -> Option<String> {
 
 /// Returns the problem of a folder without [`WEIGHTS`], with the command that converts other files.
 fn missing_weights(folder: &Path, config: &ModelConfig) -> String {
-    let class = config.class().unwrap_or("AutoModelForPreTraining");
-    let convert = format!(
-        "python -c \"from transformers import {class} as M; M.from_pretrained('{0}').save_pretrained('{0}-converted', \
-         safe_serialization=True, max_shard_size='100GB')\"",
-        folder.display()
-    );
     let other = ["pytorch_model.bin", "model.safetensors.index.json", "tf_model.h5", "flax_model.msgpack"];
     match other.into_iter().find(|name| folder.join(name).is_file()) {
-        Some(other) => format!("its weights are in `{other}`, only `{WEIGHTS}` is read; convert them: {convert}"),
+        Some(other) => format!(
+            "its weights are in `{other}`, only `{WEIGHTS}` is read; convert them: {}",
+            conversion_command(folder, config)
+        ),
         None => format!("there is no `{WEIGHTS}`"),
     }
+}
+
+/// Returns the shell command that saves the weights of a folder as [`WEIGHTS`] of a new folder.
+fn conversion_command(folder: &Path, config: &ModelConfig) -> String {
+    // The name becomes code, so other text is not taken from the file.
+    let is_name = |class: &&str| class.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    let class = config.class().filter(is_name).unwrap_or("AutoModelForPreTraining");
+    // The folder is an argument, so that it needs quotes for the shell only.
+    format!(
+        "python -c \"import sys; from transformers import {class} as M; M.from_pretrained(sys.argv[1])\
+         .save_pretrained(sys.argv[1] + '-converted', safe_serialization=True, max_shard_size='100GB')\" {}",
+        shell_quoted(&folder.display().to_string())
+    )
 }
 
 /// Returns a plan to predict tokens with the model in `folder`, whose tokenizer has the vocabulary `vocab`.
@@ -196,5 +207,20 @@ fn no_head(plan: &TrainPlan, architecture: ModelFamily, heads: &[HeadPlace]) -> 
             "{has}; an ELECTRA model needs a head of `replaced_token` with `head = \"dense_gelu\"` and `label_one = \
              \"replaced\"`, or of `masked_lm`, so it cannot be exported"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversion_command_can_be_pasted() {
+        let json = br#"{"architectures": ["A'; import os"], "model_type": "bert", "vocab_size": 8, "hidden_size": 8,
+            "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "max_position_embeddings": 8}"#;
+        let config = ModelConfig::parse(json).expect("a model");
+        let command = conversion_command(Path::new("it's $HOME"), &config);
+        assert!(command.ends_with(r#"max_shard_size='100GB')" 'it'\''s $HOME'"#), "{command}");
+        assert!(command.contains("import AutoModelForPreTraining as M"), "{command}");
     }
 }

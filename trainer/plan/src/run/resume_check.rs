@@ -1,6 +1,7 @@
 //! Check of the configuration with which a run continues from its newest checkpoint.
 
 use schemas::ordinal::Step;
+use schemas::shell_quoted;
 use telemetry::change::KeyChange;
 
 use crate::checkpoint::State;
@@ -70,17 +71,26 @@ fn ways_to_continue(changes: &[KeyChange], has_other_data: bool, place: &str, st
     }
     if may_continue && check_branched(&keys).is_ok() {
         let run = place.split("/checkpoints/").next().unwrap_or(place);
-        let sets = changes.iter().filter_map(|change| Some(format!("--set '{}={}'", change.key, change.now.as_ref()?)));
+        let sets = changes.iter().filter_map(|change| Some(set_option(&change.key, change.now.as_ref()?)));
         let sets: Vec<String> = sets.collect();
+        let run = shell_quoted(run);
         ways.push(format!("branch from it: `cloze branch {run} --step {step} --out NEW {}`", sets.join(" ")));
     }
-    let weights =
-        if keys.iter().any(is_shape) { String::new() } else { format!(" --set 'train.init_from=\"{place}\"'") };
+    let weights = if keys.iter().any(is_shape) {
+        String::new()
+    } else {
+        format!(" {}", set_option("train.init_from", &serde_json::Value::from(place).to_string()))
+    };
     ways.push(format!("start a new run: add `--set run.folder=NEW{weights}`"));
     ways.extend(
         HINTS.iter().filter(|(key, _)| keys.iter().any(|changed| changed == key)).map(|(_, hint)| (*hint).to_owned()),
     );
     ways
+}
+
+/// Returns an option of the command line that sets a key to a value in TOML.
+fn set_option(key: &str, value: &str) -> String {
+    format!("--set {}", shell_quoted(&format!("{key}={value}")))
 }
 
 #[cfg(test)]
@@ -98,7 +108,7 @@ mod tests {
         let rate = ways(&["optimizer.lr"]);
         for word in [
             "--allow-change optimizer.lr`",
-            "`cloze branch runs/a --step 40 --out NEW --set 'optimizer.lr=2'`",
+            "`cloze branch runs/a --step 40 --out NEW --set optimizer.lr=2`",
             "--set run.folder=NEW --set 'train.init_from=\"runs/a/checkpoints/step-00000040\"'`",
         ] {
             assert!(rate.contains(word), "`{word}` is missing in\n{rate}");
