@@ -170,13 +170,13 @@ pub enum Verb {
         #[command(flatten)]
         config: ConfigArgs,
         /// Plan for another machine with this GPU, and compute how long the run takes there.
-        #[arg(long, value_name = "GPU", conflicts_with = "measure")]
+        #[arg(long, value_name = "GPU", ignore_case = true, conflicts_with = "measure")]
         on: Option<Gpu>,
         /// Time some steps on this machine, and remember the time for later plans of the same shape.
         #[arg(long)]
         measure: bool,
         /// Power of the machine in watts, for the energy of the run.
-        #[arg(long, value_name = "W", value_parser = number::positive)]
+        #[arg(long, value_name = "W", value_parser = number::watts)]
         watts: Option<f64>,
         /// Print one JSON object.
         #[arg(long)]

@@ -11,6 +11,7 @@ pub mod dry_run;
 pub(crate) mod identity;
 mod mixture;
 mod preparing;
+mod run_progress;
 pub mod run_time;
 pub mod step_time;
 mod stream;
@@ -134,6 +135,8 @@ impl Plan {
                 parsed.report(lost_checkpoints(&parsed.config).into_iter().collect());
             }
             if purpose == Purpose::DryRun {
+                // A run sets damaged checkpoints aside, and ends with an error if none is left.
+                parsed.report(damaged_checkpoints(&parsed.config).into_iter().collect());
                 // Without prepared data, the identity is unknown.
                 let known = train.as_ref().filter(|_| !data.is_expected());
                 parsed.report(known.and_then(|train| resume_problem(&parsed.config, train)).into_iter().collect());
@@ -292,6 +295,19 @@ fn lost_checkpoints(config: &Config) -> Option<Problem> {
     );
     let hint = "mount or restore the folder of the checkpoints, or set another `run.folder`";
     Some(Problem::new("run.folder", message).hint(hint))
+}
+
+/// Returns a problem if the run has checkpoints and the state of none can be read.
+fn damaged_checkpoints(config: &Config) -> Option<Problem> {
+    let folder = Store::existing(&config.run.folder).ok()?;
+    let steps = checkpoint::steps(&folder).ok()?;
+    let newest = *steps.first()?;
+    if checkpoint::newest_state(&folder).ok()?.is_some() {
+        return None;
+    }
+    let error = checkpoint::state_of(&folder, newest).err()?;
+    let hint = "restore a checkpoint from a copy, or set another `run.folder`";
+    Some(Problem::new("run.folder", error.to_string()).hint(hint))
 }
 
 /// Whether a run folder has a complete checkpoint. A folder that cannot be read is reported when the run starts.

@@ -411,3 +411,24 @@ fn renamed_keys() -> Vec<(String, String)> {
     let keys = rows.filter(|(old, new)| is_key(old) && old.contains('.') && is_key(new) && !new.contains('.'));
     keys.map(|(old, new)| (old.to_owned(), new.to_owned())).collect()
 }
+
+/// Numbers that no machine reaches are typing mistakes, and a device is no configuration.
+#[test]
+fn impossible_sizes_are_refused() {
+    let home = Home::prepared(40);
+    let sizes = ["encoder.layers=10000", "encoder.hidden=1048576", "encoder.feed_forward=1048576"];
+    let sets: Vec<&str> = sizes.iter().flat_map(|size| ["--set", *size]).collect();
+    home.run(&[&["plan"], &sets[..]].concat()).assert_fails(2, &["`hidden`", " parameters, more than 10000000000000"]);
+    home.run(&["plan", "--set", "encoder.layers=1000000000"])
+        .assert_fails(2, &["1000000000 is not between 1 and 10000"]);
+    home.run(&["plan", "-c", "/dev/zero"]).assert_fails(2, &["/dev/zero: more than 16 MiB are no configuration"]);
+    for watts in ["1e308", "-1", "nan", "0"] {
+        let watts = format!("--watts={watts}");
+        home.run(&["plan", &watts]).assert_fails(2, &["expected a power from 0 to 1e9 watts"]);
+    }
+    let cache = home.join("cache/cloze/step_times.json");
+    std::fs::create_dir_all(cache.parent().expect("a folder")).expect("made");
+    std::fs::write(&cache, vec![b' '; 2 << 20]).expect("a test can write");
+    let outcome = home.run_ok(&["plan"]);
+    assert!(outcome.stdout.contains("time       unknown on this machine"), "{outcome}");
+}

@@ -115,3 +115,49 @@ fn plan_refuses_what_train_refuses() {
     }
     assert!(refused > CASES / 4 && refused < CASES, "{refused} of {CASES} cases are refused");
 }
+
+/// A plan of an existing run says where it continues, how fast it was, and refuses a run without a usable checkpoint.
+#[test]
+fn a_plan_of_an_existing_run_continues_it() {
+    let home = Home::prepared(60);
+    let run = ["--set", "run.folder=run", "--set", "train.steps=4"];
+    let plan = |more: &[&str]| home.run(&[&["plan"], &run[..], more].concat());
+    let outcome = plan(&[]);
+    assert!(outcome.stdout.contains("           starts at step 1 with random weights\n"), "{outcome}");
+    home.run_ok(&[&["train"], &run[..]].concat());
+    let outcome = plan(&[]);
+    assert!(outcome.stdout.contains("           finished after step 4; `cloze extend` adds steps\n"), "{outcome}");
+    assert!(outcome.stdout.contains("time       no step is left\n"), "{outcome}");
+    home.run_ok(&["extend", "run", "--steps", "10"]);
+    let outcome = plan(&[]);
+    assert!(outcome.stdout.contains("           continues after step 4; 6 steps are left\n"), "{outcome}");
+    assert!(outcome.stdout.contains(" for the steps that are left, at "), "{outcome}");
+    let json: serde_json::Value = serde_json::from_str(&plan(&["--json"]).stdout).expect("JSON");
+    assert_eq!(json["time"]["done_steps"], 4);
+    let outcome = plan(&["--on", "H100"]);
+    assert!(outcome.stdout.contains("starts at step 1") && outcome.stdout.contains(" on one H100"), "{outcome}");
+    let checkpoint = home.join("run/checkpoints/step-00000004/state.json");
+    std::fs::write(checkpoint, "{").expect("a test can write");
+    plan(&[]).assert_fails(2, &["state.json", "restore a checkpoint from a copy, or set another `run.folder`"]);
+}
+
+/// Folders that cannot be made are found before a run starts.
+#[test]
+fn impossible_folders_are_refused_by_plan_and_train() {
+    let home = Home::prepared(40);
+    home.write("file", "text");
+    std::os::unix::fs::symlink("loop", home.join("loop")).expect("linked");
+    std::os::unix::fs::symlink("nowhere", home.join("gone")).expect("linked");
+    for (folder, words) in [
+        ("file", "file: a file is here"),
+        ("file/run", "file: a file is here"),
+        ("loop", "loop: "),
+        ("loop/a/b", "loop/a/b: "),
+        ("gone/run", "gone: a symbolic link to a folder that does not exist"),
+    ] {
+        let set = format!("run.folder={folder}");
+        for verb in ["plan", "train"] {
+            home.run(&[verb, "--set", &set]).assert_fails(2, &[words, "[run], `folder`"]);
+        }
+    }
+}

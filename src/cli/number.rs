@@ -24,6 +24,11 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
+/// Parses the power of a machine in watts: above 0, and at most 1 GW.
+pub(super) fn watts(text: &str) -> Result<f64, String> {
+    positive(text).ok().filter(|watts| *watts <= 1e9).ok_or_else(|| "expected a power from 0 to 1e9 watts".to_owned())
+}
+
 fn in_range(text: &str, most: f64, what: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
     number.ok_or_else(|| format!("expected {what} from 0 to {most}"))

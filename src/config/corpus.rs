@@ -4,6 +4,7 @@
 //! Inputs that do not exist are mistakes of the configuration.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use pipeline::corpus::{Corpus, CorpusConfig, FileExtensions};
@@ -49,10 +50,22 @@ pub(crate) fn output_folder_problem(key: &str, folder: &Path) -> Option<Problem>
         let hint = "name a local folder, and copy it after the command has ended";
         return Some(Problem::new(key, message).hint(hint));
     }
-    folder.is_file().then(|| {
-        let message = format!("{}: a file is here", folder.display());
-        Problem::new(key, message).hint("name a folder, or an unused path")
-    })
+    let hint = "name a folder, or an unused path";
+    // The path itself, then its parents. The first that exists decides.
+    for path in folder.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        let message = match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => return None,
+            Ok(_) => format!("{}: a file is here", path.display()),
+            Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => {
+                format!("{}: a symbolic link to a folder that does not exist", path.display())
+            }
+            // Below a file, the parent is reported.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+            Err(error) => format!("{}: {error}", path.display()),
+        };
+        return Some(Problem::new(key, message).hint(hint));
+    }
+    None
 }
 
 /// Returns the problem of a tokenizer that does not exist, or that does not determine `prepare.lowercase`.

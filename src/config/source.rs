@@ -1,6 +1,8 @@
 //! Reading of configuration files and `--set` to one table with the place of each key.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
@@ -18,6 +20,8 @@ const KEYS_MAX: usize = 16;
 /// Maximum number of open brackets in a text; values of a configuration are nested less than a tenth as deep. The TOML
 /// parser limits its depth, but not in its recovery after a syntax error, which could overflow the stack.
 const BRACKETS_MAX: usize = 64;
+/// Maximum size of a configuration file.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// Merged table with the place of every key.
 #[derive(Debug, Default)]
@@ -191,8 +195,16 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn read(file: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(file);
+    // A configuration may be a pipe, but not a device without an end.
+    let text = File::open(file).and_then(|opened| {
+        let mut text = String::new();
+        opened.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+        Ok(text)
+    });
     let text = text.map_err(|error| format!("cannot read the configuration {}: {error}", file.display()))?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(format!("{}: more than {} MiB are no configuration", file.display(), BYTES_MAX >> 20));
+    }
     if is_deep(&text) {
         return Err(format!("{}: more than {BRACKETS_MAX} brackets are open at a time", file.display()));
     }

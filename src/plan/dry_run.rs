@@ -5,6 +5,7 @@ use std::path::Path;
 use pipeline::load::{self, RowOrder};
 use schemas::manifest;
 
+use super::run_progress::{self, RunProgress};
 use super::run_time::{self, TargetMachine};
 use super::{Plan, assumed_data, describe, preparing, warnings};
 use crate::cli::ConfigArgs;
@@ -73,8 +74,10 @@ impl DryRun {
             };
             lines.extend(preparing::lines(&prepare, is_prepared));
         }
+        let progress = self.progress();
         lines.extend(describe::lines(&self.plan));
-        lines.extend(run_time::lines(&self.plan.train, self.target));
+        lines.push(format!("           {}", run_progress::description(progress, &self.plan.train)));
+        lines.extend(run_time::lines(&self.plan, progress, self.target));
         lines.extend(self.warnings().iter().map(|warning| format!("warning    {warning}")));
         lines
     }
@@ -86,7 +89,12 @@ impl DryRun {
 
     /// Returns the plan as one JSON object.
     pub(crate) fn json(&self) -> String {
-        describe::json_with(&self.plan, run_time::json(&self.plan.train, self.target))
+        describe::json_with(&self.plan, run_time::json(&self.plan, self.progress(), self.target))
+    }
+
+    /// Progress of the run in the folder of the plan. A plan for another machine is one of the whole run.
+    fn progress(&self) -> Option<RunProgress> {
+        self.target.gpu.is_none().then(|| RunProgress::find(&self.plan.config.run.folder)).flatten()
     }
 
     /// Plan of the trainer.

@@ -7,6 +7,8 @@ use telemetry::quantities::{count, estimate, time};
 use trainer_plan::TrainPlan;
 use trainer_plan::precision::Precision;
 
+use super::Plan;
+use super::run_progress::RunProgress;
 use super::step_time::{self, StepTime};
 use crate::cli::Gpu;
 
@@ -22,18 +24,19 @@ pub struct TargetMachine {
     pub watts: Option<f64>,
 }
 
-/// Time of a run.
+/// Time of a run, or of the rest of it.
 struct RunTime {
-    /// Seconds of the whole run.
+    /// Seconds of the steps that are left.
     seconds: f64,
     /// Origin of the number.
     basis: String,
 }
 
 /// Returns the lines of the plan about time, energy and disk.
-pub(super) fn lines(plan: &TrainPlan, target: TargetMachine) -> Vec<String> {
+pub(super) fn lines(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -> Vec<String> {
     let mut lines = Vec::new();
-    match run_time(plan, target) {
+    match run_time(plan, progress, target) {
+        Ok(RunTime { seconds: 0.0, .. }) => lines.push("time       no step is left".to_owned()),
         Ok(RunTime { seconds, basis }) => {
             lines.push(format!("time       about {} {basis}; it would end on {}", time(seconds), end(seconds)));
             lines.extend(
@@ -44,7 +47,7 @@ pub(super) fn lines(plan: &TrainPlan, target: TargetMachine) -> Vec<String> {
         }
         Err(reason) => lines.push(format!("time       {reason}")),
     }
-    let (checkpoints, size) = checkpoints(plan);
+    let (checkpoints, size) = checkpoints(&plan.train);
     lines.push(format!(
         "disk       at most {} checkpoints of {} = {}",
         count(checkpoints),
@@ -55,12 +58,13 @@ pub(super) fn lines(plan: &TrainPlan, target: TargetMachine) -> Vec<String> {
 }
 
 /// Returns the same as JSON values.
-pub(super) fn json(plan: &TrainPlan, target: TargetMachine) -> Value {
-    let found = run_time(plan, target).ok();
-    let (checkpoints, size) = checkpoints(plan);
+pub(super) fn json(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -> Value {
+    let found = run_time(plan, progress, target).ok();
+    let (checkpoints, size) = checkpoints(&plan.train);
     json!({
         "seconds": found.as_ref().map(|found| found.seconds),
         "basis": found.as_ref().map(|found| &found.basis),
+        "done_steps": progress.map_or(0, |progress| progress.step),
         "energy_kwh": found.as_ref().zip(target.watts).map(|(found, watts)| energy_kwh(found.seconds, watts)),
         "max_checkpoints": checkpoints,
         "checkpoint_bytes": size,
@@ -72,17 +76,25 @@ fn energy_kwh(seconds: f64, watts: f64) -> f64 {
 }
 
 /// Returns the time of a run, or why it is not known.
-fn run_time(plan: &TrainPlan, target: TargetMachine) -> Result<RunTime, String> {
+fn run_time(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -> Result<RunTime, String> {
+    let valid_rows = (!plan.data.is_expected()).then(|| plan.data.valid_rows());
+    let plan = &plan.train;
     let hours = plan.train.max_hours;
     let Some(steps) = plan.steps_expected() else {
         let seconds = hours.unwrap_or_default() * 3600.0;
         return Ok(RunTime { seconds, basis: "(`train.max_hours`)".to_owned() });
     };
-    let (step, basis) = match target.gpu {
-        Some(gpu) => on_gpu(plan, gpu)?,
-        None => on_this_machine(plan)?,
+    let left = progress.and_then(|progress| progress.steps_left(plan)).unwrap_or(steps);
+    let of_log = progress.and_then(|progress| progress.seconds_per_step);
+    let (step, basis) = match (target.gpu, of_log) {
+        (Some(gpu), _) => on_gpu(plan, gpu)?,
+        (None, Some(seconds)) => {
+            (seconds, format!("for the steps that are left, at {} a step by the log", shown(seconds)))
+        }
+        (None, None) => on_this_machine(plan)?,
     };
-    let seconds = steps as f64 * step + validations(plan, steps) * step;
+    let rows = valid_rows.map_or(plan.validation.rows as u64, |rows| rows.min(plan.validation.rows as u64));
+    let seconds = left as f64 * step + validations(plan, left, rows) * step;
     let limit = hours.map_or(f64::INFINITY, |hours| hours * 3600.0);
     if seconds > limit {
         return Ok(RunTime {
@@ -125,10 +137,16 @@ fn on_gpu(plan: &TrainPlan, gpu: Gpu) -> Result<(f64, String), String> {
 }
 
 fn on_this_machine(plan: &TrainPlan) -> Result<(f64, String), String> {
-    let StepTime { seconds, device, .. } = step_time::find(plan)
+    let StepTime { seconds, device, measured } = step_time::find(plan)
         .ok_or("unknown on this machine: `cloze plan --measure` times some steps, `--on h100` computes it for a GPU")?;
-    let shown = if seconds < 1.0 { format!("{:.0} ms", 1e3 * seconds) } else { format!("{seconds:.1} s") };
-    Ok((seconds, format!("on this machine ({device}), at {shown} a step as measured")))
+    let device = if device == "Cpu" { "CPU" } else { &device };
+    let age = time(Clock::system().time().saturating_sub(measured) as f64 / 1e3);
+    Ok((seconds, format!("on this machine ({device}), at {} a step as measured {age} ago", shown(seconds))))
+}
+
+/// Formats the time of a step.
+fn shown(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.0} ms", 1e3 * seconds) } else { format!("{seconds:.1} s") }
 }
 
 fn tokens_per_step(plan: &TrainPlan) -> f64 {
@@ -136,13 +154,13 @@ fn tokens_per_step(plan: &TrainPlan) -> f64 {
 }
 
 /// Returns the time of all validations in training steps: passes without gradient over the views of the run and over
-/// that of `valid/mlm`.
-fn validations(plan: &TrainPlan, steps: u64) -> f64 {
+/// that of `valid/mlm`. `rows` are the rows of a validation.
+fn validations(plan: &TrainPlan, steps: u64, rows: u64) -> f64 {
     let every = plan.validation.every_steps;
     if every == 0 {
         return 0.0;
     }
-    let rows = plan.validation.rows as f64 / plan.train.global_batch_size as f64;
+    let rows = rows as f64 / plan.train.global_batch_size as f64;
     let mlm = 1.0 / plan.flops_ratio();
     steps.div_ceil(every) as f64 * rows * FORWARD_SHARE * (1.0 + mlm)
 }

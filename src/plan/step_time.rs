@@ -21,6 +21,9 @@ use trainer_plan::request::ActiveObjective;
 /// Name of the file.
 const NAME: &str = "step_times.json";
 
+/// Maximum size of the file. A larger one is replaced, as a damaged one.
+const MAX_BYTES: u64 = 1 << 20;
+
 /// Maximum number of shapes; the oldest are removed.
 const MAX_SHAPES: usize = 256;
 
@@ -73,7 +76,8 @@ pub fn record(plan: &TrainPlan, time: StepTime) -> std::io::Result<()> {
 }
 
 fn read(store: &Store) -> StepTimes {
-    let found = store.get_with_stat(NAME).ok().flatten();
+    let is_small = store.head(NAME).ok().flatten().is_some_and(|stat| stat.bytes <= MAX_BYTES);
+    let found = is_small.then(|| store.get_with_stat(NAME).ok().flatten()).flatten();
     found.and_then(|(bytes, _)| StepTimes::unseal(&bytes).ok()).unwrap_or_default()
 }
 

@@ -21,6 +21,9 @@ use super::stream::{WantedColumns, checked};
 use crate::config::{Config, Parsed};
 use crate::run::data::{PreparedData, Purpose};
 
+/// 40 TB of float32: more than any single machine trains.
+const PARAMETERS_MAX: u64 = 10_000_000_000_000;
+
 /// Plans the validation stream: the views of the run, and one fixed mask that is the same for every run on the data.
 /// Returns `None` if the data has no validation split, or validation is disabled.
 pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &WantedColumns) -> Option<LoadPlan> {
@@ -110,12 +113,24 @@ pub(super) fn plan(
     };
     let mut found = Vec::new();
     let plan = TrainPlan::new(request).map_err(|problems| found.extend(problems)).ok();
+    found.extend(plan.as_ref().and_then(size_problem));
     if let (Some(plan), Some(family)) = (&plan, training.checkpoints.export) {
         let problem = export_problem(config, plan, family);
         found.extend(problem.map(|problem| Problem::new("checkpoints.export", problem)));
     }
     parsed.report(found);
     plan
+}
+
+/// Returns the problem of a network that no machine can hold: its sizes are typing mistakes.
+fn size_problem(plan: &TrainPlan) -> Option<Problem> {
+    let (trained, frozen) = plan.parameters();
+    let parameters = trained.saturating_add(frozen);
+    (parameters > PARAMETERS_MAX).then(|| {
+        let message = format!("the networks have {parameters} parameters, more than {PARAMETERS_MAX}");
+        Problem::new("encoder.hidden", message)
+            .hint("check `encoder.layers`, `encoder.hidden` and `encoder.feed_forward`")
+    })
 }
 
 fn spans_of(folder: &Path) -> Result<Vec<Span>, trainer_plan::Error> {

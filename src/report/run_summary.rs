@@ -29,6 +29,8 @@ pub(crate) struct RunSummary {
     pub(crate) valid: Option<f64>,
     pub(crate) valid_step: Option<u64>,
     pub(crate) tokens_per_s: Option<f64>,
+    /// Optimizer steps per second, without validations.
+    pub(crate) steps_per_s: Option<f64>,
     /// Time of the last event.
     pub(crate) time: Option<u64>,
     /// Process that trains the run.
@@ -80,6 +82,7 @@ impl RunSummary {
             valid: None,
             valid_step: None,
             tokens_per_s: None,
+            steps_per_s: None,
             time: None,
             holder: None,
             error: None,
@@ -97,6 +100,7 @@ impl RunSummary {
             match event.what {
                 EventKind::Report(report) => {
                     (self.loss, self.tokens_per_s) = (Some(report.figures.loss), Some(report.speed.tokens_per_s));
+                    self.steps_per_s = report.speed.steps_per_s;
                     self.progress = report.progress;
                 }
                 EventKind::Validation(report) => {

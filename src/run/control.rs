@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use anyhow::Context as _;
 use runtime::{CancelToken, cancel_pair};
 use telemetry::systemd::Notify;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
@@ -39,7 +39,8 @@ pub use self::watchdog::Timeouts;
 
 /// Control runtime and the signals that it has received.
 pub struct Control {
-    runtime: Runtime,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
     state: Arc<SignalState>,
     stop: CancelToken,
 }
@@ -72,7 +73,7 @@ impl Control {
         }
         drop(runtime.spawn(Arc::clone(&state).report(listen(SignalKind::user_defined2())?)));
         runtime::spawn("signal-words", move || heard_words.iter().for_each(DeferredLog::log))?;
-        Ok(Self { runtime, state, stop })
+        Ok(Self { runtime: Some(runtime), state, stop })
     }
 
     /// Declares that nothing of this run is kept, so that a stop request takes effect at once.
@@ -137,12 +138,26 @@ impl Control {
 
     /// Runs blocking work in parallel to the training.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
-        Pending(self.runtime.spawn_blocking(work))
+        Pending(self.runtime().spawn_blocking(work))
     }
 
     /// Waits for such work.
     pub fn wait<T>(&self, pending: Pending<T>) -> anyhow::Result<T> {
-        self.runtime.block_on(pending.0).context("a background writer failed")
+        self.runtime().block_on(pending.0).context("a background writer failed")
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it exists until it is dropped")
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let runtime = self.runtime.take();
+        // The status server may hold the last reference. A runtime must not wait for its threads within another one.
+        if Handle::try_current().is_ok() {
+            runtime.into_iter().for_each(Runtime::shutdown_background);
+        }
     }
 }
 
@@ -154,5 +169,17 @@ impl<T> Pending<T> {
     /// Whether collecting the result would not wait.
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_reference_may_be_dropped_within_another_runtime() {
+        let control = Control::start().expect("a runtime");
+        let other = Builder::new_current_thread().build().expect("a runtime");
+        other.block_on(async { drop(control) });
     }
 }

@@ -1,0 +1,50 @@
+//! Progress of an existing run: the step after which it continues, and the speed of its steps.
+
+use std::path::Path;
+
+use store::Store;
+use trainer_plan::TrainPlan;
+use trainer_plan::checkpoint;
+
+use crate::report::run_summary::RunSummary;
+
+/// Progress of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RunProgress {
+    /// Step of the newest checkpoint.
+    pub(super) step: u64,
+    /// Seconds of a step, without validations, by the newest report of its log.
+    pub(super) seconds_per_step: Option<f64>,
+}
+
+impl RunProgress {
+    /// Reads the progress of the run in a folder. `None` if it has no checkpoint.
+    pub(super) fn find(folder: &Path) -> Option<Self> {
+        let run = Store::existing(folder).ok()?;
+        let state = checkpoint::newest_state(&run).ok().flatten()?;
+        let speed = RunSummary::in_short("", &run).ok().and_then(|summary| summary.steps_per_s);
+        let seconds_per_step = speed.filter(|speed| *speed > 0.0).map(|speed| 1.0 / speed);
+        Some(Self { step: state.step.0, seconds_per_step })
+    }
+
+    /// Steps that are left of a plan; `None` if steps do not end the run.
+    pub(super) fn steps_left(self, plan: &TrainPlan) -> Option<u64> {
+        plan.steps_expected().map(|steps| steps.saturating_sub(self.step))
+    }
+}
+
+/// Describes what `cloze train` would do in the folder of a plan.
+pub(super) fn description(progress: Option<RunProgress>, plan: &TrainPlan) -> String {
+    let Some(progress) = progress else {
+        let weights = plan.train.init_from.as_ref().map_or_else(
+            || "random weights".to_owned(),
+            |folder| format!("the weights of {} (`train.init_from`)", folder.display()),
+        );
+        return format!("starts at step 1 with {weights}");
+    };
+    match progress.steps_left(plan) {
+        Some(0) => format!("finished after step {}; `cloze extend` adds steps", progress.step),
+        Some(left) => format!("continues after step {}; {left} steps are left", progress.step),
+        None => format!("continues after step {}", progress.step),
+    }
+}
