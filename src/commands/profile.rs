@@ -248,11 +248,12 @@ pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordi
         }
     };
     let preparation = Preparation::plan(&config)?.telling(Box::new(on_progress));
+    let has_compressed = preparation.describe().largest_compressed.is_some();
     let summary = preparation.run(run, &Clock::system(), &mut Fanout::default())?;
     let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
     let measured = watch.map_or_else(Measured::default, |watch| watch.measured_to_the_end());
     recording.end(&measured, ("prepare-reader", "fold"));
-    let (sentence, evidence) = stages::find_slowest(&measured, &summary.stages, summary.parts_made);
+    let (sentence, evidence) = stages::find_slowest(&measured, &summary.stages, summary.parts_made, has_compressed);
     Ok(Profile {
         target: ProfileTarget::Prepare.name(),
         sentence,
