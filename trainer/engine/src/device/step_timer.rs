@@ -65,7 +65,7 @@ const STEPS_KEPT: usize = 8;
 /// Maximum number of steps whose events are pending. The timer waits for older ones.
 const PENDING_MAX: usize = 8;
 /// Maximum number of steps whose durations are kept: the first ones.
-pub const STEPS_MAX: usize = 1 << 16;
+const STEPS_MAX: usize = 1 << 16;
 /// Maximum number of memory samples. At the limit every second sample is dropped and the interval doubles.
 const LOOKS_MAX: usize = 256;
 
@@ -76,7 +76,7 @@ thread_local! {
 /// Times of a thread's steps, from [`begin`] to [`end`].
 #[derive(Clone, Debug, Default)]
 pub struct StepTimes {
-    /// Seconds of each of the first [`STEPS_MAX`] steps, without validations.
+    /// Seconds of each of the first 65,536 steps, without validations.
     pub steps: Vec<f64>,
     /// Number of steps.
     pub count: u64,
@@ -156,7 +156,7 @@ pub(super) fn reported(peak_bytes: u64) {
     });
 }
 
-/// Returns the seconds of the newest step. `None` without a timer or a step, or after [`STEPS_MAX`] steps.
+/// Returns the seconds of the newest step. `None` without a timer or a step, or after 65,536 steps.
 #[must_use]
 pub fn newest_step_seconds() -> Option<f64> {
     RUNNING.with_borrow(|running| {
