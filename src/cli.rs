@@ -385,7 +385,7 @@ pub enum Verb {
         #[arg(long)]
         step: Option<u64>,
         /// Words to show for each mask.
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, default_value = "5", value_parser = number::at_least_one)]
         top: usize,
         /// Sentences with `[MASK]` in them.
         #[arg(required = true)]

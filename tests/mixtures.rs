@@ -289,6 +289,8 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
     let run = ["run.folder=run", "train.steps=8", "train.global_batch_size=8", "train.micro_batch_size=4"];
     let run = [&run[..], &["report.every_steps=1", "loss={mlm=1.0}"]].concat();
     home.run_ok(&with_inputs(&["train", "--prepare"], &run));
+    let planned = home.run_ok(&with_inputs(&["plan"], &[])).stdout;
+    assert!(planned.contains("prepare    a: done; ") && planned.contains("prepare    b: done; "), "{planned}");
     // The displayed text comes from the source itself, though both sources have documents of equal text.
     let explained = json(&home.run_ok(&["explain", "run", "--step", "8", "--rows", "8", "--json"]));
     let rows = explained["rows"].as_array().expect("rows");

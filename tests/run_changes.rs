@@ -321,7 +321,7 @@ fn runs_below_a_folder_are_listed_with_their_state() {
     home.run_ok(&["diff", "runs/under-way", "runs/done"]);
     running.kill();
     let table = home.run_ok(&["runs", "runs"]).stdout;
-    assert!(table.contains("4 runs") && table.contains("20 / 20"), "{table}");
+    assert!(table.contains("4 runs") && table.contains("20 / 20") && table.contains("valid loss"), "{table}");
     // An unreadable run does not hide the others.
     home.write("runs/killed/step_budget.json", "x");
     let runs = home.run(&["runs", "runs", "--json"]);

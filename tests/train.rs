@@ -47,6 +47,10 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let filled = home.run_ok(&["fill", "run", "Anna ate [MASK] and drank some water."]);
     assert_eq!(filled.stdout.matches('%').count(), 10, "five words, each with the unigram's share\n{filled}");
     home.run(&["fill", "run", "no blank here"]).assert_fails(2, &["[MASK]"]);
+    home.run(&["fill", "run", "--top", "0", "a [MASK]"]).assert_fails(2, &["--top", "at least 1"]);
+    let partly = home.run(&["fill", "run", "no blank here", "Anna ate [MASK] and drank some water."]);
+    partly.assert_fails(2, &["text 1: `no blank here` has no [MASK]", "1 of 2 texts"]);
+    assert_eq!(partly.stdout, filled.stdout, "the other text is filled");
     let of_model = home.run_ok(&["fill", "model", "Anna ate [MASK] and drank some water."]);
     assert!(filled.stdout.starts_with(&of_model.stdout), "the model has the weights of the run\n{of_model}\n{filled}");
 

@@ -182,9 +182,9 @@ impl ProfilePage {
             div.scroll { (table(&columns, actors.iter().take(ROWS).map(row))) }
             @if actors.len() > ROWS { p { "and " (actors.len() - ROWS) " more" } }
             p {
-                "Shares of the measured time. An actor is busy, starved (it waits for input), blocked (its output queue \
+                (with_code("Shares of the measured time. An actor is busy, starved (it waits for input), blocked (its output queue \
                  is full) or idle (it has ended, or never had an item). `outside` is busy time neither on a processor nor ready \
-                 for one: disk or sleep."
+                 for one: disk or sleep."))
             }
         }
     }

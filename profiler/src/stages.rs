@@ -39,8 +39,9 @@ pub fn held_back(measured: &Measured, parts: u64) -> Option<StageLimit> {
     }
 }
 
-/// Returns the verdict and its evidence. `parts` is the number of parts to prepare.
-pub fn find_slowest(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<String>) {
+/// Returns the verdict and its evidence. `parts` is the number of parts to prepare. `has_compressed` tells whether an
+/// input file is compressed.
+pub fn find_slowest(measured: &Measured, stages: &Stages, parts: u64, has_compressed: bool) -> (String, Vec<String>) {
     let shares = shares(stages);
     let slowest = stages.slowest();
     let MeanShares { busy, queued, outside, idle, .. } = MeanShares::new(measured);
@@ -48,9 +49,11 @@ pub fn find_slowest(measured: &Measured, stages: &Stages, parts: u64) -> (String
     let outside = outside / busy.max(1e-9);
     let held_back = held_back(measured, parts);
     let sentence = if held_back == Some(StageLimit::Parts) {
+        // Only compressed files cannot be split.
+        let compressed = if has_compressed { "; a compressed input file is always one part" } else { "" };
         format!(
-            "bottleneck: too few parts ({parts} for {} workers); decrease `prepare.part_bytes`; one compressed file is \
-             one part",
+            "bottleneck: too few parts ({parts} for {} workers); a smaller `prepare.part_bytes` makes more, in a new \
+             `prepare.folder`{compressed}",
             measured.workers.len()
         )
     } else if held_back == Some(StageLimit::Processors) {
@@ -141,5 +144,18 @@ fn doing(stage: Stage) -> &'static str {
         Stage::Tokenize => "tokenizing",
         Stage::Pack => "packing",
         Stage::Write => "writing",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_on_parts_names_the_new_folder_and_compression_only_if_present() {
+        let measured = Measured { workers: vec![crate::figures::ActorMetrics::default(); 2], ..Measured::default() };
+        let sentence = |has_compressed| find_slowest(&measured, &Stages::default(), 1, has_compressed).0;
+        assert!(sentence(false).ends_with("makes more, in a new `prepare.folder`"), "{}", sentence(false));
+        assert!(sentence(true).ends_with("; a compressed input file is always one part"), "{}", sentence(true));
     }
 }

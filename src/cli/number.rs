@@ -29,6 +29,12 @@ pub(super) fn watts(text: &str) -> Result<f64, String> {
     positive(text).ok().filter(|watts| *watts <= 1e9).ok_or_else(|| "expected a power from 0 to 1e9 watts".to_owned())
 }
 
+/// Parses a whole number of at least 1.
+pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a whole number of at least 1".to_owned())
+}
+
 fn in_range(text: &str, most: f64, what: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
     number.ok_or_else(|| format!("expected {what} from 0 to {most}"))
@@ -44,6 +50,8 @@ mod tests {
         for wrong in ["nan", "inf", "-1", "1e300", "", "x"] {
             assert!(seconds(wrong).is_err() && milliseconds(wrong).is_err() && share(wrong).is_err(), "{wrong}");
         }
+        assert_eq!((at_least_one("1"), at_least_one("99999999")), (Ok(1), Ok(99_999_999)));
+        assert!(["0", "-1", "1.5", ""].iter().all(|wrong| at_least_one(wrong).is_err()));
         assert!(share("5").is_err_and(|problem| problem.contains("from 0 to 1")));
     }
 }

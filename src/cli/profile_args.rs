@@ -14,15 +14,15 @@ pub struct ProfileArgs {
     /// Part of the pipeline to measure: the subcommand.
     #[arg(skip)]
     pub target: ProfileTarget,
-    /// Measure for at most this long. A measurement ends earlier when its rate is known to 3 %.
-    #[arg(long, default_value_t = 20.0, value_parser = number::seconds)]
-    pub seconds: f64,
+    /// Measure for at most this long. A measurement ends earlier when its rate is known to 3 %. Default: 20.
+    #[arg(long, value_parser = number::seconds)]
+    pub seconds: Option<f64>,
     /// Measure this number of micro-batches instead.
     #[arg(long)]
     pub batches: Option<u64>,
-    /// Training steps to time with `profile step`. A third as many warm-up steps run first.
-    #[arg(long, default_value_t = 30)]
-    pub steps: usize,
+    /// Training steps to time with `profile step`. A third as many warm-up steps run first. Default: 30.
+    #[arg(long)]
+    pub steps: Option<usize>,
     /// Simulate a training step of this duration; 0 takes batches as fast as they arrive. Default: the time that `cloze
     /// plan --measure` has measured for this run, or 0.
     #[arg(long, value_parser = number::milliseconds)]
@@ -52,6 +52,18 @@ pub struct ProfileArgs {
     pub json: bool,
     #[command(flatten)]
     pub traced: TraceArgs,
+}
+
+impl ProfileArgs {
+    /// Returns the limit of a measurement in seconds.
+    pub fn max_seconds(&self) -> f64 {
+        self.seconds.unwrap_or(20.0)
+    }
+
+    /// Returns the number of steps that `profile step` times.
+    pub fn timed_steps(&self) -> usize {
+        self.steps.unwrap_or(30)
+    }
 }
 
 /// Limits and output of tuning.

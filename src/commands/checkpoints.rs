@@ -6,13 +6,14 @@ use anyhow::Context as _;
 use schemas::Step;
 use serde_json::{Value, json};
 use store::Store;
-use telemetry::quantities::{bytes, time};
+use telemetry::quantities::bytes;
 use telemetry::terminal::{line, outcome, painted};
 use trainer_plan::checkpoint::{self, KeepReason, ListedCheckpoint};
 use trainer_plan::config::CheckpointConfig;
 
 use crate::cli::CheckpointVerb;
 use crate::exit::Usage;
+use crate::report::run_summary::age;
 use crate::run::folder::RunFolder;
 
 /// Lists the checkpoints of a run, or applies the subcommand to one.
@@ -72,7 +73,7 @@ fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
         let written = it
             .written
             .and_then(|written| written.elapsed().ok())
-            .map_or("–".to_owned(), |since| time(since.as_secs_f64()));
+            .map_or("–".to_owned(), |since| age(since.as_secs_f64()));
         let why: Vec<&str> = it.why.iter().copied().map(word).collect();
         let why = match (it.is_there, why.is_empty()) {
             (false, _) => "no checkpoint: damaged and set aside, or unfinished".to_owned(),

@@ -67,7 +67,7 @@ pub fn measure(
         options.svg.as_deref(),
     )?;
     if !options.scale.is_empty() {
-        let subject = Subject { target: options.target, seconds: options.seconds, measure };
+        let subject = Subject { target: options.target, seconds: options.max_seconds(), measure };
         return scale::run(args, &subject, &options.scale, options.json);
     }
     let mut recording = Recording::begin(&options.traced, options.target)?;
@@ -86,32 +86,36 @@ pub fn measure(
     traced
 }
 
-/// Refuses options that the target does not support.
+/// Refuses options that the target does not use.
 pub fn check(options: &ProfileArgs) -> Result<(), Usage> {
-    if matches!(options.target, ProfileTarget::Step | ProfileTarget::All) {
-        let ProfileArgs { report, svg, slow, traced, check, target, .. } = options;
-        let given = [
-            ("--report", report.is_some()),
-            ("--svg", svg.is_some()),
-            ("--slow", slow.is_some()),
-            ("--trace", traced.trace.is_some()),
-            ("--folded", traced.folded.is_some()),
-            ("--check", *check && *target == ProfileTarget::Step),
-        ];
-        if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
-            return Err(Usage(format!(
-                "{flag}: `cloze profile {}` has no such option; `loader`, `prepare` and `train` have it",
-                target.name()
-            )));
-        }
-    }
-    if options.check && options.target == ProfileTarget::Prepare {
-        return Err(Usage(
-            "--check: `cloze profile prepare` proposes nothing; `cloze tune` and `--scale` try numbers of workers"
-                .to_owned(),
-        ));
-    }
-    Ok(())
+    use ProfileTarget::{All, Loader, Prepare, Step, Train};
+    let ProfileArgs { target, seconds, batches, steps, step_ms, slow, check, scale, report, svg, traced, .. } = options;
+    // With `--scale`, preparations repeat for `--seconds`.
+    let has_limit = seconds.is_some() && (*target != Prepare || scale.is_empty());
+    let uses: [OptionUse; 11] = [
+        OptionUse { flag: "--seconds", is_given: has_limit, targets: &[Loader, Train, All] },
+        OptionUse { flag: "--batches", is_given: batches.is_some(), targets: &[Loader, Train, All] },
+        OptionUse { flag: "--steps", is_given: steps.is_some(), targets: &[Step] },
+        OptionUse { flag: "--step-ms", is_given: step_ms.is_some(), targets: &[Loader, All] },
+        OptionUse { flag: "--slow", is_given: slow.is_some(), targets: &[Loader, Prepare, Train] },
+        OptionUse { flag: "--check", is_given: *check, targets: &[Loader, Train, All] },
+        OptionUse { flag: "--scale", is_given: !scale.is_empty(), targets: &[Loader, Prepare, Train] },
+        OptionUse { flag: "--report", is_given: report.is_some(), targets: &[Loader, Prepare, Train] },
+        OptionUse { flag: "--svg", is_given: svg.is_some(), targets: &[Loader, Prepare, Train] },
+        OptionUse { flag: "--trace", is_given: traced.trace.is_some(), targets: &[Loader, Prepare, Train] },
+        OptionUse { flag: "--folded", is_given: traced.folded.is_some(), targets: &[Loader, Prepare, Train] },
+    ];
+    let Some(unused) = uses.iter().find(|it| it.is_given && !it.targets.contains(target)) else { return Ok(()) };
+    let targets: Vec<String> = unused.targets.iter().map(|target| format!("`{}`", target.name())).collect();
+    let name = target.name();
+    Err(Usage(format!("{}: `cloze profile {name}` does not use it, only {}", unused.flag, targets.join(", "))))
+}
+
+/// Option of a measurement, with the targets that use it.
+struct OptionUse {
+    flag: &'static str,
+    is_given: bool,
+    targets: &'static [ProfileTarget],
 }
 
 /// Compares two profiles. The exit code tells whether the second is slower by more than `limit` with certainty.
@@ -186,7 +190,9 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
     let is_over = |taken: u64| match options.batches {
         Some(batches) => taken >= batches,
         // The law is as uncertain as its points, so each point is measured for the full time.
-        None => (options.scale.is_empty() && watch.is_enough()) || begun.elapsed().as_secs_f64() >= options.seconds,
+        None => {
+            (options.scale.is_empty() && watch.is_enough()) || begun.elapsed().as_secs_f64() >= options.max_seconds()
+        }
     };
     while !is_over(taken) {
         let Some(batch) = stream.next() else { break };
@@ -248,11 +254,12 @@ pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordi
         }
     };
     let preparation = Preparation::plan(&config)?.telling(Box::new(on_progress));
+    let has_compressed = preparation.describe().largest_compressed.is_some();
     let summary = preparation.run(run, &Clock::system(), &mut Fanout::default())?;
     let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
     let measured = watch.map_or_else(Measured::default, |watch| watch.measured_to_the_end());
     recording.end(&measured, ("prepare-reader", "fold"));
-    let (sentence, evidence) = stages::find_slowest(&measured, &summary.stages, summary.parts_made);
+    let (sentence, evidence) = stages::find_slowest(&measured, &summary.stages, summary.parts_made, has_compressed);
     Ok(Profile {
         target: ProfileTarget::Prepare.name(),
         sentence,

@@ -14,6 +14,7 @@ use telemetry::terminal::outcome;
 use super::output_file::put;
 use crate::config::Config;
 use crate::exit::Usage;
+use crate::report::run_summary::is_run;
 use crate::run::monitoring::{PROGRAM, about, settings};
 
 /// Writes the report of these runs to `out`, and each metric as a plot into the folder `svg`.
@@ -26,10 +27,11 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
         if shown.contains(folder) {
             continue;
         }
-        let store = Store::existing(folder).with_context(|| Usage(format!("{}: no run is here", folder.display())))?;
-        let config = fs::read_to_string(folder.join("config.toml")).with_context(|| {
-            Usage(format!("{}: no run is here (no `config.toml`); name the folder of `run.folder`", folder.display()))
-        })?;
+        if !folder.join("config.toml").is_file() {
+            return Err(Usage(describe_missing(folder)).into());
+        }
+        let store = Store::existing(folder)?;
+        let config = fs::read_to_string(folder.join("config.toml")).with_context(|| folder.display().to_string())?;
         let mut about = about(Kind::Train, folder);
         // Runs in different folders may have equal names.
         if shown.iter().any(|other| other.file_name() == folder.file_name()) {
@@ -52,6 +54,25 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
     Ok(())
 }
 
+/// Says why a path is no run, and what to pass instead: the runs in it, if it is a folder of runs.
+fn describe_missing(path: &Path) -> String {
+    let place = path.display();
+    let runs = fs::read_dir(path).map(|entries| entries.flatten().map(|entry| entry.path())).into_iter().flatten();
+    let mut runs: Vec<String> =
+        runs.filter(|path| is_run(path)).map(|path| path.display().to_string()).take(RUNS_NAMED + 1).collect();
+    runs.sort();
+    if runs.is_empty() {
+        let hint = "pass the folder of `run.folder`, which has a `config.toml`; `cloze runs` lists runs";
+        return format!("{place}: no run is here; {hint}");
+    }
+    let rest = if runs.len() > RUNS_NAMED { " …" } else { "" };
+    runs.truncate(RUNS_NAMED);
+    format!("{place}: a folder of runs, not a run; pass the runs: `cloze report {}{rest}`", runs.join(" "))
+}
+
+/// Number of runs that an error names.
+const RUNS_NAMED: usize = 3;
+
 /// Maximum length of a file name from a metric. File systems allow 255 bytes.
 const NAME_MAX: usize = 100;
 
@@ -71,7 +92,22 @@ fn file_name(figure: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::file_name;
+    use super::{describe_missing, file_name};
+
+    #[test]
+    fn error_without_a_run_names_the_runs_to_pass() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let none = describe_missing(home.path());
+        assert!(none.contains("no run is here") && none.contains("`run.folder`"), "{none}");
+        for run in ["a", "b", "c", "d"] {
+            let store = store::Store::folder(&home.path().join("runs").join(run)).expect("a folder");
+            store.put("config.toml", b"").expect("written");
+            store.put("log/00000000.jsonl", b"").expect("written");
+        }
+        let several = describe_missing(&home.path().join("runs"));
+        assert!(several.contains("a folder of runs") && several.ends_with(" …`"), "{several}");
+        assert_eq!(several.matches("runs/").count(), 3, "{several}");
+    }
 
     #[test]
     fn no_metric_leaves_its_folder() {

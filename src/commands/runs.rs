@@ -5,10 +5,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 use store::Store;
 use telemetry::Clock;
-use telemetry::quantities::{count, short, time};
+use telemetry::quantities::{count, short};
 use telemetry::terminal::{Paint, line, painted};
 
-use crate::report::run_summary::{RunSummary, is_run};
+use crate::report::run_summary::{RunSummary, age, is_run};
 
 /// Maximum depth of the search.
 const DEPTH_MAX: usize = 8;
@@ -38,9 +38,9 @@ fn table(folder: &Path, summaries: &[RunSummary]) {
         return;
     }
     let width = summaries.iter().map(|summary| summary.name.chars().count()).max().unwrap_or(0).max(3);
-    let heads = ["state", "step", "loss", "valid/mlm", "tokens/s", "age"];
+    let heads = ["state", "step", "loss", "valid loss", "tokens/s", "age"];
     let [state, step, loss, valid, speed, age] = heads;
-    line(format_args!("{:width$}  {state:9} {step:>19} {loss:>9} {valid:>9} {speed:>9} {age:>9}", "run"));
+    line(format_args!("{:width$}  {state:9} {step:>19} {loss:>9} {valid:>10} {speed:>9} {age:>9}", "run"));
     for summary in summaries {
         line(summary.row(width));
         if let Some(error) = &summary.error {
@@ -87,11 +87,11 @@ impl RunSummary {
             (None, None) => count(self.step),
         };
         let speed = self.tokens_per_s.map_or("–".to_owned(), short);
-        let age = self.age_s().map_or("–".to_owned(), time);
+        let age = self.age_s().map_or("–".to_owned(), age);
         let state = self.state;
         let loss = number(self.loss);
         let valid = number(self.valid);
-        format!("{:width$}  {state:9} {steps:>19} {loss:>9} {valid:>9} {speed:>9} {age:>9}", self.name)
+        format!("{:width$}  {state:9} {steps:>19} {loss:>9} {valid:>10} {speed:>9} {age:>9}", self.name)
     }
 
     /// Seconds since the last event.
@@ -102,7 +102,7 @@ impl RunSummary {
     fn json(&self) -> Value {
         json!({
             "run": self.name, "state": self.state, "step": self.step, "steps": self.steps, "progress": self.progress,
-            "loss": self.loss, "valid": self.valid, "valid_step": self.valid_step, "tokens_per_s": self.tokens_per_s,
+            "loss": self.loss, "valid": self.valid, "valid_mlm": self.valid_mlm, "valid_step": self.valid_step, "tokens_per_s": self.tokens_per_s,
             "time": self.time, "age_s": self.age_s(),
             "holder": self.holder, "error": self.error,
         })

@@ -11,9 +11,10 @@ use crate::config::corpus;
 pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
     let missing = config.missing();
     if is_prepared && missing.is_empty() {
+        let folder = config.folder.display();
         return vec![match prepare::fits(config) {
-            Ok(()) => "prepare    done; run `cloze prepare` to add later changes of the corpus".to_owned(),
-            Err(error) => format!("prepare    done; `cloze prepare` would fail: {error}"),
+            Ok(()) => format!("prepare    {folder}: done; run `cloze prepare` to add later changes of the corpus"),
+            Err(error) => format!("prepare    {folder}: done; `cloze prepare` would fail: {error}"),
         }];
     }
     if is_prepared {

@@ -1,6 +1,6 @@
 //! HTML page about a prepared corpus: content, tokenization, losses.
 
-use ::report::html::Cell::{Bars, Code, Number, Text};
+use ::report::html::Cell::{Bars, Code, File, Number, Text};
 use ::report::html::{bars_legend, figures, static_page, table, text};
 use maud::{Markup, html};
 use pipeline::corpus_stats::{CorpusStats, Lengths, Octave, SourceStats, SplitStats};
@@ -88,12 +88,12 @@ fn overview(stats: &CorpusStats) -> Markup {
 fn documents(stats: &CorpusStats) -> Markup {
     let lengths = &stats.documents;
     let longest = stats.longest.iter();
-    let longest = longest.map(|it| vec![Number(count(it.tokens)), Code(it.id.clone()), Text(it.file.clone())]);
+    let longest = longest.map(|it| vec![Number(count(it.tokens)), Code(it.id.clone()), File(it.file.clone())]);
     html! {
         p { (quantiles(lengths)) "; rounded to 1/16, in tokens without separators." }
         (lengths_table(lengths, ("of the documents", "of the tokens"), "tokens"))
         h3 { "The longest" }
-        (table(&["tokens", "document", "file"], longest))
+        div.scroll { (table(&["tokens", "document", "file"], longest)) }
     }
 }
 
@@ -213,11 +213,11 @@ fn sources(stats: &CorpusStats) -> Markup {
         let part = share(lengths.sum(), all);
         let median = Number(rounded(lengths.quantile(0.5)));
         let numbers = [Number(count(lengths.count())), Number(count(lengths.sum())), median];
-        [Text(file.name.clone()), Bars(vec![part]), Number(percent(part))].into_iter().chain(numbers).collect()
+        [File(file.name.clone()), Bars(vec![part]), Number(percent(part))].into_iter().chain(numbers).collect()
     });
     let rest: u64 = others.iter().map(|file| file.documents.sum()).sum();
     html! {
-        (table(&["file", "", "of the tokens", "documents", "tokens", "median document"], rows))
+        div.scroll { (table(&["file", "", "of the tokens", "documents", "tokens", "median document"], rows)) }
         @if !others.is_empty() {
             p { "and " (count(others.len() as u64)) " more files with " (count(rest)) " tokens" }
         }

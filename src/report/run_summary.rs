@@ -25,8 +25,10 @@ pub(crate) struct RunSummary {
     /// Used share of the tokens or hours that end the run.
     pub(crate) progress: Option<f64>,
     pub(crate) loss: Option<f64>,
-    /// `valid/mlm`; `None` if no objective of the run has a head for it.
+    /// Total loss of the newest validation.
     pub(crate) valid: Option<f64>,
+    /// `valid/mlm`; `None` if no objective of the run has a head for it.
+    pub(crate) valid_mlm: Option<f64>,
     pub(crate) valid_step: Option<u64>,
     pub(crate) tokens_per_s: Option<f64>,
     /// Optimizer steps per second, without validations.
@@ -80,6 +82,7 @@ impl RunSummary {
             progress: None,
             loss: None,
             valid: None,
+            valid_mlm: None,
             valid_step: None,
             tokens_per_s: None,
             steps_per_s: None,
@@ -104,7 +107,8 @@ impl RunSummary {
                     self.progress = report.progress;
                 }
                 EventKind::Validation(report) => {
-                    self.valid = report.mlm.map(|mlm| mlm.loss);
+                    self.valid = Some(report.loss);
+                    self.valid_mlm = report.mlm.map(|mlm| mlm.loss);
                     self.valid_step = event.at.step.map(|step| step.0);
                 }
                 EventKind::Stop(stop) => {
@@ -135,4 +139,43 @@ fn steps(run: &Store) -> anyhow::Result<Option<u64>> {
 /// Whether a folder holds a run that has logged its first event.
 pub(crate) fn is_run(folder: &Path) -> bool {
     folder.join("config.toml").is_file() && (folder.join(jsonl::LOG).is_dir() || folder.join("checkpoints").is_dir())
+}
+
+/// Formats a time since an event in one unit, rounded down, so that an older event never looks younger.
+pub(crate) fn age(seconds: f64) -> String {
+    let [minute, hour, day] = [60.0, 3600.0, 86_400.0];
+    match seconds {
+        s if s < minute => format!("{:.0} s", s.floor()),
+        s if s < hour => format!("{:.0} min", (s / minute).floor()),
+        s if s < day => format!("{:.0} h", (s / hour).floor()),
+        s => format!("{:.0} d", (s / day).floor()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_change_their_unit_at_whole_units() {
+        let ages = [0.0, 59.9, 60.0, 97.0, 3599.0, 3600.0, 86_399.0, 86_400.0, 1e6].map(age);
+        assert_eq!(ages, ["0 s", "59 s", "1 min", "1 min", "59 min", "1 h", "23 h", "1 d", "11 d"]);
+    }
+
+    #[test]
+    fn validation_is_the_total_loss_of_every_run() {
+        let validation = |mlm: &str| {
+            format!(
+                r#"{{"version":2,"time":1,"elapsed_s":1.0,"kind":"validation","step":7,"rows":4,"loss":3.5,"terms":{{}},"metrics":{{}},"mlm":{mlm},"seconds":0.1}}"#
+            )
+        };
+        let mlm = r#"{"loss":2.5,"accuracy":0.1,"ln_vocab":8.0}"#;
+        for (with, expected) in [(mlm, Some(2.5)), ("null", None)] {
+            let run = Store::in_memory(store::FaultConfig::none());
+            let log = format!("{}/00000000.jsonl", jsonl::LOG);
+            run.put(&log, format!("{}\n", validation(with)).as_bytes()).expect("a log");
+            let summary = RunSummary::from_run("a", &run).expect("a run");
+            assert_eq!((summary.valid, summary.valid_mlm), (Some(3.5), expected));
+        }
+    }
 }

@@ -42,6 +42,7 @@ PLAYED = [
     "much",
     "preparation",
     "idle",
+    "endings",
     "report",
     "empty",
 ]

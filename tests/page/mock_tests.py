@@ -335,6 +335,24 @@ class MockTests(Driver):
         page.evaluate("scrollTo(0, 0)")
         return page
 
+    def endings(self, _):
+        """A stop is shown as an alert only if it ended the run and was not wanted."""
+        page = self.open(self.serve().url)
+        stop = lambda why: {"kind": "stop", "why": why, "time": 2, "summary": why}
+        cases = (
+            ([stop("failed")], "failed"),
+            ([stop("terminate"), {"kind": "note", "time": 3}], "terminate"),
+            ([stop("failed"), {"kind": "resume", "time": 3}], None),
+            ([stop("failed"), {"kind": "resume", "time": 3}, stop("finished")], None),
+            ([stop("terminate"), {"kind": "change", "how": "extend", "time": 3}], None),
+            ([stop("interrupt")], None),
+            ([stop("requeue")], None),
+        )
+        for events, alert in cases:
+            found = page.evaluate("(events) => newest_alert(Run.read({ events }))?.why ?? null", events)
+            self.check(found == alert, f"the alert of {events}", found)
+        self.quiet(page)
+
     def report(self, _):
         for size, scheme, name in ((DESKTOP, "light", "report"), (PHONE, "dark", "report-phone")):
             page = self.report_page(size, scheme)

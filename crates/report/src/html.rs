@@ -13,6 +13,8 @@ pub enum Cell {
     Text(String),
     /// Text of a corpus or a command, in a monospaced font.
     Code(String),
+    /// Name of a file, on one line. A browser would break it at its hyphens.
+    File(String),
     /// Number, aligned to the right.
     Number(String),
     /// At most two fractions of the full width, one bar below the other.
@@ -108,6 +110,7 @@ impl Render for Cell {
             @match self {
                 Self::Text(words) => { td { (text(words)) } }
                 Self::Code(words) => { td { code { (text(words)) } } }
+                Self::File(name) => { td.file { (text(name)) } }
                 Self::Number(number) => { td.n { (text(number)) } }
                 Self::Bars(shares) => {
                     td.bar aria-hidden="true" { @for (share, class) in shares.iter().zip(["a", "b"]) { (stack(&[(class, *share)])) } }
@@ -156,9 +159,16 @@ mod tests {
     #[test]
     fn a_page_escapes_every_text() {
         let hostile = "</title><script>\u{1b}[2J\"";
-        let cells = [Cell::Text, Cell::Code, Cell::Number].map(|cell| cell(hostile.to_owned()));
-        let page = static_page(hostile, "", &table(&[hostile, hostile, hostile], [cells.into()]));
+        let cells = [Cell::Text, Cell::Code, Cell::File, Cell::Number].map(|cell| cell(hostile.to_owned()));
+        let page = static_page(hostile, "", &table(&[hostile; 4], [cells.into()]));
         assert!(!page.contains("<script") && !page.contains('\u{1b}'), "{page}");
-        assert_eq!(page.matches("&lt;/title&gt;&lt;script&gt;\\u{1b}[2J&quot;").count(), 7, "{page}");
+        assert_eq!(page.matches("&lt;/title&gt;&lt;script&gt;\\u{1b}[2J&quot;").count(), 9, "{page}");
+    }
+    #[test]
+    fn file_names_are_not_broken() {
+        let page = static_page("a", "", &table(&["file"], [vec![Cell::File("a-long-name.txt".to_owned())]]));
+        assert!(
+            page.contains("<td class=\"file\">a-long-name.txt</td>") && page.contains(".file { white-space: nowrap; }")
+        );
     }
 }

@@ -140,9 +140,9 @@ class Run {
     return ends.every((end) => end === null) ? null : Math.max(...ends.map((end) => end ?? 0));
   }
 
-  /** Event that ended the run, if it is the last event. */
+  /** Event that ended the run, if only notes follow. A resumed or extended run has not ended. */
   get end() {
-    const last = this.events.at(-1);
+    const last = this.events.findLast((event) => event.kind !== "note");
     return ["stop", "prepare_end"].includes(last?.kind) ? last : null;
   }
 

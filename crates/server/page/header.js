@@ -227,8 +227,14 @@ function end_words(run) {
   return run.end.kind === "prepare_end" ? "ended: all parts are complete" : `ended: ${run.end.why}`;
 }
 
+// Stops by choice of the user or the scheduler.
+const WANTED_STOPS = ["finished", "interrupt", "requeue"];
+
+/** Newest event to alert about. A stop counts only if the run has not continued. */
 const newest_alert = (run) =>
   run.events.findLast(
-    (event) => ["loss_spike", "warning", "skip"].includes(event.kind) || (event.kind === "stop" && event.why !== "finished"),
+    (event) =>
+      ["loss_spike", "warning", "skip"].includes(event.kind) ||
+      (event === run.end && event.kind === "stop" && !WANTED_STOPS.includes(event.why)),
   );
 const worst = (run) => run.events.at(-1) && tone(run.events.at(-1)) === "alarm";

@@ -13,6 +13,9 @@ const ACTORS: usize = 17;
 const BAND: f64 = 34.0;
 const CURVE: f64 = 150.0;
 
+/// Minimum number of items in a window of the rate.
+const ITEMS_OF_WINDOW: f64 = 10.0;
+
 /// Width of the axis labels at the left.
 const LEFT: f64 = 64.0;
 
@@ -215,19 +218,19 @@ fn numbers(of: &[Number]) -> Vec<f64> {
 
 /// Draws the items per second, with their mean after the warm-up.
 pub(super) fn rate(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgChart> {
-    let rates = numbers(&timeline.items_per_s.0);
+    let rates = smoothed(timeline);
     let first = rates.first()?;
     let last = rates.last()?;
     let mean = read.items_per_s;
     let about = format!(
-        "Items per second in each window: {} in the first, {} in the last{}.",
+        "Items per second in windows of at least {ITEMS_OF_WINDOW} items: {} in the first, {} in the last{}.",
         short(*first),
         short(*last),
         mean.map(|mean| format!(", mean {} after the warm-up", short(mean.mean.0))).unwrap_or_default()
     );
     let title = if read.target == "prepare" { "Parts per second" } else { "Batches per second" };
     let mean = mean.map(|mean| (mean.mean.0, mean.low.zip(mean.high).map(|(low, high)| (low.0, high.0))));
-    let legend = vec![("rate", "in each window"), ("sure", "mean, 95 % interval")];
+    let legend = vec![("rate", "in windows of 10 items"), ("sure", "mean, 95 % interval")];
     let legend = if width > NARROW && mean.is_some() { legend } else { Vec::new() };
     let curve = Curve {
         title,
@@ -240,6 +243,45 @@ pub(super) fn rate(read: &Read, timeline: &Timeline, width: f64) -> Option<SvgCh
         mean,
     };
     Some(curve.draw(Some(read), timeline, width))
+}
+
+/// Returns the items per second of each window, as the mean of a span of windows with [`ITEMS_OF_WINDOW`] items. A
+/// window that is shorter than a step has one item or none.
+pub(super) fn smoothed(timeline: &Timeline) -> Vec<f64> {
+    let mut spans: Vec<RateSpan> = Vec::new();
+    let mut open = RateSpan::default();
+    let mut from = timeline.from_s.0;
+    for (at, rate) in timeline.at_s.0.iter().zip(numbers(&timeline.items_per_s.0)) {
+        let seconds = (at.0 - from).max(0.0);
+        from = at.0;
+        open = open.joined(&RateSpan { windows: 1, seconds, items: rate * seconds });
+        // Rates are rounded in a profile.
+        if open.items >= ITEMS_OF_WINDOW - 0.5 {
+            spans.push(std::mem::take(&mut open));
+        }
+    }
+    // The last windows join the span before them.
+    open = spans.pop().unwrap_or_default().joined(&open);
+    spans.push(open);
+    spans.iter().flat_map(|span| vec![span.items / span.seconds.max(1e-9); span.windows]).collect()
+}
+
+/// Consecutive windows that share a mean rate.
+#[derive(Default)]
+struct RateSpan {
+    windows: usize,
+    seconds: f64,
+    items: f64,
+}
+
+impl RateSpan {
+    fn joined(self, next: &Self) -> Self {
+        Self {
+            windows: self.windows + next.windows,
+            seconds: self.seconds + next.seconds,
+            items: self.items + next.items,
+        }
+    }
 }
 
 fn figure(value: f64) -> String {

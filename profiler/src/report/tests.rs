@@ -74,6 +74,35 @@ fn page_shows_all_parts_and_escapes_input() {
 }
 
 #[test]
+fn prose_shows_names_as_code() {
+    let html = ProfilePage::parse(&whole()).expect("a profile").html();
+    assert!(html.contains("<code>outside</code> is busy time"), "{html}");
+    let prose = html.split("<p>").skip(1).filter_map(|rest| rest.split("</p>").next());
+    assert!(prose.into_iter().all(|text| !text.contains('`')), "{html}");
+}
+
+#[test]
+fn rate_of_slow_steps_is_no_comb() {
+    // A step of 2 s in windows of 0.5 s: every fourth window has its item, and one step at the end is missing.
+    let at_s: Vec<f64> = (1..=90).map(|window| 0.5 * f64::from(window)).collect();
+    let items_per_s: Vec<f64> = (1..=90).map(|window| if window % 4 == 0 { 2.0 } else { 0.0 }).collect();
+    let mut object = whole();
+    object["timeline"] = json!({ "from_s": 0.0, "at_s": at_s, "items_per_s": items_per_s, "queue": vec![0.5; 90] });
+    let read = read::read(&object).expect("a profile");
+    let timeline = read.timeline.as_ref().expect("a timeline");
+    let rates = course::smoothed(timeline);
+    assert_eq!(rates.len(), 90);
+    assert!(rates.iter().all(|rate| (0.45..=0.55).contains(rate)), "{rates:?}");
+    let plots = ProfilePage::parse(&object).expect("a profile").plots();
+    assert!(plots.iter().any(|(name, plot)| *name == "rate" && plot.contains("at least 10 items")));
+    // A profile with fewer items has one window.
+    object["timeline"]["items_per_s"] = json!([vec![0.0; 89], vec![2.0; 1]].concat());
+    let read = read::read(&object).expect("a profile");
+    let rates = course::smoothed(read.timeline.as_ref().expect("a timeline"));
+    assert!(rates.iter().all(|rate| (rate - 1.0 / 45.0).abs() < 1e-9), "{rates:?}");
+}
+
+#[test]
 fn absent_parts_are_omitted() {
     let bare =
         json!({ "target": "loader", "verdict": { "sentence": "too short to say" }, "timeline": null, "actors": [] });

@@ -1,4 +1,4 @@
-//! Test that tracing does not change batches.
+//! Tests that tracing does not change batches, and that unused options are refused.
 
 use clap::Parser as _;
 use pipeline::load::{self, BatchStream, StreamOptions};
@@ -6,7 +6,7 @@ pub(super) use profiler::trace::{Limits, Trace, layer};
 use schemas::{RankShard, RowIndex};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::cli::{Cli, ConfigArgs};
+use crate::cli::{Cli, ConfigArgs, Verb};
 use crate::plan::Plan;
 use crate::run::data::Purpose;
 
@@ -50,4 +50,34 @@ fn batches_are_the_same_with_a_trace_and_without() {
     let recorded = trace.end();
     assert!(before.len() >= 60 && before == during && during == digests(&args));
     assert!(recorded.entries() > 300, "{} entries", recorded.entries());
+}
+
+#[test]
+fn options_of_other_targets_are_refused() {
+    let checked = |words: &str| {
+        let cli = Cli::try_parse_from(["cloze", "profile"].into_iter().chain(words.split(' '))).expect("a command");
+        let Verb::Profile(verb) = cli.verb else { panic!("{words}: another verb") };
+        super::check(&verb.measurement().expect("a measurement").1).map_err(|error| error.to_string())
+    };
+    for accepted in [
+        "loader --step-ms 5 --check",
+        "prepare --slow writer=1 --scale 1,2 --seconds 1",
+        "train --batches 9 --report a.html",
+        "step --steps 3 --json",
+        "all --step-ms 5 --seconds 3 --check",
+    ] {
+        assert_eq!(checked(accepted), Ok(()), "{accepted}");
+    }
+    for (refused, users) in [
+        ("step --step-ms 5", "--step-ms: `cloze profile step` does not use it, only `loader`, `all`"),
+        ("train --step-ms 5", "--step-ms: `cloze profile train` does not use it, only `loader`, `all`"),
+        ("loader --steps 5", "--steps: `cloze profile loader` does not use it, only `step`"),
+        ("prepare --seconds 5", "--seconds: `cloze profile prepare` does not use it, only `loader`, `train`, `all`"),
+        ("prepare --check", "--check: `cloze profile prepare` does not use it, only `loader`, `train`, `all`"),
+        ("step --batches 5", "--batches: `cloze profile step` does not use it, only `loader`, `train`, `all`"),
+        ("all --scale 1,2", "--scale: `cloze profile all` does not use it, only `loader`, `prepare`, `train`"),
+        ("all --report a.html", "--report: `cloze profile all` does not use it, only `loader`, `prepare`, `train`"),
+    ] {
+        assert_eq!(checked(refused), Err(users.to_owned()));
+    }
 }

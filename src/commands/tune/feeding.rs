@@ -193,9 +193,9 @@ fn measure(tuning: &TuneSession<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow:
     }
     let options = ProfileArgs {
         target: ProfileTarget::Loader,
-        seconds: tuning.options.seconds,
+        seconds: Some(tuning.options.seconds),
         batches: None,
-        steps: 0,
+        steps: None,
         step_ms: Some(step_ms),
         slow: tuning.options.slow.clone(),
         check: false,

@@ -9,7 +9,7 @@ use pipeline::load;
 use pipeline::tokenize::{self, Tokenizer as _};
 use schemas::{Step, Vocab, manifest, printable};
 use store::Store;
-use telemetry::terminal::{Paint, line, painted};
+use telemetry::terminal::{Paint, line, note, painted};
 use trainer::training::{Filler, TokenGuess};
 use trainer_plan::encoder::VocabFacts;
 use trainer_plan::hf;
@@ -29,16 +29,24 @@ pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]
     let is_run = folder.join("config.toml").is_file() || !folder.join(hf::CONFIG).is_file();
     let model = if is_run { of_run(folder, step)? } else { of_model(folder, step)? };
     let Model { filler, tokenizer, vocab, is_counted } = &model;
-    let rows = texts.iter().map(|text| encode(tokenizer, vocab, text)).collect::<anyhow::Result<Vec<_>>>()?;
-    for (text, row) in texts.iter().zip(&rows) {
+    let mut unmasked = 0;
+    for (number, text) in (1..).zip(texts) {
+        let Some(row) = encode(tokenizer, vocab, text)? else {
+            note(format_args!("error: text {number}: `{text}` has no [MASK]; write one"));
+            unmasked += 1;
+            continue;
+        };
         painted(Paint::stdout().bold(printable(text)));
-        for guesses in filler.predict(row, top)? {
+        for guesses in filler.predict(&row, top)? {
             line(format_args!("  {}", describe(vocab, &guesses)));
         }
     }
-    if *is_counted {
+    if *is_counted && unmasked < texts.len() {
         let unigram = most_frequent(vocab, top);
         painted(Paint::stdout().dim(format_args!("  without context: {}", describe(vocab, &unigram))));
+    }
+    if unmasked > 0 {
+        return Err(Usage(format!("{unmasked} of {} texts have no [MASK]", texts.len())).into());
     }
     Ok(())
 }
@@ -65,8 +73,8 @@ fn of_model(folder: &Path, step: Option<u64>) -> anyhow::Result<Model> {
     Ok(Model { filler, tokenizer, vocab, is_counted: false })
 }
 
-/// Returns the ids of `[CLS]`, the text and `[SEP]`.
-fn encode(tokenizer: &tokenize::HfTokenizer, vocab: &Vocab, text: &str) -> anyhow::Result<Vec<u32>> {
+/// Returns the ids of `[CLS]`, the text and `[SEP]`. `None` if no mask is among them.
+fn encode(tokenizer: &tokenize::HfTokenizer, vocab: &Vocab, text: &str) -> anyhow::Result<Option<Vec<u32>>> {
     let special = vocab.special();
     let mask = vocab.token(special.mask);
     let mut ids = vec![special.cls];
@@ -76,11 +84,7 @@ fn encode(tokenizer: &tokenize::HfTokenizer, vocab: &Vocab, text: &str) -> anyho
         Ok(())
     })?;
     ids.push(special.sep);
-    if ids.contains(&special.mask) {
-        Ok(ids)
-    } else {
-        Err(Usage(format!("nothing to fill in: `{text}` has no [MASK]; write one")).into())
-    }
+    Ok(ids.contains(&special.mask).then_some(ids))
 }
 
 /// Returns the most frequent ids of the training split.

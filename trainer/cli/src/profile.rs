@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
     match options.target {
         ProfileTarget::Step => {
             check(options)?;
-            step::run(args, options.steps, options.json)
+            step::run(args, options.timed_steps(), options.json)
         }
         ProfileTarget::All => {
             check(options)?;

@@ -12,13 +12,12 @@ use profiler::verdict::find_bottleneck;
 use profiler::what_if::proposals;
 use serde_json::{Value, json};
 use telemetry::quantities::{bytes, short};
-use trainer::device::step_timer::{self, MemoryAt, STEPS_MAX, Slice, StepTimes, WAIT};
+use trainer::device::step_timer::{self, MemoryAt, PartTimes, Slice, StepTimes, VALIDATION, WAIT};
 
 /// Measurement in progress.
 pub(crate) struct Running {
     watch: MeasureWatch,
     begun: Instant,
-    since: Instant,
     steps: Vec<f64>,
 }
 
@@ -27,18 +26,15 @@ impl Running {
     pub(crate) fn begin(control: &Control) -> anyhow::Result<Self> {
         let worker_stats =
             control.board().worker_stats().ok_or_else(|| anyhow::anyhow!("no worker makes batches yet"))?;
-        let now = Instant::now();
+        let begun = Instant::now();
         let watch = MeasureWatch::from_stats(worker_stats)?;
         step_timer::begin();
-        Ok(Self { watch, begun: now, since: now, steps: Vec::new() })
+        Ok(Self { watch, begun, steps: Vec::new() })
     }
 
     /// Records the end of a step.
     pub(crate) fn step(&mut self) {
-        if self.steps.len() < STEPS_MAX {
-            self.steps.push(self.since.elapsed().as_secs_f64());
-        }
-        self.since = Instant::now();
+        self.steps.extend(step_timer::newest_step_seconds());
     }
 
     /// Seconds since the start.
@@ -46,7 +42,7 @@ impl Running {
         self.begun.elapsed().as_secs_f64()
     }
 
-    /// Seconds of each step so far.
+    /// Seconds of each step so far, without validations.
     pub(crate) fn steps(&self) -> &[f64] {
         &self.steps
     }
@@ -128,6 +124,15 @@ impl Training {
         self.times.total_s / self.steps()
     }
 
+    /// Parts of a step. A validation is none.
+    fn parts(&self) -> impl Iterator<Item = &PartTimes> {
+        self.times.parts.iter().filter(|part| part.name != VALIDATION)
+    }
+
+    fn validation(&self) -> Option<&PartTimes> {
+        self.times.parts.iter().find(|part| part.name == VALIDATION)
+    }
+
     fn host(&self, part: &str) -> f64 {
         self.times.parts.iter().filter(|it| it.name == part).map(|it| it.host_s).sum::<f64>() / self.steps()
     }
@@ -162,11 +167,14 @@ impl Training {
             ),
             format!("{:<32} {:>10} {:>8} {:>10}", "part", "host", "share", "device"),
         ];
-        lines.extend(self.times.parts.iter().map(|part| {
+        lines.extend(self.parts().map(|part| {
             let host = part.host_s / self.steps();
             let on_device = part.device_s.map(|device| device / self.steps());
             let on_device = on_device.map_or("–".to_owned(), ms);
             format!("{:<32} {:>10} {:>8} {on_device:>10}", part.name, ms(host), percent(host / step.max(1e-9)))
+        }));
+        lines.extend(self.validation().map(|validation| {
+            format!("validations: {}, {} together, not part of the steps", validation.count, ms(validation.host_s))
         }));
         if let Some(failure) = &self.times.failure {
             lines.push(format!("device times are missing: {failure}"));
@@ -197,9 +205,7 @@ impl Training {
     fn json(&self) -> Value {
         let per_step = |seconds: f64| 1e3 * seconds / self.steps();
         let parts: Vec<Value> = self
-            .times
-            .parts
-            .iter()
+            .parts()
             .map(|part| {
                 json!({ "what": part.name, "host_ms": per_step(part.host_s), "device_ms": part.device_s.map(per_step),
                         "count": part.count as f64 / self.steps() })
@@ -236,6 +242,7 @@ impl Training {
             "phases": parts, "waterfall": typical.map(|step| slices(&step.host)),
             "device_waterfall": typical.and_then(|step| step.device.as_deref()).map(slices),
             "memory": memory, "memory_over_time": over_time,
+            "validations": self.validation().map(|it| json!({ "count": it.count, "seconds": it.host_s })),
             "device_failure": self.times.failure,
         })
     }

@@ -78,7 +78,7 @@ pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Resu
     let mut host = MeasuringHost {
         control: Arc::clone(&control),
         until: Limit {
-            seconds: options.seconds,
+            seconds: options.max_seconds(),
             steps: options.batches.map(|batches| batches.div_ceil(plan.train().micro_batches())),
         },
         running: None,

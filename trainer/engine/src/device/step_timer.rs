@@ -9,7 +9,7 @@
 //! # Definition
 //! Times are self times: the time of a nested part is not counted for the outer part, so all parts add up to the step.
 //! Parts nested in a sealed part (`SEALED`) count for the sealed part: the layers that a validation runs are not layers
-//! of the step. A step lasts from one call of `step_is_over` to the next.
+//! of the step. A step lasts from one call of `step_is_over` to the next, without the validations in between.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -51,8 +51,8 @@ pub(crate) const OPTIMIZER: &str = "optimizer";
 pub(crate) const SYNCHRONIZE: &str = "synchronize";
 /// Report of the metrics to the observers.
 pub(crate) const REPORT: &str = "report";
-/// Validation.
-pub(crate) const VALIDATION: &str = "validation";
+/// Validation. It is timed, but is not part of a step.
+pub const VALIDATION: &str = "validation";
 /// Work of a step for a checkpoint.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
@@ -65,7 +65,7 @@ const STEPS_KEPT: usize = 8;
 /// Maximum number of steps whose events are pending. The timer waits for older ones.
 const PENDING_MAX: usize = 8;
 /// Maximum number of steps whose durations are kept: the first ones.
-pub const STEPS_MAX: usize = 1 << 16;
+const STEPS_MAX: usize = 1 << 16;
 /// Maximum number of memory samples. At the limit every second sample is dropped and the interval doubles.
 const LOOKS_MAX: usize = 256;
 
@@ -76,7 +76,7 @@ thread_local! {
 /// Times of a thread's steps, from [`begin`] to [`end`].
 #[derive(Clone, Debug, Default)]
 pub struct StepTimes {
-    /// Seconds of each of the first [`STEPS_MAX`] steps.
+    /// Seconds of each of the first 65,536 steps, without validations.
     pub steps: Vec<f64>,
     /// Number of steps.
     pub count: u64,
@@ -154,6 +154,15 @@ pub(super) fn reported(peak_bytes: u64) {
             running.reported_peak = running.reported_peak.max(Some(peak_bytes));
         }
     });
+}
+
+/// Returns the seconds of the newest step. `None` without a timer or a step, or after 65,536 steps.
+#[must_use]
+pub fn newest_step_seconds() -> Option<f64> {
+    RUNNING.with_borrow(|running| {
+        let timer = running.as_deref()?;
+        timer.steps.last().copied().filter(|_| timer.count == timer.steps.len() as u64)
+    })
 }
 
 /// Stops the timer and returns the times. `None` if no timer runs. Waits for the device.
@@ -236,6 +245,8 @@ struct Timer {
     /// Start of the current slice.
     since: Instant,
     step_begun: Instant,
+    /// Time of validations since the start of the step.
+    validation: Duration,
     slices: Vec<Slice>,
     /// Events at the changes of parts, of this step. `pending` holds those of earlier steps that the device may not
     /// have passed.
@@ -266,6 +277,7 @@ impl Timer {
             open: Vec::new(),
             since: now,
             step_begun: now,
+            validation: Duration::ZERO,
             slices: Vec::new(),
             marks: Vec::new(),
             pending: VecDeque::new(),
@@ -327,6 +339,9 @@ impl Timer {
         let now = Instant::now();
         let part = self.innermost();
         self.parts[part].host += now - self.since;
+        if self.parts[part].what == VALIDATION {
+            self.validation += now - self.since;
+        }
         if self.slices.len() < SLICES_MAX {
             let into_step = |at: Instant| at.saturating_duration_since(self.step_begun).as_secs_f64();
             self.slices.push(Slice { part, from_s: into_step(self.since), to_s: into_step(now) });
@@ -353,7 +368,8 @@ impl Timer {
         self.add_elapsed();
         let doing = self.innermost();
         self.mark(doing);
-        let seconds = (self.since - self.step_begun).as_secs_f64();
+        let validation = std::mem::take(&mut self.validation);
+        let seconds = (self.since - self.step_begun).saturating_sub(validation).as_secs_f64();
         self.count += 1;
         self.total += seconds;
         if self.steps.len() < STEPS_MAX {
@@ -438,7 +454,7 @@ impl Timer {
         });
         StepTimes {
             parts: parts.collect(),
-            typical: typical(&self.steps, self.kept),
+            typical: typical(&self.steps, self.kept, self.parts.iter().position(|part| part.what == VALIDATION)),
             steps: self.steps,
             count: self.count,
             total_s: self.total,
@@ -450,13 +466,14 @@ impl Timer {
     }
 }
 
-/// Returns the kept step whose duration is nearest to the median of all steps.
-fn typical(steps: &[f64], kept: impl IntoIterator<Item = StepSlices>) -> Option<StepSlices> {
+/// Returns the kept step whose duration is nearest to the median of all steps, if possible one without a validation.
+fn typical(steps: &[f64], kept: impl IntoIterator<Item = StepSlices>, validation: Option<usize>) -> Option<StepSlices> {
     let mut sorted = steps.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = *sorted.get(sorted.len() / 2)?;
     let apart = |step: &StepSlices| (step.seconds - median).abs();
-    kept.into_iter().min_by(|a, b| apart(a).total_cmp(&apart(b)))
+    let validates = |step: &StepSlices| step.host.iter().any(|slice| Some(slice.part) == validation);
+    kept.into_iter().min_by(|a, b| validates(a).cmp(&validates(b)).then(apart(a).total_cmp(&apart(b))))
 }
 
 #[cfg(test)]
