@@ -196,19 +196,22 @@ pub(super) fn read_whole(
     }
 }
 
-/// Reserves memory for a document of `bytes` bytes so far, which began at `line` of the piece.
-pub(super) fn make_room(path: &Path, line: u64, bytes: u64, reading: &ReadOptions) -> Result<()> {
-    let limit = reading.max_document_bytes;
-    let fits = bytes <= limit && reading.memory_budget.document(bytes.saturating_mul(COPIES)).is_ok();
-    if fits { Ok(()) } else { Err(too_long(path, line, limit)) }
+/// Reserves memory for a document of `bytes` bytes so far. Returns false if it exceeds the memory limit.
+pub(super) fn reserve(bytes: u64, reading: &ReadOptions) -> bool {
+    bytes <= reading.max_document_bytes && reading.memory_budget.document(bytes.saturating_mul(COPIES)).is_ok()
 }
 
-/// Error for a document that exceeds the memory limit.
-pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
+/// Fails if a document that exceeds the memory limit, and begins at `line` of the piece, must not be skipped.
+pub(super) fn require_skippable(path: &Path, line: u64, bytes: u64, reading: &ReadOptions) -> Result<()> {
+    if reading.skip_above_bytes.is_some_and(|most| bytes > most) {
+        return Ok(());
+    }
+    let limit = reading.max_document_bytes;
     let message = format!(
-        "a document of more than {limit} bytes; raise `prepare.max_memory_bytes`, of which it is 1/64, or split it"
+        "a document of more than {limit} bytes; set `prepare.max_document_bytes` to {limit} or less to skip such \
+         documents, raise `prepare.max_memory_bytes`, of which it is 1/64, or split it"
     );
-    Error::UnusableFile { path: path.to_owned(), line: Some(line + 1), message }
+    Err(Error::UnusableFile { path: path.to_owned(), line: Some(line + 1), message })
 }
 
 /// Buffer size before hashing.

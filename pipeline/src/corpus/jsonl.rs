@@ -382,7 +382,7 @@ mod tests {
     fn text(line: &str) -> (Option<String>, Vec<RejectReason>) {
         let fields = Fields { text: "text".into(), id: None };
         let bytes = line.as_bytes();
-        let line = Line { bytes, range: 0..bytes.len() as u64, number: 0 };
+        let line = Line { bytes, fits: true, range: 0..bytes.len() as u64, number: 0 };
         let record = parse(&fields, &line, &mut RecordBuffers::default());
         let reasons = record.complaints.into_iter().map(|(reason, _)| reason);
         (record.document.map(|document| document.text), reasons.collect())

@@ -19,7 +19,7 @@ use std::ops::Range;
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{Border, LineReader, cut, is_blank};
-use super::record::{Record, RecordBuffers};
+use super::record::{Record, RecordBuffers, RejectReason};
 use super::sniff::{FileCheck, head, of_text};
 use super::{Format, text};
 use crate::Result;
@@ -68,20 +68,36 @@ impl PieceReader for ParagraphReader {
         let mut text = take(&mut spare.text);
         let mut range = 0..0;
         let mut first = 0;
+        let mut fits = true;
         while let Some(line) = self.lines.next()? {
-            if is_blank(line.bytes) {
-                if text.is_empty() {
+            if line.fits && is_blank(line.bytes) {
+                if range.is_empty() {
                     continue;
                 }
                 break;
             }
-            if text.is_empty() {
+            if range.is_empty() {
                 (range.start, first) = (line.range.start, line.number);
             }
             range.end = line.range.end;
-            text.extend_from_slice(line.bytes);
-            text.push(b'\n');
-            self.lines.make_room(first, text.len())?;
+            fits &= line.fits;
+            if fits {
+                text.extend_from_slice(line.bytes);
+                text.push(b'\n');
+                fits = self.lines.reserve(text.len());
+            }
+            if !fits {
+                // The rest of the document is read, and none of it is held.
+                text = Vec::new();
+                self.lines.release();
+                if !self.lines.may_skip() {
+                    break;
+                }
+            }
+        }
+        if !fits {
+            self.lines.require_skippable(first, range.end - range.start)?;
+            return Ok(Some(Record::rejected(RejectReason::TooLong, range, first)));
         }
         if text.is_empty() {
             return Ok(None);
