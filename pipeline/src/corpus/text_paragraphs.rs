@@ -20,7 +20,7 @@ use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{Border, LineReader, cut, is_blank};
 use super::record::{Record, RecordBuffers, RejectReason};
-use super::sniff::{FileCheck, head, of_text};
+use super::sniff::{FileCheck, head, of_lines};
 use super::{Format, text};
 use crate::Result;
 
@@ -34,7 +34,7 @@ impl Format for Paragraphs {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        Ok(of_text(&head(file, reading)?))
+        Ok(of_lines(&head(file, reading)?))
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
