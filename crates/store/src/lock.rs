@@ -13,7 +13,7 @@
 //! # Definition
 //! *Take*: create the object, or replace one by version. An object may be replaced if it says `released`, if its holder
 //! was a process of this same boot and pid namespace that is gone, or if its counter has not advanced for the longer of
-//! both patiences. Of several contenders one succeeds. *Beat*: replace the object by version, with the counter
+//! both takeover delays, an hour at most. Of several contenders one succeeds. *Beat*: replace the object by version, with the counter
 //! incremented. *Release*: replace the object by one that says `released`. An object with another version and another
 //! holder is a lost lock, permanently.
 //!
