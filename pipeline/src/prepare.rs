@@ -39,7 +39,7 @@ use schemas::manifest::PartEntry;
 use schemas::{DatasetVersion, Shard};
 use store::{Holder, LeaseConfig, Lock, LockError, Store};
 use telemetry::{Clock, EventKind, Observer};
-use tracing::info;
+use tracing::{info, warn};
 
 use self::aggregate::Aggregate;
 pub use self::change::DatasetChange;
@@ -213,7 +213,10 @@ impl Preparation {
         self.announced = ProvisionalManifest::write(store, &self.planned.config, self.planned.tokenizer.facts())?;
         if let Some((list, _)) = &self.planned.next {
             match self.planned.damaged.take() {
-                Some(_) => self.planned.lists.replace(store, list.clone())?,
+                Some(damaged) => {
+                    self.planned.lists.replace(store, list.clone())?;
+                    warn!(file = store.place(&damaged.name), "prepare: damaged part list, remade from the corpus");
+                }
                 None => self.planned.lists.append(store, list.clone())?,
             }
         }

@@ -145,7 +145,7 @@ impl Planned {
         let ComparedCorpus { next, unfit, fingerprints: seen } = planned.comparison(store).compare()?;
         (planned.next, planned.unfit, planned.fingerprints) = (next, unfit, seen);
         if let (Some(store), Some(damaged)) = (store, &planned.damaged)
-            && !planned.is_remade(store, damaged)?
+            && !planned.is_remade(store)?
         {
             return Err(damaged.refuse(store));
         }
@@ -154,7 +154,7 @@ impl Planned {
 
     /// Whether the new list is the damaged one. If it had forgotten a document, or if the corpus has changed since, the
     /// new list would be another one under the same number.
-    fn is_remade(&self, store: &Store, damaged: &DamagedList) -> Result<bool> {
+    fn is_remade(&self, store: &Store) -> Result<bool> {
         let Some((list, _)) = &self.next else { return Ok(false) };
         let fingerprints = Fingerprints::read(store)?;
         let mut pieces = list.parts.iter().flat_map(|part| &part.pieces);
@@ -163,18 +163,14 @@ impl Planned {
         }
         let number = list.dataset_version.0 as usize;
         let manifest = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
-        let is_same = match manifest.as_ref().and_then(|manifest| manifest.dataset_versions.get(number)) {
+        Ok(match manifest.as_ref().and_then(|manifest| manifest.dataset_versions.get(number)) {
             Some(entry) => {
                 entry.dropped == list.dropped
                     && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
             }
             // The first list forgets no document.
             None => number == 0,
-        };
-        if is_same {
-            tracing::warn!(file = store.place(&damaged.name), "prepare: damaged part list, remade from the corpus");
-        }
-        Ok(is_same)
+        })
     }
 
     pub(super) fn comparison<'a>(&'a self, store: Option<&'a Store>) -> Comparison<'a> {
