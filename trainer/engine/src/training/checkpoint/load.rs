@@ -8,7 +8,7 @@ use store::Store;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{
     CheckpointForm, DAMAGED_FILE, FOLDER, LATEST, MAIN_FILE, OPTIMIZER_FILE, STATE_FILE, State, UnreadState, absent,
-    checkpoint_store, empty, folder_name, list, newest_complete, none_whole, set_aside, steps,
+    checkpoint_store, empty, folder_name, linked_steps, list, newest_complete, none_whole, set_aside, steps,
 };
 
 use super::Snapshot;
@@ -19,7 +19,7 @@ use crate::device::tensors;
 /// Unfinished checkpoints of a killed process are removed, unless none is complete and the run has saved before. A damaged checkpoint is logged, set aside and skipped, if another one is complete.
 ///
 /// # Errors
-/// If a checkpoint has another format version, since that is no damage. If all checkpoints are damaged, since the run
+/// If a checkpoint has another format version, since that is no damage. If the newest one is a symbolic link. If all checkpoints are damaged, since the run
 /// must not silently start over. If a checkpoint cannot be read at the moment, since its state is unknown.
 pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
     let checkpoints = run.prefixed(FOLDER);
@@ -41,6 +41,14 @@ pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
                 Err(UnreadState::Other(error)) => return Err(error),
             },
         }
+    }
+    for step in linked_steps(&checkpoints)? {
+        let place = checkpoints.place(&folder_name(step));
+        if whole.as_ref().is_none_or(|(_, snapshot)| snapshot.state.step < step) {
+            let problem = "it is a symbolic link, which is not followed; put the folder itself in its place";
+            return Err(Error::Checkpoint { path: place.into(), problem: problem.to_owned() });
+        }
+        tracing::warn!(%place, "checkpoint: it is a symbolic link and not followed; the retention rules ignore it");
     }
     let finished = if whole.is_none() { latest(&checkpoints)? } else { None };
     let is_named =

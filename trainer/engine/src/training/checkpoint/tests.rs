@@ -298,6 +298,26 @@ fn a_state_that_is_no_file_is_refused_and_nothing_is_removed() {
 }
 
 #[test]
+fn a_checkpoint_behind_a_link_is_refused_if_it_is_the_newest() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let run = Store::folder(home.path()).expect("made");
+    for step in [1, 2] {
+        snapshot(step).write(&run, &keep(9)).expect("written");
+    }
+    let link = |step: &str| {
+        let folder = home.path().join("checkpoints").join(step);
+        let moved = home.path().join(step);
+        std::fs::rename(&folder, &moved).expect("moved");
+        std::os::unix::fs::symlink(&moved, &folder).expect("linked");
+    };
+    link("step-00000001");
+    assert_eq!(newest_step(&run), Some(Step(2)), "an older one is not needed");
+    link("step-00000002");
+    let error = newest(&run).expect_err("refused").to_string();
+    assert!(error.contains("step-00000001") && error.contains("symbolic link"), "{error}");
+}
+
+#[test]
 fn the_checkpoint_that_latest_names_is_not_removed_as_unfinished() {
     let run = run_with(&[1]);
     run.delete("checkpoints/step-00000001/state.json").expect("removed");
