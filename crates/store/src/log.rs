@@ -11,9 +11,11 @@
 //! # Definition
 //! A kill loses at most the lines since the newest put. A process that resumes from an object written before a
 //! [flush](Log::flush) misses no line. Dropping a log puts nothing: a process that has lost its lock must not write,
-//! and a regular end flushes. If the disk is full, new lines stay in memory, and later lines try again. If it stays full
-//! or the lines are too many, the error is returned; a flush returns it at once. Lines are bytes without a line feed. The owner of the log defines their meaning, and
+//! and a regular end flushes. Lines are bytes without a line feed. The owner of the log defines their meaning, and
 //! readers skip lines without one.
+//!
+//! If the disk is full, new lines stay in memory, and later lines try again. If it stays full or the lines are too
+//! many, the error is returned. A flush returns it at once.
 
 use std::fmt::{self, Debug, Formatter};
 use std::io::{self, ErrorKind};
@@ -127,7 +129,7 @@ impl Log {
         }
         if has_begun {
             let seconds = self.terms.full_disk_timeout.as_secs();
-            tracing::warn!(%error, seconds, "log: the disk is full; the lines stay in memory, free space before the timeout");
+            tracing::warn!(%error, seconds, "log: disk full, lines stay in memory; free space before the timeout");
         }
         Ok(())
     }

@@ -16,11 +16,13 @@ use crate::device::tensors;
 
 /// Returns the newest complete checkpoint of a run and its location; `None` for a run that has never saved.
 ///
-/// Unfinished checkpoints of a killed process are removed, unless none is complete and the run has saved before. A damaged checkpoint is logged, set aside and skipped, if another one is complete.
+/// Unfinished checkpoints of a killed process are removed, unless none is complete and the run has saved before. A
+/// damaged checkpoint is logged, set aside and skipped, if another one is complete.
 ///
 /// # Errors
-/// If a checkpoint has another format version, since that is no damage. If the newest one is a symbolic link. If all checkpoints are damaged, since the run
-/// must not silently start over. If a checkpoint cannot be read at the moment, since its state is unknown.
+/// If a checkpoint has another format version, since that is no damage. If the newest one is a symbolic link. If all
+/// checkpoints are damaged, since the run must not silently start over. If a checkpoint cannot be read at the moment,
+/// since its state is unknown.
 pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
     let checkpoints = run.prefixed(FOLDER);
     let mut damaged = Vec::new();
