@@ -236,6 +236,19 @@ fn diverged_run_is_not_retried_and_explains_how_to_diagnose() {
 }
 
 #[test]
+fn too_few_open_files_are_a_usage_error() {
+    let home = Home::with_corpus(60);
+    for command in ["train", "prepare"] {
+        let line = format!("ulimit -n 6; exec \"$0\" {command}");
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &line]).arg(program()).current_dir(home.path()).output();
+        let outcome = Outcome::new(output.expect("a shell"));
+        outcome.assert_fails(2, &["the limit of open files is 6", "`ulimit -n 1024`"]);
+        assert!(!outcome.stderr.contains("panic"), "{outcome}");
+    }
+}
+
+#[test]
 fn missing_files_and_steps_are_usage_errors() {
     let home = Home::prepared(60);
     for name in ["data/train/nothing.parquet", "data/nothing.parquet", "nothing.parquet"] {

@@ -39,7 +39,7 @@ use schemas::manifest::PartEntry;
 use schemas::{DatasetVersion, Shard};
 use store::{Holder, LeaseConfig, Lock, LockError, Store};
 use telemetry::{Clock, EventKind, Observer};
-use tracing::info;
+use tracing::{info, warn};
 
 use self::aggregate::Aggregate;
 pub use self::change::DatasetChange;
@@ -48,7 +48,7 @@ pub(crate) use self::document_table::each_length;
 pub use self::document_table::{Origin, each_document, ids_like, origins};
 pub use self::job::PrepareOptions;
 use self::job::{PrepareJob, Sample, in_order, long_ones_first};
-use self::part_list::VersionLists;
+use self::part_list::{ReadableLists, VersionLists};
 use self::plan::{ForgetPlan, Planned};
 pub use self::plan::{PrepareMemory, PreparePlan, fits};
 use self::progress::{EventSink, Progress};
@@ -201,7 +201,8 @@ impl Preparation {
         for name in store.sweep()? {
             info!(name, "prepare: removed the remains of an interrupted run");
         }
-        if VersionLists::read(&store)? != self.planned.lists {
+        let ReadableLists { lists, damaged } = VersionLists::read_undamaged(&store)?;
+        if lists != self.planned.lists || damaged != self.planned.damaged {
             self.planned = Planned::new(&self.planned.config, Some(&store))?;
         }
         Ok((store, lock))
@@ -211,7 +212,13 @@ impl Preparation {
     fn write_list(&mut self, store: &Store) -> Result<()> {
         self.announced = ProvisionalManifest::write(store, &self.planned.config, self.planned.tokenizer.facts())?;
         if let Some((list, _)) = &self.planned.next {
-            self.planned.lists.append(store, list.clone())?;
+            match self.planned.damaged.take() {
+                Some(damaged) => {
+                    self.planned.lists.replace(store, list.clone())?;
+                    warn!(file = store.place(&damaged.name), "prepare: damaged part list, remade from the corpus");
+                }
+                None => self.planned.lists.append(store, list.clone())?,
+            }
         }
         self.planned.fingerprints.write(store)
     }

@@ -1,15 +1,16 @@
 //! Access control of requests.
 //!
 //! # Definition
-//! - Over TCP, the `Host` header must be an IP address, `localhost` or a name of `serve.allowed_hosts`. An `Origin`
-//!   header must name the same host. This prevents requests by pages of other sites, also after DNS rebinding.
+//! - Over TCP, the `Host` header must be an IP address, `localhost` or a name of `serve.allowed_hosts`, and so must the
+//!   host of an absolute request target. An `Origin` header must name the same host. This prevents requests by pages of
+//!   other sites, also after DNS rebinding.
 //! - Requests that change something need the token. Corpus rows need it if the address is not a loopback address.
 //! - A Unix socket needs neither, because its file mode admits only its owner.
 
 use std::net::IpAddr;
 use std::path::Path;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use telemetry::secret::SERVER_TOKEN as TOKEN;
 
 /// Minimum length of a token; a shorter one can be guessed.
@@ -136,6 +137,23 @@ impl Access {
         if is_needed { self.judge_token(headers, purpose) } else { Ok(()) }
     }
 
+    /// Checks the host of an absolute request target, as in `GET http://host/status HTTP/1.1`. It takes the place of the
+    /// `Host` header (RFC 9112, section 3.2.2).
+    pub(crate) fn check_target(&self, target: &Uri) -> Result<(), Refusal> {
+        match target.authority() {
+            Some(authority) if !self.is_socket => self.require_known(authority.host()),
+            _ => Ok(()),
+        }
+    }
+
+    fn require_known(&self, name: &str) -> Result<(), Refusal> {
+        if self.is_known(name) {
+            return Ok(());
+        }
+        let why = format!("host `{}` is not allowed; add it to `serve.allowed_hosts`", schemas::printable(name));
+        Err(Refusal::forbidden(why))
+    }
+
     fn judge_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         // A proxy could use a different one of two headers.
         if [header::HOST, header::ORIGIN].iter().any(|name| headers.get_all(name).iter().count() > 1) {
@@ -144,11 +162,7 @@ impl Access {
         }
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
         let host = text(header::HOST).ok_or_else(|| Refusal::forbidden("the Host header is missing"))?;
-        if !self.is_known(name_of(host)) {
-            let why =
-                format!("host `{}` is not allowed; add it to `serve.allowed_hosts`", schemas::printable(name_of(host)));
-            return Err(Refusal::forbidden(why));
-        }
+        self.require_known(name_of(host))?;
         match text(header::ORIGIN) {
             None => Ok(()),
             Some(origin)

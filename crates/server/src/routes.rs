@@ -134,6 +134,7 @@ async fn with_error_text(response: Response) -> Response {
 
 /// Checks whether a request is allowed. An unsupported action is refused before the token is checked.
 fn check_access(site: &AppState, request: &Request) -> Result<(), Refusal> {
+    site.access.check_target(request.uri())?;
     let path = request.uri().path();
     let headers = request.headers();
     let action = path.strip_prefix('/').filter(|name| Action::NAMES.contains(name));

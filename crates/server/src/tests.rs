@@ -201,7 +201,7 @@ fn hostile_requests_are_refused_and_the_next_is_answered() {
     let home = serving();
     let at = home.at;
     let host = format!("Host: {at}\r\nConnection: close\r\n");
-    let cases: [(String, u16); 22] = [
+    let cases: [(String, u16); 25] = [
         ("GET /../../etc/passwd HTTP/1.1\r\n".to_owned() + &host + "\r\n", 404),
         ("GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n".to_owned() + &host + "\r\n", 404),
         ("GET //etc/passwd HTTP/1.1\r\n".to_owned() + &host + "\r\n", 404),
@@ -209,6 +209,9 @@ fn hostile_requests_are_refused_and_the_next_is_answered() {
         ("GET /status HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n".to_owned(), 403),
         ("GET /status HTTP/1.1\r\n".to_owned() + &host + "Origin: http://evil.example\r\n\r\n", 403),
         ("GET /status HTTP/1.1\r\nConnection: close\r\n\r\n".to_owned(), 403),
+        (format!("GET http://evil.example/status HTTP/1.1\r\n{host}\r\n"), 403),
+        (format!("GET http://localhost@evil.example:80/status HTTP/1.1\r\n{host}\r\n"), 403),
+        (format!("GET http://{at}/status HTTP/1.1\r\n{host}\r\n"), 200),
         ("POST /stop HTTP/1.1\r\n".to_owned() + &host + "Content-Length: 0\r\n\r\n", 401),
         (
             "POST /stop HTTP/1.1\r\n".to_owned() + &host + "Authorization: Bearer wrong\r\nContent-Length: 0\r\n\r\n",

@@ -13,9 +13,9 @@
 //! # Definition
 //! *Take*: create the object, or replace one by version. An object may be replaced if it says `released`, if its holder
 //! was a process of this same boot and pid namespace that is gone, or if its counter has not advanced for the longer of
-//! both patiences. Of several contenders one succeeds. *Beat*: replace the object by version, with the counter
-//! incremented. *Release*: replace the object by one that says `released`. An object with another version and another
-//! holder is a lost lock, permanently.
+//! both takeover delays, an hour at most. Of several contenders one succeeds. *Beat*: replace the object by version,
+//! with the counter incremented. *Release*: replace the object by one that says `released`. An object with another
+//! version and another holder is a lost lock, permanently.
 //!
 //! *Check*: read the object; if the newest heartbeat is older than a third of the takeover delay, renew it first. A publication
 //! that begins after a check has two thirds of the takeover delay before any contender may take over. A process that is

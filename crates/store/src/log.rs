@@ -13,9 +13,12 @@
 //! [flush](Log::flush) misses no line. Dropping a log puts nothing: a process that has lost its lock must not write,
 //! and a regular end flushes. Lines are bytes without a line feed. The owner of the log defines their meaning, and
 //! readers skip lines without one.
+//!
+//! If the disk is full, new lines stay in memory, and later lines try again. If it stays full or the lines are too
+//! many, the error is returned. A flush returns it at once.
 
 use std::fmt::{self, Debug, Formatter};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 use std::vec;
 
@@ -28,12 +31,18 @@ pub struct LogConfig {
     pub put_every: Duration,
     /// Size at which a segment is closed.
     pub segment_bytes: usize,
+    /// Time for which a full disk is tolerated.
+    pub full_disk_timeout: Duration,
 }
+
+/// Number of segments that one may grow to while the disk is full.
+const MAX_GROWTH: usize = 16;
 
 /// A quarter of a megabyte is some thousand lines, and bounds the bytes that a busy log rewrites every second.
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { put_every: Duration::from_secs(1), segment_bytes: 1 << 18 }
+        let full_disk_timeout = Duration::from_secs(60);
+        Self { put_every: Duration::from_secs(1), segment_bytes: 1 << 18, full_disk_timeout }
     }
 }
 
@@ -46,7 +55,10 @@ pub struct Log {
     newest: Vec<u8>,
     /// True if the segment has lines that were not put.
     grown: bool,
+    /// Time of the newest put, or of the newest attempt.
     put: Option<Instant>,
+    /// Time since which the disk has been full.
+    full_since: Option<Instant>,
 }
 
 impl Debug for Log {
@@ -67,22 +79,24 @@ impl Log {
     /// Opens the log with other thresholds.
     pub fn open_with(store: &Store, name: &str, terms: LogConfig) -> io::Result<Self> {
         let segments = store.prefixed(name);
-        let mut log = Self { segments, terms, number: 0, newest: Vec::new(), grown: false, put: None };
+        let mut log =
+            Self { segments, terms, number: 0, newest: Vec::new(), grown: false, put: None, full_since: None };
         log.find_newest()?;
         Ok(log)
     }
 
-    /// Appends a line. After an error the line is kept, and put with the next.
+    /// Appends a line. After an error the line is kept, and put with the next. A full disk is an error only if it lasts.
     pub fn push(&mut self, line: &str) -> io::Result<()> {
         assert!(!line.contains('\n'), "a line ends where it ends: {line:?}");
         self.newest.extend_from_slice(line.as_bytes());
         self.newest.push(b'\n');
         self.grown = true;
         let is_full = self.newest.len() >= self.terms.segment_bytes;
-        if is_full || self.put.is_none_or(|put| put.elapsed() >= self.terms.put_every) {
-            self.flush()?;
+        let is_due = self.put.is_none_or(|put| put.elapsed() >= self.terms.put_every);
+        if is_due || (is_full && self.full_since.is_none()) {
+            self.flush().or_else(|error| self.defer(error))?;
         }
-        if is_full {
+        if is_full && !self.grown {
             self.newest.clear();
             self.number += 1;
         }
@@ -92,9 +106,30 @@ impl Log {
     /// Puts the lines that were not put yet.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.grown {
+            self.put = Some(Instant::now());
             self.segments.put(&segment_name(self.number), &self.newest)?;
             self.grown = false;
-            self.put = Some(Instant::now());
+            if self.full_since.take().is_some() {
+                tracing::info!(log = self.segments.place(""), "log: the disk has space again, no line is lost");
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the error of a put unless the lines may wait for space on the disk.
+    fn defer(&mut self, error: io::Error) -> io::Result<()> {
+        if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+            return Err(error);
+        }
+        let has_begun = self.full_since.is_none();
+        let since = *self.full_since.get_or_insert_with(Instant::now);
+        let is_long = since.elapsed() >= self.terms.full_disk_timeout;
+        if is_long || self.newest.len() > MAX_GROWTH.saturating_mul(self.terms.segment_bytes) {
+            return Err(error);
+        }
+        if has_begun {
+            let seconds = self.terms.full_disk_timeout.as_secs();
+            tracing::warn!(%error, seconds, "log: disk full, lines stay in memory; free space before the timeout");
         }
         Ok(())
     }

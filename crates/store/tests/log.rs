@@ -1,16 +1,17 @@
 //! A log keeps every line that was put, whole, through kills, rewinds and injected faults.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use store::{FaultConfig, Lines, Log, LogConfig, MemoryBackend, Store};
+use store::{FaultConfig, Lines, Log, LogConfig, MemoryBackend, Store, faults};
 
 use crate::child;
 
 /// Puts only on a flush or a full segment, not by time.
-const LAZY: LogConfig = LogConfig { put_every: Duration::MAX, segment_bytes: 64 };
+const LAZY: LogConfig =
+    LogConfig { put_every: Duration::MAX, segment_bytes: 64, full_disk_timeout: Duration::from_secs(60) };
 
 fn lines(store: &Store) -> Vec<String> {
     let lines = Lines::new(store, "log").expect("listed");
@@ -158,7 +159,7 @@ fn a_log_that_was_dropped_writes_no_more() {
 
 /// Logs until the process is killed.
 fn log_for_ever(store: &Store) {
-    let terms = LogConfig { put_every: Duration::ZERO, segment_bytes: 2000 };
+    let terms = LogConfig { put_every: Duration::ZERO, segment_bytes: 2000, ..LAZY };
     let mut log = Log::open_with(store, "log", terms).expect("opened");
     for time in 0_u64.. {
         log.push(&line(time)).expect("pushed");
@@ -203,4 +204,46 @@ fn the_end_of_a_log_is_read_without_its_beginning() {
     assert_eq!(newest(9), ["first", "second", "third", "fourth"]);
     assert_eq!(newest(1), ["third", "fourth"]);
     assert!(newest(0).is_empty());
+}
+
+/// Log on a disk that is full from the second line on.
+fn full_disk(home: &std::path::Path, full_disk_timeout: Duration) -> Log {
+    let store = Store::folder(home).expect("made");
+    let config = LogConfig { put_every: Duration::ZERO, segment_bytes: 64, full_disk_timeout };
+    let mut log = Log::open_with(&store, "log", config).expect("new");
+    log.push("first").expect("there is space");
+    faults::fill_disk(home, true);
+    log
+}
+
+#[test]
+fn a_disk_that_is_full_for_a_moment_costs_no_line() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let mut log = full_disk(home.path(), Duration::from_secs(600));
+    let long = "x".repeat(100);
+    for line in ["second", &long, "fourth"] {
+        log.push(line).expect("it waits for space");
+    }
+    assert_eq!(log.flush().expect_err("still full").kind(), ErrorKind::StorageFull);
+    faults::fill_disk(home.path(), false);
+    log.push("fifth").expect("there is space");
+    log.push("sixth").expect("there is space");
+    log.flush().expect("there is space");
+    let store = Store::folder(home.path()).expect("there");
+    assert_eq!(lines(&store), ["first", "second", &long, "fourth", "fifth", "sixth"]);
+}
+
+#[test]
+fn a_disk_that_stays_full_is_an_error_and_the_memory_is_bounded() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let mut log = full_disk(home.path(), Duration::ZERO);
+    assert_eq!(log.push("second").expect_err("too long").kind(), ErrorKind::StorageFull);
+    faults::fill_disk(home.path(), false);
+
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let mut log = full_disk(home.path(), Duration::from_secs(600));
+    let long = "x".repeat(63);
+    let kept = (0..100).take_while(|_| log.push(&long).is_ok()).count();
+    assert!((10..20).contains(&kept), "{kept} lines in 16 segments");
+    faults::fill_disk(home.path(), false);
 }

@@ -38,21 +38,22 @@ impl Compression {
     }
 }
 
-/// Returns the reason why a file cannot be decompressed by its name, with a hint; `None` if it can, or if it is empty.
+/// Returns the reason why the compression of a file is not that of its name, with a hint; `None` if it is, or if the
+/// file is empty.
 ///
-/// Downloads keep the name `.gz` if the server has decompressed them, or has sent an HTML page.
+/// Downloads keep the name `.gz` if the server has decompressed them, or has sent an HTML page. Others lose it.
 pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
     let compression = Compression::from_path(path);
+    const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     let is_right = |head: &[u8]| match compression {
-        Compression::Plain => true,
+        Compression::Plain => !head.starts_with(gzip::MAGIC) && !head.starts_with(ZSTD),
         Compression::Gzip => head.starts_with(gzip::MAGIC),
         // A frame, or a skippable frame of any of the 16 kinds (RFC 8878, section 3.1).
         Compression::Zstd => {
-            head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
-                || (head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == [0x2a, 0x4d, 0x18])
+            head.starts_with(ZSTD) || (head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == [0x2a, 0x4d, 0x18])
         }
     };
-    if compression == Compression::Plain || bytes == 0 {
+    if bytes == 0 {
         return Ok(None);
     }
     let mut head = Vec::new();
@@ -62,6 +63,16 @@ pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
         let message = "compressed with a zstd dictionary, which cannot be read; decompress it (`zstd -d -D DICTIONARY`), \
                        and compress it again without";
         return Ok(Some(message.to_owned()));
+    }
+    if compression == Compression::Plain {
+        let is_gzip = head.starts_with(gzip::MAGIC);
+        let name = if is_gzip { "gzip" } else { "zstd" };
+        let extension = if is_gzip { "gz" } else { "zst" };
+        return Ok((!is_right(&head)).then(|| {
+            format!(
+                "compressed with {name} although its name does not say so; add `.{extension}` to its name, or decompress it"
+            )
+        }));
     }
     let name = if compression == Compression::Gzip { "gzip" } else { "zstd" };
     Ok((!is_right(&head)).then(|| {
@@ -196,19 +207,22 @@ pub(super) fn read_whole(
     }
 }
 
-/// Reserves memory for a document of `bytes` bytes so far, which began at `line` of the piece.
-pub(super) fn make_room(path: &Path, line: u64, bytes: u64, reading: &ReadOptions) -> Result<()> {
-    let limit = reading.max_document_bytes;
-    let fits = bytes <= limit && reading.memory_budget.document(bytes.saturating_mul(COPIES)).is_ok();
-    if fits { Ok(()) } else { Err(too_long(path, line, limit)) }
+/// Reserves memory for a document of `bytes` bytes so far. Returns false if it exceeds the memory limit.
+pub(super) fn reserve(bytes: u64, reading: &ReadOptions) -> bool {
+    bytes <= reading.max_document_bytes && reading.memory_budget.document(bytes.saturating_mul(COPIES)).is_ok()
 }
 
-/// Error for a document that exceeds the memory limit.
-pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
+/// Fails if a document that exceeds the memory limit, and begins at `line` of the piece, must not be skipped.
+pub(super) fn require_skippable(path: &Path, line: u64, bytes: u64, reading: &ReadOptions) -> Result<()> {
+    if reading.skip_above_bytes.is_some_and(|most| bytes > most) {
+        return Ok(());
+    }
+    let limit = reading.max_document_bytes;
     let message = format!(
-        "a document of more than {limit} bytes; raise `prepare.max_memory_bytes`, of which it is 1/64, or split it"
+        "a document of more than {limit} bytes; set `prepare.max_document_bytes` to {limit} or less to skip such \
+         documents, raise `prepare.max_memory_bytes`, of which it is 1/64, or split it"
     );
-    Error::UnusableFile { path: path.to_owned(), line: Some(line + 1), message }
+    Err(Error::UnusableFile { path: path.to_owned(), line: Some(line + 1), message })
 }
 
 /// Buffer size before hashing.

@@ -111,7 +111,7 @@ fn every_format_counts_bad_records_with_their_location() {
 }
 
 #[test]
-fn every_format_reads_none_and_one_and_refuses_a_document_that_is_too_long() {
+fn every_format_reads_none_and_one_and_refuses_or_skips_a_document_that_is_too_long() {
     for member in members() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let names = ["none", "one"].map(|name| format!("{name}.{}", member.extension));
@@ -124,6 +124,10 @@ fn every_format_reads_none_and_one_and_refuses_a_document_that_is_too_long() {
         config.config.reading.max_document_bytes = 200;
         let error = super::tests::read(&config).expect_err("too long").to_string();
         assert!(error.contains(&names[1]) && error.contains("max_memory_bytes"), "{error}");
+        assert!(error.contains("`prepare.max_document_bytes`"), "{error}");
+        config.config.reading.skip_above_bytes = Some(200);
+        let (texts, complaints) = super::tests::read(&config).expect("skipped");
+        assert_eq!((texts, complaints), (vec![], vec![format!("too_long@{}:1", names[1])]));
     }
 }
 

@@ -77,8 +77,10 @@ pub struct ReadOptions {
     pub id_field: Option<String>,
     /// Encoding of text files; `None` for UTF-8.
     pub encoding: Option<&'static Encoding>,
-    /// Maximum bytes of a document.
+    /// Maximum bytes of a document that fits into memory.
     pub max_document_bytes: u64,
+    /// Bytes above which a document that does not fit is skipped; `None` if it is an error.
+    pub skip_above_bytes: Option<u64>,
     /// Memory budget of documents and files.
     pub memory_budget: MemoryBudget,
     /// Counter of the bytes read.

@@ -26,7 +26,7 @@ use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{BYTE_ORDER_MARK, Border, Line, LineRecords, cut};
 use super::record::{Record, RecordBuffers, RejectReason};
-use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text};
+use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text, without_line_feeds};
 use crate::Result;
 
 /// JSONL: each line is a JSON object with a text field.
@@ -45,7 +45,7 @@ impl Format for JsonLines {
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         let head = head(file, reading)?;
         let FileCheck { unfit, .. } = of_text(&head);
-        let unfit = unfit.or_else(|| not_lines(&head).map(str::to_owned));
+        let unfit = unfit.or_else(|| without_line_feeds(&head)).or_else(|| not_lines(&head).map(str::to_owned));
         Ok(FileCheck { unfit, head: parse_head(&head, &Fields::new(reading)) })
     }
 
@@ -173,14 +173,15 @@ fn not_lines(head: &[u8]) -> Option<&'static str> {
 /// Checks the complete lines in the beginning of a file.
 fn parse_head(head: &[u8], fields: &Fields) -> Head {
     let mut found = Head { is_cut: head.len() as u64 >= HEAD_BYTES, ..Head::default() };
-    for line in head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+    let lines = head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    for (number, line) in (1_u64..).zip(lines) {
         let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(line) else { continue };
         found.records += 1;
         let mut is_usable = true;
         let id = fields.id.as_ref().map(|name| (name, true));
         for (name, is_id) in [(&fields.text, false)].into_iter().chain(id) {
             let value = object.get(name);
-            let reason = value.and_then(|value| unusable_value(value, is_id));
+            let reason = value.and_then(|value| unusable_value(value, is_id, number));
             is_usable &= value.is_some() && reason.is_none();
             if let Some(reason) = reason {
                 found.unusable.entry(name.clone()).or_insert(reason);
@@ -192,18 +193,22 @@ fn parse_head(head: &[u8], fields: &Fields) -> Head {
     found
 }
 
-/// Returns the reason why a value is neither a text nor, if `is_id`, an id.
-fn unusable_value(value: &serde_json::Value, is_id: bool) -> Option<String> {
+/// Returns the reason why a value of that line is neither a text nor, if `is_id`, an id.
+fn unusable_value(value: &serde_json::Value, is_id: bool, line: u64) -> Option<String> {
+    // serde_json reads `-0` as a floating-point number.
+    if is_id && value.as_f64().is_some_and(|number| number == 0.0 && number.is_sign_negative()) {
+        return Some(format!("is -0 in line {line}, but an id has one spelling; write 0, or a string"));
+    }
     let (is_usable, wanted) = match value {
         serde_json::Value::String(_) => (true, ""),
         serde_json::Value::Number(number) if is_id => {
-            (number.is_u64() || number.is_i64(), "an id is a string or a whole number below 2^64")
+            (number.is_u64() || number.is_i64(), "an id is a string or a whole number below 2^64; write it as a string")
         }
         _ if is_id => (false, "an id is a string or a whole number"),
         _ => (false, "a text is a string"),
     };
     let shown: String = value.to_string().chars().take(40).collect();
-    (!is_usable).then(|| format!("is {}, but {wanted}", schemas::printable(&shown)))
+    (!is_usable).then(|| format!("is {} in line {line}, but {wanted}", schemas::printable(&shown)))
 }
 
 fn rejected(reason: RejectReason, line: &Line<'_>) -> Record {
@@ -382,7 +387,7 @@ mod tests {
     fn text(line: &str) -> (Option<String>, Vec<RejectReason>) {
         let fields = Fields { text: "text".into(), id: None };
         let bytes = line.as_bytes();
-        let line = Line { bytes, range: 0..bytes.len() as u64, number: 0 };
+        let line = Line { bytes, fits: true, range: 0..bytes.len() as u64, number: 0 };
         let record = parse(&fields, &line, &mut RecordBuffers::default());
         let reasons = record.complaints.into_iter().map(|(reason, _)| reason);
         (record.document.map(|document| document.text), reasons.collect())
@@ -418,8 +423,18 @@ mod tests {
             b"{\"text\": \"a\", \"key\": 2}\n[]\n{\"text\": \"a\", \"a\": 0}\n{\"text\": 1, \"key\": 2.5}\n{\"cut\": 1";
         let head = parse_head(lines, &fields);
         assert_eq!((head.records, head.with_fields), (3, 1));
-        assert_eq!(head.unusable["text"], "is 1, but a text is a string");
-        assert_eq!(head.unusable["key"], "is 2.5, but an id is a string or a whole number below 2^64");
+        assert_eq!(head.unusable["text"], "is 1 in line 4, but a text is a string");
+        assert_eq!(
+            head.unusable["key"],
+            "is 2.5 in line 4, but an id is a string or a whole number below 2^64; write it as a string"
+        );
         assert_eq!(head.fields.into_iter().collect::<Vec<_>>(), ["a", "key", "text"]);
+    }
+
+    #[test]
+    fn an_id_of_minus_zero_is_named_as_written() {
+        let fields = Fields { text: "text".into(), id: Some("key".into()) };
+        let head = parse_head(b"{\"text\": \"a\", \"key\": -0}\n", &fields);
+        assert_eq!(head.unusable["key"], "is -0 in line 1, but an id has one spelling; write 0, or a string");
     }
 }

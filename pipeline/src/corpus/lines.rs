@@ -4,17 +4,20 @@ use std::io::{BufRead, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::bytes::{Bytes, ReadHash, can_be_entered, make_room, open, read_error};
+use super::bytes::{Bytes, ReadHash, can_be_entered, open, read_error, require_skippable, reserve};
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::record::{KEPT_BYTES, Record, RecordBuffers, count_newlines};
+use super::record::{KEPT_BYTES, Record, RecordBuffers, RejectReason, count_newlines};
 use crate::{Error, Result};
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Line without its terminator.
 pub(super) struct Line<'a> {
+    /// Text of the line; empty if it does not fit.
     pub(super) bytes: &'a [u8],
+    /// False if the line exceeds the memory limit and is to be skipped.
+    pub(super) fits: bool,
     /// Start of the line in the (decompressed) file, and start of its terminator.
     pub(super) range: Range<u64>,
     /// 0-based, within the piece.
@@ -29,6 +32,8 @@ pub(super) struct LineReader {
     /// Bytes of the current line that are still in the read buffer.
     borrowed: usize,
     buffer: Vec<u8>,
+    /// Bytes of the current line if it does not fit, else 0.
+    oversize: u64,
     offset: u64,
     number: u64,
     read: ReadHash,
@@ -41,11 +46,18 @@ impl LineReader {
         let reading = reading.clone();
         let buffer = Vec::new();
         let read = ReadHash::default();
-        Ok(Self { bytes, path, reading, borrowed: 0, buffer, offset: range.start, number: 0, read })
+        Ok(Self { bytes, path, reading, borrowed: 0, buffer, oversize: 0, offset: range.start, number: 0, read })
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>> {
         self.fill()?;
+        if self.oversize > 0 {
+            let range = self.offset..self.offset + self.oversize;
+            let number = self.number;
+            self.offset = range.end;
+            self.number += 1;
+            return Ok(Some(Line { bytes: &[], fits: false, range, number }));
+        }
         let line = match self.borrowed {
             0 => &self.buffer,
             borrowed => &self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?[..borrowed],
@@ -63,18 +75,22 @@ impl LineReader {
         let range = offset..offset + line.len() as u64;
         // Files that were joined have one before the first line of each.
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
-        Ok(Some(Line { bytes: line, range, number }))
+        Ok(Some(Line { bytes: line, fits: true, range, number }))
     }
 
     /// Finds the next line with its terminator: `borrowed` bytes of the read buffer, or all of the separate buffer.
     fn fill(&mut self) -> Result<()> {
         self.give_back();
         self.buffer.clear();
+        self.oversize = 0;
         loop {
             let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;
             let (part, is_whole) = of_line(ready);
             let length = part.len();
-            make_room(&self.path, self.number, (self.buffer.len() + length) as u64, &self.reading)?;
+            let so_far = (self.buffer.len() + length) as u64;
+            if !reserve(so_far, &self.reading) {
+                return self.pass_oversize(so_far - length as u64);
+            }
             self.read.push(part);
             if is_whole && self.buffer.is_empty() {
                 self.borrowed = length;
@@ -88,14 +104,45 @@ impl LineReader {
         }
     }
 
+    /// Passes the rest of a line that does not fit, `before` bytes of which were read, and holds none of it.
+    fn pass_oversize(&mut self, before: u64) -> Result<()> {
+        self.release();
+        // An early answer if the line must not be skipped, whatever its length.
+        if !self.may_skip() {
+            require_skippable(&self.path, self.number, before, &self.reading)?;
+        }
+        self.oversize = before;
+        loop {
+            let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;
+            let (part, is_whole) = of_line(ready);
+            let length = part.len();
+            self.read.push(part);
+            self.bytes.consume(length);
+            self.oversize += length as u64;
+            if is_whole {
+                return require_skippable(&self.path, self.number, self.oversize, &self.reading);
+            }
+        }
+    }
+
     /// Releases the current line.
     fn give_back(&mut self) {
         self.bytes.consume(std::mem::take(&mut self.borrowed));
     }
 
-    /// Reserves memory for a document of several lines, the first of which is `line` of the piece.
-    pub(super) fn make_room(&self, line: u64, bytes: usize) -> Result<()> {
-        make_room(&self.path, line, bytes as u64, &self.reading)
+    /// Reserves memory for a document of several lines. Returns false if it does not fit.
+    pub(super) fn reserve(&self, bytes: usize) -> bool {
+        reserve(bytes as u64, &self.reading)
+    }
+
+    /// Whether the configuration skips documents of some length.
+    pub(super) fn may_skip(&self) -> bool {
+        self.reading.skip_above_bytes.is_some()
+    }
+
+    /// Fails if a document of several lines, the first of which is `line` of the piece, must not be skipped.
+    pub(super) fn require_skippable(&self, line: u64, bytes: u64) -> Result<()> {
+        require_skippable(&self.path, line, bytes, &self.reading)
     }
 
     /// Releases the memory of the previous document.
@@ -149,6 +196,9 @@ impl<F: Fn(&Line<'_>, &mut RecordBuffers) -> Record + Send> PieceReader for Line
     fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
         self.lines.release();
         while let Some(line) = self.lines.next()? {
+            if !line.fits {
+                return Ok(Some(Record::rejected(RejectReason::TooLong, line.range, line.number)));
+            }
             if !is_blank(line.bytes) {
                 return Ok(Some((self.record)(&line, spare)));
             }

@@ -46,7 +46,7 @@ mod raw;
 use self::cells::is_text;
 use self::pages::Pages;
 use self::raw::Raw;
-use super::bytes::{ReadHash, make_room};
+use super::bytes::{ReadHash, require_skippable, reserve};
 use super::memory_budget::{Reservation, ResourcesExhausted};
 use super::sniff::{FileCheck, Head};
 
@@ -333,7 +333,11 @@ impl Rows {
         let (Some(text), None | Some(Some(_))) = (text, &id) else {
             return Ok(Record::rejected(RejectReason::MissingField, row..row + 1, line));
         };
-        make_room(&self.file.path, line, text.len() as u64, &self.reading)?;
+        let bytes = text.len() as u64;
+        if !reserve(bytes, &self.reading) {
+            require_skippable(&self.file.path, line, bytes, &self.reading)?;
+            return Ok(Record::rejected(RejectReason::TooLong, row..row + 1, line));
+        }
         let mut record = Record::of_bytes(text, row..row + 1, line);
         if let Some(document) = &mut record.document {
             let repaired = |id: FromUtf8Error| String::from_utf8_lossy(id.as_bytes()).into_owned();

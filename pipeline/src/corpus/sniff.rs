@@ -110,6 +110,21 @@ fn longest_utf8(bytes: &[u8]) -> usize {
     std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len)
 }
 
+/// Checks the beginning of a text of lines, as [`of_text`] and [`without_line_feeds`].
+pub(super) fn of_lines(head: &[u8]) -> FileCheck {
+    let check = of_text(head);
+    FileCheck { unfit: check.unfit.or_else(|| without_line_feeds(head)), ..check }
+}
+
+/// Returns the reason why a text has no lines: carriage returns alone end them. `None` if it may have some.
+pub(super) fn without_line_feeds(head: &[u8]) -> Option<String> {
+    let has_none = memchr::memchr(b'\n', head).is_none();
+    let ends = memchr::memchr_iter(b'\r', head).take(2).count();
+    (has_none && ends == 2).then(|| {
+        "lines end with CR alone (line 1 has no line feed); convert it with `tr '\\r' '\\n' < OLD > NEW`".to_owned()
+    })
+}
+
 /// Guesses the encoding of a text with NULs: by its byte-order mark, or by ASCII letters that alternate with NULs.
 fn guess(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const LITTLE: (&str, &str) = ("UTF-16LE", "utf-16le");
@@ -167,5 +182,14 @@ mod tests {
         let marked = of_text(b"\xff\xfe\x2d\x4e\x87\x65").unfit.expect("letters without a NUL, after a mark");
         assert!(marked.contains("\"utf-16le\""), "{marked}");
         assert_eq!(of_text("Grüße\n".as_bytes()), FileCheck::default());
+    }
+
+    #[test]
+    fn carriage_returns_alone_do_not_end_lines() {
+        let why = of_lines(b"one\rtwo\rthree").unfit.expect("it has one line");
+        assert!(why.contains("CR alone") && why.contains(r"`tr '\r' '\n'"), "{why}");
+        for text in [&b"one\r\ntwo\r\n"[..], b"one", b"one\r", b"a\rb\rc\n"] {
+            assert_eq!(of_lines(text), FileCheck::default());
+        }
     }
 }

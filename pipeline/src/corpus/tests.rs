@@ -21,6 +21,7 @@ pub(crate) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) ->
         id_field: None,
         encoding: None,
         max_document_bytes: 4 << 20,
+        skip_above_bytes: None,
         memory_budget: MemoryBudget::new(256 << 20, 1),
         bytes_read: BytesRead::default(),
     };
@@ -130,6 +131,50 @@ fn a_document_past_the_memory_bound_is_named() {
         config.config.reading.max_document_bytes = 50;
         let error = read(&config).expect_err("too long");
         assert!(error.to_string().contains("a.txt:") && error.to_string().contains("max_memory_bytes"), "{error}");
+    }
+}
+
+/// The reader holds no part of a skipped document: 200 bytes exceed the budget of the memory, too.
+#[test]
+fn a_document_past_the_memory_bound_is_skipped_if_the_configuration_says_so() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let long = "x".repeat(200);
+    let longer = "y".repeat(1 << 20);
+    let cases = [
+        (
+            "text_lines",
+            format!("ok\n{long}\n{longer}\nlast"),
+            vec!["ok", "last"],
+            vec!["too_long@a.txt:2", "too_long@a.txt:3"],
+        ),
+        (
+            "text_paragraphs",
+            format!("ok\n\n{long}\nz\n\n{longer}"),
+            vec!["ok"],
+            vec!["too_long@a.txt:3", "too_long@a.txt:6"],
+        ),
+        ("text_paragraphs", format!("{}\nlast", "line\n".repeat(30) + "\n"), vec!["last"], vec!["too_long@a.txt:1"]),
+        ("text", format!("ok\n{longer}"), vec![], vec!["too_long@a.txt:1"]),
+    ];
+    for (name, text, texts, complaints) in cases {
+        write_all(home.path(), &[("a.txt", text)]);
+        for most in [1, 50, 60] {
+            let mut config = config(home.path(), format(name), None);
+            config.config.reading.max_document_bytes = 50;
+            config.config.reading.skip_above_bytes = Some(most);
+            let found = read(&config).expect("skipped");
+            assert_eq!(
+                (found.0, found.1),
+                (
+                    texts.iter().map(ToString::to_string).collect(),
+                    complaints.iter().map(ToString::to_string).collect::<Vec<_>>()
+                ),
+                "{name}"
+            );
+            config.config.reading.skip_above_bytes = Some(2 << 20);
+            let error = read(&config).expect_err("neither skipped nor short enough").to_string();
+            assert!(error.contains("a.txt:") && error.contains("`prepare.max_document_bytes` to 50"), "{error}");
+        }
     }
 }
 
@@ -393,7 +438,10 @@ fn fields_that_no_record_has_are_an_error_of_the_configuration_in_every_format()
         }
     }
     let fraction = refusal("a.jsonl", jsonl, "jsonl", |reading| reading.id_field = Some("key".into())).to_string();
-    assert!(fraction.contains("`key` is 1.5, but an id is a string or a whole number below 2^64"), "{fraction}");
+    assert!(
+        fraction.contains("`key` is 1.5 in line 1, but an id is a string or a whole number below 2^64"),
+        "{fraction}"
+    );
 }
 
 #[test]

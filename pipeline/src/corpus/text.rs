@@ -12,14 +12,15 @@
 //! # Reference
 //! RFC 3629, section 6, for byte-order marks.
 
+use std::io::BufRead as _;
 use std::ops::Range;
 
 use super::Format;
-use super::bytes::{ReadHash, make_room, read_whole};
+use super::bytes::{self, ReadHash, read_error, require_skippable, reserve};
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{BYTE_ORDER_MARK, whole};
-use super::record::{Record, RecordBuffers, count_newlines};
+use super::record::{Record, RecordBuffers, RejectReason, count_newlines};
 use super::sniff::{FileCheck, head, of_text};
 use crate::Result;
 
@@ -44,14 +45,41 @@ impl Format for WholeFiles {
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
         reading.memory_budget.release();
-        let bytes = read_whole(&file.path, range, reading, |bytes| make_room(&file.path, 0, bytes, reading))?;
-        let mut read = ReadHash::default();
-        read.push(&bytes);
-        let ends = count_newlines(&bytes);
-        let lines = ends + u64::from(bytes.last().is_some_and(|&last| last != b'\n'));
-        let reached = PieceEnd { to: bytes.len() as u64, lines, blake3: read.hex() };
         let nothing = PieceEnd { to: 0, lines: 0, blake3: ReadHash::default().hex() };
-        Ok(Box::new(SingleRecord { bytes: Some(bytes), nothing, whole: reached }))
+        let mut source = bytes::open(&file.path, range, reading)?;
+        let mut read = ReadHash::default();
+        let mut bytes = Vec::new();
+        let mut fits = true;
+        let mut length = 0;
+        let mut lines = 0;
+        let mut last = b'\n';
+        loop {
+            let ready = source.fill_buf().map_err(|error| read_error(&file.path, &error))?;
+            let Some(&end) = ready.last() else { break };
+            last = end;
+            read.push(ready);
+            length += ready.len() as u64;
+            lines += count_newlines(ready);
+            fits = fits && reserve(length, reading);
+            if fits {
+                bytes.extend_from_slice(ready);
+            } else {
+                // The rest is read without holding it.
+                bytes = Vec::new();
+                reading.memory_budget.release();
+                if reading.skip_above_bytes.is_none() {
+                    break;
+                }
+            }
+            let count = ready.len();
+            source.consume(count);
+        }
+        if !fits {
+            require_skippable(&file.path, 0, length, reading)?;
+        }
+        lines += u64::from(last != b'\n');
+        let reached = PieceEnd { to: length, lines, blake3: read.hex() };
+        Ok(Box::new(SingleRecord { bytes: Some(bytes), fits, nothing, whole: reached }))
     }
 
     #[cfg(test)]
@@ -68,6 +96,8 @@ impl Format for WholeFiles {
 /// Reader of the single record of a file.
 struct SingleRecord {
     bytes: Option<Vec<u8>>,
+    /// False if the file exceeds the memory limit and is to be skipped.
+    fits: bool,
     /// Position before the record, and after it.
     nothing: PieceEnd,
     whole: PieceEnd,
@@ -75,6 +105,10 @@ struct SingleRecord {
 
 impl PieceReader for SingleRecord {
     fn next(&mut self, _spare: &mut RecordBuffers) -> Result<Option<Record>> {
+        if !self.fits {
+            let reject = |_| Record::rejected(RejectReason::TooLong, 0..self.whole.to, 0);
+            return Ok(self.bytes.take().map(reject));
+        }
         let text = self.bytes.take().map(|bytes| match bytes.strip_prefix(BYTE_ORDER_MARK) {
             Some(text) => text.to_vec(),
             None => bytes,

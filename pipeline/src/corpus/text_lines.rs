@@ -20,7 +20,7 @@ use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{Border, LineRecords, cut};
 use super::record::Record;
-use super::sniff::{FileCheck, head, of_text};
+use super::sniff::{FileCheck, head, of_lines};
 use super::{Format, text};
 use crate::Result;
 
@@ -34,7 +34,7 @@ impl Format for PlainLines {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        Ok(of_text(&head(file, reading)?))
+        Ok(of_lines(&head(file, reading)?))
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {

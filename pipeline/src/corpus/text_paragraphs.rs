@@ -19,8 +19,8 @@ use std::ops::Range;
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{Border, LineReader, cut, is_blank};
-use super::record::{Record, RecordBuffers};
-use super::sniff::{FileCheck, head, of_text};
+use super::record::{Record, RecordBuffers, RejectReason};
+use super::sniff::{FileCheck, head, of_lines};
 use super::{Format, text};
 use crate::Result;
 
@@ -34,7 +34,7 @@ impl Format for Paragraphs {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        Ok(of_text(&head(file, reading)?))
+        Ok(of_lines(&head(file, reading)?))
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
@@ -68,20 +68,36 @@ impl PieceReader for ParagraphReader {
         let mut text = take(&mut spare.text);
         let mut range = 0..0;
         let mut first = 0;
+        let mut fits = true;
         while let Some(line) = self.lines.next()? {
-            if is_blank(line.bytes) {
-                if text.is_empty() {
+            if line.fits && is_blank(line.bytes) {
+                if range.is_empty() {
                     continue;
                 }
                 break;
             }
-            if text.is_empty() {
+            if range.is_empty() {
                 (range.start, first) = (line.range.start, line.number);
             }
             range.end = line.range.end;
-            text.extend_from_slice(line.bytes);
-            text.push(b'\n');
-            self.lines.make_room(first, text.len())?;
+            fits &= line.fits;
+            if fits {
+                text.extend_from_slice(line.bytes);
+                text.push(b'\n');
+                fits = self.lines.reserve(text.len());
+            }
+            if !fits {
+                // The rest of the document is read, and none of it is held.
+                text = Vec::new();
+                self.lines.release();
+                if !self.lines.may_skip() {
+                    break;
+                }
+            }
+        }
+        if !fits {
+            self.lines.require_skippable(first, range.end - range.start)?;
+            return Ok(Some(Record::rejected(RejectReason::TooLong, range, first)));
         }
         if text.is_empty() {
             return Ok(None);

@@ -45,8 +45,8 @@ pub struct PrepareConfig {
     /// Implementation of the tokenizer. The ids are the same. A run compares both on a sample of its corpus, and
     /// stops if they differ.
     pub tokenizer_backend: TokenizerBackend,
-    /// Bytes of text above which a document is skipped and counted. Default: no limit; a document that does not fit
-    /// into `max_memory_bytes` is an error.
+    /// Bytes of text above which a document is skipped and counted, whatever its size. Default: no limit; a document
+    /// above 1/64 of `max_memory_bytes` is an error.
     pub max_document_bytes: Option<u64>,
     /// Prepared folder.
     pub folder: PathBuf,
@@ -139,6 +139,7 @@ impl PrepareConfig {
                 id_field: self.id_field.clone(),
                 encoding: self.encoding(),
                 max_document_bytes: self.document_room(),
+                skip_above_bytes: self.max_document_bytes,
                 memory_budget: MemoryBudget::new(self.max_memory_bytes, self.workers()),
                 bytes_read: BytesRead::default(),
             },

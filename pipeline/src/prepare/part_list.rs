@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemas::{DatasetVersion, PartId, Sealed};
+use schemas::{DatasetVersion, PartId, SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::{Created, Store};
 
@@ -35,6 +35,28 @@ impl Sealed for PartList {
     const PRETTY: bool = false;
 }
 
+/// Newest list of a folder, if its bytes are damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DamagedList {
+    /// Name of its file.
+    pub(super) name: String,
+    /// Description of the damage.
+    problem: String,
+}
+
+impl DamagedList {
+    /// Error that the list cannot be remade.
+    pub(super) fn refuse(&self, store: &Store) -> Error {
+        invalid(store, &self.name, &self.problem)
+    }
+}
+
+/// Lists of a folder, and its newest one if that is damaged.
+pub(super) struct ReadableLists {
+    pub(super) lists: VersionLists,
+    pub(super) damaged: Option<DamagedList>,
+}
+
 /// All lists of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct VersionLists(Vec<PartList>);
@@ -42,14 +64,29 @@ pub(super) struct VersionLists(Vec<PartList>);
 impl VersionLists {
     /// Reads all lists; empty if there are none. Lists of other origin or of an earlier format are an error.
     pub(super) fn read(store: &Store) -> Result<Self> {
+        let ReadableLists { lists, damaged } = Self::read_undamaged(store)?;
+        damaged.map_or(Ok(lists), |damaged| Err(damaged.refuse(store)))
+    }
+
+    /// Reads all lists. If only the newest one is damaged, it is returned apart.
+    pub(super) fn read_undamaged(store: &Store) -> Result<ReadableLists> {
         let mut lists = Vec::new();
-        for (number, entry) in store.list("versions")?.into_iter().enumerate() {
+        let mut damaged = None;
+        let entries = store.list("versions")?;
+        let newest = entries.len().saturating_sub(1);
+        for (number, entry) in entries.into_iter().enumerate() {
             let name = file_name(number);
             if entry.name != name {
                 return Err(invalid(store, &entry.name, &format!("not a part list: the next one is `{name}`")));
             }
-            let list =
-                PartList::unseal(&store.get(&name)?).map_err(|error| invalid(store, &name, &error.to_string()))?;
+            let list = match PartList::unseal(&store.get(&name)?) {
+                Ok(list) => list,
+                Err(error @ (SealError::Syntax(_) | SealError::Checksum)) if number == newest => {
+                    damaged = Some(DamagedList { name, problem: error.to_string() });
+                    break;
+                }
+                Err(error) => return Err(invalid(store, &name, &error.to_string())),
+            };
             if list.dataset_version.0 as usize != number {
                 return Err(invalid(store, &name, "the list of another dataset version"));
             }
@@ -57,7 +94,7 @@ impl VersionLists {
         }
         let lists = Self(lists);
         lists.check().map_err(|(name, message)| invalid(store, &name, &message))?;
-        Ok(lists)
+        Ok(ReadableLists { lists, damaged })
     }
 
     /// Checks the consistency of the lists with each other, which seals do not cover.
@@ -142,6 +179,13 @@ impl VersionLists {
         if store.put_if_absent(&name, &bytes)? == Created::Exists && store.get(&name)? != bytes {
             return Err(invalid(store, &name, "another process wrote a list meanwhile; run the same command again"));
         }
+        self.0.push(list);
+        Ok(())
+    }
+
+    /// Writes one more list in place of a damaged one, and adds it.
+    pub(super) fn replace(&mut self, store: &Store, list: PartList) -> Result<()> {
+        store.put(&file_name(self.0.len()), &list.seal())?;
         self.0.push(list);
         Ok(())
     }

@@ -18,7 +18,7 @@ use super::config::{PrepareConfig, Settings};
 use super::document_table;
 use super::fingerprints::Fingerprints;
 use super::job::ForgottenDocuments;
-use super::part_list::{self, PartList, VersionLists};
+use super::part_list::{self, DamagedList, PartList, ReadableLists, VersionLists};
 use crate::corpus::{Corpus, Part, Shares};
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
@@ -79,6 +79,8 @@ pub(super) struct Planned {
     pub(super) part_bytes: u64,
     /// Existing lists.
     pub(super) lists: VersionLists,
+    /// Newest list, if it is damaged: the new list replaces it.
+    pub(super) damaged: Option<DamagedList>,
     /// New list that the corpus requires.
     pub(super) next: Option<(PartList, DatasetChange)>,
     /// Files that are skipped because they are invalid, each with the reason.
@@ -91,8 +93,12 @@ pub(super) struct Planned {
 pub fn fits(config: &PrepareConfig) -> Result<()> {
     config.check()?;
     let Ok(store) = Store::existing(&config.folder) else { return Ok(()) };
-    let lists = VersionLists::read(&store)?;
-    check_lists(&store, &lists)?;
+    let ReadableLists { lists, damaged } = VersionLists::read_undamaged(&store)?;
+    if damaged.is_some() {
+        // A preparation tries to remake it.
+        return Ok(());
+    }
+    check_lists(&store, lists.iter().count())?;
     let Some(found) = lists.settings() else { return Ok(()) };
     let tokenizer = tokenize::load(&config.tokenizer, config.lowercase)?;
     let part_bytes = config.part_bytes.or(found.part_bytes()).unwrap_or_default();
@@ -107,9 +113,10 @@ impl Planned {
         let tokenizer =
             Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend));
         let corpus = Corpus::open(&config.corpus())?;
-        let lists = store.map_or_else(|| Ok(VersionLists::default()), VersionLists::read)?;
+        let nothing = || ReadableLists { lists: VersionLists::default(), damaged: None };
+        let ReadableLists { lists, damaged } = store.map_or_else(|| Ok(nothing()), VersionLists::read_undamaged)?;
         if let Some(store) = store {
-            check_lists(store, &lists)?;
+            check_lists(store, lists.iter().count() + usize::from(damaged.is_some()))?;
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
@@ -123,11 +130,47 @@ impl Planned {
         let config = config.clone();
         let unfit = InvalidFiles::new();
         let seen = Fingerprints::default();
-        let mut planned =
-            Self { config, corpus, tokenizer, settings, part_bytes, lists, next: None, unfit, fingerprints: seen };
+        let mut planned = Self {
+            config,
+            corpus,
+            tokenizer,
+            settings,
+            part_bytes,
+            lists,
+            damaged,
+            next: None,
+            unfit,
+            fingerprints: seen,
+        };
         let ComparedCorpus { next, unfit, fingerprints: seen } = planned.comparison(store).compare()?;
         (planned.next, planned.unfit, planned.fingerprints) = (next, unfit, seen);
+        if let (Some(store), Some(damaged)) = (store, &planned.damaged)
+            && !planned.is_remade(store)?
+        {
+            return Err(damaged.refuse(store));
+        }
         Ok(planned)
+    }
+
+    /// Whether the new list is the damaged one. If it had forgotten a document, or if the corpus has changed since, the
+    /// new list would be another one under the same number.
+    fn is_remade(&self, store: &Store) -> Result<bool> {
+        let Some((list, _)) = &self.next else { return Ok(false) };
+        let fingerprints = Fingerprints::read(store)?;
+        let mut pieces = list.parts.iter().flat_map(|part| &part.pieces);
+        if !pieces.all(|piece| self.corpus.file(&piece.name).is_some_and(|file| fingerprints.has(file))) {
+            return Ok(false);
+        }
+        let number = list.dataset_version.0 as usize;
+        let manifest = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
+        Ok(match manifest.as_ref().and_then(|manifest| manifest.dataset_versions.get(number)) {
+            Some(entry) => {
+                entry.dropped == list.dropped
+                    && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
+            }
+            // The first list forgets no document.
+            None => number == 0,
+        })
     }
 
     pub(super) fn comparison<'a>(&'a self, store: Option<&'a Store>) -> Comparison<'a> {
@@ -221,9 +264,8 @@ fn check_settings(found: &Settings, now: &Settings, store: &Store) -> Result<()>
 /// Refuses a folder whose manifest and part lists do not match. Three cases: another format version, which would be
 /// overwritten; a manifest without a list; dataset versions without a list. In the last case, part numbers would be
 /// reused and forgotten documents would return.
-fn check_lists(store: &Store, lists: &VersionLists) -> Result<()> {
+fn check_lists(store: &Store, listed: usize) -> Result<()> {
     let refused = |why: &str| Err(Error::Config(format!("{}: {why}; {HINT}", store.place(""))));
-    let listed = lists.iter().count();
     let version = manifest::VERSION;
     match store.get_with_stat(manifest::NAME)?.map(|(bytes, _)| Manifest::from_json(&bytes)) {
         Some(Err(ManifestError::Version { found })) => {

@@ -29,8 +29,9 @@ pub(super) fn every(seconds: f64) -> anyhow::Result<Duration> {
 /// Names and identities of the input files, or the error of listing them.
 type CorpusFingerprint = Result<Vec<(String, FileIdentity)>, String>;
 
-/// Prepares the corpus, then its changes. A first failure ends the command. A later one is printed. After a failure of
-/// the inputs, the next change tries again, and after any other one the next check.
+/// Prepares the corpus, then its changes. A first failure ends the command, unless the inputs have changed meanwhile. A
+/// later one is printed. After a failure of the inputs, the next change tries again, and after any other one the next
+/// check.
 pub(super) fn run(
     config: &PrepareConfig,
     every: Duration,
@@ -47,8 +48,16 @@ fn watch(
     prepare: &mut dyn FnMut() -> pipeline::Result<()>,
 ) -> anyhow::Result<()> {
     let mut taken = check_inputs(config);
-    prepare()?;
     let mut before = taken.clone();
+    if let Err(error) = prepare() {
+        before = check_inputs(config);
+        if !error.is_about_inputs() || before == taken {
+            return Err(error.into());
+        }
+        note(format_args!("warning: {error}; the inputs have changed meanwhile, the next check tries again"));
+        // No listing equals it.
+        taken = Err(String::new());
+    }
     let mut failure = None;
     for _ in 0..checks {
         sleep(every);
@@ -114,6 +123,37 @@ mod tests {
         let short = Duration::from_millis(20);
         let _: std::thread::Result<_> = catch_unwind(AssertUnwindSafe(|| watch(&config, short, 8, &mut prepare)));
         calls
+    }
+
+    /// Number of preparations in three checks if the first one fails, and the result.
+    fn preparations_after_first_failure(inputs_change: bool) -> (usize, anyhow::Result<()>) {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let store = store::Store::folder(home.path()).expect("there");
+        store.put("a.txt", b"text").expect("put");
+        store.put("b.txt", b"more").expect("put");
+        let config = PrepareConfig { inputs: vec![home.path().display().to_string()], ..PrepareConfig::default() };
+        let mut calls = 0;
+        let mut prepare = || {
+            calls += 1;
+            if calls > 1 {
+                return Ok(());
+            }
+            if inputs_change {
+                store.delete("b.txt").expect("removed");
+            }
+            Err(Error::Corpus { path: "b.txt".into(), line: None, message: "it is missing".to_owned() })
+        };
+        let result = watch(&config, Duration::from_millis(20), 3, &mut prepare);
+        (calls, result)
+    }
+
+    #[test]
+    fn a_file_that_vanishes_during_the_first_preparation_does_not_end_the_command() {
+        let (calls, result) = preparations_after_first_failure(true);
+        result.expect("it tries again");
+        assert_eq!(calls, 2, "and once is enough");
+        let (calls, result) = preparations_after_first_failure(false);
+        assert!(result.is_err() && calls == 1, "another try would fail in the same way");
     }
 
     #[test]

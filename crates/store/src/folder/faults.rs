@@ -6,14 +6,31 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static ARMED: AtomicBool = AtomicBool::new(false);
-static FAULTS: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
+static FAULTS: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
+
+/// Fault of the files below a folder.
+struct Fault {
+    folder: PathBuf,
+    /// Number of calls that pass before the fault.
+    left: u64,
+    errno: i32,
+}
 
 /// Lets `writes` more calls below `folder` pass, each cut to half its bytes (a short write), then fails every call
 /// with EIO. `None` removes the fault. For tests only.
 pub fn fail_after(folder: &Path, writes: Option<u64>) {
+    set(folder, writes.map(|left| Fault { folder: folder.to_owned(), left, errno: libc::EIO }));
+}
+
+/// Fails every call below `folder` with ENOSPC, until `is_full` is false. For tests only.
+pub fn fill_disk(folder: &Path, is_full: bool) {
+    set(folder, is_full.then(|| Fault { folder: folder.to_owned(), left: 0, errno: libc::ENOSPC }));
+}
+
+fn set(folder: &Path, fault: Option<Fault>) {
     let mut faults = FAULTS.lock().expect("no holder of this lock panics");
-    faults.retain(|(known, _)| known != folder);
-    faults.extend(writes.map(|writes| (folder.to_owned(), writes)));
+    faults.retain(|known| known.folder != folder);
+    faults.extend(fault);
     ARMED.store(!faults.is_empty(), Ordering::SeqCst);
 }
 
@@ -23,11 +40,11 @@ pub(super) fn write_limit<'a>(target: &Path, bytes: &'a [u8]) -> io::Result<&'a 
         return Ok(bytes);
     }
     let mut faults = FAULTS.lock().expect("no holder of this lock panics");
-    match faults.iter_mut().find(|(folder, _)| target.starts_with(folder)) {
+    match faults.iter_mut().find(|fault| target.starts_with(&fault.folder)) {
         None => Ok(bytes),
-        Some((_, 0)) => Err(io::Error::from_raw_os_error(libc::EIO)),
-        Some((_, left)) => {
-            *left -= 1;
+        Some(Fault { left: 0, errno, .. }) => Err(io::Error::from_raw_os_error(*errno)),
+        Some(fault) => {
+            fault.left -= 1;
             Ok(&bytes[..bytes.len().div_ceil(2)])
         }
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tracing::info;
 
 use super::holder::Holder;
-use super::lease_config::{LeaseConfig, LockError};
+use super::lease_config::{LeaseConfig, LockError, MAX_TAKEOVER_DELAY};
 use crate::backend::{Created, Replaced, Version};
 use crate::error::with_place;
 use crate::retry::Retries;
@@ -66,7 +66,7 @@ impl Content {
 
     /// Returns the time without a heartbeat after which the lock may be taken over.
     pub(super) fn takeover_delay(&self) -> Duration {
-        Duration::from_millis(self.takeover_delay_ms)
+        Duration::from_millis(self.takeover_delay_ms).min(MAX_TAKEOVER_DELAY)
     }
 
     /// Parses the object. Unreadable content has an unknown holder.
@@ -117,9 +117,11 @@ impl LeaseClaim {
         terms: LeaseConfig,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LockError> {
-        if terms.heartbeat_interval.is_zero() || terms.takeover_delay < terms.heartbeat_interval * 4 {
+        let shortest = terms.heartbeat_interval * 4;
+        if terms.heartbeat_interval.is_zero() || !(shortest..=MAX_TAKEOVER_DELAY).contains(&terms.takeover_delay) {
             let message = format!(
-                "the heartbeat interval must be above 0, and the takeover delay at least four intervals, not {terms:?}"
+                "the heartbeat interval must be above 0, and the takeover delay at least four intervals and at most an \
+                 hour, not {terms:?}"
             );
             return Err(with_place(store.place(name), &io::Error::new(ErrorKind::InvalidInput, message)).into());
         }
@@ -220,7 +222,7 @@ impl LeaseClaim {
 pub(super) fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
     let Some((bytes, stat)) = store.get_with_stat(name)? else { return Ok(None) };
     let content = Content::parse(&bytes);
-    let still = stat.modified.elapsed().is_ok_and(|still| still > Duration::from_millis(content.takeover_delay_ms));
+    let still = stat.modified.elapsed().is_ok_and(|still| still > content.takeover_delay());
     let is_free = content.released || still || Holder::this_process().sees_gone(&content.holder);
     Ok((!is_free).then_some(content.holder))
 }

@@ -11,9 +11,12 @@ use super::holder::Holder;
 pub struct LeaseConfig {
     /// Time between two heartbeats.
     pub heartbeat_interval: Duration,
-    /// Time without a heartbeat after which the lock is taken over: at least four heartbeats.
+    /// Time without a heartbeat after which the lock is taken over: at least four heartbeats, at most an hour.
     pub takeover_delay: Duration,
 }
+
+/// Longest takeover delay. A longer one in a lock is a damaged or foreign file, and contenders wait no longer for it.
+pub(super) const MAX_TAKEOVER_DELAY: Duration = Duration::from_secs(3600);
 
 impl Default for LeaseConfig {
     fn default() -> Self {

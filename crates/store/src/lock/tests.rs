@@ -154,6 +154,19 @@ fn longer_timeout_applies() {
 }
 
 #[test]
+fn a_lock_with_an_endless_timeout_is_taken_over_after_an_hour() {
+    let store = Store::in_memory(FaultConfig::none());
+    drop(take(&store, Holder::this_process(), &Hand::new()).expect("free"));
+    let text = String::from_utf8(store.get("lock").expect("there")).expect("JSON");
+    let text = text.replace("\"takeover_delay_ms\": 10000", &format!("\"takeover_delay_ms\": {}", u64::MAX));
+    assert!(text.contains(&u64::MAX.to_string()), "{text}");
+    store.put("lock", text.as_bytes()).expect("put");
+    let clock = Hand::new();
+    take(&store, Holder::this_process(), &clock).expect("it stands still");
+    assert_eq!(clock.passed(), SECOND * 3600);
+}
+
+#[test]
 fn the_lock_of_a_process_that_is_gone_is_taken_at_once() {
     over_every_kind(|store| {
         let late = take(store, Holder::gone(), &Hand::new()).expect("free");

@@ -236,3 +236,51 @@ fn forgetting_waits_for_what_is_to_be_prepared() {
     refused("part 3 is not there");
     home.forget(&id).expect("forgotten");
 }
+
+/// Prepares twice, each time with more files, and returns the home with the bytes of the newest list.
+fn of_two_versions() -> (Home, std::path::PathBuf, Vec<u8>) {
+    let home = many();
+    home.run().expect("prepared");
+    home.put(77, &text(77, 9));
+    home.run().expect("prepared");
+    let list = home.config.folder.join("versions/00001.json");
+    let bytes = fs::read(&list).expect("there");
+    (home, list, bytes)
+}
+
+#[test]
+fn a_damaged_newest_list_is_remade() {
+    let (home, list, bytes) = of_two_versions();
+    let before = home.data();
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() / 2] ^= 1;
+    for damage in [&b""[..], b"{", &flipped, &bytes[..bytes.len() / 2]] {
+        fs::write(&list, damage).expect("written");
+        assert!(home.run().expect("it is remade").nothing_to_do);
+        assert_eq!(fs::read(&list).expect("there"), bytes);
+        assert!(home.data() == before, "nothing else has changed");
+    }
+}
+
+#[test]
+fn a_damaged_list_that_cannot_be_remade_is_named() {
+    // The corpus has changed since.
+    let (home, list, bytes) = of_two_versions();
+    fs::write(&list, b"{").expect("written");
+    home.put(77, &text(78, 9));
+    let error = home.run().expect_err("of another corpus").to_string();
+    assert!(error.contains("versions/00001.json: not readable") && error.contains("restore the original"), "{error}");
+    home.put(77, &text(77, 9));
+    // An older list.
+    fs::write(&list, &bytes).expect("written");
+    fs::write(home.config.folder.join("versions/00000.json"), b"{").expect("written");
+    let error = home.run().expect_err("an older one").to_string();
+    assert!(error.contains("versions/00000.json: not readable"), "{error}");
+    // A document must stay forgotten.
+    let (home, list, _) = of_two_versions();
+    let document = text(77, 9);
+    home.forget(&Document::digest(document.lines().next().expect("a line"))).expect("forgotten");
+    fs::write(list.with_file_name("00002.json"), b"{").expect("written");
+    let error = home.run().expect_err("a list that forgets").to_string();
+    assert!(error.contains("versions/00002.json: not readable"), "{error}");
+}

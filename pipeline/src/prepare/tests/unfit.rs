@@ -118,3 +118,25 @@ fn text_of_another_encoding_is_counted_with_its_location() {
     let error = prepare(&config).expect_err("a byte that is no character").to_string();
     assert!(error.contains("gbk/a.txt:2 (invalid_utf8)"), "{error}");
 }
+
+#[test]
+fn a_compressed_file_without_the_extension_is_named_as_such() {
+    let cases: [(&str, &[u8], &str); 3] = [
+        ("in/a.jsonl", b"\x1f\x8b\x08\0\0\0\0\0\0\x03", "in/a.jsonl: compressed with gzip"),
+        ("in/a.parquet", b"\x28\xb5\x2f\xfd\0\0", "in/a.parquet: compressed with zstd"),
+        ("in/a.txt", b"\x1f\x8b\x08", "add `.gz` to its name"),
+    ];
+    for (name, bytes, words) in cases {
+        let mut home = Home::new();
+        fs::remove_dir_all(home.folder.path().join("in")).expect("there");
+        write_all(home.folder.path(), &[(name, bytes)]);
+        home.config.format = crate::corpus::AnyFormat::of_kind(match name {
+            "in/a.jsonl" => "jsonl",
+            "in/a.parquet" => "parquet",
+            _ => "text",
+        })
+        .expect("a format");
+        let error = home.run().expect_err("its name is wrong").to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}

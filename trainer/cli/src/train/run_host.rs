@@ -112,7 +112,11 @@ impl Host for RunHost {
         if let Some(faults) = &self.faults {
             faults.record_in(run.store().clone())?;
         }
-        Ok(run.begin(&self.documents, from)?)
+        run.begin(&self.documents, from)?;
+        if let Some(state) = from {
+            self.checkpoint_policy.apply(run.store(), state)?;
+        }
+        Ok(())
     }
 
     fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {

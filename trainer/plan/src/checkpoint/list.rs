@@ -64,6 +64,22 @@ pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Chec
     Ok(found)
 }
 
+/// Returns the steps whose checkpoint folder is a symbolic link, oldest first. A store does not list what is behind it.
+pub fn linked_steps(checkpoints: &Store) -> std::io::Result<Vec<Step>> {
+    let mut linked = Vec::new();
+    let Some(folder) = checkpoints.local().filter(|folder| folder.is_dir()) else { return Ok(linked) };
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let step = name.to_str().and_then(|name| name.strip_prefix("step-")?.parse().ok()).map(Step);
+        if entry.file_type()?.is_symlink() {
+            linked.extend(step.filter(|&step| name == *folder_name(step)));
+        }
+    }
+    linked.sort_unstable();
+    Ok(linked)
+}
+
 /// Name of the folder of the checkpoint after `step`.
 pub fn folder_name(step: Step) -> String {
     format!("step-{:08}", step.0)

@@ -8,7 +8,7 @@ use store::Store;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{
     CheckpointForm, DAMAGED_FILE, FOLDER, LATEST, MAIN_FILE, OPTIMIZER_FILE, STATE_FILE, State, UnreadState, absent,
-    checkpoint_store, empty, folder_name, list, newest_complete, none_whole, set_aside, steps,
+    checkpoint_store, empty, folder_name, linked_steps, list, newest_complete, none_whole, set_aside, steps,
 };
 
 use super::Snapshot;
@@ -16,12 +16,13 @@ use crate::device::tensors;
 
 /// Returns the newest complete checkpoint of a run and its location; `None` for a run that has never saved.
 ///
-/// Unfinished checkpoints of a killed process are removed. If `latest` names one of them, it is kept unless another
-/// checkpoint is complete. A damaged checkpoint is logged, set aside and skipped, if another one is complete.
+/// Unfinished checkpoints of a killed process are removed, unless none is complete and the run has saved before. A
+/// damaged checkpoint is logged, set aside and skipped, if another one is complete.
 ///
 /// # Errors
-/// If a checkpoint has another format version, since that is no damage. If all checkpoints are damaged, since the run
-/// must not silently start over. If a checkpoint cannot be read at the moment, since its state is unknown.
+/// If a checkpoint has another format version, since that is no damage. If the newest one is a symbolic link. If all
+/// checkpoints are damaged, since the run must not silently start over. If a checkpoint cannot be read at the moment,
+/// since its state is unknown.
 pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
     let checkpoints = run.prefixed(FOLDER);
     let mut damaged = Vec::new();
@@ -43,31 +44,43 @@ pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
             },
         }
     }
+    for step in linked_steps(&checkpoints)? {
+        let place = checkpoints.place(&folder_name(step));
+        if whole.as_ref().is_none_or(|(_, snapshot)| snapshot.state.step < step) {
+            let problem = "it is a symbolic link, which is not followed; put the folder itself in its place";
+            return Err(Error::Checkpoint { path: place.into(), problem: problem.to_owned() });
+        }
+        tracing::warn!(%place, "checkpoint: it is a symbolic link and not followed; the retention rules ignore it");
+    }
     let finished = if whole.is_none() { latest(&checkpoints)? } else { None };
-    for checkpoint in unfinished {
-        if finished.as_ref().is_some_and(|name| checkpoint.place("") == checkpoints.place(name)) {
-            damaged.push((checkpoint.clone(), checkpoint.place(STATE_FILE), "it is missing".to_owned()));
-        } else {
-            tracing::info!(place = %checkpoint.place(""), "removing an unfinished checkpoint");
-            empty(&checkpoint)?;
+    let is_named =
+        |checkpoint: &Store| finished.as_ref().is_some_and(|name| checkpoint.place("") == checkpoints.place(name));
+    for checkpoint in unfinished.iter().filter(|checkpoint| is_named(checkpoint)) {
+        damaged.push((checkpoint.clone(), checkpoint.place(STATE_FILE), "it is missing".to_owned()));
+    }
+    // Before any removal: a run that is refused keeps every file.
+    if whole.is_none() {
+        let problems: Vec<_> = damaged.iter().map(|(_, place, problem)| format!("{place}: {problem}")).collect();
+        let what = match (problems.is_empty(), aside, finished) {
+            (false, ..) => Some(problems.join("; ")),
+            (true, true, _) => Some(format!("`{DAMAGED_FILE}` is the state of a damaged checkpoint")),
+            (true, false, Some(name)) => Some(format!("`{LATEST}` names {name}, which does not exist")),
+            (true, false, None) => None,
+        };
+        if let Some(what) = what {
+            let problem = format!(
+                "the run has checkpoints, but no checkpoint of it is whole; restore one, or start over in another \
+                 `run.folder` ({what})"
+            );
+            return Err(Error::Checkpoint { path: checkpoints.place("").into(), problem });
         }
     }
-    if whole.is_some() {
-        damaged.iter().try_for_each(|(checkpoint, place, problem)| set_aside(checkpoint, place, problem))?;
-        return Ok(whole);
+    for checkpoint in unfinished {
+        tracing::info!(place = %checkpoint.place(""), "removing an unfinished checkpoint");
+        empty(&checkpoint)?;
     }
-    let problems: Vec<_> = damaged.iter().map(|(_, place, problem)| format!("{place}: {problem}")).collect();
-    let what = match (problems.is_empty(), aside, finished) {
-        (false, ..) => problems.join("; "),
-        (true, true, _) => format!("`{DAMAGED_FILE}` is the state of a damaged checkpoint"),
-        (true, false, Some(name)) => format!("`{LATEST}` names {name}, which does not exist"),
-        (true, false, None) => return Ok(None),
-    };
-    let problem = format!(
-        "the run has checkpoints, but no checkpoint of it is whole; restore one, or start over in another `run.folder` \
-         ({what})"
-    );
-    Err(Error::Checkpoint { path: checkpoints.place("").into(), problem })
+    damaged.iter().try_for_each(|(checkpoint, place, problem)| set_aside(checkpoint, place, problem))?;
+    Ok(whole)
 }
 
 /// Reads the name of the checkpoint that was saved last.

@@ -49,6 +49,15 @@ impl CheckpointPolicy {
     pub fn new(rules: CheckpointConfig) -> Self {
         Self { rules, export: None, goes_back: false }
     }
+
+    /// Points `latest` at the checkpoint of `newest`, and removes the checkpoints that the rules do not retain. A save
+    /// ends with it, and a start repeats it, because a kill can occur before it.
+    pub fn apply(&self, run: &Store, newest: &State) -> io::Result<()> {
+        let checkpoints = run.prefixed(FOLDER);
+        point_at(&checkpoints, Some(newest.step))?;
+        let judged = Step(newest.step.0.saturating_sub(newest.guard.unread as u64));
+        retain(&checkpoints, &self.rules, self.goes_back.then_some(judged))
+    }
 }
 
 impl fmt::Debug for CheckpointPolicy {
@@ -74,9 +83,7 @@ impl Snapshot {
             let _ = empty(&checkpoint);
             return Err(error);
         }
-        point_at(&checkpoints, Some(self.state.step))?;
-        let judged = Step(self.state.step.0.saturating_sub(self.state.guard.unread as u64));
-        retain(&checkpoints, &keeping.rules, keeping.goes_back.then_some(judged))?;
+        keeping.apply(run, &self.state)?;
         Ok(checkpoint.place(""))
     }
 

@@ -298,6 +298,26 @@ fn a_state_that_is_no_file_is_refused_and_nothing_is_removed() {
 }
 
 #[test]
+fn a_checkpoint_behind_a_link_is_refused_if_it_is_the_newest() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let run = Store::folder(home.path()).expect("made");
+    for step in [1, 2] {
+        snapshot(step).write(&run, &keep(9)).expect("written");
+    }
+    let link = |step: &str| {
+        let folder = home.path().join("checkpoints").join(step);
+        let moved = home.path().join(step);
+        std::fs::rename(&folder, &moved).expect("moved");
+        std::os::unix::fs::symlink(&moved, &folder).expect("linked");
+    };
+    link("step-00000001");
+    assert_eq!(newest_step(&run), Some(Step(2)), "an older one is not needed");
+    link("step-00000002");
+    let error = newest(&run).expect_err("refused").to_string();
+    assert!(error.contains("step-00000001") && error.contains("symbolic link"), "{error}");
+}
+
+#[test]
 fn the_checkpoint_that_latest_names_is_not_removed_as_unfinished() {
     let run = run_with(&[1]);
     run.delete("checkpoints/step-00000001/state.json").expect("removed");
@@ -313,6 +333,33 @@ fn the_checkpoint_that_latest_names_is_not_removed_as_unfinished() {
     run.delete("checkpoints/step-00000002/state.json").expect("removed");
     assert_eq!(newest_step(&run), Some(Step(1)));
     assert!(!names(&run).iter().any(|name| name.contains("step-00000002")));
+}
+
+#[test]
+fn a_run_that_is_refused_keeps_the_weights_of_every_checkpoint() {
+    let run = run_with(&[1, 2, 3]);
+    for step in 1..=3 {
+        run.delete(&format!("checkpoints/step-0000000{step}/state.json")).expect("removed");
+    }
+    let before = names(&run);
+    let error = newest(&run).expect_err("it has saved").to_string();
+    assert!(error.contains("step-00000003/state.json: it is missing"), "{error}");
+    assert_eq!(names(&run), before, "nothing is removed as unfinished");
+    // The one that `latest` names is gone, too.
+    run.delete_all("checkpoints/step-00000003").expect("removed");
+    let before = names(&run);
+    newest(&run).expect_err("it has saved");
+    assert_eq!(names(&run), before);
+}
+
+/// A process that is killed after it wrote a checkpoint has not applied the retention rules.
+#[test]
+fn a_resumed_run_applies_the_retention_rules() {
+    let run = run_with(&[1, 2, 3]);
+    let (_, found) = newest(&run).expect("readable").expect("saved");
+    keep(2).apply(&run, &found.state).expect("removed");
+    assert_eq!(steps_of(&run), [2, 3]);
+    assert_eq!(run.get("checkpoints/latest").expect("there"), b"step-00000003\n");
 }
 
 /// Snapshot with a validation score; the lowest is the best.
