@@ -107,7 +107,7 @@ pub enum Verb {
         /// Folder of a `transformers` model to continue: its shape, tokenizer and weights.
         #[arg(long, value_name = "FOLDER")]
         from: Option<PathBuf>,
-        /// Prepared folder that the run reads, with its tokenizer, packing and row length. Several methods can share one.
+        /// Prepared folder to read, with its tokenizer, packing and row length. Several methods can share one.
         #[arg(long, value_name = "FOLDER")]
         data: Option<PathBuf>,
         /// File to write. An existing file is not overwritten.

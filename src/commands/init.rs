@@ -216,7 +216,8 @@ mod tests {
     fn places_that_cannot_be_written_are_refused() {
         let home = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(home.path().join("here.toml")).expect("created");
-        std::fs::write(home.path().join("file"), "").expect("written");
+        let store = Store::folder(home.path()).expect("there");
+        store.put("file", b"").expect("written");
         for (out, words) in [
             ("here.toml", "a folder; name a file in it, such as "),
             ("absent.toml/", "absent.toml/run.toml"),

@@ -329,13 +329,16 @@ fn by_shape(format: &AnyFormat, corpus: &Corpus) -> AnyFormat {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use store::Store;
+
     use super::*;
 
     /// Returns the error of a survey of files with these contents.
     fn refused(files: &[(&str, &str)]) -> anyhow::Error {
         let home = tempfile::tempdir().expect("a temporary folder");
+        let store = Store::folder(home.path()).expect("there");
         for (name, text) in files {
-            std::fs::write(home.path().join(name), text).expect("written");
+            store.put(name, text.as_bytes()).expect("written");
         }
         Survey::scan(&[home.path().display().to_string()]).expect_err("the corpus is unusable")
     }
@@ -353,13 +356,13 @@ mod tests {
             (
                 &[
                     ("a.txt", text),
-                    ("b.txt", text),
-                    ("c.txt", "a\0b"),
+                    ("b.txt", "a\0b"),
+                    ("c.txt", text),
                     ("d.txt", text),
                     ("e.txt", text),
                     ("f.txt", text),
                 ],
-                ["c.txt", "a binary file"],
+                ["b.txt", "a binary file"],
             ),
         ] {
             let error = refused(files);
@@ -380,7 +383,7 @@ mod tests {
         assert_eq!(unreadable_folder(home.path()), None);
         // The superuser reads every folder, so the cause is tested where the kernel refuses it.
         let closed = home.path().join("a/b");
-        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).expect("changed");
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).expect("changed");
         if std::fs::read_dir(&closed).is_err() {
             let cause = unreadable_folder(home.path()).expect("a closed folder");
             assert!(cause.contains("a/b: Permission denied"), "{cause}");
