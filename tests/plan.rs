@@ -426,9 +426,7 @@ fn impossible_sizes_are_refused() {
         let watts = format!("--watts={watts}");
         home.run(&["plan", &watts]).assert_fails(2, &["expected a power from 0 to 1e9 watts"]);
     }
-    let cache = home.join("cache/cloze/step_times.json");
-    std::fs::create_dir_all(cache.parent().expect("a folder")).expect("made");
-    std::fs::write(&cache, vec![b' '; 2 << 20]).expect("a test can write");
+    home.write("cache/cloze/step_times.json", &" ".repeat(2 << 20));
     let outcome = home.run_ok(&["plan"]);
     assert!(outcome.stdout.contains("time       unknown on this machine"), "{outcome}");
 }

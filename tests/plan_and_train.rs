@@ -136,8 +136,7 @@ fn a_plan_of_an_existing_run_continues_it() {
     assert_eq!(json["time"]["done_steps"], 4);
     let outcome = plan(&["--on", "H100"]);
     assert!(outcome.stdout.contains("starts at step 1") && outcome.stdout.contains(" on one H100"), "{outcome}");
-    let checkpoint = home.join("run/checkpoints/step-00000004/state.json");
-    std::fs::write(checkpoint, "{").expect("a test can write");
+    home.write("run/checkpoints/step-00000004/state.json", "{");
     plan(&[]).assert_fails(2, &["state.json", "restore a checkpoint from a copy, or set another `run.folder`"]);
 }
 

@@ -93,7 +93,7 @@ fn run_time(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -
         }
         (None, None) => on_this_machine(plan)?,
     };
-    let rows = valid_rows.map_or(plan.validation.rows as u64, |rows| rows.min(plan.validation.rows as u64));
+    let rows = valid_rows.map_or(plan.validation.rows, |rows| rows.min(plan.validation.rows));
     let seconds = left as f64 * step + validations(plan, left, rows) * step;
     let limit = hours.map_or(f64::INFINITY, |hours| hours * 3600.0);
     if seconds > limit {

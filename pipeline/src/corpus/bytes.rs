@@ -38,13 +38,15 @@ impl Compression {
     }
 }
 
+/// First bytes of a zstd frame (RFC 8878, section 3.1.1).
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
 /// Returns the reason why the compression of a file is not that of its name, with a hint; `None` if it is, or if the
 /// file is empty.
 ///
 /// Downloads keep the name `.gz` if the server has decompressed them, or has sent an HTML page. Others lose it.
 pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
     let compression = Compression::from_path(path);
-    const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     let is_right = |head: &[u8]| match compression {
         Compression::Plain => !head.starts_with(gzip::MAGIC) && !head.starts_with(ZSTD),
         Compression::Gzip => head.starts_with(gzip::MAGIC),

@@ -248,6 +248,11 @@ fn of_two_versions() -> (Home, std::path::PathBuf, Vec<u8>) {
     (home, list, bytes)
 }
 
+/// Writes the part list of a dataset version.
+fn put_list(home: &Home, version: u32, bytes: &[u8]) {
+    write_all(&home.config.folder, &[(format!("versions/{version:05}.json").as_str(), bytes)]);
+}
+
 #[test]
 fn a_damaged_newest_list_is_remade() {
     let (home, list, bytes) = of_two_versions();
@@ -255,7 +260,7 @@ fn a_damaged_newest_list_is_remade() {
     let mut flipped = bytes.clone();
     flipped[bytes.len() / 2] ^= 1;
     for damage in [&b""[..], b"{", &flipped, &bytes[..bytes.len() / 2]] {
-        fs::write(&list, damage).expect("written");
+        put_list(&home, 1, damage);
         assert!(home.run().expect("it is remade").nothing_to_do);
         assert_eq!(fs::read(&list).expect("there"), bytes);
         assert!(home.data() == before, "nothing else has changed");
@@ -265,22 +270,22 @@ fn a_damaged_newest_list_is_remade() {
 #[test]
 fn a_damaged_list_that_cannot_be_remade_is_named() {
     // The corpus has changed since.
-    let (home, list, bytes) = of_two_versions();
-    fs::write(&list, b"{").expect("written");
+    let (home, _, bytes) = of_two_versions();
+    put_list(&home, 1, b"{");
     home.put(77, &text(78, 9));
     let error = home.run().expect_err("of another corpus").to_string();
     assert!(error.contains("versions/00001.json: not readable") && error.contains("restore the original"), "{error}");
     home.put(77, &text(77, 9));
     // An older list.
-    fs::write(&list, &bytes).expect("written");
-    fs::write(home.config.folder.join("versions/00000.json"), b"{").expect("written");
+    put_list(&home, 1, &bytes);
+    put_list(&home, 0, b"{");
     let error = home.run().expect_err("an older one").to_string();
     assert!(error.contains("versions/00000.json: not readable"), "{error}");
     // A document must stay forgotten.
-    let (home, list, _) = of_two_versions();
+    let (home, _, _) = of_two_versions();
     let document = text(77, 9);
     home.forget(&Document::digest(document.lines().next().expect("a line"))).expect("forgotten");
-    fs::write(list.with_file_name("00002.json"), b"{").expect("written");
+    put_list(&home, 2, b"{");
     let error = home.run().expect_err("a list that forgets").to_string();
     assert!(error.contains("versions/00002.json: not readable"), "{error}");
 }

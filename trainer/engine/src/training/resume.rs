@@ -1,5 +1,6 @@
 //! Conversion between a trainer and a snapshot, and initialization from `init_from`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -241,9 +242,10 @@ impl Trainer {
 
     /// Overwrites the weights that `wants` selects. Only weights of heads and other networks may be missing in `saved`.
     fn load_into(&self, folder: &Path, saved: &HostTensors, wants: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let mut missing = BTreeMap::<&str, usize>::new();
         for (name, weight) in self.parameters.iter().filter(|(name, _)| wants(name)) {
             if !name.starts_with("encoder.") && !saved.contains_key(name) {
-                tracing::info!(name, "init: weight is not in the folder and stays randomly initialized");
+                *missing.entry(part_of(name)).or_default() += 1;
                 continue;
             }
             let refuse = |problem| Error::Checkpoint { path: folder.to_owned(), problem };
@@ -254,8 +256,19 @@ impl Trainer {
                 )));
             }
         }
+        if !missing.is_empty() {
+            let parts: Vec<String> = missing.iter().map(|(part, weights)| format!("{part} ({weights})")).collect();
+            let parts = parts.join(", ");
+            tracing::info!(parts, "init: weights are not in the folder and stay randomly initialized");
+        }
         Ok(())
     }
+}
+
+/// Returns the head or the network that a weight belongs to: `heads.NAME` or `NAME`.
+fn part_of(weight: &str) -> &str {
+    let depth = usize::from(weight.starts_with("heads."));
+    weight.match_indices('.').nth(depth).map_or(weight, |(end, _)| &weight[..end])
 }
 
 /// Copies embedding tables of the main network to the weights of `own` that are missing in `saved`. A saved generator

@@ -183,3 +183,10 @@ fn start_weights_with_nan_are_refused_by_name() {
     let error = trainer.load_into(Path::new("model"), &saved, |_| true).expect_err("NaN").to_string();
     assert!(error.contains("model") && error.contains(&format!("`{name}` has NaN")), "{error}");
 }
+
+#[test]
+fn weights_are_grouped_by_head_and_network() {
+    let parts =
+        ["heads.rtd.dense.weight", "generator.encoder.layers.0.norm.bias", "heads.rtd", "generator"].map(part_of);
+    assert_eq!(parts, ["heads.rtd", "generator", "heads.rtd", "generator"]);
+}
