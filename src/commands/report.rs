@@ -100,7 +100,7 @@ mod tests {
         let none = describe_missing(home.path());
         assert!(none.contains("no run is here") && none.contains("`run.folder`"), "{none}");
         for run in ["a", "b", "c", "d"] {
-            let store = store::Store::folder(&home.path().join("runs").join(run)).expect("a folder");
+            let store = store::Store::folder(home.path().join("runs").join(run)).expect("a folder");
             store.put("config.toml", b"").expect("written");
             store.put("log/00000000.jsonl", b"").expect("written");
         }
