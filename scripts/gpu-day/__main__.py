@@ -10,6 +10,7 @@ Exit codes: 0 all items are done without failures, 1 all are done with failures,
 """
 
 import argparse
+import fcntl
 import sys
 import time
 from collections.abc import Callable
@@ -42,6 +43,14 @@ def main() -> int:
     options = arguments()
     begun = time.monotonic()
     deadline = begun + options.for_s - RESERVE_S
+    options.out.mkdir(parents=True, exist_ok=True)
+    # Held until this process ends.
+    lock = (options.out / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.stderr.write(f"gpu-day: error: another call works in {options.out}; wait until it ends, or choose another folder\n")
+        return 2
     machine, ledger = Machine(options), Ledger(options.out)
     then = ledger.data("0 machine")
     other = [name for name, here in machine.marks().items() if then and then.get(name) != here]

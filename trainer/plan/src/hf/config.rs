@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::CONFIG;
 use super::architecture::HeadRole;
 use super::layout::Layout;
 use super::target::Target;
 use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, Gelu, VocabFacts};
 use crate::weights::INITIAL_DEVIATION;
+
+/// Name of the configuration file of a model.
+pub const CONFIG: &str = "config.json";
 
 /// Keys of `config.json` that this project uses. The defaults are those of `transformers`.
 #[derive(Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 pub use self::architecture::{HeadPlace, HeadRole};
-pub use self::config::ModelConfig;
+pub use self::config::{CONFIG, ModelConfig};
 pub use self::layout::{Layout, TensorEntry};
 pub use self::target::Target;
 use schemas::shell_quoted;
@@ -25,9 +25,6 @@ use crate::objectives::AnyObjective;
 use crate::request::{ActiveObjective, TrainRequest};
 use crate::safetensors_header;
 use crate::train_plan::TrainPlan;
-
-/// Name of the configuration file of a model.
-pub const CONFIG: &str = "config.json";
 
 /// Name of the file with the weights of a model.
 pub const WEIGHTS: &str = "model.safetensors";
