@@ -177,7 +177,14 @@ fn shared_data(folder: &Path, method: Method, model: Option<&StartModel>) -> any
         );
         return Err(refuse(&problem).into());
     }
-    Ok(SharedData { folder: folder.to_owned(), max_seq_len: manifest.max_seq_len.into(), packing: pack.name.clone() })
+    let split = manifest.effective(manifest.newest()).train;
+    Ok(SharedData {
+        folder: folder.to_owned(),
+        max_seq_len: manifest.max_seq_len.into(),
+        packing: pack.name.clone(),
+        rows: split.rows(),
+        tokens: split.tokens(),
+    })
 }
 
 #[cfg(test)]
@@ -199,6 +206,8 @@ mod tests {
         store.put(manifest::NAME, &written.to_json()).expect("written");
         let data = shared_data(home.path(), Method::Mlm, None).expect("a prepared folder");
         assert_eq!(data.max_seq_len, u64::from(written.max_seq_len));
+        let split = written.effective(written.newest()).train;
+        assert!(split.rows() > 0 && data.rows == split.rows() && data.tokens == split.tokens(), "of the folder");
         assert_eq!((data.packing.as_str(), data.folder.as_path()), ("block", home.path()));
         let electra = refused(home.path(), Method::Electra);
         assert!(electra.contains("packed as `block`, and this method needs `sentences`"), "{electra}");

@@ -36,6 +36,10 @@ pub(super) struct SharedData {
     pub(super) folder: PathBuf,
     pub(super) max_seq_len: u64,
     pub(super) packing: String,
+    /// Rows of the training split.
+    pub(super) rows: u64,
+    /// Tokens of the training split.
+    pub(super) tokens: u64,
 }
 
 /// Model of a `transformers` folder that a run begins with.
@@ -122,7 +126,8 @@ const CONTINUED_EPOCHS: u64 = 3;
 
 /// Returns the configuration with comments.
 pub(super) fn page(survey: &Survey, name: &str, choice: &Choice) -> String {
-    let tokens = (survey.text_bytes / BYTES_PER_TOKEN).max(1);
+    let estimated = survey.text_bytes / BYTES_PER_TOKEN;
+    let tokens = choice.data.as_ref().map_or(estimated, |data| data.tokens).max(1);
     let corpus = CORPORA.iter().find(|corpus| tokens < corpus.below).unwrap_or(&CORPORA[CORPORA.len() - 1]);
     let encoder = encoder(choice, corpus);
     let recipe = recipe(choice.method, &encoder, choice.model.is_some());
@@ -172,14 +177,15 @@ impl Schedule {
         let wanted = if is_wide { 512 } else { corpus.max_seq_len };
         let max_seq_len = wanted.min(u64::from(encoder.max_positions)).max(8);
         let max_seq_len = choice.data.as_ref().map_or(max_seq_len, |data| data.max_seq_len);
-        let rows = (tokens / max_seq_len).max(1);
+        let rows = choice.data.as_ref().map_or(tokens / max_seq_len, |data| data.rows).max(1);
         // At least eight steps per epoch for a small corpus.
         let wanted = if is_wide { corpus.global_batch_size.max(256) } else { corpus.global_batch_size };
         let global_batch_size = (rows / 8).max(2).next_power_of_two().min(wanted);
         let epochs = if choice.model.is_some() { CONTINUED_EPOCHS } else { corpus.epochs };
         let steps = round((rows * epochs / global_batch_size).clamp(20, 1_000_000));
         // The rounded steps make more passes than were asked for, and no step reads the validation split.
-        let epochs = (steps * global_batch_size) as f64 / (rows as f64 * (1.0 - valid_fraction(corpus)));
+        let trained = if choice.data.is_some() { 1.0 } else { 1.0 - valid_fraction(corpus) };
+        let epochs = (steps * global_batch_size) as f64 / (rows as f64 * trained);
         // Activations grow with layers, width and passes.
         let cost = u64::from(encoder.layers) * u64::from(encoder.hidden) * recipe.passes;
         let base = u64::from(BASE.layers) * u64::from(BASE.hidden);
@@ -505,12 +511,13 @@ mod tests {
 
     #[test]
     fn a_prepared_folder_determines_its_settings() {
-        let data = SharedData { folder: "data/a".into(), max_seq_len: 64, packing: "sentences".to_owned() };
-        let page = page(
-            &survey(1_000_000),
-            "run",
-            &Choice { method: Method::Electra, size: None, model: None, data: Some(data) },
-        );
+        let page_of = |text_bytes: u64| {
+            let packing = "sentences".to_owned();
+            let data = SharedData { folder: "data/a".into(), max_seq_len: 64, packing, rows: 640, tokens: 40_000 };
+            let choice = Choice { method: Method::Electra, size: None, model: None, data: Some(data) };
+            page(&survey(text_bytes), "run", &choice)
+        };
+        let page = page_of(1_000_000);
         let table: toml::Table = page.parse().unwrap_or_else(|error| panic!("{error}\n{page}"));
         let prepare = &table["prepare"];
         let words = ["folder", "tokenizer", "packing"].map(|key| prepare[key].as_str().expect("a string"));
@@ -518,6 +525,8 @@ mod tests {
         assert_eq!(prepare["max_seq_len"].as_integer(), Some(64));
         assert_eq!(table["encoder"]["max_positions"].as_integer(), Some(64));
         assert!(!table.contains_key("tokenizer"), "{page}");
+        let larger: toml::Table = page_of(1 << 40).parse().expect("TOML");
+        assert_eq!(larger["train"]["steps"], table["train"]["steps"], "steps follow the rows of the folder");
     }
 
     #[test]
