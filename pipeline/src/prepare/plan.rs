@@ -162,14 +162,17 @@ impl Planned {
             return Ok(false);
         }
         let number = list.dataset_version.0 as usize;
+        // Without an older list, nothing proves that the settings are those of the finished parts.
+        if number == 0 {
+            return Ok(false);
+        }
         let manifest = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
         Ok(match manifest.as_ref().and_then(|manifest| manifest.dataset_versions.get(number)) {
             Some(entry) => {
                 entry.dropped == list.dropped
                     && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
             }
-            // The first list forgets no document.
-            None => number == 0,
+            None => false,
         })
     }
 
