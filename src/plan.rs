@@ -135,11 +135,9 @@ impl Plan {
                 parsed.report(lost_checkpoints(&parsed.config).into_iter().collect());
             }
             if purpose == Purpose::DryRun {
-                // A run sets damaged checkpoints aside, and ends with an error if none is left.
-                parsed.report(damaged_checkpoints(&parsed.config).into_iter().collect());
                 // Without prepared data, the identity is unknown.
                 let known = train.as_ref().filter(|_| !data.is_expected());
-                parsed.report(known.and_then(|train| resume_problem(&parsed.config, train)).into_iter().collect());
+                parsed.report(resume_problem(&parsed.config, known).into_iter().collect());
             }
             if let Some(train) = train.as_ref().filter(|_| !has_saved(&parsed.config.run.folder)) {
                 let has_data = !data.is_expected();
@@ -268,13 +266,19 @@ fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
     problems
 }
 
-/// Returns why the run in the folder cannot continue with this configuration, if it has a checkpoint.
-fn resume_problem(config: &Config, train: &trainer_plan::TrainPlan) -> Option<Problem> {
+/// Returns why the run in the folder cannot continue, if it has checkpoints: the state of none can be read, or the
+/// configuration is another one. `train` is `None` if the identity of the plan is unknown.
+fn resume_problem(config: &Config, train: Option<&trainer_plan::TrainPlan>) -> Option<Problem> {
     let folder = Store::existing(&config.run.folder).ok()?;
-    let state = checkpoint::newest_state(&folder).ok().flatten()?;
+    let newest = *checkpoint::steps(&folder).ok()?.first()?;
+    let problem = |error: trainer_plan::Error| Problem::new("run.folder", error.to_string());
+    let Some(state) = checkpoint::newest_state(&folder).ok()? else {
+        // A run sets damaged checkpoints aside, and ends with an error if none is left.
+        let hint = "restore a checkpoint from a copy, or set another `run.folder`";
+        return checkpoint::state_of(&folder, newest).err().map(|error| problem(error).hint(hint));
+    };
     let place = checkpoint::checkpoint_store(&folder, state.step).place("");
-    let error = check_resumed(train, &place, &state).err()?;
-    Some(Problem::new("run.folder", error.to_string()))
+    check_resumed(train?, &place, &state).err().map(problem)
 }
 
 /// Returns a problem if the log of the run names a checkpoint and no state of one exists: a disk that is not mounted, for
@@ -295,19 +299,6 @@ fn lost_checkpoints(config: &Config) -> Option<Problem> {
     );
     let hint = "mount or restore the folder of the checkpoints, or set another `run.folder`";
     Some(Problem::new("run.folder", message).hint(hint))
-}
-
-/// Returns a problem if the run has checkpoints and the state of none can be read.
-fn damaged_checkpoints(config: &Config) -> Option<Problem> {
-    let folder = Store::existing(&config.run.folder).ok()?;
-    let steps = checkpoint::steps(&folder).ok()?;
-    let newest = *steps.first()?;
-    if checkpoint::newest_state(&folder).ok()?.is_some() {
-        return None;
-    }
-    let error = checkpoint::state_of(&folder, newest).err()?;
-    let hint = "restore a checkpoint from a copy, or set another `run.folder`";
-    Some(Problem::new("run.folder", error.to_string()).hint(hint))
 }
 
 /// Whether a run folder has a complete checkpoint. A folder that cannot be read is reported when the run starts.

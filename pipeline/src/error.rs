@@ -3,15 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use schemas::{BatchIndex, ManifestError};
+use schemas::{BatchIndex, ManifestError, printable};
 
 /// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Returns a path on one line: line breaks and other control characters of a file name are escaped.
-fn printable(path: &Path) -> String {
-    let text = path.display().to_string();
-    if text.contains(char::is_control) { text.escape_debug().to_string() } else { text }
+fn one_line(path: &Path) -> String {
+    printable(&path.display().to_string()).replace('\n', "\\n")
 }
 
 /// Error of the pipeline. Every variant states the place and the fix.
@@ -22,7 +21,7 @@ pub enum Error {
     Config(String),
 
     /// The corpus cannot be read; no output of it was written. Exit code 1.
-    #[error("{}{}: {message}", printable(path), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    #[error("{}{}: {message}", one_line(path), line.map(|line| format!(":{line}")).unwrap_or_default())]
     Corpus {
         /// The input file.
         path: PathBuf,
@@ -33,7 +32,7 @@ pub enum Error {
     },
 
     /// A file of the corpus is unusable in its current form; no output of it was written. Exit code 42.
-    #[error("{}{}: {message}", printable(path), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    #[error("{}{}: {message}", one_line(path), line.map(|line| format!(":{line}")).unwrap_or_default())]
     UnusableFile {
         /// The input file.
         path: PathBuf,
@@ -48,7 +47,7 @@ pub enum Error {
     UnusableCorpus(String),
 
     /// The tokenizer cannot be used. Exit code 2.
-    #[error("tokenizer {}: {message}", printable(path))]
+    #[error("tokenizer {}: {message}", one_line(path))]
     Tokenizer {
         /// Tokenizer file.
         path: PathBuf,
@@ -117,7 +116,7 @@ pub enum Error {
     Stopped,
 
     /// Another process works on the folder. Exit code 1.
-    #[error("{}: locked by {holder}; wait for it, or name another folder", printable(path))]
+    #[error("{}: locked by {holder}; wait for it, or name another folder", one_line(path))]
     Locked {
         /// Path of the lock.
         path: PathBuf,

@@ -1,15 +1,16 @@
 //! Quoting of words in commands that a user pastes into a shell.
 
-use std::borrow::Cow;
+use std::ffi::OsStr;
 
-/// Quotes a word for a POSIX shell, if it needs quotes: `a.txt`, `'my file.txt'`.
+/// Quotes a word or a path for a POSIX shell, if it needs quotes: `a.txt`, `'my file.txt'`.
 #[must_use]
-pub fn shell_quoted(word: &str) -> Cow<'_, str> {
+pub fn shell_quoted(word: impl AsRef<OsStr>) -> String {
+    let word = word.as_ref().to_string_lossy();
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./=:,+@%".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
-        Cow::Borrowed(word)
+        word.into_owned()
     } else {
-        Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         "{} continues {} from step {step}: {keys}; `cloze train -c {}`",
         out.display(),
         run.display(),
-        shell_quoted(&out.join("config.toml").display().to_string())
+        shell_quoted(out.join("config.toml"))
     ));
     Ok(())
 }

@@ -71,11 +71,7 @@ pub(crate) fn run(inputs: &[String], options: Options<'_>) -> anyhow::Result<()>
 
 /// Returns the shell commands that follow. A model brings its tokenizer, and a prepared folder needs no preparation.
 fn next_commands(out: &Path, has_model: bool, has_data: bool) -> Vec<String> {
-    let option = if out == Path::new(DEFAULT_CONFIG) {
-        String::new()
-    } else {
-        format!(" -c {}", shell_quoted(&out.display().to_string()))
-    };
+    let option = if out == Path::new(DEFAULT_CONFIG) { String::new() } else { format!(" -c {}", shell_quoted(out)) };
     let verbs = ["tokenizer train", "prepare", "plan", "train"];
     let done = if has_data { 2 } else { usize::from(has_model) };
     verbs.iter().skip(done).map(|verb| format!("cloze {verb}{option}")).collect()
@@ -105,7 +101,7 @@ fn model_folder_problem(folder: &Path) -> Option<String> {
     let path = folder.display().to_string();
     if ["checkpoints", "log"].iter().all(|entry| folder.join(entry).exists()) {
         let model = format!("{}-model", path.trim_end_matches('/'));
-        let run = shell_quoted(&path);
+        let run = shell_quoted(folder);
         let model = shell_quoted(&model);
         return Some(format!(
             "a run of `cloze`, not a model; export it with `cloze export {run} --out {model}`, then use `--from {model}`"

@@ -11,6 +11,7 @@ use super::Plan;
 use super::run_progress::RunProgress;
 use super::step_time::{self, StepTime};
 use crate::cli::Gpu;
+use crate::report::run_summary::age;
 
 /// Share of the operations of a training step that a step without gradient needs.
 const FORWARD_SHARE: f64 = 1.0 / 3.0;
@@ -140,7 +141,7 @@ fn on_this_machine(plan: &TrainPlan) -> Result<(f64, String), String> {
     let StepTime { seconds, device, measured } = step_time::find(plan)
         .ok_or("unknown on this machine: `cloze plan --measure` times some steps, `--on h100` computes it for a GPU")?;
     let device = if device == "Cpu" { "CPU" } else { &device };
-    let age = time(Clock::system().time().saturating_sub(measured) as f64 / 1e3);
+    let age = age(Clock::system().time().saturating_sub(measured) as f64 / 1e3);
     Ok((seconds, format!("on this machine ({device}), at {} a step as measured {age} ago", shown(seconds))))
 }
 

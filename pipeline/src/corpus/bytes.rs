@@ -17,7 +17,7 @@ const BUFFER_BYTES: usize = 1 << 17;
 /// Decompressed bytes of a file or of a byte range of a plain file.
 pub(super) type Bytes = Box<dyn BufRead + Send>;
 
-/// Compression of a file, detected from its name.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     Plain,
@@ -36,62 +36,68 @@ impl Compression {
             Self::Plain
         }
     }
-}
 
-/// First bytes of a zstd frame (RFC 8878, section 3.1.1).
-const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+    /// Detects the compression from the first bytes of a file.
+    fn of_head(head: &[u8]) -> Self {
+        // A frame, or a skippable frame of any of the 16 kinds (RFC 8878, section 3.1).
+        let is_skippable = head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == [0x2a, 0x4d, 0x18];
+        if head.starts_with(gzip::MAGIC) {
+            Self::Gzip
+        } else if is_skippable || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            Self::Zstd
+        } else {
+            Self::Plain
+        }
+    }
+
+    /// Name and extension.
+    fn name(self) -> [&'static str; 2] {
+        match self {
+            Self::Plain => ["none", ""],
+            Self::Gzip => ["gzip", "gz"],
+            Self::Zstd => ["zstd", "zst"],
+        }
+    }
+}
 
 /// Returns the reason why the compression of a file is not that of its name, with a hint; `None` if it is, or if the
 /// file is empty.
 ///
 /// Downloads keep the name `.gz` if the server has decompressed them, or has sent an HTML page. Others lose it.
 pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
-    let compression = Compression::from_path(path);
-    let is_right = |head: &[u8]| match compression {
-        Compression::Plain => !head.starts_with(gzip::MAGIC) && !head.starts_with(ZSTD),
-        Compression::Gzip => head.starts_with(gzip::MAGIC),
-        // A frame, or a skippable frame of any of the 16 kinds (RFC 8878, section 3.1).
-        Compression::Zstd => {
-            head.starts_with(ZSTD) || (head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == [0x2a, 0x4d, 0x18])
-        }
-    };
+    let named = Compression::from_path(path);
     if bytes == 0 {
         return Ok(None);
     }
     let mut head = Vec::new();
     let file = File::open(path).map_err(|error| read_error(path, &error))?;
     file.take(64).read_to_end(&mut head).map_err(|error| read_error(path, &error))?;
-    if compression == Compression::Zstd && needs_dictionary(&head) {
+    if named == Compression::Zstd && needs_dictionary(&head) {
         let message = "compressed with a zstd dictionary, which cannot be read; decompress it (`zstd -d -D DICTIONARY`), \
                        and compress it again without";
         return Ok(Some(message.to_owned()));
     }
-    if compression == Compression::Plain {
-        let is_gzip = head.starts_with(gzip::MAGIC);
-        let name = if is_gzip { "gzip" } else { "zstd" };
-        let extension = if is_gzip { "gz" } else { "zst" };
-        return Ok((!is_right(&head)).then(|| {
-            format!(
-                "compressed with {name} although its name does not say so; add `.{extension}` to its name, or decompress it"
-            )
-        }));
+    let found = Compression::of_head(&head);
+    if found == named {
+        return Ok(None);
     }
-    let name = if compression == Compression::Gzip { "gzip" } else { "zstd" };
-    Ok((!is_right(&head)).then(|| {
-        let text = String::from_utf8_lossy(&head);
-        let start = text.lines().next().unwrap_or_default();
-        let shown = if head.contains(&0) || start.contains('\u{fffd}') {
-            String::new()
-        } else {
-            format!(
-                "; it begins with {}",
-                schemas::printable(&format!("`{}`", start.chars().take(40).collect::<String>()))
-            )
-        };
-        format!(
-            "not a {name} file although its name says so{shown}; rename it if it is plain text, or download it again"
-        )
-    }))
+    if named == Compression::Plain {
+        let [name, extension] = found.name();
+        return Ok(Some(format!(
+            "compressed with {name} although its name does not say so; add `.{extension}` to its name, or decompress it"
+        )));
+    }
+    let text = String::from_utf8_lossy(&head);
+    let start = text.lines().next().unwrap_or_default();
+    let shown = if head.contains(&0) || start.contains('\u{fffd}') {
+        String::new()
+    } else {
+        format!("; it begins with {}", schemas::printable(&format!("`{}`", start.chars().take(40).collect::<String>())))
+    };
+    let [name, _] = named.name();
+    Ok(Some(format!(
+        "not a {name} file although its name says so{shown}; rename it if it is plain text, or download it again"
+    )))
 }
 
 /// Returns true if a file can be read from the middle: it is plain, and its encoding has character boundaries.

@@ -82,16 +82,15 @@ const MAGIC: [(&[u8], &str); 5] = [
 /// Checks the beginning of a text: a NUL, the byte-order mark of UTF-16, or the first bytes of another format make
 /// it unusable.
 pub(super) fn of_text(head: &[u8]) -> FileCheck {
-    // Text may begin with the letters of a magic number, but has no NUL and is UTF-8.
-    let is_text = memchr::memchr(0, head).is_none() && longest_utf8(head) + 3 >= head.len();
+    let has_nul = memchr::memchr(0, head).is_some();
+    // Text may begin with the letters of a magic number, but has no NUL and is UTF-8. Its last character may be cut.
+    let utf8 = std::str::from_utf8(head).map_or_else(|error| error.valid_up_to(), str::len);
     let known = MAGIC.iter().find(|(magic, _)| head.starts_with(magic));
-    if let Some((_, format)) = known
-        && !is_text
-    {
+    if let Some((_, format)) = known.filter(|_| has_nul || utf8 + 3 < head.len()) {
         return FileCheck::unfit(*format);
     }
     let is_marked = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
-    if memchr::memchr(0, head).is_none() && !is_marked {
+    if !has_nul && !is_marked {
         return FileCheck::default();
     }
     match guess(head) {
@@ -103,11 +102,6 @@ pub(super) fn of_text(head: &[u8]) -> FileCheck {
              `prepare.on_invalid_file = \"skip\"`",
         ),
     }
-}
-
-/// Length of the longest prefix that is UTF-8.
-fn longest_utf8(bytes: &[u8]) -> usize {
-    std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len)
 }
 
 /// Checks the beginning of a text of lines, as [`of_text`] and [`without_line_feeds`].

@@ -52,6 +52,7 @@ impl DamagedList {
 }
 
 /// Lists of a folder, and its newest one if that is damaged.
+#[derive(Default)]
 pub(super) struct ReadableLists {
     pub(super) lists: VersionLists,
     pub(super) damaged: Option<DamagedList>,

@@ -113,8 +113,8 @@ impl Planned {
         let tokenizer =
             Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend));
         let corpus = Corpus::open(&config.corpus())?;
-        let nothing = || ReadableLists { lists: VersionLists::default(), damaged: None };
-        let ReadableLists { lists, damaged } = store.map_or_else(|| Ok(nothing()), VersionLists::read_undamaged)?;
+        let ReadableLists { lists, damaged } =
+            store.map_or_else(|| Ok(ReadableLists::default()), VersionLists::read_undamaged)?;
         if let Some(store) = store {
             check_lists(store, lists.iter().count() + usize::from(damaged.is_some()))?;
         }
@@ -156,24 +156,22 @@ impl Planned {
     /// new list would be another one under the same number.
     fn is_remade(&self, store: &Store) -> Result<bool> {
         let Some((list, _)) = &self.next else { return Ok(false) };
-        let fingerprints = Fingerprints::read(store)?;
-        let mut pieces = list.parts.iter().flat_map(|part| &part.pieces);
-        if !pieces.all(|piece| self.corpus.file(&piece.name).is_some_and(|file| fingerprints.has(file))) {
-            return Ok(false);
-        }
         let number = list.dataset_version.0 as usize;
         // Without an older list, nothing proves that the settings are those of the finished parts.
         if number == 0 {
             return Ok(false);
         }
+        let fingerprints = Fingerprints::read(store)?;
+        let mut pieces = list.parts.iter().flat_map(|part| &part.pieces);
+        if !pieces.all(|piece| self.corpus.file(&piece.name).is_some_and(|file| fingerprints.has(file))) {
+            return Ok(false);
+        }
         let manifest = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
-        Ok(match manifest.as_ref().and_then(|manifest| manifest.dataset_versions.get(number)) {
-            Some(entry) => {
-                entry.dropped == list.dropped
-                    && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
-            }
-            None => false,
-        })
+        let entry = manifest.as_ref().and_then(|manifest| manifest.dataset_versions.get(number));
+        Ok(entry.is_some_and(|entry| {
+            entry.dropped == list.dropped
+                && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
+        }))
     }
 
     pub(super) fn comparison<'a>(&'a self, store: Option<&'a Store>) -> Comparison<'a> {

@@ -140,17 +140,12 @@ fn the_last_document_is_not_forgotten_by_a_folder_of_nothing() {
 /// Otherwise part numbers would be reused and forgotten documents would return.
 #[test]
 fn a_lost_list_is_missed() {
-    let home = many();
-    home.run().expect("prepared");
-    home.put(77, &text(77, 9));
-    home.run().expect("prepared");
-    let list = home.config.folder.join("versions/00001.json");
-    let bytes = fs::read(&list).expect("there");
+    let (home, list, bytes) = of_two_versions();
     fs::remove_file(&list).expect("there");
     let before = home.data();
     let error = home.run().expect_err("a list is missing").to_string();
     assert!(error.contains("versions/00001.json: it is missing") && home.data() == before, "{error}");
-    write_all(&home.config.folder, &[("versions/00001.json", bytes)]);
+    put_list(&home, 1, &bytes);
     assert!(home.run().expect("as it was").nothing_to_do);
 }
 

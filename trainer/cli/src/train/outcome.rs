@@ -45,10 +45,7 @@ fn stop_code(stop: StopRequest) -> u8 {
 /// Returns the shell command that shows the batch at which a run failed, with the configuration of the run.
 fn replay_line(error: &anyhow::Error, args: &ConfigArgs) -> Option<String> {
     let trainer_plan::Error::NonFinite { batch, .. } = error.downcast_ref()? else { return None };
-    let mut words = vec![
-        format!("cloze inspect batch {batch} --config"),
-        shell_quoted(&args.config.to_string_lossy()).into_owned(),
-    ];
-    words.extend(args.set.iter().flat_map(|set| ["--set".to_owned(), shell_quoted(set).into_owned()]));
+    let mut words = vec![format!("cloze inspect batch {batch} --config"), shell_quoted(&args.config)];
+    words.extend(args.set.iter().flat_map(|set| ["--set".to_owned(), shell_quoted(set)]));
     Some(words.join(" "))
 }

@@ -91,7 +91,7 @@ fn conversion_command(folder: &Path, config: &ModelConfig) -> String {
     format!(
         "python -c \"import sys; from transformers import {class} as M; M.from_pretrained(sys.argv[1])\
          .save_pretrained(sys.argv[1] + '-converted', safe_serialization=True, max_shard_size='100GB')\" {}",
-        shell_quoted(&folder.display().to_string())
+        shell_quoted(folder)
     )
 }
 

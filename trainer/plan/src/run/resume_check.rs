@@ -90,7 +90,7 @@ fn ways_to_continue(changes: &[KeyChange], has_other_data: bool, place: &str, st
 
 /// Returns an option of the command line that sets a key to a value in TOML.
 fn set_option(key: &str, value: &str) -> String {
-    format!("--set {}", shell_quoted(&format!("{key}={value}")))
+    format!("--set {}", shell_quoted(format!("{key}={value}")))
 }
 
 #[cfg(test)]
