@@ -55,7 +55,7 @@ pub struct Log {
     newest: Vec<u8>,
     /// True if the segment has lines that were not put.
     grown: bool,
-    /// Time of the newest put, or of the newest attempt.
+    /// Time of the newest put, or of the newest attempt on a full disk.
     put: Option<Instant>,
     /// Time since which the disk has been full.
     full_since: Option<Instant>,
@@ -93,7 +93,8 @@ impl Log {
         self.grown = true;
         let is_full = self.newest.len() >= self.terms.segment_bytes;
         let is_due = self.put.is_none_or(|put| put.elapsed() >= self.terms.put_every);
-        if is_due || (is_full && self.full_since.is_none()) {
+        let is_long = self.newest.len() > MAX_GROWTH.saturating_mul(self.terms.segment_bytes);
+        if is_due || is_long || (is_full && self.full_since.is_none()) {
             self.flush().or_else(|error| self.defer(error))?;
         }
         if is_full && !self.grown {
@@ -106,8 +107,8 @@ impl Log {
     /// Puts the lines that were not put yet.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.grown {
-            self.put = Some(Instant::now());
             self.segments.put(&segment_name(self.number), &self.newest)?;
+            self.put = Some(Instant::now());
             self.grown = false;
             if self.full_since.take().is_some() {
                 tracing::info!(log = self.segments.place(""), "log: the disk has space again, no line is lost");
@@ -121,6 +122,7 @@ impl Log {
         if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
             return Err(error);
         }
+        self.put = Some(Instant::now());
         let has_begun = self.full_since.is_none();
         let since = *self.full_since.get_or_insert_with(Instant::now);
         let is_long = since.elapsed() >= self.terms.full_disk_timeout;

@@ -246,4 +246,32 @@ fn a_disk_that_stays_full_is_an_error_and_the_memory_is_bounded() {
     let kept = (0..100).take_while(|_| log.push(&long).is_ok()).count();
     assert!((10..20).contains(&kept), "{kept} lines in 16 segments");
     faults::fill_disk(home.path(), false);
+
+    // The bound does not wait for the next attempt.
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::folder(home.path()).expect("made");
+    let mut log = Log::open_with(&store, "log", LAZY).expect("new");
+    log.push("first").expect("there is space");
+    faults::fill_disk(home.path(), true);
+    let kept = (0..100).take_while(|_| log.push(&long).is_ok()).count();
+    assert!((10..20).contains(&kept), "{kept} lines in 16 segments");
+    faults::fill_disk(home.path(), false);
+}
+
+/// Errors other than a full disk are returned for every line until one is put.
+#[test]
+fn a_failing_disk_is_an_error_of_every_line() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::folder(home.path()).expect("made");
+    let config = LogConfig { put_every: Duration::from_millis(200), ..LAZY };
+    let mut log = Log::open_with(&store, "log", config).expect("new");
+    log.push("first").expect("it is put");
+    std::thread::sleep(config.put_every);
+    faults::fail_after(home.path(), Some(0));
+    for line in ["second", "third"] {
+        log.push(line).expect_err("the disk fails");
+    }
+    faults::fail_after(home.path(), None);
+    log.push("fourth").expect("it is put");
+    assert_eq!(lines(&store), ["first", "second", "third", "fourth"]);
 }
