@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use schemas::shell_quoted;
 use server::Kind;
 use server::report::Report;
 use store::Store;
@@ -58,8 +59,7 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
 fn describe_missing(path: &Path) -> String {
     let place = path.display();
     let runs = fs::read_dir(path).map(|entries| entries.flatten().map(|entry| entry.path())).into_iter().flatten();
-    let mut runs: Vec<String> =
-        runs.filter(|path| is_run(path)).map(|path| path.display().to_string()).take(RUNS_NAMED + 1).collect();
+    let mut runs: Vec<String> = runs.filter(|path| is_run(path)).map(shell_quoted).collect();
     runs.sort();
     if runs.is_empty() {
         let hint = "pass the folder of `run.folder`, which has a `config.toml`; `cloze runs` lists runs";
@@ -100,13 +100,14 @@ mod tests {
         let none = describe_missing(home.path());
         assert!(none.contains("no run is here") && none.contains("`run.folder`"), "{none}");
         for run in ["a", "b", "c", "d"] {
-            let store = store::Store::folder(home.path().join("runs").join(run)).expect("a folder");
+            let store = store::Store::folder(home.path().join("my runs").join(run)).expect("a folder");
             store.put("config.toml", b"").expect("written");
             store.put("log/00000000.jsonl", b"").expect("written");
         }
-        let several = describe_missing(&home.path().join("runs"));
+        let several = describe_missing(&home.path().join("my runs"));
         assert!(several.contains("a folder of runs") && several.ends_with(" …`"), "{several}");
-        assert_eq!(several.matches("runs/").count(), 3, "{several}");
+        assert_eq!(several.matches("my runs/").count(), 3, "{several}");
+        assert!(several.contains("/my runs/a' '") && several.contains("/my runs/c' …`"), "{several}");
     }
 
     #[test]
