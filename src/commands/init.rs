@@ -88,11 +88,13 @@ fn output_place(out: &Path) -> Result<(&Path, &str), Usage> {
         return refuse(format!("{} is a file, not a folder", file.display()));
     }
     // The name is written in a comment and in strings of the file.
-    let is_plain = |name: &&str| !name.contains(['"', '\\', '\n']);
+    let is_plain = |name: &&str| !name.contains(|letter: char| letter.is_control() || "\"\\".contains(letter));
     let name = out.file_name().and_then(|name| name.to_str()).filter(is_plain);
     match name.filter(|_| out.extension().is_some_and(|ending| ending == "toml")) {
         Some(name) => Ok((folder, name)),
-        None => refuse("expected a `.toml` file without quotes or backslashes in its name".to_owned()),
+        None => {
+            refuse("expected a `.toml` file without quotes, backslashes or control characters in its name".to_owned())
+        }
     }
 }
 
@@ -231,6 +233,7 @@ mod tests {
             ("file/more/run.toml", "file is a file, not a folder"),
             ("run.json", "expected a `.toml` file"),
             ("a\"b.toml", "without quotes"),
+            ("a\tb.toml", "control characters"),
         ] {
             let problem = output_place(&home.path().join(out)).expect_err(out).to_string();
             assert!(problem.starts_with("--out ") && problem.contains(words), "{problem}");
@@ -260,5 +263,8 @@ mod tests {
         let absent = problem(&home.path().join("absent"));
         assert!(absent.ends_with("no such folder"), "{absent}");
         assert!(problem(&home.path().join("empty")).contains("`config.json`: No such file"));
+        // As a pipe, which would wait for a writer.
+        std::fs::create_dir(home.path().join("empty/config.json")).expect("created");
+        assert!(problem(&home.path().join("empty")).ends_with("`config.json`: it is not a file"));
     }
 }

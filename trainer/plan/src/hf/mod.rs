@@ -37,7 +37,12 @@ const BY_DEFAULT: [ModelFamily; 2] = [ModelFamily::Bert, ModelFamily::Electra];
 /// # Errors
 /// A message without the folder if the file is missing, or as [`ModelConfig::parse`].
 pub fn read_config(folder: &Path) -> Result<ModelConfig, String> {
-    let json = std::fs::read(folder.join(CONFIG)).map_err(|error| format!("`{CONFIG}`: {error}"))?;
+    let file = folder.join(CONFIG);
+    // Opening a pipe would wait for a writer.
+    if file.exists() && !file.is_file() {
+        return Err(format!("`{CONFIG}`: it is not a file"));
+    }
+    let json = std::fs::read(file).map_err(|error| format!("`{CONFIG}`: {error}"))?;
     ModelConfig::parse(&json)
 }
 
