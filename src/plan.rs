@@ -270,8 +270,12 @@ fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
 /// configuration is another one. `train` is `None` if the identity of the plan is unknown.
 fn resume_problem(config: &Config, train: Option<&trainer_plan::TrainPlan>) -> Option<Problem> {
     let folder = Store::existing(&config.run.folder).ok()?;
-    let newest = *checkpoint::steps(&folder).ok()?.first()?;
     let problem = |error: trainer_plan::Error| Problem::new("run.folder", error.to_string());
+    let newest = checkpoint::steps(&folder).ok()?.first().copied();
+    if let Err(error) = checkpoint::refuse_newer_links(&folder.prefixed(checkpoint::FOLDER), newest) {
+        return Some(problem(error));
+    }
+    let newest = newest?;
     let Some(state) = checkpoint::newest_state(&folder).ok()? else {
         // A run sets damaged checkpoints aside, and ends with an error if none is left.
         let hint = "restore a checkpoint from a copy, or set another `run.folder`";

@@ -135,7 +135,12 @@ fn a_plan_of_an_existing_run_continues_it() {
     let json: serde_json::Value = serde_json::from_str(&plan(&["--json"]).stdout).expect("JSON");
     assert_eq!(json["time"]["done_steps"], 4);
     let outcome = plan(&["--on", "H100"]);
-    assert!(outcome.stdout.contains("starts at step 1") && outcome.stdout.contains(" on one H100"), "{outcome}");
+    assert!(outcome.stdout.contains("continues after step 4") && outcome.stdout.contains(" on one H100"), "{outcome}");
+    std::fs::rename(home.join("run/checkpoints/step-00000004"), home.join("moved")).expect("renamed");
+    std::os::unix::fs::symlink(home.join("moved"), home.join("run/checkpoints/step-00000004")).expect("linked");
+    plan(&[]).assert_fails(2, &["step-00000004: it is a symbolic link, which is not followed"]);
+    std::fs::remove_file(home.join("run/checkpoints/step-00000004")).expect("removed");
+    std::fs::rename(home.join("moved"), home.join("run/checkpoints/step-00000004")).expect("renamed");
     home.write("run/checkpoints/step-00000004/state.json", "{");
     plan(&[]).assert_fails(2, &["state.json", "restore a checkpoint from a copy, or set another `run.folder`"]);
 }

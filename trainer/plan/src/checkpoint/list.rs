@@ -64,8 +64,23 @@ pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Chec
     Ok(found)
 }
 
+/// Returns the steps whose checkpoint folder is a symbolic link, which is not followed, oldest first. `newest` is the
+/// newest complete checkpoint.
+///
+/// # Errors
+/// If a link is newer than `newest`: the run would continue from an older step.
+pub fn refuse_newer_links(checkpoints: &Store, newest: Option<Step>) -> Result<Vec<Step>, Error> {
+    let linked = linked_steps(checkpoints)?;
+    if let Some(&step) = linked.iter().find(|&&step| newest.is_none_or(|newest| newest < step)) {
+        let problem = "it is a symbolic link, which is not followed; put the folder itself in its place";
+        let path = checkpoints.place(&folder_name(step)).into();
+        return Err(Error::Checkpoint { path, problem: problem.to_owned() });
+    }
+    Ok(linked)
+}
+
 /// Returns the steps whose checkpoint folder is a symbolic link, oldest first. A store does not list what is behind it.
-pub fn linked_steps(checkpoints: &Store) -> std::io::Result<Vec<Step>> {
+fn linked_steps(checkpoints: &Store) -> std::io::Result<Vec<Step>> {
     let mut linked = Vec::new();
     let Some(folder) = checkpoints.local().filter(|folder| folder.is_dir()) else { return Ok(linked) };
     for entry in std::fs::read_dir(folder)? {

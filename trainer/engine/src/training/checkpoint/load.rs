@@ -8,7 +8,7 @@ use store::Store;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{
     CheckpointForm, DAMAGED_FILE, FOLDER, LATEST, MAIN_FILE, OPTIMIZER_FILE, STATE_FILE, State, UnreadState, absent,
-    checkpoint_store, empty, folder_name, linked_steps, list, newest_complete, none_whole, set_aside, steps,
+    checkpoint_store, empty, folder_name, list, newest_complete, none_whole, refuse_newer_links, set_aside, steps,
 };
 
 use super::Snapshot;
@@ -44,12 +44,9 @@ pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
             },
         }
     }
-    for step in linked_steps(&checkpoints)? {
+    let newest = whole.as_ref().map(|(_, snapshot)| snapshot.state.step);
+    for step in refuse_newer_links(&checkpoints, newest)? {
         let place = checkpoints.place(&folder_name(step));
-        if whole.as_ref().is_none_or(|(_, snapshot)| snapshot.state.step < step) {
-            let problem = "it is a symbolic link, which is not followed; put the folder itself in its place";
-            return Err(Error::Checkpoint { path: place.into(), problem: problem.to_owned() });
-        }
         tracing::warn!(%place, "checkpoint: it is a symbolic link and not followed; the retention rules ignore it");
     }
     let finished = if whole.is_none() { latest(&checkpoints)? } else { None };
