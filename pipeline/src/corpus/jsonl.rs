@@ -26,7 +26,7 @@ use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{BYTE_ORDER_MARK, Border, Line, LineRecords, cut};
 use super::record::{Record, RecordBuffers, RejectReason};
-use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text, without_line_feeds};
+use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_lines};
 use crate::Result;
 
 /// JSONL: each line is a JSON object with a text field.
@@ -44,8 +44,8 @@ impl Format for JsonLines {
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         let head = head(file, reading)?;
-        let FileCheck { unfit, .. } = of_text(&head);
-        let unfit = unfit.or_else(|| without_line_feeds(&head)).or_else(|| not_lines(&head).map(str::to_owned));
+        let FileCheck { unfit, .. } = of_lines(file, &head, reading)?;
+        let unfit = unfit.or_else(|| not_lines(&head).map(str::to_owned));
         Ok(FileCheck { unfit, head: parse_head(&head, &Fields::new(reading)) })
     }
 
@@ -56,7 +56,7 @@ impl Format for JsonLines {
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
         let fields = Fields::new(reading);
         let records = LineRecords::open(file, range, reading, move |line, spare| parse(&fields, line, spare))?;
-        Ok(Box::new(records))
+        Ok(Box::new(records.with_text_field(&reading.text_field)))
     }
 
     #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::bytes::{Bytes, ReadHash, can_be_entered, open, read_error, require_skippable, reserve};
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
+use super::json_text::JsonTextCounter;
 use super::record::{KEPT_BYTES, Record, RecordBuffers, RejectReason, count_newlines};
 use crate::{Error, Result};
 
@@ -32,8 +33,12 @@ pub(super) struct LineReader {
     /// Bytes of the current line that are still in the read buffer.
     borrowed: usize,
     buffer: Vec<u8>,
-    /// Bytes of the current line if it does not fit, else 0.
+    /// Bytes of the current line with its terminator if it does not fit, else 0.
     oversize: u64,
+    /// End of the current line.
+    tail: Tail,
+    /// Text field, if lines are objects.
+    text_field: Option<String>,
     offset: u64,
     number: u64,
     read: ReadHash,
@@ -46,15 +51,27 @@ impl LineReader {
         let reading = reading.clone();
         let buffer = Vec::new();
         let read = ReadHash::default();
-        Ok(Self { bytes, path, reading, borrowed: 0, buffer, oversize: 0, offset: range.start, number: 0, read })
+        Ok(Self {
+            bytes,
+            path,
+            reading,
+            borrowed: 0,
+            buffer,
+            oversize: 0,
+            tail: Tail::default(),
+            text_field: None,
+            offset: range.start,
+            number: 0,
+            read,
+        })
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>> {
         self.fill()?;
         if self.oversize > 0 {
-            let range = self.offset..self.offset + self.oversize;
+            let range = self.offset..self.offset + self.oversize - self.tail.terminator();
             let number = self.number;
-            self.offset = range.end;
+            self.offset += self.oversize;
             self.number += 1;
             return Ok(Some(Line { bytes: &[], fits: false, range, number }));
         }
@@ -83,14 +100,16 @@ impl LineReader {
         self.give_back();
         self.buffer.clear();
         self.oversize = 0;
+        self.tail = Tail::default();
         loop {
             let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;
             let (part, is_whole) = of_line(ready);
             let length = part.len();
-            let so_far = (self.buffer.len() + length) as u64;
-            if !reserve(so_far, &self.reading) {
-                return self.pass_oversize(so_far - length as u64);
+            let tail = self.tail.followed_by(part);
+            if !reserve((self.buffer.len() + length) as u64 - tail.terminator(), &self.reading) {
+                return self.skip_oversize();
             }
+            self.tail = tail;
             self.read.push(part);
             if is_whole && self.buffer.is_empty() {
                 self.borrowed = length;
@@ -104,23 +123,36 @@ impl LineReader {
         }
     }
 
-    /// Passes the rest of a line that does not fit, `before` bytes of which were read, and holds none of it.
-    fn pass_oversize(&mut self, before: u64) -> Result<()> {
+    /// Reads the rest of a line that does not fit, and holds none of it.
+    ///
+    /// Only the length of the text decides whether the line is skipped. Other fields of an object must not: they may fit
+    /// with more memory, and then the text would be kept.
+    fn skip_oversize(&mut self) -> Result<()> {
+        let mut counter = self.text_field.as_deref().map(JsonTextCounter::new);
+        if let Some(counter) = &mut counter {
+            counter.push(&self.buffer);
+        }
+        self.oversize = self.buffer.len() as u64;
         self.release();
         // An early answer if the line must not be skipped, whatever its length.
         if !self.may_skip() {
-            require_skippable(&self.path, self.number, before, &self.reading)?;
+            require_skippable(&self.path, self.number, 0, &self.reading)?;
         }
-        self.oversize = before;
         loop {
             let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;
             let (part, is_whole) = of_line(ready);
             let length = part.len();
+            self.tail = self.tail.followed_by(part);
+            if let Some(counter) = &mut counter {
+                counter.push(part);
+            }
             self.read.push(part);
             self.bytes.consume(length);
             self.oversize += length as u64;
             if is_whole {
-                return require_skippable(&self.path, self.number, self.oversize, &self.reading);
+                let line = self.oversize - self.tail.terminator();
+                let text = counter.map_or(Some(line), |counter| counter.finish());
+                return require_skippable(&self.path, self.number, text.unwrap_or(0), &self.reading);
             }
         }
     }
@@ -180,6 +212,29 @@ impl LineReader {
     }
 }
 
+/// Last two bytes of a line so far.
+#[derive(Clone, Copy, Default)]
+struct Tail([u8; 2]);
+
+impl Tail {
+    fn followed_by(self, part: &[u8]) -> Self {
+        match *part {
+            [] => self,
+            [last] => Self([self.0[1], last]),
+            [.., one, last] => Self([one, last]),
+        }
+    }
+
+    /// Bytes of the terminator. A `\r` is taken for its beginning.
+    fn terminator(self) -> u64 {
+        match self.0 {
+            [b'\r', b'\n'] => 2,
+            [_, b'\n' | b'\r'] => 1,
+            _ => 0,
+        }
+    }
+}
+
 /// Reader of a piece with one record per non-blank line.
 pub(super) struct LineRecords<F> {
     lines: LineReader,
@@ -189,6 +244,12 @@ pub(super) struct LineRecords<F> {
 impl<F: Fn(&Line<'_>, &mut RecordBuffers) -> Record + Send> LineRecords<F> {
     pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions, record: F) -> Result<Self> {
         Ok(Self { lines: LineReader::open(file, range, reading)?, record })
+    }
+
+    /// Reads lines of JSON objects with this text field.
+    pub(super) fn with_text_field(mut self, field: &str) -> Self {
+        self.lines.text_field = Some(field.to_owned());
+        self
     }
 }
 

@@ -16,6 +16,7 @@ mod format_detect;
 mod gzip;
 mod input_split;
 mod inputs;
+mod json_text;
 mod lines;
 mod memory_budget;
 mod record;

@@ -11,6 +11,9 @@ use crate::Result;
 /// Bytes of a text file that are checked.
 pub(super) const HEAD_BYTES: u64 = 8 << 10;
 
+/// Bytes that are read in search of a line feed.
+const LINE_BYTES: u64 = 1 << 20;
+
 /// Result of the check of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
@@ -104,19 +107,20 @@ pub(super) fn of_text(head: &[u8]) -> FileCheck {
     }
 }
 
-/// Checks the beginning of a text of lines, as [`of_text`] and [`without_line_feeds`].
-pub(super) fn of_lines(head: &[u8]) -> FileCheck {
-    let check = of_text(head);
-    FileCheck { unfit: check.unfit.or_else(|| without_line_feeds(head)), ..check }
+/// Checks the beginning of a text of lines: as [`of_text`], and for line feeds.
+pub(super) fn of_lines(file: &InputFile, head: &[u8], reading: &ReadOptions) -> Result<FileCheck> {
+    let mut check = of_text(head);
+    // A first line may be longer than the head.
+    if check.unfit.is_none() && has_bare_returns(head) && has_bare_returns(&beginning(file, LINE_BYTES, reading)?) {
+        let why = "lines end with CR alone (line 1 has no line feed); convert it with `tr '\\r' '\\n' < OLD > NEW`";
+        check.unfit = Some(why.to_owned());
+    }
+    Ok(check)
 }
 
-/// Returns the reason why a text has no lines: carriage returns alone end them. `None` if it may have some.
-pub(super) fn without_line_feeds(head: &[u8]) -> Option<String> {
-    let has_none = memchr::memchr(b'\n', head).is_none();
-    let ends = memchr::memchr_iter(b'\r', head).take(2).count();
-    (has_none && ends == 2).then(|| {
-        "lines end with CR alone (line 1 has no line feed); convert it with `tr '\\r' '\\n' < OLD > NEW`".to_owned()
-    })
+/// Whether a text has several carriage returns and no line feed.
+fn has_bare_returns(text: &[u8]) -> bool {
+    memchr::memchr(b'\n', text).is_none() && memchr::memchr_iter(b'\r', text).nth(1).is_some()
 }
 
 /// Guesses the encoding of a text with NULs: by its byte-order mark, or by ASCII letters that alternate with NULs.
@@ -180,10 +184,14 @@ mod tests {
 
     #[test]
     fn carriage_returns_alone_do_not_end_lines() {
-        let why = of_lines(b"one\rtwo\rthree").unfit.expect("it has one line");
-        assert!(why.contains("CR alone") && why.contains(r"`tr '\r' '\n'"), "{why}");
-        for text in [&b"one\r\ntwo\r\n"[..], b"one", b"one\r", b"a\rb\rc\n"] {
-            assert_eq!(of_lines(text), FileCheck::default());
+        for (text, expected) in [
+            (&b"one\rtwo\rthree"[..], true),
+            (b"one\r\ntwo\r\n", false),
+            (b"one", false),
+            (b"one\r", false),
+            (b"a\rb\rc\n", false),
+        ] {
+            assert_eq!(has_bare_returns(text), expected);
         }
     }
 }

@@ -178,6 +178,47 @@ fn a_document_past_the_memory_bound_is_skipped_if_the_configuration_says_so() {
     }
 }
 
+/// Whether a document is skipped must not depend on the memory: without the other fields, the text may be short.
+#[test]
+fn other_fields_of_an_object_do_not_make_its_text_too_long() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let html = "<p>".repeat(100);
+    for line in [format!("{{\"html\": \"{html}\", \"text\": \"short\"}}\n"), html.clone() + "\n"] {
+        write_all(home.path(), &[("a.jsonl", line)]);
+        let mut config = config(home.path(), format("jsonl"), None);
+        config.config.reading.max_document_bytes = 50;
+        config.config.reading.skip_above_bytes = Some(50);
+        let error = read(&config).expect_err("it may fit with more memory").to_string();
+        assert!(error.contains("a.jsonl:1: a document of more than 50 bytes"), "{error}");
+    }
+    let text = "y".repeat(1 << 20);
+    write_all(home.path(), &[("a.jsonl", format!("{{\"text\": \"ok\"}}\n{{\"html\": 1, \"text\": \"{text}\"}}"))]);
+    let mut config = config(home.path(), format("jsonl"), None);
+    config.config.reading.max_document_bytes = 50;
+    config.config.reading.skip_above_bytes = Some(50);
+    let found = read(&config).expect("skipped");
+    assert_eq!((found.0, found.1), (vec!["ok".to_owned()], vec!["too_long@a.jsonl:2".to_owned()]));
+}
+
+/// The limit is of the text, without the end of its line.
+#[test]
+fn a_document_of_exactly_the_limit_is_kept() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let text = "x".repeat(50);
+    for (name, end) in
+        [("text_lines", "\n"), ("text_lines", "\r\n"), ("text_lines", ""), ("text_paragraphs", "\n\n"), ("text", "")]
+    {
+        for (text, kept) in [(text.clone(), 1), (text.clone() + "y", 0)] {
+            write_all(home.path(), &[("a.txt", text + end)]);
+            let mut config = config(home.path(), format(name), None);
+            config.config.reading.max_document_bytes = 50;
+            config.config.reading.skip_above_bytes = Some(50);
+            let found = read(&config).expect("kept or skipped");
+            assert_eq!((found.0.len(), found.1.len()), (kept, 1 - kept), "{name} {end:?}");
+        }
+    }
+}
+
 #[test]
 fn cuts_lose_nothing_and_lines_keep_their_numbers() {
     let home = tempfile::tempdir().expect("a temporary folder");

@@ -34,7 +34,7 @@ impl Format for PlainLines {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        Ok(of_lines(&head(file, reading)?))
+        of_lines(file, &head(file, reading)?, reading)
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {

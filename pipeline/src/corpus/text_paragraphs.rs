@@ -34,7 +34,7 @@ impl Format for Paragraphs {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        Ok(of_lines(&head(file, reading)?))
+        of_lines(file, &head(file, reading)?, reading)
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
@@ -69,6 +69,8 @@ impl PieceReader for ParagraphReader {
         let mut range = 0..0;
         let mut first = 0;
         let mut fits = true;
+        // Bytes of the document, with a line feed behind each line.
+        let mut length = 0;
         while let Some(line) = self.lines.next()? {
             if line.fits && is_blank(line.bytes) {
                 if range.is_empty() {
@@ -80,11 +82,12 @@ impl PieceReader for ParagraphReader {
                 (range.start, first) = (line.range.start, line.number);
             }
             range.end = line.range.end;
+            length += line.range.end - line.range.start + 1;
             fits &= line.fits;
             if fits {
                 text.extend_from_slice(line.bytes);
                 text.push(b'\n');
-                fits = self.lines.reserve(text.len());
+                fits = self.lines.reserve(text.len() - 1);
             }
             if !fits {
                 // The rest of the document is read, and none of it is held.
@@ -96,7 +99,7 @@ impl PieceReader for ParagraphReader {
             }
         }
         if !fits {
-            self.lines.require_skippable(first, range.end - range.start)?;
+            self.lines.require_skippable(first, length - 1)?;
             return Ok(Some(Record::rejected(RejectReason::TooLong, range, first)));
         }
         if text.is_empty() {

@@ -226,7 +226,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("max_bad_lines", "limit for refusing a corpus"),
     ("workers", "number of threads, which does not change the parts"),
     ("valid_parts", "selects parts for validation, without changing them"),
-    ("max_memory_bytes", "a document that does not fit ends the run"),
+    ("max_memory_bytes", "a document that does not fit ends the run; `max_document_bytes` skips by the text alone"),
 ];
 
 impl Settings {
