@@ -92,9 +92,9 @@ impl DryRun {
         describe::json_with(&self.plan, run_time::json(&self.plan, self.progress(), self.target))
     }
 
-    /// Progress of the run in the folder of the plan. A plan for another machine is one of the whole run.
+    /// Progress of the run in the folder of the plan.
     fn progress(&self) -> Option<RunProgress> {
-        self.target.gpu.is_none().then(|| RunProgress::find(&self.plan.config.run.folder)).flatten()
+        RunProgress::find(&self.plan.config.run.folder)
     }
 
     /// Plan of the trainer.

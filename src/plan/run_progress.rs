@@ -13,6 +13,8 @@ use crate::report::run_summary::RunSummary;
 pub(super) struct RunProgress {
     /// Step of the newest checkpoint.
     pub(super) step: u64,
+    /// Seconds of training until then, if hours end the run.
+    pub(super) trained_s: f64,
     /// Seconds of a step, without validations, by the newest report of its log.
     pub(super) seconds_per_step: Option<f64>,
 }
@@ -24,7 +26,7 @@ impl RunProgress {
         let state = checkpoint::newest_state(&run).ok().flatten()?;
         let speed = RunSummary::in_short("", &run).ok().and_then(|summary| summary.steps_per_s);
         let seconds_per_step = speed.filter(|speed| *speed > 0.0).map(|speed| 1.0 / speed);
-        Some(Self { step: state.step.0, seconds_per_step })
+        Some(Self { step: state.step.0, trained_s: state.trained_s.unwrap_or(0.0), seconds_per_step })
     }
 
     /// Steps that are left of a plan; `None` if steps do not end the run.

@@ -34,6 +34,8 @@ struct RunTime {
 }
 
 /// Returns the lines of the plan about time, energy and disk.
+///
+/// The time on another machine is that of the whole run.
 pub(super) fn lines(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -> Vec<String> {
     let mut lines = Vec::new();
     match run_time(plan, progress, target) {
@@ -78,12 +80,13 @@ fn energy_kwh(seconds: f64, watts: f64) -> f64 {
 
 /// Returns the time of a run, or why it is not known.
 fn run_time(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -> Result<RunTime, String> {
+    let progress = progress.filter(|_| target.gpu.is_none());
     let valid_rows = (!plan.data.is_expected()).then(|| plan.data.valid_rows());
     let plan = &plan.train;
-    let hours = plan.train.max_hours;
+    let trained = progress.map_or(0.0, |progress| progress.trained_s);
+    let hours = plan.train.max_hours.map(|hours| (hours * 3600.0 - trained).max(0.0));
     let Some(steps) = plan.steps_expected() else {
-        let seconds = hours.unwrap_or_default() * 3600.0;
-        return Ok(RunTime { seconds, basis: "(`train.max_hours`)".to_owned() });
+        return Ok(RunTime { seconds: hours.unwrap_or_default(), basis: "(`train.max_hours`)".to_owned() });
     };
     let left = progress.and_then(|progress| progress.steps_left(plan)).unwrap_or(steps);
     let of_log = progress.and_then(|progress| progress.seconds_per_step);
@@ -96,7 +99,7 @@ fn run_time(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -
     };
     let rows = valid_rows.map_or(plan.validation.rows, |rows| rows.min(plan.validation.rows));
     let seconds = left as f64 * step + validations(plan, left, rows) * step;
-    let limit = hours.map_or(f64::INFINITY, |hours| hours * 3600.0);
+    let limit = hours.unwrap_or(f64::INFINITY);
     if seconds > limit {
         return Ok(RunTime {
             seconds: limit,
