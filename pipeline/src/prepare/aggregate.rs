@@ -16,7 +16,7 @@ use super::part::PartOutcome;
 use super::part_list::{PartList, VersionLists};
 use super::progress::Stages;
 use super::provisional_manifest;
-use super::reject_stats::{reasons, too_many_bad_lines, usual_max};
+use super::reject_stats::{has_too_long, reasons, too_many_bad_lines, usual_max};
 use crate::corpus::{Corpus, Piece};
 use crate::{Error, Result};
 
@@ -133,8 +133,9 @@ impl<'a> Aggregate<'a> {
         if report.documents == 0 {
             let found = if report.rejected.is_empty() { "only empty text".into() } else { reasons(&report.rejected) };
             let inputs = inputs.join("`, `");
+            let key = if has_too_long(&report.rejected) { "max_document_bytes" } else { "format" };
             return Err(Error::UnusableCorpus(format!(
-                "`{inputs}`: no valid document ({found}); check `prepare.format`"
+                "`{inputs}`: no valid document ({found}); check `prepare.{key}`"
             )));
         }
         self.check_bad_lines(self.max_bad_lines.unwrap_or_else(|| usual_max(self.lines)))?;

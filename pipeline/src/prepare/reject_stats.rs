@@ -8,7 +8,7 @@ use store::Store;
 
 use super::commit_record::CommitRecord;
 use super::text_stats::most_frequent;
-use crate::corpus::Piece;
+use crate::corpus::{Piece, RejectReason};
 use crate::{Error, Result};
 
 /// Minimum number of lines before the limit is checked.
@@ -116,8 +116,14 @@ pub(super) fn too_many_bad_lines<'p>(
     let reasons = reasons(rejected);
     let first = first.collect::<Vec<_>>().join(", ");
     let first = if first.is_empty() { first } else { format!("; first {first}") };
-    let hint = "fix the corpus, or raise `prepare.max_bad_lines`";
+    let longer = if has_too_long(rejected) { "raise `prepare.max_document_bytes` if they are too long, " } else { "" };
+    let hint = format!("fix the corpus, {longer}or raise `prepare.max_bad_lines`");
     format!("{bad} of {of} lines were rejected or repaired ({reasons}), more than {max}{first}; {hint}")
+}
+
+/// Whether documents were rejected because of their length.
+pub(super) fn has_too_long(rejected: &BTreeMap<String, u64>) -> bool {
+    rejected.contains_key(&RejectReason::TooLong.to_string())
 }
 
 /// Formats reasons with their counts.

@@ -81,6 +81,18 @@ fn a_document_without_tokens_has_a_place() {
 }
 
 #[test]
+fn too_many_long_documents_are_refused_with_their_limit() {
+    let home = Home::new();
+    for (limit, max_bad_lines, words) in
+        [(1, Some(1000), "check `prepare.max_document_bytes`"), (30, Some(0), "raise `prepare.max_document_bytes`")]
+    {
+        let config = PrepareConfig { max_document_bytes: Some(limit), max_bad_lines, ..home.config.clone() };
+        let error = prepare(&config).expect_err("some are longer").to_string();
+        assert!(error.contains("too_long") && error.contains(words), "{error}");
+    }
+}
+
+#[test]
 fn wrong_field_is_refused_early_with_the_existing_fields() {
     let body = "{\"body\": \"the cat sat on the mat\", \"key\": 7}";
     for (name, count) in [("a.jsonl", 12), ("b.jsonl.zst", 3)] {

@@ -169,7 +169,9 @@ fn folder_without_a_neutral_key_is_continued() {
     let summary = home.run().expect("the same settings");
     assert!(summary.nothing_to_do, "{summary:?}");
     let other = PrepareConfig { encoding: Some("latin1".into()), ..home.config.clone() };
-    assert!(prepare(&other).expect_err("other bytes").to_string().contains("`encoding` = null, now \"windows-1252\""));
+    assert!(
+        prepare(&other).expect_err("other bytes").to_string().contains("`encoding` = not set, now \"windows-1252\"")
+    );
 }
 
 /// Opening a pipe would block forever, and reading a device would fill the memory.
