@@ -48,6 +48,7 @@ pub(crate) use self::document_table::each_length;
 pub use self::document_table::{Origin, each_document, ids_like, origins};
 pub use self::job::PrepareOptions;
 use self::job::{PrepareJob, Sample, in_order, long_ones_first};
+pub use self::part_list::valid_fraction;
 use self::part_list::{ReadableLists, VersionLists};
 use self::plan::{ForgetPlan, Planned};
 pub use self::plan::{PrepareMemory, PreparePlan, fits};

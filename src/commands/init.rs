@@ -180,6 +180,7 @@ fn shared_data(folder: &Path, method: Method, model: Option<&StartModel>) -> any
         folder: folder.to_owned(),
         max_seq_len: manifest.max_seq_len.into(),
         packing: pack.name.clone(),
+        valid_fraction: pipeline::prepare::valid_fraction(&store),
         rows: split.rows(),
         tokens: split.tokens(),
     })

@@ -254,6 +254,11 @@ impl Settings {
         Self(settings)
     }
 
+    /// Share of the documents in the validation split.
+    pub(super) fn valid_fraction(&self) -> Option<f64> {
+        self.0.get("valid_fraction").and_then(Value::as_f64)
+    }
+
     /// Size of parts, in bytes.
     pub(super) fn part_bytes(&self) -> Option<u64> {
         self.0.get("part_bytes").and_then(Value::as_u64)
@@ -272,7 +277,8 @@ impl Settings {
         let value = |of: &'_ Self, name: &str| of.0.get(name).unwrap_or(&absent).clone();
         let changed = names.into_iter().map(|name| (name, value(self, name), value(now, name)));
         let shown = changed.filter(|(_, was, now)| was != now);
-        shown.map(|(name, was, now)| format!("`{name}` = {was}, now {now}")).collect()
+        let text = |value: Value| if value.is_null() { "not set".to_owned() } else { value.to_string() };
+        shown.map(|(name, was, now)| format!("`{name}` = {}, now {}", text(was), text(now))).collect()
     }
 }
 
@@ -374,8 +380,8 @@ mod tests {
         let ours = settings(&PrepareConfig::default());
         let mut theirs = ours.clone();
         theirs.0.insert("dialect".into(), "latin1".into());
-        assert_eq!(theirs.differences(&ours), ["`dialect` = \"latin1\", now null"]);
-        assert_eq!(ours.differences(&theirs), ["`dialect` = null, now \"latin1\""]);
+        assert_eq!(theirs.differences(&ours), ["`dialect` = \"latin1\", now not set"]);
+        assert_eq!(ours.differences(&theirs), ["`dialect` = not set, now \"latin1\""]);
         assert!(ours.differences(&ours).is_empty());
     }
 

@@ -58,6 +58,12 @@ pub(super) struct ReadableLists {
     pub(super) damaged: Option<DamagedList>,
 }
 
+/// Returns `prepare.valid_fraction` of a prepared folder. None if its part lists are missing or damaged.
+#[must_use]
+pub fn valid_fraction(store: &Store) -> Option<f64> {
+    VersionLists::read_undamaged(store).ok()?.lists.settings()?.valid_fraction()
+}
+
 /// All lists of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct VersionLists(Vec<PartList>);

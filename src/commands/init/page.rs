@@ -36,6 +36,8 @@ pub(super) struct SharedData {
     pub(super) folder: PathBuf,
     pub(super) max_seq_len: u64,
     pub(super) packing: String,
+    /// Share of the documents for validation. None if it is not known.
+    pub(super) valid_fraction: Option<f64>,
     /// Rows of the training split.
     pub(super) rows: u64,
     /// Tokens of the training split.
@@ -334,7 +336,7 @@ fn prepare_section(
     let _ = writeln!(
         text,
         "valid_fraction = {}     # share of the documents for validation, never trained on",
-        corpus.valid_fraction
+        choice.data.as_ref().and_then(|data| data.valid_fraction).unwrap_or_else(|| valid_fraction(corpus))
     );
     text
 }

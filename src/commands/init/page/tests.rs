@@ -69,7 +69,14 @@ fn padding_of_short_documents_and_weights_of_a_new_generator_are_explained() {
 fn a_prepared_folder_determines_its_settings() {
     let page_of = |text_bytes: u64| {
         let packing = "sentences".to_owned();
-        let data = SharedData { folder: "data/a".into(), max_seq_len: 64, packing, rows: 640, tokens: 40_000 };
+        let data = SharedData {
+            folder: "data/a".into(),
+            max_seq_len: 64,
+            packing,
+            valid_fraction: Some(0.25),
+            rows: 640,
+            tokens: 40_000,
+        };
         let choice = Choice { method: Method::Electra, size: None, model: None, data: Some(data) };
         page(&survey(text_bytes), "run", &choice)
     };
@@ -79,6 +86,7 @@ fn a_prepared_folder_determines_its_settings() {
     let words = ["folder", "tokenizer", "packing"].map(|key| prepare[key].as_str().expect("a string"));
     assert_eq!(words, ["data/a", "data/a/tokenizer.json", "sentences"]);
     assert_eq!(prepare["max_seq_len"].as_integer(), Some(64));
+    assert_eq!(prepare["valid_fraction"].as_float(), Some(0.25));
     assert_eq!(table["encoder"]["max_positions"].as_integer(), Some(64));
     assert!(!table.contains_key("tokenizer"), "{page}");
     let larger: toml::Table = page_of(1 << 40).parse().expect("TOML");
