@@ -144,11 +144,12 @@ fn explain(source: &ConfigSource, path: &str, message: &str) -> Mistake {
 
 /// Converts serde's message about a wrong type to TOML terms.
 fn in_words(message: &str) -> String {
-    let Some((found, expected)) = message.strip_prefix("invalid type: ").and_then(|it| it.split_once(", expected "))
-    else {
-        return message.to_owned();
-    };
+    let kinds = ["invalid type: ", "invalid value: "];
+    let parts = kinds.iter().find_map(|kind| message.strip_prefix(kind)?.split_once(", expected "));
+    let Some((found, expected)) = parts else { return message.to_owned() };
     let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" if found.starts_with("integer `-") => "a whole number of at least 0",
+        "u8" | "u16" | "u32" if found.starts_with("integer ") => "a smaller whole number",
         "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => "a whole number",
         "f32" | "f64" => "a number",
         "a boolean" => "`true` or `false`",
@@ -243,6 +244,7 @@ mod tests {
     fn wrong_types_are_reported_in_toml_terms() {
         let message_of = |text: &str| problems(text).1.remove(0).message;
         assert_eq!(message_of("[example]\nsteps = 'many'"), "expected a whole number, found string \"many\"");
+        assert_eq!(message_of("[example]\nsteps = -1"), "expected a whole number of at least 0, found integer `-1`");
         assert_eq!(message_of("[example]\nlr = true"), "expected a number, found boolean `true`");
         assert_eq!(message_of("example = 3"), "expected a table, found integer `3`");
         let source = ConfigSource::default();
