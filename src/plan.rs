@@ -266,8 +266,8 @@ fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
     problems
 }
 
-/// Returns why the run in the folder cannot continue, if it has checkpoints: the state of none can be read, or the
-/// configuration is another one. `train` is `None` if the identity of the plan is unknown.
+/// Returns why the run in the folder cannot continue, if it has checkpoints: all are damaged, or the configuration is
+/// another one. `train` is `None` if the identity of the plan is unknown.
 fn resume_problem(config: &Config, train: Option<&trainer_plan::TrainPlan>) -> Option<Problem> {
     let folder = Store::existing(&config.run.folder).ok()?;
     let problem = |error: trainer_plan::Error| Problem::new("run.folder", error.to_string());
@@ -276,10 +276,10 @@ fn resume_problem(config: &Config, train: Option<&trainer_plan::TrainPlan>) -> O
         return Some(problem(error));
     }
     let newest = newest?;
-    let Some(state) = checkpoint::newest_state(&folder).ok()? else {
+    let Ok(state) = checkpoint::newest_complete_state(&folder) else {
         // A run sets damaged checkpoints aside, and ends with an error if none is left.
         let hint = "restore a checkpoint from a copy, or set another `run.folder`";
-        return checkpoint::state_of(&folder, newest).err().map(|error| problem(error).hint(hint));
+        return checkpoint::verify(&folder, newest).err().map(|error| problem(error).hint(hint));
     };
     let place = checkpoint::checkpoint_store(&folder, state.step).place("");
     check_resumed(train?, &place, &state).err().map(problem)

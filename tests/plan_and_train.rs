@@ -141,6 +141,11 @@ fn a_plan_of_an_existing_run_continues_it() {
     plan(&[]).assert_fails(2, &["step-00000004: it is a symbolic link, which is not followed"]);
     std::fs::remove_file(home.join("run/checkpoints/step-00000004")).expect("removed");
     std::fs::rename(home.join("moved"), home.join("run/checkpoints/step-00000004")).expect("renamed");
+    let weights = home.join("run/checkpoints/step-00000004/main.safetensors");
+    std::fs::rename(&weights, home.join("moved")).expect("renamed");
+    home.write("run/checkpoints/step-00000004/main.safetensors", "cut");
+    plan(&[]).assert_fails(2, &["main.safetensors", "restore a checkpoint from a copy, or set another `run.folder`"]);
+    std::fs::rename(home.join("moved"), &weights).expect("renamed");
     home.write("run/checkpoints/step-00000004/state.json", "{");
     plan(&[]).assert_fails(2, &["state.json", "restore a checkpoint from a copy, or set another `run.folder`"]);
 }

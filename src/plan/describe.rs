@@ -123,7 +123,8 @@ fn shuffled_line(facts: &LoadFacts) -> String {
 /// Describes the place of the data.
 fn folders(plan: &Plan, facts: &LoadFacts) -> String {
     match facts.sources.len() {
-        0 => plan.config.data.folder.display().to_string(),
+        0 if plan.data.dataset_version.0 == 0 => plan.config.data.folder.display().to_string(),
+        0 => format!("{}, dataset version {}", plan.config.data.folder.display(), plan.data.dataset_version),
         sources => format!("a mixture of {sources} sources"),
     }
 }

@@ -23,7 +23,7 @@ impl RunProgress {
     /// Reads the progress of the run in a folder. `None` if it has no checkpoint.
     pub(super) fn find(folder: &Path) -> Option<Self> {
         let run = Store::existing(folder).ok()?;
-        let state = checkpoint::newest_state(&run).ok().flatten()?;
+        let state = checkpoint::newest_complete_state(&run).ok()?;
         let speed = RunSummary::in_short("", &run).ok().and_then(|summary| summary.steps_per_s);
         let seconds_per_step = speed.filter(|speed| *speed > 0.0).map(|speed| 1.0 / speed);
         Some(Self { step: state.step.0, trained_s: state.trained_s.unwrap_or(0.0), seconds_per_step })
