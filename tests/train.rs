@@ -51,6 +51,10 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let partly = home.run(&["fill", "run", "no blank here", "Anna ate [MASK] and drank some water."]);
     partly.assert_fails(2, &["text 1: `no blank here` has no [MASK]", "1 of 2 texts"]);
     assert_eq!(partly.stdout, filled.stdout, "the other text is filled");
+    let long = "Anna ate [MASK] ".repeat(500);
+    let partly = home.run(&["fill", "run", &long, "Anna ate [MASK] and drank some water."]);
+    partly.assert_fails(2, &["text 1: the text has ", "shorten the text", "1 of 2 texts"]);
+    assert_eq!(partly.stdout, filled.stdout, "the other text is filled");
     let of_model = home.run_ok(&["fill", "model", "Anna ate [MASK] and drank some water."]);
     assert!(filled.stdout.starts_with(&of_model.stdout), "the model has the weights of the run\n{of_model}\n{filled}");
 

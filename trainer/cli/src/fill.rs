@@ -29,24 +29,33 @@ pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]
     let is_run = folder.join("config.toml").is_file() || !folder.join(hf::CONFIG).is_file();
     let model = if is_run { of_run(folder, step)? } else { of_model(folder, step)? };
     let Model { filler, tokenizer, vocab, is_counted } = &model;
-    let mut unmasked = 0;
+    let mut refused = 0;
     for (number, text) in (1..).zip(texts) {
-        let Some(row) = encode(tokenizer, vocab, text)? else {
-            note(format_args!("error: text {number}: `{text}` has no [MASK]; write one"));
-            unmasked += 1;
-            continue;
+        let guesses = match encode(tokenizer, vocab, text)?.map(|row| filler.predict(&row, top)) {
+            Some(Ok(guesses)) => guesses,
+            Some(Err(trainer_plan::Error::Config(problem))) => {
+                note(format_args!("error: text {number}: {problem}"));
+                refused += 1;
+                continue;
+            }
+            Some(Err(error)) => return Err(error.into()),
+            None => {
+                note(format_args!("error: text {number}: `{}` has no [MASK]; write one", printable(text)));
+                refused += 1;
+                continue;
+            }
         };
         painted(Paint::stdout().bold(printable(text)));
-        for guesses in filler.predict(&row, top)? {
+        for guesses in guesses {
             line(format_args!("  {}", describe(vocab, &guesses)));
         }
     }
-    if *is_counted && unmasked < texts.len() {
+    if *is_counted && refused < texts.len() {
         let unigram = most_frequent(vocab, top);
         painted(Paint::stdout().dim(format_args!("  without context: {}", describe(vocab, &unigram))));
     }
-    if unmasked > 0 {
-        return Err(Usage(format!("{unmasked} of {} texts have no [MASK]", texts.len())).into());
+    if refused > 0 {
+        return Err(Usage(format!("{refused} of {} texts cannot be filled", texts.len())).into());
     }
     Ok(())
 }
