@@ -134,10 +134,16 @@ impl ModelConfig {
             #[serde(default)]
             model_type: String,
         }
-        let syntax = |error: serde_json::Error| format!("`config.json`: {error}");
+        let syntax = |error: serde_json::Error| format!("`{CONFIG}`: {error}");
+        if json.starts_with(b"\xef\xbb\xbf") {
+            return Err(format!("`{CONFIG}`: it begins with a byte-order mark; save it without"));
+        }
+        let keys: serde_json::Value = serde_json::from_slice(json).map_err(syntax)?;
+        if !keys.is_object() {
+            return Err(format!("`{CONFIG}`: expected a JSON object with `model_type`"));
+        }
         let kind: Kind = serde_json::from_slice(json).map_err(syntax)?;
         ModelFamily::from_model_type(&kind.model_type)?;
-        let keys: serde_json::Value = serde_json::from_slice(json).map_err(syntax)?;
         if let Some(problem) = number_problem(&keys) {
             return Err(problem);
         }
@@ -393,6 +399,15 @@ mod tests {
         ] {
             let problem = parse("bert", key, &value).err().unwrap_or_else(|| panic!("{key} = {value} is accepted"));
             assert!(problem.contains("`config.json`: ") && problem.contains(&format!("`{key}`")), "{problem}");
+        }
+        for (json, words) in [
+            (&b"[]"[..], "expected a JSON object"),
+            (b"null", "expected a JSON object"),
+            (b"\xef\xbb\xbf{}", "byte-order mark"),
+            (b"{", "`config.json`: EOF"),
+        ] {
+            let problem = ModelConfig::parse(json).err().expect("no configuration");
+            assert!(problem.contains(words), "{problem}");
         }
         let problem = parse("roberta", "max_position_embeddings", &json!(2)).err().expect("no position is left");
         assert!(problem.contains("leaves no position after `pad_token_id` = 1"), "{problem}");
