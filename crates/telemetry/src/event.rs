@@ -26,8 +26,8 @@ use crate::change::{ChangeReport, NoteReport};
 use crate::number::{Float, OptionalNumber};
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
-    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, LossSpikeReport, ResumeReport, SkipReport,
-    StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning,
+    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, EnvironmentReport, LossSpikeReport,
+    ResumeReport, SkipReport, StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning,
 };
 
 /// Version of the event format that this program writes.
@@ -132,6 +132,8 @@ kinds! {
     "checkpoint" => Checkpoint(CheckpointReport),
     /// A run resumes from a checkpoint.
     "resume" => Resume(ResumeReport),
+    /// A process begins to train, at the start of a run or after `resume`.
+    "environment" => Environment(EnvironmentReport),
     /// There is a problem, and the work continues.
     "warning" => Warning(Warning),
     /// Batches were audited, and a view matches one of its specified probabilities.

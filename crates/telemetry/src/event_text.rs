@@ -11,8 +11,9 @@ use crate::event::{Event, EventKind, Position};
 
 use crate::quantities::{self};
 use crate::training::{
-    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, DevicePeak, Figures, LossSpikeReport,
-    SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReason, StopReport, ValidReport, Warning,
+    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, DevicePeak, EnvironmentReport, Figures,
+    LossSpikeReport, SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReason, StopReport,
+    ValidReport, Warning,
 };
 
 /// Minimum fraction of wall time waiting for checkpoints that a report line shows.
@@ -42,6 +43,7 @@ pub fn summary(event: &Event) -> Option<String> {
         EventKind::Report(_) | EventKind::Validation(_) | EventKind::PrepareProgress(_) => None,
         EventKind::Stop(report) => Some(stop_summary(&event.at, report, sentence)),
         EventKind::Resume(report) => sentence.map(|sentence| format!("{sentence}, from {}", report.place)),
+        EventKind::Environment(report) => Some(environment(report)),
         EventKind::Checkpoint(report) => {
             sentence.map(|sentence| format!("{sentence}; written in {}", quantities::time(report.seconds)))
         }
@@ -71,6 +73,13 @@ fn stop_summary(at: &Position, report: &StopReport, sentence: Option<String>) ->
         _ => "failed".to_owned(),
     });
     cause.map_or_else(|| sentence.clone(), |cause| format!("{sentence}: {cause}"))
+}
+
+/// Returns the program, the device and the number format of a process.
+fn environment(report: &EnvironmentReport) -> String {
+    let EnvironmentReport { program, device, gpu, products, threads, .. } = report;
+    let gpu = gpu.as_ref().map_or_else(String::new, |gpu| format!(" ({gpu})"));
+    format!("cloze {program} on {device}{gpu}, {products}, {threads} threads")
 }
 
 /// Returns the prefix of a line: its position and its severity.
@@ -112,7 +121,7 @@ fn sentence(event: &Event) -> Option<String> {
         EventKind::PrepareStart(start) => preparation::start(start),
         EventKind::PrepareProgress(progress) => preparation::line(progress),
         EventKind::PrepareEnd(end) => preparation::end(end),
-        EventKind::PartDone(_) | EventKind::Unknown(_) => return None,
+        EventKind::Environment(_) | EventKind::PartDone(_) | EventKind::Unknown(_) => return None,
     })
 }
 

@@ -56,8 +56,14 @@ fn a_summary_is_the_line_without_position_and_severity() {
         assert!(!summary.contains('\n') && !summary.starts_with("warning: "), "{summary}");
         let line = event_text::line(&event).unwrap_or_default().replace('\n', "; ");
         // These summaries also have details that the terminal prints in other lines.
-        let is_longer =
-            matches!(what, EventKind::Stop(_) | EventKind::Resume(_) | EventKind::Checkpoint(_) | EventKind::BadRow(_));
+        let is_longer = matches!(
+            what,
+            EventKind::Stop(_)
+                | EventKind::Resume(_)
+                | EventKind::Checkpoint(_)
+                | EventKind::BadRow(_)
+                | EventKind::Environment(_)
+        );
         assert!(is_longer || line.ends_with(&summary), "{}: `{summary}` is not in `{line}`", what.kind());
     }
     let stop = |saved: bool, step: u64| {

@@ -344,6 +344,28 @@ pub struct ResumeReport {
     pub place: String,
 }
 
+/// Program, device and number format of a process that trains. Changes of them may change the last bits of the results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvironmentReport {
+    /// Version of the program.
+    pub program: String,
+    /// Device: `cpu` or `cuda:0`.
+    pub device: String,
+    /// Name of the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// Number format of matrix products: `f32`, `tf32` or `bf16`.
+    pub products: String,
+    /// Threads of libtorch on the CPU.
+    pub threads: u64,
+    /// Settings of libtorch's allocator on a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocator: Option<String>,
+    /// Attention kernels on a GPU, by network and row width: `main 512` has `flash where no row is padded`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attention: BTreeMap<String, String>,
+}
+
 /// Problem that does not stop the run or the preparation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {

@@ -11,9 +11,9 @@ use schemas::{DatasetVersion, RowIndex};
 use crate::change::{ChangeReport, How, KeyChange, NoteReport};
 use crate::preparation::{LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitCounts, StageSeconds};
 use crate::training::{
-    AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, Figures, LossSpikeReport, MlmReport,
-    PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport, StarvedReport, StepReport, StopReason,
-    StopReport, SuspectRow, UnexpectedLoss, ValidReport, Warning,
+    AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, EnvironmentReport, Figures,
+    LossSpikeReport, MlmReport, PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport, StarvedReport,
+    StepReport, StopReason, StopReport, SuspectRow, UnexpectedLoss, ValidReport, Warning,
 };
 use crate::{Event, EventKind, Position};
 
@@ -190,6 +190,19 @@ fn training() -> Vec<Golden> {
             EventKind::Resume(ResumeReport { place: "runs/a/checkpoints/1200".to_owned() }),
             r#""kind":"resume","place":"runs/a/checkpoints/1200"}"#,
             Some("continuing after step 1200"),
+        ),
+        (
+            EventKind::Environment(EnvironmentReport {
+                program: "0.2.0".to_owned(),
+                device: "cuda:0".to_owned(),
+                gpu: Some("H100".to_owned()),
+                products: "bf16".to_owned(),
+                threads: 8,
+                allocator: None,
+                attention: [("main 128".to_owned(), "flash where no row is padded".to_owned())].into(),
+            }),
+            r#""kind":"environment","program":"0.2.0","device":"cuda:0","gpu":"H100","products":"bf16","threads":8,"attention":{"main 128":"flash where no row is padded"}}"#,
+            None,
         ),
         (
             EventKind::Warning(warning),

@@ -16,7 +16,7 @@ use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
 use telemetry::change::KeyChange;
-use telemetry::training::{ResumeReport, StepReport, Warning};
+use telemetry::training::{EnvironmentReport, ResumeReport, StepReport, Warning};
 use telemetry::{Clock, EventKind, Position, host_memory};
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
@@ -110,6 +110,7 @@ struct Run<'a> {
     // Passes over the training split.
     epochs: f64,
     validation_pending: bool,
+    environment: EnvironmentReport,
     // Steps that are skipped without an update.
     skips: SkipList,
     // Result of the newest validation.
@@ -158,7 +159,7 @@ impl<'a> Run<'a> {
             trainer_plan::checkpoint::invalidate(store, |state| skips.included_in(state).is_some())?;
         }
         let trainer = Trainer::new(plan, ranks)?;
-        startup_report::print(plan, trainer.device())?;
+        let environment = startup_report::report(plan, trainer.device())?;
         let peak =
             choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(plan.train.tf32, &name));
         let mut run = Self {
@@ -169,6 +170,7 @@ impl<'a> Run<'a> {
             batch_hash: StreamHash::new(),
             epochs: 0.0,
             validation_pending: false,
+            environment,
             skips,
             validated: None,
             hours: None,
@@ -260,6 +262,7 @@ impl<'a> Run<'a> {
                 self.emit(host, EventKind::Warning(warning));
             }
         }
+        self.emit(host, EventKind::Environment(self.environment.clone()));
         data.seek(self.rows_consumed).map_err(Error::Foreign)
     }
 

@@ -1,4 +1,4 @@
-//! Log lines of a run on a CUDA device before its first step: device, number format, and attention kernels.
+//! Report on a process before its first step: program, device, number format, and attention kernels.
 //!
 //! The attention kernel determines the speed and the memory of a run. libtorch selects it by shape, type, mask and
 //! dropout without a message. The report therefore queries libtorch for the selected kernel.
@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use tch::Device;
+use telemetry::training::EnvironmentReport;
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::encoder::{Attend, RelativeForm};
@@ -13,6 +14,7 @@ use trainer_plan::encoder::{Attend, RelativeForm};
 use crate::device::choice;
 use crate::device::native::facts::{self, AttentionMask, AttentionShape};
 use crate::device::precision::Precision;
+use crate::training::step::threads;
 
 /// Minimum row width for the warning: from here on, pairs of positions dominate memory and time.
 const WIDE: u32 = 128;
@@ -50,17 +52,33 @@ impl Kernel {
 /// Kernels of each network and row width, one for each kind of mask that its attention gets.
 type Kernels = BTreeMap<(String, u32), Vec<(AttentionMask, Kernel)>>;
 
-/// Logs the device settings and the attention kernels. Logs nothing on the CPU.
-pub(super) fn print(plan: &TrainPlan, device: Device) -> Result<(), Error> {
-    let Device::Cuda(index) = device else { return Ok(()) };
-    let products = if plan.train.tf32 { "tf32" } else { plan.train.precision.name() };
+/// Reports the device settings and the attention kernels, and logs those of a GPU.
+pub(super) fn report(plan: &TrainPlan, device: Device) -> Result<EnvironmentReport, Error> {
+    let mut report = EnvironmentReport {
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        device: "cpu".to_owned(),
+        gpu: None,
+        products: plan.train.precision.name().to_owned(),
+        threads: threads(plan.train.threads) as u64,
+        allocator: None,
+        attention: BTreeMap::new(),
+    };
+    let Device::Cuda(index) = device else { return Ok(report) };
+    if plan.train.tf32 {
+        "tf32".clone_into(&mut report.products);
+    }
     let name = choice::name(device).unwrap_or_default();
     let allocator = facts::allocator_settings()?;
-    tracing::info!(device = format!("cuda:{index}"), name, products, allocator, "computing on a GPU");
+    let products = &report.products;
+    report.device = format!("cuda:{index}");
+    tracing::info!(device = report.device, name, products, allocator, "computing on a GPU");
+    (report.gpu, report.allocator) = (Some(name), Some(allocator));
     for ((network, width), kernels) in attention(plan, device)? {
         let names: Vec<String> =
             kernels.iter().map(|(told, kernel)| format!("{} {}", kernel.name(), when(*told))).collect();
-        tracing::info!(network, width, "attention is {}", names.join(", "));
+        let names = names.join(", ");
+        tracing::info!(network, width, "attention is {names}");
+        report.attention.insert(format!("{network} {width}"), names);
         if width >= WIDE && kernels.iter().any(|(_, kernel)| *kernel == Kernel::Math) {
             tracing::warn!(
                 network,
@@ -70,7 +88,7 @@ pub(super) fn print(plan: &TrainPlan, device: Device) -> Result<(), Error> {
             );
         }
     }
-    Ok(())
+    Ok(report)
 }
 
 fn when(told: AttentionMask) -> &'static str {
@@ -155,8 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_logged_for_the_cpu() {
+    fn no_kernel_is_queried_for_the_cpu() {
         assert!(attention(&testing::plan(), Device::Cpu).expect("no query").values().all(Vec::is_empty));
-        print(&testing::plan(), Device::Cpu).expect("no query");
+        let report = report(&testing::plan(), Device::Cpu).expect("no query");
+        assert_eq!((report.device.as_str(), report.gpu, report.attention.len()), ("cpu", None, 0));
+        assert!(report.threads > 0);
     }
 }
