@@ -20,7 +20,10 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let ln_vocab = valid[2]["mlm"]["ln_vocab"].as_f64().expect("a number");
     assert!((loss(valid[0]) - ln_vocab).abs() < 1.0, "it begins near ln V");
 
-    let start = &log[0];
+    let environment = &log[0];
+    assert_eq!((&environment["kind"], &environment["products"]), (&"environment".into(), &"f32".into()));
+    assert_eq!(environment["program"], env!("CARGO_PKG_VERSION"));
+    let start = &log[1];
     assert_eq!((&start["kind"], &start["random"], &start["step"]), (&"start".into(), &true.into(), &1.into()));
     assert_eq!(
         (&start["unexpected_losses"], outcome.stdout.matches("started from random weights").count()),
@@ -112,7 +115,7 @@ fn a_run_starts_from_an_exported_folder() {
         let init = format!("train.init_from={family}");
         let outcome = home.run_ok(&["train", "--set", &folder, "--set", &init, "--set", "train.steps=10"]);
         assert!(!outcome.stdout.contains("other tokens"), "{outcome}");
-        let first = home.log(&format!("on-{family}")).remove(0);
+        let first = home.log(&format!("on-{family}")).remove(1);
         let expects_nothing = first["expected"].as_object().is_some_and(serde_json::Map::is_empty);
         assert!(first["kind"] == "start" && first["random"] == false && expects_nothing, "{first}");
         let loss = |entry: &Value| entry["terms"]["mlm"].as_f64().expect("mlm");
@@ -144,9 +147,9 @@ fn a_first_value_that_is_not_a_guess_is_warned_of() {
         "{outcome}"
     );
     let log = home.log("run");
-    let surprise = &log[0]["unexpected_losses"][0];
+    let surprise = &log[1]["unexpected_losses"][0];
     assert!(surprise["term"] == "tc" && surprise["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{surprise}");
-    assert_eq!((&log[1]["kind"], &log[1]["topic"]), (&"warning".into(), &"first_value".into()));
+    assert_eq!((&log[2]["kind"], &log[2]["topic"]), (&"warning".into(), &"first_value".into()));
 }
 
 #[test]
