@@ -327,6 +327,7 @@ fn events_carry_the_position_of_the_run() {
     let kinds: Vec<(&str, u64)> =
         ran.events.iter().map(|event| (event.what.kind(), event.at.step.expect("every event has a step").0)).collect();
     let expected = [
+        ("environment", 0),
         ("start", 1),
         ("report", 3),
         // The warning is about the batches of the next step.
