@@ -61,7 +61,7 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
         out.display(),
         model.choice.class,
         snapshot.state.step,
-        model.choice.load_expression(&out.display().to_string())
+        model.choice.load_expression(&model.choice.loader(), &out.display().to_string())
     ));
     Ok(())
 }
@@ -89,7 +89,7 @@ impl Model {
         let tokenizer = ids.in_tokenizer(tokenizer)?;
         let tokenizer_config = tokenizer_config(plan, choice.family);
         let is_wordpiece = data.manifest.tokenizer.kind == "wordpiece";
-        let vocab_txt = vocab_txt(vocab, &ids).filter(|_| is_wordpiece);
+        let vocab_txt = vocab_txt(vocab, ids).filter(|_| is_wordpiece);
         Ok(Self { plan: plan.train().clone(), choice, tokenizer, tokenizer_config, vocab_txt })
     }
 
@@ -105,7 +105,7 @@ impl Model {
 }
 
 /// Returns the tokens of a vocabulary, one per line in the order of the ids. None if a token has a line break.
-fn vocab_txt(vocab: &Vocab, ids: &SwappedIds) -> Option<String> {
+fn vocab_txt(vocab: &Vocab, ids: SwappedIds) -> Option<String> {
     let tokens = || (0..vocab.size()).map(|id| vocab.token(ids.exchange(id)));
     let is_broken = tokens().any(|token| token.contains(['\n', '\r']));
     (!is_broken).then(|| tokens().flat_map(|token| [token, "\n"]).collect())

@@ -41,14 +41,15 @@ impl ModelCard<'_> {
     pub(super) fn text(&self) -> Result<String, trainer_plan::Error> {
         let class = self.choice.class;
         let loader = self.choice.loader();
-        let model = self.choice.load_expression("FOLDER");
+        let model = self.choice.load_expression(&loader, "FOLDER");
+        let tokenizer = self.choice.load_expression("AutoTokenizer", "FOLDER");
         let task = if class.ends_with("ForMaskedLM") { "pipeline_tag: fill-mask\n" } else { "" };
         let name = self.run.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
         let mut text = format!(
             "---\nlibrary_name: transformers\n{task}tags:\n- cloze\n---\n\n# {}\n\n\
              `{class}` that `cloze {}` pretrained, network `{}` after step {}.\n\n\
              ```python\nfrom transformers import AutoTokenizer, {loader}\n\n\
-             model = {model}\ntokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
+             model = {model}\ntokenizer = {tokenizer}\n```\n",
             printable(&name).replace('\n', " "),
             env!("CARGO_PKG_VERSION"),
             self.choice.network,

@@ -63,8 +63,9 @@ impl SwappedIds {
         }
         for frame in ["cls", "sep"] {
             // A pair of text and id.
-            let id = processor.get_mut(frame).and_then(|pair| pair.get_mut(1));
-            id.into_iter().for_each(|id| self.exchange_in(id));
+            if let Some(id) = processor.get_mut(frame).and_then(|pair| pair.get_mut(1)) {
+                self.exchange_in(id);
+            }
         }
         let tokens = processor.get_mut("special_tokens").and_then(Value::as_object_mut);
         for token in tokens.into_iter().flat_map(Map::values_mut) {

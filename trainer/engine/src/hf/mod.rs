@@ -135,10 +135,8 @@ pub(crate) fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, 
     for head in &target.heads {
         // A decoder of the run's own stays as drawn if the model has none.
         let is_untied = head.form == HeadRole::PredictUntied;
-        let head = match config.is_tied() {
-            true if is_untied => HeadPlace { form: HeadRole::Predict, ..head.clone() },
-            _ => head.clone(),
-        };
+        let form = if is_untied && config.is_tied() { HeadRole::Predict } else { head.form };
+        let head = HeadPlace { form, ..head.clone() };
         let weights = layout.head(&head);
         if !weights.iter().flat_map(|entry| &entry.theirs).any(|name| model.find(&layout, name).is_some()) {
             continue;

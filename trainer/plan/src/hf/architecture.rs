@@ -6,7 +6,7 @@
 //! In this module, "ours" is a weight of this project and "theirs" is a weight of `transformers`.
 
 use self::Axis::{Bucket, Embedding, FeedForward, Head, Hidden, One, Position, Segment, Two, Vocabulary, Word};
-use super::heads::HeadRole;
+use super::heads::{HeadRole, join};
 use crate::config::ModelFamily;
 
 /// Axis of a weight. Its length depends on the model.
@@ -271,9 +271,4 @@ impl Line {
             vec![self.ours.into()]
         }
     }
-}
-
-/// Returns `above.below`, or `below` if `above` is empty.
-pub(super) fn join(above: &str, below: &str) -> String {
-    if above.is_empty() { below.to_owned() } else { format!("{above}.{below}") }
 }

@@ -65,11 +65,12 @@ impl ExportChoice {
         }
     }
 
-    /// Returns the Python expression that loads the model from `folder`.
+    /// Returns the Python expression with which `class` reads `folder`. Our own code also affects `AutoTokenizer`,
+    /// which reads the model's configuration.
     #[must_use]
-    pub fn load_expression(&self, folder: &str) -> String {
+    pub fn load_expression(&self, class: &str, folder: &str) -> String {
         let trust = if self.family.has_own_code() { ", trust_remote_code=True" } else { "" };
-        format!("{}.from_pretrained(\"{folder}\"{trust})", self.loader())
+        format!("{class}.from_pretrained(\"{folder}\"{trust})")
     }
 
     /// Returns the target of the weights.

@@ -7,16 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::choice::ExportChoice;
 use super::heads::HeadRole;
 use super::layout::Layout;
-use super::numbers::number_problem;
+use super::numbers::{CONFIG, number_problem};
 use super::target::Target;
 use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, Gelu, RelativeForm, RelativePositions, VocabFacts};
 use crate::objectives::replaced_token::DetectionForm;
 use crate::relative_positions::Buckets;
 use crate::weights::INITIAL_DEVIATION;
-
-/// Name of the configuration file of a model.
-pub const CONFIG: &str = "config.json";
 
 /// Python module of our own classes, written next to the weights.
 const OWN_CODE_MODULE: &str = "modeling_cloze";
@@ -41,8 +38,8 @@ pub struct ModelConfig {
     #[serde(default = "tenth")]
     attention_probs_dropout_prob: f64,
     max_position_embeddings: u32,
-    #[serde(default = "two", skip_serializing_if = "is_zero")]
-    type_vocab_size: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    type_vocab_size: Option<u32>,
     #[serde(default)]
     initializer_range: f64,
     #[serde(default = "norm_eps")]
@@ -78,11 +75,6 @@ pub struct ModelConfig {
     auto_map: Option<BTreeMap<String, String>>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
 fn gelu() -> String {
     "gelu".to_owned()
 }
@@ -97,10 +89,6 @@ fn tenth() -> f64 {
 
 fn norm_eps() -> f64 {
     1e-12
-}
-
-fn two() -> u32 {
-    2
 }
 
 fn yes() -> bool {
@@ -147,7 +135,7 @@ impl ModelConfig {
             hidden_dropout_prob: encoder.dropout,
             attention_probs_dropout_prob: encoder.dropout,
             max_position_embeddings: encoder.max_positions + layout.first_position,
-            type_vocab_size: layout.token_types,
+            type_vocab_size: (layout.token_types > 0).then_some(layout.token_types),
             initializer_range: INITIAL_DEVIATION,
             layer_norm_eps: encoder.layer_norm_eps,
             pad_token_id: Some(id(special.pad)),
@@ -212,7 +200,7 @@ impl ModelConfig {
             ),
             (!config.is_decoder, "it is a decoder"),
             (
-                (1..=2).contains(&config.type_vocab_size) || config.token_types() == 0,
+                config.architecture() == ModelFamily::Mpnet || (1..=2).contains(&config.token_types()),
                 "it does not have one or two token types",
             ),
             (
@@ -249,7 +237,8 @@ impl ModelConfig {
 
     /// Number of segments of the model.
     pub fn token_types(&self) -> u32 {
-        if self.architecture() == ModelFamily::Mpnet { 0 } else { self.type_vocab_size }
+        const DEFAULT: u32 = 2;
+        if self.architecture() == ModelFamily::Mpnet { 0 } else { self.type_vocab_size.unwrap_or(DEFAULT) }
     }
 
     /// Whether the decoder is the word table.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::architecture::join;
-
 /// Task and form of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadRole {
@@ -92,4 +90,9 @@ pub(super) fn heads<'a>(
         forms.map(place).collect::<Vec<_>>()
     };
     paths.into_iter().flat_map(places).collect()
+}
+
+/// Returns `above.below`, or `below` if `above` is empty.
+pub(super) fn join(above: &str, below: &str) -> String {
+    if above.is_empty() { below.to_owned() } else { format!("{above}.{below}") }
 }

@@ -1,7 +1,7 @@
 //! Names and shapes of all weights of one model, from the tables of its [`ModelFamily`].
 
-use super::architecture::{Axis, EMBEDDINGS, Line, PROJECTION, join};
-use super::heads::HeadPlace;
+use super::architecture::{Axis, EMBEDDINGS, Line, PROJECTION};
+use super::heads::{HeadPlace, join};
 use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, padded_rows};
 

@@ -13,9 +13,10 @@ mod target;
 use std::path::Path;
 
 pub use self::choice::{ExportChoice, choose};
-pub use self::config::{CONFIG, ModelConfig};
+pub use self::config::ModelConfig;
 pub use self::heads::{HeadPlace, HeadRole};
 pub use self::layout::{Layout, TensorEntry};
+pub use self::numbers::CONFIG;
 pub use self::target::Target;
 use schemas::shell_quoted;
 use store::Store;

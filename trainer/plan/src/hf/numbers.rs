@@ -1,6 +1,7 @@
-//! Limits of the numbers of `config.json`.
+//! Name of the configuration file of a model, and limits of its numbers.
 
-use super::config::CONFIG;
+/// Name of the configuration file of a model.
+pub const CONFIG: &str = "config.json";
 
 /// Returns the problem of a number that no model has, with its key.
 ///

@@ -226,7 +226,7 @@ fn exports_of_every_family_are_those_that_transformers_read() {
     assert_eq!(classes, [pair, masked_lm, "RobertaForMaskedLM", detector, detector, generator, generator]);
 }
 
-/// A decoder of its own instead of the word table.
+/// Separate decoder instead of the word table.
 fn untied(mut plan: TrainRequest) -> TrainRequest {
     let Some(AnyObjective::MaskedLm(objective)) = plan.objectives.get_mut("mlm") else { panic!("just put there") };
     objective.tied = false;
