@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use telemetry::terminal::{OutputFormat, OutputMode, note};
+use trainer_plan::networks::MAIN;
 
 pub use self::choice::{ExportFamily, Gpu, Method, ModelSize, ParityDtype, ProfileTarget};
 use self::output_args::OutputArgs;
@@ -315,9 +316,12 @@ pub enum Verb {
         /// Step to export. Default: the newest checkpoint.
         #[arg(long)]
         step: Option<u64>,
-        /// Architecture of the exported model. Default: `bert`, or `electra` for a run without a head that BERT has.
+        /// Model family. Default: the first that has the heads and the positions of the run; `cloze plan` prints it.
         #[arg(long = "as", value_enum)]
         family: Option<ExportFamily>,
+        /// Network to export: `main`, or a generator of the run.
+        #[arg(long, default_value = MAIN)]
+        network: String,
     },
     /// Show the rows of a step with documents, masks and losses.
     ///

@@ -262,7 +262,7 @@ fn checkpoints_are_listed_verified_pinned_and_removed() {
 fn unreachable_milestones_are_refused_before_training() {
     let home = Home::prepared(60);
     for (set, words) in [
-        ("loss={tc=1.0}", ["checkpoints.export", "needs a head of `masked_lm` with `tied = true`"]),
+        ("loss={tc=1.0}", ["checkpoints.export", "needs a head of `masked_lm` on the main network"]),
         ("checkpoints.best_by=rtd.accuracy", ["checkpoints.best_by", "`rtd.accuracy`"]),
         ("validation.every_steps=0", ["checkpoints.keep_best", "without validation"]),
         ("train.max_tokens=0", ["train.max_tokens", "at least one token"]),

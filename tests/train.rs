@@ -127,6 +127,39 @@ fn a_run_starts_from_an_exported_folder() {
     assert!(tokenizer.contains("model_input_names") && !tokenizer.contains("token_type_ids"), "{tokenizer}");
 }
 
+/// Both models fill in blanks as the run does. `MPNet` exchanges the padding id, in the weights and in the tokenizer.
+#[test]
+fn runs_with_relative_positions_are_exported_with_them() {
+    let home = Home::prepared(100);
+    let relative = "encoder.relative_positions={kind=\"t5\",num_buckets=32,max_distance=128}";
+    let sets = ["--set", "train.steps=20", "--set", relative];
+    let plan = home.run_ok(&[&["plan"], &sets[..]].concat());
+    assert!(plan.stdout.contains("`cloze export` writes a `MPNetForMaskedLM`"), "{plan}");
+    home.run_ok(&[&RUN[..], &sets[..]].concat());
+    let text = "Anna ate [MASK] and drank some water.";
+    let filled = home.run_ok(&["fill", "run", text]);
+    for (family, load) in [
+        ("mpnet", "MPNetForMaskedLM.from_pretrained(\"mpnet\")"),
+        ("cloze", "AutoModelForMaskedLM.from_pretrained(\"cloze\", trust_remote_code=True)"),
+    ] {
+        let exported = home.run_ok(&["export", "run", "--out", family, "--as", family]);
+        assert!(exported.stdout.contains(load), "{exported}");
+        let of_model = home.run_ok(&["fill", family, text]);
+        assert!(filled.stdout.starts_with(&of_model.stdout), "{of_model}\n{filled}");
+    }
+    let vocab = |family: &str| std::fs::read_to_string(home.join(family).join("vocab.txt")).expect("written");
+    let [ours, theirs] = [vocab("cloze"), vocab("mpnet")];
+    let [ours, theirs] = [&ours, &theirs].map(|text| text.lines().collect::<Vec<_>>());
+    assert_eq!((ours[0], theirs[1], ours[1]), ("[PAD]", "[PAD]", theirs[0]));
+    assert_eq!(ours[2..], theirs[2..]);
+    assert!(home.join("cloze/modeling_cloze.py").is_file());
+    home.run(&["export", "run", "--out", "bert", "--as", "bert"]).assert_fails(2, &["export it as `mpnet`"]);
+    home.run(&["export", "run", "--out", "other", "--network", "other"])
+        .assert_fails(2, &["trains no network `other`"]);
+    let saves = ["--set", "run.folder=other", "--set", "checkpoints.export=bert"];
+    home.run(&[&["plan"], &sets[..], &saves].concat()).assert_fails(2, &["checkpoints.export", "export it as `mpnet`"]);
+}
+
 #[test]
 fn other_vocabulary_of_the_same_size_is_detected() {
     let home = Home::prepared(60);

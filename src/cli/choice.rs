@@ -35,12 +35,16 @@ impl ProfileTarget {
 /// Architectures that `cloze export` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFamily {
-    /// `BertForMaskedLM`.
+    /// `BertForMaskedLM`, or `BertForPreTraining` for a run with `next_sentence`.
     Bert,
     /// `RobertaForMaskedLM`. Its positions begin after the padding id, and it has one token type.
     Roberta,
     /// `ElectraForPreTraining`, or `ElectraForMaskedLM` for a run without `replaced_token`.
     Electra,
+    /// `MPNetForMaskedLM`, or `MPNetModel` for a run without `masked_lm`. For relative positions of kind `t5`.
+    Mpnet,
+    /// Classes of `modeling_cloze.py`, which is written next to the weights.
+    Cloze,
 }
 
 impl From<ExportFamily> for config::ModelFamily {
@@ -49,6 +53,8 @@ impl From<ExportFamily> for config::ModelFamily {
             ExportFamily::Bert => Self::Bert,
             ExportFamily::Roberta => Self::Roberta,
             ExportFamily::Electra => Self::Electra,
+            ExportFamily::Mpnet => Self::Mpnet,
+            ExportFamily::Cloze => Self::Cloze,
         }
     }
 }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use telemetry::quantities::{bytes, count};
 use telemetry::quantities::{estimate, short};
 use trainer_plan::encoder::EncoderConfig;
-use trainer_plan::hf;
-use trainer_plan::networks::AnyNetwork;
+use trainer_plan::networks::{AnyNetwork, MAIN};
 use trainer_plan::request::ActiveObjective;
 
+use super::training::export_choice;
 use super::{CoreSplit, Plan, mixture, warnings};
 use crate::run::data::ExpectedTokenizer;
 
@@ -208,8 +208,8 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         estimate(memory.activations),
         estimate(memory.logits),
     ));
-    lines.push(match hf::default_class(train) {
-        Ok(class) => format!("export     `cloze export` writes a `{class}`"),
+    lines.push(match export_choice(&plan.config, train, MAIN, None) {
+        Ok(choice) => format!("export     `cloze export` writes a `{}`{}", choice.class, other_exports(plan)),
         Err(error) => format!("export     not possible: {error}"),
     });
     let optimizer = &train.optimizer;
@@ -227,6 +227,13 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let identity = if plan.data.is_expected() { "waits for the data" } else { &train.identity.hash()[..16] };
     lines.push(format!("run        {folder}, identity {identity}"));
     lines
+}
+
+/// Describes the exports of the networks other than the main one.
+fn other_exports(plan: &Plan) -> String {
+    let networks = plan.train.used_networks();
+    let choices = networks.keys().filter_map(|name| export_choice(&plan.config, &plan.train, name, None).ok());
+    choices.map(|it| format!(", with `--network {}` a `{}`", it.network, it.class)).collect::<Vec<_>>().concat()
 }
 
 /// Describes the end of a run that does not end by its steps alone, or whose number of steps was changed.

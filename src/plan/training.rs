@@ -10,7 +10,8 @@ use schemas::columns::{ATTENTION_MASK, LABELS, TOKEN_TYPES};
 use store::Store;
 use trainer_plan::config::{ModelFamily, TrainConfig};
 use trainer_plan::encoder::VocabFacts;
-use trainer_plan::hf;
+use trainer_plan::hf::{self, ExportChoice};
+use trainer_plan::networks::MAIN;
 use trainer_plan::requirements::{VALID_MLM, columns_encoded};
 use trainer_plan::run::step_budget;
 use trainer_plan::schedule::Span;
@@ -115,8 +116,8 @@ pub(super) fn plan(
     let plan = TrainPlan::new(request).map_err(|problems| found.extend(problems)).ok();
     found.extend(plan.as_ref().and_then(size_problem));
     if let (Some(plan), Some(family)) = (&plan, training.checkpoints.export) {
-        let problem = export_problem(config, plan, family);
-        found.extend(problem.map(|problem| Problem::new("checkpoints.export", problem)));
+        let problem = export_choice(config, plan, MAIN, Some(family)).err();
+        found.extend(problem.map(|problem| Problem::new("checkpoints.export", problem.to_string())));
     }
     parsed.report(found);
     plan
@@ -137,16 +138,19 @@ fn spans_of(folder: &Path) -> Result<Vec<Span>, trainer_plan::Error> {
     step_budget::spans(&Store::existing(folder)?)
 }
 
-/// Returns the reason why checkpoints cannot be exported as this model family, if any.
-pub fn export_problem(config: &Config, plan: &TrainPlan, family: ModelFamily) -> Option<String> {
+/// Returns the class that a network of a run is exported as. `family` is the choice of the user.
+///
+/// # Errors
+/// [`Error::Config`](trainer_plan::Error::Config) if the network cannot be exported as the family, or at all.
+pub fn export_choice(
+    config: &Config,
+    plan: &TrainPlan,
+    network: &str,
+    family: Option<ModelFamily>,
+) -> Result<ExportChoice, trainer_plan::Error> {
     let makes_segments = |view: &AnyView| view.columns().contains(&TOKEN_TYPES.spec());
-    let view = config.views.iter().find(|(_, view)| makes_segments(view));
-    if let (ModelFamily::Roberta, Some((name, _))) = (family, view) {
-        return Some(format!(
-            "rows of view `{name}` have two segments, and RoBERTa supports one; set the family to `bert`"
-        ));
-    }
-    hf::check(plan, family).err().map(|error| error.to_string())
+    let two_segments = config.views.iter().find(|(_, view)| makes_segments(view)).map(|(name, _)| name.as_str());
+    hf::choose(plan, network, family, two_segments)
 }
 
 /// Returns the number of tokens in a row of each view.

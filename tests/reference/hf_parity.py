@@ -1,25 +1,32 @@
 """Reference results of `transformers` for small random models (trainer/engine/src/hf/tests.rs).
 
     python tests/reference/hf_parity.py                     # writes tests/golden/hf_*/
-    python tests/reference/hf_parity.py --check FOLDER ...  # the other direction: loads our exports
+    python tests/reference/hf_parity.py --compare HOME      # the other direction: loads our exports
+    python tests/reference/hf_parity.py --check HOME        # and writes tests/golden/hf_exports.json
 
 The first form writes folders like `save_pretrained`, each with expected.safetensors: a batch with padded rows, logits,
 loss and gradients. BERT's has the gradient of every weight, and all weights after one step of AdamW with decay and
 clipping; the others have the gradients in which their weights' names or rows differ from BERT's, and hidden states.
 Biases and norms are random too, so that swapped tensors of equal shape are detected.
 
-The second form compares FOLDER/check.safetensors (ids, mask and *our* logits) with the model that `transformers` reads
-from FOLDER, and keeps the result in exported.json of that golden folder, together with the hashes of the files that it
-read (FOLDER/check.json). The suite exports the same weights and compares hashes: what was accepted then is what is
-written now.
+The second form compares check.safetensors (ids, mask, *our* hidden states and outputs) of every folder below HOME with
+the model that `transformers` reads from it. The suite runs it where `SETUP=full scripts/setup` has installed
+`transformers`. The third form also keeps the differences, and the hashes of the files that it read (check.json). The
+suite exports the same weights and compares hashes: what was accepted then is what is written now.
 
-The FOLDERs are those in HOME, named like the golden ones, after
-HF_CHECK_FOLDER=HOME cargo test -p cloze-trainer are_those_that_transformers_read
+HOME is written by
+HF_CHECK_FOLDER=HOME cargo test -p cloze-trainer hf::tests
 """
 
 import json
+import os
 import pathlib
 import sys
+import tempfile
+
+# Our own code is copied here, not to the cache of the user.
+MODULES = tempfile.TemporaryDirectory()
+os.environ["HF_MODULES_CACHE"] = MODULES.name
 
 import torch
 import transformers
@@ -31,6 +38,8 @@ from transformers import (
     ElectraConfig,
     ElectraForMaskedLM,
     ElectraForPreTraining,
+    MPNetConfig,
+    MPNetForMaskedLM,
     RobertaConfig,
     RobertaForMaskedLM,
 )
@@ -165,33 +174,94 @@ def write_electra():
     write_small("hf_electra_generator", randomize(model).eval(), inputs, kept)
 
 
-def check(folder):
+def write_mpnet():
+    torch.manual_seed(12)
+    model = randomize(MPNetForMaskedLM(MPNetConfig(
+        vocab_size=SMALL_VOCAB, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=40,
+        max_position_embeddings=WIDTH + 4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        layer_norm_eps=1e-5,
+    ))).eval()
+    with torch.no_grad():
+        model.mpnet.embeddings.position_embeddings.weight[:2] = 0
+    inputs = batch(SMALL_VOCAB, pad=1)
+    write_small("hf_mpnet", model, inputs, ("word_embeddings", "relative", "layer.1.attention.attn", "lm_head"))
+
+
+def load(folder):
+    """The model of FOLDER, with the class of its config or our own, and what is wrong with its weights."""
     config = json.loads((folder / "config.json").read_text())
-    model, report = getattr(transformers, config["architectures"][0]).from_pretrained(folder, output_loading_info=True)
+    name = config["architectures"][0]
+    own = name.startswith("Cloze")
+    kind = getattr(transformers, name.replace("Cloze", "AutoModel") if own else name)
+    model, report = kind.from_pretrained(folder, output_loading_info=True, trust_remote_code=own)
+    assert type(model).__name__ == name, type(model)
     problems = {kind: sorted(map(str, keys)) for kind, keys in report.items() if keys}
+    if name == "MPNetModel":
+        # No run has its pooler.
+        assert all("pooler" in key for key in problems.pop("missing_keys", ())), problems
     assert not problems, problems
+    return model.eval()
+
+
+def differences(folder):
+    """The largest differences of hidden states and of each output between ours and those of `transformers`."""
+    model = load(folder)
     ours = load_file(folder / "check.safetensors")
     valid = ours["attention_mask"] == 1
     with torch.no_grad():
-        logits = model.eval()(input_ids=ours["input_ids"], attention_mask=ours["attention_mask"]).logits
-    assert logits.shape == ours["logits"].shape, (logits.shape, ours["logits"].shape)
-    difference = (logits - ours["logits"])[valid].abs().max().item()
-    assert difference <= 1e-4, difference
-    kept = {
-        "versions": VERSIONS,
-        "largest_difference_of_logits": difference,
-        "blake3": json.loads((folder / "check.json").read_text()),
-    }
-    (GOLDEN / folder.name / "exported.json").write_text(json.dumps(kept, indent=2) + "\n")
-    print(f"{folder}: logits differ by {difference:.1e} at most")
+        output = model(
+            input_ids=ours["input_ids"], attention_mask=ours["attention_mask"], output_hidden_states=True,
+        )
+    theirs = {"hidden": output.hidden_states[-1]}
+    if "detection" in ours:
+        detector = transformers.AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=True).eval()
+        with torch.no_grad():
+            scores = detector(input_ids=ours["input_ids"], attention_mask=ours["attention_mask"])
+        theirs["detection"] = scores.logits
+    for name in ("logits", "prediction_logits", "seq_relationship_logits"):
+        if name in output:
+            theirs["logits" if name == "prediction_logits" else name] = output[name]
+    found = {}
+    for name in sorted(ours.keys() - {"input_ids", "attention_mask"}):
+        assert theirs[name].shape == ours[name].shape, (name, theirs[name].shape, ours[name].shape)
+        difference = theirs[name] - ours[name]
+        # One vector for each row, or one for each token.
+        difference = difference if name == "seq_relationship_logits" else difference[valid]
+        found[name] = difference.abs().max().item()
+        assert found[name] <= 1e-4, (folder, name, found)
+    return found
+
+
+def compare(home):
+    """Compares every export below HOME with `transformers`. Returns the differences by name."""
+    found = {}
+    for file in sorted(pathlib.Path(home).rglob("check.json")):
+        name = str(file.parent.relative_to(home))
+        found[name] = {"files": json.loads(file.read_text()), "largest_differences": differences(file.parent)}
+        print(f"{name}: {found[name]['files']['class']} differs by at most "
+              f"{max(found[name]['largest_differences'].values()):.1e}")
+    return found
+
+
+def check(home):
+    """Compares, and keeps what was accepted."""
+    file = GOLDEN / "hf_exports.json"
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    kept |= {name: {"versions": VERSIONS, **found} for name, found in compare(home).items()}
+    file.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--check"]:
-        for home in sys.argv[2:]:
-            check(pathlib.Path(home))
-    else:
-        write_bert()
-        write_bert_for_pretraining()
-        write_roberta()
-        write_electra()
+    match sys.argv[1:]:
+        case ["--check", home]:
+            check(home)
+        case ["--compare", home]:
+            compare(home)
+        case []:
+            write_bert()
+            write_bert_for_pretraining()
+            write_roberta()
+            write_electra()
+            write_mpnet()
+        case _:
+            sys.exit(__doc__)

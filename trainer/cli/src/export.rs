@@ -2,13 +2,14 @@
 
 mod model_card;
 mod staged;
+mod swapped_ids;
 
 use std::path::Path;
 
 use cloze::cli;
 use cloze::exit::Usage;
 use cloze::plan::Plan;
-use cloze::plan::training::export_problem;
+use cloze::plan::training::export_choice;
 use pipeline::load;
 use schemas::{Step, Vocab, manifest};
 use serde_json::json;
@@ -19,20 +20,34 @@ use trainer::hf;
 use trainer::training::checkpoint;
 use trainer_plan::TrainPlan;
 use trainer_plan::config::ModelFamily;
+use trainer_plan::hf::ExportChoice;
 
 use self::model_card::ModelCard;
 use self::staged::{CARD, Staged, TOKENIZER_CONFIG, VOCAB};
+use self::swapped_ids::SwappedIds;
 
-/// Writes the weights after `step` of `run` (default: the newest checkpoint) to `out`, with the tokenizer.
-pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Option<cli::ExportFamily>) -> anyhow::Result<()> {
+/// Options of an export.
+pub(crate) struct Options<'a> {
+    /// Folder to write.
+    pub(crate) out: &'a Path,
+    /// Step of the checkpoint; the newest by default.
+    pub(crate) step: Option<u64>,
+    /// Model family; the best for the run by default.
+    pub(crate) family: Option<cli::ExportFamily>,
+    /// Network of the run.
+    pub(crate) network: &'a str,
+}
+
+/// Writes the weights of a network of `run` with the tokenizer.
+pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
+    let &Options { out, step, family, network } = options;
     let plan = Plan::of_run(run)?;
-    let family = family.map_or_else(|| trainer_plan::hf::default_family(plan.train()), Into::into);
-    let model = Model::new(&plan, family)?;
+    let model = Model::new(&plan, network, family.map(Into::into))?;
     let staged = Staged::new(out)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
     let folder = Store::folder(staged.path())?;
-    let class = model.put(&snapshot.main, &folder)?;
-    let card = ModelCard { plan: &plan, run, step: snapshot.state.step, state: &snapshot.state, class };
+    model.put(&snapshot.main, &folder)?;
+    let card = ModelCard { plan: &plan, run, step: snapshot.state.step, state: &snapshot.state, choice: &model.choice };
     folder.put(CARD, card.text()?.as_bytes())?;
     let published = staged.publish()?;
     if published.replaced {
@@ -42,10 +57,11 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Option<cli:
         note(format_args!("warning: cannot remove the replaced export: {left}"));
     }
     outcome(format_args!(
-        "{}: step {} of {from}; load it with `{class}.from_pretrained(\"{}\")`",
+        "{}: `{}` after step {} of {from}; load it with `{}`",
         out.display(),
+        model.choice.class,
         snapshot.state.step,
-        out.display()
+        model.choice.load_expression(&model.choice.loader(), &out.display().to_string())
     ));
     Ok(())
 }
@@ -53,7 +69,7 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Option<cli:
 /// Model without its weights.
 pub(super) struct Model {
     plan: TrainPlan,
-    family: ModelFamily,
+    choice: ExportChoice,
     tokenizer: Vec<u8>,
     tokenizer_config: String,
     /// Content of `vocab.txt`, for a WordPiece tokenizer.
@@ -61,33 +77,36 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns the common part of all models of a plan.
-    pub(super) fn new(plan: &Plan, family: ModelFamily) -> anyhow::Result<Self> {
-        if let Some(problem) = export_problem(plan.config(), plan.train(), family) {
-            return Err(Usage(problem).into());
-        }
+    /// Returns the common part of all models of a network.
+    pub(super) fn new(plan: &Plan, network: &str, family: Option<ModelFamily>) -> anyhow::Result<Self> {
+        let choice = export_choice(plan.config(), plan.train(), network, family);
+        let choice = choice.map_err(|error| Usage(error.to_string()))?;
         let data = plan.data();
+        let vocab = plan.vocab();
         let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
-        let tokenizer_config = tokenizer_config(plan, family);
+        let pad = vocab.special().pad;
+        let ids = SwappedIds { pad, exported: choice.family.exported_pad(pad) };
+        let tokenizer = ids.in_tokenizer(tokenizer)?;
+        let tokenizer_config = tokenizer_config(plan, choice.family);
         let is_wordpiece = data.manifest.tokenizer.kind == "wordpiece";
-        let vocab_txt = vocab_txt(plan.vocab()).filter(|_| is_wordpiece);
-        Ok(Self { plan: plan.train().clone(), family, tokenizer, tokenizer_config, vocab_txt })
+        let vocab_txt = vocab_txt(vocab, ids).filter(|_| is_wordpiece);
+        Ok(Self { plan: plan.train().clone(), choice, tokenizer, tokenizer_config, vocab_txt })
     }
 
     /// Writes the model with these weights. `config.json` is last: a folder with it is complete.
-    pub(super) fn put(&self, weights: &HostTensors, folder: &Store) -> Result<&'static str, trainer_plan::Error> {
+    pub(super) fn put(&self, weights: &HostTensors, folder: &Store) -> Result<(), trainer_plan::Error> {
         folder.put(manifest::TOKENIZER, &self.tokenizer)?;
         folder.put(TOKENIZER_CONFIG, self.tokenizer_config.as_bytes())?;
         if let Some(vocab) = &self.vocab_txt {
             folder.put(VOCAB, vocab.as_bytes())?;
         }
-        hf::export(weights, &self.plan, self.family, folder)
+        hf::export(weights, &self.plan, &self.choice, folder)
     }
 }
 
 /// Returns the tokens of a vocabulary, one per line in the order of the ids. None if a token has a line break.
-fn vocab_txt(vocab: &Vocab) -> Option<String> {
-    let tokens = || (0..vocab.size()).map(|id| vocab.token(id));
+fn vocab_txt(vocab: &Vocab, ids: SwappedIds) -> Option<String> {
+    let tokens = || (0..vocab.size()).map(|id| vocab.token(ids.exchange(id)));
     let is_broken = tokens().any(|token| token.contains(['\n', '\r']));
     (!is_broken).then(|| tokens().flat_map(|token| [token, "\n"]).collect())
 }
@@ -108,8 +127,8 @@ fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
     if let Some(unk) = special.unk {
         config["unk_token"] = vocab.token(unk).into();
     }
-    if family == ModelFamily::Roberta {
-        // Without this, `token_type_ids` of pairs are outside of the table of RoBERTa.
+    if matches!(family, ModelFamily::Roberta | ModelFamily::Mpnet) {
+        // Without this, `token_type_ids` of pairs are outside of the table of RoBERTa. MPNet has none.
         config["model_input_names"] = json!(["input_ids", "attention_mask"]);
     }
     format!("{config:#}\n")

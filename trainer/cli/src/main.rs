@@ -55,7 +55,9 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             let target = TargetMachine { gpu: None, watts };
             plan::run(&config, plan::PlanOptions { target, json })?;
         }
-        Verb::Export { run, out, step, family } => export::run(&run, &out, step, family)?,
+        Verb::Export { run, out, step, family, network } => {
+            export::run(&run, &export::Options { out: &out, step, family, network: &network })?;
+        }
         Verb::Explain { run, step, row, rows, json, set } => {
             explain::run(&run, &explain::Options { step, row, rows, json, set: &set })?;
         }

@@ -16,9 +16,11 @@ use store::{Lines, Store};
 use testkit::{corpus, root};
 use toml::{Table, Value};
 use trainer::device::tensors;
+use trainer_plan::networks::MAIN;
 
 use crate::{export, train};
 
+mod exports;
 mod on_cuda;
 
 /// Files of runs of this project, which have separate tests.
@@ -125,6 +127,7 @@ fn every_preset_and_ablation_trains_at_a_small_size() {
             assert!(tensors.contains_key(*frozen), "{name} lacks `{frozen}`");
             assert!(!run.optimizer().contains_key(&format!("mean.{frozen}")), "{name}: the optimizer moves `{frozen}`");
         }
+        exports::export_and_fill(&name, &run, &home.path(&format!("exports/{name}")));
         let digest = format!("{tensors:?}");
         let digest = blake3::hash(digest.as_bytes()).to_hex().to_string();
         if let Some(other) = weights.insert(digest, name.clone()) {
@@ -337,7 +340,8 @@ impl Home {
         table["run"]["folder"] = self.path(&format!("before/{name}")).display().to_string().into();
         let run = self.run(name, table);
         let model = self.path(&format!("models/{name}"));
-        export::run(&run.folder, &model, None, Some(ExportFamily::Bert)).expect("an exported folder");
+        let options = export::Options { out: &model, step: None, family: Some(ExportFamily::Bert), network: MAIN };
+        export::run(&run.folder, &options).expect("an exported folder");
         model.display().to_string()
     }
 

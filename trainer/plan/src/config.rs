@@ -144,12 +144,16 @@ impl Default for CheckpointConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelFamily {
-    /// `BertForMaskedLM`.
+    /// `BertForMaskedLM`, or `BertForPreTraining` for a run with `next_sentence`.
     Bert,
     /// `RobertaForMaskedLM`.
     Roberta,
     /// `ElectraForPreTraining`, or `ElectraForMaskedLM` for a run without `replaced_token`.
     Electra,
+    /// `MPNetForMaskedLM`, or `MPNetModel` for a run without `masked_lm`. For relative positions of kind `t5`.
+    Mpnet,
+    /// Classes of `modeling_cloze.py`, which is written next to the weights.
+    Cloze,
 }
 
 /// `[report]`: reports of training metrics.

@@ -97,8 +97,8 @@ const BERT: &str = r#"{"architectures":["BertForMaskedLM"],"model_type":"bert","
 
 #[test]
 fn a_model_config_is_read_or_refused() {
-    let seeds =
-        ["bert", "roberta", "electra"].map(|kind| BERT.replace("\"bert\"", &format!("\"{kind}\"")).into_bytes());
+    let seeds = ["bert", "roberta", "electra", "mpnet", "cloze"]
+        .map(|kind| BERT.replace("\"bert\"", &format!("\"{kind}\"")).into_bytes());
     fuzz::target!("model-config", seeds.to_vec(), |bytes: &[u8]| {
         let Ok(config) = ModelConfig::parse(bytes) else { return };
         let _ = (config.first_position(), config.token_types(), config.class());

@@ -9,6 +9,7 @@ use schemas::{Step, printable};
 use store::Store;
 use telemetry::quantities::{count, short};
 use trainer_plan::checkpoint::{self, State};
+use trainer_plan::hf::ExportChoice;
 
 /// Content of a model card.
 pub(super) struct ModelCard<'a> {
@@ -17,8 +18,8 @@ pub(super) struct ModelCard<'a> {
     pub(super) run: &'a Path,
     pub(super) step: Step,
     pub(super) state: &'a State,
-    /// Class of `transformers` that loads the model.
-    pub(super) class: &'static str,
+    /// Class and network of the model.
+    pub(super) choice: &'a ExportChoice,
 }
 
 /// Sections of the configuration that describe a machine or contain secrets. They are not published.
@@ -38,16 +39,20 @@ pub(super) fn is_unchanged(card: &[u8]) -> bool {
 impl ModelCard<'_> {
     /// Returns the text, in the format of the Hugging Face Hub: metadata in YAML, then Markdown.
     pub(super) fn text(&self) -> Result<String, trainer_plan::Error> {
-        let class = self.class;
+        let class = self.choice.class;
+        let loader = self.choice.loader();
+        let model = self.choice.load_expression(&loader, "FOLDER");
+        let tokenizer = self.choice.load_expression("AutoTokenizer", "FOLDER");
         let task = if class.ends_with("ForMaskedLM") { "pipeline_tag: fill-mask\n" } else { "" };
         let name = self.run.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
         let mut text = format!(
             "---\nlibrary_name: transformers\n{task}tags:\n- cloze\n---\n\n# {}\n\n\
-             An encoder that `cloze {}` pretrained, after step {}.\n\n\
-             ```python\nfrom transformers import AutoTokenizer, {class}\n\n\
-             model = {class}.from_pretrained(\"FOLDER\")\ntokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
+             `{class}` that `cloze {}` pretrained, network `{}` after step {}.\n\n\
+             ```python\nfrom transformers import AutoTokenizer, {loader}\n\n\
+             model = {model}\ntokenizer = {tokenizer}\n```\n",
             printable(&name).replace('\n', " "),
             env!("CARGO_PKG_VERSION"),
+            self.choice.network,
             count(self.step.0),
         );
         text.push_str("\n## Training\n\n| | |\n|---|---|\n");

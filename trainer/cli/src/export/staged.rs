@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use cloze::exit::Usage;
 use schemas::manifest;
+use trainer::hf::OWN_CODE;
 use trainer_plan::hf::{CONFIG, WEIGHTS};
 
 use super::model_card::is_unchanged;
 
 /// Files of an export. A folder with any other file is never replaced.
-const FILES: [&str; 6] = [CONFIG, WEIGHTS, manifest::TOKENIZER, TOKENIZER_CONFIG, VOCAB, CARD];
+const FILES: [&str; 7] = [CONFIG, WEIGHTS, manifest::TOKENIZER, TOKENIZER_CONFIG, VOCAB, CARD, OWN_CODE];
 /// File that `AutoTokenizer` requires in addition to the tokenizer.
 pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// Vocabulary of a WordPiece tokenizer, for programs that do not read `tokenizer.json`.

@@ -17,6 +17,7 @@ use telemetry::{Clock, Fanout, Observer};
 use trainer::training::checkpoint::{CheckpointPolicy, Export};
 use trainer::training::{Data, RunOutcome, SingleProcess};
 use trainer_plan::config::SpikeAction;
+use trainer_plan::networks::MAIN;
 
 use super::data_source::{DataSource, RowRecords};
 use super::monitoring;
@@ -90,9 +91,8 @@ struct ThreadResult {
 /// Returns the checkpoint policy of a plan.
 fn checkpoint_policy(plan: &Plan) -> anyhow::Result<CheckpointPolicy> {
     let rules = plan.train().checkpoints.clone();
-    let model = rules.export.map(|family| export::Model::new(plan, family)).transpose()?;
-    let export =
-        model.map(|model| -> Export { Box::new(move |weights, folder| model.put(weights, folder).map(|_| ())) });
+    let model = rules.export.map(|family| export::Model::new(plan, MAIN, Some(family))).transpose()?;
+    let export = model.map(|model| -> Export { Box::new(move |weights, folder| model.put(weights, folder)) });
     let goes_back = plan.train().guard.action == SpikeAction::Skip;
     Ok(CheckpointPolicy { rules, export, goes_back })
 }

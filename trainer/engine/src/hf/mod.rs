@@ -1,29 +1,36 @@
 //! Hugging Face model folders: export of models that `transformers` loads, and import of initial weights.
 //!
-//! A folder has `config.json` and `model.safetensors` of a BERT, RoBERTa or ELECTRA. The command line writes the
-//! tokenizer's files next to them. Padding rows of the word table are not exported. A decoder that is tied to the word
-//! table is not written twice. Values are unchanged, bit by bit.
+//! A folder has `config.json` and `model.safetensors`. The command line writes the tokenizer's files next to them.
+//! Padding rows of the word table are not exported. A decoder that is tied to the word table is not written twice.
+//! Values are unchanged, bit by bit, except where this table says so.
 //!
-//! | architecture | imported classes, with the heads that the run has | exported class |
+//! | family | imported classes, with the heads that the run has | exported classes |
 //! |---|---|---|
-//! | BERT | `BertModel`, `BertForMaskedLM`, `BertForPreTraining`: prediction head, pooler and classifier | `BertForMaskedLM` |
+//! | BERT | `BertModel`, `BertForMaskedLM`, `BertForPreTraining`: prediction head, pooler and classifier | `BertForMaskedLM`, `BertForPreTraining` |
 //! | RoBERTa | `RobertaModel`, `RobertaForMaskedLM` (also of XLM-R): prediction head | `RobertaForMaskedLM` |
-//! | ELECTRA | `ElectraModel`, `ElectraForPreTraining`, `ElectraForMaskedLM`: detection or prediction head | `ElectraForPreTraining`, or `ElectraForMaskedLM` if the run has no detection head |
+//! | ELECTRA | `ElectraModel`, `ElectraForPreTraining`, `ElectraForMaskedLM`: detection or prediction head | `ElectraForPreTraining`, `ElectraForMaskedLM` |
+//! | MPNet | `MPNetModel`, `MPNetForMaskedLM`: prediction head | `MPNetForMaskedLM`, `MPNetModel` |
+//! | own code | `ClozeForMaskedLM`, `ClozeForPreTraining`: prediction, decoding or detection head | the same |
 //!
-//! RoBERTa's positions begin at `pad_token_id + 1`. Import skips the rows before it, and export writes zeros there.
-//! RoBERTa has one token type. The trainer has two; the second starts as zeros and is not exported.
+//! The positions of RoBERTa and MPNet begin at `pad_token_id + 1`. Import skips the rows before it, and export writes
+//! zeros there. RoBERTa has one token type. The trainer has two; the second starts as zeros and is not exported.
+//!
+//! MPNet has no token types: export adds the first one to each position. Its code requires the padding id 1: export
+//! exchanges the id 1 with that of the run's padding.
+//!
+//! Positive scores of a detection head mean "replaced" in `transformers`. Weights of a head whose positive scores mean
+//! "original" are exported and imported with the opposite sign.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use store::Store;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
-use trainer_plan::config::ModelFamily;
 use trainer_plan::encoder::Gelu;
 use trainer_plan::hf::{
-    CONFIG, HeadPlace, Layout, ModelConfig, Target, TensorEntry, WEIGHTS, choose, read_config, weights_problem,
+    CONFIG, ExportChoice, HeadPlace, HeadRole, Layout, ModelConfig, Target, TensorEntry, WEIGHTS, read_config,
+    weights_problem,
 };
 
 use crate::device::native::CheckStatus as _;
@@ -31,50 +38,84 @@ use crate::device::precision::MASTER;
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
 
+/// File with our own classes, for models that `transformers` has no class for.
+pub const OWN_CODE: &str = "modeling_cloze.py";
+
+const OWN_CODE_TEXT: &str = include_str!("modeling_cloze.py");
+
 /// Writes `model.safetensors`, then `config.json`: a folder with a config is complete.
 ///
-/// `weights` are those of a checkpoint's `main.safetensors`. The exported head is the first one, by name, that has the
-/// weights of the architecture's head.
+/// `weights` are those of a checkpoint's `main.safetensors`.
 ///
 /// # Errors
-/// Returns [`Error::Config`] if there is no such head, or if the architecture lacks a feature of the run's encoder.
-pub fn export(
-    weights: &HostTensors,
-    plan: &TrainPlan,
-    architecture: ModelFamily,
-    out: &Store,
-) -> Result<&'static str, Error> {
-    let names: BTreeSet<&str> = weights.keys().map(String::as_str).collect();
-    let (class, head) = choose(plan, architecture, &names)?;
-    let target = Target::main(plan, names.iter().copied());
-    let first_position = architecture.first_position(plan.vocab.special.pad);
-    let layout = target.layout(architecture, first_position, architecture.token_types());
+/// Returns [`Error::Config`] if the weights belong to another run than the plan.
+pub fn export(weights: &HostTensors, plan: &TrainPlan, choice: &ExportChoice, out: &Store) -> Result<(), Error> {
+    let target = choice.target(plan)?;
+    let layout = target.exported_layout(choice.family);
     // Remove the config of an earlier model first; with it, an incomplete folder would look complete.
     out.delete(CONFIG)?;
+    if choice.family.has_own_code() {
+        out.put(OWN_CODE, OWN_CODE_TEXT.as_bytes())?;
+    }
     let mut file = out.writer(WEIGHTS)?;
-    tensors::write(&to_exported(weights, &layout, &target.path, &head)?, &mut file)?;
+    tensors::write(&to_exported(weights, &layout, &target.path, &choice.heads)?, &mut file)?;
     file.commit()?;
-    out.put(CONFIG, &ModelConfig::new(&layout, class, &plan.vocab).to_json())?;
-    Ok(class)
+    out.put(CONFIG, &ModelConfig::new(&layout, choice, &plan.vocab).to_json())?;
+    Ok(())
 }
 
 /// Renames tensors of the trainer, values or gradients, to the names of `transformers`.
-fn to_exported(ours: &HostTensors, layout: &Layout<'_>, path: &str, head: &HeadPlace) -> Result<HostTensors, Error> {
+fn to_exported(ours: &HostTensors, layout: &Layout<'_>, path: &str, heads: &[HeadPlace]) -> Result<HostTensors, Error> {
     let mut renamed = HostTensors::new();
-    for entry in layout.encoder(path).into_iter().chain(layout.head(head)) {
-        let tensor = ours
-            .get(&entry.ours)
-            .ok_or_else(|| Error::Config(format!("the weights have no `{}`: they belong to another run", entry.ours)))?
-            .to_tensor()?;
+    let heads = heads.iter().flat_map(|head| layout.head(head));
+    for entry in layout.encoder(path).into_iter().chain(heads) {
+        let mut tensor = find(ours, &entry.ours)?.to_tensor()?;
+        if let Some(folded) = &entry.folded {
+            tensor += find(ours, folded)?.to_tensor()?.f_narrow(0, 0, 1).checked()?;
+        }
+        if let Some(rows) = entry.swapped {
+            tensor = swap(&tensor, rows)?;
+        }
+        if entry.is_negated {
+            tensor = -tensor;
+        }
         let rows = entry.shape[0] - entry.skipped;
         for (part, name) in (0..).zip(entry.theirs) {
             let part = tensor.f_narrow(0, part * rows, rows).checked()?;
-            let part =
-                if entry.skipped == 0 { part } else { part.f_constant_pad_nd([0, 0, entry.skipped, 0]).checked()? };
+            let part = if entry.skipped == 0 { part } else { pad_rows(&part, entry.skipped, 0)? };
             renamed.insert(name, HostTensor::copy_of(&part)?);
         }
     }
     Ok(renamed)
+}
+
+/// Finds a weight of a run. A table that a generator shares with the main network is that of the main network.
+fn find<'a>(ours: &'a HostTensors, name: &str) -> Result<&'a HostTensor, Error> {
+    let shared = || {
+        let (_, main) = name.split_once('.')?;
+        ours.get(main).filter(|_| main.starts_with("encoder.embeddings."))
+    };
+    ours.get(name)
+        .or_else(shared)
+        .ok_or_else(|| Error::Config(format!("the weights have no `{name}`: they belong to another run")))
+}
+
+/// Exchanges two rows.
+fn swap(tensor: &Tensor, (a, b): (i64, i64)) -> Result<Tensor, Error> {
+    let exchanged = |row: i64| match row {
+        row if row == a => b,
+        row if row == b => a,
+        row => row,
+    };
+    let order: Vec<i64> = (0..tensor.size()[0]).map(exchanged).collect();
+    tensor.f_index_select(0, &Tensor::from_slice(&order)).checked()
+}
+
+/// Adds rows of zeros before and after those of a vector or a matrix.
+fn pad_rows(tensor: &Tensor, before: i64, after: i64) -> Result<Tensor, Error> {
+    let rows = [before, after];
+    let columns = [0, 0].into_iter().take(2 * (tensor.dim() - 1));
+    tensor.f_constant_pad_nd(columns.chain(rows).collect::<Vec<_>>()).checked()
 }
 
 /// Reads a model as float32 weights under the names of the target. The model may lack any of the target's heads.
@@ -92,13 +133,20 @@ pub(crate) fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, 
     let layout = Layout { vocab_rows: config.vocab_rows(), ..layout };
     let mut entries = layout.encoder(&target.path);
     for head in &target.heads {
-        let weights = layout.head(head);
+        // A decoder of the run's own stays as drawn if the model has none.
+        let is_untied = head.form == HeadRole::PredictUntied;
+        let form = if is_untied && config.is_tied() { HeadRole::Predict } else { head.form };
+        let head = HeadPlace { form, ..head.clone() };
+        let weights = layout.head(&head);
         if !weights.iter().flat_map(|entry| &entry.theirs).any(|name| model.find(&layout, name).is_some()) {
             continue;
         }
         if target.encoder.gelu == Gelu::Tanh && layout.architecture.has_fixed_gelu(head.form) {
             return Err(model
                 .invalid("the gelu of its head is `erf`, that of its layers `tanh`; the trainer requires equal ones"));
+        }
+        if head.form == HeadRole::Predict && !config.is_tied() {
+            return Err(model.invalid("its decoder is not tied to its word table; set `tied = false` of `masked_lm`"));
         }
         entries.extend(weights);
     }
@@ -142,11 +190,16 @@ impl<'a> Model<'a> {
                 &entry.shape,
             )
         };
+        if entry.theirs.is_empty() {
+            let shape = [entry.shape[0] + entry.padding, entry.shape[1]];
+            return Ok(Tensor::zeros(shape, (MASTER, Device::Cpu)));
+        }
         let parts = entry.theirs.iter().map(part).collect::<Result<Vec<_>, _>>()?;
         let joined = Tensor::f_cat(&parts, 0).checked()?;
         let rows = joined.size()[0] - entry.skipped - entry.dropped;
         let joined = joined.f_narrow(0, entry.skipped, rows).checked()?;
-        Ok(if entry.padding == 0 { joined } else { joined.f_constant_pad_nd([0, 0, 0, entry.padding]).checked()? })
+        let joined = if entry.is_negated { -joined } else { joined };
+        if entry.padding == 0 { Ok(joined) } else { pad_rows(&joined, 0, entry.padding) }
     }
 
     fn checked(&self, name: &str, found: &HostTensor, shape: &[i64]) -> Result<Tensor, Error> {

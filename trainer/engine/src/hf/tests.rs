@@ -1,7 +1,10 @@
 //! Comparison with `transformers`, using the numbers that `tests/reference/hf_parity.py` stored.
 
 mod bert;
+mod exports;
 mod families;
+mod presets;
+mod relative;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,14 +14,15 @@ use schemas::ordinal::{BatchIndex, Step};
 use schemas::{Batch, BatchBuilder};
 use store::Store;
 use tch::{Kind, Tensor};
-use trainer_plan::TrainRequest;
-use trainer_plan::config::TrainConfig;
+use trainer_plan::config::{ModelFamily, TrainConfig};
 use trainer_plan::encoder::{EncoderConfig, VocabFacts};
+use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::AnyObjective;
 use trainer_plan::optimizer::OptimizerConfig;
 use trainer_plan::schedule::{ScheduleConfig, ScheduleKind};
+use trainer_plan::{TrainPlan, TrainRequest};
 
-use super::{ModelFamily, Target, export, import, to_exported};
+use super::{ExportChoice, Target, export, import, to_exported};
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
 use crate::model::forward::{Forward, StepContext};
@@ -121,13 +125,24 @@ fn largest(tensor: &Tensor) -> f64 {
 /// Collects a tensor of each weight, under the names of `transformers`.
 fn collect(trainer: &Trainer, architecture: ModelFamily, of: impl Fn(&Tensor) -> Tensor) -> BTreeMap<String, Tensor> {
     let copy = |tensor: &Tensor| HostTensor::copy_of(&of(tensor)).expect("float32");
-    let ours: HostTensors =
+    let mut ours: HostTensors =
         trainer.parameters().iter().map(|(name, weight)| (name.to_owned(), copy(&weight.tensor))).collect();
-    let target = Target::main(trainer.plan(), ours.keys().map(String::as_str));
-    let first_position = architecture.first_position(trainer.plan().vocab.special.pad);
-    let layout = target.layout(architecture, first_position, architecture.token_types());
-    let renamed = to_exported(&ours, &layout, &target.path, &target.heads[0]).expect("all there");
+    let choice = chosen(trainer.plan(), architecture);
+    let target = choice.target(trainer.plan()).expect("chosen");
+    let layout = target.exported_layout(architecture);
+    if layout.token_types == 0 {
+        // The gradient of a sum of positions and segments is that of the positions.
+        let name = "encoder.embeddings.token_type.weight";
+        let zeros = ours[name].to_tensor().expect("float32").zeros_like();
+        ours.insert(name.to_owned(), HostTensor::copy_of(&zeros).expect("float32"));
+    }
+    let renamed = to_exported(&ours, &layout, &target.path, &choice.heads).expect("all there");
     renamed.into_iter().map(|(name, tensor)| (name, tensor.to_tensor().expect("float32"))).collect()
+}
+
+/// Class of the main network.
+fn chosen(plan: &TrainPlan, architecture: ModelFamily) -> ExportChoice {
+    trainer_plan::hf::choose(plan, MAIN, Some(architecture), None).expect("a class")
 }
 
 /// Compares every stored tensor with the prefix with the one in `found`.
@@ -149,63 +164,6 @@ fn check_all(
 /// 1e-9 on both sides.
 fn gradient_tolerance(expected: &Tensor) -> f64 {
     (1e-3 * largest(expected)).max(1e-7)
-}
-
-/// Sets weights that are equal on every machine: small fractions, computed from name and position.
-fn pattern(trainer: &Trainer) {
-    let _guard = tch::no_grad_guard();
-    for (at, (name, weight)) in (1_u32..).zip(trainer.parameters().iter()) {
-        let count = weight.tensor.numel();
-        let fraction =
-            |entry: u32| f64::from(entry.wrapping_mul(7919).wrapping_add(at * 104_729) % 2003) / 2003.0 - 0.5;
-        let values: Vec<f64> = (0..).take(count).map(|entry| 0.25 * fraction(entry)).collect();
-        let shift = if name.ends_with("norm.weight") { 1.0 } else { 0.0 };
-        let values = (Tensor::from_slice(&values) + shift).view(weight.tensor.size().as_slice());
-        weight.tensor.shallow_clone().copy_(&values);
-    }
-}
-
-/// Exports a run with weights of [`pattern`]. Checks that the bytes equal those that `hf_parity.py --check` accepted.
-fn check_export(
-    model: &str,
-    plan: &TrainRequest,
-    architecture: ModelFamily,
-    view: &str,
-    logits: impl Fn(&Trainer, &Forward<'_>) -> Tensor,
-) {
-    let home = tempfile::tempdir().expect("a temporary folder");
-    let target = std::env::var_os("HF_CHECK_FOLDER").map_or_else(|| home.path().to_owned(), PathBuf::from).join(model);
-    let folder = Store::folder(&target).expect("made");
-    let trainer = testing::trainer(plan);
-    pattern(&trainer);
-    export(&trainer.weights().expect("on the host"), &testing::checked(plan.clone()), architecture, &folder)
-        .expect("written");
-
-    let hash = |name: &str| blake3::hash(&std::fs::read(target.join(name)).expect("written")).to_hex().to_string();
-    let hashes: BTreeMap<&str, String> =
-        ["config.json", "model.safetensors"].into_iter().map(|name| (name, hash(name))).collect();
-    let mut inputs = expected(model);
-    // `hf_parity.py --check` passes one segment.
-    inputs.remove("token_type_ids");
-    let batch = batch(&inputs, view);
-    let check: HostTensors = [
-        ("input_ids", inputs["input_ids"].shallow_clone()),
-        ("attention_mask", inputs["attention_mask"].shallow_clone()),
-        ("logits", logits(&trainer, &forward(&trainer, &host(&trainer, &batch))).detach()),
-    ]
-    .into_iter()
-    .map(|(name, tensor)| (name.to_owned(), HostTensor::copy_of(&tensor).expect("a known type")))
-    .collect();
-    let mut file = folder.writer("check.safetensors").expect("begun");
-    tensors::write(&check, &mut file).and_then(|()| file.commit()).expect("written");
-    folder.put("check.json", &serde_json::to_vec(&hashes).expect("strings")).expect("written");
-
-    let stored: serde_json::Value = serde_json::from_slice(
-        &std::fs::read(golden(model).join("exported.json")).expect("written by `hf_parity.py --check`"),
-    )
-    .expect("JSON");
-    assert_eq!(serde_json::to_value(&hashes).expect("strings"), stored["blake3"]);
-    assert!(stored["largest_difference_of_logits"].as_f64().is_some_and(|difference| difference <= 1e-4));
 }
 
 /// Copies a stored model, so that a test can damage it.

@@ -1,27 +1,13 @@
 //! Mapping between the weight names of this project and those of `transformers`, per architecture.
 //!
-//! Below their prefix, the three encoders use the same names. They differ in their heads, in the first row of the
-//! position table that they use, and in the number of segments.
+//! Below their prefix, the encoders use the same names, except for MPNet's attention. They differ in their heads, in the
+//! first row of the position table that they use, and in the number of segments.
 //!
 //! In this module, "ours" is a weight of this project and "theirs" is a weight of `transformers`.
 
-use std::collections::BTreeSet;
-
-use self::Axis::{Embedding, FeedForward, Hidden, One, Position, Segment, Two, Vocabulary, Word};
+use self::Axis::{Bucket, Embedding, FeedForward, Head, Hidden, One, Position, Segment, Two, Vocabulary, Word};
+use super::heads::{HeadRole, join};
 use crate::config::ModelFamily;
-
-/// Task of a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadRole {
-    /// Scores all ids.
-    Predict,
-    /// Detects replaced tokens.
-    Detect,
-    /// Pools a row into one vector.
-    Pool,
-    /// Classifies a pooled row: whether its second segment is random.
-    Classify,
-}
 
 /// Axis of a weight. Its length depends on the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +26,10 @@ pub enum Axis {
     Hidden,
     /// Width of the feed-forward layer.
     FeedForward,
+    /// Buckets of relative positions.
+    Bucket,
+    /// Attention heads.
+    Head,
     /// Length 1.
     One,
     /// Length 2.
@@ -74,11 +64,26 @@ pub(super) const EMBEDDINGS: &[Line] = &[
 /// Projection of the embeddings, if their width differs from that of the hidden states. Prefixes as [`EMBEDDINGS`].
 pub(super) const PROJECTION: &[Line] = &[affine("embeddings.project", &["embeddings_project"], &[Hidden, Embedding])];
 
+/// Bias of relative positions. Prefixes as [`EMBEDDINGS`].
+const RELATIVE: &[Line] = &[single("relative.weight", &["relative_attention_bias.weight"], &[Bucket, Head])];
+
+const MPNET_RELATIVE: &[Line] =
+    &[single("relative.weight", &["encoder.relative_attention_bias.weight"], &[Bucket, Head])];
+
 /// Layer `N`: ours below `encoder.layers.N.`, theirs below the prefix and `encoder.layer.N.`.
-pub(super) const LAYER: &[Line] = &[
+const LAYER: &[Line] = &[
     affine("attention.qkv", &["attention.self.query", "attention.self.key", "attention.self.value"], &[Hidden, Hidden]),
     affine("attention.output", &["attention.output.dense"], &[Hidden, Hidden]),
     affine("attention.norm", &["attention.output.LayerNorm"], &[Hidden]),
+    affine("feed_forward.input", &["intermediate.dense"], &[FeedForward, Hidden]),
+    affine("feed_forward.output", &["output.dense"], &[Hidden, FeedForward]),
+    affine("feed_forward.norm", &["output.LayerNorm"], &[Hidden]),
+];
+
+const MPNET_LAYER: &[Line] = &[
+    affine("attention.qkv", &["attention.attn.q", "attention.attn.k", "attention.attn.v"], &[Hidden, Hidden]),
+    affine("attention.output", &["attention.attn.o"], &[Hidden, Hidden]),
+    affine("attention.norm", &["attention.LayerNorm"], &[Hidden]),
     affine("feed_forward.input", &["intermediate.dense"], &[FeedForward, Hidden]),
     affine("feed_forward.output", &["output.dense"], &[Hidden, FeedForward]),
     affine("feed_forward.norm", &["output.LayerNorm"], &[Hidden]),
@@ -98,6 +103,17 @@ const BERT_HEADS: &[HeadTable] = &[
             affine("dense", &["cls.predictions.transform.dense"], &[Hidden, Hidden]),
             affine("norm", &["cls.predictions.transform.LayerNorm"], &[Hidden]),
             single("bias", &["cls.predictions.bias"], &[Vocabulary]),
+        ],
+    },
+    HeadTable {
+        form: HeadRole::PredictUntied,
+        lines: &[
+            affine("dense", &["cls.predictions.transform.dense"], &[Hidden, Hidden]),
+            affine("norm", &["cls.predictions.transform.LayerNorm"], &[Hidden]),
+            single("decoder.weight", &["cls.predictions.decoder.weight"], &[Word, Embedding]),
+            // A decoder that is not tied has a bias that is not tied either, and the sum uses that of the decoder.
+            single("bias", &["cls.predictions.bias"], &[Vocabulary]),
+            single("bias", &["cls.predictions.decoder.bias"], &[Vocabulary]),
         ],
     },
     HeadTable { form: HeadRole::Pool, lines: &[affine("pooler", &["bert.pooler.dense"], &[Hidden, Hidden])] },
@@ -131,8 +147,29 @@ const ELECTRA_HEADS: &[HeadTable] = &[
     },
 ];
 
+const CLOZE_HEADS: &[HeadTable] = &[
+    HeadTable {
+        form: HeadRole::Predict,
+        lines: &[
+            affine("dense", &["lm_head.dense"], &[Embedding, Hidden]),
+            affine("norm", &["lm_head.layer_norm"], &[Embedding]),
+            single("bias", &["lm_head.bias"], &[Vocabulary]),
+        ],
+    },
+    HeadTable { form: HeadRole::Decode, lines: &[single("lm.bias", &["lm_head.bias"], &[Vocabulary])] },
+    HeadTable { form: HeadRole::Copy, lines: &[affine("copy", &["detection.out_proj"], &[One, Hidden])] },
+    HeadTable {
+        form: HeadRole::Detect,
+        lines: &[
+            affine("dense", &["detection.dense"], &[Hidden, Hidden]),
+            affine("", &["detection.out_proj"], &[One, Hidden]),
+        ],
+    },
+    HeadTable { form: HeadRole::DetectLinear, lines: &[affine("", &["detection.out_proj"], &[One, Hidden])] },
+];
+
 impl ModelFamily {
-    const ALL: [Self; 3] = [Self::Bert, Self::Roberta, Self::Electra];
+    const ALL: [Self; 5] = [Self::Bert, Self::Roberta, Self::Electra, Self::Mpnet, Self::Cloze];
 
     /// Returns the architecture for a `model_type` of `config.json`.
     ///
@@ -154,6 +191,8 @@ impl ModelFamily {
             Self::Bert => &["bert"],
             Self::Roberta => &["roberta", "xlm-roberta", "camembert"],
             Self::Electra => &["electra"],
+            Self::Mpnet => &["mpnet"],
+            Self::Cloze => &["cloze"],
         }
     }
 
@@ -163,66 +202,64 @@ impl ModelFamily {
             Self::Bert => "bert.",
             Self::Roberta => "roberta.",
             Self::Electra => "electra.",
+            Self::Mpnet => "mpnet.",
+            Self::Cloze => "cloze.",
         }
     }
 
-    /// Tables of the heads that its classes have.
+    /// Tables of the heads that its classes have. Those of MPNet are named like those of RoBERTa.
     pub fn heads(self) -> &'static [HeadTable] {
         match self {
             Self::Bert => BERT_HEADS,
-            Self::Roberta => ROBERTA_HEADS,
+            Self::Roberta | Self::Mpnet => ROBERTA_HEADS,
             Self::Electra => ELECTRA_HEADS,
+            Self::Cloze => CLOZE_HEADS,
         }
     }
 
-    /// Exported class for each head, the preferred one first.
-    pub(crate) fn classes(self) -> &'static [(HeadRole, &'static str)] {
-        match self {
-            Self::Bert => &[(HeadRole::Predict, "BertForMaskedLM")],
-            Self::Roberta => &[(HeadRole::Predict, "RobertaForMaskedLM")],
-            Self::Electra => &[(HeadRole::Detect, "ElectraForPreTraining"), (HeadRole::Predict, "ElectraForMaskedLM")],
-        }
+    /// Table of a layer.
+    pub(super) fn layer(self) -> &'static [Line] {
+        if self == Self::Mpnet { MPNET_LAYER } else { LAYER }
     }
 
-    /// Number of segments of an exported model.
+    /// Table of the relative positions.
+    pub(super) fn relative(self) -> &'static [Line] {
+        if self == Self::Mpnet { MPNET_RELATIVE } else { RELATIVE }
+    }
+
+    /// Number of segments of an exported model. 0: it has no table of segments.
     pub fn token_types(self) -> u32 {
-        if self == Self::Roberta { 1 } else { 2 }
+        match self {
+            Self::Mpnet => 0,
+            Self::Roberta => 1,
+            Self::Bert | Self::Electra | Self::Cloze => 2,
+        }
+    }
+
+    /// Padding id of an exported model for the padding id `pad` of a run. The code of MPNet requires 1.
+    #[must_use]
+    pub fn exported_pad(self, pad: u32) -> u32 {
+        if self == Self::Mpnet { 1 } else { pad }
     }
 
     /// Row of the position table for the first token of a row.
     pub fn first_position(self, pad: u32) -> u32 {
-        if self == Self::Roberta { pad.saturating_add(1) } else { 0 }
+        match self {
+            Self::Roberta | Self::Mpnet => self.exported_pad(pad).saturating_add(1),
+            Self::Bert | Self::Electra | Self::Cloze => 0,
+        }
     }
 
     /// Whether a head uses the gelu with the error function even if `hidden_act` names another activation.
     pub fn has_fixed_gelu(self, form: HeadRole) -> bool {
-        self != Self::Bert && form == HeadRole::Predict
+        !matches!(self, Self::Bert | Self::Cloze) && form == HeadRole::Predict
     }
-}
 
-/// Head of a run: its task and the path of its weights.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeadPlace {
-    /// Task of the head.
-    pub form: HeadRole,
-    /// Path of its weights, such as `heads.NAME`.
-    pub path: String,
-}
-
-/// Returns the heads below `heads.` among the names of a run's weights. A head counts if all weights of its task exist.
-pub(super) fn heads<'a>(weights: impl Iterator<Item = &'a str>) -> Vec<HeadPlace> {
-    let weights: BTreeSet<&str> = weights.filter(|name| name.starts_with("heads.")).collect();
-    let path = |name: &&str| name.match_indices('.').nth(1).map(|(end, _)| name[..end].to_owned());
-    let paths: BTreeSet<String> = weights.iter().filter_map(path).collect();
-    let tables: Vec<&HeadTable> = BERT_HEADS.iter().chain(&ELECTRA_HEADS[..1]).collect();
-    let is_whole = |path: &str, table: &HeadTable| {
-        table.lines.iter().flat_map(Line::ours).all(|name| weights.contains(join(path, &name).as_str()))
-    };
-    let places = |path: String| {
-        let tables = tables.iter().filter(|table| is_whole(&path, table));
-        tables.map(|table| HeadPlace { form: table.form, path: path.clone() }).collect::<Vec<_>>()
-    };
-    paths.into_iter().flat_map(places).collect()
+    /// Whether its classes are in a file next to the weights, because `transformers` has none of them.
+    #[must_use]
+    pub fn has_own_code(self) -> bool {
+        self == Self::Cloze
+    }
 }
 
 impl Line {
@@ -234,9 +271,4 @@ impl Line {
             vec![self.ours.into()]
         }
     }
-}
-
-/// Returns `above.below`, or `below` if `above` is empty.
-pub(super) fn join(above: &str, below: &str) -> String {
-    if above.is_empty() { below.to_owned() } else { format!("{above}.{below}") }
 }

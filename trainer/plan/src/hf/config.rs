@@ -1,16 +1,22 @@
 //! `config.json` of a `transformers` model.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::architecture::HeadRole;
+use super::choice::ExportChoice;
+use super::heads::HeadRole;
 use super::layout::Layout;
+use super::numbers::{CONFIG, number_problem};
 use super::target::Target;
 use crate::config::ModelFamily;
-use crate::encoder::{EncoderConfig, Gelu, VocabFacts};
+use crate::encoder::{EncoderConfig, Gelu, RelativeForm, RelativePositions, VocabFacts};
+use crate::objectives::replaced_token::DetectionForm;
+use crate::relative_positions::Buckets;
 use crate::weights::INITIAL_DEVIATION;
 
-/// Name of the configuration file of a model.
-pub const CONFIG: &str = "config.json";
+/// Python module of our own classes, written next to the weights.
+const OWN_CODE_MODULE: &str = "modeling_cloze";
 
 /// Keys of `config.json` that this project uses. The defaults are those of `transformers`.
 #[derive(Serialize, Deserialize)]
@@ -32,8 +38,8 @@ pub struct ModelConfig {
     #[serde(default = "tenth")]
     attention_probs_dropout_prob: f64,
     max_position_embeddings: u32,
-    #[serde(default = "two")]
-    type_vocab_size: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    type_vocab_size: Option<u32>,
     #[serde(default)]
     initializer_range: f64,
     #[serde(default = "norm_eps")]
@@ -52,6 +58,21 @@ pub struct ModelConfig {
     is_decoder: bool,
     #[serde(default)]
     torch_dtype: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    relative_attention_kind: Option<RelativeForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    relative_attention_num_buckets: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    relative_attention_max_distance: Option<u16>,
+    /// Whether our own class has a transform before the word table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lm_head_transform: Option<bool>,
+    /// Detection head of our own class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    detection_head: Option<DetectionForm>,
+    /// Classes of our own code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    auto_map: Option<BTreeMap<String, String>>,
 }
 
 fn gelu() -> String {
@@ -70,29 +91,39 @@ fn norm_eps() -> f64 {
     1e-12
 }
 
-fn two() -> u32 {
-    2
-}
-
 fn yes() -> bool {
     true
 }
 
 impl ModelConfig {
     /// Creates the configuration of an exported model.
-    pub fn new(layout: &Layout<'_>, class: &str, vocab: &VocabFacts) -> Self {
+    pub fn new(layout: &Layout<'_>, choice: &ExportChoice, vocab: &VocabFacts) -> Self {
         let architecture = layout.architecture;
         let encoder = layout.encoder;
         let special = vocab.special;
+        let id = |id: u32| match layout.swapped_ids {
+            Some((a, b)) if id == a => b,
+            Some((a, b)) if id == b => a,
+            _ => id,
+        };
+        let has = |form: HeadRole| choice.heads.iter().any(|head| head.form == form);
+        let relative = encoder.relative_positions;
+        let is_relative = relative.kind != RelativeForm::None;
+        let is_own = architecture.has_own_code();
+        let detection_head = if has(HeadRole::Detect) {
+            Some(DetectionForm::DenseGelu)
+        } else {
+            (has(HeadRole::DetectLinear) || has(HeadRole::Copy)).then_some(DetectionForm::Linear)
+        };
         let hidden_act = match encoder.gelu {
             Gelu::Erf => "gelu",
             Gelu::Tanh => "gelu_new",
         };
         // The default ids in `transformers` are those of RoBERTa's published vocabulary, so other ids must be written.
-        let framed = architecture == ModelFamily::Roberta;
-        let has_width = architecture == ModelFamily::Electra;
+        let framed = matches!(architecture, ModelFamily::Roberta | ModelFamily::Mpnet);
+        let has_width = matches!(architecture, ModelFamily::Electra | ModelFamily::Cloze);
         Self {
-            architectures: vec![class.to_owned()],
+            architectures: vec![choice.class.to_owned()],
             model_type: architecture.model_types()[0].to_owned(),
             vocab_size: vocab.size,
             embedding_size: has_width.then(|| encoder.embedding.unwrap_or(encoder.hidden)),
@@ -104,16 +135,22 @@ impl ModelConfig {
             hidden_dropout_prob: encoder.dropout,
             attention_probs_dropout_prob: encoder.dropout,
             max_position_embeddings: encoder.max_positions + layout.first_position,
-            type_vocab_size: layout.token_types,
+            type_vocab_size: (layout.token_types > 0).then_some(layout.token_types),
             initializer_range: INITIAL_DEVIATION,
             layer_norm_eps: encoder.layer_norm_eps,
-            pad_token_id: Some(special.pad),
-            bos_token_id: framed.then_some(special.cls),
-            eos_token_id: framed.then_some(special.sep),
+            pad_token_id: Some(id(special.pad)),
+            bos_token_id: framed.then(|| id(special.cls)),
+            eos_token_id: framed.then(|| id(special.sep)),
             position_embedding_type: absolute(),
-            tie_word_embeddings: true,
+            tie_word_embeddings: !has(HeadRole::PredictUntied),
             is_decoder: false,
             torch_dtype: Some("float32".to_owned()),
+            relative_attention_kind: is_own.then_some(relative.kind),
+            relative_attention_num_buckets: is_relative.then_some(relative.num_buckets),
+            relative_attention_max_distance: (is_own && is_relative).then_some(relative.max_distance),
+            lm_head_transform: is_own.then(|| has(HeadRole::Predict)),
+            detection_head: detection_head.filter(|_| is_own),
+            auto_map: is_own.then(|| own_classes(choice)),
         }
     }
 
@@ -163,9 +200,24 @@ impl ModelConfig {
         }
         let rules = [
             (config.position_embedding_type == "absolute", "its positions are not absolute"),
-            (config.tie_word_embeddings, "its decoder is not tied to its word table"),
+            (
+                config.tie_word_embeddings || config.architecture() == ModelFamily::Bert,
+                "its decoder is not tied to its word table",
+            ),
             (!config.is_decoder, "it is a decoder"),
-            ((1..=2).contains(&config.type_vocab_size), "it does not have one or two token types"),
+            (
+                config.architecture() == ModelFamily::Mpnet || (1..=2).contains(&config.token_types()),
+                "it does not have one or two token types",
+            ),
+            (
+                config.architecture() != ModelFamily::Mpnet
+                    || config.relative_attention_num_buckets.unwrap_or(32) == 32,
+                "it does not have 32 buckets of relative positions",
+            ),
+            (
+                config.relative_positions().buckets().is_none_or(|buckets| buckets.problems().is_empty()),
+                "its buckets of relative positions are impossible",
+            ),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
             Some((_, problem)) => Err(format!("{problem}; only the original form of the architecture is supported")),
@@ -191,7 +243,35 @@ impl ModelConfig {
 
     /// Number of segments of the model.
     pub fn token_types(&self) -> u32 {
-        self.type_vocab_size
+        const DEFAULT: u32 = 2;
+        if self.architecture() == ModelFamily::Mpnet { 0 } else { self.type_vocab_size.unwrap_or(DEFAULT) }
+    }
+
+    /// Whether the decoder is the word table.
+    #[must_use]
+    pub fn is_tied(&self) -> bool {
+        self.tie_word_embeddings
+    }
+
+    /// Whether its head that predicts tokens has a transform before the decoder.
+    #[must_use]
+    pub fn has_transform(&self) -> bool {
+        self.lm_head_transform.unwrap_or(true)
+    }
+
+    /// Relative positions of the model.
+    fn relative_positions(&self) -> RelativePositions {
+        let default = RelativePositions::default();
+        let kind = match self.architecture() {
+            ModelFamily::Bert | ModelFamily::Roberta | ModelFamily::Electra => return default,
+            ModelFamily::Mpnet => RelativeForm::T5,
+            ModelFamily::Cloze => self.relative_attention_kind.unwrap_or_default(),
+        };
+        RelativePositions {
+            kind,
+            num_buckets: self.relative_attention_num_buckets.unwrap_or(default.num_buckets),
+            max_distance: self.relative_attention_max_distance.unwrap_or(default.max_distance),
+        }
     }
 
     /// Class of the saved model, if the file has one.
@@ -203,7 +283,8 @@ impl ModelConfig {
         const ELECTRA: u32 = 128;
         match self.architecture() {
             ModelFamily::Electra => self.embedding_size.unwrap_or(ELECTRA),
-            ModelFamily::Bert | ModelFamily::Roberta => self.hidden_size,
+            ModelFamily::Cloze => self.embedding_size.unwrap_or(self.hidden_size),
+            ModelFamily::Bert | ModelFamily::Roberta | ModelFamily::Mpnet => self.hidden_size,
         }
     }
 
@@ -225,6 +306,7 @@ impl ModelConfig {
             layer_norm_eps: self.layer_norm_eps,
             max_positions: self.max_position_embeddings.saturating_sub(self.first_position()),
             embedding: (embedding != self.hidden_size).then_some(embedding),
+            relative_positions: self.relative_positions(),
             ..EncoderConfig::default()
         })
     }
@@ -252,9 +334,7 @@ impl ModelConfig {
             let theirs = self.layer_norm_eps;
             differences.push(format!("`encoder.layer_norm_eps` is {ours:e}, the model has {theirs:e}"));
         }
-        if encoder.relative_positions.buckets().is_some() {
-            differences.push("`encoder.relative_positions` is set, the model has none".to_owned());
-        }
+        differences.extend(self.relative_difference(encoder));
         differences
     }
 
@@ -292,6 +372,21 @@ impl ModelConfig {
             .collect()
     }
 
+    fn relative_difference(&self, encoder: &EncoderConfig) -> Option<String> {
+        let ours = encoder.relative_positions.buckets();
+        let theirs = self.relative_positions().buckets();
+        let difference = match (ours, theirs) {
+            _ if ours == theirs => return None,
+            (_, None) => "`encoder.relative_positions` is set, the model has none".to_owned(),
+            (None, Some(_)) => "`encoder.relative_positions` is not set, the model has some".to_owned(),
+            (Some(ours), Some(theirs)) => {
+                let text = |it: Buckets| format!("{:?} with {} buckets up to {}", it.form, it.buckets, it.max_distance);
+                format!("`encoder.relative_positions` is {}, the model has {}", text(ours), text(theirs))
+            }
+        };
+        Some(difference)
+    }
+
     fn gelu_difference(&self, encoder: &EncoderConfig) -> Option<String> {
         let difference = match gelu_of(&self.hidden_act) {
             Some(gelu) if gelu == encoder.gelu => return None,
@@ -303,42 +398,19 @@ impl ModelConfig {
     }
 }
 
-/// Returns the problem of a number that no model has, with its key.
-///
-/// The limits are far above those of published models, and keep every product of two sizes within 64 bits.
-fn number_problem(keys: &serde_json::Value) -> Option<String> {
-    const COUNTS: [(&str, u64, u64); 9] = [
-        ("vocab_size", 1, 1 << 24),
-        ("embedding_size", 1, 1 << 16),
-        ("hidden_size", 1, 1 << 16),
-        ("num_hidden_layers", 1, 1 << 10),
-        ("num_attention_heads", 1, 1 << 12),
-        ("intermediate_size", 1, 1 << 18),
-        ("max_position_embeddings", 1, 1 << 20),
-        ("type_vocab_size", 0, 1 << 16),
-        ("pad_token_id", 0, 1 << 24),
+/// Returns `auto_map`: the automatic classes of our own code that the model has weights for.
+fn own_classes(choice: &ExportChoice) -> BTreeMap<String, String> {
+    let has = |forms: &[HeadRole]| choice.heads.iter().any(|head| forms.contains(&head.form));
+    let predicts = has(&[HeadRole::Predict, HeadRole::Decode]);
+    let detects = has(&[HeadRole::Detect, HeadRole::DetectLinear, HeadRole::Copy]);
+    let classes = [
+        (true, "AutoConfig", "ClozeConfig"),
+        (true, "AutoModel", "ClozeModel"),
+        (predicts, "AutoModelForMaskedLM", "ClozeForMaskedLM"),
+        (detects, "AutoModelForPreTraining", "ClozeForPreTraining"),
     ];
-    const FRACTIONS: [(&str, f64, f64); 4] = [
-        ("hidden_dropout_prob", 0.0, 1.0),
-        ("attention_probs_dropout_prob", 0.0, 1.0),
-        ("layer_norm_eps", 0.0, 1.0),
-        ("initializer_range", 0.0, 1e6),
-    ];
-    let number = |key: &str| keys.get(key).filter(|value| value.is_number());
-    let count = COUNTS.into_iter().find_map(|(key, min, max)| {
-        let value = number(key)?;
-        let is_possible = value.as_u64().is_some_and(|value| (min..=max).contains(&value));
-        (!is_possible)
-            .then(|| format!("`{CONFIG}`: `{key}` = {value} is impossible; it is a whole number from {min} to {max}"))
-    });
-    count.or_else(|| {
-        FRACTIONS.into_iter().find_map(|(key, min, max)| {
-            let value = number(key)?;
-            let is_possible = value.as_f64().is_some_and(|value| (min..max).contains(&value));
-            (!is_possible)
-                .then(|| format!("`{CONFIG}`: `{key}` = {value} is impossible; it is at least {min} and below {max}"))
-        })
-    })
+    let classes = classes.into_iter().filter(|(exists, ..)| *exists);
+    classes.map(|(_, auto, class)| (auto.to_owned(), format!("{OWN_CODE_MODULE}.{class}"))).collect()
 }
 
 fn gelu_of(hidden_act: &str) -> Option<Gelu> {
@@ -346,20 +418,6 @@ fn gelu_of(hidden_act: &str) -> Option<Gelu> {
         "gelu" => Some(Gelu::Erf),
         "gelu_new" | "gelu_pytorch_tanh" => Some(Gelu::Tanh),
         _ => None,
-    }
-}
-
-/// Reason why an encoder of this shape cannot be exported as an architecture; `None` if it can.
-pub(super) fn refusal(architecture: ModelFamily, form: HeadRole, encoder: &EncoderConfig) -> Option<&'static str> {
-    let is_narrow = encoder.embedding_width() != i64::from(encoder.hidden);
-    if encoder.relative_positions.buckets().is_some() {
-        Some("no supported architecture of `transformers` has its relative positions")
-    } else if is_narrow && architecture != ModelFamily::Electra {
-        Some("its embedding tables are not as wide as its hidden states; export it as `electra`")
-    } else if encoder.gelu == Gelu::Tanh && architecture.has_fixed_gelu(form) {
-        Some("the gelu of its head is `tanh`, that of the architecture is always `erf`; export it as `bert`")
-    } else {
-        None
     }
 }
 

@@ -1,6 +1,7 @@
 //! Names and shapes of all weights of one model, from the tables of its [`ModelFamily`].
 
-use super::architecture::{Axis, EMBEDDINGS, HeadPlace, LAYER, Line, PROJECTION, join};
+use super::architecture::{Axis, EMBEDDINGS, Line, PROJECTION};
+use super::heads::{HeadPlace, join};
 use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, padded_rows};
 
@@ -8,7 +9,7 @@ use crate::encoder::{EncoderConfig, padded_rows};
 pub struct TensorEntry {
     /// Name in this project.
     pub ours: String,
-    /// Names in `transformers`: one, or those of query, key and value.
+    /// Names in `transformers`: one, those of query, key and value, or none if the architecture has no such weight.
     pub theirs: Vec<String>,
     /// Shape of each weight of `transformers`.
     pub shape: Vec<i64>,
@@ -18,6 +19,12 @@ pub struct TensorEntry {
     pub dropped: i64,
     /// Number of trailing rows of zeros that only the weight of this project has.
     pub padding: i64,
+    /// Two rows that change places in `transformers`.
+    pub swapped: Option<(i64, i64)>,
+    /// Weight of this project whose first row is added to each row of the weight of `transformers`.
+    pub folded: Option<String>,
+    /// Whether the weight of `transformers` has the opposite sign.
+    pub is_negated: bool,
 }
 
 /// Inputs that determine the names and shapes of a model's weights.
@@ -26,8 +33,10 @@ pub struct Layout<'a> {
     pub architecture: ModelFamily,
     /// Row of the position table of `transformers` that is the first row of ours.
     pub first_position: u32,
-    /// Rows of the segment table of `transformers`: 1 or 2.
+    /// Rows of the segment table of `transformers`: 1 or 2, or 0 if it has none. Then segment 0 is part of the positions.
     pub token_types: u32,
+    /// Two ids that change places in `transformers`, so that padding has the id that its code requires.
+    pub swapped_ids: Option<(u32, u32)>,
     /// Shape of the encoder.
     pub encoder: &'a EncoderConfig,
     /// Number of ids of the vocabulary.
@@ -45,10 +54,16 @@ impl Layout<'_> {
         if self.encoder.embedding_width() != i64::from(self.encoder.hidden) {
             self.expand(PROJECTION, path, prefix, &mut entries);
         }
+        if self.encoder.relative_positions.buckets().is_some() {
+            self.expand(self.architecture.relative(), path, prefix, &mut entries);
+        }
+        if self.token_types == 0 {
+            fold_segments(path, &mut entries);
+        }
         for layer in 0..self.encoder.layers {
             let ours = format!("{path}.layers.{layer}");
             let theirs = format!("{prefix}encoder.layer.{layer}.");
-            self.expand(LAYER, &ours, &theirs, &mut entries);
+            self.expand(self.architecture.layer(), &ours, &theirs, &mut entries);
         }
         entries
     }
@@ -58,6 +73,10 @@ impl Layout<'_> {
         let mut entries = Vec::new();
         for table in self.architecture.heads().iter().filter(|table| table.form == head.form) {
             self.expand(table.lines, &head.path, "", &mut entries);
+        }
+        // The last layer of a detection head has one output.
+        for entry in entries.iter_mut().filter(|entry| head.is_negated && entry.shape[0] == 1) {
+            entry.is_negated = true;
         }
         entries
     }
@@ -77,6 +96,12 @@ impl Layout<'_> {
                         _ => 0,
                     },
                     padding,
+                    swapped: match line.shape[0] {
+                        Axis::Word | Axis::Vocabulary => self.swapped_ids.map(|(a, b)| (a.into(), b.into())),
+                        _ => None,
+                    },
+                    folded: None,
+                    is_negated: false,
                 });
             }
         }
@@ -91,6 +116,8 @@ impl Layout<'_> {
             Axis::Embedding => self.encoder.embedding_width(),
             Axis::Hidden => self.encoder.hidden.into(),
             Axis::FeedForward => self.encoder.feed_forward.into(),
+            Axis::Bucket => self.encoder.relative_positions.num_buckets.into(),
+            Axis::Head => self.encoder.heads.into(),
             Axis::One => 1,
             Axis::Two => 2,
         }
@@ -125,5 +152,18 @@ impl Layout<'_> {
             spellings.push(format!("{head}.decoder.bias"));
         }
         spellings
+    }
+}
+
+/// Adds segment 0 to the positions, for an architecture without segments.
+fn fold_segments(path: &str, entries: &mut [TensorEntry]) {
+    let segments = format!("{path}.embeddings.token_type.weight");
+    let positions = format!("{path}.embeddings.position.weight");
+    for entry in entries {
+        if entry.ours == segments {
+            entry.theirs.clear();
+        } else if entry.ours == positions {
+            entry.folded = Some(segments.clone());
+        }
     }
 }

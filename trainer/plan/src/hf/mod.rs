@@ -3,34 +3,34 @@
 //! The `hf` module of the engine reads and writes their weights.
 
 mod architecture;
+mod choice;
 mod config;
+mod heads;
 mod layout;
+mod numbers;
 mod target;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
-pub use self::architecture::{HeadPlace, HeadRole};
-pub use self::config::{CONFIG, ModelConfig};
+pub use self::choice::{ExportChoice, choose};
+pub use self::config::ModelConfig;
+pub use self::heads::{HeadPlace, HeadRole};
 pub use self::layout::{Layout, TensorEntry};
+pub use self::numbers::CONFIG;
 pub use self::target::Target;
 use schemas::shell_quoted;
 use store::Store;
 
-use crate::config::{ModelFamily, TrainConfig};
+use crate::config::TrainConfig;
 use crate::encoder::VocabFacts;
 use crate::error::Error;
-use crate::networks::MAIN;
 use crate::objectives::AnyObjective;
-use crate::request::{ActiveObjective, TrainRequest};
+use crate::request::TrainRequest;
 use crate::safetensors_header;
 use crate::train_plan::TrainPlan;
 
 /// Name of the file with the weights of a model.
 pub const WEIGHTS: &str = "model.safetensors";
-
-/// Architectures in the order in which an export without a choice tries them.
-const BY_DEFAULT: [ModelFamily; 2] = [ModelFamily::Bert, ModelFamily::Electra];
 
 /// Reads the configuration of the model in `folder`.
 ///
@@ -69,7 +69,9 @@ pub fn weights_problem(folder: &Path, config: &ModelConfig) -> Option<String> {
         ));
     }
     let square = vec![i64::from(config.hidden_size); 2];
-    let query = shapes.iter().find(|(name, shape)| name.ends_with(".attention.self.query.weight") && **shape != square);
+    let is_query =
+        |name: &str| name.ends_with(".attention.self.query.weight") || name.ends_with(".attention.attn.q.weight");
+    let query = shapes.iter().find(|(name, shape)| is_query(name) && **shape != square);
     query.map(|(name, shape)| {
         format!("`{name}` is {shape:?}, but its `{CONFIG}` says {square:?}; the folder is damaged")
     })
@@ -115,12 +117,16 @@ pub fn inference_plan(folder: &Path, vocab: VocabFacts) -> Result<TrainPlan, Err
         return Err(refuse(problem));
     }
     let encoder = config.encoder().map_err(refuse)?;
-    let objective = "masked_lm";
-    let head = AnyObjective::of_kind(objective).expect("it is registered");
+    let head = if config.has_transform() {
+        serde_json::json!({ "kind": "masked_lm", "tied": config.is_tied() })
+    } else {
+        serde_json::json!({ "kind": "corrective_lm" })
+    };
+    let head: AnyObjective = serde_json::from_value(head).expect("keys of the objective");
     let width = encoder.max_positions;
     let request = TrainRequest {
-        objectives: [(objective.to_owned(), head)].into(),
-        loss: [(objective.to_owned(), 1.0)].into(),
+        objectives: [("lm".to_owned(), head)].into(),
+        loss: [("lm".to_owned(), 1.0)].into(),
         train: TrainConfig { init_from: Some(folder.to_owned()), ..TrainConfig::default() },
         ..TrainRequest::new(encoder, vocab, width)
     };
@@ -128,88 +134,6 @@ pub fn inference_plan(folder: &Path, vocab: VocabFacts) -> Result<TrainPlan, Err
         let problems: Vec<String> = problems.iter().map(|it| format!("`{}`: {}", it.key, it.message)).collect();
         refuse(problems.join("; "))
     })
-}
-
-/// Returns the architecture that a run is exported as unless the user chooses one: the first that has a head of the run.
-#[must_use]
-pub fn default_family(plan: &TrainPlan) -> ModelFamily {
-    BY_DEFAULT.into_iter().find(|family| check(plan, *family).is_ok()).unwrap_or(BY_DEFAULT[0])
-}
-
-/// Checks that a run can be exported as a model of the architecture.
-///
-/// # Errors
-/// [`Error::Config`] if the run has no head of the architecture, or if the architecture does not support its encoder.
-pub fn check(plan: &TrainPlan, architecture: ModelFamily) -> Result<(), Error> {
-    let weights = plan.weight_shapes();
-    choose(plan, architecture, &weights.keys().map(String::as_str).collect()).map(|_| ())
-}
-
-/// Chooses the class of the exported model by the names of the weights. Returns the class and its head.
-///
-/// # Errors
-/// As [`check`].
-pub fn choose(
-    plan: &TrainPlan,
-    architecture: ModelFamily,
-    names: &BTreeSet<&str>,
-) -> Result<(&'static str, HeadPlace), Error> {
-    let mut heads = Target::main(plan, names.iter().copied()).heads;
-    heads.retain(|head| !names.contains(format!("{}.decoder.weight", head.path).as_str()));
-    let find = |form: HeadRole| heads.iter().find(|head| head.form == form).cloned();
-    let (class, head) = architecture
-        .classes()
-        .iter()
-        .find_map(|&(form, class)| Some((class, find(form)?)))
-        .ok_or_else(|| Error::Config(no_head(plan, architecture, &heads)))?;
-    match config::refusal(architecture, head.form, &plan.encoder) {
-        Some(problem) => Err(Error::Config(format!("this run cannot be exported as `{class}`: {problem}"))),
-        None => Ok((class, head)),
-    }
-}
-
-/// Lists the objectives of a run, with the network of those that are not of the main one.
-fn objectives(plan: &TrainPlan) -> String {
-    let text = |it: ActiveObjective<'_>| {
-        let reads = it.objective.reads();
-        let other = reads.passes.iter().map(|pass| &pass.network).find(|network| *network != MAIN);
-        let is_of_other = reads.passes.iter().all(|pass| pass.network != MAIN);
-        let of = other.filter(|_| is_of_other).map_or(String::new(), |network| format!(" of network `{network}`"));
-        format!("`{}`{of}", it.objective.kind())
-    };
-    plan.active().map(text).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the class that a run is exported as unless the user chooses an architecture.
-///
-/// # Errors
-/// As [`check`].
-pub fn default_class(plan: &TrainPlan) -> Result<&'static str, Error> {
-    let weights = plan.weight_shapes();
-    choose(plan, default_family(plan), &weights.keys().map(String::as_str).collect()).map(|(class, _)| class)
-}
-
-/// Returns the reason why no head of a run can be exported as the architecture, with the ways out.
-fn no_head(plan: &TrainPlan, architecture: ModelFamily, heads: &[HeadPlace]) -> String {
-    let is_electra = heads.iter().any(|head| head.form == HeadRole::Detect);
-    let predicts = heads.iter().any(|head| head.form == HeadRole::Predict);
-    let has = format!("this run has the objectives {}", objectives(plan));
-    match architecture {
-        ModelFamily::Bert | ModelFamily::Roberta if is_electra => {
-            format!("{has}, and no `masked_lm` of its main network: export it with `--as electra`")
-        }
-        ModelFamily::Bert | ModelFamily::Roberta => format!(
-            "{has}; a model of this family needs a head of `masked_lm` with `tied = true` on the main network, so it cannot \
-             be exported"
-        ),
-        ModelFamily::Electra if predicts => {
-            format!("{has}, and no head of an ELECTRA model: export it with `--as bert`")
-        }
-        ModelFamily::Electra => format!(
-            "{has}; an ELECTRA model needs a head of `replaced_token` with `head = \"dense_gelu\"` and `label_one = \
-             \"replaced\"`, or of `masked_lm`, so it cannot be exported"
-        ),
-    }
 }
 
 #[cfg(test)]

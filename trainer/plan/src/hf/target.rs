@@ -1,6 +1,6 @@
 //! Network of a run that the weights of a Hugging Face model belong to.
 
-use super::architecture::{self, HeadPlace, HeadRole};
+use super::heads::{HeadPlace, HeadRole, heads};
 use super::layout::Layout;
 use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, VocabFacts};
@@ -23,16 +23,13 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// Returns the main network and its heads; `weights` are the names of all weights of the run.
-    ///
-    /// A detection head with label 1 for "original" is excluded: the same logits mean the opposite in ELECTRA.
     #[must_use]
     pub fn main<'n>(plan: &'a TrainPlan, weights: impl Iterator<Item = &'n str>) -> Self {
-        let detects = |path: &str| {
+        let flags_replaced = |path: &str| {
             let objective = path.strip_prefix("heads.").and_then(|name| plan.objectives.get(name));
             objective.is_some_and(|objective| objective.flags_replaced())
         };
-        let mut heads = architecture::heads(weights);
-        heads.retain(|head| head.form != HeadRole::Detect || detects(&head.path));
+        let heads = heads(weights, flags_replaced);
         let section = "encoder".to_owned();
         let path = "encoder".to_owned();
         Self { section, path, encoder: plan.encoder.clone(), vocab: &plan.vocab, heads }
@@ -42,16 +39,32 @@ impl<'a> Target<'a> {
     #[must_use]
     pub fn next_to(plan: &'a TrainPlan, name: &str) -> Option<Self> {
         let encoder = plan.networks.get(name).filter(|network| network.predicts_tokens())?.shape(&plan.encoder)?;
-        let heads = vec![HeadPlace { form: HeadRole::Predict, path: format!("{name}.head") }];
+        let heads = vec![HeadPlace { form: HeadRole::Predict, path: format!("{name}.head"), is_negated: false }];
         let section = format!("networks.{name}");
         let path = format!("{name}.encoder");
         Some(Self { section, path, encoder, vocab: &plan.vocab, heads })
+    }
+
+    /// Returns the layout of its weights in an exported model of the architecture.
+    pub fn exported_layout(&self, architecture: ModelFamily) -> Layout<'_> {
+        let pad = self.vocab.special.pad;
+        let exported = architecture.exported_pad(pad);
+        let layout = self.layout(architecture, architecture.first_position(pad), architecture.token_types());
+        Layout { swapped_ids: (exported != pad).then_some((pad, exported)), ..layout }
     }
 
     /// Returns the layout of its weights under the names of the architecture.
     pub fn layout(&self, architecture: ModelFamily, first_position: u32, token_types: u32) -> Layout<'_> {
         let vocab_size = self.vocab.size;
         let encoder = &self.encoder;
-        Layout { architecture, first_position, token_types, encoder, vocab_size, vocab_rows: vocab_size }
+        Layout {
+            architecture,
+            first_position,
+            token_types,
+            swapped_ids: None,
+            encoder,
+            vocab_size,
+            vocab_rows: vocab_size,
+        }
     }
 }

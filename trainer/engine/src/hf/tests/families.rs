@@ -9,26 +9,26 @@ use store::Store;
 use tch::{Kind, Tensor};
 use trainer_plan::TrainRequest;
 use trainer_plan::config::TrainConfig;
-use trainer_plan::encoder::{EncoderConfig, Gelu};
+use trainer_plan::encoder::{EncoderConfig, Gelu, RelativeForm, RelativePositions};
+use trainer_plan::hf::{HeadPlace, HeadRole};
 use trainer_plan::networks::AnyNetwork;
+use trainer_plan::networks::MAIN;
 use trainer_plan::networks::generator::{Generator, SharedTable};
 use trainer_plan::objectives::AnyObjective;
 use trainer_plan::objectives::replaced_token::LabelOne;
 
+use super::exports::{Case, check, detection_head, pair_head};
 use super::{
-    ModelFamily, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
-    golden, gradient_tolerance, host, import, largest, logits, loss, objective, plan, weights,
+    ModelFamily, VIEW, batch, begun, check_all, chosen, collect, copied, expected, export, forward, golden,
+    gradient_tolerance, host, largest, logits, loss, objective, plan, weights,
 };
-use crate::device::precision::Precision;
 use crate::model::forward::Forward;
-use crate::model::heads::Dense;
-use crate::objectives::replaced_token::DetectionHead;
 use crate::testing;
 use crate::training::step::Trainer;
 
 const DETECTED: &str = "corrupted";
 
-fn roberta() -> TrainRequest {
+pub(super) fn roberta() -> TrainRequest {
     let encoder = EncoderConfig {
         layers: 2,
         hidden: 24,
@@ -44,8 +44,15 @@ fn roberta() -> TrainRequest {
     plan
 }
 
+/// Shape of the stored MPNet: that of the RoBERTa, with relative positions.
+pub(super) fn mpnet() -> TrainRequest {
+    let mut plan = roberta();
+    plan.encoder.relative_positions = RelativePositions { kind: RelativeForm::T5, num_buckets: 32, max_distance: 128 };
+    plan
+}
+
 /// Shape of the small model: hidden size 24 for the discriminator, 12 for the generator.
-fn electra(hidden: u32, feed_forward: u32) -> TrainRequest {
+pub(super) fn electra(hidden: u32, feed_forward: u32) -> TrainRequest {
     let shape =
         EncoderConfig { layers: 2, heads: 2, max_positions: 16, embedding: Some(16), ..EncoderConfig::default() };
     plan(EncoderConfig { hidden, feed_forward, ..shape }, 90)
@@ -69,7 +76,7 @@ fn gap(found: &Tensor, expected: &BTreeMap<String, Tensor>, name: &str) -> f64 {
 }
 
 /// Checks that hidden states, logits, loss and all gradients equal those of `transformers`.
-fn assert_equal_models(
+pub(super) fn assert_equal_models(
     trainer: &Trainer,
     expected: &BTreeMap<String, Tensor>,
     (batch, view): (&Batch, &str),
@@ -110,12 +117,8 @@ fn detection_inputs() -> BTreeMap<String, Tensor> {
 }
 
 fn detection_logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
-    let weight = |name: &str| trainer.parameters().get(&format!("heads.rtd.{name}")).expect("a head").shallow_clone();
-    let dense = Dense { weight_oi: weight("dense.weight"), bias_o: weight("dense.bias") };
-    let weight_d = weight("weight").squeeze_dim(0);
-    let head =
-        DetectionHead { dense: Some((dense, Gelu::Erf)), weight_d, bias_1: weight("bias"), precision: Precision::F32 };
-    head.logits(&forward.encoded("main", DETECTED).hidden_btd)
+    let head = HeadPlace { form: HeadRole::Detect, path: "heads.rtd".to_owned(), is_negated: false };
+    detection_head(trainer, &head).logits(&forward.encoded("main", DETECTED).hidden_btd)
 }
 
 #[test]
@@ -136,9 +139,8 @@ fn electra_generator_predictions_equal_transformers() {
     assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, ModelFamily::Electra);
 }
 
-#[test]
-fn a_next_sentence_head_gets_pooler_and_classifier() {
-    let _generator = testing::generator();
+/// Shape of the stored model with a head for sentences.
+fn next_sentence() -> TrainRequest {
     let shape = EncoderConfig {
         layers: 1,
         hidden: 16,
@@ -150,20 +152,19 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
     let mut plan = plan(shape, 90);
     plan.objectives.insert("nsp".to_owned(), objective("next_sentence"));
     plan.loss.insert("nsp".to_owned(), 1.0);
-    let trainer = begun(&plan, "hf_bert_pretraining");
+    plan
+}
+
+#[test]
+fn a_next_sentence_head_gets_pooler_and_classifier() {
+    let _generator = testing::generator();
+    let trainer = begun(&next_sentence(), "hf_bert_pretraining");
     let expected = expected("hf_bert_pretraining");
     let batch = batch(&expected, VIEW);
     let host = host(&trainer, &batch);
     let forward = forward(&trainer, &host);
     assert!(gap(&logits(&trainer, &forward), &expected, "logits") <= 1e-5);
-    let weight = |name: &str| trainer.parameters().get(&format!("heads.nsp.{name}")).expect("a head").shallow_clone();
-    let dense =
-        |name: &str| Dense { weight_oi: weight(&format!("{name}.weight")), bias_o: weight(&format!("{name}.bias")) };
-    let head = crate::objectives::next_sentence::PairHead {
-        pooler: dense("pooler"),
-        classifier: dense("classifier"),
-        precision: Precision::F32,
-    };
+    let head = pair_head(&trainer, "heads.nsp");
     let scores = head.logits(&forward.encoded("main", VIEW).hidden_btd);
     let scored = crate::objectives::next_sentence::loss(&scores, &Tensor::from_slice(&[0_i64, 1, 1]));
     assert!(largest(&(scored.sum / 3.0 - &expected["next_sentence"])) <= 1e-6);
@@ -173,6 +174,8 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
 fn round_trips_change_no_bit() {
     let _generator = testing::generator();
     for (model, architecture, plan) in [
+        ("hf_bert_pretraining", ModelFamily::Bert, next_sentence()),
+        ("hf_mpnet", ModelFamily::Mpnet, mpnet()),
         ("hf_roberta", ModelFamily::Roberta, roberta()),
         ("hf_electra", ModelFamily::Electra, discriminator()),
         ("hf_electra_generator", ModelFamily::Electra, electra(12, 20)),
@@ -180,13 +183,14 @@ fn round_trips_change_no_bit() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let folder = Store::folder(home.path()).expect("there");
         let ours = begun(&plan, model).weights().expect("on the host");
-        export(&ours, &testing::checked(plan.clone()), architecture, &folder).expect("written");
+        let checked = testing::checked(plan.clone());
+        export(&ours, &checked, &chosen(&checked, architecture), &folder).expect("written");
         assert_eq!(weights(home.path()), weights(&golden(model)), "{model}: names, shapes and values");
         assert_eq!(begun_at(&plan, home.path()).weights().expect("on the host"), ours, "{model}");
     }
 }
 
-fn begun_at(plan: &TrainRequest, folder: &Path) -> Trainer {
+pub(super) fn begun_at(plan: &TrainRequest, folder: &Path) -> Trainer {
     let mut plan = plan.clone();
     plan.train.init_from = Some(folder.to_owned());
     let mut trainer = testing::trainer(&plan);
@@ -195,21 +199,63 @@ fn begun_at(plan: &TrainRequest, folder: &Path) -> Trainer {
 }
 
 #[test]
-fn roberta_exports_are_those_that_transformers_read() {
-    let _generator = testing::generator();
-    check_export("hf_roberta", &roberta(), ModelFamily::Roberta, VIEW, logits);
+fn exports_of_every_family_are_those_that_transformers_read() {
+    let untied = untied(next_sentence());
+    let mut mirrored = discriminator();
+    let Some(AnyObjective::ReplacedToken(objective)) = mirrored.objectives.get_mut("rtd") else {
+        panic!("just put there")
+    };
+    objective.label_one = LabelOne::IsOriginal;
+    let mut pair = with_generator();
+    pair.objectives.insert("generator".to_owned(), generator_objective());
+    pair.loss.insert("generator".to_owned(), 1.0);
+    let generator =
+        Case { name: "hf_electra_pair_generator".to_owned(), run: pair, network: "generator", family: None };
+    let choices = check(&[
+        Case::new("hf_bert_pretraining", next_sentence(), ModelFamily::Bert),
+        Case::new("hf_bert_untied", untied, ModelFamily::Bert),
+        Case::new("hf_roberta", roberta(), ModelFamily::Roberta),
+        Case::new("hf_electra", discriminator(), ModelFamily::Electra),
+        Case::new("hf_electra_mirrored", mirrored, ModelFamily::Electra),
+        Case::new("hf_electra_generator", electra(12, 20), ModelFamily::Electra),
+        generator,
+    ]);
+    let classes: Vec<&str> = choices.iter().map(|choice| choice.class).collect();
+    let [detector, generator] = ["ElectraForPreTraining", "ElectraForMaskedLM"];
+    let [pair, masked_lm] = ["BertForPreTraining", "BertForMaskedLM"];
+    assert_eq!(classes, [pair, masked_lm, "RobertaForMaskedLM", detector, detector, generator, generator]);
+}
+
+/// Separate decoder instead of the word table.
+fn untied(mut plan: TrainRequest) -> TrainRequest {
+    let Some(AnyObjective::MaskedLm(objective)) = plan.objectives.get_mut("mlm") else { panic!("just put there") };
+    objective.tied = false;
+    plan
 }
 
 #[test]
-fn electra_exports_are_those_that_transformers_read() {
+fn a_separate_decoder_is_read_again_and_needs_one_in_the_run() {
     let _generator = testing::generator();
-    check_export("hf_electra", &discriminator(), ModelFamily::Electra, DETECTED, detection_logits);
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = Store::folder(home.path()).expect("there");
+    let plan = untied(next_sentence());
+    let checked = testing::checked(plan.clone());
+    let ours = testing::trainer(&plan).weights().expect("on the host");
+    let mut choice = chosen(&checked, ModelFamily::Bert);
+    choice.heads.retain(|head| head.form == HeadRole::PredictUntied);
+    export(&ours, &checked, &choice, &folder).expect("written");
+    let found = begun_at(&plan, home.path()).weights().expect("on the host");
+    assert_eq!(found["heads.mlm.decoder.weight"], ours["heads.mlm.decoder.weight"]);
+    let mut tied = next_sentence();
+    tied.train.init_from = Some(home.path().to_owned());
+    let error = testing::trainer(&tied).begin().expect_err("refused").to_string();
+    assert!(error.contains("its decoder is not tied to its word table; set `tied = false`"), "{error}");
 }
 
-#[test]
-fn electra_generators_are_those_that_transformers_read() {
-    let _generator = testing::generator();
-    check_export("hf_electra_generator", &electra(12, 20), ModelFamily::Electra, VIEW, logits);
+/// Masked language modelling of the generator.
+fn generator_objective() -> AnyObjective {
+    let Ok(objective) = toml::from_str("kind = 'masked_lm'\nnetwork = 'generator'") else { panic!("an objective") };
+    objective
 }
 
 /// Discriminator with a generator that starts from the stored one.
@@ -289,12 +335,9 @@ fn xlm_roberta_is_read_and_missing_positions_are_refused() {
 
 #[test]
 fn unsupported_architectures_are_refused() {
-    let _generator = testing::generator();
-    let home = tempfile::tempdir().expect("a temporary folder");
-    let folder = Store::folder(home.path()).expect("there");
-    let refused = |plan: &TrainRequest, architecture| {
-        let weights = testing::trainer(plan).weights().expect("on the host");
-        export(&weights, &testing::checked(plan.clone()), architecture, &folder).expect_err("refused").to_string()
+    let refused = |plan: &TrainRequest, family| {
+        let plan = testing::checked(plan.clone());
+        trainer_plan::hf::choose(&plan, MAIN, Some(family), None).expect_err("refused").to_string()
     };
     let narrow = refused(&electra(24, 40), ModelFamily::Bert);
     assert!(narrow.contains("not as wide as its hidden states; export it as `electra`"), "{narrow}");
@@ -307,22 +350,27 @@ fn unsupported_architectures_are_refused() {
     let headless = refused(&discriminator(), ModelFamily::Bert);
     assert!(headless.contains("and no `masked_lm` of its main network: export it with `--as electra`"), "{headless}");
 
-    let mut untied = roberta();
-    let Some(AnyObjective::MaskedLm(objective)) = untied.objectives.get_mut("mlm") else { panic!("just put there") };
-    objective.tied = false;
-    let untied = refused(&untied, ModelFamily::Roberta);
+    let untied = refused(&untied(roberta()), ModelFamily::Roberta);
     assert!(untied.contains("with `tied = true` on the main network"), "{untied}");
 
-    // Positive logits mean "original" here and "replaced" in ELECTRA.
+    let plan = testing::checked(with_generator());
+    let absent = trainer_plan::hf::choose(&plan, "absent", None, None).expect_err("refused").to_string();
+    assert!(absent.contains("no network `absent`; its networks are `main`, `generator`"), "{absent}");
+}
+
+/// Positive scores mean "original" in such a run and "replaced" in ELECTRA.
+#[test]
+fn a_detection_head_with_the_other_label_is_read_with_the_opposite_sign() {
+    let _generator = testing::generator();
     let mut mirrored = discriminator();
     let Some(AnyObjective::ReplacedToken(objective)) = mirrored.objectives.get_mut("rtd") else {
         panic!("just put there")
     };
     objective.label_one = LabelOne::IsOriginal;
-    let error = refused(&mirrored, ModelFamily::Electra);
-    assert!(error.contains("`label_one = \"replaced\"`"), "{error}");
-    let names = ["dense.weight", "dense.bias", "weight", "bias"].map(|name| format!("heads.rtd.{name}"));
-    let read =
-        import(&golden("hf_electra"), &Target::main(&testing::checked(mirrored), names.iter().map(String::as_str)));
-    assert!(read.expect("the stored model").keys().all(|name| name.starts_with("encoder.")), "nor is its head read");
+    let [same, other] = [discriminator(), mirrored].map(|plan| begun(&plan, "hf_electra"));
+    let weight = |trainer: &Trainer, name: &str| trainer.parameters().get(name).expect("a head").shallow_clone();
+    for name in ["heads.rtd.weight", "heads.rtd.bias"] {
+        assert!(largest(&(weight(&same, name) + weight(&other, name))) < f64::MIN_POSITIVE, "{name}");
+    }
+    assert_eq!(weight(&same, "heads.rtd.dense.bias"), weight(&other, "heads.rtd.dense.bias"));
 }
