@@ -91,7 +91,7 @@ fn every_row_of_the_real_files_is_an_example() {
     check_pandas_view(&folder);
 }
 
-/// The half of SQuAD 2.0 and XQuAD, which is compressed, have other names than the official files.
+/// Half of SQuAD 2.0 and the compressed files of `xquad` have other names than the official files.
 fn check_squad(folder: &std::path::Path) {
     let read = |file: &str, allows_none| {
         let path = folder.join("squad").join(file);
