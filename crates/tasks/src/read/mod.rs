@@ -41,7 +41,7 @@ use crate::example::{Example, TaskOutput};
 use crate::layout::{FileLayout, TableFormat, TableLayout};
 
 /// Longest line, record, sentence or SQuAD article in bytes.
-pub const MAX_RECORD_BYTES: usize = 16 << 20;
+pub(crate) const MAX_RECORD_BYTES: usize = 16 << 20;
 
 /// Counts of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,9 +23,9 @@ use crate::metric::TaskMetric;
 /// ChemProt. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ChemProt {}
+pub struct Chemprot {}
 
-impl Task for ChemProt {
+impl Task for Chemprot {
     fn output(&self) -> TaskOutput {
         TaskOutput::Class {
             labels: names(&[

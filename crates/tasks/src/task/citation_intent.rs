@@ -23,9 +23,9 @@ use crate::metric::TaskMetric;
 /// ACL-ARC. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct AclArc {}
+pub struct CitationIntent {}
 
-impl Task for AclArc {
+impl Task for CitationIntent {
     fn output(&self) -> TaskOutput {
         TaskOutput::Class {
             labels: names(&["Background", "CompareOrContrast", "Extends", "Future", "Motivation", "Uses"]),

@@ -20,6 +20,7 @@ fn each(check: impl Fn(&AnyTask, &str)) {
 fn every_task_survives_toml_and_refuses_unknown_keys() {
     each(|task, name| {
         let text = toml::to_string(task).expect("a table");
+        assert!(text.contains(&format!("kind = \"{name}\"\n")), "{name}: {text}");
         assert_eq!(toml::from_str::<AnyTask>(&text).expect("of this version"), *task, "{name}");
         assert!(toml::from_str::<AnyTask>(&format!("unknown = 1\n{text}")).is_err(), "{name}");
         assert!(task.problems().is_empty(), "{name}: {:?}", task.problems());

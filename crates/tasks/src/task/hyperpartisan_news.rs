@@ -23,9 +23,9 @@ use crate::metric::TaskMetric;
 /// HyperPartisan. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct HyperPartisan {}
+pub struct HyperpartisanNews {}
 
-impl Task for HyperPartisan {
+impl Task for HyperpartisanNews {
     fn output(&self) -> TaskOutput {
         TaskOutput::Class { labels: names(&["false", "true"]) }
     }

@@ -23,9 +23,9 @@ use crate::metric::TaskMetric;
 /// SciCite. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct SciCite {}
+pub struct Scicite {}
 
-impl Task for SciCite {
+impl Task for Scicite {
     fn output(&self) -> TaskOutput {
         TaskOutput::Class { labels: names(&["background", "method", "result"]) }
     }

@@ -24,9 +24,9 @@ use crate::metric::TaskMetric;
 /// SciERC. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct SciErc {}
+pub struct Sciie {}
 
-impl Task for SciErc {
+impl Task for Sciie {
     fn output(&self) -> TaskOutput {
         TaskOutput::Class {
             labels: names(&[

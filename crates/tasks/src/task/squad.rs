@@ -24,9 +24,9 @@ use crate::metric::TaskMetric;
 /// SQuAD 1.1. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct SquadV1 {}
+pub struct Squad {}
 
-impl Task for SquadV1 {
+impl Task for Squad {
     fn output(&self) -> TaskOutput {
         TaskOutput::Spans { allows_none: false }
     }

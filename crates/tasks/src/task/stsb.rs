@@ -26,9 +26,9 @@ use crate::metric::TaskMetric;
 /// STS-B. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct StsB {}
+pub struct Stsb {}
 
-impl Task for StsB {
+impl Task for Stsb {
     fn output(&self) -> TaskOutput {
         TaskOutput::Score { range: 0.0..=5.0 }
     }

@@ -26,7 +26,7 @@ use crate::metric::TaskMetric;
 /// Answers within passages of any table. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct SpanExtractionTask {
+pub struct CustomSpanExtraction {
     /// Files and their format.
     pub files: DataFiles,
     /// Whether the files are in the format of SQuAD.
@@ -45,7 +45,7 @@ pub struct SpanExtractionTask {
     pub metric: TaskMetric,
 }
 
-impl Default for SpanExtractionTask {
+impl Default for CustomSpanExtraction {
     fn default() -> Self {
         Self {
             files: DataFiles { train: "train.jsonl".to_owned(), dev: "dev.jsonl".to_owned(), ..DataFiles::default() },
@@ -60,7 +60,7 @@ impl Default for SpanExtractionTask {
     }
 }
 
-impl Task for SpanExtractionTask {
+impl Task for CustomSpanExtraction {
     fn output(&self) -> TaskOutput {
         TaskOutput::Spans { allows_none: self.allow_unanswerable }
     }

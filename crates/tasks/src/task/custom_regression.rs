@@ -25,7 +25,7 @@ use crate::metric::TaskMetric;
 /// Regression of any table. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct RegressionTask {
+pub struct CustomRegression {
     /// Files and their format.
     pub files: DataFiles,
     /// Column of the first text.
@@ -42,7 +42,7 @@ pub struct RegressionTask {
     pub metric: TaskMetric,
 }
 
-impl Default for RegressionTask {
+impl Default for CustomRegression {
     fn default() -> Self {
         Self {
             files: DataFiles::default(),
@@ -56,7 +56,7 @@ impl Default for RegressionTask {
     }
 }
 
-impl Task for RegressionTask {
+impl Task for CustomRegression {
     fn output(&self) -> TaskOutput {
         TaskOutput::Score { range: self.min..=self.max }
     }

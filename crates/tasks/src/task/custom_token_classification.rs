@@ -28,7 +28,7 @@ use crate::metric::TaskMetric;
 /// Labels of words. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct TokenClassificationTask {
+pub struct CustomTokenClassification {
     /// Files and their format.
     pub files: DataFiles,
     /// Whether the files have one word per line.
@@ -47,7 +47,7 @@ pub struct TokenClassificationTask {
     pub metric: TaskMetric,
 }
 
-impl Default for TokenClassificationTask {
+impl Default for CustomTokenClassification {
     fn default() -> Self {
         Self {
             files: DataFiles { train: "train.txt".to_owned(), dev: "dev.txt".to_owned(), ..DataFiles::default() },
@@ -62,7 +62,7 @@ impl Default for TokenClassificationTask {
     }
 }
 
-impl Task for TokenClassificationTask {
+impl Task for CustomTokenClassification {
     fn output(&self) -> TaskOutput {
         TaskOutput::WordLabels { labels: self.labels.clone() }
     }

@@ -25,7 +25,7 @@ use crate::metric::TaskMetric;
 /// Classification of any table. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ClassificationTask {
+pub struct CustomClassification {
     /// Files and their format.
     pub files: DataFiles,
     /// Column of the first text.
@@ -40,7 +40,7 @@ pub struct ClassificationTask {
     pub metric: TaskMetric,
 }
 
-impl Default for ClassificationTask {
+impl Default for CustomClassification {
     fn default() -> Self {
         Self {
             files: DataFiles::default(),
@@ -53,7 +53,7 @@ impl Default for ClassificationTask {
     }
 }
 
-impl Task for ClassificationTask {
+impl Task for CustomClassification {
     fn output(&self) -> TaskOutput {
         TaskOutput::Class { labels: self.labels.clone() }
     }
