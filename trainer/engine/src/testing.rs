@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schemas::column::{Column, ColumnSpec, ElementType};
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES, TARGETS};
 use schemas::ordinal::BatchIndex;
 use schemas::{Batch, BatchBuilder};
 use tch::Device;
@@ -147,6 +147,11 @@ fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: boo
 fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec, supervised: bool) {
     let flags = (0..ROWS * WIDTH).map(|at| u8::from(supervised && at % 4 == 0));
     match spec.element {
+        ElementType::I32 if spec.name == TARGETS.name() => {
+            // Classes, positions, or the bits of numbers near 0.
+            let target = |at: usize| if supervised { i32::from(at.is_multiple_of(2)) } else { IGNORE };
+            builder.push(view, TARGETS, WIDTH, (0..ROWS * WIDTH).map(target).collect());
+        }
         // The only other columns of 32 bits hold random bits.
         ElementType::I32 => {
             let bits = |at: usize| {
