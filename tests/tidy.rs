@@ -31,6 +31,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
+    ("cloze-tasks", "cloze-schemas flate2 parquet schemars serde serde_json unicode-normalization"),
     (
         "cloze-telemetry",
         "cloze-runtime cloze-schemas async-trait bytesize crc32c indicatif opentelemetry opentelemetry-http opentelemetry-otlp \
@@ -86,6 +87,7 @@ const REGISTRIES: &[(&str, &str)] = &[
     ("pipeline/src/views", "view"),
     ("trainer/plan/src/objectives", "objective"),
     ("trainer/plan/src/networks", "network"),
+    ("crates/tasks/src/task", "task"),
 ];
 
 /// Families whose members are configured in one package and built in another, with both folders.

@@ -1,0 +1,14 @@
+//! Metrics of predictions, equal to those of scikit-learn, SciPy, `seqeval` and SQuAD's scripts.
+
+pub mod answer_report;
+pub mod answers;
+pub mod classes;
+pub mod entities;
+mod named;
+pub mod scores;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use self::named::{Judged, MetricScore, TaskMetric, evaluate};
+pub use self::value::{MetricValue, UndefinedReason};

@@ -1,0 +1,83 @@
+//! Classification of one text or of two, configured by keys alone.
+//!
+//! # What
+//! Any TSV, CSV, JSONL or Parquet file with one or two texts and a label.
+//!
+//! # Why
+//! Own tasks need no code.
+//!
+//! # Definition
+//! `files` names the files, `text`, `second_text` and `label` the columns, `labels` the labels in the order of their
+//! indices. In two-class tasks, the second label is the positive class. Labels may be texts, numbers or truth values.
+//!
+//! # Reference
+//! None: the layout is the user's.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::data_files::{DataFiles, label_problems};
+use super::{ExampleSet, Task};
+use crate::example::TaskOutput;
+use crate::layout::{ColumnRef, GoldColumns};
+use crate::metric::TaskMetric;
+
+/// Classification of any table. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClassificationTask {
+    /// Files and their format.
+    pub files: DataFiles,
+    /// Column of the first text.
+    pub text: ColumnRef,
+    /// Column of the second text. Without it, the task has one text.
+    pub second_text: Option<ColumnRef>,
+    /// Column of the label.
+    pub label: ColumnRef,
+    /// Labels in the order of their indices.
+    pub labels: Vec<String>,
+    /// Primary metric.
+    pub metric: TaskMetric,
+}
+
+impl Default for ClassificationTask {
+    fn default() -> Self {
+        Self {
+            files: DataFiles::default(),
+            text: "text".into(),
+            second_text: None,
+            label: "label".into(),
+            labels: vec!["0".to_owned(), "1".to_owned()],
+            metric: TaskMetric::Accuracy,
+        }
+    }
+}
+
+impl Task for ClassificationTask {
+    fn output(&self) -> TaskOutput {
+        TaskOutput::Class { labels: self.labels.clone() }
+    }
+
+    fn folder(&self) -> &'static str {
+        ""
+    }
+
+    fn sets(&self) -> Vec<ExampleSet> {
+        self.files.sets(&self.text, self.second_text.as_ref(), &GoldColumns::Label(self.label.clone()))
+    }
+
+    fn metrics(&self) -> Vec<TaskMetric> {
+        let output = self.output();
+        let others = TaskMetric::ALL.iter().copied().filter(|it| *it != self.metric && it.applies_to(&output));
+        std::iter::once(self.metric).chain(others).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = self.files.problems();
+        problems.extend(label_problems(&self.labels));
+        if !self.metric.applies_to(&self.output()) {
+            problems.push(format!("`metric` = `{}` is not a metric of this kind of task", self.metric));
+        }
+        problems
+    }
+}
