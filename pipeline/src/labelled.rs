@@ -3,18 +3,20 @@
 //! The folder has one part. Its samples are whole examples, in the order of the input, truncated to
 //! [`LabelledOptions::max_seq_len`]. The view [`example`](crate::views::example) renders them.
 
-use schemas::columns::IGNORE;
+use schemas::columns::{ATTENTION_MASK, IGNORE};
 use schemas::manifest::{self, CorpusReport, DatasetVersionEntry, FileEntry, Frame, Pack, PartEntry};
 use schemas::sample::OptionalColumns;
-use schemas::{Document, Manifest, PartId, Shard};
+use schemas::{Batch, BatchIndex, Document, Epoch, Manifest, PartId, Sample, SampleAddress, Shard, TokenIds, Vocab};
 use store::Store;
 
 use crate::Result;
+use crate::collate::{Item, PlannedView, collate};
 use crate::pack::Packed;
 use crate::prepare::vocab_to_parquet;
 use crate::shard::{ShardOptions, ShardWriter};
 use crate::tokenize::{HfTokenizer, Tokenizer as _};
-use crate::views::example::truncated;
+use crate::views::AnyView;
+use crate::views::example::{Example, truncated};
 
 /// Name of the packing in the manifest.
 pub const EXAMPLES: &str = "examples";
@@ -136,57 +138,107 @@ impl Writing<'_> {
         let mut writer = ShardWriter::new(self.store, options);
         for example in examples {
             let example = example?;
-            let (ids, starts) = self.ids(&example)?;
+            let encoded = EncodedExample::new(&example, self.tokenizer, self.options)?;
+            self.count(&example, &encoded);
             if split == "train" {
-                ids.iter().for_each(|&id| self.counts[id as usize] += 1);
+                encoded.ids.iter().for_each(|&id| self.counts[id as usize] += 1);
             }
             writer.write(Packed {
-                input_ids: &ids,
+                input_ids: &encoded.ids,
                 document_starts: &[0],
                 documents: &[Document::hash(&format!("{split}/{}", example.id))],
-                sentence_starts: &starts,
-                targets: &[example.target.stored()],
+                sentence_starts: &encoded.starts,
+                targets: &encoded.target,
                 source: 0,
             })?;
         }
         writer.finish()
     }
 
-    /// Returns the ids of the two texts, truncated, and their starts.
-    fn ids(&mut self, example: &LabelledText) -> Result<(Vec<u32>, Vec<u16>)> {
-        let mut ids = self.tokenizer.ids(&example.first)?;
-        let second = example.second.as_ref().map(|text| self.tokenizer.ids(text)).transpose()?.unwrap_or_default();
-        self.count(example, ids.len() + second.len());
-        let frame = if second.is_empty() { 2 } else { 2 + self.options.separators };
-        let (a, b) = truncated(ids.len(), second.len(), (self.options.max_seq_len - frame) as usize);
-        let cut = ids.len() + second.len() - a - b;
-        self.corpus.packing.cut_documents += u64::from(cut > 0);
-        self.corpus.packing.cut_tokens += cut as u64;
-        ids.truncate(a);
-        ids.extend_from_slice(&second[..b]);
-        if ids.is_empty() {
-            // A row must have a content token, and every example a row.
-            ids.push(self.unknown());
-        }
-        let border = u16::try_from(a).expect("a row has fewer than 65,536 tokens");
-        Ok((ids, if a > 0 && b > 0 { vec![0, border] } else { vec![0] }))
-    }
-
-    fn count(&mut self, example: &LabelledText, tokens: usize) {
+    fn count(&mut self, example: &LabelledText, encoded: &EncodedExample) {
         let texts = [Some(&example.first), example.second.as_ref()].into_iter().flatten();
         self.corpus.documents += 1;
-        self.corpus.tokens += tokens as u64;
+        self.corpus.tokens += encoded.tokens as u64;
         for text in texts {
             self.corpus.text_bytes += text.len() as u64;
             self.corpus.words += text.split_whitespace().count() as u64;
         }
+        self.corpus.packing.cut_documents += u64::from(encoded.cut > 0);
+        self.corpus.packing.cut_tokens += encoded.cut as u64;
+    }
+}
+
+/// Example as a sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedExample {
+    ids: Vec<u32>,
+    /// Start of each text that has tokens.
+    starts: Vec<u16>,
+    target: [i32; 1],
+    /// Tokens before truncation.
+    tokens: usize,
+    /// Tokens that were truncated.
+    cut: usize,
+}
+
+impl EncodedExample {
+    /// Tokenizes and truncates an example.
+    ///
+    /// # Errors
+    /// Those of the tokenizer.
+    pub fn new(example: &LabelledText, tokenizer: &HfTokenizer, options: LabelledOptions) -> Result<Self> {
+        let mut ids = tokenizer.ids(&example.first)?;
+        let second = example.second.as_ref().map(|text| tokenizer.ids(text)).transpose()?.unwrap_or_default();
+        let tokens = ids.len() + second.len();
+        let frame = if second.is_empty() { 2 } else { 2 + options.separators };
+        let (a, b) = truncated(ids.len(), second.len(), (options.max_seq_len - frame) as usize);
+        ids.truncate(a);
+        ids.extend_from_slice(&second[..b]);
+        if ids.is_empty() {
+            // A row must have a content token, and every example a row.
+            let special = tokenizer.facts().special();
+            ids.push(special.unk.unwrap_or(special.sep));
+        }
+        let border = u16::try_from(a).expect("a row has fewer than 65,536 tokens");
+        let starts = if a > 0 && b > 0 { vec![0, border] } else { vec![0] };
+        Ok(Self { ids, starts, target: [example.target.stored()], tokens, cut: tokens - a - b })
     }
 
-    /// Id for a text without tokens.
-    fn unknown(&self) -> u32 {
-        let special = self.tokenizer.facts().special();
-        special.unk.unwrap_or(special.sep)
+    fn sample(&self) -> Sample<'_> {
+        Sample {
+            input_ids: TokenIds::U32(&self.ids),
+            document_starts: &[0],
+            documents: &[0],
+            sentence_starts: &self.starts,
+            targets: &self.target,
+            frame: Frame::ClsSep,
+            source: 0,
+            offset: 0,
+        }
     }
+}
+
+/// Renders examples as a batch of the view `name`, without a prepared folder: for predictions.
+#[must_use]
+pub fn batch(examples: &[EncodedExample], name: &str, view: &Example, width: u32, vocab: &Vocab) -> Batch {
+    let view = AnyView::Example(view.clone());
+    let wanted = [ATTENTION_MASK.spec()].into_iter().chain(view.columns().iter().copied()).collect();
+    let planned =
+        PlannedView { name: name.to_owned(), view, of: None, frame: 0, ids: 0, width: width as usize, wanted };
+    let samples = examples.iter().map(EncodedExample::sample);
+    // The view draws no random numbers.
+    let items = samples.zip(0..).map(|(sample, index)| Item {
+        sample,
+        partner: None,
+        index: SampleAddress::numbered(index),
+        seed: 0,
+        epoch: Epoch(0),
+        copy: 0,
+        copies: 1,
+        pieces: 1,
+    });
+    let items: Vec<Item<'_>> = items.collect();
+    collate(&[planned], vocab, BatchIndex(0), &items)
 }
 
 #[cfg(test)]
@@ -229,5 +281,19 @@ mod tests {
         assert_eq!(shape, expected);
         let corpus = &written.dataset_versions[0].corpus;
         assert_eq!((corpus.documents, corpus.packing.cut_documents, corpus.packing.cut_tokens), (5, 1, 5));
+    }
+
+    #[test]
+    fn a_batch_has_the_rows_of_the_folder() {
+        let tokenizer = testing::tokenizer("wordpiece");
+        let options = LabelledOptions { max_seq_len: 8, separators: 1 };
+        let pair = example("the cat", Some("sat"), Target::Class(1)).expect("made");
+        let encoded = EncodedExample::new(&pair, &tokenizer, options).expect("tokenized");
+        let facts = tokenizer.facts();
+        let vocab = facts.vocab(vec![0; facts.tokens.len()]);
+        let found = batch(&[encoded], "example", &Example::default(), 8, &vocab);
+        let targets = found.column("example", schemas::columns::TARGETS).expect("made");
+        let valid = found.column("example", ATTENTION_MASK).expect("made");
+        assert_eq!((targets.row(0)[0], valid.row(0)), (1, &[1, 1, 1, 1, 1, 1, 0, 0][..]));
     }
 }

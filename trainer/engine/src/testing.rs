@@ -107,8 +107,15 @@ fn build(index: u64, supervised: bool, last: usize) -> Batch {
 }
 
 fn is_standard(spec: &ColumnSpec) -> bool {
-    let known =
-        [INPUT_IDS.name(), ATTENTION_MASK.name(), LABELS.name(), ORIGIN.name(), DOCUMENT.name(), POSITIVES.name()];
+    let known = [
+        INPUT_IDS.name(),
+        ATTENTION_MASK.name(),
+        LABELS.name(),
+        ORIGIN.name(),
+        DOCUMENT.name(),
+        POSITIVES.name(),
+        TARGETS.name(),
+    ];
     known.contains(&spec.name)
 }
 
@@ -141,17 +148,15 @@ fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: boo
     builder.push(view, ORIGIN, WIDTH, origin.collect());
     builder.push(view, POSITIVES, WIDTH, positives.collect());
     builder.push(view, DOCUMENT, WIDTH, document.collect());
+    // Classes, positions, or the bits of numbers near 0.
+    let targets = cells().map(|(_, at, _)| if supervised { i32::from(at != 1) } else { IGNORE });
+    builder.push(view, TARGETS, WIDTH, targets.collect());
 }
 
 /// Pushes ones and zeros for any other column.
 fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec, supervised: bool) {
     let flags = (0..ROWS * WIDTH).map(|at| u8::from(supervised && at % 4 == 0));
     match spec.element {
-        ElementType::I32 if spec.name == TARGETS.name() => {
-            // Classes, positions, or the bits of numbers near 0.
-            let target = |at: usize| if supervised { i32::from(at.is_multiple_of(2)) } else { IGNORE };
-            builder.push(view, TARGETS, WIDTH, (0..ROWS * WIDTH).map(target).collect());
-        }
         // The only other columns of 32 bits hold random bits.
         ElementType::I32 => {
             let bits = |at: usize| {
