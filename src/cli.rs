@@ -4,6 +4,7 @@
 #![expect(missing_docs, reason = "arguments that are flattened or shared have their help where they are defined")]
 
 mod choice;
+mod finetune_args;
 mod help;
 mod number;
 mod output_args;
@@ -18,6 +19,7 @@ use telemetry::terminal::{OutputFormat, OutputMode, note};
 use trainer_plan::networks::MAIN;
 
 pub use self::choice::{ExportFamily, Gpu, Method, ModelSize, ParityDtype, ProfileTarget};
+pub use self::finetune_args::FinetuneArgs;
 use self::output_args::OutputArgs;
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
@@ -208,6 +210,42 @@ pub enum Verb {
         /// Profile these steps into `profiles/` of the run folder. `cloze profile live` does the same for a running process.
         #[arg(long, value_name = "FROM..TO", conflicts_with = "replay")]
         profile: Option<String>,
+    },
+    /// Fine-tune a model on a labelled task; the same command continues.
+    ///
+    /// Prepares the examples, writes a configuration, trains with it and evaluates the result.
+    #[command(after_help = "Example: cloze finetune glue/CoLA --task cola --from runs/a --out runs/cola")]
+    Finetune {
+        /// Folder with the files of the task.
+        data: PathBuf,
+        /// Task by its name, or a TOML file with `kind` and the keys of a task.
+        #[arg(long, value_name = "TASK|FILE.toml")]
+        task: String,
+        /// Run to start from, or the folder of a `transformers` model.
+        #[arg(long, value_name = "RUN|MODEL")]
+        from: PathBuf,
+        /// Folder to write: the prepared examples, the configuration, the run and its results.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+        #[command(flatten)]
+        hyper: FinetuneArgs,
+        /// Override one key of the configuration. Can be repeated.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
+    /// Compute metrics and predictions of a fine-tuned run.
+    ///
+    /// Writes `results.json` and the files of `predictions/` into the run folder.
+    #[command(after_help = "Example: cloze evaluate runs/cola/run")]
+    Evaluate {
+        /// Run folder.
+        run: PathBuf,
+        /// Step whose checkpoint is loaded. Default: the newest checkpoint.
+        #[arg(long)]
+        step: Option<u64>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Measure where the time goes and name the bottleneck.
     #[command(subcommand, after_help = "Example: cloze profile loader -c run.toml --step-ms 60 --check")]

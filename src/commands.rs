@@ -61,6 +61,8 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             tune::untimed(&config, &options, step_ms)?;
         }
         Verb::Train { .. }
+        | Verb::Finetune { .. }
+        | Verb::Evaluate { .. }
         | Verb::Profile(_)
         | Verb::Tune { .. }
         | Verb::Export { .. }

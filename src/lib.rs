@@ -11,6 +11,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod exit;
+pub mod finetune;
 pub mod plan;
 pub mod program;
 pub mod report;

@@ -29,6 +29,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub fn is_needed(verb: &Verb) -> bool {
     match verb {
         Verb::Train { .. }
+        | Verb::Finetune { .. }
+        | Verb::Evaluate { .. }
         | Verb::Plan { measure: true, .. }
         | Verb::Export { .. }
         | Verb::Explain { .. }

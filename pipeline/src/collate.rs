@@ -139,7 +139,7 @@ impl<'a> Collation<'a> {
 
     /// Fills the next row with padding: frames of a sample without tokens, without special tokens.
     pub(crate) fn leave_out(&mut self, row: usize, item: &Item<'_>) {
-        let nothing = Sample { sentence_starts: &[], frame: Frame::ClsSep, ..item.sample.slice(0..0) };
+        let nothing = Sample { sentence_starts: &[], targets: &[], frame: Frame::ClsSep, ..item.sample.slice(0..0) };
         let pad = self.vocab.special().pad.cast_signed();
         self.render_with(row, &Item { sample: nothing, partner: None, ..*item }, |view, draft| {
             let cells = draft.cells_of(row, view.width);

@@ -3,6 +3,8 @@
 //! The offline half, in processing order: a [`corpus`] is cut into parts and read as documents. Documents are
 //! [tokenized](tokenize), [packed](pack) into samples and written as [shards](shard). [`prepare`] combines these steps.
 //!
+//! [`labelled`] prepares the examples of a task instead.
+//!
 //! The online half, in processing order: a [`mixture`] assigns a source to each row. The [`epoch_plan`] of a source and
 //! its [`sampler`]s determine the rows, and [`shard`] decodes them. [`views`] render them into [rows](row), and
 //! [`collate()`] converts rows to columns. [`load`] combines these steps.
@@ -11,6 +13,7 @@
 //! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`runtime`].
 
 pub mod corpus;
+pub mod labelled;
 pub mod pack;
 pub mod prepare;
 pub mod sentences;

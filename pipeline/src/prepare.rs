@@ -55,6 +55,7 @@ pub use self::plan::{PrepareMemory, PreparePlan, fits};
 use self::progress::{EventSink, Progress};
 pub use self::progress::{Stage, Stages};
 use self::provisional_manifest::ProvisionalManifest;
+pub(crate) use self::provisional_manifest::vocab_to_parquet;
 pub(crate) use self::reject_stats::RejectStats;
 pub(crate) use self::reject_stats::{RejectsOfReason, noted};
 pub use self::summary::PrepareSummary;

@@ -49,6 +49,7 @@ pub(crate) fn frame_rows(view: AnyView, width: usize, items: &[Item<'_>]) -> Bat
 pub(crate) struct StoredSample {
     ids: Vec<u16>,
     starts: Vec<u16>,
+    targets: Vec<i32>,
 }
 
 impl StoredSample {
@@ -56,7 +57,12 @@ impl StoredSample {
     pub(crate) fn new(lengths: &[usize], first_id: u16) -> Self {
         let ids = (0..lengths.iter().sum()).map(|at| first_id + u16::try_from(at % 40).expect("small")).collect();
         let start = |index| u16::try_from(lengths[..index].iter().sum::<usize>()).expect("short");
-        Self { ids, starts: (0..lengths.len()).map(start).collect() }
+        Self { ids, starts: (0..lengths.len()).map(start).collect(), targets: Vec::new() }
+    }
+
+    /// Gives the sample targets.
+    pub(crate) fn labelled(self, targets: &[i32]) -> Self {
+        Self { targets: targets.to_vec(), ..self }
     }
 
     pub(crate) fn sample(&self) -> Sample<'_> {
@@ -65,6 +71,7 @@ impl StoredSample {
             document_starts: &[0],
             documents: &[1],
             sentence_starts: &self.starts,
+            targets: &self.targets,
             frame: Frame::ClsSep,
             source: 0,
             offset: 0,

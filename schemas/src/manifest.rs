@@ -182,6 +182,14 @@ pub struct Pack {
     pub keeps_sentences: bool,
     /// True if a sample may be cut anywhere, so that its pieces can fill narrower rows.
     pub cuts: bool,
+    /// True if samples are labelled examples with targets.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_targets: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Frame tokens around the content of a sample.

@@ -11,8 +11,9 @@
 //! | `documents` | `list<uint64>` | [`Document::hash`](crate::Document::hash) of each, as many as `document_starts` |
 //! | `source` | `uint16` | position in the part list of the file of the row's first document: the index of its piece |
 //! | `sentence_starts` | `list<uint16>` | start of each sentence within the row; the first is 0, also for a continued sentence |
+//! | `targets` | `list<int32>` | what a labelled example is to be predicted as, in the form that [`Sample::targets`] describes |
 //!
-//! The last column is there only if the manifest's `pack` is `sentences`. If the manifest's `frame` is `none` (pack
+//! `sentence_starts` is there only if the manifest's `pack` keeps sentences, and `targets` only if it has targets. If the manifest's `frame` is `none` (pack
 //! `taco`), `input_ids` are whole rows, every document with its own `[CLS]` and `[SEP]`.
 //!
 //! All items are non-null. Row groups hold at most [`ROWS_PER_GROUP`] rows. `input_ids` is written `BYTE_STREAM_SPLIT`
@@ -28,9 +29,18 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use crate::manifest::Frame;
 pub use crate::manifest::ROWS_PER_GROUP;
 
-/// Returns the Arrow schema of a shard for a vocabulary of `vocab_size` ids, with sentences or without.
+/// Columns of a shard that not every corpus has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptionalColumns {
+    /// Whether samples store where their sentences begin.
+    pub sentences: bool,
+    /// Whether samples have targets.
+    pub targets: bool,
+}
+
+/// Returns the Arrow schema of a shard for a vocabulary of `vocab_size` ids.
 #[must_use]
-pub fn shard_schema(vocab_size: u32, sentences: bool) -> SchemaRef {
+pub fn shard_schema(vocab_size: u32, optional: OptionalColumns) -> SchemaRef {
     let list =
         |name: &str, item: DataType| Field::new(name, DataType::List(Arc::new(Field::new("item", item, false))), false);
     let mut fields = vec![
@@ -39,7 +49,8 @@ pub fn shard_schema(vocab_size: u32, sentences: bool) -> SchemaRef {
         list("documents", DataType::UInt64),
         Field::new("source", DataType::UInt16, false),
     ];
-    fields.extend(sentences.then(|| list("sentence_starts", DataType::UInt16)));
+    fields.extend(optional.sentences.then(|| list("sentence_starts", DataType::UInt16)));
+    fields.extend(optional.targets.then(|| list("targets", DataType::Int32)));
     Arc::new(Schema::new(fields))
 }
 
@@ -127,6 +138,13 @@ pub struct Sample<'a> {
     pub documents: &'a [u64],
     /// Start of each sentence, counted from the *stored* sample's first token; empty if sentences are not kept.
     pub sentence_starts: &'a [u16],
+    /// Target of a labelled example; empty if there is none:
+    ///
+    /// - a class: its number;
+    /// - a score: the bits of the float32;
+    /// - an answer span: its first and last token, counted from the first content token, or −1 and −1 without answer;
+    /// - classes of tokens: a number for each content token, or [`IGNORE`](crate::columns::IGNORE).
+    pub targets: &'a [i32],
     /// Frame tokens around the content.
     pub frame: Frame,
     /// Index, within the part, of the piece of the stored sample's first document.
@@ -174,6 +192,7 @@ mod tests {
             document_starts: &[0, 3],
             documents: &[100, 200],
             sentence_starts: &[],
+            targets: &[],
             frame: Frame::ClsSep,
             source: 0,
             offset: 0,

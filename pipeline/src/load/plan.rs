@@ -31,6 +31,7 @@ impl LoadPlan {
         let width = check_width(request, &mut problems);
         check_data(request, &mut problems);
         check_sentences(request, &mut problems);
+        check_targets(request, &mut problems);
         check_counts(request, &mut problems);
         let mut views = order(request.views, width, &mut problems);
         assign_columns(&mut views, request.wanted, request.views, &mut problems);
@@ -116,6 +117,16 @@ fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
     for (name, view) in request.views.iter().filter(|(_, view)| view.needs_sentences() && !pack.keeps_sentences) {
         let message = format!("a `{}` view needs sentences, but the folder is packed as `{}`", view.kind(), pack.name);
         let hint = "prepare with `prepare.packing = \"sentences\"` into another folder, and name it in `data.folder`";
+        problems.push(Problem::new(format!("views.{name}"), message).hint(hint).about("views", name));
+    }
+}
+
+/// Checks that a folder has labelled examples if views need them.
+fn check_targets(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
+    let pack = &request.manifest.pack;
+    for (name, view) in request.views.iter().filter(|(_, view)| view.needs_targets() && !pack.has_targets) {
+        let message = format!("a `{}` view needs labelled examples, and the folder has none", view.kind());
+        let hint = "prepare a task with `[task]`, and name its folder in `data.folder`";
         problems.push(Problem::new(format!("views.{name}"), message).hint(hint).about("views", name));
     }
 }

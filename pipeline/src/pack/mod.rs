@@ -32,6 +32,7 @@ impl AnyPacking {
             frame: self.frame(),
             keeps_sentences: self.keeps_sentences(),
             cuts: self.cuts(),
+            has_targets: false,
         }
     }
 }

@@ -16,6 +16,8 @@ pub struct Packed<'a> {
     pub documents: &'a [u64],
     /// Start of each sentence; empty unless the packing keeps sentences.
     pub sentence_starts: &'a [u16],
+    /// Target of a labelled example; empty without.
+    pub targets: &'a [i32],
     /// Source of the first document.
     pub source: u16,
 }
@@ -175,7 +177,7 @@ impl OpenSample {
 
     fn flush(&mut self, sink: SampleSink<'_>) -> Result<()> {
         let Self { input_ids, document_starts, documents, sentence_starts, source, .. } = self;
-        sink(Packed { input_ids, document_starts, documents, sentence_starts, source: *source })?;
+        sink(Packed { input_ids, document_starts, documents, sentence_starts, targets: &[], source: *source })?;
         self.handed += 1;
         self.clear();
         Ok(())

@@ -101,7 +101,8 @@ impl ProvisionalManifest {
     }
 }
 
-pub(super) fn vocab_to_parquet(vocab: &Vocab) -> Vec<u8> {
+/// Returns a vocabulary with its counts as the bytes of a file.
+pub(crate) fn vocab_to_parquet(vocab: &Vocab) -> Vec<u8> {
     let field = |name, data_type| Field::new(name, data_type, false);
     let fields =
         vec![field("token", DataType::Utf8), field("word_start", DataType::Boolean), field("count", DataType::UInt64)];

@@ -5,6 +5,7 @@ use std::thread::sleep;
 
 use schemas::Document;
 use schemas::manifest::CorpusReport;
+use schemas::sample::OptionalColumns;
 use store::Store;
 
 use super::commit_record::{CommitRecord, Example, sparse, stem};
@@ -88,7 +89,7 @@ impl<'a> Segment<'a> {
                     first_row,
                     prefix: format!("{name}/{stem}"),
                     vocab_size,
-                    keeps_sentences: config.packing.keeps_sentences(),
+                    optional: OptionalColumns { sentences: config.packing.keeps_sentences(), targets: false },
                     zstd_level: config.zstd_level,
                 };
                 ShardWriter::new(store, options)

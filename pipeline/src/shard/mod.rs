@@ -5,7 +5,8 @@
 //! BLAKE3 over the decoded rows, whatever their compression. Each row contributes, as little-endian integers: the
 //! number of its ids (`u32`), the ids (`u32` each, also where the file stores `uint16`), the number of its documents
 //! (`u32`), their starts (`u16` each), their names (`u64` each), and its source (`u16`); and, where sentences are kept,
-//! their number (`u32`) and their starts (`u16` each).
+//! their number (`u32`) and their starts (`u16` each); and, where a row has targets, their number (`u32`) and the targets
+//! (`i32` each).
 
 pub mod groups;
 mod ids;
@@ -35,7 +36,7 @@ pub(crate) struct ContentHasher {
 impl ContentHasher {
     /// Adds a row.
     pub(crate) fn row(&mut self, sample: &Sample<'_>) {
-        let Sample { input_ids, document_starts, documents, sentence_starts, source, .. } = sample;
+        let Sample { input_ids, document_starts, documents, sentence_starts, targets, source, .. } = sample;
         let count = |length: usize| u32::try_from(length).expect("a row has fewer than 65,536 tokens").to_le_bytes();
         self.buffer.extend_from_slice(&count(input_ids.len()));
         match input_ids {
@@ -50,6 +51,10 @@ impl ContentHasher {
         if !sentence_starts.is_empty() {
             self.buffer.extend_from_slice(&count(sentence_starts.len()));
             put(&mut self.buffer, sentence_starts, u16::to_le_bytes);
+        }
+        if !targets.is_empty() {
+            self.buffer.extend_from_slice(&count(targets.len()));
+            put(&mut self.buffer, targets, i32::to_le_bytes);
         }
         if self.buffer.len() >= HASHED_BYTES {
             let whole = self.buffer.len() / HASHED_BYTES * HASHED_BYTES;

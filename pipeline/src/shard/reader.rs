@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Int32Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{ListArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, SchemaRef};
@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use runtime::catch_decoder;
 use schemas::manifest::Frame;
-use schemas::sample::{id_type, shard_schema};
+use schemas::sample::{OptionalColumns, id_type, shard_schema};
 use schemas::{Manifest, Sample, Shard, TokenIds};
 use store::Store;
 
@@ -45,8 +45,8 @@ pub struct ShardExpectation {
     pub content_max: u32,
     /// Special tokens that a frame adds to the content.
     pub frame: Frame,
-    /// Whether samples store where their sentences begin.
-    pub sentences: bool,
+    /// Columns that not every corpus has.
+    pub optional: OptionalColumns,
 }
 
 impl ShardExpectation {
@@ -57,7 +57,7 @@ impl ShardExpectation {
             vocab_size: manifest.tokenizer.vocab_size,
             content_max: manifest.pack.content,
             frame: manifest.pack.frame,
-            sentences: manifest.pack.keeps_sentences,
+            optional: OptionalColumns { sentences: manifest.pack.keeps_sentences, targets: manifest.pack.has_targets },
         }
     }
 }
@@ -90,7 +90,7 @@ impl ShardReader {
                 reader.damage(None, format!("row groups of {found:?} rows, the manifest says {:?}", shard.groups))
             );
         }
-        let expected = shard_schema(promise.vocab_size, promise.sentences);
+        let expected = shard_schema(promise.vocab_size, promise.optional);
         if !same_columns(reader.metadata.schema(), &expected) {
             let found = reader.metadata.schema().to_string();
             return Err(reader.damage(None, format!("its columns are {found}, a shard has {expected}")));
@@ -201,6 +201,8 @@ pub struct Group {
     sources: ScalarBuffer<u16>,
     /// Sentence starts and offsets, if sentences are kept.
     sentences: Option<(ScalarBuffer<u16>, ScalarBuffer<i32>)>,
+    /// Targets and offsets, if samples have targets.
+    targets: Option<(ScalarBuffer<i32>, ScalarBuffer<i32>)>,
     frame: Frame,
 }
 
@@ -229,9 +231,13 @@ impl Group {
             documents: documents.values().as_primitive::<UInt64Type>().values().clone(),
             document_offsets: offsets(documents),
             sources: record.column(first + 2).as_primitive::<UInt16Type>().values().clone(),
-            sentences: promise.sentences.then(|| {
+            sentences: promise.optional.sentences.then(|| {
                 let sentences = list(3);
                 (sentences.values().as_primitive::<UInt16Type>().values().clone(), offsets(sentences))
+            }),
+            targets: promise.optional.targets.then(|| {
+                let targets = list(3 + usize::from(promise.optional.sentences));
+                (targets.values().as_primitive::<Int32Type>().values().clone(), offsets(targets))
             }),
             frame: promise.frame,
         };
@@ -259,7 +265,7 @@ impl Group {
             if sample.document_starts.first() != Some(&0) {
                 return Err(format!("row {row} belongs to no document"));
             }
-            if promise.sentences && !are_starts(sample.sentence_starts, sample.input_ids.len()) {
+            if promise.optional.sentences && !are_starts(sample.sentence_starts, sample.input_ids.len()) {
                 return Err(format!("the sentences of row {row} do not ascend from 0 to its end"));
             }
         }
@@ -288,6 +294,10 @@ impl Group {
                 Some((starts, offsets)) => &starts[range(offsets, row)],
                 None => &[],
             },
+            targets: match &self.targets {
+                Some((targets, offsets)) => &targets[range(offsets, row)],
+                None => &[],
+            },
             frame: self.frame,
             source: self.sources[row],
             offset: 0,
@@ -305,7 +315,9 @@ impl Group {
         let documents = self.documents.inner().capacity() + self.starts.inner().capacity();
         let sentences = self.sentences.as_ref();
         let sentences = sentences.map_or(0, |(a, b)| a.inner().capacity() + b.inner().capacity());
-        ids + offsets + documents + self.sources.inner().capacity() + sentences
+        let targets = self.targets.as_ref();
+        let targets = targets.map_or(0, |(a, b)| a.inner().capacity() + b.inner().capacity());
+        ids + offsets + documents + self.sources.inner().capacity() + sentences + targets
     }
 }
 

@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array}
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry, TokenizerInfo};
+use schemas::sample::OptionalColumns;
 use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds};
 use store::Store;
 
@@ -137,7 +138,7 @@ impl Synthetic {
             part: PartId(part),
             prefix: format!("{name}/part-{part:05}-00"),
             vocab_size: self.vocab_size,
-            keeps_sentences: self.pack.keeps_sentences(),
+            optional: OptionalColumns { sentences: self.pack.keeps_sentences(), targets: false },
             ..ShardOptions::default()
         };
         let mut writer =
@@ -157,6 +158,7 @@ impl Synthetic {
                 document_starts: &document_starts,
                 documents: &documents,
                 sentence_starts: &sentence_starts,
+                targets: &[],
                 source: 0,
             })?;
         }

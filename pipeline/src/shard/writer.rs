@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::mem::take;
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt64Type};
+use arrow_array::types::{ArrowPrimitiveType, Int32Type, UInt16Type, UInt64Type};
 use arrow_array::{ArrayRef, ListArray, UInt16Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, SchemaRef};
@@ -15,7 +15,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use schemas::manifest::Frame;
-use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
+use schemas::sample::{OptionalColumns, ROWS_PER_GROUP, id_type, shard_schema};
 use schemas::{PartId, Sample, Shard, TokenIds};
 use store::{ObjectWriter, Store};
 
@@ -38,8 +38,8 @@ pub struct ShardOptions {
     pub prefix: String,
     /// Number of ids.
     pub vocab_size: u32,
-    /// Whether samples store where their sentences begin.
-    pub keeps_sentences: bool,
+    /// Columns that not every corpus has.
+    pub optional: OptionalColumns,
     /// Compression level, 1 to 22.
     pub zstd_level: i32,
 }
@@ -48,7 +48,7 @@ impl Default for ShardOptions {
     fn default() -> Self {
         let part = PartId(0);
         let prefix = "train/part-00000-00".to_owned();
-        Self { part, first_row: 0, prefix, vocab_size: 1 << 16, keeps_sentences: false, zstd_level: 1 }
+        Self { part, first_row: 0, prefix, vocab_size: 1 << 16, optional: OptionalColumns::default(), zstd_level: 1 }
     }
 }
 
@@ -78,9 +78,11 @@ struct Rows {
     documents: Vec<u64>,
     document_offsets: Vec<i32>,
     sources: Vec<u16>,
-    keeps_sentences: bool,
+    optional: OptionalColumns,
     sentence_starts: Vec<u16>,
     sentence_offsets: Vec<i32>,
+    targets: Vec<i32>,
+    target_offsets: Vec<i32>,
 }
 
 #[derive(Debug)]
@@ -96,16 +98,16 @@ impl ShardWriter {
     /// Creates a writer.
     #[must_use]
     pub fn new(store: &Store, options: ShardOptions) -> Self {
-        let ShardOptions { vocab_size, keeps_sentences, zstd_level, .. } = options;
+        let ShardOptions { vocab_size, optional, zstd_level, .. } = options;
         Self {
             store: store.clone(),
             options,
-            schema: shard_schema(vocab_size, keeps_sentences),
+            schema: shard_schema(vocab_size, optional),
             properties: properties(level(zstd_level)),
             encoder: Encoder::new(level(zstd_level)),
             rows_per_group: ROWS_PER_GROUP,
             groups_per_shard: GROUPS_PER_SHARD,
-            rows: Rows { wide: id_type(vocab_size) == DataType::UInt32, keeps_sentences, ..Rows::default() },
+            rows: Rows { wide: id_type(vocab_size) == DataType::UInt32, optional, ..Rows::default() },
             open: None,
             shards: Vec::new(),
         }
@@ -247,6 +249,7 @@ impl Rows {
             self.id_offsets.push(0);
             self.document_offsets.push(0);
             self.sentence_offsets.push(0);
+            self.target_offsets.push(0);
         }
         if self.wide {
             self.wide_ids.extend_from_slice(sample.input_ids);
@@ -260,6 +263,8 @@ impl Rows {
         self.sources.push(sample.source);
         self.sentence_starts.extend_from_slice(sample.sentence_starts);
         self.sentence_offsets.push(end(self.sentence_starts.len()));
+        self.targets.extend_from_slice(sample.targets);
+        self.target_offsets.push(end(self.targets.len()));
     }
 
     fn ids(&self) -> TokenIds<'_> {
@@ -276,6 +281,7 @@ impl Rows {
                 document_starts: &self.document_starts[documents.clone()],
                 documents: &self.documents[documents],
                 sentence_starts: &self.sentence_starts[range(&self.sentence_offsets, row)],
+                targets: &self.targets[range(&self.target_offsets, row)],
                 // The frame is the same for all rows of the folder, so it is not part of their content.
                 frame: Frame::default(),
                 source,
@@ -289,16 +295,17 @@ impl Rows {
         self.narrow_ids.clear();
         self.wide_ids.clear();
         self.id_offsets.clear();
-        let Self { document_starts, documents, document_offsets, sources, sentence_starts, sentence_offsets, .. } =
-            self;
+        let Self { document_starts, documents, document_offsets, sources, .. } = self;
         let document_offsets = take(document_offsets);
         let mut columns: Vec<ArrayRef> = vec![
             list::<UInt16Type>(take(document_starts), document_offsets.clone()),
             list::<UInt64Type>(take(documents), document_offsets),
             Arc::new(UInt16Array::from(take(sources))),
         ];
-        let sentences = list::<UInt16Type>(take(sentence_starts), take(sentence_offsets));
-        columns.extend(self.keeps_sentences.then_some(sentences));
+        let sentences = list::<UInt16Type>(take(&mut self.sentence_starts), take(&mut self.sentence_offsets));
+        columns.extend(self.optional.sentences.then_some(sentences));
+        let targets = list::<Int32Type>(take(&mut self.targets), take(&mut self.target_offsets));
+        columns.extend(self.optional.targets.then_some(targets));
         columns
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn sample(ids: &[u16]) -> Sample<'_> {
         document_starts: &[0, 8],
         documents: &[7 << 40 | 5, 6],
         sentence_starts: &SENTENCES[..sentences],
+        targets: &[],
         frame: Frame::ClsSep,
         source: 0,
         offset: 0,

@@ -15,6 +15,7 @@ schemas::registry! {
     pub enum AnyView: View {
         corrupt::Corrupt,
         crop::Crop,
+        example::Example,
         mask::Mask,
         original::Original,
         pair::Pair,
@@ -50,6 +51,11 @@ pub trait View: Send + Sync {
     /// Returns true if the samples must record the starts of their sentences. The folder then needs `packing =
     /// "sentences"`.
     fn needs_sentences(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the samples must be labelled examples.
+    fn needs_targets(&self) -> bool {
         false
     }
 

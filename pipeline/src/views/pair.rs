@@ -109,7 +109,7 @@ impl View for Pair {
             }
             None => Span::new(sample, cut.b.start..cut.b.start + length, 0),
         };
-        write(row, vocab, &[Span::new(sample, cut.a, 0)], &[second]);
+        write(row, vocab, &[Span::new(sample, cut.a, 0)], &[second], 1);
         if let Some(is_random) = row.cells.get(IS_RANDOM) {
             is_random.fill(u8::from(partner.is_some()));
         }

@@ -72,7 +72,7 @@ impl View for Segments {
         let [a, b] = self.deal(source.sample(), width, &mut at.rng("segments"));
         let a = trim(&a, width - 2);
         let b = trim(&b, (width - 2).saturating_sub(length(&a) + 1));
-        write(row, vocab, &a, &b);
+        write(row, vocab, &a, &b, 1);
     }
 }
 

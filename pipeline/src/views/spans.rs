@@ -36,19 +36,20 @@ pub(super) fn length(spans: &[Span<'_>]) -> usize {
     spans.iter().map(Span::len).sum()
 }
 
-/// Writes `[CLS] A [SEP] B [SEP]` and padding; `[CLS] A [SEP]` if B is empty. Writes origin, document and token types
+/// Writes `[CLS] A [SEP] B [SEP]` and padding, with so many separators before B; `[CLS] A [SEP]` if B is empty. Writes origin, document and token types
 /// only if they are read.
-pub(super) fn write(row: &mut RowMut<'_>, vocab: &Vocab, a: &[Span<'_>], b: &[Span<'_>]) {
+pub(super) fn write(row: &mut RowMut<'_>, vocab: &Vocab, a: &[Span<'_>], b: &[Span<'_>], separators: usize) {
     let special = vocab.special();
     let [cls, sep, pad] = [special.cls, special.sep, special.pad].map(u32::cast_signed);
-    let second = length(a) + 2;
     let length_b = length(b);
+    let first_end = length(a) + 2;
+    let second = if length_b == 0 { first_end } else { first_end + separators - 1 };
     row.tokens = if length_b == 0 { second } else { second + length_b + 1 };
     let placed = place(1, a).chain(place(second, b));
 
     row.input_ids.fill(pad);
     row.input_ids[0] = cls;
-    row.input_ids[second - 1] = sep;
+    row.input_ids[first_end - 1..second].fill(sep);
     row.input_ids[row.tokens - 1] = sep;
     placed.clone().for_each(|(cells, span)| span.sample.input_ids.copy_into(&mut row.input_ids[cells]));
     if let Some(origin) = row.cells.get(ORIGIN) {

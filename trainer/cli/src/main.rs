@@ -3,9 +3,11 @@
 //! `cloze` executes this program with its own arguments ([`cloze::train_program`]). The program parses them as `cloze`
 //! does and passes every verb that needs no tensors to the library.
 
+mod evaluate;
 mod explain;
 mod export;
 mod fill;
+mod finetune;
 mod parity;
 #[cfg(test)]
 mod presets;
@@ -43,6 +45,13 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
                 train::Options { replay, prepare, slow, faults, profile, allow_change: &allow_change },
             );
         }
+        Verb::Finetune { data, task, from, out, hyper, set } => {
+            let task = cloze::finetune::task(&task)?;
+            let hyper = hyper.hyperparameters();
+            let request = cloze::finetune::Request { task, data: &data, from: &from, out: &out, hyper };
+            return finetune::run(&request, &set);
+        }
+        Verb::Evaluate { run, step, json } => evaluate::run(&run, step, json)?,
         Verb::Profile(verb) if verb.computes_tensors() => {
             let Ok((config, options)) = verb.measurement() else {
                 anyhow::bail!("internal error: the verb computes tensors but has no measurement")

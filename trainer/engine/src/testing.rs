@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schemas::column::{Column, ColumnSpec, ElementType};
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES, TARGETS};
 use schemas::ordinal::BatchIndex;
 use schemas::{Batch, BatchBuilder};
 use tch::Device;
@@ -107,8 +107,15 @@ fn build(index: u64, supervised: bool, last: usize) -> Batch {
 }
 
 fn is_standard(spec: &ColumnSpec) -> bool {
-    let known =
-        [INPUT_IDS.name(), ATTENTION_MASK.name(), LABELS.name(), ORIGIN.name(), DOCUMENT.name(), POSITIVES.name()];
+    let known = [
+        INPUT_IDS.name(),
+        ATTENTION_MASK.name(),
+        LABELS.name(),
+        ORIGIN.name(),
+        DOCUMENT.name(),
+        POSITIVES.name(),
+        TARGETS.name(),
+    ];
     known.contains(&spec.name)
 }
 
@@ -141,6 +148,9 @@ fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: boo
     builder.push(view, ORIGIN, WIDTH, origin.collect());
     builder.push(view, POSITIVES, WIDTH, positives.collect());
     builder.push(view, DOCUMENT, WIDTH, document.collect());
+    // Classes, positions, or the bits of numbers near 0.
+    let targets = cells().map(|(_, at, _)| if supervised { i32::from(at != 1) } else { IGNORE });
+    builder.push(view, TARGETS, WIDTH, targets.collect());
 }
 
 /// Pushes ones and zeros for any other column.

@@ -242,6 +242,12 @@ impl<'a> Forward<'a> {
         self.arrays.get(owner, name)
     }
 
+    /// Returns whether dropout is on.
+    #[must_use]
+    pub(crate) fn mode(&self) -> Mode {
+        self.context.mode
+    }
+
     /// Gathers the hidden states of flat positions, `[n, d]`.
     pub(crate) fn gather(hidden_btd: &Tensor, positions_n: &Tensor) -> Tensor {
         let width = hidden_btd.size()[2];

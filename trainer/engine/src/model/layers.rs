@@ -68,7 +68,7 @@ impl LayerNorm {
 
 /// Sets values to 0 with `probability` and scales the others up to keep the mean (Srivastava et al. 2014). The result
 /// has the type of `x`.
-pub(super) fn dropout(x: &Tensor, probability: f64, mode: Mode) -> Tensor {
+pub(crate) fn dropout(x: &Tensor, probability: f64, mode: Mode) -> Tensor {
     dropout_to(x.kind(), x, probability, mode)
 }
 

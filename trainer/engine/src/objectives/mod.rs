@@ -18,6 +18,7 @@ pub(crate) mod combine;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests read values back to the host")]
 mod contract;
+pub(crate) mod row_head;
 pub(crate) mod similarity;
 
 /// Builder of a configured objective.
@@ -30,12 +31,16 @@ pub(crate) trait Build {
 builders! {
     /// Returns the builder of a configured objective.
     AnyObjective {
+        classification::Classification,
         corrective_lm::CorrectiveLm,
         masked_lm::MaskedLm,
         next_sentence::NextSentence,
+        regression::Regression,
         replaced_token::ReplacedToken,
         sequence_contrastive::SequenceContrastive,
+        span_extraction::SpanExtraction,
         teacher_contrastive::TeacherContrastive,
+        token_classification::TokenClassification,
         token_contrastive::TokenContrastive,
         token_prediction::TokenPrediction,
     }
@@ -56,6 +61,12 @@ pub(crate) trait Loss: Send {
     /// Returns the head that predicts tokens from hidden states of the main network, if the objective has one.
     /// `valid/mlm` and `cloze fill` use the first objective that has such a head.
     fn token_head(&self, _networks: &Networks) -> Option<TokenHead> {
+        None
+    }
+
+    /// Returns the scores that predictions of labelled examples are made of, `[rows, outputs]` or `[rows, width,
+    /// outputs]`, if the objective predicts targets.
+    fn scores(&self, _forward: &Forward<'_>) -> Option<Tensor> {
         None
     }
 }

@@ -198,6 +198,12 @@ impl Trainer {
         self.members.iter().find_map(|member| member.loss.token_head(&self.networks))
     }
 
+    /// Scores of an objective that predicts targets of examples, by its name; `None` for other objectives.
+    #[must_use]
+    pub(crate) fn scores(&self, objective: &str, forward: &Forward<'_>) -> Option<Tensor> {
+        self.members.iter().find(|member| member.name == objective)?.loss.scores(forward)
+    }
+
     /// Learning rate of a step.
     #[must_use]
     pub fn lr(&self, step: Step) -> f64 {

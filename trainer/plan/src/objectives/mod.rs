@@ -15,18 +15,24 @@ use crate::pass::Pass;
 use crate::weights::WeightPath;
 
 mod expectation;
+mod row_head;
 
 pub use self::expectation::{Expectation, StartFacts};
+pub use self::row_head::Activation;
 
 schemas::registry! {
     /// Objective of any kind.
     pub enum AnyObjective: Objective {
+        classification::Classification,
         corrective_lm::CorrectiveLm,
         masked_lm::MaskedLm,
         next_sentence::NextSentence,
+        regression::Regression,
         replaced_token::ReplacedToken,
         sequence_contrastive::SequenceContrastive,
+        span_extraction::SpanExtraction,
         teacher_contrastive::TeacherContrastive,
+        token_classification::TokenClassification,
         token_contrastive::TokenContrastive,
         token_prediction::TokenPrediction,
     }

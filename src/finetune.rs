@@ -1,0 +1,234 @@
+//! Fine-tuning: labelled examples of a task to a prepared folder and a configuration, and metrics of predictions.
+//!
+//! [`prepare`] writes the folder and the configuration, which `cloze train` then runs like any other. [`TaskRecord`] in
+//! the prepared folder names the task and its files for the evaluation.
+
+mod page;
+mod record;
+mod results;
+mod start;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pipeline::labelled::{self, LabelledOptions, LabelledText, Target};
+use schemas::manifest;
+use store::Store;
+use tasks::task::{ExampleSet, SetPurpose};
+use tasks::{AnyTask, Example, ExampleReader, Gold, TaskOutput};
+use telemetry::quantities::count;
+use telemetry::terminal::line;
+
+pub use self::page::{Hyperparameters, OBJECTIVE, VIEW};
+pub use self::record::{TaskFile, TaskRecord};
+pub use self::results::{Predictions, SetResult, TaskResults, predictions_file, predictions_name};
+use self::start::StartModel;
+use crate::exit::Usage;
+
+/// Arguments of `cloze finetune`.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Task.
+    pub task: AnyTask,
+    /// Folder with the files of the task.
+    pub data: &'a Path,
+    /// Run of `cloze`, or folder of a `transformers` model.
+    pub from: &'a Path,
+    /// Folder to write.
+    pub out: &'a Path,
+    /// Hyperparameters.
+    pub hyper: Hyperparameters,
+}
+
+/// Returns the task of that name, or of a TOML file with `kind` and its keys.
+///
+/// # Errors
+/// If there is no such task, or if the file is none.
+pub fn task(name: &str) -> anyhow::Result<AnyTask> {
+    if let Some(task) = AnyTask::of_kind(name) {
+        return Ok(task);
+    }
+    let refuse = |problem: String| Err(Usage(format!("--task {name}: {problem}")).into());
+    if Path::new(name).extension().is_none_or(|ending| ending != "toml") {
+        let names: Vec<&str> = AnyTask::examples().iter().map(AnyTask::kind).collect();
+        return refuse(format!("no such task; the tasks are {}", names.join(", ")));
+    }
+    match std::fs::read_to_string(name).map_err(|error| error.to_string()) {
+        Ok(text) => toml::from_str(&text).or_else(|error| refuse(error.to_string())),
+        Err(error) => refuse(error),
+    }
+}
+
+/// Files of a fine-tuning below the folder that is written.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// Configuration of the run.
+    pub config: PathBuf,
+    /// Run folder.
+    pub run: PathBuf,
+}
+
+impl Prepared {
+    /// Returns the files below `out`.
+    #[must_use]
+    pub fn below(out: &Path) -> Self {
+        Self { config: out.join("run.toml"), run: out.join("run") }
+    }
+}
+
+/// Prepares the examples and writes the configuration, unless both exist. Files that exist must be those of the same
+/// request.
+///
+/// # Errors
+/// If the task, the files or the model cannot be used, or if the folder has another fine-tuning.
+pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
+    let Request { task, data, from, out, hyper } = request;
+    check_task(task)?;
+    let start = StartModel::open(from)?;
+    let options = LabelledOptions {
+        max_seq_len: hyper.max_seq_len.min(start.encoder.max_positions),
+        separators: start.separators(),
+    };
+    let sets = existing_sets(task, data)?;
+    let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options)?;
+    let prepared = Prepared::below(out);
+    let folder = out.join("data");
+    let store = Store::folder(&folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
+    let rows = match record.compare(&store)? {
+        Some(rows) => rows,
+        None => write_folder(&store, &start, options, &record, task, data)?,
+    };
+    line(format_args!(
+        "{}: {} examples to train on, {} to validate on; rows of {}",
+        folder.display(),
+        count(rows.train),
+        count(rows.valid),
+        options.max_seq_len
+    ));
+    let text = page::page(request, &start, options, rows);
+    let place = Store::folder(out)?;
+    match place.get_with_stat("run.toml")? {
+        Some((found, _)) if found != text.as_bytes() => {
+            let message = format!(
+                "{}: the folder has a fine-tuning with other arguments; name another --out, or continue it with \
+                 `cloze train -c {}`",
+                prepared.config.display(),
+                schemas::shell_quoted(&prepared.config)
+            );
+            return Err(Usage(message).into());
+        }
+        Some(_) => {}
+        None => drop(place.put("run.toml", text.as_bytes())?),
+    }
+    Ok(prepared)
+}
+
+/// Rows of the two splits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SplitRows {
+    pub(crate) train: u64,
+    pub(crate) valid: u64,
+}
+
+fn check_task(task: &AnyTask) -> anyhow::Result<()> {
+    let refuse = |message: String| Err(Usage(format!("--task {}: {message}", task.kind())).into());
+    if let Some(problem) = task.problems().first() {
+        return refuse(problem.clone());
+    }
+    if let Some(other) = task.trained_as() {
+        return refuse(format!("it has no training set; fine-tune `{other}`, whose model predicts it"));
+    }
+    match task.output() {
+        TaskOutput::Class { .. } | TaskOutput::Score { .. } => Ok(()),
+        TaskOutput::Spans { .. } | TaskOutput::WordLabels { .. } => {
+            refuse("answers and word labels cannot be fine-tuned yet, only classes and scores".to_owned())
+        }
+    }
+}
+
+/// Returns the sets of a task whose files exist. Training and dev sets must.
+fn existing_sets(task: &AnyTask, folder: &Path) -> anyhow::Result<Vec<ExampleSet>> {
+    let sets = task.sets();
+    let missing = sets.iter().find(|set| set.purpose != SetPurpose::Test && !folder.join(&set.file).is_file());
+    if let Some(set) = missing {
+        let file = folder.join(&set.file);
+        let message = format!("{}: no such file; the task `{}` needs it", file.display(), task.kind());
+        return Err(Usage(message).into());
+    }
+    Ok(sets.into_iter().filter(|set| folder.join(&set.file).is_file()).collect())
+}
+
+fn write_folder(
+    store: &Store,
+    start: &StartModel,
+    options: LabelledOptions,
+    record: &TaskRecord,
+    task: &AnyTask,
+    data: &Path,
+) -> anyhow::Result<SplitRows> {
+    let sets = task.sets();
+    let of = |purpose: SetPurpose| sets.iter().find(|set| set.purpose == purpose).context("a task has this set");
+    let train = examples(&of(SetPurpose::Train)?.clone(), data, task)?;
+    let valid = examples(&of(SetPurpose::Dev)?.clone(), data, task)?;
+    let texts = |examples: Vec<Example>| examples.into_iter().map(|example| Ok(labelled_text(&example)));
+    record.write(store)?;
+    let manifest = labelled::write(store, &start.tokenizer, options, texts(train), texts(valid))?;
+    let now = manifest.now();
+    Ok(SplitRows { train: now.train.rows(), valid: now.valid.rows() })
+}
+
+/// Reads the examples of a set.
+///
+/// # Errors
+/// The first invalid lines, by file, line and column.
+pub fn examples(set: &ExampleSet, folder: &Path, task: &AnyTask) -> anyhow::Result<Vec<Example>> {
+    let file = folder.join(&set.file);
+    let mut reader =
+        ExampleReader::open(&file, &set.layout, &task.output()).map_err(|error| Usage(error.to_string()))?;
+    let mut examples = Vec::new();
+    let mut errors = Vec::new();
+    for read in reader.by_ref() {
+        match read {
+            Ok(example) => examples.push(example),
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    if !errors.is_empty() {
+        let first = errors.iter().take(3).cloned().collect::<Vec<_>>().join("\n");
+        let others =
+            if errors.len() > 3 { format!("\nand {} more invalid lines", errors.len() - 3) } else { String::new() };
+        return Err(Usage(format!("{first}{others}")).into());
+    }
+    if reader.counts().dropped > 0 {
+        line(format_args!("{}: {} malformed lines are left out", file.display(), count(reader.counts().dropped)));
+    }
+    if examples.is_empty() {
+        return Err(Usage(format!("{}: no example is here", file.display())).into());
+    }
+    Ok(examples)
+}
+
+/// Returns the example as it is stored and rendered.
+#[must_use]
+pub fn labelled_text(example: &Example) -> LabelledText {
+    LabelledText {
+        id: example.id.clone(),
+        first: example.first.clone(),
+        second: example.second.clone(),
+        target: match &example.gold {
+            Gold::Class(class) => Target::Class(*class),
+            #[expect(clippy::cast_possible_truncation, reason = "the loss is computed in float32")]
+            Gold::Score(score) => Target::Score(*score as f32),
+            Gold::None | Gold::Answers(_) | Gold::WordLabels(_) => Target::None,
+        },
+    }
+}
+
+/// Reads the rows of a prepared folder.
+pub(crate) fn rows_of(store: &Store) -> anyhow::Result<Option<SplitRows>> {
+    if store.head(manifest::NAME)?.is_none() {
+        return Ok(None);
+    }
+    let now = pipeline::load::open(store)?.now();
+    Ok(Some(SplitRows { train: now.train.rows(), valid: now.valid.rows() }))
+}

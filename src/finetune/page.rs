@@ -1,0 +1,104 @@
+//! Configuration of a fine-tuning.
+
+use std::fmt::Write as _;
+
+use pipeline::labelled::LabelledOptions;
+use tasks::TaskOutput;
+
+use super::start::StartModel;
+use super::{Prepared, Request, SplitRows};
+
+/// Name of the view of the examples.
+pub const VIEW: &str = "example";
+/// Name of the objective that predicts the targets.
+pub const OBJECTIVE: &str = "task";
+
+/// Hyperparameters of a fine-tuning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hyperparameters {
+    /// Passes over the training set.
+    pub epochs: u64,
+    /// Rows per step.
+    pub batch_size: u64,
+    /// Peak learning rate.
+    pub lr: f64,
+    /// Share of the steps for the warm-up.
+    pub warmup: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// Longest row, including the frame.
+    pub max_seq_len: u32,
+    /// Seed of the new head, the order of the examples and dropout.
+    pub seed: u64,
+}
+
+impl Default for Hyperparameters {
+    /// Returns the values of Devlin et al. 2019, appendix A.3.
+    fn default() -> Self {
+        let (epochs, batch_size, lr) = (3, 32, 5e-5);
+        Self { epochs, batch_size, lr, warmup: 0.1, weight_decay: 0.01, max_seq_len: 128, seed: 1 }
+    }
+}
+
+/// Returns the configuration with comments.
+pub(super) fn page(request: &Request<'_>, start: &StartModel, options: LabelledOptions, rows: SplitRows) -> String {
+    let Request { task, out, hyper, .. } = request;
+    let batch = hyper.batch_size.min(rows.train.max(1));
+    let per_epoch = rows.train.div_ceil(batch).max(1);
+    let steps = per_epoch * hyper.epochs;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the steps")]
+    let warmup = (steps as f64 * hyper.warmup).round() as u64;
+    let two_separators = options.separators == 2;
+    let string = |text: String| toml::Value::String(text).to_string();
+    let encoder = toml::to_string(&start.encoder).expect("a configuration is TOML");
+    let mut text = format!(
+        "# Fine-tuning on `{}`, written by `cloze finetune`.\nseed = {}\n\n[data]\nfolder = {}\n\n# Of the model in `train.init_from`.\n[encoder]\n{}\n",
+        task.kind(),
+        hyper.seed,
+        string(out.join("data").display().to_string()),
+        nested(&encoder),
+    );
+    let _ = write!(
+        text,
+        "[views.{VIEW}]\nkind = \"example\"\ntwo_separators = {two_separators}\n\n[objectives.{OBJECTIVE}]\nview = \"{VIEW}\"\n{}\n\n",
+        objective(&task.output()),
+    );
+    let _ = write!(
+        text,
+        "[loss]\n{OBJECTIVE} = 1.0\n\n[train]\nsteps = {steps}    # {} epochs of {per_epoch}\nglobal_batch_size = {batch}\n\
+         micro_batch_size = {batch}\ninit_from = {}\n\n",
+        hyper.epochs,
+        string(start.weights.display().to_string()),
+    );
+    let _ = write!(
+        text,
+        "[optimizer]\nlr = {:e}\nweight_decay = {}\n\n[schedule]\nkind = \"linear\"\nwarmup_steps = {warmup}\n\n",
+        hyper.lr, hyper.weight_decay,
+    );
+    let _ = write!(
+        text,
+        "[validation]\nevery_steps = {per_epoch}\nrows = {}\n\n[checkpoints]\nevery_steps = {per_epoch}\nkeep = 1\n\n\
+         [report]\nevery_steps = {}\n\n[run]\nfolder = {}\n",
+        rows.valid.max(1),
+        (per_epoch / 4).clamp(1, 100),
+        string(Prepared::below(out).run.display().to_string()),
+    );
+    text
+}
+
+/// Moves sub-tables of `[encoder]` below it.
+fn nested(encoder: &str) -> String {
+    encoder.replace("\n[", "\n[encoder.")
+}
+
+fn objective(output: &TaskOutput) -> String {
+    match output {
+        TaskOutput::Class { labels } => {
+            format!("kind = \"classification\"\nclasses = {}    # {}", labels.len(), labels.join(", "))
+        }
+        TaskOutput::Score { .. } => "kind = \"regression\"".to_owned(),
+        TaskOutput::Spans { .. } | TaskOutput::WordLabels { .. } => {
+            unreachable!("such tasks are refused before anything is written")
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Task of a prepared folder: `task.json`.
+
+use std::path::{Path, PathBuf};
+
+use pipeline::labelled::LabelledOptions;
+use pipeline::tokenize::{HfTokenizer, Tokenizer as _};
+use pipeline::views::example::Example as View;
+use schemas::Sealed;
+use serde::{Deserialize, Serialize};
+use store::Store;
+use tasks::AnyTask;
+use tasks::task::ExampleSet;
+
+use super::{SplitRows, rows_of};
+use crate::exit::Usage;
+
+/// Name of the record in a prepared folder.
+const NAME: &str = "task.json";
+
+/// Task that a prepared folder has examples of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskRecord {
+    /// Task and its keys.
+    pub task: AnyTask,
+    /// Absolute folder of its files.
+    pub folder: PathBuf,
+    /// Files that exist, in the order of the task's sets.
+    pub files: Vec<TaskFile>,
+    /// Fingerprint of the tokenizer.
+    pub tokenizer: String,
+    /// Longest row.
+    pub max_seq_len: u32,
+    /// Separators between two texts.
+    pub separators: u32,
+}
+
+/// File of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskFile {
+    /// Name of its set.
+    pub set: String,
+    /// BLAKE3 of its content.
+    pub blake3: String,
+}
+
+impl Sealed for TaskRecord {
+    const FORMAT: &'static str = "cloze task";
+    const VERSION: u32 = 1;
+    const PRETTY: bool = true;
+}
+
+impl TaskRecord {
+    /// Describes the files of a task.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(super) fn new(
+        task: &AnyTask,
+        folder: &Path,
+        sets: &[ExampleSet],
+        tokenizer: &HfTokenizer,
+        options: LabelledOptions,
+    ) -> anyhow::Result<Self> {
+        let file = |set: &ExampleSet| -> std::io::Result<TaskFile> {
+            Ok(TaskFile { set: set.name.clone(), blake3: hash(&folder.join(&set.file))? })
+        };
+        Ok(Self {
+            task: task.clone(),
+            folder: std::path::absolute(folder)?,
+            files: sets.iter().map(file).collect::<Result<_, _>>()?,
+            tokenizer: tokenizer.facts().manifest.fingerprint.clone(),
+            max_seq_len: options.max_seq_len,
+            separators: options.separators,
+        })
+    }
+
+    /// Reads the record of a prepared folder.
+    ///
+    /// # Errors
+    /// If the folder has none, or a damaged one.
+    pub fn read(store: &Store) -> anyhow::Result<Self> {
+        let Some((bytes, _)) = store.get_with_stat(NAME)? else {
+            let message = format!("{}: no `{NAME}` is here; name a run that `cloze finetune` made", store.place(""));
+            return Err(Usage(message).into());
+        };
+        Self::unseal(&bytes).map_err(|error| Usage(format!("{}: {error}", store.place(NAME))).into())
+    }
+
+    /// Returns the rows of a folder that was prepared with the same record; `None` if it must be written.
+    ///
+    /// # Errors
+    /// If the folder was prepared with another record.
+    pub(super) fn compare(&self, store: &Store) -> anyhow::Result<Option<SplitRows>> {
+        if store.head(NAME)?.is_none() {
+            return Ok(None);
+        }
+        if Self::read(store)? != *self {
+            let message = format!(
+                "{}: prepared with other files, another task, tokenizer or row length; name another --out",
+                store.place("")
+            );
+            return Err(Usage(message).into());
+        }
+        rows_of(store)
+    }
+
+    /// Writes the record.
+    pub(super) fn write(&self, store: &Store) -> std::io::Result<()> {
+        store.put(NAME, &self.seal()).map(drop)
+    }
+
+    /// Returns the sets whose files exist.
+    ///
+    /// # Errors
+    /// If a file has changed since the preparation.
+    pub fn sets(&self) -> anyhow::Result<Vec<ExampleSet>> {
+        let mut found = Vec::new();
+        for file in &self.files {
+            let Some(set) = self.task.sets().into_iter().find(|set| set.name == file.set) else { continue };
+            let path = self.folder.join(&set.file);
+            let blake3 = hash(&path).map_err(|error| Usage(format!("{}: {error}", path.display())))?;
+            if blake3 != file.blake3 {
+                let message = "it has changed since the examples were prepared; restore it, or fine-tune again";
+                return Err(Usage(format!("{}: {message}", path.display())).into());
+            }
+            found.push(set);
+        }
+        Ok(found)
+    }
+
+    /// Returns the view of its examples.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View { two_separators: self.separators == 2, ..View::default() }
+    }
+
+    /// Returns how its examples are tokenized.
+    #[must_use]
+    pub fn options(&self) -> LabelledOptions {
+        LabelledOptions { max_seq_len: self.max_seq_len, separators: self.separators }
+    }
+}
+
+fn hash(file: &Path) -> std::io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(std::fs::File::open(file)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}

@@ -1,0 +1,61 @@
+//! Model that a fine-tuning starts from.
+
+use std::path::{Path, PathBuf};
+
+use pipeline::load;
+use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _};
+use schemas::manifest;
+use store::Store;
+use trainer_plan::checkpoint;
+use trainer_plan::encoder::EncoderConfig;
+use trainer_plan::hf;
+
+use crate::exit::Usage;
+use crate::plan::Plan;
+
+/// Model with its tokenizer.
+pub(super) struct StartModel {
+    /// Value of `train.init_from`.
+    pub(super) weights: PathBuf,
+    pub(super) encoder: EncoderConfig,
+    pub(super) tokenizer: HfTokenizer,
+}
+
+impl StartModel {
+    /// Opens the newest checkpoint of a run of `cloze`, or the folder of a `transformers` model.
+    pub(super) fn open(from: &Path) -> anyhow::Result<Self> {
+        let refuse = |problem: String| Usage(format!("--from {}: {problem}", from.display()));
+        if from.join("config.toml").is_file() {
+            return Self::of_run(from);
+        }
+        if !from.join(hf::CONFIG).is_file() {
+            let problem =
+                "neither a run of `cloze` nor a `transformers` model is here (no `config.toml`, no `config.json`)";
+            return Err(refuse(problem.to_owned()).into());
+        }
+        let config = hf::read_config(from).map_err(refuse)?;
+        if let Some(problem) = hf::weights_problem(from, &config) {
+            return Err(refuse(problem).into());
+        }
+        let tokenizer = tokenize::load_from_model(from).map_err(|error| refuse(error.to_string()))?;
+        Ok(Self { weights: from.to_owned(), encoder: config.encoder().map_err(refuse)?, tokenizer })
+    }
+
+    fn of_run(run: &Path) -> anyhow::Result<Self> {
+        let plan = Plan::of_run(run)?;
+        let data = plan.data();
+        let json = load::read_tokenizer(&data.store, &data.manifest)?;
+        let tokenizer = tokenize::of_json(&json, &data.store.place(manifest::TOKENIZER))?;
+        let store = Store::existing(run)?;
+        let state = checkpoint::newest_complete_state(&store)?;
+        let weights = run.join(checkpoint::FOLDER).join(checkpoint::folder_name(state.step));
+        Ok(Self { weights, encoder: plan.train().encoder.clone(), tokenizer })
+    }
+
+    /// Separators between two texts: two for the vocabulary of RoBERTa, which has no segments.
+    pub(super) fn separators(&self) -> u32 {
+        let facts = self.tokenizer.facts();
+        let cls = &facts.tokens[facts.special().cls as usize];
+        if cls == "<s>" { 2 } else { 1 }
+    }
+}

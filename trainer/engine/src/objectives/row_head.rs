@@ -1,0 +1,91 @@
+//! Head over the first position of a row, shared by [`classification`](super::classification) and
+//! [`regression`](super::regression).
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `k` outputs.
+
+use schemas::columns::{IGNORE, TARGETS};
+use tch::Tensor;
+use trainer_plan::objectives::Activation;
+
+use crate::device::precision::{Precision, PrecisionCast as _};
+use crate::model::forward::Forward;
+use crate::model::head_weights::DenseWeights;
+use crate::model::heads::Dense;
+use crate::model::host_batch::HostBatch;
+use crate::model::layers::{Mode, dropout};
+use crate::model::parameters::Path;
+
+/// Weights of the head: `W₂ drop(f(W₁ drop(h_0) + b₁)) + b₂`.
+#[derive(Debug)]
+pub(crate) struct RowHeadWeights {
+    pooler: DenseWeights,
+    classifier: DenseWeights,
+    pub activation: Activation,
+    pub input_dropout: f64,
+    pub dropout: f64,
+}
+
+impl RowHeadWeights {
+    /// Builds the head from `pooler` and `classifier` below `head`.
+    pub(crate) fn build(head: &Path<'_>, activation: Activation, input_dropout: f64, dropout: f64) -> Self {
+        let [pooler, classifier] = ["pooler", "classifier"].map(|name| DenseWeights::build(&head.sub(name)));
+        Self { pooler, classifier, activation, input_dropout, dropout }
+    }
+
+    /// Returns leaves for products in `precision`.
+    pub(crate) fn leaves(&self, precision: Precision) -> RowHead {
+        RowHead {
+            pooler: self.pooler.leaves(precision),
+            classifier: self.classifier.leaves(precision),
+            activation: self.activation,
+            input_dropout: self.input_dropout,
+            dropout: self.dropout,
+            precision,
+        }
+    }
+
+    /// Returns the scores `[b, k]` of the rows of an encoded view. Its dropout is drawn for `objective`.
+    pub(crate) fn scores(&self, forward: &Forward<'_>, view: &str, objective: &str) -> Tensor {
+        forward.seed(objective);
+        let hidden_btd = &forward.encoded(trainer_plan::networks::MAIN, view).hidden_btd;
+        self.leaves(forward.networks().precision()).logits(&hidden_btd.select(1, 0), forward.mode())
+    }
+}
+
+/// Head with leaves.
+#[derive(Debug)]
+pub(crate) struct RowHead {
+    /// `W₁` and `b₁`, `[d, d]` and `[d]`.
+    pub pooler: Dense,
+    /// `W₂` and `b₂`, `[k, d]` and `[k]`.
+    pub classifier: Dense,
+    /// `f`.
+    pub activation: Activation,
+    /// Dropout of `h_0`.
+    pub input_dropout: f64,
+    /// Dropout before `W₂`.
+    pub dropout: f64,
+    /// Precision of matrix products.
+    pub precision: Precision,
+}
+
+impl RowHead {
+    /// Returns the scores `[b, k]` of the hidden states `[b, d]` of the first positions. At least float32.
+    pub(crate) fn logits(&self, first_bd: &Tensor, mode: Mode) -> Tensor {
+        let first_bd = dropout(first_bd, self.input_dropout, mode);
+        let pooled_bd = self.pooler.apply(&first_bd, self.precision);
+        let pooled_bd = match self.activation {
+            Activation::Tanh => pooled_bd.tanh(),
+            Activation::Gelu => pooled_bd.gelu("none"),
+        };
+        let pooled_bd = dropout(&pooled_bd, self.dropout, mode);
+        self.precision.upcast(&self.classifier.apply(&pooled_bd, self.precision))
+    }
+}
+
+/// Returns the target of each row: the first cell of its targets, or −100 for a row without one.
+pub(crate) fn row_targets(batch: &HostBatch<'_>, view: &str) -> Vec<i32> {
+    let targets = batch.column(view, TARGETS);
+    let first = |row: usize| if batch.is_gap(view, row) { IGNORE } else { targets.row(row)[0] };
+    (0..targets.rows()).map(first).collect()
+}

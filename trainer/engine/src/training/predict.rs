@@ -1,0 +1,73 @@
+//! Predictions on labelled examples with the weights of a checkpoint.
+
+use std::collections::BTreeSet;
+
+use schemas::Batch;
+use schemas::ordinal::Step;
+use store::Store;
+use tch::{Device, Kind};
+use trainer_plan::Error;
+use trainer_plan::TrainPlan;
+
+use crate::device::ResolveDevice as _;
+use crate::device::native::CheckStatus as _;
+use crate::model::host_batch::HostBatch;
+use crate::training::checkpoint;
+use crate::training::metric_accumulator::MetricAccumulator;
+use crate::training::oom_error;
+use crate::training::process_group::SingleProcess;
+use crate::training::step::Trainer;
+
+/// Weights of a checkpoint that predict the targets of labelled examples, in eval mode.
+#[derive(Debug)]
+pub struct Predictor {
+    trainer: Trainer,
+    step: Step,
+}
+
+impl Predictor {
+    /// Loads the weights of `run` after `step`, or those of its newest checkpoint.
+    ///
+    /// # Errors
+    /// If there is no such checkpoint, or if no objective of the run predicts targets.
+    pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
+        let (place, snapshot) = checkpoint::pick(run, step)?;
+        oom_error::wrap_read_only(plan, || {
+            let on_cpu = plan.train.device.resolve()? == Device::Cpu;
+            let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
+            let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
+            trainer.load(&place, &snapshot)?;
+            trainer.parameters().round()?;
+            Ok(Self { trainer, step: snapshot.state.step })
+        })
+    }
+
+    /// Steps after which the weights were saved.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Returns the scores of each row of a batch by the objective of that name: one number per output, and per position
+    /// if the objective scores positions.
+    ///
+    /// # Errors
+    /// If the objective predicts no targets, or if libtorch fails.
+    pub fn scores(&self, objective: &str, batch: &Batch) -> Result<Vec<Vec<f64>>, Error> {
+        oom_error::wrap_read_only(self.trainer.plan(), || {
+            let batch = HostBatch::new(batch, self.trainer.networks())?;
+            let mut metrics = MetricAccumulator::new(self.trainer.device());
+            let is_it = |name: &str| name == objective;
+            let forward =
+                self.trainer.evaluate(&batch, &BTreeSet::new(), |member| is_it(&member.name), &mut metrics)?;
+            let _guard = tch::no_grad_guard();
+            let scores = self.trainer.scores(objective, &forward).ok_or_else(|| {
+                Error::Config(format!("the objective `{objective}` of this run predicts no targets of examples"))
+            })?;
+            let rows = scores.size()[0];
+            let flat = scores.f_to_kind(Kind::Double).checked()?.f_to_device(Device::Cpu).checked()?;
+            let flat = flat.f_reshape([rows, -1]).checked()?;
+            Vec::<Vec<f64>>::try_from(&flat).checked()
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! Regression: predicts the score of each labelled example.
+//!
+//! Devlin et al. 2019, section 4.1, for STS-B. The loss is `trainer::objectives::regression`.
+
+use schemars::JsonSchema;
+use schemas::columns::TARGETS;
+use serde::{Deserialize, Serialize};
+
+use super::row_head::{self, Activation};
+use super::{HeadContext, Objective, Requirements};
+use crate::networks::MAIN;
+use crate::pass::Pass;
+use crate::weights::WeightPath;
+
+/// Predicts the score of each labelled example. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Regression {
+    /// View of labelled examples.
+    pub view: String,
+    /// Activation after the layer before the output.
+    pub activation: Activation,
+    /// Dropout before the layer: 0 in BERT, 0.1 in RoBERTa, COCO-LM and DAPT.
+    pub input_dropout: f64,
+    /// Dropout before the output.
+    pub dropout: f64,
+}
+
+impl Default for Regression {
+    fn default() -> Self {
+        Self { view: "example".to_owned(), activation: Activation::Tanh, input_dropout: 0.0, dropout: 0.1 }
+    }
+}
+
+impl Objective for Regression {
+    fn needs_row_attention(&self) -> Option<&'static str> {
+        Some("needs attention between its two texts")
+    }
+
+    fn reads(&self) -> Requirements {
+        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), TARGETS.spec())] }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        row_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)])
+    }
+
+    fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
+        row_head::declare(context, head, 1);
+    }
+}
