@@ -5,40 +5,27 @@
 
 mod page;
 mod record;
+mod request;
 mod results;
 mod start;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
-use pipeline::labelled::{self, LabelledOptions, LabelledText, Target};
-use schemas::manifest;
+use pipeline::labelled::{self, ExampleTarget, LabelledOptions, LabelledText};
 use store::Store;
 use tasks::task::{ExampleSet, SetPurpose};
 use tasks::{AnyTask, Example, ExampleReader, Gold, TaskOutput};
 use telemetry::quantities::count;
 use telemetry::terminal::line;
 
-pub use self::page::{Hyperparameters, OBJECTIVE, VIEW};
+pub use self::page::{OBJECTIVE, VIEW};
 pub use self::record::{TaskFile, TaskRecord};
+use self::request::SplitRows;
+pub use self::request::{Hyperparameters, Prepared, Request};
 pub use self::results::{Predictions, SetResult, TaskResults, predictions_file, predictions_name};
 use self::start::StartModel;
 use crate::exit::Usage;
-
-/// Arguments of `cloze finetune`.
-#[derive(Clone, Debug)]
-pub struct Request<'a> {
-    /// Task.
-    pub task: AnyTask,
-    /// Folder with the files of the task.
-    pub data: &'a Path,
-    /// Run of `cloze`, or folder of a `transformers` model.
-    pub from: &'a Path,
-    /// Folder to write.
-    pub out: &'a Path,
-    /// Hyperparameters.
-    pub hyper: Hyperparameters,
-}
 
 /// Returns the task of that name, or of a TOML file with `kind` and its keys.
 ///
@@ -59,23 +46,6 @@ pub fn task(name: &str) -> anyhow::Result<AnyTask> {
     }
 }
 
-/// Files of a fine-tuning below the folder that is written.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    /// Configuration of the run.
-    pub config: PathBuf,
-    /// Run folder.
-    pub run: PathBuf,
-}
-
-impl Prepared {
-    /// Returns the files below `out`.
-    #[must_use]
-    pub fn below(out: &Path) -> Self {
-        Self { config: out.join("run.toml"), run: out.join("run") }
-    }
-}
-
 /// Prepares the examples and writes the configuration, unless both exist. Files that exist must be those of the same
 /// request.
 ///
@@ -93,10 +63,11 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
     let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options)?;
     let prepared = Prepared::below(out);
     let folder = out.join("data");
+    let splits = Splits::read(task, data)?;
     let store = Store::folder(&folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
     let rows = match record.compare(&store)? {
         Some(rows) => rows,
-        None => write_folder(&store, &start, options, &record, task, data)?,
+        None => splits.write(&store, &start, options, &record)?,
     };
     line(format_args!(
         "{}: {} examples to train on, {} to validate on; rows of {}",
@@ -123,13 +94,6 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
     Ok(prepared)
 }
 
-/// Rows of the two splits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SplitRows {
-    pub(crate) train: u64,
-    pub(crate) valid: u64,
-}
-
 fn check_task(task: &AnyTask) -> anyhow::Result<()> {
     let refuse = |message: String| Err(Usage(format!("--task {}: {message}", task.kind())).into());
     if let Some(problem) = task.problems().first() {
@@ -137,6 +101,9 @@ fn check_task(task: &AnyTask) -> anyhow::Result<()> {
     }
     if let Some(other) = task.trained_as() {
         return refuse(format!("it has no training set; fine-tune `{other}`, whose model predicts it"));
+    }
+    if !task.sets().iter().any(|set| set.purpose == SetPurpose::Dev) {
+        return refuse("it needs a dev set".to_owned());
     }
     match task.output() {
         TaskOutput::Class { .. } | TaskOutput::Score { .. } => Ok(()),
@@ -158,23 +125,37 @@ fn existing_sets(task: &AnyTask, folder: &Path) -> anyhow::Result<Vec<ExampleSet
     Ok(sets.into_iter().filter(|set| folder.join(&set.file).is_file()).collect())
 }
 
-fn write_folder(
-    store: &Store,
-    start: &StartModel,
-    options: LabelledOptions,
-    record: &TaskRecord,
-    task: &AnyTask,
-    data: &Path,
-) -> anyhow::Result<SplitRows> {
-    let sets = task.sets();
-    let of = |purpose: SetPurpose| sets.iter().find(|set| set.purpose == purpose).context("a task has this set");
-    let train = examples(&of(SetPurpose::Train)?.clone(), data, task)?;
-    let valid = examples(&of(SetPurpose::Dev)?.clone(), data, task)?;
-    let texts = |examples: Vec<Example>| examples.into_iter().map(|example| Ok(labelled_text(&example)));
-    record.write(store)?;
-    let manifest = labelled::write(store, &start.tokenizer, options, texts(train), texts(valid))?;
-    let now = manifest.now();
-    Ok(SplitRows { train: now.train.rows(), valid: now.valid.rows() })
+/// Examples that a run trains and validates on.
+struct Splits {
+    train: Vec<Example>,
+    valid: Vec<Example>,
+}
+
+impl Splits {
+    /// Reads the training set and the first dev set.
+    fn read(task: &AnyTask, data: &Path) -> anyhow::Result<Self> {
+        let sets = task.sets();
+        let of = |purpose: SetPurpose| -> anyhow::Result<Vec<Example>> {
+            let set = sets.iter().find(|set| set.purpose == purpose).context("a task has this set")?;
+            examples(set, data, task)
+        };
+        Ok(Self { train: of(SetPurpose::Train)?, valid: of(SetPurpose::Dev)? })
+    }
+
+    /// Writes them as a prepared folder, the record first: the manifest makes the folder valid.
+    fn write(
+        self,
+        store: &Store,
+        start: &StartModel,
+        options: LabelledOptions,
+        record: &TaskRecord,
+    ) -> anyhow::Result<SplitRows> {
+        let texts = |examples: Vec<Example>| examples.into_iter().map(|example| Ok(labelled_text(&example)));
+        record.write(store)?;
+        let manifest = labelled::write(store, &start.tokenizer, options, texts(self.train), texts(self.valid))?;
+        let now = manifest.now();
+        Ok(SplitRows { train: now.train.rows(), valid: now.valid.rows() })
+    }
 }
 
 /// Reads the examples of a set.
@@ -216,19 +197,10 @@ pub fn labelled_text(example: &Example) -> LabelledText {
         first: example.first.clone(),
         second: example.second.clone(),
         target: match &example.gold {
-            Gold::Class(class) => Target::Class(*class),
+            Gold::Class(class) => ExampleTarget::Class(*class),
             #[expect(clippy::cast_possible_truncation, reason = "the loss is computed in float32")]
-            Gold::Score(score) => Target::Score(*score as f32),
-            Gold::None | Gold::Answers(_) | Gold::WordLabels(_) => Target::None,
+            Gold::Score(score) => ExampleTarget::Score(*score as f32),
+            Gold::None | Gold::Answers(_) | Gold::WordLabels(_) => ExampleTarget::None,
         },
     }
-}
-
-/// Reads the rows of a prepared folder.
-pub(crate) fn rows_of(store: &Store) -> anyhow::Result<Option<SplitRows>> {
-    if store.head(manifest::NAME)?.is_none() {
-        return Ok(None);
-    }
-    let now = pipeline::load::open(store)?.now();
-    Ok(Some(SplitRows { train: now.train.rows(), valid: now.valid.rows() }))
 }

@@ -7,6 +7,7 @@ mod documented_commands;
 mod failures;
 mod fault_injection;
 mod faults;
+mod finetune;
 mod first_use;
 mod golden;
 mod inputs;

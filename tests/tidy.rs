@@ -66,12 +66,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-testkit", "cloze-store blake3 libc rustix serde_json tempfile toml"),
     (
         "cloze",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-trainer-plan anyhow blake3 chrono clap clap_complete clap_mangen maud ratatui schemars serde \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow blake3 chrono clap clap_complete clap_mangen maud ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing rustix",
     ),
     (
         "cloze-train",
-        "cloze cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer cloze-trainer-plan anyhow \
+        "cloze cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-tasks cloze-trainer cloze-trainer-plan anyhow \
          blake3 serde_json toml tracing",
     ),
 ];

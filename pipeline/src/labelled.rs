@@ -1,7 +1,7 @@
 //! Preparation of labelled examples: texts with targets to a prepared folder.
 //!
 //! The folder has one part. Its samples are whole examples, in the order of the input, truncated to
-//! [`LabelledOptions::max_seq_len`]. The view [`example`](crate::views::example) renders them.
+//! [`LabelledOptions::max_seq_len`]. The view [`labelled_example`](crate::views::labelled_example) renders them.
 
 use schemas::columns::{ATTENTION_MASK, IGNORE};
 use schemas::manifest::{self, CorpusReport, DatasetVersionEntry, FileEntry, Frame, Pack, PartEntry};
@@ -15,11 +15,10 @@ use crate::pack::Packed;
 use crate::prepare::vocab_to_parquet;
 use crate::shard::{ShardOptions, ShardWriter};
 use crate::tokenize::{HfTokenizer, Tokenizer as _};
-use crate::views::AnyView;
-use crate::views::example::{Example, truncated};
+use crate::views::{AnyView, truncated};
 
 /// Name of the packing in the manifest.
-pub const EXAMPLES: &str = "examples";
+const EXAMPLES: &str = "examples";
 
 /// Example to store.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,13 +29,13 @@ pub struct LabelledText {
     pub first: String,
     /// Second text of a pair.
     pub second: Option<String>,
-    /// What is to be predicted.
-    pub target: Target,
+    /// Target of the prediction.
+    pub target: ExampleTarget,
 }
 
-/// What is to be predicted of an example.
+/// Target of the prediction for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
+pub enum ExampleTarget {
     /// Nothing is known: a test set without labels.
     None,
     /// Number of the class.
@@ -45,7 +44,7 @@ pub enum Target {
     Score(f32),
 }
 
-impl Target {
+impl ExampleTarget {
     /// Returns the form of a shard, which [`Sample::targets`](schemas::Sample::targets) describes.
     fn stored(self) -> i32 {
         match self {
@@ -220,8 +219,8 @@ impl EncodedExample {
 
 /// Renders examples as a batch of the view `name`, without a prepared folder: for predictions.
 #[must_use]
-pub fn batch(examples: &[EncodedExample], name: &str, view: &Example, width: u32, vocab: &Vocab) -> Batch {
-    let view = AnyView::Example(view.clone());
+pub fn batch(examples: &[EncodedExample], name: &str, view: &AnyView, width: u32, vocab: &Vocab) -> Batch {
+    let view = view.clone();
     let wanted = [ATTENTION_MASK.spec()].into_iter().chain(view.columns().iter().copied()).collect();
     let planned =
         PlannedView { name: name.to_owned(), view, of: None, frame: 0, ids: 0, width: width as usize, wanted };
@@ -248,9 +247,9 @@ mod tests {
     use crate::shard::reader::{ShardExpectation, ShardReader};
     use crate::testing;
 
-    fn example(first: &str, second: Option<&str>, target: Target) -> Result<LabelledText> {
+    fn example(first: &str, second: Option<&str>, target: ExampleTarget) -> LabelledText {
         let (first, second) = (first.to_owned(), second.map(str::to_owned));
-        Ok(LabelledText { id: first.clone(), first, second, target })
+        LabelledText { id: first.clone(), first, second, target }
     }
 
     #[test]
@@ -259,13 +258,14 @@ mod tests {
         let store = Store::folder(home.path()).expect("created");
         let tokenizer = testing::tokenizer("wordpiece");
         let train = [
-            example("the cat sat", None, Target::Class(1)),
-            example("the cat", Some("sat on the mat"), Target::Score(2.5)),
-            example("", None, Target::None),
-            example("the cat sat on the mat the cat sat on the mat", Some("the mat"), Target::Class(0)),
+            example("the cat sat", None, ExampleTarget::Class(1)),
+            example("the cat", Some("sat on the mat"), ExampleTarget::Score(2.5)),
+            example("", None, ExampleTarget::None),
+            example("the cat sat on the mat the cat sat on the mat", Some("the mat"), ExampleTarget::Class(0)),
         ];
         let options = LabelledOptions { max_seq_len: 12, separators: 1 };
-        let written = write(&store, &tokenizer, options, train, [example("the", None, Target::Class(0))]);
+        let written =
+            write(&store, &tokenizer, options, train.map(Ok), [Ok(example("the", None, ExampleTarget::Class(0)))]);
         let written = written.expect("written");
         assert_eq!(load::open(&store).expect("a prepared folder"), written);
         let now = written.now();
@@ -287,11 +287,12 @@ mod tests {
     fn a_batch_has_the_rows_of_the_folder() {
         let tokenizer = testing::tokenizer("wordpiece");
         let options = LabelledOptions { max_seq_len: 8, separators: 1 };
-        let pair = example("the cat", Some("sat"), Target::Class(1)).expect("made");
+        let pair = example("the cat", Some("sat"), ExampleTarget::Class(1));
         let encoded = EncodedExample::new(&pair, &tokenizer, options).expect("tokenized");
         let facts = tokenizer.facts();
         let vocab = facts.vocab(vec![0; facts.tokens.len()]);
-        let found = batch(&[encoded], "example", &Example::default(), 8, &vocab);
+        let view = AnyView::of_kind("labelled_example").expect("it is registered");
+        let found = batch(&[encoded], "example", &view, 8, &vocab);
         let targets = found.column("example", schemas::columns::TARGETS).expect("made");
         let valid = found.column("example", ATTENTION_MASK).expect("made");
         assert_eq!((targets.row(0)[0], valid.row(0)), (1, &[1, 1, 1, 1, 1, 1, 0, 0][..]));

@@ -35,7 +35,7 @@ pub const TOKEN_TYPES: Column<u8> = Column::new("token_types");
 /// 1 for ids that differ from the original, 0 elsewhere.
 pub const REPLACED: Column<u8> = Column::new("replaced");
 
-/// What a labelled example is to be predicted as, in the form that the view `example` describes; −100 elsewhere.
+/// Target of a labelled example, in the form that the view `labelled_example` describes; −100 elsewhere.
 pub const TARGETS: Column<i32> = Column::new("targets");
 
 /// Value of [`LABELS`] at positions without a prediction (convention of PyTorch and `transformers`).

@@ -5,40 +5,14 @@ use std::fmt::Write as _;
 use pipeline::labelled::LabelledOptions;
 use tasks::TaskOutput;
 
+use super::record::view_toml;
+use super::request::{Prepared, Request, SplitRows};
 use super::start::StartModel;
-use super::{Prepared, Request, SplitRows};
 
 /// Name of the view of the examples.
 pub const VIEW: &str = "example";
 /// Name of the objective that predicts the targets.
 pub const OBJECTIVE: &str = "task";
-
-/// Hyperparameters of a fine-tuning.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hyperparameters {
-    /// Passes over the training set.
-    pub epochs: u64,
-    /// Rows per step.
-    pub batch_size: u64,
-    /// Peak learning rate.
-    pub lr: f64,
-    /// Share of the steps for the warm-up.
-    pub warmup: f64,
-    /// Weight decay.
-    pub weight_decay: f64,
-    /// Longest row, including the frame.
-    pub max_seq_len: u32,
-    /// Seed of the new head, the order of the examples and dropout.
-    pub seed: u64,
-}
-
-impl Default for Hyperparameters {
-    /// Returns the values of Devlin et al. 2019, appendix A.3.
-    fn default() -> Self {
-        let (epochs, batch_size, lr) = (3, 32, 5e-5);
-        Self { epochs, batch_size, lr, warmup: 0.1, weight_decay: 0.01, max_seq_len: 128, seed: 1 }
-    }
-}
 
 /// Returns the configuration with comments.
 pub(super) fn page(request: &Request<'_>, start: &StartModel, options: LabelledOptions, rows: SplitRows) -> String {
@@ -48,7 +22,6 @@ pub(super) fn page(request: &Request<'_>, start: &StartModel, options: LabelledO
     let steps = per_epoch * hyper.epochs;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the steps")]
     let warmup = (steps as f64 * hyper.warmup).round() as u64;
-    let two_separators = options.separators == 2;
     let string = |text: String| toml::Value::String(text).to_string();
     let encoder = toml::to_string(&start.encoder).expect("a configuration is TOML");
     let mut text = format!(
@@ -60,7 +33,8 @@ pub(super) fn page(request: &Request<'_>, start: &StartModel, options: LabelledO
     );
     let _ = write!(
         text,
-        "[views.{VIEW}]\nkind = \"example\"\ntwo_separators = {two_separators}\n\n[objectives.{OBJECTIVE}]\nview = \"{VIEW}\"\n{}\n\n",
+        "[views.{VIEW}]\n{}\n[objectives.{OBJECTIVE}]\nview = \"{VIEW}\"\n{}\n\n",
+        view_toml(options.separators),
         objective(&task.output()),
     );
     let _ = write!(

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use pipeline::labelled::LabelledOptions;
 use pipeline::tokenize::{HfTokenizer, Tokenizer as _};
-use pipeline::views::example::Example as View;
+use pipeline::views::AnyView;
 use schemas::Sealed;
 use serde::{Deserialize, Serialize};
 use store::Store;
 use tasks::AnyTask;
 use tasks::task::ExampleSet;
 
-use super::{SplitRows, rows_of};
+use super::request::SplitRows;
 use crate::exit::Usage;
 
 /// Name of the record in a prepared folder.
@@ -103,7 +103,7 @@ impl TaskRecord {
             );
             return Err(Usage(message).into());
         }
-        rows_of(store)
+        SplitRows::of_folder(store)
     }
 
     /// Writes the record.
@@ -132,8 +132,8 @@ impl TaskRecord {
 
     /// Returns the view of its examples.
     #[must_use]
-    pub fn view(&self) -> View {
-        View { two_separators: self.separators == 2, ..View::default() }
+    pub fn view(&self) -> AnyView {
+        toml::from_str(&view_toml(self.separators)).expect("a view")
     }
 
     /// Returns how its examples are tokenized.
@@ -141,6 +141,11 @@ impl TaskRecord {
     pub fn options(&self) -> LabelledOptions {
         LabelledOptions { max_seq_len: self.max_seq_len, separators: self.separators }
     }
+}
+
+/// Returns the keys of the view of examples with that many separators between two texts.
+pub(super) fn view_toml(separators: u32) -> String {
+    format!("kind = \"labelled_example\"\ntwo_separators = {}\n", separators == 2)
 }
 
 fn hash(file: &Path) -> std::io::Result<String> {

@@ -15,7 +15,7 @@ schemas::registry! {
     pub enum AnyView: View {
         corrupt::Corrupt,
         crop::Crop,
-        example::Example,
+        labelled_example::LabelledExample,
         mask::Mask,
         original::Original,
         pair::Pair,
@@ -138,6 +138,8 @@ impl<'a> ViewSource<'a> {
 }
 
 mod spans;
+
+pub(crate) use self::spans::truncated;
 
 /// Returns the errors of shares, by key.
 fn share_problems(rates: &[(&'static str, f64)]) -> Vec<(&'static str, String)> {

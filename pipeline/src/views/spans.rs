@@ -36,7 +36,7 @@ pub(super) fn length(spans: &[Span<'_>]) -> usize {
     spans.iter().map(Span::len).sum()
 }
 
-/// Writes `[CLS] A [SEP] B [SEP]` and padding, with so many separators before B; `[CLS] A [SEP]` if B is empty. Writes origin, document and token types
+/// Writes `[CLS] A [SEP] B [SEP]` and padding, with `separators` before B; `[CLS] A [SEP]` if B is empty. Writes origin, document and token types
 /// only if they are read.
 pub(super) fn write(row: &mut RowMut<'_>, vocab: &Vocab, a: &[Span<'_>], b: &[Span<'_>], separators: usize) {
     let special = vocab.special();
@@ -113,4 +113,38 @@ impl<'a> Sentences<'a> {
 /// Returns a uniform number of `0..count`.
 pub(super) fn below(rng: &mut Rng, count: usize) -> usize {
     rng.below(u32::try_from(count).expect("a row has fewer than 2^32 tokens")) as usize
+}
+
+/// Returns the lengths of two texts of `a` and `b` tokens in a row that has `room` for both.
+#[must_use]
+pub(crate) fn truncated(a: usize, b: usize, room: usize) -> (usize, usize) {
+    let half = room / 2;
+    if a + b <= room {
+        (a, b)
+    } else if b <= half {
+        (room - b, b)
+    } else if a <= room - half {
+        (a, room - a)
+    } else {
+        (room - half, half)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// The rule of BERT's `run_classifier.py`, token by token.
+        #[test]
+        fn the_longer_text_is_truncated_first(a in 0_usize..40, b in 0_usize..40, room in 0_usize..60) {
+            let (mut first, mut second) = (a, b);
+            while first + second > room {
+                if first > second { first -= 1 } else { second -= 1 }
+            }
+            prop_assert_eq!(truncated(a, b, room), (first, second));
+        }
+    }
 }

@@ -11,7 +11,7 @@
 //! Rows without a class do not count.
 //!
 //! # Columns
-//! `targets` of the view `example`: the class in the first cell.
+//! `targets` of the view `labelled_example`: the class in the first cell.
 //!
 //! # Reference
 //! Devlin et al. 2019, section 4.1; `BertForSequenceClassification` (`tanh`, dropout before the classifier),

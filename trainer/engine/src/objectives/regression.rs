@@ -10,7 +10,7 @@
 //! `S = Σ_rows (x − y)²` with `x = W₂ drop(f(W₁ drop(h_0) + b₁)) + b₂`. Rows without a score do not count.
 //!
 //! # Columns
-//! `targets` of the view `example`: the bits of the float32 score in the first cell.
+//! `targets` of the view `labelled_example`: the bits of the float32 score in the first cell.
 //!
 //! # Reference
 //! Devlin et al. 2019, section 4.1; `BertForSequenceClassification` of Hugging Face with one label.
@@ -34,7 +34,6 @@ const SCORES: &str = "scores";
 const COUNTED: &str = "counted";
 
 /// Computes the sum of the squared errors of outputs `[b]`. `counted_b` is 1 for rows with a score, 0 for others.
-#[must_use]
 pub(crate) fn loss(outputs_b: &Tensor, scores_b: &Tensor, counted_b: &Tensor) -> Tensor {
     ((outputs_b - scores_b).square() * counted_b).sum(outputs_b.kind())
 }
@@ -58,7 +57,8 @@ struct RegressionLoss {
 impl RegressionLoss {
     /// Returns the scores of a batch, 0 for rows without one, and the flags of those that have one.
     fn targets(&self, batch: &HostBatch<'_>) -> (Vec<f32>, Vec<f32>) {
-        let of = |target: i32| if target == IGNORE { (0.0, 0.0) } else { (f32::from_bits(target.cast_unsigned()), 1.0) };
+        let of =
+            |target: i32| if target == IGNORE { (0.0, 0.0) } else { (f32::from_bits(target.cast_unsigned()), 1.0) };
         row_targets(batch, &self.view).into_iter().map(of).unzip()
     }
 }

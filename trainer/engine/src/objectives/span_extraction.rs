@@ -11,7 +11,7 @@
 //! `S = Σ_rows (CE(s, first) + CE(e, last)) / 2`. The first position is the target without answer.
 //!
 //! # Columns
-//! `targets` of the view `example` with `target = "span"`.
+//! `targets` of the view `labelled_example` with `target = "span"`.
 //!
 //! # Reference
 //! Devlin et al. 2019, section 4.2; `BertForQuestionAnswering` of Hugging Face.

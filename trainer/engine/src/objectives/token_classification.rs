@@ -10,7 +10,7 @@
 //! `S = Σ CE(W drop(h_t) + b, y_t)` over the tokens with a class.
 //!
 //! # Columns
-//! `targets` of the view `example` with `target = "tokens"`.
+//! `targets` of the view `labelled_example` with `target = "tokens"`.
 //!
 //! # Reference
 //! Devlin et al. 2019, section 5.3; `BertForTokenClassification` of Hugging Face.

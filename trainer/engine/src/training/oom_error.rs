@@ -95,7 +95,7 @@ mod tests {
         assert!(text.contains("CUDA out of memory. Tried much; of ") && !text.contains("frame"), "{text}");
         assert!(text.contains("by plan, the activations of a micro-batch "), "{text}");
         assert!(text.contains("; lower `train.micro_batch_size` (1048576"), "{text}");
-        request.train.micro_batch_size = 8;
+        request.train.micro_batch_size = 4;
         request.encoder.hidden = 4096;
         request.encoder.layers = 1;
         let text = error_text(&testing::checked(request));

@@ -65,7 +65,7 @@ impl Predictor {
                 Error::Config(format!("the objective `{objective}` of this run predicts no targets of examples"))
             })?;
             let rows = scores.size()[0];
-            let flat = scores.f_to_kind(Kind::Double).checked()?.f_to_device(Device::Cpu).checked()?;
+            let flat = scores.f_to_kind(Kind::Double).checked()?;
             let flat = flat.f_reshape([rows, -1]).checked()?;
             Vec::<Vec<f64>>::try_from(&flat).checked()
         })

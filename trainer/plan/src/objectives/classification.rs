@@ -53,7 +53,8 @@ impl Objective for Classification {
     }
 
     fn problems(&self) -> Vec<String> {
-        let mut problems = row_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)]);
+        let mut problems =
+            row_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)]);
         if !(2..=100_000).contains(&self.classes) {
             problems.push(format!("`classes` is {}; write a number from 2 to 100,000", self.classes));
         }
@@ -61,7 +62,9 @@ impl Objective for Classification {
         if !weights.is_empty() && weights.len() != self.classes as usize {
             problems.push(format!("`class_weights` has {} numbers for {} classes", weights.len(), self.classes));
         }
-        if weights.iter().any(|weight| !(weight.is_finite() && *weight >= 0.0)) || weights.iter().sum::<f64>() <= 0.0 && !weights.is_empty() {
+        if weights.iter().any(|weight| !(weight.is_finite() && *weight >= 0.0))
+            || weights.iter().sum::<f64>() <= 0.0 && !weights.is_empty()
+        {
             problems.push("`class_weights` must be at least 0, and one must be larger".to_owned());
         }
         problems

@@ -35,7 +35,7 @@ use schemas::columns::{IGNORE, INPUT_IDS, TARGETS, TOKEN_TYPES};
 use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::spans::{Sentences, Span, write};
+use super::spans::{Sentences, Span, truncated, write};
 use super::{View, ViewName, ViewSource};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
@@ -43,7 +43,7 @@ use crate::row::RowMut;
 /// Labelled example.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Example {
+pub struct LabelledExample {
     /// Form of the targets.
     pub target: TargetForm,
     /// Whether two separators are between the texts, as in RoBERTa and COCO-LM, and no second segment.
@@ -63,7 +63,7 @@ pub enum TargetForm {
     Tokens,
 }
 
-impl View for Example {
+impl View for LabelledExample {
     fn of(&self) -> Option<&ViewName> {
         None
     }
@@ -115,7 +115,7 @@ impl Texts {
     }
 }
 
-impl Example {
+impl LabelledExample {
     fn separators(&self) -> usize {
         if self.two_separators { 2 } else { 1 }
     }
@@ -154,24 +154,8 @@ impl Example {
     }
 }
 
-/// Returns the lengths of two texts of `a` and `b` tokens in a row that has `room` for both.
-#[must_use]
-pub fn truncated(a: usize, b: usize, room: usize) -> (usize, usize) {
-    let half = room / 2;
-    if a + b <= room {
-        (a, b)
-    } else if b <= half {
-        (room - b, b)
-    } else if a <= room - half {
-        (a, room - a)
-    } else {
-        (room - half, half)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use schemas::Batch;
 
     use super::*;
@@ -182,9 +166,9 @@ mod tests {
     const SEP: i32 = 3;
 
     /// Renders a row of 10 from texts of these lengths, whose tokens are 10, 11, ….
-    fn row(example: Example, lengths: &[usize], targets: &[i32]) -> Batch {
+    fn row(example: LabelledExample, lengths: &[usize], targets: &[i32]) -> Batch {
         let sample = StoredSample::new(lengths, 10).labelled(targets);
-        frame_rows(AnyView::Example(example), 10, &sample.items(None, 1))
+        frame_rows(AnyView::LabelledExample(example), 10, &sample.items(None, 1))
     }
 
     fn ids(batch: &Batch) -> Vec<i32> {
@@ -197,14 +181,14 @@ mod tests {
 
     #[test]
     fn one_text_or_two_are_framed_and_labelled() {
-        let one = row(Example::default(), &[3], &[7]);
+        let one = row(LabelledExample::default(), &[3], &[7]);
         assert_eq!(ids(&one), [CLS, 10, 11, 12, SEP, 0, 0, 0, 0, 0]);
         assert_eq!(cells(&one), [7, -100, -100, -100, -100, -100, -100, -100, -100, -100]);
-        let two = row(Example::default(), &[2, 1], &[]);
+        let two = row(LabelledExample::default(), &[2, 1], &[]);
         assert_eq!(ids(&two), [CLS, 10, 11, SEP, 12, SEP, 0, 0, 0, 0]);
         assert_eq!(two.column("view", TOKEN_TYPES).expect("made").row(0), [0, 0, 0, 0, 1, 1, 0, 0, 0, 0]);
         assert!(cells(&two).iter().all(|&label| label == IGNORE), "no target");
-        let roberta = row(Example { two_separators: true, ..Example::default() }, &[2, 1], &[1]);
+        let roberta = row(LabelledExample { two_separators: true, ..LabelledExample::default() }, &[2, 1], &[1]);
         assert_eq!(ids(&roberta), [CLS, 10, 11, SEP, SEP, 12, SEP, 0, 0, 0]);
         assert_eq!(roberta.column("view", TOKEN_TYPES).expect("made").row(0), [0; 10]);
     }
@@ -212,12 +196,12 @@ mod tests {
     #[test]
     fn spans_and_classes_of_tokens_follow_their_tokens() {
         let spans = |two_separators, targets: &[i32]| {
-            cells(&row(Example { target: TargetForm::Span, two_separators }, &[2, 3], targets))[..3].to_vec()
+            cells(&row(LabelledExample { target: TargetForm::Span, two_separators }, &[2, 3], targets))[..3].to_vec()
         };
         assert_eq!(spans(false, &[2, 4]), [4, 6, IGNORE]);
         assert_eq!(spans(true, &[2, 4]), [5, 7, IGNORE]);
         assert_eq!(spans(false, &[-1, -1]), [0, 0, IGNORE], "no answer");
-        let tokens = Example { target: TargetForm::Tokens, two_separators: false };
+        let tokens = LabelledExample { target: TargetForm::Tokens, two_separators: false };
         assert_eq!(cells(&row(tokens, &[3], &[5, IGNORE, 6])), {
             let mut expected = [IGNORE; 10];
             (expected[1], expected[3]) = (5, 6);
@@ -227,23 +211,11 @@ mod tests {
 
     #[test]
     fn texts_that_do_not_fit_lose_their_ends() {
-        let long = row(Example::default(), &[20], &[1]);
+        let long = row(LabelledExample::default(), &[20], &[1]);
         assert_eq!(ids(&long), [CLS, 10, 11, 12, 13, 14, 15, 16, 17, SEP]);
         // Room for 7 tokens of both.
-        let both = row(Example { target: TargetForm::Span, ..Example::default() }, &[6, 6], &[8, 9]);
+        let both = row(LabelledExample { target: TargetForm::Span, ..LabelledExample::default() }, &[6, 6], &[8, 9]);
         assert_eq!(ids(&both), [CLS, 10, 11, 12, 13, SEP, 16, 17, 18, SEP]);
         assert_eq!(cells(&both)[..2], [0, 0], "the last token of the answer is truncated");
-    }
-
-    proptest! {
-        /// The rule of BERT's `run_classifier.py`, token by token.
-        #[test]
-        fn the_longer_text_is_truncated_first(a in 0_usize..40, b in 0_usize..40, room in 0_usize..60) {
-            let (mut first, mut second) = (a, b);
-            while first + second > room {
-                if first > second { first -= 1 } else { second -= 1 }
-            }
-            prop_assert_eq!(truncated(a, b, room), (first, second));
-        }
     }
 }

@@ -1,0 +1,102 @@
+//! `cloze finetune` and `cloze evaluate`: from labelled files to metrics and predictions.
+
+use serde_json::Value;
+use testkit::{Home, Outcome, files};
+
+/// Writes CoLA's files: a sentence is acceptable if it names Anna.
+fn write_cola(home: &Home) {
+    let words = ["bread", "water", "milk", "an apple", "a pear", "soup"];
+    let sentence = |number: usize| {
+        let who = if number.is_multiple_of(2) { "Anna" } else { "Peter" };
+        format!("{who} ate {} and drank {}", words[number % 6], words[number / 6 % 6])
+    };
+    let labelled = |numbers: std::ops::Range<usize>| {
+        let line = |number: usize| format!("x\t{}\t\t{}\n", u8::from(number.is_multiple_of(2)), sentence(number));
+        numbers.map(line).collect::<String>()
+    };
+    home.write("CoLA/train.tsv", &labelled(0..256));
+    home.write("CoLA/dev.tsv", &labelled(301..341));
+    let test = (0..5).map(|number| format!("{number}\t{}\n", sentence(number))).collect::<Vec<_>>().concat();
+    home.write("CoLA/test.tsv", &format!("index\tsentence\n{test}"));
+}
+
+const CHANGES: [&str; 10] =
+    ["--epochs", "6", "--lr", "2e-3", "--max-seq-len", "32", "--batch-size", "16", "--set", "train.threads=1"];
+
+fn finetune(home: &Home, out: &str, more: &[&str]) -> Outcome {
+    home.run(&[&["finetune", "CoLA", "--task", "cola", "--from", "run", "--out", out], &CHANGES[..], more].concat())
+}
+
+#[test]
+fn a_run_learns_a_task_and_predicts_it() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=20"]);
+    write_cola(&home);
+    let outcome = finetune(&home, "cola", &[]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stdout.contains("256 examples to train on, 40 to validate on; rows of 32"), "{outcome}");
+    assert!(outcome.stdout.contains("dev: 40 examples: matthews 1.0000, accuracy 1.0000"), "{outcome}");
+    let read = |name: &str| std::fs::read_to_string(home.join(name)).expect(name);
+    let results: Value = serde_json::from_str(&read("cola/run/results.json")).expect("JSON");
+    assert_eq!((&results["task"], &results["step"]), (&"cola".into(), &96.into()));
+    assert_eq!(results["sets"][0]["metrics"][0]["metric"], "matthews");
+    assert_eq!(read("cola/run/predictions/CoLA.tsv"), "index\tprediction\n0\t1\n1\t0\n2\t1\n3\t0\n4\t1\n");
+
+    // The same command has nothing to train, and gives the same bytes.
+    let before = files(&home.join("cola/run/predictions"));
+    let again = finetune(&home, "cola", &[]);
+    assert!(again.code == Some(0) && !again.stdout.contains("started from"), "{again}");
+    assert_eq!(files(&home.join("cola/run/predictions")), before);
+    let evaluated = home.run_ok(&["evaluate", "cola/run", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&evaluated.stdout).expect("JSON"), results);
+
+    // A second folder has the same weights and predictions.
+    assert_eq!(finetune(&home, "second", &[]).code, Some(0));
+    assert_eq!(files(&home.join("second/run/predictions")), before);
+
+    finetune(&home, "cola", &["--seed", "2"]).assert_fails(2, &["run.toml", "other arguments", "--out"]);
+    home.run(&["finetune", "CoLA", "--task", "cola", "--from", "run", "--out", "cola", "--max-seq-len", "16"])
+        .assert_fails(2, &["cola/data", "row length", "--out"]);
+    home.write("CoLA/dev.tsv", "x\t1\t\tAnna ate soup\n");
+    home.run(&["evaluate", "cola/run"]).assert_fails(2, &["dev.tsv", "has changed"]);
+}
+
+#[test]
+fn scores_are_learned_from_pairs() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=4"]);
+    let line = |number: usize| {
+        let [first, second] = ["Anna ate bread", "Peter drank milk"];
+        let (score, other) = if number.is_multiple_of(2) { ("1.0", first) } else { ("0.0", second) };
+        format!("{{\"a\": \"{first}\", \"b\": \"{other}\", \"s\": {score}}}\n")
+    };
+    home.write("pairs/train.jsonl", &(0..128).map(line).collect::<String>());
+    home.write("pairs/dev.jsonl", &(0..20).map(line).collect::<String>());
+    let task = "kind = \"custom_regression\"\ntext = \"a\"\nsecond_text = \"b\"\nscore = \"s\"\n";
+    home.write("task.toml", &format!("{task}[files]\ntrain = \"train.jsonl\"\ndev = \"dev.jsonl\"\n"));
+    let args = ["finetune", "pairs", "--task", "task.toml", "--from", "run", "--out", "out", "--max-seq-len", "32"];
+    let outcome = home.run(&[&args[..], &["--epochs", "16", "--lr", "2e-3", "--batch-size", "16"]].concat());
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("dev: 20 examples: spearman 1.0000"), "{outcome}");
+}
+
+#[test]
+fn unusable_tasks_files_and_models_are_refused() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=4"]);
+    let refused = |args: &[&str], words: &[&str]| {
+        home.run(&[&["finetune", "CoLA", "--out", "out"], args].concat()).assert_fails(2, words);
+        assert!(!home.join("out").exists(), "nothing is written");
+    };
+    refused(&["--task", "cola", "--from", "run"], &["train.tsv: no such file", "`cola`"]);
+    write_cola(&home);
+    refused(&["--task", "colla", "--from", "run"], &["no such task", "cola, "]);
+    refused(&["--task", "ax", "--from", "run"], &["no training set", "`mnli`"]);
+    refused(&["--task", "squad", "--from", "run"], &["cannot be fine-tuned yet"]);
+    refused(&["--task", "cola", "--from", "absent"], &["--from absent", "neither a run of `cloze` nor"]);
+    refused(&["--task", "cola", "--from", "run", "--lr", "0"], &["--lr", "above 0"]);
+    home.write("CoLA/train.tsv", "x\t1\t\tAnna ate\nx\t7\t\tPeter ate\n");
+    refused(&["--task", "cola", "--from", "run"], &["train.tsv:2", "`7`"]);
+    home.write("task.toml", "kind = \"custom_classification\"\n[files]\ndev = \"\"\n");
+    refused(&["--task", "task.toml", "--from", "run"], &["needs a dev set"]);
+    home.run(&["evaluate", "run"]).assert_fails(2, &["no `task.json` is here", "cloze finetune"]);
+}
