@@ -117,7 +117,9 @@ pub(super) fn too_many_bad_lines<'p>(
     let first = first.collect::<Vec<_>>().join(", ");
     let first = if first.is_empty() { first } else { format!("; first {first}") };
     let longer = if has_too_long(rejected) { "raise `prepare.max_document_bytes` if they are too long, " } else { "" };
-    let hint = format!("fix the corpus, {longer}or raise `prepare.max_bad_lines`");
+    let is_encoded = rejected.contains_key(&RejectReason::InvalidUtf8.to_string());
+    let encoding = if is_encoded { "set `prepare.encoding` if the text is not UTF-8, " } else { "" };
+    let hint = format!("fix the corpus, {encoding}{longer}or raise `prepare.max_bad_lines`");
     format!("{bad} of {of} lines were rejected or repaired ({reasons}), more than {max}{first}; {hint}")
 }
 

@@ -68,7 +68,13 @@ fn too_many_bad_records_are_refused_every_time() {
         let Error::UnusableCorpus(message) = &error else { panic!("{error}") };
         // A configured limit fails before the rest is read, so the first lines of the file are not known.
         let words: &[&str] = match bound {
-            None => &["11 of 341 lines", "invalid_utf8 11", "in/dirty.txt:91", "`prepare.max_bad_lines`"],
+            None => &[
+                "11 of 341 lines",
+                "invalid_utf8 11",
+                "in/dirty.txt:91",
+                "`prepare.encoding`",
+                "`prepare.max_bad_lines`",
+            ],
             Some(_) => &["invalid_utf8", "in/dirty.txt", "`prepare.max_bad_lines`"],
         };
         for word in words {
