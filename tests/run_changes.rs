@@ -383,7 +383,9 @@ fn time_budget_ends_a_run() {
 fn extended_run_needs_its_step_budget_file() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=run", &["--set", "train.steps=20"]));
-    home.run(&["extend", "run", "--steps", "1152921504606846976"]).assert_fails(2, &["more rows than can be counted"]);
+    for steps in ["1152921504606846976", "1099511627776"] {
+        home.run(&["extend", "run", "--steps", steps]).assert_fails(2, &["no run has that many steps"]);
+    }
     home.run_ok(&["extend", "run", "--steps", "40"]);
     let args = train("run.folder=run", &["--set", "train.steps=20"]);
     home.run_ok(&args);

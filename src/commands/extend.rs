@@ -8,6 +8,7 @@ use telemetry::change::{ChangeReport, How, KeyChange};
 use telemetry::terminal::outcome;
 use telemetry::{Clock, EventKind, Position};
 use trainer_plan::checkpoint;
+use trainer_plan::config::TrainConfig;
 use trainer_plan::run::step_budget;
 use trainer_plan::schedule::Span;
 
@@ -33,6 +34,9 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     }
     if steps <= done.0 {
         return Err(refuse(format!("it has done {done} steps already; give it more than {done}")).into());
+    }
+    if steps >= TrainConfig::STEPS_ENDLESS {
+        return Err(refuse(format!("--steps {steps}: no run has that many steps")).into());
     }
     if let Some(problem) = train.train.rows_problem(steps) {
         return Err(refuse(problem).into());
