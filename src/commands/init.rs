@@ -7,6 +7,7 @@ mod page;
 mod recipe;
 mod survey;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use pipeline::tokenize::{self, Tokenizer as _};
@@ -14,6 +15,7 @@ use schemas::{manifest, shell_quoted};
 use store::Store;
 use telemetry::quantities::bytes;
 use telemetry::terminal::{line, note};
+use trainer_plan::checkpoint;
 use trainer_plan::hf;
 
 use self::page::{Choice, SharedData, StartModel};
@@ -109,6 +111,11 @@ fn model_folder_problem(folder: &Path) -> Option<String> {
             "a run of `cloze`, not a model; export it with `cloze export {run} --out {model}`, then use `--from {model}`"
         ));
     }
+    if folder.join(checkpoint::STATE_FILE).is_file() {
+        let run = folder.parent().and_then(Path::parent).unwrap_or(folder);
+        let export = format!("`cloze export {} --out MODEL`", shell_quoted(run));
+        return Some(format!("a checkpoint of a run, not a model; export it with {export}, then use `--from MODEL`"));
+    }
     if folder.is_file() {
         return Some("a file; name the folder with `config.json`, the weights and the tokenizer".to_owned());
     }
@@ -127,7 +134,7 @@ fn model_folder_problem(folder: &Path) -> Option<String> {
     }
     let name = parts[parts.len() - 1];
     Some(format!(
-        "no such folder, and only local folders are read; for a model of the Hugging Face Hub, run `huggingface-cli \
+        "no such folder, and only local folders are read; for a model of the Hugging Face Hub, run `hf \
          download {path} --local-dir {name}`, then use `--from {name}`"
     ))
 }
@@ -154,7 +161,10 @@ fn start_model(folder: &Path) -> anyhow::Result<StartModel> {
 /// Reads the settings of a prepared folder, and checks that the method and the model can use it.
 fn shared_data(folder: &Path, method: Method, model: Option<&StartModel>) -> anyhow::Result<SharedData> {
     let refuse = |problem: &str| Usage(format!("--data {}: {problem}", folder.display()));
-    let store = Store::existing(folder).map_err(|error| Usage(format!("--data {error}")))?;
+    let store = Store::existing(folder).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => refuse("no such folder"),
+        _ => Usage(format!("--data {error}")),
+    })?;
     if store.head(manifest::NAME)?.is_none() {
         return Err(refuse("no prepared corpus is here; name a folder that `cloze prepare` wrote").into());
     }
@@ -197,7 +207,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a temporary folder");
         let refused = |folder: &Path, method| shared_data(folder, method, None).err().expect("refused").to_string();
         let absent = refused(&home.path().join("absent"), Method::Mlm);
-        assert!(absent.contains("absent: ") && absent.starts_with("--data "), "{absent}");
+        assert!(absent.ends_with("absent: no such folder") && absent.starts_with("--data "), "{absent}");
         let empty = refused(home.path(), Method::Mlm);
         assert!(empty.contains("no prepared corpus is here"), "{empty}");
         let store = Store::folder(home.path()).expect("created");
@@ -258,12 +268,16 @@ mod tests {
         assert!(of_run.contains(&command), "{of_run}");
         for (name, local) in [("no-bert-here", "no-bert-here"), ("no-owner/bert", "bert")] {
             let of_hub = problem(Path::new(name));
-            let command = format!("`huggingface-cli download {name} --local-dir {local}`");
+            let command = format!("`hf download {name} --local-dir {local}`");
             assert!(of_hub.contains(&command), "{of_hub}");
         }
         let absent = problem(&home.path().join("absent"));
         assert!(absent.ends_with("no such folder"), "{absent}");
         assert!(problem(&home.path().join("empty")).contains("`config.json`: No such file"));
+        let checkpoint = Store::folder(home.path().join("run/checkpoints/step-00000001")).expect("created");
+        checkpoint.put("state.json", b"{}").expect("written");
+        let of_run = problem(Path::new(&checkpoint.place("")));
+        assert!(of_run.contains("a checkpoint of a run") && of_run.contains("run --out MODEL"), "{of_run}");
         // As a pipe, which would wait for a writer.
         std::fs::create_dir(home.path().join("empty/config.json")).expect("created");
         assert!(problem(&home.path().join("empty")).ends_with("`config.json`: it is not a file"));
