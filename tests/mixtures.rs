@@ -285,7 +285,7 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
     );
     home.run_ok(&["tokenizer", "train"]);
     let planned = home.run_ok(&with_inputs(&["plan"], &[])).stdout;
-    assert!(planned.contains(" text_lines files, ") && planned.contains(" jsonl files, "), "{planned}");
+    assert!(planned.contains(" text_lines file") && planned.contains(" jsonl file"), "{planned}");
     let run = ["run.folder=run", "train.steps=8", "train.global_batch_size=8", "train.micro_batch_size=4"];
     let run = [&run[..], &["report.every_steps=1", "loss={mlm=1.0}"]].concat();
     home.run_ok(&with_inputs(&["train", "--prepare"], &run));

@@ -142,7 +142,7 @@ fn a_run_is_planned_before_its_corpus_is_prepared() {
     );
     home.run_ok(&["tokenizer", "train"]);
     let trained = plan();
-    for word in ["4 text_lines files", "parts, the largest of", "wordpiece", "(`prepare.tokenizer`)"] {
+    for word in ["4 text_lines files, ", ", the largest of", "wordpiece", "(`prepare.tokenizer`)"] {
         assert!(trained.stdout.contains(word), "`{word}` is missing in\n{trained}");
     }
     home.run_ok(&["prepare"]);

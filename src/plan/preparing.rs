@@ -2,7 +2,7 @@
 
 use pipeline::prepare::{self, Preparation, PrepareConfig, PrepareMemory, PreparePlan};
 use schemas::Problem;
-use telemetry::quantities::{bytes, count};
+use telemetry::quantities::{bytes, count, counted};
 
 use crate::config::corpus;
 
@@ -28,7 +28,8 @@ pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
     let folder = config.folder.display();
     if !corpus::is_there(&config.inputs) {
         return vec![format!(
-            "prepare    {inputs} → {folder}: the corpus does not exist; files, parts and times are unknown"
+            "prepare    {inputs} → {folder}: the corpus does not exist; paths are relative to the folder that \
+             `cloze` is started in; files, parts and times are unknown"
         )];
     }
     if !config.tokenizer.exists() {
@@ -45,14 +46,13 @@ pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
 fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
     let mut lines = vec![
         format!(
-            "prepare    {} {} files, {} → {}: {} parts, the largest of {}, by {} workers",
-            count(plan.files as u64),
-            config.format.kind(),
+            "prepare    {}, {} → {}: {}, the largest of {}, by {}",
+            counted(plan.files as u64, &format!("{} file", config.format.kind())),
             bytes(plan.bytes),
             config.folder.display(),
-            count(plan.parts as u64),
+            counted(plan.parts as u64, "part"),
             bytes(plan.largest_part_bytes),
-            plan.workers,
+            counted(plan.workers as u64, "worker"),
         ),
         format!(
             "           rows of {} packed as `{}`, {:.1} % to validate on; {} {} ids, {}; documents up to {}, {} of text at once",

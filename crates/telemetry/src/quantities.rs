@@ -9,6 +9,12 @@ pub fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
+/// Formats a count with its noun: `1 file`, `1,234 files`.
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 /// Formats bytes as `1.5 GiB`.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {

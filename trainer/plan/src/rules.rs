@@ -66,8 +66,11 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             "train.threads",
             format!("{} threads are too many; write at most {THREADS_MAX}, or 0 for one per core", train.threads),
         ),
+        (train.global_batch_size > 0, "train.global_batch_size", "it must be above 0".to_owned()),
         (
-            train.micro_batch_size == 0 || whole(train.global_batch_size, train.micro_batch_size),
+            train.micro_batch_size == 0
+                || train.global_batch_size == 0
+                || whole(train.global_batch_size, train.micro_batch_size),
             "train.global_batch_size",
             format!(
                 "{} is not a multiple of `train.micro_batch_size` = {}",

@@ -1,15 +1,15 @@
 //! Events of a preparation as text.
 
 use crate::preparation::{LargestFile, PrepareEnd, PrepareProgress, PrepareStart};
-use crate::quantities::{bytes, count, eta};
+use crate::quantities::{bytes, count, counted, eta};
 
 pub(super) fn start(start: &PrepareStart) -> String {
     let plan = format!(
-        "{} files, {} in {} parts for {} workers; at most {} of text in memory",
-        count(start.files),
+        "{}, {} in {} for {}; at most {} of text in memory",
+        counted(start.files, "file"),
         bytes(start.bytes),
-        count(start.parts),
-        start.workers,
+        counted(start.parts, "part"),
+        counted(start.workers, "worker"),
         bytes(start.text_bytes_max),
     );
     let largest = start.largest_compressed.as_ref().map(|LargestFile { name, bytes: size }| {
