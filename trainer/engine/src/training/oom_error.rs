@@ -89,13 +89,15 @@ mod tests {
     #[test]
     fn a_shortage_names_its_largest_owner_first_and_the_setting_that_helps() {
         let mut request = testing::request();
+        // The activations of all objectives together exceed the moments of any network.
+        request.loss.retain(|name, _| name == "masked_lm");
         request.train.micro_batch_size = 1 << 20;
         request.train.global_batch_size = 1 << 20;
         let text = error_text(&testing::checked(request.clone()));
         assert!(text.contains("CUDA out of memory. Tried much; of ") && !text.contains("frame"), "{text}");
         assert!(text.contains("by plan, the activations of a micro-batch "), "{text}");
         assert!(text.contains("; lower `train.micro_batch_size` (1048576"), "{text}");
-        request.train.micro_batch_size = 4;
+        request.train.micro_batch_size = 8;
         request.encoder.hidden = 4096;
         request.encoder.layers = 1;
         let text = error_text(&testing::checked(request));
