@@ -19,72 +19,30 @@
 //! Axes: `b` rows, `t` positions, `d` hidden, `2` classes.
 
 use schemas::columns::{IGNORE, IS_RANDOM};
-use tch::{Kind, Reduction, Tensor};
-use trainer_plan::networks::MAIN;
+use tch::Kind;
+use trainer_plan::objectives::Activation;
 use trainer_plan::objectives::next_sentence::NextSentence;
 
+use super::classification::loss;
+use super::row_head::RowHeadWeights;
 use super::{Build, Loss, Metric, ObjectiveOutput, Term};
-use crate::device::precision::Precision;
-use crate::device::precision::PrecisionCast as _;
 use crate::model::forward::Forward;
-use crate::model::head_weights::DenseWeights;
-use crate::model::heads::Dense;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::staging_buffer::Staging;
 
-/// Weights of the pooler and the classifier.
-#[derive(Debug)]
-pub(crate) struct PairHead {
-    /// `W` and `b`, `[d, d]` and `[d]`.
-    pub pooler: Dense,
-    /// `U` and `c`, `[2, d]` and `[2]`.
-    pub classifier: Dense,
-    /// Precision of matrix products.
-    pub precision: Precision,
-}
-
-impl PairHead {
-    /// Returns the scores `[b, 2]` of hidden states `[b, t, d]`. The first position represents the row.
-    pub(crate) fn logits(&self, hidden_btd: &Tensor) -> Tensor {
-        let pooled_bd = self.pooler.apply(&hidden_btd.select(1, 0), self.precision).tanh();
-        self.precision.upcast(&self.classifier.apply(&pooled_bd, self.precision))
-    }
-}
-
-/// Result of [`loss`].
-#[derive(Debug)]
-pub(crate) struct PairLoss {
-    /// Sum of the cross-entropies in nats, scalar.
-    pub sum: Tensor,
-    /// Number of correctly classified rows, scalar int64, without gradient.
-    pub hits: Tensor,
-}
-
-/// Computes the loss of scores `[b, 2]`. `is_random_b` is int64: 1 if the second segment is random, −100 for rows
-/// without a label.
-#[must_use]
-pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> PairLoss {
-    let sum = logits_b2.cross_entropy_loss::<&Tensor>(is_random_b, None, Reduction::Sum, -100, 0.0);
-    let hits = logits_b2.detach().argmax(-1, false).eq_tensor(is_random_b).sum(Kind::Int64);
-    PairLoss { sum, hits }
-}
-
 impl Build for NextSentence {
-    fn build(&self, _name: &str, head: &Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
-        Box::new(NextSentenceLoss {
-            view: self.view.clone(),
-            pooler: DenseWeights::build(&head.sub("pooler")),
-            classifier: DenseWeights::build(&head.sub("classifier")),
-        })
+    fn build(&self, name: &str, head: &Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
+        let head = RowHeadWeights::build(head, Activation::Tanh, 0.0, 0.0);
+        Box::new(NextSentenceLoss { name: name.to_owned(), view: self.view.clone(), head })
     }
 }
 
 struct NextSentenceLoss {
+    name: String,
     view: String,
-    pooler: DenseWeights,
-    classifier: DenseWeights,
+    head: RowHeadWeights,
 }
 
 impl Loss for NextSentenceLoss {
@@ -103,14 +61,10 @@ impl Loss for NextSentenceLoss {
     }
 
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
-        let precision = forward.networks().precision();
-        let pooler = self.pooler.leaves(precision);
-        let classifier = self.classifier.leaves(precision);
-        let head = PairHead { pooler, classifier, precision };
-        let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
+        let logits_b2 = self.head.scores(forward, &self.view, &self.name);
         // The column repeats the row's label in every cell.
         let is_random_b = forward.uploaded(&self.view, IS_RANDOM.spec().name).select(1, 0);
-        let found = loss(&logits_b2, &is_random_b);
+        let found = loss(&logits_b2, &is_random_b, None);
         let rows = forward.batch().rows_with_tokens(&self.view).len() as f64;
         let random = is_random_b.eq(1).sum(Kind::Int64);
         let metrics = vec![Metric::new("accuracy", found.hits, rows), Metric::new("random_rate", random, rows)];
@@ -122,9 +76,11 @@ impl Loss for NextSentenceLoss {
 mod tests {
     use tch::{Kind, Tensor};
 
-    use super::{PairHead, loss};
+    use super::loss;
     use crate::device::precision::Precision;
     use crate::model::heads::Dense;
+    use crate::model::layers::Mode;
+    use crate::objectives::row_head::RowHead;
 
     fn number(tensor: &Tensor) -> f64 {
         f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")
@@ -133,7 +89,7 @@ mod tests {
     #[test]
     fn random_is_class_one() {
         let logits_b2 = Tensor::from_slice(&[2.0, 0.0, 2.0, 0.0]).view([2, 2]);
-        let found = loss(&logits_b2, &Tensor::from_slice(&[0_i64, 1]));
+        let found = loss(&logits_b2, &Tensor::from_slice(&[0_i64, 1]), None);
         let expected = 2.0 * 2.0_f64.exp().ln_1p() - 2.0;
         assert!((number(&found.sum) - expected).abs() < 1e-12, "{found:?}");
         assert!((number(&found.hits) - 1.0).abs() < 0.5, "{found:?}");
@@ -146,13 +102,10 @@ mod tests {
         let bias_o = tensor(&[0.0, 0.1], &[2]);
         let out_oi = tensor(&[1.0, 0.0, 0.0, -1.0], &[2, 2]);
         let out_o = tensor(&[0.0, 0.25], &[2]);
-        let head = PairHead {
-            pooler: Dense { weight_oi, bias_o },
-            classifier: Dense { weight_oi: out_oi, bias_o: out_o },
-            precision: Precision::F32,
-        };
-        let found: Vec<f64> =
-            Vec::try_from(head.logits(&tensor(&[1.0, 0.2, 9.0, 9.0], &[1, 2, 2])).view([-1])).expect("a vector");
+        let head =
+            RowHead::of_pairs(Dense { weight_oi, bias_o }, Dense { weight_oi: out_oi, bias_o: out_o }, Precision::F32);
+        let logits = head.logits(&tensor(&[1.0, 0.2, 9.0, 9.0], &[1, 2, 2]), Mode::Train);
+        let found: Vec<f64> = Vec::try_from(logits.view([-1])).expect("a vector");
         assert!((found[0] - 0.5_f64.tanh()).abs() < 1e-12 && (found[1] - 0.25 + 0.5_f64.tanh()).abs() < 1e-12);
     }
 }

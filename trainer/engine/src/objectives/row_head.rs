@@ -1,5 +1,5 @@
-//! Head over the first position of a row, shared by [`classification`](super::classification) and
-//! [`regression`](super::regression).
+//! Head over the first position of a row, shared by [`classification`](super::classification),
+//! [`next_sentence`](super::next_sentence) and [`regression`](super::regression).
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `k` outputs.
 
@@ -48,7 +48,7 @@ impl RowHeadWeights {
     pub(crate) fn scores(&self, forward: &Forward<'_>, view: &str, objective: &str) -> Tensor {
         forward.seed(objective);
         let hidden_btd = &forward.encoded(trainer_plan::networks::MAIN, view).hidden_btd;
-        self.leaves(forward.networks().precision()).logits(&hidden_btd.select(1, 0), forward.mode())
+        self.leaves(forward.networks().precision()).logits(hidden_btd, forward.mode())
     }
 }
 
@@ -70,9 +70,14 @@ pub(crate) struct RowHead {
 }
 
 impl RowHead {
-    /// Returns the scores `[b, k]` of the hidden states `[b, d]` of the first positions. At least float32.
-    pub(crate) fn logits(&self, first_bd: &Tensor, mode: Mode) -> Tensor {
-        let first_bd = dropout(first_bd, self.input_dropout, mode);
+    /// Creates the head of next sentence prediction, which is BERT's without dropout.
+    pub(crate) fn of_pairs(pooler: Dense, classifier: Dense, precision: Precision) -> Self {
+        Self { pooler, classifier, activation: Activation::Tanh, input_dropout: 0.0, dropout: 0.0, precision }
+    }
+
+    /// Returns the scores `[b, k]` of hidden states `[b, t, d]`, at least float32. The first position represents the row.
+    pub(crate) fn logits(&self, hidden_btd: &Tensor, mode: Mode) -> Tensor {
+        let first_bd = dropout(&hidden_btd.select(1, 0), self.input_dropout, mode);
         let pooled_bd = self.pooler.apply(&first_bd, self.precision);
         let pooled_bd = match self.activation {
             Activation::Tanh => pooled_bd.tanh(),

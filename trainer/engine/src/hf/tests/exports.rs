@@ -21,8 +21,8 @@ use crate::device::tensors::{HostTensor, HostTensors};
 use crate::model::encoder::Input;
 use crate::model::heads::Dense;
 use crate::model::layers::Mode;
-use crate::objectives::next_sentence::PairHead;
 use crate::objectives::replaced_token::DetectionHead;
+use crate::objectives::row_head::RowHead;
 use crate::testing;
 use crate::training::step::Trainer;
 
@@ -161,7 +161,9 @@ fn outputs(
                 let scores_bt = detection_head(trainer, head).logits(&hidden_btd);
                 ("logits", if head.is_negated { -scores_bt } else { scores_bt })
             }
-            HeadRole::Classify => ("seq_relationship_logits", pair_head(trainer, &head.path).logits(&hidden_btd)),
+            HeadRole::Classify => {
+                ("seq_relationship_logits", pair_head(trainer, &head.path).logits(&hidden_btd, Mode::Eval))
+            }
             // The class for detection reads the same folder.
             HeadRole::Copy => ("detection", -detection_head(trainer, head).logits(&hidden_btd)),
             HeadRole::Pool => continue,
@@ -182,9 +184,9 @@ fn dense(trainer: &Trainer, path: &str, name: &str) -> Dense {
 }
 
 /// Head of next sentence prediction with the weights below `path`.
-pub(super) fn pair_head(trainer: &Trainer, path: &str) -> PairHead {
+pub(super) fn pair_head(trainer: &Trainer, path: &str) -> RowHead {
     let dense = |name: &str| dense(trainer, path, name);
-    PairHead { pooler: dense("pooler"), classifier: dense("classifier"), precision: Precision::F32 }
+    RowHead::of_pairs(dense("pooler"), dense("classifier"), Precision::F32)
 }
 
 /// Head of replaced token detection.

@@ -23,6 +23,7 @@ use super::{
     gradient_tolerance, host, largest, logits, loss, objective, plan, weights,
 };
 use crate::model::forward::Forward;
+use crate::model::layers::Mode;
 use crate::testing;
 use crate::training::step::Trainer;
 
@@ -165,8 +166,8 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
     let forward = forward(&trainer, &host);
     assert!(gap(&logits(&trainer, &forward), &expected, "logits") <= 1e-5);
     let head = pair_head(&trainer, "heads.nsp");
-    let scores = head.logits(&forward.encoded("main", VIEW).hidden_btd);
-    let scored = crate::objectives::next_sentence::loss(&scores, &Tensor::from_slice(&[0_i64, 1, 1]));
+    let scores = head.logits(&forward.encoded("main", VIEW).hidden_btd, Mode::Eval);
+    let scored = crate::objectives::classification::loss(&scores, &Tensor::from_slice(&[0_i64, 1, 1]), None);
     assert!(largest(&(scored.sum / 3.0 - &expected["next_sentence"])) <= 1e-6);
 }
 

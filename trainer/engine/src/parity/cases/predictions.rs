@@ -11,9 +11,11 @@ use trainer_plan::objectives::token_prediction::PredictionReduction;
 
 use crate::device::precision::Precision;
 use crate::model::heads::{Decoder, Dense, TokenHead, Transform};
+use crate::model::layers::Mode;
 use crate::objectives::corrective_lm::RestoreTargets;
+use crate::objectives::row_head::RowHead;
 use crate::objectives::token_prediction::Targets;
-use crate::objectives::{corrective_lm, masked_lm, next_sentence, replaced_token, token_prediction};
+use crate::objectives::{classification, corrective_lm, masked_lm, replaced_token, token_prediction};
 use crate::parity::files::CaseOutcome;
 use crate::parity::inputs::Inputs;
 use crate::parity::outcomes::{learned, mean, number, parts, positions_where, share};
@@ -55,12 +57,10 @@ pub(super) fn next_sentence(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Erro
     let classifier_2d = inputs.floats("U", "2d")?;
     let classifier_bias_2 = inputs.floats("c", "2")?;
     let is_random_b = inputs.index("is_random", "b", 0..2)?;
-    let head = next_sentence::PairHead {
-        pooler: Dense { weight_oi: pooler_dd, bias_o: pooler_bias_d },
-        classifier: Dense { weight_oi: classifier_2d, bias_o: classifier_bias_2 },
-        precision: PRECISION,
-    };
-    let found = next_sentence::loss(&head.logits(&hidden_btd), &is_random_b);
+    let pooler = Dense { weight_oi: pooler_dd, bias_o: pooler_bias_d };
+    let classifier = Dense { weight_oi: classifier_2d, bias_o: classifier_bias_2 };
+    let logits_b2 = RowHead::of_pairs(pooler, classifier, PRECISION).logits(&hidden_btd, Mode::Eval);
+    let found = classification::loss(&logits_b2, &is_random_b, None);
     let rows = is_random_b.numel();
     let parts = parts([("accuracy", share(&found.hits, rows))]);
     Ok(learned(&mean(&found.sum, rows), parts, inputs))
