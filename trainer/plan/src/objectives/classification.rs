@@ -6,10 +6,8 @@ use schemars::JsonSchema;
 use schemas::columns::TARGETS;
 use serde::{Deserialize, Serialize};
 
-use super::row_head::{self, Activation};
+use super::example_head::{self, Activation};
 use super::{Expectation, HeadContext, Objective, Requirements, StartFacts};
-use crate::networks::MAIN;
-use crate::pass::Pass;
 use crate::weights::WeightPath;
 
 /// Predicts the class of each labelled example. See the [module](self).
@@ -49,15 +47,13 @@ impl Objective for Classification {
     }
 
     fn reads(&self) -> Requirements {
-        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), TARGETS.spec())] }
+        Requirements::of_view(&self.view, TARGETS.spec())
     }
 
     fn problems(&self) -> Vec<String> {
         let mut problems =
-            row_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)]);
-        if !(2..=100_000).contains(&self.classes) {
-            problems.push(format!("`classes` is {}; write a number from 2 to 100,000", self.classes));
-        }
+            example_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)]);
+        problems.extend(example_head::classes_problem(self.classes));
         let weights = &self.class_weights;
         if !weights.is_empty() && weights.len() != self.classes as usize {
             problems.push(format!("`class_weights` has {} numbers for {} classes", weights.len(), self.classes));
@@ -71,12 +67,10 @@ impl Objective for Classification {
     }
 
     fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
-        let hint = "indistinguishable classes have a loss of ln(classes); usual causes: labels of other rows, or a \
-            classifier with large initial values";
-        vec![Expectation::near("", f64::from(self.classes).ln(), 0.2, hint)]
+        vec![example_head::uniform_guess(self.classes)]
     }
 
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
-        row_head::declare(context, head, self.classes);
+        example_head::declare_row_head(context, head, self.classes);
     }
 }

@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::replaced_token::{self, DetectionForm};
 use super::{Expectation, HeadContext, Objective, Requirements, SCORED, Scores, StartFacts};
-use crate::networks::MAIN;
-use crate::pass::Pass;
 use crate::weights::WeightPath;
 
 /// Combination of the copy gate and the softmax.
@@ -80,7 +78,7 @@ pub enum CorrectiveReduction {
 
 impl Objective for CorrectiveLm {
     fn reads(&self) -> Requirements {
-        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+        Requirements::of_view(&self.view, LABELS.spec())
     }
 
     fn problems(&self) -> Vec<String> {

@@ -10,15 +10,15 @@ use schemas::ColumnSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::EncoderConfig;
-use crate::networks::Network;
+use crate::networks::{MAIN, Network};
 use crate::pass::Pass;
 use crate::weights::WeightPath;
 
+mod example_head;
 mod expectation;
-mod row_head;
 
+pub use self::example_head::Activation;
 pub use self::expectation::{Expectation, StartFacts};
-pub use self::row_head::Activation;
 
 schemas::registry! {
     /// Objective of any kind.
@@ -45,6 +45,14 @@ pub struct Requirements {
     pub passes: Vec<Pass>,
     /// Required columns, with the view that must contain them.
     pub columns: Vec<(String, ColumnSpec)>,
+}
+
+impl Requirements {
+    /// Returns the pass of the main network over a view, and one of its columns.
+    #[must_use]
+    pub(crate) fn of_view(view: &str, column: ColumnSpec) -> Self {
+        Self { passes: vec![Pass::new(MAIN, view)], columns: vec![(view.to_owned(), column)] }
+    }
 }
 
 /// Configured objective. The struct is its configuration; `Default` is the usual choice.

@@ -7,8 +7,6 @@ use schemas::columns::IS_RANDOM;
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, HeadContext, Objective, Requirements, StartFacts};
-use crate::networks::MAIN;
-use crate::pass::Pass;
 use crate::weights::WeightPath;
 
 /// Predicts whether the second of two segments follows the first. See the [module](self).
@@ -31,7 +29,7 @@ impl Objective for NextSentence {
     }
 
     fn reads(&self) -> Requirements {
-        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), IS_RANDOM.spec())] }
+        Requirements::of_view(&self.view, IS_RANDOM.spec())
     }
 
     fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {

@@ -6,10 +6,8 @@ use schemars::JsonSchema;
 use schemas::columns::TARGETS;
 use serde::{Deserialize, Serialize};
 
-use super::row_head::{self, Activation};
+use super::example_head::{self, Activation};
 use super::{HeadContext, Objective, Requirements};
-use crate::networks::MAIN;
-use crate::pass::Pass;
 use crate::weights::WeightPath;
 
 /// Predicts the score of each labelled example. See the [module](self).
@@ -38,14 +36,14 @@ impl Objective for Regression {
     }
 
     fn reads(&self) -> Requirements {
-        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), TARGETS.spec())] }
+        Requirements::of_view(&self.view, TARGETS.spec())
     }
 
     fn problems(&self) -> Vec<String> {
-        row_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)])
+        example_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)])
     }
 
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
-        row_head::declare(context, head, 1);
+        example_head::declare_row_head(context, head, 1);
     }
 }

@@ -7,8 +7,6 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, HeadContext, Objective, Requirements, StartFacts};
-use crate::networks::MAIN;
-use crate::pass::Pass;
 use crate::weights::WeightPath;
 
 /// Meaning of label 1, and thus of a positive `z`.
@@ -57,7 +55,7 @@ pub enum DetectionForm {
 
 impl Objective for ReplacedToken {
     fn reads(&self) -> Requirements {
-        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+        Requirements::of_view(&self.view, LABELS.spec())
     }
 
     fn flags_replaced(&self) -> bool {

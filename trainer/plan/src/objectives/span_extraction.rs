@@ -7,8 +7,6 @@ use schemas::columns::TARGETS;
 use serde::{Deserialize, Serialize};
 
 use super::{HeadContext, Objective, Requirements};
-use crate::networks::MAIN;
-use crate::pass::Pass;
 use crate::weights::WeightPath;
 
 /// Predicts the first and the last token of the answer in each row. See the [module](self).
@@ -31,7 +29,7 @@ impl Objective for SpanExtraction {
     }
 
     fn reads(&self) -> Requirements {
-        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), TARGETS.spec())] }
+        Requirements::of_view(&self.view, TARGETS.spec())
     }
 
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {

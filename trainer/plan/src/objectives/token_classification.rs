@@ -6,10 +6,7 @@ use schemars::JsonSchema;
 use schemas::columns::TARGETS;
 use serde::{Deserialize, Serialize};
 
-use super::row_head::dropout_problems;
-use super::{Expectation, HeadContext, Objective, Requirements, StartFacts};
-use crate::networks::MAIN;
-use crate::pass::Pass;
+use super::{Expectation, HeadContext, Objective, Requirements, StartFacts, example_head};
 use crate::weights::WeightPath;
 
 /// Predicts the class of each labelled token. See the [module](self).
@@ -32,21 +29,17 @@ impl Default for TokenClassification {
 
 impl Objective for TokenClassification {
     fn reads(&self) -> Requirements {
-        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), TARGETS.spec())] }
+        Requirements::of_view(&self.view, TARGETS.spec())
     }
 
     fn problems(&self) -> Vec<String> {
-        let mut problems = dropout_problems(&[("dropout", self.dropout)]);
-        if !(2..=100_000).contains(&self.classes) {
-            problems.push(format!("`classes` is {}; write a number from 2 to 100,000", self.classes));
-        }
+        let mut problems = example_head::dropout_problems(&[("dropout", self.dropout)]);
+        problems.extend(example_head::classes_problem(self.classes));
         problems
     }
 
     fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
-        let hint = "indistinguishable classes have a loss of ln(classes); usual causes: labels of other rows, or a \
-            classifier with large initial values";
-        vec![Expectation::near("", f64::from(self.classes).ln(), 0.2, hint)]
+        vec![example_head::uniform_guess(self.classes)]
     }
 
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {

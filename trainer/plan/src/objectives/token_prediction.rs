@@ -7,8 +7,6 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, HeadContext, Objective, Requirements, Scores, StartFacts, masked_lm};
-use crate::networks::MAIN;
-use crate::pass::Pass;
 use crate::weights::{self, WeightPath};
 
 /// Reduction over masked and unmasked positions.
@@ -40,7 +38,7 @@ impl Default for TokenPrediction {
 
 impl Objective for TokenPrediction {
     fn reads(&self) -> Requirements {
-        Requirements { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+        Requirements::of_view(&self.view, LABELS.spec())
     }
 
     fn scores(&self) -> Option<Scores> {

@@ -1,10 +1,9 @@
-//! Head over the first position of a row, shared by [`classification`](super::classification) and
-//! [`regression`](super::regression).
+//! Shared parts of the objectives that predict targets of labelled examples.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::HeadContext;
+use super::{Expectation, HeadContext};
 use crate::weights::WeightPath;
 
 /// Activation of the layer between the first position and the output.
@@ -24,8 +23,20 @@ pub(super) fn dropout_problems(dropouts: &[(&str, f64)]) -> Vec<String> {
     wrong.map(|(key, dropout)| format!("`{key}` is {dropout}; write a number from 0 to below 1")).collect()
 }
 
-/// Declares the layer `pooler` and the layer `classifier` of `outputs` below `head`.
-pub(super) fn declare(context: &HeadContext<'_>, head: &mut WeightPath<'_>, outputs: u32) {
+/// Returns the problem of a number of classes, if it is no classification.
+pub(super) fn classes_problem(classes: u32) -> Option<String> {
+    (!(2..=100_000).contains(&classes)).then(|| format!("`classes` is {classes}; write a number from 2 to 100,000"))
+}
+
+/// Returns the expected first loss of indistinguishable classes.
+pub(super) fn uniform_guess(classes: u32) -> Expectation {
+    let hint = "indistinguishable classes have a loss of ln(classes); usual causes: labels of other rows, or a classifier \
+                with large initial values";
+    Expectation::near("", f64::from(classes).ln(), 0.2, hint)
+}
+
+/// Declares a head over the first position of a row: the layer `pooler`, and the layer `classifier` of `outputs`.
+pub(super) fn declare_row_head(context: &HeadContext<'_>, head: &mut WeightPath<'_>, outputs: u32) {
     let width = i64::from(context.encoder.hidden);
     head.sub("pooler").dense(width, width);
     head.sub("classifier").dense(width, i64::from(outputs));
