@@ -15,7 +15,7 @@ pub(super) struct JsonTextCounter {
     key: Vec<u8>,
     /// Whether the next string of the outer object is a value.
     is_value: bool,
-    /// Digits of `\uXXXX` that are missing, and their value so far. `Some` after a backslash.
+    /// Escape sequence that is not complete.
     escape: Option<Escape>,
     /// Bytes of the newest text.
     found: Option<u64>,
