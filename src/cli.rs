@@ -19,7 +19,7 @@ use telemetry::terminal::{OutputFormat, OutputMode, note};
 use trainer_plan::networks::MAIN;
 
 pub use self::choice::{ExportFamily, Gpu, Method, ModelSize, ParityDtype, ProfileTarget};
-pub use self::finetune_args::FinetuneArgs;
+pub use self::finetune_args::Hyperparameters;
 use self::output_args::OutputArgs;
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
@@ -228,7 +228,7 @@ pub enum Verb {
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
         #[command(flatten)]
-        hyper: FinetuneArgs,
+        hyper: Hyperparameters,
         /// Override one key of the configuration. Can be repeated.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,

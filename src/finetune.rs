@@ -22,7 +22,7 @@ use telemetry::terminal::line;
 pub use self::page::{OBJECTIVE, VIEW};
 pub use self::record::{TaskFile, TaskRecord};
 use self::request::SplitRows;
-pub use self::request::{Hyperparameters, Prepared, Request};
+pub use self::request::{Prepared, Request};
 pub use self::results::{Predictions, SetResult, TaskResults, predictions_file, predictions_name};
 use self::start::StartModel;
 use crate::exit::Usage;
@@ -63,11 +63,14 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
     let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options)?;
     let prepared = Prepared::below(out);
     let folder = out.join("data");
-    let splits = Splits::read(task, data)?;
-    let store = Store::folder(&folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
-    let rows = match record.compare(&store)? {
-        Some(rows) => rows,
-        None => splits.write(&store, &start, options, &record)?,
+    let known = Store::existing(&folder).ok().map(|store| record.compare(&store)).transpose()?.flatten();
+    let rows = if let Some(rows) = known {
+        rows
+    } else {
+        // Invalid files are refused before anything is written.
+        let splits = Splits::read(task, data)?;
+        let store = Store::folder(&folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
+        splits.write(&store, &start, options, &record)?
     };
     line(format_args!(
         "{}: {} examples to train on, {} to validate on; rows of {}",

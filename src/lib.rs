@@ -12,6 +12,7 @@ pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod finetune;
+mod hf_model;
 pub mod plan;
 pub mod program;
 pub mod report;

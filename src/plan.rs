@@ -23,12 +23,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipeline::load::{self, LoadPlan, Rows};
+use pipeline::tokenize::{self, HfTokenizer};
 use pipeline::views::ORIGINAL;
 use schemas::columns::INPUT_IDS;
-use schemas::{Problem, Vocab};
+use schemas::{Problem, Vocab, manifest};
 use store::{Lines, Store};
 use telemetry::{EventKind, jsonl, otlp};
-use trainer_plan::checkpoint::{self, CheckpointForm};
+use trainer_plan::checkpoint::{self, CheckpointForm, State};
 use trainer_plan::init_weights::{self, Known};
 use trainer_plan::machine::Machine;
 use trainer_plan::run::resume_check::check_resumed;
@@ -47,6 +48,8 @@ pub struct Plan {
     load: Arc<LoadPlan>,
     valid: Option<Arc<LoadPlan>>,
     train: trainer_plan::TrainPlan,
+    /// State that the run continues from, for a plan that is only printed.
+    resumed: Option<State>,
 }
 
 impl Plan {
@@ -128,16 +131,22 @@ impl Plan {
         let load = checked(&mut parsed, &data, Rows::Train, &views, &wanted);
         let valid = training::validation(&mut parsed, &data, &wanted);
         let train = training::plan(&mut parsed, &data, load.as_ref(), purpose);
+        let mut resumed = None;
         if purpose.is_of_run() {
             parsed.report(run_problems(&parsed.config, purpose));
             // A plan for another machine does not continue the run of this one.
             if purpose != Purpose::DryRunElsewhere {
                 parsed.report(lost_checkpoints(&parsed.config).into_iter().collect());
             }
-            if purpose == Purpose::DryRun {
+            // A run verifies its checkpoints when it loads them.
+            if matches!(purpose, Purpose::DryRun | Purpose::DryRunElsewhere) {
                 // Without prepared data, the identity is unknown.
-                let known = train.as_ref().filter(|_| !data.is_expected());
-                parsed.report(resume_problem(&parsed.config, known).into_iter().collect());
+                let known = train.as_ref().filter(|_| !data.is_expected() && purpose == Purpose::DryRun);
+                match resumed_state(&parsed.config, known) {
+                    Ok(state) => resumed = state,
+                    Err(problem) if purpose == Purpose::DryRun => parsed.report(vec![problem]),
+                    Err(_) => {}
+                }
             }
             if let Some(train) = train.as_ref().filter(|_| !has_saved(&parsed.config.run.folder)) {
                 let has_data = !data.is_expected();
@@ -162,12 +171,20 @@ impl Plan {
             load,
             valid: valid.map(Arc::new),
             train: train.expect("a plan without problems trains"),
+            resumed,
         })
     }
 
     /// Plans an existing run from the configuration that was saved with it, to load its model.
     pub fn of_run(run: &Path) -> anyhow::Result<Self> {
         Self::saved_with(run, &[], Purpose::Model)
+    }
+
+    /// Reads the tokenizer that the data of the run was made with.
+    pub fn tokenizer(&self) -> anyhow::Result<HfTokenizer> {
+        let data = self.data();
+        let json = load::read_tokenizer(&data.store, &data.manifest)?;
+        Ok(tokenize::of_json(&json, &data.store.place(manifest::TOKENIZER))?)
     }
 
     /// Plans an existing run for a view of its rows and a replay of its steps.
@@ -266,23 +283,28 @@ fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
     problems
 }
 
-/// Returns why the run in the folder cannot continue, if it has checkpoints: all are damaged, or the configuration is
-/// another one. `train` is `None` if the identity of the plan is unknown.
-fn resume_problem(config: &Config, train: Option<&trainer_plan::TrainPlan>) -> Option<Problem> {
-    let folder = Store::existing(&config.run.folder).ok()?;
+/// Returns the state that the run in the folder continues from, after all bytes of its checkpoint are verified; `None` if
+/// it has no checkpoint. `train` is `None` if the identity of the plan does not matter or is unknown.
+///
+/// # Errors
+/// The reason why the run cannot continue: all checkpoints are damaged, or the configuration is another one.
+fn resumed_state(config: &Config, train: Option<&trainer_plan::TrainPlan>) -> Result<Option<State>, Problem> {
+    let Ok(folder) = Store::existing(&config.run.folder) else { return Ok(None) };
+    let Ok(steps) = checkpoint::steps(&folder) else { return Ok(None) };
     let problem = |error: trainer_plan::Error| Problem::new("run.folder", error.to_string());
-    let newest = checkpoint::steps(&folder).ok()?.first().copied();
-    if let Err(error) = checkpoint::refuse_newer_links(&folder.prefixed(checkpoint::FOLDER), newest) {
-        return Some(problem(error));
-    }
-    let newest = newest?;
+    let newest = steps.first().copied();
+    checkpoint::refuse_newer_links(&folder.prefixed(checkpoint::FOLDER), newest).map_err(problem)?;
+    let Some(newest) = newest else { return Ok(None) };
     let Ok(state) = checkpoint::newest_complete_state(&folder) else {
         // A run sets damaged checkpoints aside, and ends with an error if none is left.
         let hint = "restore a checkpoint from a copy, or set another `run.folder`";
-        return checkpoint::verify(&folder, newest).err().map(|error| problem(error).hint(hint));
+        return checkpoint::verify(&folder, newest).map(|_| None).map_err(|error| problem(error).hint(hint));
     };
-    let place = checkpoint::checkpoint_store(&folder, state.step).place("");
-    check_resumed(train?, &place, &state).err().map(problem)
+    if let Some(train) = train {
+        let place = checkpoint::checkpoint_store(&folder, state.step).place("");
+        check_resumed(train, &place, &state).map_err(problem)?;
+    }
+    Ok(Some(state))
 }
 
 /// Returns a problem if the log of the run names a checkpoint and no state of one exists: a disk that is not mounted, for

@@ -10,18 +10,18 @@ mod survey;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use pipeline::tokenize::{self, Tokenizer as _};
+use pipeline::tokenize::Tokenizer as _;
 use schemas::{manifest, shell_quoted};
 use store::Store;
 use telemetry::quantities::bytes;
 use telemetry::terminal::{line, note};
 use trainer_plan::checkpoint;
-use trainer_plan::hf;
 
 use self::page::{Choice, SharedData, StartModel};
 use self::survey::Survey;
 use crate::cli::{DEFAULT_CONFIG, Method, ModelSize};
 use crate::exit::Usage;
+use crate::hf_model::HfModel;
 
 /// Options of `cloze init`.
 #[derive(Clone, Copy, Debug)]
@@ -145,12 +145,7 @@ fn start_model(folder: &Path) -> anyhow::Result<StartModel> {
     if let Some(problem) = model_folder_problem(folder) {
         return Err(refuse(problem).into());
     }
-    let config = hf::read_config(folder).map_err(refuse)?;
-    if let Some(problem) = hf::weights_problem(folder, &config) {
-        return Err(refuse(problem).into());
-    }
-    let encoder = config.encoder().map_err(refuse)?;
-    let tokenizer = tokenize::load_from_model(folder).map_err(|error| refuse(error.to_string()))?;
+    let HfModel { encoder, tokenizer } = HfModel::open(folder).map_err(refuse)?;
     // A `tokenizer.json` determines it.
     let is_open = !folder.join("tokenizer.json").is_file() && folder.join("vocab.txt").is_file();
     let lowercase = is_open.then(|| tokenizer.facts().manifest.lowercase);

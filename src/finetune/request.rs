@@ -6,6 +6,8 @@ use schemas::manifest;
 use store::Store;
 use tasks::AnyTask;
 
+use crate::cli::Hyperparameters;
+
 /// Arguments of `cloze finetune`.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
@@ -19,32 +21,6 @@ pub struct Request<'a> {
     pub out: &'a Path,
     /// Hyperparameters.
     pub hyper: Hyperparameters,
-}
-
-/// Hyperparameters of a fine-tuning.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hyperparameters {
-    /// Passes over the training set.
-    pub epochs: u64,
-    /// Rows per step.
-    pub batch_size: u64,
-    /// Peak learning rate.
-    pub lr: f64,
-    /// Share of the steps for the warm-up.
-    pub warmup: f64,
-    /// Weight decay.
-    pub weight_decay: f64,
-    /// Longest row, including the frame.
-    pub max_seq_len: u32,
-    /// Seed of the new head, the order of the examples and dropout.
-    pub seed: u64,
-}
-
-impl Default for Hyperparameters {
-    /// Returns the values of Devlin et al. 2019, appendix A.3.
-    fn default() -> Self {
-        Self { epochs: 3, batch_size: 32, lr: 5e-5, warmup: 0.1, weight_decay: 0.01, max_seq_len: 128, seed: 1 }
-    }
 }
 
 /// Files of a fine-tuning below the folder that is written.

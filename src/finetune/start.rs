@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use pipeline::load;
-use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _};
-use schemas::manifest;
+use pipeline::tokenize::{HfTokenizer, Tokenizer as _};
 use store::Store;
 use trainer_plan::checkpoint;
 use trainer_plan::encoder::EncoderConfig;
 use trainer_plan::hf;
 
 use crate::exit::Usage;
+use crate::hf_model::HfModel;
 use crate::plan::Plan;
 
 /// Model with its tokenizer.
@@ -33,19 +32,13 @@ impl StartModel {
                 "neither a run of `cloze` nor a `transformers` model is here (no `config.toml`, no `config.json`)";
             return Err(refuse(problem.to_owned()).into());
         }
-        let config = hf::read_config(from).map_err(refuse)?;
-        if let Some(problem) = hf::weights_problem(from, &config) {
-            return Err(refuse(problem).into());
-        }
-        let tokenizer = tokenize::load_from_model(from).map_err(|error| refuse(error.to_string()))?;
-        Ok(Self { weights: from.to_owned(), encoder: config.encoder().map_err(refuse)?, tokenizer })
+        let HfModel { encoder, tokenizer } = HfModel::open(from).map_err(refuse)?;
+        Ok(Self { weights: from.to_owned(), encoder, tokenizer })
     }
 
     fn of_run(run: &Path) -> anyhow::Result<Self> {
         let plan = Plan::of_run(run)?;
-        let data = plan.data();
-        let json = load::read_tokenizer(&data.store, &data.manifest)?;
-        let tokenizer = tokenize::of_json(&json, &data.store.place(manifest::TOKENIZER))?;
+        let tokenizer = plan.tokenizer()?;
         let store = Store::existing(run)?;
         let state = checkpoint::newest_complete_state(&store)?;
         let weights = run.join(checkpoint::FOLDER).join(checkpoint::folder_name(state.step));

@@ -94,7 +94,7 @@ impl DryRun {
 
     /// Progress of the run in the folder of the plan.
     fn progress(&self) -> Option<RunProgress> {
-        RunProgress::find(&self.plan.config.run.folder)
+        self.plan.resumed.as_ref().map(|state| RunProgress::new(&self.plan.config.run.folder, state))
     }
 
     /// Plan of the trainer.

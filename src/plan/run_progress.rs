@@ -4,7 +4,7 @@ use std::path::Path;
 
 use store::Store;
 use trainer_plan::TrainPlan;
-use trainer_plan::checkpoint;
+use trainer_plan::checkpoint::State;
 
 use crate::report::run_summary::RunSummary;
 
@@ -20,13 +20,12 @@ pub(super) struct RunProgress {
 }
 
 impl RunProgress {
-    /// Reads the progress of the run in a folder. `None` if it has no checkpoint.
-    pub(super) fn find(folder: &Path) -> Option<Self> {
-        let run = Store::existing(folder).ok()?;
-        let state = checkpoint::newest_complete_state(&run).ok()?;
-        let speed = RunSummary::in_short("", &run).ok().and_then(|summary| summary.steps_per_s);
+    /// Returns the progress of the run in a folder that continues from this state.
+    pub(super) fn new(folder: &Path, state: &State) -> Self {
+        let summary = Store::existing(folder).ok().and_then(|run| RunSummary::in_short("", &run).ok());
+        let speed = summary.and_then(|summary| summary.steps_per_s);
         let seconds_per_step = speed.filter(|speed| *speed > 0.0).map(|speed| 1.0 / speed);
-        Some(Self { step: state.step.0, trained_s: state.trained_s.unwrap_or(0.0), seconds_per_step })
+        Self { step: state.step.0, trained_s: state.trained_s.unwrap_or(0.0), seconds_per_step }
     }
 
     /// Steps that are left of a plan; `None` if steps do not end the run.

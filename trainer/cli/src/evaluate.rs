@@ -8,9 +8,8 @@ use cloze::finetune::{
 };
 use cloze::plan::Plan;
 use pipeline::labelled::{self, EncodedExample};
-use pipeline::load;
-use pipeline::tokenize::{self, HfTokenizer};
-use schemas::{Step, manifest};
+use pipeline::tokenize::HfTokenizer;
+use schemas::Step;
 use store::Store;
 use tasks::Example;
 use telemetry::terminal::{line, outcome};
@@ -63,10 +62,8 @@ pub(crate) fn run(run: &Path, step: Option<u64>, json: bool) -> anyhow::Result<(
 impl Model {
     fn open(run: &Path, store: &Store, step: Option<u64>) -> anyhow::Result<Self> {
         let plan = Plan::of_run(run)?;
-        let data = plan.data();
-        let record = TaskRecord::read(&data.store)?;
-        let json = load::read_tokenizer(&data.store, &data.manifest)?;
-        let tokenizer = tokenize::of_json(&json, &data.store.place(manifest::TOKENIZER))?;
+        let record = TaskRecord::read(&plan.data().store)?;
+        let tokenizer = plan.tokenizer()?;
         let predictor = Predictor::open(plan.train(), store, step.map(Step))?;
         Ok(Self { plan, predictor, tokenizer, record })
     }

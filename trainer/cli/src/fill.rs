@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use cloze::exit::Usage;
 use cloze::plan::Plan;
-use pipeline::load;
 use pipeline::tokenize::{self, Tokenizer as _};
-use schemas::{Step, Vocab, manifest, printable};
+use schemas::{Step, Vocab, printable};
 use store::Store;
 use telemetry::terminal::{Paint, line, note, painted};
 use trainer::training::{Filler, TokenGuess};
@@ -62,9 +61,7 @@ pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]
 
 fn of_run(run: &Path, step: Option<u64>) -> anyhow::Result<Model> {
     let plan = Plan::of_run(run)?;
-    let data = plan.data();
-    let json = load::read_tokenizer(&data.store, &data.manifest)?;
-    let tokenizer = tokenize::of_json(&json, &data.store.place(manifest::TOKENIZER))?;
+    let tokenizer = plan.tokenizer()?;
     let filler = Filler::open(plan.train(), &Store::existing(run)?, step.map(Step))?;
     Ok(Model { filler, tokenizer, vocab: Arc::clone(plan.vocab()), is_counted: true })
 }

@@ -47,7 +47,6 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Finetune { data, task, from, out, hyper, set } => {
             let task = cloze::finetune::task(&task)?;
-            let hyper = hyper.hyperparameters();
             let request = cloze::finetune::Request { task, data: &data, from: &from, out: &out, hyper };
             return finetune::run(&request, &set);
         }
