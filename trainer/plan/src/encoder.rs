@@ -77,6 +77,9 @@ impl Default for RelativePositions {
 }
 
 impl RelativePositions {
+    /// Relative positions of MPNet.
+    pub const MPNET: Self = Self { kind: RelativeForm::T5, num_buckets: 32, max_distance: 128 };
+
     /// Bucket function; `None` without relative positions.
     #[must_use]
     pub fn buckets(self) -> Option<Buckets> {

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use cloze::exit::Usage;
 use schemas::manifest;
-use trainer::hf::OWN_CODE;
-use trainer_plan::hf::{CONFIG, WEIGHTS};
+use trainer_plan::hf::{CONFIG, OWN_CODE, WEIGHTS};
 
 use super::model_card::is_unchanged;
 

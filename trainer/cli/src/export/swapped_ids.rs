@@ -5,6 +5,7 @@
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
+use trainer_plan::hf::exchanged;
 
 /// Exchange of the padding id. If both ids are equal, nothing changes.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +19,7 @@ pub(super) struct SwappedIds {
 impl SwappedIds {
     /// Returns the id of the exported model for an id of the run, and the reverse.
     pub(super) fn exchange(self, id: u32) -> u32 {
-        match id {
-            id if id == self.pad => self.exported,
-            id if id == self.exported => self.pad,
-            id => id,
-        }
+        exchanged(id, (self.pad, self.exported))
     }
 
     /// Returns a `tokenizer.json` with exchanged ids.

@@ -29,8 +29,8 @@ use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::encoder::Gelu;
 use trainer_plan::hf::{
-    CONFIG, ExportChoice, HeadPlace, HeadRole, Layout, ModelConfig, Target, TensorEntry, WEIGHTS, read_config,
-    weights_problem,
+    CONFIG, ExportChoice, HeadPlace, HeadRole, Layout, ModelConfig, OWN_CODE, Target, TensorEntry, WEIGHTS, exchanged,
+    read_config, weights_problem,
 };
 
 use crate::device::native::CheckStatus as _;
@@ -38,9 +38,7 @@ use crate::device::precision::MASTER;
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
 
-/// File with our own classes, for models that `transformers` has no class for.
-pub const OWN_CODE: &str = "modeling_cloze.py";
-
+/// Content of [`OWN_CODE`].
 const OWN_CODE_TEXT: &str = include_str!("modeling_cloze.py");
 
 /// Writes `model.safetensors`, then `config.json`: a folder with a config is complete.
@@ -101,13 +99,8 @@ fn find<'a>(ours: &'a HostTensors, name: &str) -> Result<&'a HostTensor, Error> 
 }
 
 /// Exchanges two rows.
-fn swap(tensor: &Tensor, (a, b): (i64, i64)) -> Result<Tensor, Error> {
-    let exchanged = |row: i64| match row {
-        row if row == a => b,
-        row if row == b => a,
-        row => row,
-    };
-    let order: Vec<i64> = (0..tensor.size()[0]).map(exchanged).collect();
+fn swap(tensor: &Tensor, pair: (i64, i64)) -> Result<Tensor, Error> {
+    let order: Vec<i64> = (0..tensor.size()[0]).map(|row| exchanged(row, pair)).collect();
     tensor.f_index_select(0, &Tensor::from_slice(&order)).checked()
 }
 

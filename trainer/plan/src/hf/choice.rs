@@ -5,7 +5,7 @@
 use super::heads::{HeadPlace, HeadRole};
 use super::target::Target;
 use crate::config::ModelFamily;
-use crate::encoder::{EncoderConfig, Gelu, RelativeForm};
+use crate::encoder::{EncoderConfig, Gelu, RelativeForm, RelativePositions};
 use crate::error::Error;
 use crate::networks::MAIN;
 use crate::request::ActiveObjective;
@@ -56,6 +56,11 @@ pub struct ExportChoice {
 }
 
 impl ExportChoice {
+    /// Whether it has a head that detects replaced tokens.
+    pub(super) fn detects(&self) -> bool {
+        self.heads.iter().any(|head| head.form.detects())
+    }
+
     /// Returns the class that loads the model: `class`, or an automatic class for our own code.
     #[must_use]
     pub fn loader(&self) -> String {
@@ -152,7 +157,7 @@ fn refusal(class: &Class, encoder: &EncoderConfig, two_segments: Option<&str>) -
     const MPNET: &str = "32 buckets of kind `t5` up to distance 128";
     let family = class.family;
     let relative = encoder.relative_positions;
-    let is_mpnet = (relative.kind, relative.num_buckets, relative.max_distance) == (RelativeForm::T5, 32, 128);
+    let is_mpnet = relative == RelativePositions::MPNET;
     let is_narrow = encoder.embedding_width() != i64::from(encoder.hidden);
     let is_fixed = class.heads.iter().any(|form| family.has_fixed_gelu(*form));
     let problem = match family {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choice::ExportChoice;
 use super::heads::HeadRole;
-use super::layout::Layout;
+use super::layout::{Layout, exchanged};
 use super::numbers::{CONFIG, number_problem};
 use super::target::Target;
 use crate::config::ModelFamily;
@@ -15,8 +15,8 @@ use crate::objectives::replaced_token::DetectionForm;
 use crate::relative_positions::Buckets;
 use crate::weights::INITIAL_DEVIATION;
 
-/// Python module of our own classes, written next to the weights.
-const OWN_CODE_MODULE: &str = "modeling_cloze";
+/// Python file with our own classes, written next to the weights of models that `transformers` has no class for.
+pub const OWN_CODE: &str = "modeling_cloze.py";
 
 /// Keys of `config.json` that this project uses. The defaults are those of `transformers`.
 #[derive(Serialize, Deserialize)]
@@ -101,11 +101,7 @@ impl ModelConfig {
         let architecture = layout.architecture;
         let encoder = layout.encoder;
         let special = vocab.special;
-        let id = |id: u32| match layout.swapped_ids {
-            Some((a, b)) if id == a => b,
-            Some((a, b)) if id == b => a,
-            _ => id,
-        };
+        let id = |id: u32| layout.swapped_ids.map_or(id, |ids| exchanged(id, ids));
         let has = |form: HeadRole| choice.heads.iter().any(|head| head.form == form);
         let relative = encoder.relative_positions;
         let is_relative = relative.kind != RelativeForm::None;
@@ -113,7 +109,7 @@ impl ModelConfig {
         let detection_head = if has(HeadRole::Detect) {
             Some(DetectionForm::DenseGelu)
         } else {
-            (has(HeadRole::DetectLinear) || has(HeadRole::Copy)).then_some(DetectionForm::Linear)
+            choice.detects().then_some(DetectionForm::Linear)
         };
         let hidden_act = match encoder.gelu {
             Gelu::Erf => "gelu",
@@ -211,7 +207,7 @@ impl ModelConfig {
             ),
             (
                 config.architecture() != ModelFamily::Mpnet
-                    || config.relative_attention_num_buckets.unwrap_or(32) == 32,
+                    || config.relative_positions().num_buckets == RelativePositions::MPNET.num_buckets,
                 "it does not have 32 buckets of relative positions",
             ),
             (
@@ -402,15 +398,15 @@ impl ModelConfig {
 fn own_classes(choice: &ExportChoice) -> BTreeMap<String, String> {
     let has = |forms: &[HeadRole]| choice.heads.iter().any(|head| forms.contains(&head.form));
     let predicts = has(&[HeadRole::Predict, HeadRole::Decode]);
-    let detects = has(&[HeadRole::Detect, HeadRole::DetectLinear, HeadRole::Copy]);
     let classes = [
         (true, "AutoConfig", "ClozeConfig"),
         (true, "AutoModel", "ClozeModel"),
         (predicts, "AutoModelForMaskedLM", "ClozeForMaskedLM"),
-        (detects, "AutoModelForPreTraining", "ClozeForPreTraining"),
+        (choice.detects(), "AutoModelForPreTraining", "ClozeForPreTraining"),
     ];
+    let module = OWN_CODE.trim_end_matches(".py");
     let classes = classes.into_iter().filter(|(exists, ..)| *exists);
-    classes.map(|(_, auto, class)| (auto.to_owned(), format!("{OWN_CODE_MODULE}.{class}"))).collect()
+    classes.map(|(_, auto, class)| (auto.to_owned(), format!("{module}.{class}"))).collect()
 }
 
 fn gelu_of(hidden_act: &str) -> Option<Gelu> {

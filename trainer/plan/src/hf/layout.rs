@@ -86,20 +86,15 @@ impl Layout<'_> {
             let suffixes: &[&str] = if line.is_affine { &[".weight", ".bias"] } else { &[""] };
             for ((name, suffix), rank) in line.ours().into_iter().zip(suffixes).zip([line.shape.len(), 1]) {
                 let (skipped, padding) = self.margins(line.shape[0]);
+                let is_of_ids = matches!(line.shape[0], Axis::Word | Axis::Vocabulary);
                 entries.push(TensorEntry {
                     ours: join(ours, &name),
                     theirs: line.theirs.iter().map(|part| format!("{theirs}{part}{suffix}")).collect(),
                     shape: line.shape[..rank].iter().map(|axis| self.length(*axis)).collect(),
                     skipped,
-                    dropped: match line.shape[0] {
-                        Axis::Word | Axis::Vocabulary => i64::from(self.vocab_rows - self.vocab_size),
-                        _ => 0,
-                    },
+                    dropped: if is_of_ids { i64::from(self.vocab_rows - self.vocab_size) } else { 0 },
                     padding,
-                    swapped: match line.shape[0] {
-                        Axis::Word | Axis::Vocabulary => self.swapped_ids.map(|(a, b)| (a.into(), b.into())),
-                        _ => None,
-                    },
+                    swapped: self.swapped_ids.filter(|_| is_of_ids).map(|(a, b)| (a.into(), b.into())),
                     folded: None,
                     is_negated: false,
                 });
@@ -165,5 +160,17 @@ fn fold_segments(path: &str, entries: &mut [TensorEntry]) {
         } else if entry.ours == positions {
             entry.folded = Some(segments.clone());
         }
+    }
+}
+
+/// Returns the other id of a pair that changes places, and every other id as it is.
+#[must_use]
+pub fn exchanged<T: Copy + PartialEq>(id: T, (a, b): (T, T)) -> T {
+    if id == a {
+        b
+    } else if id == b {
+        a
+    } else {
+        id
     }
 }

@@ -13,9 +13,9 @@ mod target;
 use std::path::Path;
 
 pub use self::choice::{ExportChoice, choose};
-pub use self::config::ModelConfig;
+pub use self::config::{ModelConfig, OWN_CODE};
 pub use self::heads::{HeadPlace, HeadRole};
-pub use self::layout::{Layout, TensorEntry};
+pub use self::layout::{Layout, TensorEntry, exchanged};
 pub use self::numbers::CONFIG;
 pub use self::target::Target;
 use schemas::shell_quoted;

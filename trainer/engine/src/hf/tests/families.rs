@@ -9,7 +9,7 @@ use store::Store;
 use tch::{Kind, Tensor};
 use trainer_plan::TrainRequest;
 use trainer_plan::config::TrainConfig;
-use trainer_plan::encoder::{EncoderConfig, Gelu, RelativeForm, RelativePositions};
+use trainer_plan::encoder::{EncoderConfig, Gelu, RelativePositions};
 use trainer_plan::hf::{HeadPlace, HeadRole};
 use trainer_plan::networks::AnyNetwork;
 use trainer_plan::networks::MAIN;
@@ -48,7 +48,7 @@ pub(super) fn roberta() -> TrainRequest {
 /// Shape of the stored MPNet: that of the RoBERTa, with relative positions.
 pub(super) fn mpnet() -> TrainRequest {
     let mut plan = roberta();
-    plan.encoder.relative_positions = RelativePositions { kind: RelativeForm::T5, num_buckets: 32, max_distance: 128 };
+    plan.encoder.relative_positions = RelativePositions::MPNET;
     plan
 }
 
@@ -66,6 +66,16 @@ fn discriminator() -> TrainRequest {
         networks: BTreeMap::new(),
         ..electra(24, 40)
     }
+}
+
+/// Discriminator whose positive scores mean "original".
+fn mirrored() -> TrainRequest {
+    let mut request = discriminator();
+    let Some(AnyObjective::ReplacedToken(objective)) = request.objectives.get_mut("rtd") else {
+        panic!("just put there")
+    };
+    objective.label_one = LabelOne::IsOriginal;
+    request
 }
 
 /// Returns the largest difference at tokens of values `[3, 14, ..]`. Values at padding may differ between libraries.
@@ -202,11 +212,6 @@ pub(super) fn begun_at(plan: &TrainRequest, folder: &Path) -> Trainer {
 #[test]
 fn exports_of_every_family_are_those_that_transformers_read() {
     let untied = untied(next_sentence());
-    let mut mirrored = discriminator();
-    let Some(AnyObjective::ReplacedToken(objective)) = mirrored.objectives.get_mut("rtd") else {
-        panic!("just put there")
-    };
-    objective.label_one = LabelOne::IsOriginal;
     let mut pair = with_generator();
     pair.objectives.insert("generator".to_owned(), generator_objective());
     pair.loss.insert("generator".to_owned(), 1.0);
@@ -217,7 +222,7 @@ fn exports_of_every_family_are_those_that_transformers_read() {
         Case::new("hf_bert_untied", untied, ModelFamily::Bert),
         Case::new("hf_roberta", roberta(), ModelFamily::Roberta),
         Case::new("hf_electra", discriminator(), ModelFamily::Electra),
-        Case::new("hf_electra_mirrored", mirrored, ModelFamily::Electra),
+        Case::new("hf_electra_mirrored", mirrored(), ModelFamily::Electra),
         Case::new("hf_electra_generator", electra(12, 20), ModelFamily::Electra),
         generator,
     ]);
@@ -363,12 +368,7 @@ fn unsupported_architectures_are_refused() {
 #[test]
 fn a_detection_head_with_the_other_label_is_read_with_the_opposite_sign() {
     let _generator = testing::generator();
-    let mut mirrored = discriminator();
-    let Some(AnyObjective::ReplacedToken(objective)) = mirrored.objectives.get_mut("rtd") else {
-        panic!("just put there")
-    };
-    objective.label_one = LabelOne::IsOriginal;
-    let [same, other] = [discriminator(), mirrored].map(|plan| begun(&plan, "hf_electra"));
+    let [same, other] = [discriminator(), mirrored()].map(|plan| begun(&plan, "hf_electra"));
     let weight = |trainer: &Trainer, name: &str| trainer.parameters().get(name).expect("a head").shallow_clone();
     for name in ["heads.rtd.weight", "heads.rtd.bias"] {
         assert!(largest(&(weight(&same, name) + weight(&other, name))) < f64::MIN_POSITIVE, "{name}");
