@@ -198,7 +198,7 @@ pub(super) fn publish(work: &PrepareJob, lists: &VersionLists, fold: &Aggregate<
     let newest = lists.iter().count() - 1;
     for (number, list) in lists.iter().enumerate() {
         let known = before.as_ref().filter(|_| number < newest).and_then(|before| before.dataset_versions.get(number));
-        let known = known.filter(|entry| is_of(entry, list)).filter(|entry| !entry.content.is_empty());
+        let known = known.filter(|entry| list.is_published_as(entry)).filter(|entry| !entry.content.is_empty());
         let mut entry = bare(fold, list);
         let sums = whole(lists, fold, list.dataset_version);
         assert!(sums.is_some() || number < newest, "a dataset version is published after the last of its parts");
@@ -221,11 +221,6 @@ pub(super) fn publish(work: &PrepareJob, lists: &VersionLists, fold: &Aggregate<
     };
     write(manifest::NAME, &manifest.to_json())?;
     Ok(written)
-}
-
-/// Whether an entry was published for that list.
-fn is_of(entry: &DatasetVersionEntry, list: &PartList) -> bool {
-    entry.dropped == list.dropped && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
 }
 
 /// Returns the entry of a list with the shards of its existing parts.

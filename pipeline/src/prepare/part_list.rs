@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemas::manifest::DatasetVersionEntry;
 use schemas::{DatasetVersion, PartId, SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::{Created, Store};
@@ -33,6 +34,14 @@ impl Sealed for PartList {
     const FORMAT: &'static str = "cloze part list";
     const VERSION: u32 = 3;
     const PRETTY: bool = false;
+}
+
+impl PartList {
+    /// Whether an entry of a manifest was published for the list.
+    pub(super) fn is_published_as(&self, entry: &DatasetVersionEntry) -> bool {
+        let own = self.parts.iter().map(|part| part.id);
+        entry.dropped == self.dropped && entry.parts.iter().map(|part| part.id).eq(own)
+    }
 }
 
 /// Newest list of a folder, if its bytes are damaged.

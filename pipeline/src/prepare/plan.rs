@@ -168,10 +168,7 @@ impl Planned {
         }
         let manifest = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
         let entry = manifest.as_ref().and_then(|manifest| manifest.dataset_versions.get(number));
-        Ok(entry.is_some_and(|entry| {
-            entry.dropped == list.dropped
-                && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
-        }))
+        Ok(entry.is_some_and(|entry| list.is_published_as(entry)))
     }
 
     pub(super) fn comparison<'a>(&'a self, store: Option<&'a Store>) -> Comparison<'a> {
