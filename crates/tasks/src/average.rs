@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::{MetricValue, UndefinedReason};
+use crate::metric::MetricValue;
 
 /// Convention of a paper for primary metrics and for the average over GLUE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,11 +49,6 @@ impl Convention {
     /// All conventions.
     pub const ALL: &'static [Self] = &[Self::TacoSmall, Self::TacoBase, Self::CocoLm, Self::FeMlm];
 
-    /// Returns whether F1 is the primary metric of QQP and MRPC.
-    pub fn prefers_f1(self) -> bool {
-        matches!(self, Self::TacoSmall | Self::TacoBase)
-    }
-
     /// Returns whether MNLI mismatched is one of the averaged numbers.
     pub fn counts_mismatched(self) -> bool {
         matches!(self, Self::TacoSmall | Self::FeMlm)
@@ -79,15 +74,13 @@ pub fn mean(values: &[MetricValue]) -> MetricValue {
             MetricValue::Undefined(reason) => return MetricValue::Undefined(*reason),
         }
     }
-    if values.is_empty() {
-        return MetricValue::Undefined(UndefinedReason::NoExamples);
-    }
-    MetricValue::Defined(sum / values.len() as f64)
+    MetricValue::mean(sum, values.len() as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metric::UndefinedReason;
 
     /// Row of a table: MNLI m/mm, QQP, QNLI, SST-2, CoLA, STS-B, MRPC, RTE.
     fn scores(row: [f64; 9]) -> GlueScores {

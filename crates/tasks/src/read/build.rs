@@ -129,17 +129,17 @@ pub(super) fn locate(passage: &str, text: &str, offset: i64) -> Result<Answer, S
     if passage[start..].starts_with(text) { Ok(Answer { text: text.to_owned(), start }) } else { Err(wrong()) }
 }
 
+/// Returns the index of a label, or the message and the hint of an error.
+pub(super) fn label_index(output: &TaskOutput, label: &str) -> Result<u32, [String; 2]> {
+    output.label_index(label).ok_or_else(|| {
+        let names = shown_names(output.labels().iter().map(String::as_str));
+        [format!("unknown label {}", shown(label)), format!("the labels are {names}")]
+    })
+}
+
 /// Returns the index of a label.
 fn class(output: &TaskOutput, label: &str, cell: &Cell) -> Result<u32, RowError> {
-    output.label_index(label).ok_or_else(|| cell.error(unknown_label(label), label_hint(output)))
-}
-
-pub(super) fn unknown_label(label: &str) -> String {
-    format!("unknown label {}", shown(label))
-}
-
-pub(super) fn label_hint(output: &TaskOutput) -> String {
-    format!("the labels are {}", shown_names(output.labels().iter().map(String::as_str)))
+    label_index(output, label).map_err(|[message, hint]| cell.error(message, hint))
 }
 
 /// Words of a text.

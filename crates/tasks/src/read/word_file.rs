@@ -1,6 +1,6 @@
 //! Files with one word per line and a blank line after each sentence.
 
-use super::build::{WordText, label_hint, unknown_label};
+use super::build::{WordText, label_index};
 use super::lines::{LineReader, too_long};
 use super::step::{ExampleSource, ExampleStep};
 use crate::RowError;
@@ -79,10 +79,12 @@ impl WordFileReader {
                 return Err(RowError::new(number, "no label: the line has one field", "add the label of the word"));
             }
             let label = field(column, "label")?;
-            let index = self.output.label_index(label);
-            sentence.labels.push(index.ok_or_else(|| {
-                RowError::new(number, unknown_label(label), label_hint(&self.output)).column(format!("column {column}"))
-            })?);
+            let index = label_index(&self.output, label);
+            sentence.labels.push(
+                index.map_err(|[message, hint]| {
+                    RowError::new(number, message, hint).column(format!("column {column}"))
+                })?,
+            );
         }
         sentence.words.push(word.to_owned());
         Ok(())

@@ -16,7 +16,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::data_files::{DataFiles, label_problems};
+use super::data_files::{DataFiles, label_problems, metric_problem, metrics};
 use super::{ExampleSet, Task};
 use crate::example::TaskOutput;
 use crate::layout::{ColumnRef, GoldColumns};
@@ -67,17 +67,13 @@ impl Task for CustomClassification {
     }
 
     fn metrics(&self) -> Vec<TaskMetric> {
-        let output = self.output();
-        let others = TaskMetric::ALL.iter().copied().filter(|it| *it != self.metric && it.applies_to(&output));
-        std::iter::once(self.metric).chain(others).collect()
+        metrics(self.metric, &self.output())
     }
 
     fn problems(&self) -> Vec<String> {
         let mut problems = self.files.problems();
         problems.extend(label_problems(&self.labels));
-        if !self.metric.applies_to(&self.output()) {
-            problems.push(format!("`metric` = `{}` is not a metric of this kind of task", self.metric));
-        }
+        problems.extend(metric_problem(self.metric, &self.output()));
         problems
     }
 }

@@ -16,7 +16,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::data_files::DataFiles;
+use super::data_files::{DataFiles, metric_problem, metrics};
 use super::{ExampleSet, Task};
 use crate::example::TaskOutput;
 use crate::layout::{ColumnRef, GoldColumns};
@@ -70,9 +70,7 @@ impl Task for CustomRegression {
     }
 
     fn metrics(&self) -> Vec<TaskMetric> {
-        let output = self.output();
-        let others = TaskMetric::ALL.iter().copied().filter(|it| *it != self.metric && it.applies_to(&output));
-        std::iter::once(self.metric).chain(others).collect()
+        metrics(self.metric, &self.output())
     }
 
     fn problems(&self) -> Vec<String> {
@@ -80,9 +78,7 @@ impl Task for CustomRegression {
         if !(self.min.is_finite() && self.max.is_finite() && self.min < self.max) {
             problems.push(format!("`min` = {} and `max` = {} are no range", self.min, self.max));
         }
-        if !self.metric.applies_to(&self.output()) {
-            problems.push(format!("`metric` = `{}` is not a metric of this kind of task", self.metric));
-        }
+        problems.extend(metric_problem(self.metric, &self.output()));
         problems
     }
 }

@@ -17,7 +17,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::data_files::DataFiles;
+use super::data_files::{DataFiles, metric_problem, metrics};
 use super::{ExampleSet, Task};
 use crate::example::TaskOutput;
 use crate::layout::{ColumnRef, FileLayout, GoldColumns};
@@ -79,16 +79,12 @@ impl Task for CustomSpanExtraction {
     }
 
     fn metrics(&self) -> Vec<TaskMetric> {
-        let output = self.output();
-        let others = TaskMetric::ALL.iter().copied().filter(|it| *it != self.metric && it.applies_to(&output));
-        std::iter::once(self.metric).chain(others).collect()
+        metrics(self.metric, &self.output())
     }
 
     fn problems(&self) -> Vec<String> {
         let mut problems = if self.squad_json { Vec::new() } else { self.files.problems() };
-        if !self.metric.applies_to(&self.output()) {
-            problems.push(format!("`metric` = `{}` is not a metric of this kind of task", self.metric));
-        }
+        problems.extend(metric_problem(self.metric, &self.output()));
         problems
     }
 }

@@ -19,7 +19,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::data_files::{DataFiles, label_problems};
+use super::data_files::{DataFiles, label_problems, metric_problem, metrics};
 use super::{ExampleSet, SetPurpose, Task};
 use crate::example::TaskOutput;
 use crate::layout::{ColumnRef, FileLayout, GoldColumns, WordFileLayout};
@@ -87,9 +87,7 @@ impl Task for CustomTokenClassification {
     }
 
     fn metrics(&self) -> Vec<TaskMetric> {
-        let output = self.output();
-        let others = TaskMetric::ALL.iter().copied().filter(|it| *it != self.metric && it.applies_to(&output));
-        std::iter::once(self.metric).chain(others).collect()
+        metrics(self.metric, &self.output())
     }
 
     fn problems(&self) -> Vec<String> {
@@ -98,9 +96,7 @@ impl Task for CustomTokenClassification {
         if self.word_file && self.label_column == Some(self.word_column) {
             problems.push(format!("`word_column` and `label_column` are both {}", self.word_column));
         }
-        if !self.metric.applies_to(&self.output()) {
-            problems.push(format!("`metric` = `{}` is not a metric of this kind of task", self.metric));
-        }
+        problems.extend(metric_problem(self.metric, &self.output()));
         problems
     }
 }

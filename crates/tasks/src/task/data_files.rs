@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::set::{ExampleSet, SetPurpose};
+use crate::example::TaskOutput;
 use crate::layout::{ColumnRef, ExampleColumns, FileLayout, GoldColumns, TableFormat, TableLayout, WidthPolicy};
+use crate::metric::TaskMetric;
 
 /// Files of a task, with their format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,6 +47,11 @@ impl Default for DataFiles {
 }
 
 impl DataFiles {
+    /// Format of a file; `None` if neither the keys nor its name tell it.
+    fn format_of(&self, file: &str) -> Option<TableFormat> {
+        self.format.or_else(|| TableFormat::from_name(file))
+    }
+
     /// Returns one message per invalid value.
     pub(super) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -52,8 +59,8 @@ impl DataFiles {
             problems.push("`files.train` is empty".to_owned());
         }
         for (purpose, file) in self.named() {
-            if self.format.or_else(|| TableFormat::from_name(file)).is_none() {
-                let key = format!("{purpose:?}").to_lowercase();
+            if self.format_of(file).is_none() {
+                let key = purpose.name();
                 problems.push(format!("`files.{key}` = `{file}` does not tell the format; set `files.format`"));
             }
         }
@@ -71,7 +78,7 @@ impl DataFiles {
                 gold: if has_labels { gold.clone() } else { GoldColumns::Absent },
             };
             let layout = FileLayout::Table(TableLayout {
-                format: self.format.or_else(|| TableFormat::from_name(file)).unwrap_or_default(),
+                format: self.format_of(file).unwrap_or_default(),
                 has_header: self.header,
                 columns,
                 width: if self.drop_wrong_width { WidthPolicy::Drop } else { WidthPolicy::Refuse },
@@ -86,6 +93,17 @@ impl DataFiles {
         let files = [(SetPurpose::Train, &*self.train), (SetPurpose::Dev, &*self.dev), (SetPurpose::Test, &*self.test)];
         files.into_iter().filter(|(_, file)| !file.is_empty())
     }
+}
+
+/// Returns the metrics of a task with this output, the primary one first.
+pub(super) fn metrics(primary: TaskMetric, output: &TaskOutput) -> Vec<TaskMetric> {
+    let others = TaskMetric::ALL.iter().copied().filter(|it| *it != primary && it.applies_to(output));
+    std::iter::once(primary).chain(others).collect()
+}
+
+/// Returns the problem of a primary metric that a task with this output does not have.
+pub(super) fn metric_problem(metric: TaskMetric, output: &TaskOutput) -> Option<String> {
+    (!metric.applies_to(output)).then(|| format!("`metric` = `{metric}` is not a metric of this kind of task"))
 }
 
 /// Returns one message per problem of a list of labels.

@@ -17,7 +17,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::set::{GlueColumns, names};
+use super::set::{GlueColumns, names, paraphrase_metrics};
 use super::{ExampleSet, Task};
 use crate::average::Convention;
 use crate::example::TaskOutput;
@@ -47,10 +47,6 @@ impl Task for Mrpc {
     }
 
     fn primary_metrics(&self, convention: Convention) -> Vec<TaskMetric> {
-        match convention {
-            Convention::TacoSmall | Convention::TacoBase => vec![TaskMetric::F1],
-            Convention::CocoLm => vec![TaskMetric::Accuracy],
-            Convention::FeMlm => vec![TaskMetric::Accuracy, TaskMetric::F1],
-        }
+        paraphrase_metrics(convention)
     }
 }

@@ -17,7 +17,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::set::{GlueColumns, names};
+use super::set::{GlueColumns, names, paraphrase_metrics};
 use super::{ExampleSet, SetPurpose, Task};
 use crate::average::Convention;
 use crate::example::TaskOutput;
@@ -52,11 +52,7 @@ impl Task for Qqp {
     }
 
     fn primary_metrics(&self, convention: Convention) -> Vec<TaskMetric> {
-        match convention {
-            Convention::TacoSmall | Convention::TacoBase => vec![TaskMetric::F1],
-            Convention::CocoLm => vec![TaskMetric::Accuracy],
-            Convention::FeMlm => vec![TaskMetric::Accuracy, TaskMetric::F1],
-        }
+        paraphrase_metrics(convention)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Files of a task and their purposes.
 
+use crate::average::Convention;
 use crate::layout::{ColumnRef, ExampleColumns, FileLayout, GoldColumns, TableFormat, TableLayout, WidthPolicy};
+use crate::metric::TaskMetric;
 
 /// Purpose of a file of examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,6 +13,17 @@ pub enum SetPurpose {
     Dev,
     /// Final result.
     Test,
+}
+
+impl SetPurpose {
+    /// Returns the name in keys and of sets without another name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Dev => "dev",
+            Self::Test => "test",
+        }
+    }
 }
 
 /// File of examples of a task.
@@ -31,12 +44,7 @@ pub struct ExampleSet {
 impl ExampleSet {
     /// Creates a set that is named after its purpose.
     pub(super) fn new(purpose: SetPurpose, file: &str, layout: FileLayout) -> Self {
-        let name = match purpose {
-            SetPurpose::Train => "train",
-            SetPurpose::Dev => "dev",
-            SetPurpose::Test => "test",
-        };
-        Self { name: name.to_owned(), purpose, file: file.to_owned(), layout, submission: None }
+        Self { name: purpose.name().to_owned(), purpose, file: file.to_owned(), layout, submission: None }
     }
 
     /// Changes the name.
@@ -79,6 +87,15 @@ impl GlueColumns {
 
     fn columns(&self, id: Option<ColumnRef>, gold: GoldColumns) -> ExampleColumns {
         ExampleColumns { id, first: self.first.into(), second: self.second.map(ColumnRef::from), gold }
+    }
+}
+
+/// Returns the metrics that a paper prints for QQP and MRPC.
+pub(super) fn paraphrase_metrics(convention: Convention) -> Vec<TaskMetric> {
+    match convention {
+        Convention::TacoSmall | Convention::TacoBase => vec![TaskMetric::F1],
+        Convention::CocoLm => vec![TaskMetric::Accuracy],
+        Convention::FeMlm => vec![TaskMetric::Accuracy, TaskMetric::F1],
     }
 }
 
