@@ -4,26 +4,31 @@
 //! the prepared folder names the task and its files for the evaluation.
 
 mod page;
+mod predictions;
 mod record;
 mod request;
 mod results;
+mod rows;
 mod start;
 
 use std::path::Path;
 
 use anyhow::Context as _;
-use pipeline::labelled::{self, ExampleTarget, LabelledOptions, LabelledText};
+use pipeline::labelled;
 use store::Store;
 use tasks::task::{ExampleSet, SetPurpose};
-use tasks::{AnyTask, Example, ExampleReader, Gold, TaskOutput};
+use tasks::{AnyTask, Example, ExampleReader};
 use telemetry::quantities::count;
 use telemetry::terminal::line;
 
 pub use self::page::{OBJECTIVE, VIEW};
+pub use self::predictions::{PredictedRows, Predictions};
 pub use self::record::{TaskFile, TaskRecord};
 use self::request::SplitRows;
 pub use self::request::{Prepared, Request};
-pub use self::results::{Predictions, SetResult, TaskResults, predictions_file, predictions_name};
+pub use self::results::{SetResult, TaskResults, predictions_file, predictions_name};
+use self::rows::RowOptions;
+pub use self::rows::{RowEncoder, RowLogits};
 use self::start::StartModel;
 use crate::exit::Usage;
 
@@ -55,9 +60,10 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
     let Request { task, data, from, out, hyper } = request;
     check_task(task)?;
     let start = StartModel::open(from)?;
-    let options = LabelledOptions {
+    let options = RowOptions {
         max_seq_len: hyper.max_seq_len.min(start.encoder.max_positions),
         separators: start.separators(),
+        stride: hyper.stride,
     };
     let sets = existing_sets(task, data)?;
     let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options)?;
@@ -108,12 +114,7 @@ fn check_task(task: &AnyTask) -> anyhow::Result<()> {
     if !task.sets().iter().any(|set| set.purpose == SetPurpose::Dev) {
         return refuse("it needs a dev set".to_owned());
     }
-    match task.output() {
-        TaskOutput::Class { .. } | TaskOutput::Score { .. } => Ok(()),
-        TaskOutput::Spans { .. } | TaskOutput::WordLabels { .. } => {
-            refuse("answers and word labels cannot be fine-tuned yet, only classes and scores".to_owned())
-        }
-    }
+    Ok(())
 }
 
 /// Returns the sets of a task whose files exist. Training and dev sets must.
@@ -150,12 +151,14 @@ impl Splits {
         self,
         store: &Store,
         start: &StartModel,
-        options: LabelledOptions,
+        options: RowOptions,
         record: &TaskRecord,
     ) -> anyhow::Result<SplitRows> {
-        let texts = |examples: Vec<Example>| examples.into_iter().map(|example| Ok(labelled_text(&example)));
+        let encoder = RowEncoder { output: &record.task.output(), tokenizer: &start.tokenizer, options };
+        // Rows that cannot be made are refused before the folder has a record.
+        let [train, valid] = [encoder.split(&self.train)?, encoder.split(&self.valid)?];
         record.write(store)?;
-        let manifest = labelled::write(store, &start.tokenizer, options, texts(self.train), texts(self.valid))?;
+        let manifest = labelled::write(store, &start.tokenizer, options.labelled(), &train, &valid)?;
         let now = manifest.now();
         Ok(SplitRows { train: now.train.rows(), valid: now.valid.rows() })
     }
@@ -190,20 +193,4 @@ pub fn examples(set: &ExampleSet, folder: &Path, task: &AnyTask) -> anyhow::Resu
         return Err(Usage(format!("{}: no example is here", file.display())).into());
     }
     Ok(examples)
-}
-
-/// Returns the example as it is stored and rendered.
-#[must_use]
-pub fn labelled_text(example: &Example) -> LabelledText {
-    LabelledText {
-        id: example.id.clone(),
-        first: example.first.clone(),
-        second: example.second.clone(),
-        target: match &example.gold {
-            Gold::Class(class) => ExampleTarget::Class(*class),
-            #[expect(clippy::cast_possible_truncation, reason = "the loss is computed in float32")]
-            Gold::Score(score) => ExampleTarget::Score(*score as f32),
-            Gold::None | Gold::Answers(_) | Gold::WordLabels(_) => ExampleTarget::None,
-        },
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pipeline::tokenize::{self, HfTokenizer};
+use trainer_plan::config::ModelFamily;
 use trainer_plan::encoder::EncoderConfig;
 use trainer_plan::hf;
 
@@ -10,6 +11,7 @@ use trainer_plan::hf;
 pub(crate) struct HfModel {
     pub(crate) encoder: EncoderConfig,
     pub(crate) tokenizer: HfTokenizer,
+    pub(crate) family: ModelFamily,
 }
 
 impl HfModel {
@@ -24,6 +26,6 @@ impl HfModel {
         }
         let encoder = config.encoder()?;
         let tokenizer = tokenize::load_from_model(folder).map_err(|error| error.to_string())?;
-        Ok(Self { encoder, tokenizer })
+        Ok(Self { encoder, tokenizer, family: config.architecture() })
     }
 }

@@ -25,6 +25,9 @@ pub struct Hyperparameters {
     /// Longest row in tokens; longer texts are truncated.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_seq_len: u32,
+    /// Tokens between the starts of two windows over a long passage, for answers.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub stride: u32,
     /// Seed of the new head, of the order of the examples and of dropout.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -145,7 +145,7 @@ fn start_model(folder: &Path) -> anyhow::Result<StartModel> {
     if let Some(problem) = model_folder_problem(folder) {
         return Err(refuse(problem).into());
     }
-    let HfModel { encoder, tokenizer } = HfModel::open(folder).map_err(refuse)?;
+    let HfModel { encoder, tokenizer, .. } = HfModel::open(folder).map_err(refuse)?;
     // A `tokenizer.json` determines it.
     let is_open = !folder.join("tokenizer.json").is_file() && folder.join("vocab.txt").is_file();
     let lowercase = is_open.then(|| tokenizer.facts().manifest.lowercase);

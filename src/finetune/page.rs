@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use pipeline::labelled::LabelledOptions;
 use tasks::TaskOutput;
+use trainer_plan::objectives::Activation;
 
 use super::record::view_toml;
 use super::request::{Prepared, Request, SplitRows};
+use super::rows::RowOptions;
 use super::start::StartModel;
 
 /// Name of the view of the examples.
@@ -15,7 +16,7 @@ pub const VIEW: &str = "example";
 pub const OBJECTIVE: &str = "task";
 
 /// Returns the configuration with comments.
-pub(super) fn page(request: &Request<'_>, start: &StartModel, options: LabelledOptions, rows: SplitRows) -> String {
+pub(super) fn page(request: &Request<'_>, start: &StartModel, options: RowOptions, rows: SplitRows) -> String {
     let Request { task, out, hyper, .. } = request;
     let batch = hyper.batch_size.min(rows.train.max(1));
     let per_epoch = rows.train.div_ceil(batch).max(1);
@@ -34,8 +35,8 @@ pub(super) fn page(request: &Request<'_>, start: &StartModel, options: LabelledO
     let _ = write!(
         text,
         "[views.{VIEW}]\n{}\n[objectives.{OBJECTIVE}]\nview = \"{VIEW}\"\n{}\n\n",
-        view_toml(options.separators),
-        objective(&task.output()),
+        view_toml(&task.output(), options),
+        objective(&task.output(), start.activation),
     );
     let _ = write!(
         text,
@@ -65,14 +66,19 @@ fn nested(encoder: &str) -> String {
     encoder.replace("\n[", "\n[encoder.")
 }
 
-fn objective(output: &TaskOutput) -> String {
+fn objective(output: &TaskOutput, activation: Activation) -> String {
+    let activation = match activation {
+        Activation::Tanh => "",
+        Activation::Gelu => "\nactivation = \"gelu\"    # as in ELECTRA",
+    };
     match output {
         TaskOutput::Class { labels } => {
-            format!("kind = \"classification\"\nclasses = {}    # {}", labels.len(), labels.join(", "))
+            format!("kind = \"classification\"\nclasses = {}    # {}{activation}", labels.len(), labels.join(", "))
         }
-        TaskOutput::Score { .. } => "kind = \"regression\"".to_owned(),
-        TaskOutput::Spans { .. } | TaskOutput::WordLabels { .. } => {
-            unreachable!("such tasks are refused before anything is written")
+        TaskOutput::Score { .. } => format!("kind = \"regression\"{activation}"),
+        TaskOutput::Spans { .. } => "kind = \"span_extraction\"".to_owned(),
+        TaskOutput::WordLabels { labels } => {
+            format!("kind = \"token_classification\"\nclasses = {}    # {}", labels.len(), labels.join(", "))
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use pipeline::labelled::LabelledOptions;
 use pipeline::tokenize::{HfTokenizer, Tokenizer as _};
 use pipeline::views::AnyView;
 use schemas::Sealed;
 use serde::{Deserialize, Serialize};
 use store::Store;
-use tasks::AnyTask;
 use tasks::task::ExampleSet;
+use tasks::{AnyTask, TaskOutput};
 
 use super::request::SplitRows;
+use super::rows::RowOptions;
 use crate::exit::Usage;
 
 /// Name of the record in a prepared folder.
@@ -29,10 +29,8 @@ pub struct TaskRecord {
     pub files: Vec<TaskFile>,
     /// Fingerprint of the tokenizer.
     pub tokenizer: String,
-    /// Longest row.
-    pub max_seq_len: u32,
-    /// Separators between two texts.
-    pub separators: u32,
+    /// Form of the rows.
+    pub rows: RowOptions,
 }
 
 /// File of a task.
@@ -61,7 +59,7 @@ impl TaskRecord {
         folder: &Path,
         sets: &[ExampleSet],
         tokenizer: &HfTokenizer,
-        options: LabelledOptions,
+        rows: RowOptions,
     ) -> anyhow::Result<Self> {
         let file = |set: &ExampleSet| -> std::io::Result<TaskFile> {
             Ok(TaskFile { set: set.name.clone(), blake3: hash(&folder.join(&set.file))? })
@@ -71,8 +69,7 @@ impl TaskRecord {
             folder: std::path::absolute(folder)?,
             files: sets.iter().map(file).collect::<Result<_, _>>()?,
             tokenizer: tokenizer.facts().manifest.fingerprint.clone(),
-            max_seq_len: options.max_seq_len,
-            separators: options.separators,
+            rows,
         })
     }
 
@@ -88,6 +85,17 @@ impl TaskRecord {
         Self::unseal(&bytes).map_err(|error| Usage(format!("{}: {error}", store.place(NAME))).into())
     }
 
+    /// Returns the names of the classes of a prepared folder; none if it has no task, or a task without classes.
+    ///
+    /// # Errors
+    /// If the record is damaged.
+    pub fn labels(store: &Store) -> anyhow::Result<Vec<String>> {
+        if store.head(NAME)?.is_none() {
+            return Ok(Vec::new());
+        }
+        Ok(Self::read(store)?.task.output().labels().to_vec())
+    }
+
     /// Returns the rows of a folder that was prepared with the same record; `None` if it must be written.
     ///
     /// # Errors
@@ -98,7 +106,7 @@ impl TaskRecord {
         }
         if Self::read(store)? != *self {
             let message = format!(
-                "{}: prepared with other files, another task, tokenizer or row length; name another --out",
+                "{}: prepared with other files, another task, tokenizer, row length or stride; name another --out",
                 store.place("")
             );
             return Err(Usage(message).into());
@@ -133,19 +141,18 @@ impl TaskRecord {
     /// Returns the view of its examples.
     #[must_use]
     pub fn view(&self) -> AnyView {
-        toml::from_str(&view_toml(self.separators)).expect("a view")
-    }
-
-    /// Returns how its examples are tokenized.
-    #[must_use]
-    pub fn options(&self) -> LabelledOptions {
-        LabelledOptions { max_seq_len: self.max_seq_len, separators: self.separators }
+        toml::from_str(&view_toml(&self.task.output(), self.rows)).expect("a view")
     }
 }
 
-/// Returns the keys of the view of examples with that many separators between two texts.
-pub(super) fn view_toml(separators: u32) -> String {
-    format!("kind = \"labelled_example\"\ntwo_separators = {}\n", separators == 2)
+/// Returns the keys of the view of a task's examples.
+pub(super) fn view_toml(output: &TaskOutput, rows: RowOptions) -> String {
+    let target = match output {
+        TaskOutput::Class { .. } | TaskOutput::Score { .. } => "row",
+        TaskOutput::Spans { .. } => "span",
+        TaskOutput::WordLabels { .. } => "tokens",
+    };
+    format!("kind = \"labelled_example\"\ntarget = \"{target}\"\ntwo_separators = {}\n", rows.separators == 2)
 }
 
 fn hash(file: &Path) -> std::io::Result<String> {

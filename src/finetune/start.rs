@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use pipeline::tokenize::{HfTokenizer, Tokenizer as _};
 use store::Store;
 use trainer_plan::checkpoint;
+use trainer_plan::config::ModelFamily;
 use trainer_plan::encoder::EncoderConfig;
 use trainer_plan::hf;
+use trainer_plan::objectives::Activation;
 
 use crate::exit::Usage;
 use crate::hf_model::HfModel;
@@ -18,6 +20,8 @@ pub(super) struct StartModel {
     pub(super) weights: PathBuf,
     pub(super) encoder: EncoderConfig,
     pub(super) tokenizer: HfTokenizer,
+    /// Activation of a head over the first position.
+    pub(super) activation: Activation,
 }
 
 impl StartModel {
@@ -32,8 +36,9 @@ impl StartModel {
                 "neither a run of `cloze` nor a `transformers` model is here (no `config.toml`, no `config.json`)";
             return Err(refuse(problem.to_owned()).into());
         }
-        let HfModel { encoder, tokenizer } = HfModel::open(from).map_err(refuse)?;
-        Ok(Self { weights: from.to_owned(), encoder, tokenizer })
+        let HfModel { encoder, tokenizer, family } = HfModel::open(from).map_err(refuse)?;
+        let activation = if family == ModelFamily::Electra { Activation::Gelu } else { Activation::Tanh };
+        Ok(Self { weights: from.to_owned(), encoder, tokenizer, activation })
     }
 
     fn of_run(run: &Path) -> anyhow::Result<Self> {
@@ -42,7 +47,11 @@ impl StartModel {
         let store = Store::existing(run)?;
         let state = checkpoint::newest_complete_state(&store)?;
         let weights = run.join(checkpoint::FOLDER).join(checkpoint::folder_name(state.step));
-        Ok(Self { weights, encoder: plan.train().encoder.clone(), tokenizer })
+        let objectives = || plan.train().active().map(|active| active.objective);
+        let detects = objectives().any(|objective| objective.flags_replaced());
+        let usual = if detects { Activation::Gelu } else { Activation::Tanh };
+        let activation = objectives().find_map(|objective| objective.row_activation()).unwrap_or(usual);
+        Ok(Self { weights, encoder: plan.train().encoder.clone(), tokenizer, activation })
     }
 
     /// Separators between two texts: two for the vocabulary of RoBERTa, which has no segments.

@@ -6,7 +6,7 @@
 
 The first form writes folders like `save_pretrained`, each with expected.safetensors: a batch with padded rows, logits,
 loss and gradients. BERT's has the gradient of every weight, and all weights after one step of AdamW with decay and
-clipping; the others have the gradients in which their weights' names or rows differ from BERT's, and hidden states.
+clipping, as have those with heads for labelled examples; the others have the gradients in which their weights' names or rows differ from BERT's, and hidden states.
 Biases and norms are random too, so that swapped tensors of equal shape are detected.
 
 The second form compares check.safetensors (ids, mask, *our* hidden states and outputs) of every folder below HOME with
@@ -35,6 +35,9 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
     ElectraConfig,
     ElectraForMaskedLM,
     ElectraForPreTraining,
@@ -87,6 +90,20 @@ def store(expected, folder):
     (folder / "dataset_version_config.json").unlink(missing_ok=True)
 
 
+def step(weights, expected):
+    """One step of AdamW with decay and clipping. Adds the weights after it, and returns the norm of the gradient."""
+    spared = [weight for name, weight in weights.items() if name.endswith("bias") or "LayerNorm" in name]
+    decayed = [weight for name, weight in weights.items() if not (name.endswith("bias") or "LayerNorm" in name)]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": spared, "weight_decay": 0.0}],
+        lr=1e-3, betas=(0.9, 0.999), eps=1e-6,
+    )
+    norm = torch.nn.utils.clip_grad_norm_(weights.values(), 1.0)
+    optimizer.step()
+    expected |= {f"stepped.{name}": weight.detach().clone() for name, weight in weights.items()}
+    return norm
+
+
 def write_bert():
     model = random_bert()
     inputs = batch()
@@ -98,16 +115,8 @@ def write_bert():
     weights = {name: weight for name, weight in model.named_parameters() if ".decoder." not in name}
     expected = {**inputs, "logits": output.logits, "loss": output.loss}
     expected |= {f"gradient.{name}": weight.grad.clone() for name, weight in weights.items()}
-    spared = [weight for name, weight in weights.items() if name.endswith("bias") or "LayerNorm" in name]
-    decayed = [weight for name, weight in weights.items() if not (name.endswith("bias") or "LayerNorm" in name)]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.01}, {"params": spared, "weight_decay": 0.0}],
-        lr=1e-3, betas=(0.9, 0.999), eps=1e-6,
-    )
-    norm = torch.nn.utils.clip_grad_norm_(weights.values(), 1.0)
+    norm = step(weights, expected)
     assert norm > 1.0, "the clip should bite"
-    optimizer.step()
-    expected |= {f"stepped.{name}": weight.detach().clone() for name, weight in weights.items()}
     store(expected, folder)
     print(f"{VERSIONS}: {folder.name}: loss {output.loss.item():.6f}, gradient norm {norm.item():.4f}")
 
@@ -187,6 +196,40 @@ def write_mpnet():
     write_small("hf_mpnet", model, inputs, ("word_embeddings", "relative", "layer.1.attention.attn", "lm_head"))
 
 
+def write_labelled():
+    """A BERT with each head for labelled examples: logits, loss, gradients, and the weights after a step of AdamW."""
+    torch.manual_seed(13)
+    classes, spans = torch.tensor([2, 0, 1]), torch.tensor([[3, 5], [0, 0], [2, 2]])
+    inputs = batch(SMALL_VOCAB)
+    inputs["token_type_ids"] = token_types(inputs["attention_mask"])
+    tokens = torch.where((torch.rand(ROWS, WIDTH) < 0.5) & (inputs["attention_mask"] == 1), inputs["input_ids"] % 3, -100)
+    heads = {
+        "classification": (BertForSequenceClassification, 3, {"labels": classes}),
+        "regression": (BertForSequenceClassification, 1, {"labels": torch.tensor([0.5, 2.0, 4.5])}),
+        "token_classification": (BertForTokenClassification, 3, {"labels": tokens}),
+        "span_extraction": (BertForQuestionAnswering, 2, {"start_positions": spans[:, 0], "end_positions": spans[:, 1]}),
+    }
+    del inputs["labels"]
+    for name, (kind, outputs, targets) in heads.items():
+        model = randomize(kind(BertConfig(
+            vocab_size=SMALL_VOCAB, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
+            max_position_embeddings=WIDTH, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+            num_labels=outputs,
+        )))
+        folder = GOLDEN / f"hf_bert_{name}"
+        model.save_pretrained(folder)
+        output = model(**inputs, **targets)
+        output.loss.backward()
+        logits = torch.stack([output.start_logits, output.end_logits], -1) if "start_logits" in output else output.logits
+        expected = {**inputs, "logits": logits, "loss": output.loss}
+        weights = dict(model.named_parameters())
+        expected |= {f"gradient.{name}": weight.grad.clone() for name, weight in weights.items()}
+        step(weights, expected)
+        labels = spans if "start_positions" in targets else targets["labels"]
+        store({**expected, "targets": labels}, folder)
+        print(f"{VERSIONS}: {folder.name}: loss {output.loss.item():.6f}")
+
+
 def load(folder):
     """The model of FOLDER, with the class of its config or our own, and what is wrong with its weights."""
     config = json.loads((folder / "config.json").read_text())
@@ -218,6 +261,10 @@ def differences(folder):
         with torch.no_grad():
             scores = detector(input_ids=ours["input_ids"], attention_mask=ours["attention_mask"])
         theirs["detection"] = scores.logits
+    if "start_logits" in output:
+        theirs["span_logits"] = torch.stack([output.start_logits, output.end_logits], -1)
+    if "row_logits" in ours:
+        theirs["row_logits"] = output.logits
     for name in ("logits", "prediction_logits", "seq_relationship_logits"):
         if name in output:
             theirs["logits" if name == "prediction_logits" else name] = output[name]
@@ -226,7 +273,7 @@ def differences(folder):
         assert theirs[name].shape == ours[name].shape, (name, theirs[name].shape, ours[name].shape)
         difference = theirs[name] - ours[name]
         # One vector for each row, or one for each token.
-        difference = difference if name == "seq_relationship_logits" else difference[valid]
+        difference = difference if name in ("seq_relationship_logits", "row_logits") else difference[valid]
         found[name] = difference.abs().max().item()
         assert found[name] <= 1e-4, (folder, name, found)
     return found
@@ -263,5 +310,6 @@ if __name__ == "__main__":
             write_roberta()
             write_electra()
             write_mpnet()
+            write_labelled()
         case _:
             sys.exit(__doc__)

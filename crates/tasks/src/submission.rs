@@ -1,4 +1,4 @@
-//! Predictions in the submission formats of GLUE and SQuAD.
+//! Predictions in the submission formats of GLUE and SQuAD, and as words with labels.
 
 use std::io::{self, Write};
 
@@ -61,6 +61,18 @@ pub fn write_squad(out: &mut impl Write, answers: &[QuestionAnswer<'_>]) -> io::
     out.write_all(b"\n}\n")
 }
 
+/// Writes sentences of words with their labels: one word per line, a blank line after each sentence.
+pub fn write_words<'a>(
+    out: &mut impl Write,
+    sentences: impl IntoIterator<Item = impl IntoIterator<Item = (&'a str, &'a str)>>,
+) -> io::Result<()> {
+    for sentence in sentences {
+        sentence.into_iter().try_for_each(|(word, label)| writeln!(out, "{word}\t{label}"))?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +88,13 @@ mod tests {
         let output = TaskOutput::Score { range: 0.0..=5.0 };
         write_glue(&mut out, &output, &ids, Predicted::Scores(&[5.4, 1.23456])).expect("in memory");
         assert_eq!(String::from_utf8_lossy(&out), "index\tprediction\n0\t5.000\n7\t1.235\n");
+    }
+
+    #[test]
+    fn words_have_their_labels() {
+        let mut out = Vec::new();
+        write_words(&mut out, [vec![("Anna", "B-PER"), ("ate", "O")], vec![]]).expect("in memory");
+        assert_eq!(String::from_utf8_lossy(&out), "Anna\tB-PER\nate\tO\n\n\n");
     }
 
     #[test]

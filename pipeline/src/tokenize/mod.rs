@@ -19,7 +19,7 @@ pub use self::facts::Facts;
 pub(crate) use self::fast::{Character, Characters, Classes, first_pre_token};
 // Shared by other modules, so that processor-specific instructions stay in one module.
 pub(crate) use self::fast::fetch;
-pub use self::hf::HfTokenizer;
+pub use self::hf::{HfTokenizer, TokenRange};
 pub use self::load::{load, load_from_model, of_json};
 pub use self::texts::Texts;
 use crate::Result;

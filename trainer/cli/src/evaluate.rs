@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use cloze::finetune::{
-    OBJECTIVE, Predictions, SetResult, TaskRecord, TaskResults, VIEW, examples, labelled_text, predictions_file,
-    predictions_name,
+    OBJECTIVE, PredictedRows, Predictions, RowEncoder, SetResult, TaskRecord, TaskResults, VIEW, examples,
+    predictions_file, predictions_name,
 };
 use cloze::plan::Plan;
-use pipeline::labelled::{self, EncodedExample};
-use pipeline::tokenize::HfTokenizer;
+use pipeline::labelled::{self, EncodedRow};
+use pipeline::tokenize::{HfTokenizer, Tokenizer as _};
 use schemas::Step;
 use store::Store;
 use tasks::Example;
@@ -18,6 +18,9 @@ use trainer::training::Predictor;
 /// Files that are written into the run folder.
 const RESULTS: &str = "results.json";
 const PREDICTIONS: &str = "predictions";
+
+/// Widths of micro-batches are multiples of it.
+const WIDTH_STEP: u32 = 8;
 
 /// Model with everything that its predictions need.
 struct Model {
@@ -40,7 +43,7 @@ pub(crate) fn run(run: &Path, step: Option<u64>, json: bool) -> anyhow::Result<(
         let predictions = model.predict(&found)?;
         let result = SetResult::new(&model.record.task, &set.name, &found, &predictions);
         let file = predictions_file(&model.record.task, &found, &predictions);
-        store.put(&format!("{PREDICTIONS}/{}", predictions_name(&set)), &file)?;
+        store.put(&format!("{PREDICTIONS}/{}", predictions_name(&model.record.task, &set)), &file)?;
         if !json {
             let text = if result.metrics.is_empty() { "no labels".to_owned() } else { result.text() };
             line(format_args!("{}: {} examples: {text}", set.name, found.len()));
@@ -68,20 +71,36 @@ impl Model {
         Ok(Self { plan, predictor, tokenizer, record })
     }
 
-    /// Predicts the targets of examples, a micro-batch at a time.
+    /// Predicts the targets of examples, a micro-batch of rows at a time.
     fn predict(&self, examples: &[Example]) -> anyhow::Result<Predictions> {
-        let rows = usize::try_from(self.plan.train().train.micro_batch_size)?;
+        let output = self.record.task.output();
+        let encoder = RowEncoder { output: &output, tokenizer: &self.tokenizer, options: self.record.rows };
+        let special = self.tokenizer.facts().special();
+        let mut encoded = Vec::new();
+        let mut predicted = Vec::new();
+        for example in examples {
+            let rows = encoder.rows(example)?;
+            encoded.extend(rows.iter().map(|it| EncodedRow::new(&it.row, special, self.record.rows.labelled())));
+            let rows = rows.into_iter().map(|it| it.logits).collect();
+            predicted.push(PredictedRows { rows, logits: Vec::new() });
+        }
+        let mut logits = self.logits(&encoded)?.into_iter();
+        for it in &mut predicted {
+            it.logits = logits.by_ref().take(it.rows.len()).collect();
+        }
+        Ok(Predictions::new(&output, examples, &predicted))
+    }
+
+    /// Returns the logits of rows. Each micro-batch is as wide as its longest row.
+    fn logits(&self, rows: &[EncodedRow]) -> anyhow::Result<Vec<Vec<f64>>> {
         let view = self.record.view();
-        let mut logits = Vec::new();
-        for examples in examples.chunks(rows) {
-            let encode = |example: &Example| {
-                EncodedExample::new(&labelled_text(example), &self.tokenizer, self.record.options())
-            };
-            let encoded = examples.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
-            let width = self.record.max_seq_len;
-            let batch = labelled::batch(&encoded, VIEW, &view, width, self.plan.vocab());
+        let mut logits = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(usize::try_from(self.plan.train().train.micro_batch_size)?) {
+            let longest = rows.iter().map(EncodedRow::width).max().unwrap_or(0);
+            let width = longest.next_multiple_of(WIDTH_STEP).min(self.record.rows.max_seq_len);
+            let batch = labelled::batch(rows, VIEW, &view, width, self.plan.vocab());
             logits.extend(self.predictor.scores(OBJECTIVE, &batch)?);
         }
-        Ok(Predictions::of_logits(&self.record.task.output(), &logits))
+        Ok(logits)
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use cloze::cli;
 use cloze::exit::Usage;
+use cloze::finetune::TaskRecord;
 use cloze::plan::Plan;
 use cloze::plan::training::export_choice;
 use pipeline::load;
@@ -80,8 +81,9 @@ impl Model {
     /// Returns the common part of all models of a network.
     pub(super) fn new(plan: &Plan, network: &str, family: Option<ModelFamily>) -> anyhow::Result<Self> {
         let choice = export_choice(plan.config(), plan.train(), network, family);
-        let choice = choice.map_err(|error| Usage(error.to_string()))?;
+        let mut choice = choice.map_err(|error| Usage(error.to_string()))?;
         let data = plan.data();
+        choice.labels = TaskRecord::labels(&data.store)?;
         let vocab = plan.vocab();
         let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
         let pad = vocab.special().pad;

@@ -108,6 +108,13 @@ impl TrainRequest {
             .filter_map(|(name, &weight)| Some(ActiveObjective { name, objective: self.objectives.get(name)?, weight }))
     }
 
+    /// Whether a weight belongs to a head that predicts the targets of labelled examples.
+    #[must_use]
+    pub fn is_label_head(&self, weight: &str) -> bool {
+        let objective = weight.strip_prefix("heads.").and_then(|rest| self.objectives.get(rest.split('.').next()?));
+        objective.is_some_and(|objective| objective.label_outputs().is_some())
+    }
+
     /// Returns every pass that the objectives of the loss read, and whether one of them is trained on it.
     pub fn passes(&self) -> BTreeMap<Pass, bool> {
         let mut passes = BTreeMap::new();

@@ -10,5 +10,7 @@ pub mod scores;
 mod tests;
 mod value;
 
+pub use self::answer_report::PredictedAnswer;
+pub use self::answers::SquadVersion;
 pub use self::named::{Judged, MetricScore, TaskMetric, evaluate};
 pub use self::value::{MetricValue, UndefinedReason};

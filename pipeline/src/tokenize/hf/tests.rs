@@ -43,6 +43,34 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Token ranges have the ids of the text, are texts, and have no white space at their ends.
+    #[test]
+    fn token_ranges_are_texts(text in nasty_text()) {
+        for tokenizer in &*FAMILIES {
+            let tokens = tokenizer.token_ranges(&text).expect("encodable");
+            let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
+            prop_assert_eq!(ids, tokenizer.ids(&text).expect("encodable"));
+            for token in tokens {
+                let shown = text.get(token.bytes.clone());
+                prop_assert!(shown.is_some_and(|shown| shown.trim() == shown), "{:?}: {:?}", token, shown);
+            }
+        }
+    }
+}
+
+#[test]
+fn token_ranges_are_the_places_of_tokens() {
+    for tokenizer in &*FAMILIES {
+        let text = "the  cat é";
+        let tokens = tokenizer.token_ranges(text).expect("encodable");
+        let mut places: Vec<&str> =
+            tokens.iter().map(|token| &text[token.bytes.clone()]).filter(|it| !it.is_empty()).collect();
+        places.dedup();
+        assert_eq!(places.concat(), "thecaté", "{}", tokenizer.facts.manifest.kind);
+    }
+}
+
 /// Returns possible added tokens: beginning with letters, marks, blanks and characters that normalizing changes.
 fn added_tokens() -> impl Strategy<Value = Vec<(&'static str, [bool; 5])>> {
     let contents = [

@@ -106,6 +106,11 @@ impl HostTensor {
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
+
+    /// Whether the tensor has these dimensions.
+    pub(crate) fn has_shape(&self, shape: &[i64]) -> bool {
+        self.shape.iter().map(|&length| i64::try_from(length).ok()).eq(shape.iter().map(|&length| Some(length)))
+    }
 }
 
 /// Starts to copy tensors of a device, the changing ones first, without waiting: see [`Copies`].

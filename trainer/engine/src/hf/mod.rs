@@ -130,7 +130,13 @@ pub(crate) fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, 
         let is_untied = head.form == HeadRole::PredictUntied;
         let form = if is_untied && config.is_tied() { HeadRole::Predict } else { head.form };
         let head = HeadPlace { form, ..head.clone() };
-        let weights = layout.head(&head);
+        let mut weights = layout.head(&head);
+        if head.outputs > 0 {
+            // The new head takes what fits: a trained pooler, or the head of a model for the same classes.
+            weights.retain(|entry| model.fits(&layout, entry));
+            entries.extend(weights);
+            continue;
+        }
         if !weights.iter().flat_map(|entry| &entry.theirs).any(|name| model.find(&layout, name).is_some()) {
             continue;
         }
@@ -171,6 +177,12 @@ impl<'a> Model<'a> {
 
     fn find(&self, layout: &Layout<'_>, name: &str) -> Option<&HostTensor> {
         layout.spellings(name).iter().find_map(|spelling| self.weights.get(spelling))
+    }
+
+    /// Whether the model has all parts of a weight, in its shape.
+    fn fits(&self, layout: &Layout<'_>, entry: &TensorEntry) -> bool {
+        let mut parts = entry.theirs.iter().map(|name| self.find(layout, name));
+        parts.all(|found| found.is_some_and(|found| found.has_shape(&entry.shape)))
     }
 
     /// Reads one weight: concatenates the model's parts, removes the rows that only the model has, and appends padding rows.

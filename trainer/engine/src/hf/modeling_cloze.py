@@ -7,6 +7,7 @@ A BERT encoder (post-norm) with these options of `config.json`:
 - `embedding_size`: width of the embedding tables; a matrix projects them if it differs from `hidden_size`.
 - `lm_head_transform`: whether the prediction head has a dense layer, a gelu and a norm before the word table.
 - `detection_head`: `"linear"` or `"dense_gelu"`. Positive scores mean that a token was replaced.
+- `classifier_activation`: `"tanh"` or `"gelu"`, in the head over the first token of a row.
 
     AutoModelForMaskedLM.from_pretrained(FOLDER, trust_remote_code=True)
 """
@@ -18,7 +19,13 @@ import torch
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, TokenClassifierOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
 
 
 class ClozeConfig(PretrainedConfig):
@@ -44,6 +51,7 @@ class ClozeConfig(PretrainedConfig):
         relative_attention_max_distance=128,
         lm_head_transform=True,
         detection_head=None,
+        classifier_activation="tanh",
         pad_token_id=0,
         **kwargs,
     ):
@@ -66,6 +74,7 @@ class ClozeConfig(PretrainedConfig):
         self.relative_attention_max_distance = relative_attention_max_distance
         self.lm_head_transform = lm_head_transform
         self.detection_head = detection_head
+        self.classifier_activation = classifier_activation
 
 
 def relative_bucket(distance, kind, num_buckets, max_distance):
@@ -201,7 +210,7 @@ class ClozePreTrainedModel(PreTrainedModel):
 
 
 class ClozeModel(ClozePreTrainedModel):
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^detection\."]
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^detection\.", r"^classifier\.", r"^qa_outputs\."]
 
     def __init__(self, config):
         super().__init__(config)
@@ -334,4 +343,90 @@ class ClozeForPreTraining(ClozePreTrainedModel):
             kept = labels >= 0
             loss = nn.functional.binary_cross_entropy_with_logits(logits[kept], labels[kept].to(logits.dtype))
         output = TokenClassifierOutput(loss=loss, logits=logits, hidden_states=output.hidden_states)
+        return output.to_tuple() if return_dict is False else output
+
+
+class ClozeClassificationHead(nn.Module):
+    """Scores a row by its first token."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACT2FN[config.classifier_activation]
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, hidden):
+        return self.out_proj(self.dropout(self.activation(self.dense(hidden[:, 0]))))
+
+
+class ClozeForSequenceClassification(ClozePreTrainedModel):
+    """Classes of rows, or a score if there is one output."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.cloze = ClozeModel(config)
+        self.classifier = ClozeClassificationHead(config)
+        self.post_init()
+
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, labels=None, return_dict=None, **kwargs):
+        output = self.cloze(input_ids, attention_mask, token_type_ids, **kwargs)
+        logits = self.classifier(output.last_hidden_state)
+        loss = None
+        if labels is not None and self.config.num_labels == 1:
+            loss = nn.functional.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
+        elif labels is not None:
+            loss = nn.functional.cross_entropy(logits, labels)
+        output = SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=output.hidden_states)
+        return output.to_tuple() if return_dict is False else output
+
+
+class ClozeForTokenClassification(ClozePreTrainedModel):
+    """Classes of tokens. Labels are -100 where there is none."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.cloze = ClozeModel(config)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, labels=None, return_dict=None, **kwargs):
+        output = self.cloze(input_ids, attention_mask, token_type_ids, **kwargs)
+        logits = self.classifier(self.dropout(output.last_hidden_state))
+        loss = None
+        if labels is not None:
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        output = TokenClassifierOutput(loss=loss, logits=logits, hidden_states=output.hidden_states)
+        return output.to_tuple() if return_dict is False else output
+
+
+class ClozeForQuestionAnswering(ClozePreTrainedModel):
+    """First and last token of an answer."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.cloze = ClozeModel(config)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        start_positions=None,
+        end_positions=None,
+        return_dict=None,
+        **kwargs,
+    ):
+        output = self.cloze(input_ids, attention_mask, token_type_ids, **kwargs)
+        start, end = self.qa_outputs(output.last_hidden_state).unbind(-1)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            losses = (nn.functional.cross_entropy(*it) for it in ((start, start_positions), (end, end_positions)))
+            loss = sum(losses) / 2
+        output = QuestionAnsweringModelOutput(
+            loss=loss, start_logits=start, end_logits=end, hidden_states=output.hidden_states
+        )
         return output.to_tuple() if return_dict is False else output

@@ -3,6 +3,7 @@
 mod bert;
 mod exports;
 mod families;
+mod labelled;
 mod presets;
 mod relative;
 

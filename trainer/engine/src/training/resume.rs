@@ -200,7 +200,8 @@ impl Trainer {
         let plan = self.plan().clone();
         let networks = plan.used_networks();
         if let Some(folder) = &plan.train.init_from {
-            let saved = saved(folder, &self.main_target())?;
+            let mut saved = saved(folder, &self.main_target())?;
+            self.adopt_pooler(&mut saved);
             let is_copy = |name: &str| {
                 let of = name.split('.').next().and_then(|network| networks.get(network));
                 of.is_some_and(|network| network.copies_main())
@@ -236,15 +237,29 @@ impl Trainer {
         self.load_into(folder, &saved, |weight| weight.starts_with(&prefix))
     }
 
+    /// Gives the pooler of next sentence prediction to a head for labelled rows, as `transformers` does.
+    fn adopt_pooler(&self, saved: &mut HostTensors) {
+        for (name, _) in self.parameters.iter().filter(|(name, _)| self.plan().is_label_head(name)) {
+            let Some(at) = name.find(".pooler.").filter(|_| !saved.contains_key(name)) else { continue };
+            let other = saved.iter().find(|(other, _)| other.starts_with("heads.") && other.ends_with(&name[at..]));
+            if let Some(pooler) = other.map(|(_, pooler)| pooler.clone()) {
+                saved.insert(name.to_owned(), pooler);
+            }
+        }
+    }
+
     fn main_target(&self) -> trainer_plan::hf::Target<'_> {
         trainer_plan::hf::Target::main(self.plan(), self.parameters.iter().map(|(name, _)| name))
     }
 
-    /// Overwrites the weights that `wants` selects. Only weights of heads and other networks may be missing in `saved`.
+    /// Overwrites the weights that `wants` selects. Only weights of heads and other networks may be missing in `saved`; the
+    /// head of a labelled task is new if its shape is another one.
     fn load_into(&self, folder: &Path, saved: &HostTensors, wants: impl Fn(&str) -> bool) -> Result<(), Error> {
         let mut missing = BTreeMap::<&str, usize>::new();
         for (name, weight) in self.parameters.iter().filter(|(name, _)| wants(name)) {
-            if !name.starts_with("encoder.") && !saved.contains_key(name) {
+            let is_other_head =
+                |found: &HostTensor| self.plan().is_label_head(name) && !found.has_shape(&weight.tensor.size());
+            if !name.starts_with("encoder.") && saved.get(name).is_none_or(is_other_head) {
                 *missing.entry(part_of(name)).or_default() += 1;
                 continue;
             }

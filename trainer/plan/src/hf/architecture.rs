@@ -5,9 +5,10 @@
 //!
 //! In this module, "ours" is a weight of this project and "theirs" is a weight of `transformers`.
 
-use self::Axis::{Bucket, Embedding, FeedForward, Head, Hidden, One, Position, Segment, Two, Vocabulary, Word};
+use self::Axis::{Bucket, Embedding, FeedForward, Head, Hidden, Label, One, Position, Segment, Two, Vocabulary, Word};
 use super::heads::{HeadRole, join};
 use crate::config::ModelFamily;
+use crate::objectives::Activation;
 
 /// Axis of a weight. Its length depends on the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub enum Axis {
     One,
     /// Length 2.
     Two,
+    /// Outputs of a head for labelled examples.
+    Label,
 }
 
 /// One entry of a mapping: our weight, their weights that are stacked to form it, and the shape of one of theirs.
@@ -118,16 +121,43 @@ const BERT_HEADS: &[HeadTable] = &[
     },
     HeadTable { form: HeadRole::Pool, lines: &[affine("pooler", &["bert.pooler.dense"], &[Hidden, Hidden])] },
     HeadTable { form: HeadRole::Classify, lines: &[affine("classifier", &["cls.seq_relationship"], &[Two, Hidden])] },
+    HeadTable {
+        form: HeadRole::LabelRow,
+        lines: &[
+            affine("pooler", &["bert.pooler.dense"], &[Hidden, Hidden]),
+            affine("classifier", &["classifier"], &[Label, Hidden]),
+        ],
+    },
+    LABEL_TOKENS,
+    LABEL_SPAN,
 ];
 
-const ROBERTA_HEADS: &[HeadTable] = &[HeadTable {
-    form: HeadRole::Predict,
+/// Heads for labelled examples that most architectures have.
+const LABEL_ROW: HeadTable = HeadTable {
+    form: HeadRole::LabelRow,
     lines: &[
-        affine("dense", &["lm_head.dense"], &[Hidden, Hidden]),
-        affine("norm", &["lm_head.layer_norm"], &[Hidden]),
-        single("bias", &["lm_head.bias"], &[Vocabulary]),
+        affine("pooler", &["classifier.dense"], &[Hidden, Hidden]),
+        affine("classifier", &["classifier.out_proj"], &[Label, Hidden]),
     ],
-}];
+};
+const LABEL_TOKENS: HeadTable =
+    HeadTable { form: HeadRole::LabelTokens, lines: &[affine("classifier", &["classifier"], &[Label, Hidden])] };
+const LABEL_SPAN: HeadTable =
+    HeadTable { form: HeadRole::LabelSpan, lines: &[affine("outputs", &["qa_outputs"], &[Label, Hidden])] };
+
+const ROBERTA_HEADS: &[HeadTable] = &[
+    HeadTable {
+        form: HeadRole::Predict,
+        lines: &[
+            affine("dense", &["lm_head.dense"], &[Hidden, Hidden]),
+            affine("norm", &["lm_head.layer_norm"], &[Hidden]),
+            single("bias", &["lm_head.bias"], &[Vocabulary]),
+        ],
+    },
+    LABEL_ROW,
+    LABEL_TOKENS,
+    LABEL_SPAN,
+];
 
 const ELECTRA_HEADS: &[HeadTable] = &[
     HeadTable {
@@ -145,6 +175,9 @@ const ELECTRA_HEADS: &[HeadTable] = &[
             single("bias", &["generator_lm_head.bias"], &[Vocabulary]),
         ],
     },
+    LABEL_ROW,
+    LABEL_TOKENS,
+    LABEL_SPAN,
 ];
 
 const CLOZE_HEADS: &[HeadTable] = &[
@@ -166,6 +199,9 @@ const CLOZE_HEADS: &[HeadTable] = &[
         ],
     },
     HeadTable { form: HeadRole::DetectLinear, lines: &[affine("", &["detection.out_proj"], &[One, Hidden])] },
+    LABEL_ROW,
+    LABEL_TOKENS,
+    LABEL_SPAN,
 ];
 
 impl ModelFamily {
@@ -253,6 +289,15 @@ impl ModelFamily {
     /// Whether a head uses the gelu with the error function even if `hidden_act` names another activation.
     pub fn has_fixed_gelu(self, form: HeadRole) -> bool {
         !matches!(self, Self::Bert | Self::Cloze) && form == HeadRole::Predict
+    }
+
+    /// Activation of its head over the first position of labelled rows; `None` if `config.json` names it.
+    pub(super) fn row_activation(self) -> Option<Activation> {
+        match self {
+            Self::Bert | Self::Roberta | Self::Mpnet => Some(Activation::Tanh),
+            Self::Electra => Some(Activation::Gelu),
+            Self::Cloze => None,
+        }
     }
 
     /// Whether its classes are in a file next to the weights, because `transformers` has none of them.

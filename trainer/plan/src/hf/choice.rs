@@ -24,7 +24,9 @@ const fn class(family: ModelFamily, name: &'static str, heads: &'static [HeadRol
 
 /// All exported classes, the preferred ones first: classes that keep the heads, then classes of `transformers` itself.
 const CLASSES: &[Class] = {
-    use HeadRole::{Classify, Copy, Decode, Detect, DetectLinear, Pool, Predict, PredictUntied};
+    use HeadRole::{
+        Classify, Copy, Decode, Detect, DetectLinear, LabelRow, LabelSpan, LabelTokens, Pool, Predict, PredictUntied,
+    };
     use ModelFamily::{Bert, Cloze, Electra, Mpnet, Roberta};
     &[
         class(Bert, "BertForPreTraining", &[Predict, Pool, Classify]),
@@ -35,6 +37,21 @@ const CLASSES: &[Class] = {
         class(Mpnet, "MPNetForMaskedLM", &[Predict]),
         class(Cloze, "ClozeForMaskedLM", &[Decode, Copy]),
         class(Cloze, "ClozeForMaskedLM", &[Predict]),
+        class(Bert, "BertForSequenceClassification", &[LabelRow]),
+        class(Bert, "BertForTokenClassification", &[LabelTokens]),
+        class(Bert, "BertForQuestionAnswering", &[LabelSpan]),
+        class(Electra, "ElectraForSequenceClassification", &[LabelRow]),
+        class(Electra, "ElectraForTokenClassification", &[LabelTokens]),
+        class(Electra, "ElectraForQuestionAnswering", &[LabelSpan]),
+        class(Mpnet, "MPNetForSequenceClassification", &[LabelRow]),
+        class(Mpnet, "MPNetForTokenClassification", &[LabelTokens]),
+        class(Mpnet, "MPNetForQuestionAnswering", &[LabelSpan]),
+        class(Cloze, "ClozeForSequenceClassification", &[LabelRow]),
+        class(Cloze, "ClozeForTokenClassification", &[LabelTokens]),
+        class(Cloze, "ClozeForQuestionAnswering", &[LabelSpan]),
+        class(Roberta, "RobertaForSequenceClassification", &[LabelRow]),
+        class(Roberta, "RobertaForTokenClassification", &[LabelTokens]),
+        class(Roberta, "RobertaForQuestionAnswering", &[LabelSpan]),
         class(Mpnet, "MPNetModel", &[]),
         class(Cloze, "ClozeForPreTraining", &[Detect]),
         class(Cloze, "ClozeForPreTraining", &[DetectLinear]),
@@ -53,6 +70,8 @@ pub struct ExportChoice {
     pub network: String,
     /// Heads that are written, in the order of the class.
     pub heads: Vec<HeadPlace>,
+    /// Names of the classes of a head for labelled examples; empty if they have none.
+    pub labels: Vec<String>,
 }
 
 impl ExportChoice {
@@ -110,13 +129,14 @@ pub fn choose(
     let mut problem = None;
     for class in classes {
         let Some(heads) = class.heads.iter().map(|form| find(*form)).collect::<Option<Vec<_>>>() else { continue };
-        match refusal(class, &target.encoder, two_segments) {
+        match refusal(class, &heads, &target.encoder, two_segments) {
             None => {
                 return Ok(ExportChoice {
                     class: class.name,
                     family: class.family,
                     network: network.to_owned(),
                     heads,
+                    labels: Vec::new(),
                 });
             }
             // Without a choice, a class without heads explains nothing.
@@ -153,12 +173,14 @@ fn quoted(name: &str) -> String {
 }
 
 /// Returns the reason why a class does not support an encoder or rows of two segments; `None` if it does.
-fn refusal(class: &Class, encoder: &EncoderConfig, two_segments: Option<&str>) -> Option<String> {
+fn refusal(class: &Class, heads: &[HeadPlace], encoder: &EncoderConfig, two_segments: Option<&str>) -> Option<String> {
     const MPNET: &str = "32 buckets of kind `t5` up to distance 128";
     let family = class.family;
     let relative = encoder.relative_positions;
     let is_mpnet = relative == RelativePositions::MPNET;
     let is_narrow = encoder.embedding_width() != i64::from(encoder.hidden);
+    let activation = heads.iter().find_map(|head| head.activation);
+    let other_activation = activation.zip(family.row_activation()).is_some_and(|(ours, theirs)| ours != theirs);
     let is_fixed = class.heads.iter().any(|form| family.has_fixed_gelu(*form));
     let problem = match family {
         ModelFamily::Mpnet if relative.kind == RelativeForm::None => {
@@ -179,6 +201,9 @@ fn refusal(class: &Class, encoder: &EncoderConfig, two_segments: Option<&str>) -
             let view = two_segments.unwrap_or_default();
             let other = if family == ModelFamily::Mpnet { "`cloze`" } else { "`bert`" };
             format!("rows of view `{view}` have two segments, and the architecture supports one; export it as {other}")
+        }
+        _ if other_activation => {
+            format!("the activation of its head is another one in `{}`; export it as `cloze`", class.name)
         }
         _ if is_fixed && encoder.gelu == Gelu::Tanh => {
             let other = if relative.kind == RelativeForm::None { "`bert`" } else { "`cloze`" };

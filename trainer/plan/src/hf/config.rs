@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::choice::ExportChoice;
-use super::heads::HeadRole;
+use super::heads::{HeadPlace, HeadRole};
 use super::layout::{Layout, exchanged};
 use super::numbers::{CONFIG, number_problem};
 use super::target::Target;
 use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, Gelu, RelativeForm, RelativePositions, VocabFacts};
+use crate::objectives::Activation;
 use crate::objectives::replaced_token::DetectionForm;
 use crate::relative_positions::Buckets;
 use crate::weights::INITIAL_DEVIATION;
@@ -70,6 +71,18 @@ pub struct ModelConfig {
     /// Detection head of our own class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detection_head: Option<DetectionForm>,
+    /// Activation of the head for labelled rows of our own class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    classifier_activation: Option<Activation>,
+    /// Names of the classes by their numbers.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    id2label: Option<BTreeMap<u32, String>>,
+    /// Numbers of the classes by their names.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    label2id: Option<BTreeMap<String, u32>>,
+    /// Loss of a head for labelled rows.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    problem_type: Option<&'static str>,
     /// Classes of our own code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     auto_map: Option<BTreeMap<String, String>>,
@@ -106,6 +119,9 @@ impl ModelConfig {
         let relative = encoder.relative_positions;
         let is_relative = relative.kind != RelativeForm::None;
         let is_own = architecture.has_own_code();
+        let row_head = choice.heads.iter().find(|head| head.form == HeadRole::LabelRow);
+        let id2label = id2label(choice);
+        let label2id = id2label.as_ref().map(|names| names.iter().map(|(id, name)| (name.clone(), *id)).collect());
         let detection_head = if has(HeadRole::Detect) {
             Some(DetectionForm::DenseGelu)
         } else {
@@ -146,6 +162,11 @@ impl ModelConfig {
             relative_attention_max_distance: (is_own && is_relative).then_some(relative.max_distance),
             lm_head_transform: is_own.then(|| has(HeadRole::Predict)),
             detection_head: detection_head.filter(|_| is_own),
+            classifier_activation: row_head.filter(|_| is_own).and_then(|head| head.activation),
+            id2label,
+            label2id,
+            problem_type: row_head
+                .map(|head| if head.outputs == 1 { "regression" } else { "single_label_classification" }),
             auto_map: is_own.then(|| own_classes(choice)),
         }
     }
@@ -394,6 +415,17 @@ impl ModelConfig {
     }
 }
 
+/// Returns the names of the outputs of a head for labelled examples. Answers need none.
+fn id2label(choice: &ExportChoice) -> Option<BTreeMap<u32, String>> {
+    let is_named = |head: &&HeadPlace| matches!(head.form, HeadRole::LabelRow | HeadRole::LabelTokens);
+    let head = choice.heads.iter().find(is_named)?;
+    let names = choice.labels.iter().filter(|_| choice.labels.len() == head.outputs as usize).cloned();
+    let numbers = (0..head.outputs).map(|id| format!("LABEL_{id}"));
+    let mut named: BTreeMap<u32, String> = (0..).zip(numbers).collect();
+    named.extend((0..).zip(names));
+    Some(named)
+}
+
 /// Returns `auto_map`: the automatic classes of our own code that the model has weights for.
 fn own_classes(choice: &ExportChoice) -> BTreeMap<String, String> {
     let has = |forms: &[HeadRole]| choice.heads.iter().any(|head| forms.contains(&head.form));
@@ -403,6 +435,9 @@ fn own_classes(choice: &ExportChoice) -> BTreeMap<String, String> {
         (true, "AutoModel", "ClozeModel"),
         (predicts, "AutoModelForMaskedLM", "ClozeForMaskedLM"),
         (choice.detects(), "AutoModelForPreTraining", "ClozeForPreTraining"),
+        (has(&[HeadRole::LabelRow]), "AutoModelForSequenceClassification", "ClozeForSequenceClassification"),
+        (has(&[HeadRole::LabelTokens]), "AutoModelForTokenClassification", "ClozeForTokenClassification"),
+        (has(&[HeadRole::LabelSpan]), "AutoModelForQuestionAnswering", "ClozeForQuestionAnswering"),
     ];
     let module = OWN_CODE.trim_end_matches(".py");
     let classes = classes.into_iter().filter(|(exists, ..)| *exists);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::objectives::Activation;
+
 /// Task and form of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadRole {
@@ -21,6 +23,12 @@ pub enum HeadRole {
     Pool,
     /// Classifies a pooled row: whether its second segment is random.
     Classify,
+    /// Predicts the class or the score of a labelled row.
+    LabelRow,
+    /// Predicts the class of each token.
+    LabelTokens,
+    /// Predicts the first and the last token of an answer.
+    LabelSpan,
 }
 
 impl HeadRole {
@@ -39,6 +47,29 @@ pub struct HeadPlace {
     pub path: String,
     /// Whether positive scores mean "original" in this project. They mean "replaced" in `transformers`.
     pub is_negated: bool,
+    /// Number of outputs of a head for labelled examples, else 0.
+    pub outputs: u32,
+    /// Activation of a head over the first position of labelled rows.
+    pub activation: Option<Activation>,
+}
+
+impl HeadPlace {
+    /// Creates the place of a head that predicts no targets of labelled examples.
+    #[must_use]
+    pub fn unlabelled(form: HeadRole, path: String) -> Self {
+        Self { form, path, is_negated: false, outputs: 0, activation: None }
+    }
+}
+
+/// Facts about the objective of a head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HeadFacts {
+    /// Whether positive scores mean "replaced".
+    pub flags_replaced: bool,
+    /// Number of outputs, if it predicts the targets of labelled examples.
+    pub outputs: Option<u32>,
+    /// Activation over the first position of labelled rows.
+    pub activation: Option<Activation>,
 }
 
 /// Weights that identify a head.
@@ -48,32 +79,42 @@ struct Form {
     has: &'static [&'static str],
     /// Weight that only another form has.
     lacks: Option<&'static str>,
+    /// Whether its objective predicts the targets of labelled examples.
+    is_labelled: bool,
+}
+
+const fn form(role: HeadRole, has: &'static [&'static str], lacks: Option<&'static str>) -> Form {
+    Form { role, has, lacks, is_labelled: false }
+}
+
+const fn labelled(role: HeadRole, has: &'static [&'static str], lacks: Option<&'static str>) -> Form {
+    Form { role, has, lacks, is_labelled: true }
 }
 
 const TRANSFORM: &[&str] = &["dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias"];
 
 const FORMS: &[Form] = &[
-    Form { role: HeadRole::Predict, has: TRANSFORM, lacks: Some("decoder.weight") },
-    Form {
-        role: HeadRole::PredictUntied,
-        has: &["dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias", "decoder.weight"],
-        lacks: None,
-    },
-    Form { role: HeadRole::Decode, has: &["lm.bias"], lacks: None },
-    Form { role: HeadRole::Copy, has: &["copy.weight", "copy.bias"], lacks: None },
-    Form { role: HeadRole::Detect, has: &["dense.weight", "dense.bias", "weight", "bias"], lacks: None },
-    Form { role: HeadRole::DetectLinear, has: &["weight", "bias"], lacks: Some("dense.weight") },
-    Form { role: HeadRole::Pool, has: &["pooler.weight", "pooler.bias"], lacks: None },
-    Form { role: HeadRole::Classify, has: &["classifier.weight", "classifier.bias"], lacks: None },
+    form(HeadRole::Predict, TRANSFORM, Some("decoder.weight")),
+    form(
+        HeadRole::PredictUntied,
+        &["dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias", "decoder.weight"],
+        None,
+    ),
+    form(HeadRole::Decode, &["lm.bias"], None),
+    form(HeadRole::Copy, &["copy.weight", "copy.bias"], None),
+    form(HeadRole::Detect, &["dense.weight", "dense.bias", "weight", "bias"], None),
+    form(HeadRole::DetectLinear, &["weight", "bias"], Some("dense.weight")),
+    form(HeadRole::Pool, &["pooler.weight", "pooler.bias"], None),
+    form(HeadRole::Classify, &["classifier.weight", "classifier.bias"], None),
+    labelled(HeadRole::LabelRow, &["pooler.weight", "pooler.bias", "classifier.weight", "classifier.bias"], None),
+    labelled(HeadRole::LabelTokens, &["classifier.weight", "classifier.bias"], Some("pooler.weight")),
+    labelled(HeadRole::LabelSpan, &["outputs.weight", "outputs.bias"], None),
 ];
 
 /// Returns the heads below `heads.` among the names of a run's weights. A head counts if all weights of its task exist.
 ///
-/// `flags_replaced` returns whether positive scores of the detection head with a path mean "replaced".
-pub(super) fn heads<'a>(
-    weights: impl Iterator<Item = &'a str>,
-    flags_replaced: impl Fn(&str) -> bool,
-) -> Vec<HeadPlace> {
+/// `facts` returns what is known of the objective of the head with a path.
+pub(super) fn heads<'a>(weights: impl Iterator<Item = &'a str>, facts: impl Fn(&str) -> HeadFacts) -> Vec<HeadPlace> {
     let weights: BTreeSet<&str> = weights.filter(|name| name.starts_with("heads.")).collect();
     let path = |name: &&str| name.match_indices('.').nth(1).map(|(end, _)| name[..end].to_owned());
     let paths: BTreeSet<String> = weights.iter().filter_map(path).collect();
@@ -82,10 +123,11 @@ pub(super) fn heads<'a>(
         form.has.iter().all(|name| has(path, name)) && !form.lacks.is_some_and(|name| has(path, name))
     };
     let places = |path: String| {
-        let forms = FORMS.iter().filter(|form| is_whole(&path, form));
+        let HeadFacts { flags_replaced, outputs, activation } = facts(&path);
+        let forms = FORMS.iter().filter(|form| form.is_labelled == outputs.is_some() && is_whole(&path, form));
         let place = |form: &Form| {
-            let is_negated = form.role.detects() && !flags_replaced(&path);
-            HeadPlace { form: form.role, path: path.clone(), is_negated }
+            let is_negated = form.role.detects() && !flags_replaced;
+            HeadPlace { form: form.role, path: path.clone(), is_negated, outputs: outputs.unwrap_or(0), activation }
         };
         forms.map(place).collect::<Vec<_>>()
     };

@@ -50,12 +50,12 @@ impl Layout<'_> {
     pub fn encoder(&self, path: &str) -> Vec<TensorEntry> {
         let prefix = self.architecture.prefix();
         let mut entries = Vec::new();
-        self.expand(EMBEDDINGS, path, prefix, &mut entries);
+        self.expand(EMBEDDINGS, path, prefix, 0, &mut entries);
         if self.encoder.embedding_width() != i64::from(self.encoder.hidden) {
-            self.expand(PROJECTION, path, prefix, &mut entries);
+            self.expand(PROJECTION, path, prefix, 0, &mut entries);
         }
         if self.encoder.relative_positions.buckets().is_some() {
-            self.expand(self.architecture.relative(), path, prefix, &mut entries);
+            self.expand(self.architecture.relative(), path, prefix, 0, &mut entries);
         }
         if self.token_types == 0 {
             fold_segments(path, &mut entries);
@@ -63,7 +63,7 @@ impl Layout<'_> {
         for layer in 0..self.encoder.layers {
             let ours = format!("{path}.layers.{layer}");
             let theirs = format!("{prefix}encoder.layer.{layer}.");
-            self.expand(self.architecture.layer(), &ours, &theirs, &mut entries);
+            self.expand(self.architecture.layer(), &ours, &theirs, 0, &mut entries);
         }
         entries
     }
@@ -72,7 +72,7 @@ impl Layout<'_> {
     pub fn head(&self, head: &HeadPlace) -> Vec<TensorEntry> {
         let mut entries = Vec::new();
         for table in self.architecture.heads().iter().filter(|table| table.form == head.form) {
-            self.expand(table.lines, &head.path, "", &mut entries);
+            self.expand(table.lines, &head.path, "", head.outputs, &mut entries);
         }
         // The last layer of a detection head has one output.
         for entry in entries.iter_mut().filter(|entry| head.is_negated && entry.shape[0] == 1) {
@@ -81,7 +81,8 @@ impl Layout<'_> {
         entries
     }
 
-    fn expand(&self, lines: &[Line], ours: &str, theirs: &str, entries: &mut Vec<TensorEntry>) {
+    /// Adds the entries of lines. `outputs` is the number of outputs of a head for labelled examples.
+    fn expand(&self, lines: &[Line], ours: &str, theirs: &str, outputs: u32, entries: &mut Vec<TensorEntry>) {
         for line in lines {
             let suffixes: &[&str] = if line.is_affine { &[".weight", ".bias"] } else { &[""] };
             for ((name, suffix), rank) in line.ours().into_iter().zip(suffixes).zip([line.shape.len(), 1]) {
@@ -90,7 +91,7 @@ impl Layout<'_> {
                 entries.push(TensorEntry {
                     ours: join(ours, &name),
                     theirs: line.theirs.iter().map(|part| format!("{theirs}{part}{suffix}")).collect(),
-                    shape: line.shape[..rank].iter().map(|axis| self.length(*axis)).collect(),
+                    shape: line.shape[..rank].iter().map(|axis| self.length(*axis, outputs)).collect(),
                     skipped,
                     dropped: if is_of_ids { i64::from(self.vocab_rows - self.vocab_size) } else { 0 },
                     padding,
@@ -103,7 +104,7 @@ impl Layout<'_> {
     }
 
     /// Length of an axis in `transformers`.
-    fn length(&self, axis: Axis) -> i64 {
+    fn length(&self, axis: Axis, outputs: u32) -> i64 {
         match axis {
             Axis::Word | Axis::Vocabulary => self.vocab_rows.into(),
             Axis::Position => i64::from(self.encoder.max_positions) + i64::from(self.first_position),
@@ -115,6 +116,7 @@ impl Layout<'_> {
             Axis::Head => self.encoder.heads.into(),
             Axis::One => 1,
             Axis::Two => 2,
+            Axis::Label => outputs.into(),
         }
     }
 

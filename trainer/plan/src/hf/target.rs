@@ -1,6 +1,6 @@
 //! Network of a run that the weights of a Hugging Face model belong to.
 
-use super::heads::{HeadPlace, HeadRole, heads};
+use super::heads::{HeadFacts, HeadPlace, HeadRole, heads};
 use super::layout::Layout;
 use crate::config::ModelFamily;
 use crate::encoder::{EncoderConfig, VocabFacts};
@@ -25,11 +25,15 @@ impl<'a> Target<'a> {
     /// Returns the main network and its heads; `weights` are the names of all weights of the run.
     #[must_use]
     pub fn main<'n>(plan: &'a TrainPlan, weights: impl Iterator<Item = &'n str>) -> Self {
-        let flags_replaced = |path: &str| {
+        let facts = |path: &str| {
             let objective = path.strip_prefix("heads.").and_then(|name| plan.objectives.get(name));
-            objective.is_some_and(|objective| objective.flags_replaced())
+            objective.map_or_else(HeadFacts::default, |objective| HeadFacts {
+                flags_replaced: objective.flags_replaced(),
+                outputs: objective.label_outputs(),
+                activation: objective.row_activation(),
+            })
         };
-        let heads = heads(weights, flags_replaced);
+        let heads = heads(weights, facts);
         let section = "encoder".to_owned();
         let path = "encoder".to_owned();
         Self { section, path, encoder: plan.encoder.clone(), vocab: &plan.vocab, heads }
@@ -39,7 +43,7 @@ impl<'a> Target<'a> {
     #[must_use]
     pub fn next_to(plan: &'a TrainPlan, name: &str) -> Option<Self> {
         let encoder = plan.networks.get(name).filter(|network| network.predicts_tokens())?.shape(&plan.encoder)?;
-        let heads = vec![HeadPlace { form: HeadRole::Predict, path: format!("{name}.head"), is_negated: false }];
+        let heads = vec![HeadPlace::unlabelled(HeadRole::Predict, format!("{name}.head"))];
         let section = format!("networks.{name}");
         let path = format!("{name}.encoder");
         Some(Self { section, path, encoder, vocab: &plan.vocab, heads })

@@ -70,6 +70,14 @@ impl Objective for Classification {
         vec![example_head::uniform_guess(self.classes)]
     }
 
+    fn label_outputs(&self) -> Option<u32> {
+        Some(self.classes)
+    }
+
+    fn row_activation(&self) -> Option<Activation> {
+        Some(self.activation)
+    }
+
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
         example_head::declare_row_head(context, head, self.classes);
     }

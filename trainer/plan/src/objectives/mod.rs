@@ -118,6 +118,18 @@ pub trait Objective: Send + Sync {
         false
     }
 
+    /// Returns the number of outputs of its head if it predicts the targets of labelled examples: per row, or per token.
+    /// Such heads can be imported from and exported to models for fine-tuned tasks, and a run may start from a model
+    /// whose head has another number of outputs.
+    fn label_outputs(&self) -> Option<u32> {
+        None
+    }
+
+    /// Returns the activation of its head over the first position, if it has such a head for labelled examples.
+    fn row_activation(&self) -> Option<example_head::Activation> {
+        None
+    }
+
     /// Returns the expected first values of its terms with random weights, as far as they are known.
     fn expected_start(&self, _facts: StartFacts) -> Vec<Expectation> {
         Vec::new()

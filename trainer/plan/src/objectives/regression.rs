@@ -43,6 +43,14 @@ impl Objective for Regression {
         example_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)])
     }
 
+    fn label_outputs(&self) -> Option<u32> {
+        Some(1)
+    }
+
+    fn row_activation(&self) -> Option<Activation> {
+        Some(self.activation)
+    }
+
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
         example_head::declare_row_head(context, head, 1);
     }

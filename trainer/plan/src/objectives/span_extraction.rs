@@ -32,6 +32,10 @@ impl Objective for SpanExtraction {
         Requirements::of_view(&self.view, TARGETS.spec())
     }
 
+    fn label_outputs(&self) -> Option<u32> {
+        Some(2)
+    }
+
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
         head.sub("outputs").dense(i64::from(context.encoder.hidden), 2);
     }

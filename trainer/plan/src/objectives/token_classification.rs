@@ -42,6 +42,10 @@ impl Objective for TokenClassification {
         vec![example_head::uniform_guess(self.classes)]
     }
 
+    fn label_outputs(&self) -> Option<u32> {
+        Some(self.classes)
+    }
+
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
         head.sub("classifier").dense(i64::from(context.encoder.hidden), i64::from(self.classes));
     }

@@ -164,6 +164,19 @@ fn outputs(
             HeadRole::Classify => {
                 ("seq_relationship_logits", pair_head(trainer, &head.path).logits(&hidden_btd, Mode::Eval))
             }
+            HeadRole::LabelRow => {
+                let dense = |name: &str| dense(trainer, &head.path, name);
+                let activation = head.activation.expect("a head over rows has one");
+                let head =
+                    RowHead { activation, ..RowHead::of_pairs(dense("pooler"), dense("classifier"), Precision::F32) };
+                ("row_logits", head.logits(&hidden_btd, Mode::Eval))
+            }
+            HeadRole::LabelTokens => {
+                ("logits", dense(trainer, &head.path, "classifier").apply(&hidden_btd, Precision::F32))
+            }
+            HeadRole::LabelSpan => {
+                ("span_logits", dense(trainer, &head.path, "outputs").apply(&hidden_btd, Precision::F32))
+            }
             // The class for detection reads the same folder.
             HeadRole::Copy => ("detection", -detection_head(trainer, head).logits(&hidden_btd)),
             HeadRole::Pool => continue,

@@ -128,7 +128,7 @@ fn detection_inputs() -> BTreeMap<String, Tensor> {
 }
 
 fn detection_logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
-    let head = HeadPlace { form: HeadRole::Detect, path: "heads.rtd".to_owned(), is_negated: false };
+    let head = HeadPlace::unlabelled(HeadRole::Detect, "heads.rtd".to_owned());
     detection_head(trainer, &head).logits(&forward.encoded("main", DETECTED).hidden_btd)
 }
 

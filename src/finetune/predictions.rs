@@ -1,0 +1,141 @@
+//! Predictions from the logits of rows.
+
+use std::ops::Range;
+
+use tasks::span::{Extracted, ExtractionConfig, WindowLogits, extract_answer};
+use tasks::{Example, TaskOutput};
+
+use super::rows::RowLogits;
+
+/// Predictions on a set of examples, in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Predictions {
+    /// Classes.
+    Classes(Vec<u32>),
+    /// Scores.
+    Scores(Vec<f64>),
+    /// Answers.
+    Answers(Vec<SpanAnswer>),
+    /// Label of each word.
+    Words(Vec<Vec<u32>>),
+}
+
+/// Predicted answer to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpanAnswer {
+    /// Best answer: text of the passage; empty if no span is possible.
+    pub text: String,
+    /// Evidence that the question is unanswerable: the null score minus that of the best answer.
+    pub no_answer: f64,
+}
+
+impl SpanAnswer {
+    /// Returns the answer that is submitted: none if the evidence exceeds the threshold.
+    #[must_use]
+    pub fn submitted(&self, allows_none: bool) -> &str {
+        if self.no_answer > no_answer_threshold(allows_none) { "" } else { &self.text }
+    }
+}
+
+/// Returns the evidence above which a question is predicted to be unanswerable.
+pub(super) fn no_answer_threshold(allows_none: bool) -> f64 {
+    if allows_none { 0.0 } else { f64::INFINITY }
+}
+
+/// Rows of one example with their logits: one number per output, and per position if the task labels tokens.
+#[derive(Clone, Debug)]
+pub struct PredictedRows {
+    /// Meaning of the logits of each row.
+    pub rows: Vec<RowLogits>,
+    /// Logits of each row.
+    pub logits: Vec<Vec<f64>>,
+}
+
+impl Predictions {
+    /// Returns the predictions of a task.
+    ///
+    /// # Panics
+    /// If there are fewer predicted rows than examples.
+    #[must_use]
+    pub fn new(output: &TaskOutput, examples: &[Example], predicted: &[PredictedRows]) -> Self {
+        let single = || predicted.iter().map(|rows| &rows.logits[0]);
+        match output {
+            TaskOutput::Class { .. } => Self::Classes(single().map(|logits| largest(logits)).collect()),
+            TaskOutput::Score { .. } => Self::Scores(single().map(|logits| logits[0]).collect()),
+            TaskOutput::Spans { .. } => {
+                let answers = examples.iter().zip(predicted);
+                Self::Answers(answers.map(|(example, rows)| answer(example, rows)).collect())
+            }
+            TaskOutput::WordLabels { labels } => {
+                let outside = labels.iter().position(|label| label == "O").unwrap_or(0);
+                let outside = u32::try_from(outside).expect("a task has fewer than 2^32 labels");
+                let words = examples.iter().zip(predicted);
+                Self::Words(words.map(|(example, rows)| word_labels(example, rows, labels.len(), outside)).collect())
+            }
+        }
+    }
+}
+
+/// Returns the largest logit's place, the first of equal ones.
+fn largest(logits: &[f64]) -> u32 {
+    let better = |best: usize, at: usize| if logits[at] > logits[best] { at } else { best };
+    u32::try_from((0..logits.len()).reduce(better).unwrap_or(0)).expect("a task has fewer than 2^32 classes")
+}
+
+fn answer(example: &Example, predicted: &PredictedRows) -> SpanAnswer {
+    let rows: Vec<WindowRow> =
+        predicted.rows.iter().zip(&predicted.logits).map(|(row, it)| WindowRow::new(row, it)).collect();
+    let windows: Vec<WindowLogits<'_>> = rows.iter().map(WindowRow::logits).collect();
+    let Extracted { bytes, null_margin, .. } = extract_answer(&ExtractionConfig::default(), &windows);
+    let passage = example.second.as_deref().unwrap_or_default();
+    SpanAnswer {
+        text: bytes.map(|bytes| passage[bytes].to_owned()).unwrap_or_default(),
+        no_answer: f64::from(null_margin),
+    }
+}
+
+/// Logits of a window, with the passage tokens at their positions.
+struct WindowRow {
+    start: Vec<f32>,
+    end: Vec<f32>,
+    bytes: Vec<Option<Range<usize>>>,
+    has_max_context: Vec<bool>,
+}
+
+impl WindowRow {
+    fn new(row: &RowLogits, logits: &[f64]) -> Self {
+        let RowLogits::Window { position, bytes, has_max_context } = row else {
+            unreachable!("a task with answers has windows")
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "the logits were float32")]
+        let column =
+            |output: usize| logits.iter().skip(output).step_by(2).map(|&logit| logit as f32).collect::<Vec<_>>();
+        let start = column(0);
+        let at = |cell: usize| cell.checked_sub(*position);
+        Self {
+            bytes: (0..start.len()).map(|cell| bytes.get(at(cell)?).cloned()).collect(),
+            has_max_context: (0..start.len())
+                .map(|cell| at(cell).is_some_and(|at| has_max_context.get(at) == Some(&true)))
+                .collect(),
+            end: column(1),
+            start,
+        }
+    }
+
+    fn logits(&self) -> WindowLogits<'_> {
+        let Self { start, end, bytes, has_max_context } = self;
+        WindowLogits { start, end, bytes, has_max_context }
+    }
+}
+
+/// Returns the label of each word. A word without a token of its own has the label `outside`.
+fn word_labels(example: &Example, predicted: &PredictedRows, labels: usize, outside: u32) -> Vec<u32> {
+    let mut words = vec![outside; example.words.len()];
+    for (row, logits) in predicted.rows.iter().zip(&predicted.logits) {
+        let RowLogits::Words(positions) = row else { unreachable!("a task with word labels has rows of words") };
+        for &(word, position) in positions {
+            words[word] = largest(&logits[position * labels..][..labels]);
+        }
+    }
+    words
+}
