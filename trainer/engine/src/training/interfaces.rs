@@ -18,8 +18,8 @@ pub trait Data {
     /// Moves the training stream behind its first `rows` rows.
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError>;
 
-    /// Returns the next micro-batch of this rank in the training stream, which has no end. `None` if a stop was
-    /// requested while waiting.
+    /// Returns the next micro-batch of this rank in the training stream, which has no end. `None` if a stop or anything
+    /// else was requested of the run while waiting: the caller handles it and asks again.
     fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
 
     /// Returns the batches of the validation split, from the first. In addition to the views of the run they have the
