@@ -37,7 +37,7 @@ pub(super) struct RunHost {
     /// Fault injector. It records its kills in the folder.
     pub(super) faults: Option<Arc<FaultInjector>>,
     /// Names and contents of the files to write at the start of the run.
-    pub(super) documents: Vec<(&'static str, String)>,
+    pub(super) documents: Vec<(String, Vec<u8>)>,
     /// Checkpoint policy.
     pub(super) checkpoint_policy: Arc<CheckpointPolicy>,
     /// Observers in addition to the log.
