@@ -119,6 +119,12 @@ impl Host for RunHost {
         Ok(())
     }
 
+    fn has_ended(&mut self, state: &State) -> Result<(), ForeignError> {
+        let Some(run) = &mut self.run else { return Ok(()) };
+        run.write(&self.documents)?;
+        Ok(self.checkpoint_policy.apply(run.store(), state)?)
+    }
+
     fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {
         assert!(self.pending.is_none(), "one checkpoint is written at a time");
         let Some(run) = &mut self.run else { return Ok(()) };

@@ -64,6 +64,12 @@ pub trait Host: Observer {
     /// steps.
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
 
+    /// Called in place of [`begin`](Self::begin) for a run that has no step left. Keys that change no number, such as
+    /// the retention rules, may be others than before.
+    fn has_ended(&mut self, _state: &State) -> Result<(), ForeignError> {
+        Ok(())
+    }
+
     /// Starts to write a checkpoint ([`Snapshot::write`]) and returns without waiting. The run has waited for the
     /// previous checkpoint with [`saved`](Self::saved).
     fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError>;

@@ -213,6 +213,9 @@ impl<'a> Run<'a> {
     fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<RunEnding, Error> {
         self.count_epochs(data)?;
         if self.is_over() && !self.validation_pending {
+            if let Some(resumed) = &self.resumed {
+                host.has_ended(&resumed.state).map_err(Error::Foreign)?;
+            }
             return Ok(RunEnding::Over(RunOutcome::Finished(self.trainer.done())));
         }
         self.begin(data, host)?;
