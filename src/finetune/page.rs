@@ -68,7 +68,8 @@ fn nested(encoder: &str) -> String {
 fn objective(output: &TaskOutput) -> String {
     match output {
         TaskOutput::Class { labels } => {
-            format!("kind = \"classification\"\nclasses = {}    # {}", labels.len(), labels.join(", "))
+            let names: Vec<String> = labels.iter().map(|label| label.escape_debug().to_string()).collect();
+            format!("kind = \"classification\"\nclasses = {}    # {}", labels.len(), names.join(", "))
         }
         TaskOutput::Score { .. } => "kind = \"regression\"".to_owned(),
         TaskOutput::Spans { .. } | TaskOutput::WordLabels { .. } => {
