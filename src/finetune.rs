@@ -30,6 +30,7 @@ pub use self::results::{SetResult, TaskResults, predictions_file, predictions_na
 use self::rows::RowOptions;
 pub use self::rows::{RowEncoder, RowLogits};
 use self::start::StartModel;
+use crate::config::corpus::output_folder_problem;
 use crate::exit::Usage;
 
 /// Returns the task of that name, or of a TOML file with `kind` and its keys.
@@ -59,6 +60,7 @@ pub fn task(name: &str) -> anyhow::Result<AnyTask> {
 pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
     let Request { task, data, from, out, hyper } = request;
     check_task(task)?;
+    check_out(out)?;
     let start = StartModel::open(from)?;
     let options = RowOptions {
         max_seq_len: hyper.max_seq_len.min(start.encoder.max_positions),
@@ -101,6 +103,18 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
         None => drop(place.put("run.toml", text.as_bytes())?),
     }
     Ok(prepared)
+}
+
+/// Checks that files can be written to the folder: it is local, no file and no run.
+fn check_out(out: &Path) -> anyhow::Result<()> {
+    let refuse = |message: String| Err(Usage(format!("--out {}: {message}", out.display())).into());
+    if let Some(problem) = output_folder_problem("out", out) {
+        return refuse(format!("{}; name a local folder", problem.message));
+    }
+    if out.join("config.toml").is_file() {
+        return refuse("a run is here; name a folder of its own for the fine-tuning".to_owned());
+    }
+    Ok(())
 }
 
 fn check_task(task: &AnyTask) -> anyhow::Result<()> {

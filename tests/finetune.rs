@@ -172,5 +172,16 @@ fn unusable_tasks_files_and_models_are_refused() {
     refused(&["--task", "cola", "--from", "run"], &["train.tsv:2", "`7`"]);
     home.write("task.toml", "kind = \"custom_classification\"\n[files]\ndev = \"\"\n");
     refused(&["--task", "task.toml", "--from", "run"], &["needs a dev set"]);
+    home.write("task.toml", "kind = \"custom_classification\"\nlabels = [\"a\\nseed = 2\", \"b\"]\n");
+    refused(&["--task", "task.toml", "--from", "run"], &["control character", "a\\nseed = 2"]);
+    let task = ["finetune", "CoLA", "--task", "cola", "--from", "run"];
+    let refused = |args: &[&str], words: &[&str]| home.run(&[&task[..], args].concat()).assert_fails(2, words);
+    refused(&["--out", "out", "--seed", "18446744073709551615"], &["--seed"]);
+    refused(&["--out", "out", "--set", "run.folder=other"], &["--set run.folder=other", "`--out` sets the folder"]);
+    refused(&["--out", "s3://bucket/out"], &["--out s3://bucket/out", "a URL"]);
+    refused(&["--out", "task.toml/out"], &["--out task.toml/out", "a file is here"]);
+    refused(&["--out", "run"], &["--out run", "a run is here"]);
+    assert!(!home.join("out").exists() && !home.join("s3:").exists() && !home.join("run/data").exists());
+    home.run(&["fill", "CoLA", "a [MASK]"]).assert_fails(2, &["neither a run of `cloze` nor a `transformers` model"]);
     home.run(&["evaluate", "run"]).assert_fails(2, &["no `task.json` is here", "cloze finetune"]);
 }

@@ -10,6 +10,7 @@ mod faults;
 mod finetune;
 mod first_use;
 mod golden;
+mod gpu_day;
 mod inputs;
 mod locks;
 mod memory;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::tree::read;
-use testkit::{Home, files, root};
+use testkit::{Home, Outcome, files, root, send};
 
 /// Text that would be interpreted by an unescaped page, a terminal or a shell.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J`$(reboot)`";
@@ -205,4 +205,43 @@ fn preparation_can_be_observed() {
     assert!(metrics.contains("cloze_prepare_parts_planned"), "{metrics}");
     let ended = testkit::Outcome::new(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
+/// A run that waits for its preparation saves and notes at once, not with its next step.
+#[test]
+fn requests_are_handled_during_a_wait_for_data() {
+    let home = Home::with_corpus(200);
+    home.run_ok(&["tokenizer", "train"]);
+    let parts = ["prepare.part_bytes=4000", "prepare.valid_parts=2", "data.order=streamed"];
+    let parts = parts.iter().flat_map(|set| ["--set", set]);
+    let prepare = ["prepare", "--set", "prepare.workers=1"].into_iter().chain(parts.clone()).collect::<Vec<_>>();
+    let mut preparing = home.spawn(&prepare);
+    let commits = || std::fs::read_dir(home.join("data/parts")).into_iter().flatten().count();
+    until("some parts", || (commits() >= 5).then_some(()));
+    send(&preparing, libc::SIGSTOP);
+    let window = ["--set", "data.shuffle_window_groups=3"];
+    let train: Vec<&str> = args("run.folder=run", &["serve.address=./s.sock"]).into_iter().chain(parts).chain(window).collect();
+    let child = home.spawn(&train);
+    // It waits if it makes no step while its workers are asked three times.
+    let mut seen = (0, 0);
+    let step = until("a wait for data", || {
+        let status = json(&home, "/status").filter(|status| status["phase"] == "data")?;
+        let step = status["step"].as_u64().filter(|step| *step > 0)?;
+        seen = if seen.0 == step { (step, seen.1 + 1) } else { (step, 0) };
+        std::thread::sleep(Duration::from_millis(100));
+        (seen.1 >= 10).then_some(step)
+    });
+    let event = |kind: &str| {
+        let events = json(&home, "/history")?["events"].as_array()?.clone();
+        events.into_iter().find(|event| event["kind"] == kind)
+    };
+    assert_eq!(ask(&home, "POST /note", "while it waits").map(|found| found.0), Some(200));
+    assert_eq!(until("the note", || event("note"))["text"], "while it waits");
+    assert_eq!(ask(&home, "POST /checkpoint", "").map(|found| found.0), Some(200));
+    assert_eq!(until("the checkpoint", || event("checkpoint"))["step"], step, "no other step was needed");
+    assert_eq!(ask(&home, "POST /stop", "").map(|found| found.0), Some(200));
+    let outcome = Outcome::new(child.wait_with_output().expect("it ends"));
+    assert_eq!(outcome.code, Some(143), "{outcome}");
+    preparing.kill().expect("SIGKILL");
+    preparing.wait().expect("it ended");
 }

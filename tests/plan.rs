@@ -134,11 +134,14 @@ fn a_run_is_planned_before_its_corpus_is_prepared() {
         assert!(before.stdout.contains(word), "`{word}` is missing in\n{before}");
     }
     assert!(!before.stdout.contains("per epoch"), "{before}");
+    // Of a corpus of unknown size, no number of row groups is claimed.
+    assert!(before.stdout.contains("the number of row groups, and so the mixture error, is unknown"), "{before}");
+    assert!(!before.stdout.contains("mix badly"), "{before}");
     let json = home.run_ok(&["plan", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
     assert_eq!(
-        (&json["prepared"], &json["samples"], &json["steps"]),
-        (&false.into(), &serde_json::Value::Null, &60.into())
+        (&json["prepared"], &json["samples"], &json["mixture_error"], &json["steps"]),
+        (&false.into(), &serde_json::Value::Null, &serde_json::Value::Null, &60.into())
     );
     home.run_ok(&["tokenizer", "train"]);
     let trained = plan();
@@ -266,7 +269,11 @@ fn a_plan_prints_how_long_the_run_takes() {
 
     let measured = home.run_ok(&["plan", "--measure"]).stdout;
     assert!(measured.contains("on this machine (") && measured.contains("as measured"), "{measured}");
-    assert!(seconds(&[]).is_some_and(|seconds| seconds > 0.0), "the measured time is remembered");
+    assert!(measured.contains("(median of 5 steps, ") && measured.contains(" ms to "), "{measured}");
+    let remembered = time(&[]);
+    let [min, median, max] = ["min_seconds", "seconds", "max_seconds"].map(|key| remembered[key].as_f64());
+    assert!(median.is_some_and(|seconds| seconds > 0.0), "the measured time is remembered");
+    assert!(min <= median && median <= max && min < max, "five steps do not take the same time: {remembered}");
     assert_eq!(seconds(&["--set", "encoder.feed_forward=16"]), None, "another shape was not measured");
 }
 

@@ -201,6 +201,61 @@ fn micro_batch_size_may_change_if_rows_are_independent() {
     rows.assert_fails(2, &["train.global_batch_size", "which rows come next"]);
 }
 
+/// A change that adds or reshapes weights or moments is refused by name, however it is allowed.
+#[test]
+fn changes_of_the_weights_are_refused_by_train_and_branch() {
+    let home = Home::prepared(60);
+    let start = ["train", "--set", "run.folder=run", "--set", "train.steps=4", "--set", "schedule.kind=constant"];
+    home.run_ok(&[&start[..], &["--set", "encoder.frozen=[\"word\"]"]].concat());
+    let frozen = "encoder.frozen=[\"word\"]";
+    let ways = ["run.folder", "train.init_from"];
+    for (key, changes) in [
+        ("encoder.hidden", &[frozen, "encoder.hidden=16"][..]),
+        ("encoder.layers", &[frozen, "encoder.layers=3"]),
+        ("encoder.heads", &[frozen, "encoder.heads=1"]),
+        ("encoder.feed_forward", &[frozen, "encoder.feed_forward=16"]),
+        ("encoder.max_positions", &[frozen, "encoder.max_positions=128"]),
+        ("encoder.embedding", &[frozen, "encoder.embedding=16"]),
+        ("encoder.relative_positions.kind", &[frozen, "encoder.relative_positions.kind=bert"]),
+        ("objectives.mlm.tied", &[frozen, "objectives.mlm.tied=false"]),
+        ("encoder.frozen", &[]),
+        ("loss.again", &[frozen, "objectives.again={kind=\"masked_lm\"}", "loss.again=1.0"]),
+    ] {
+        let sets: Vec<&str> = changes.iter().flat_map(|change| ["--set", change]).collect();
+        let more = ["again.kind", "again.view", "again.network", "again.tied", "again.reduction"];
+        let more = more.map(|name| format!("objectives.{name}"));
+        let more = more.iter().filter(|_| key == "loss.again").flat_map(|name| ["--allow-change", name]);
+        let longer = ["--set", "train.steps=8", "--allow-change", key];
+        let args: Vec<&str> = [&start[..], &sets, &longer].concat().into_iter().chain(more).collect();
+        home.run(&args).assert_fails(2, &[&[&*format!("`{key}`")], &ways[..]].concat());
+        if key != "encoder.frozen" {
+            let branch = [&["branch", "run", "--step", "4", "--out", "other"], &sets[..]].concat();
+            home.run(&branch).assert_fails(2, &[&[&*format!("`{key}`")], &ways[..]].concat());
+        }
+    }
+    let unfrozen = ["branch", "run", "--step", "4", "--out", "other", "--set", "encoder.frozen=[]"];
+    home.run(&unfrozen).assert_fails(2, &["`encoder.frozen`", "it has no `mean.encoder.embeddings.word.weight`"]);
+}
+
+/// Retention rules that change after the end of a run apply when it is started again, which trains no step.
+#[test]
+fn retention_of_a_finished_run_can_change() {
+    let home = Home::prepared(60);
+    let train = |keep: &str| {
+        let keep = format!("checkpoints.keep={keep}");
+        home.run_ok(&["train", "--set", "run.folder=run", "--set", "checkpoints.every_steps=20", "--set", &keep])
+    };
+    train("3");
+    let steps = || kept(&home, "run").into_iter().map(|it| it.0).collect::<Vec<_>>();
+    let log = home.log("run");
+    assert_eq!(steps(), [20, 40, 60]);
+    train("1");
+    assert_eq!(steps(), [60]);
+    assert_eq!(home.log("run"), log, "no step was trained");
+    let config = std::fs::read_to_string(home.join("run/config.toml")).expect("saved");
+    assert!(config.contains("keep = 1"), "the rules that apply are saved:\n{config}");
+}
+
 #[test]
 fn checkpoints_are_listed_verified_pinned_and_removed() {
     let home = Home::prepared(60);

@@ -79,6 +79,43 @@ fn text_files_become_a_model_that_fills_in_blanks() {
 }
 
 /// Rows contain several documents here, so attention across documents changes the result.
+/// Also of a mixture, and of a run that begins before its corpus is complete.
+#[test]
+fn a_run_is_exported_and_fills_without_its_prepared_folder() {
+    let home = Home::prepared(60);
+    let mixture = ["--set", "sources.a={folder=\"data\", weight=1}", "--set", "sources.b={folder=\"data\", weight=2}"];
+    let streamed = ["--set", "data.order=streamed"];
+    let text = "Anna ate [MASK] and drank some water.";
+    let runs = [("run", &[][..]), ("mixed", &mixture), ("streamed", &streamed)];
+    let made = |run: &str, suffix: &str| {
+        let out = format!("{run}-{suffix}");
+        home.run_ok(&["export", run, "--out", &out]);
+        (files(&home.join(&out)), home.run_ok(&["fill", run, text]).stdout)
+    };
+    let before = runs.map(|(run, more)| {
+        let folder = format!("run.folder={run}");
+        home.run_ok(&[&["train", "--set", "train.steps=4", "--set", &folder], more].concat());
+        made(run, "before")
+    });
+    std::fs::rename(home.join("data"), home.join("elsewhere")).expect("moved");
+    for ((run, _), (model, filled)) in runs.iter().zip(&before) {
+        let (model_now, filled_now) = made(run, "after");
+        assert_eq!(model_now.keys().collect::<Vec<_>>(), model.keys().collect::<Vec<_>>());
+        for (name, bytes) in model.iter().filter(|(name, _)| *name != "README.md") {
+            assert!(model_now[name] == *bytes, "{run}: {name}");
+        }
+        if *run != "streamed" {
+            assert_eq!(filled_now, *filled);
+        }
+    }
+    home.run(&["exposure", "run", "--document", "nothing"]).assert_fails(2, &["prepared", "restore the folder"]);
+    home.run(&["train", "--set", "train.steps=4", "--set", "run.folder=other"])
+        .assert_fails(2, &["data", "no prepared corpus here"]);
+    // A damaged copy is not used.
+    std::fs::write(home.join("run/prepared/tokenizer.json"), "{}").expect("damaged");
+    home.run(&["fill", "run", text]).assert_fails(1, &["run/prepared/tokenizer.json"]);
+}
+
 #[test]
 fn documents_in_one_row_can_be_separated() {
     let home = Home::prepared(60);

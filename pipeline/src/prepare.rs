@@ -15,6 +15,7 @@ mod change;
 mod commit_record;
 mod config;
 mod document_table;
+mod duplicate_ids;
 mod fingerprints;
 mod gc;
 mod job;
@@ -38,6 +39,7 @@ use runtime::{CancelToken, Poll, PoolOptions, PoolStats, WorkPool, WorkerStats, 
 use schemas::manifest::PartEntry;
 use schemas::{DatasetVersion, Shard};
 use store::{Holder, LeaseConfig, Lock, LockError, Store};
+use telemetry::training::Warning;
 use telemetry::{Clock, EventKind, Observer};
 use tracing::{info, warn};
 
@@ -300,6 +302,9 @@ impl Preparation {
             return Err(error);
         }
         let published = aggregate::publish(&work, &lists, &fold)?;
+        if published {
+            duplicate_ids(&work, &fold)?.into_iter().for_each(|warning| voice.emit(EventKind::Warning(warning)));
+        }
         let removed = match &work.target {
             Some((store, _)) => gc::remove_others(store, &fold.objects)?,
             None => 0,
@@ -312,6 +317,17 @@ impl Preparation {
         voice.emit(EventKind::PrepareEnd(summary.end(work.place())));
         Ok(summary)
     }
+}
+
+/// Returns a warning if documents share their id. Equal texts share it if no field has the ids.
+fn duplicate_ids(work: &PrepareJob, fold: &Aggregate<'_>) -> Result<Option<Warning>> {
+    let config = &work.config;
+    let Some((store, id_field)) = work.store().zip(config.id_field.as_ref()) else { return Ok(None) };
+    if !config.format.has_fields() {
+        return Ok(None);
+    }
+    let found = duplicate_ids::find(store, &fold.parts.keys().copied().collect())?;
+    Ok(found.map(|found| found.warning(id_field, &config.format)))
 }
 
 /// Results of a run in addition to the aggregate.

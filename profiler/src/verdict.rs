@@ -3,8 +3,10 @@
 //! # Definition
 //! The reader takes items in order, so a part that it does not wait for is not the bottleneck. If the reader waits,
 //! the state of the workers decides. Busy workers are the bottleneck. If they are starved, their input is the
-//! bottleneck. If they are blocked, both sides wait for each other and the queues are the bottleneck. Working time is
-//! then split by its use: on a processor, ready without one, or outside.
+//! bottleneck. If they are blocked, both sides wait for each other and the queues are the bottleneck. If they are
+//! blocked and the reader works for more of the time than it waits, the reader keeps them waiting: processors are the
+//! bottleneck only if the reader lacks one. Working time is then split by its use: on a processor, ready without one,
+//! or outside.
 
 use crate::bottleneck::Bottleneck;
 use crate::measure::{ActorMetrics, ITEMS_FEW, ITEMS_MIN, MeanShares, Measured};
@@ -47,12 +49,19 @@ pub fn bottleneck(measured: &Measured) -> Bottleneck {
         return Bottleneck::Unknown;
     }
     if reader.starved < LITTLE {
-        // The reader never waits for items. If it rarely gets a processor, processors are the bottleneck.
-        let lacks = reader.queued.unwrap_or(0.0);
-        return if lacks > MUCH && lacks > reader.cpu.unwrap_or(1.0) { Bottleneck::Cores } else { Bottleneck::Reader };
+        // The reader never waits for items.
+        return if lacks_processor(reader) { Bottleneck::Cores } else { Bottleneck::Reader };
     }
     if let Some(slow) = slow_worker(measured) {
         return Bottleneck::Worker(slow);
+    }
+    // However many processors are in use.
+    if delays_workers(reader, &workers) {
+        return match () {
+            () if lacks_processor(reader) => Bottleneck::Cores,
+            () if reader.starved < 2.0 * LITTLE && workers.blocked > 1.0 - MUCH => Bottleneck::Reader,
+            () => Bottleneck::Room,
+        };
     }
     // A worker that waits for its turn or for another worker waits for the threads on the processors.
     if measured.are_all_at_work() && workers.busy < 1.0 - MUCH {
@@ -71,6 +80,17 @@ pub fn bottleneck(measured: &Measured) -> Bottleneck {
         return Bottleneck::Cores;
     }
     if workers.outside > 0.5 * workers.busy { Bottleneck::Outside } else { Bottleneck::Workers }
+}
+
+/// Whether workers wait for room and the reader works for more of the time than it waits.
+fn delays_workers(reader: &ActorMetrics, workers: &MeanShares) -> bool {
+    workers.blocked > MUCH && reader.busy > reader.starved
+}
+
+/// Whether the reader is ready without a processor for longer than it has one.
+fn lacks_processor(reader: &ActorMetrics) -> bool {
+    let lacks = reader.queued.unwrap_or(0.0);
+    lacks > MUCH && lacks > reader.cpu.unwrap_or(1.0)
 }
 
 /// Returns the worker that never waits while the others wait for queue space. Items are taken in turn, so all wait
@@ -115,12 +135,14 @@ fn sentence(binding: &Bottleneck, measured: &Measured, workers: &MeanShares, rea
             "bottleneck: disk or network (the workers wait outside the processors {} of the time)",
             percent(workers.outside)
         ),
-        Bottleneck::Cores if taker.starved < LITTLE => format!(
-            "bottleneck: processors (the {reader} is ready without one {} of the time, and the workers wait for it {}); other \
+        Bottleneck::Cores if lacks_processor(taker) && (taker.starved < LITTLE || delays_workers(taker, workers)) => {
+            format!(
+                "bottleneck: processors (the {reader} is ready without one {} of the time, and the workers wait for it {}); other \
              threads use them",
-            percent(taker.queued.unwrap_or(0.0)),
-            percent(workers.blocked)
-        ),
+                percent(taker.queued.unwrap_or(0.0)),
+                percent(workers.blocked)
+            )
+        }
         Bottleneck::Cores => {
             let had = measured.processors_had();
             let all = measured.cores as f64;
@@ -229,7 +251,7 @@ mod tests {
         let works = [0.98, 0.0, 0.02, 0.95, 0.03];
         let waits_for_room = [0.02, 0.0, 0.98, 0.02, 0.0];
         let idle = [0.0, 0.0, 0.0, 0.0, 0.0];
-        let cases: [(&str, Measured, Bottleneck); 18] = [
+        let cases: [(&str, Measured, Bottleneck); 22] = [
             (
                 "a trainer that costs nothing, next to workers that hardly get a processor",
                 measured(&[[0.45, 0.0, 0.55, 0.45, 0.45]; 2], [0.05, 0.95, 0.0, 0.05, 0.0]),
@@ -240,6 +262,26 @@ mod tests {
                 "a trainer on processors",
                 measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.97, 0.02]),
                 Bottleneck::Reader,
+            ),
+            (
+                "a trainer on processors that are all in use, and workers that wait for it",
+                measured(&[[0.2, 0.0, 0.8, 0.2, 0.0]; 4], [0.93, 0.07, 0.0, 1.1, 0.0]),
+                Bottleneck::Reader,
+            ),
+            (
+                "queues that are too short, on processors that are all in use",
+                measured(&[[0.5, 0.0, 0.5, 0.5, 0.0]; 2], [0.8, 0.2, 0.0, 0.8, 0.0]),
+                Bottleneck::Room,
+            ),
+            (
+                "workers that often lack a processor, and wait for a trainer for most of the time",
+                measured(&[[0.2, 0.0, 0.8, 0.1, 0.1]; 8], [0.9, 0.1, 0.0, 0.9, 0.0]),
+                Bottleneck::Room,
+            ),
+            (
+                "a trainer that lacks a processor, and workers that wait for it",
+                measured(&[[0.4, 0.0, 0.6, 0.4, 0.0]; 4], [0.9, 0.1, 0.0, 0.3, 0.6]),
+                Bottleneck::Cores,
             ),
             ("slow workers", measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]), Bottleneck::Workers),
             ("one worker", measured(&[works], [0.1, 0.9, 0.0, 0.1, 0.0]), Bottleneck::Workers),

@@ -1,16 +1,30 @@
 """Child processes with a time limit and captured output, which never outlive the call."""
 
-import ctypes
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 TAIL = 3000
-PR_SET_PDEATHSIG = 1
+
+# Kills process groups when its input ends, that is when the call ends in any way, SIGKILL included.
+GUARD = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+groups = set()
+for line in sys.stdin:
+    verb, group = line.split()
+    (groups.add if verb == "begin" else groups.discard)(int(group))
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
 
 
 class Failed(Exception):
@@ -47,8 +61,25 @@ class Ended:
         return self
 
 
+class Guard:
+    """Process that kills the process groups of running programs if this call is killed: a program may have children."""
+
+    process = None
+
+    @classmethod
+    def tell(cls, verb: str, group: int) -> None:
+        """Says that a group has begun or ended."""
+        if cls.process is None:
+            # In a session of its own, so that a kill of this call's group leaves it.
+            cls.process = subprocess.Popen([sys.executable, "-c", GUARD], stdin=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            print(verb, group, file=cls.process.stdin, flush=True)
+        except BrokenPipeError as error:
+            raise Failed("the process that ends programs after a kill has ended") from error
+
+
 class Child:
-    """Running program."""
+    """Running program. Its children are in its process group, which ends with it."""
 
     def __init__(self, command: list, env: dict[str, str], cwd: Path):
         # Files instead of pipes, so that a program with much output never blocks.
@@ -56,7 +87,8 @@ class Child:
         self.begun = time.monotonic()
         self.process = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=self.files[0], stderr=self.files[1],
-            env=env, cwd=cwd, process_group=0, preexec_fn=_end_with_parent)
+            env=env, cwd=cwd, process_group=0)
+        Guard.tell("begin", self.process.pid)
 
     def wait(self, limit_s: float) -> Ended:
         """Waits for the end of the program or of its time limit."""
@@ -81,6 +113,8 @@ class Child:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+        # Before the number of the group is free again.
+        Guard.tell("end", self.process.pid)
         self.process.wait()
 
 
@@ -98,8 +132,3 @@ def _read(file) -> str:
     text = file.read().decode(errors="replace")
     file.close()
     return text
-
-
-def _end_with_parent() -> None:
-    """Ends the child if the call is killed, so that the device is free for the next call."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

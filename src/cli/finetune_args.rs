@@ -29,6 +29,6 @@ pub struct Hyperparameters {
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub stride: u32,
     /// Seed of the new head, of the order of the examples and of dropout.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
     pub seed: u64,
 }

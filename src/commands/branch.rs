@@ -15,6 +15,7 @@ use super::checkpoints::existing;
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::{Plan, describe};
+use crate::run::data::copy;
 use crate::run::folder::RunFolder;
 use crate::run::{bad_rows, dataset_versions};
 
@@ -43,6 +44,7 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         ("config.toml".to_owned(), toml::to_string(&config)?.into_bytes()),
         ("plan.json".to_owned(), describe::json(&plan).into_bytes()),
     ];
+    papers.extend(copy::files(plan.data())?);
     for name in inherited(&plan) {
         if let Some((content, _)) = from.get_with_stat(&name)? {
             papers.push((name, content));

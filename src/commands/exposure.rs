@@ -15,6 +15,7 @@ use telemetry::terminal::{line, note};
 
 use crate::exit::Usage;
 use crate::plan::Plan;
+use crate::run::data::copy;
 
 /// Minimum length of an id prefix. Shorter prefixes do not identify a document.
 const PREFIX_MIN: usize = 6;
@@ -90,7 +91,9 @@ fn called(asked: &str) -> Option<u64> {
 /// Ids in the data of a run that match the request.
 fn ids_like(run: &Path, asked: &str, called: Option<u64>) -> anyhow::Result<BTreeSet<String>> {
     let mut like = BTreeSet::new();
-    for folder in Plan::of_run(run)?.data().all() {
+    let plan = Plan::of_run(run)?;
+    copy::refuse(plan.data())?;
+    for folder in plan.data().all() {
         like.extend(prepare::ids_like(&folder.store, asked, called)?);
     }
     Ok(like)
@@ -197,6 +200,7 @@ fn files(run: &Path, kept: &ExposureCounts) -> BTreeMap<(Data, String), FileExpo
 
 fn by_file(plan: &Plan, kept: &ExposureCounts) -> anyhow::Result<BTreeMap<(Data, String), FileExposure>> {
     let mut found = BTreeMap::<(Data, String), FileExposure>::new();
+    copy::refuse(plan.data())?;
     for folder in plan.data().all() {
         let of = folder.name().unwrap_or_default();
         let read: Vec<_> = kept.documents.iter().filter(|(data, _)| *data.of == *of).collect();

@@ -3,6 +3,7 @@
 //! The result can be prepared, planned and trained without changes. Its values are those of small published recipes, by
 //! the size of the corpus. A comment explains each value.
 
+mod mixed_formats;
 mod page;
 mod recipe;
 mod survey;
@@ -56,6 +57,15 @@ pub(crate) fn run(inputs: &[String], options: Options<'_>) -> anyhow::Result<()>
     }
     if let Some(passed_over) = &survey.skipped_files {
         note(format_args!("warning: {passed_over}"));
+    }
+    if let Some(place) = &survey.long_document {
+        let limit = survey.max_document_bytes;
+        note(format_args!(
+            "warning: {place}: a document of more than {limit} bytes; `prepare.max_document_bytes` is set to skip such documents"
+        ));
+    }
+    if let Some(error) = &survey.unreadable {
+        note(format_args!("warning: {error}"));
     }
     line(format_args!(
         "{}: for {} of format `{}`, {} on disk, about {} of text",

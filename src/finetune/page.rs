@@ -71,14 +71,14 @@ fn objective(output: &TaskOutput, activation: Activation) -> String {
         Activation::Tanh => "",
         Activation::Gelu => "\nactivation = \"gelu\"    # as in ELECTRA",
     };
+    let classes = |labels: &[String]| {
+        let names: Vec<String> = labels.iter().map(|label| label.escape_debug().to_string()).collect();
+        format!("classes = {}    # {}", labels.len(), names.join(", "))
+    };
     match output {
-        TaskOutput::Class { labels } => {
-            format!("kind = \"classification\"\nclasses = {}    # {}{activation}", labels.len(), labels.join(", "))
-        }
+        TaskOutput::Class { labels } => format!("kind = \"classification\"\n{}{activation}", classes(labels)),
         TaskOutput::Score { .. } => format!("kind = \"regression\"{activation}"),
         TaskOutput::Spans { .. } => "kind = \"span_extraction\"".to_owned(),
-        TaskOutput::WordLabels { labels } => {
-            format!("kind = \"token_classification\"\nclasses = {}    # {}", labels.len(), labels.join(", "))
-        }
+        TaskOutput::WordLabels { labels } => format!("kind = \"token_classification\"\n{}", classes(labels)),
     }
 }

@@ -58,11 +58,17 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     lines.extend(if let Some(streamed) = facts.streamed {
         vec![streamed_line(facts, streamed)]
     } else if facts.sources.is_empty() {
-        vec![shuffled_line(facts)]
+        vec![shuffled_line(plan, facts)]
     } else {
-        mixture::order(facts)
+        mixture::order(plan, facts)
     });
-    let resident = if facts.resident { ", all of them: the data stays decoded" } else { "" };
+    let resident = if plan.data.is_expected() {
+        " if the corpus fills a window"
+    } else if facts.resident {
+        ", all of them: the data stays decoded"
+    } else {
+        ""
+    };
     lines.push(format!(
         "memory     at most {} batches = {} in flight from {} workers; at most {} row groups = {} decoded{resident}; \
          {} are allowed; footers of at most {} shards",
@@ -105,7 +111,10 @@ fn core_split_line(plan: &Plan, facts: &LoadFacts) -> String {
 }
 
 /// Describes the shuffling of the rows.
-fn shuffled_line(facts: &LoadFacts) -> String {
+fn shuffled_line(plan: &Plan, facts: &LoadFacts) -> String {
+    if plan.data.is_expected() {
+        return format!("order      {}", mixture::expected_order(facts.window_blocks));
+    }
     if facts.resident {
         return "order      all rows of an epoch are shuffled together".to_owned();
     }
@@ -325,6 +334,7 @@ fn object(plan: &Plan) -> Value {
     // Values that depend on unprepared data are null.
     let waits = plan.data.is_expected() || facts.streamed.is_some_and(|streamed| !streamed.is_whole);
     let known = |value: Value| if waits { Value::Null } else { value };
+    let mixture_error = (!plan.data.is_expected()).then_some(facts.mixture_error);
     let mut object = json!({
         "prepared": !plan.data.is_expected(),
         "dataset_version": if plan.data.is_expected() { Value::Null } else { json!(plan.data.dataset_version) },
@@ -335,7 +345,7 @@ fn object(plan: &Plan) -> Value {
         "pieces_per_sample": facts.pieces_per_sample,
         "rows_per_epoch": known(json!(facts.rows_per_epoch)),
         "window_row_groups": facts.window_blocks,
-        "mixture_error": facts.mixture_error,
+        "mixture_error": mixture_error,
         "workers": facts.workers.workers,
         "batches_alive_max": facts.batches_alive_max,
         "batches_bytes": facts.batches_bytes,

@@ -40,11 +40,23 @@ fn shares(source: &SourceFacts) -> String {
     spans.collect::<Vec<_>>().join(", ")
 }
 
+/// Describes the shuffling of a corpus that is not prepared, so that its number of row groups is unknown.
+pub(super) fn expected_order(window_groups: usize) -> String {
+    format!(
+        "rows are shuffled in windows of {} row groups; the number of row groups, and so the mixture error, is unknown \
+         until the corpus is prepared",
+        count(window_groups as u64)
+    )
+}
+
 /// Describes the shuffling of each source, and its decoded row groups.
-pub(super) fn order(facts: &LoadFacts) -> Vec<String> {
+pub(super) fn order(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let of_source = |source: &SourceFacts| {
         let decoded =
             format!("at most {} row groups = {} decoded", source.groups_alive_max, bytes(source.groups_bytes));
+        if plan.data.is_expected() {
+            return format!("order      {}: {}; {decoded}", source.name, expected_order(source.window_blocks));
+        }
         if source.resident {
             return format!("order      {}: all rows of an epoch are shuffled together; {decoded}", source.name);
         }
@@ -85,7 +97,7 @@ pub(super) fn json(plan: &Plan, facts: &LoadFacts) -> Value {
             "tokens": known(json!(source.tokens)),
             "rows_per_epoch": known(json!(source.rows_per_epoch)),
             "window_row_groups": source.window_blocks,
-            "mixture_error": source.mixture_error,
+            "mixture_error": known(json!(source.mixture_error)),
             "row_groups_alive_max": source.groups_alive_max,
             "row_groups_bytes": source.groups_bytes,
         })

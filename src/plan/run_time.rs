@@ -29,6 +29,8 @@ pub struct TargetMachine {
 struct RunTime {
     /// Seconds of the steps that are left.
     seconds: f64,
+    /// The same if every step were the fastest measured one, and if every step were the slowest.
+    range: Option<[f64; 2]>,
     /// Origin of the number.
     basis: String,
 }
@@ -40,8 +42,9 @@ pub(super) fn lines(plan: &Plan, progress: Option<RunProgress>, target: TargetMa
     let mut lines = Vec::new();
     match run_time(plan, progress, target) {
         Ok(RunTime { seconds: 0.0, .. }) => lines.push("time       no step is left".to_owned()),
-        Ok(RunTime { seconds, basis }) => {
-            lines.push(format!("time       about {} {basis}; it would end on {}", time(seconds), end(seconds)));
+        Ok(RunTime { seconds, range, basis }) => {
+            let range = range.map_or(String::new(), |[min, max]| format!(" ({} to {})", time(min), time(max)));
+            lines.push(format!("time       about {}{range} {basis}; it would end on {}", time(seconds), end(seconds)));
             lines.extend(
                 target
                     .watts
@@ -63,9 +66,12 @@ pub(super) fn lines(plan: &Plan, progress: Option<RunProgress>, target: TargetMa
 /// Returns the same as JSON values.
 pub(super) fn json(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -> Value {
     let found = run_time(plan, progress, target).ok();
+    let range = found.as_ref().and_then(|found| found.range);
     let (checkpoints, size) = checkpoints(&plan.train);
     json!({
         "seconds": found.as_ref().map(|found| found.seconds),
+        "min_seconds": range.map(|[min, _]| min),
+        "max_seconds": range.map(|[_, max]| max),
         "basis": found.as_ref().map(|found| &found.basis),
         "done_steps": progress.map_or(0, |progress| progress.step),
         "energy_kwh": found.as_ref().zip(target.watts).map(|(found, watts)| energy_kwh(found.seconds, watts)),
@@ -86,27 +92,41 @@ fn run_time(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -
     let trained = progress.map_or(0.0, |progress| progress.trained_s);
     let hours = plan.train.max_hours.map(|hours| (hours * 3600.0 - trained).max(0.0));
     let Some(steps) = plan.steps_expected() else {
-        return Ok(RunTime { seconds: hours.unwrap_or_default(), basis: "(`train.max_hours`)".to_owned() });
+        let basis = "(`train.max_hours`)".to_owned();
+        return Ok(RunTime { seconds: hours.unwrap_or_default(), range: None, basis });
     };
     let left = progress.and_then(|progress| progress.steps_left(plan)).unwrap_or(steps);
     let of_log = progress.and_then(|progress| progress.seconds_per_step);
-    let (step, basis) = match (target.gpu, of_log) {
+    let StepEstimate { seconds: step, range, basis } = match (target.gpu, of_log) {
         (Some(gpu), _) => on_gpu(plan, gpu)?,
         (None, Some(seconds)) => {
-            (seconds, format!("for the steps that are left, at {} a step by the log", shown(seconds)))
+            let basis = format!("for the steps that are left, at {} a step by the log", step_time::shown(seconds));
+            StepEstimate { seconds, range: None, basis }
         }
         (None, None) => on_this_machine(plan)?,
     };
     let rows = valid_rows.map_or(plan.validation.rows, |rows| rows.min(plan.validation.rows));
-    let seconds = left as f64 * step + validations(plan, left, rows) * step;
+    let steps = left as f64 + validations(plan, left, rows);
+    let seconds = steps * step;
     let limit = hours.unwrap_or(f64::INFINITY);
     if seconds > limit {
         return Ok(RunTime {
             seconds: limit,
+            range: None,
             basis: format!("(`train.max_hours`; all steps would take {})", time(seconds)),
         });
     }
-    Ok(RunTime { seconds, basis })
+    let range = range.map(|range| range.map(|step| (steps * step).min(limit)));
+    Ok(RunTime { seconds, range, basis })
+}
+
+/// Time of a step.
+struct StepEstimate {
+    seconds: f64,
+    /// Fastest and slowest step, if steps were measured.
+    range: Option<[f64; 2]>,
+    /// Origin of the number.
+    basis: String,
 }
 
 /// Least seconds of the forward and backward pass of a layer on a GPU: the launches of its kernels.
@@ -114,7 +134,7 @@ const SECONDS_PER_LAYER: f64 = 0.4e-3;
 
 /// Returns the seconds of a step on a GPU, from its peak and the share of it that such runs reach in our measurements on
 /// an H100 (`docs/benchmarks.md`).
-fn on_gpu(plan: &TrainPlan, gpu: Gpu) -> Result<(f64, String), String> {
+fn on_gpu(plan: &TrainPlan, gpu: Gpu) -> Result<StepEstimate, String> {
     let train = &plan.train;
     let peak = train.precision.peak_flops(train.tf32, gpu.name()).ok_or("the peak of that GPU is unknown")?;
     let mfu = match train.precision {
@@ -137,20 +157,17 @@ fn on_gpu(plan: &TrainPlan, gpu: Gpu) -> Result<(f64, String), String> {
         peak / 1e12,
         train.precision.name()
     );
-    Ok(((flops / (peak * mfu)).max(launching), basis))
+    Ok(StepEstimate { seconds: (flops / (peak * mfu)).max(launching), range: None, basis })
 }
 
-fn on_this_machine(plan: &TrainPlan) -> Result<(f64, String), String> {
-    let StepTime { seconds, device, measured } = step_time::find(plan)
+fn on_this_machine(plan: &TrainPlan) -> Result<StepEstimate, String> {
+    let found = step_time::find(plan)
         .ok_or("unknown on this machine: `cloze plan --measure` times some steps, `--on h100` computes it for a GPU")?;
-    let device = if device == "Cpu" { "CPU" } else { &device };
-    let age = age(Clock::system().time().saturating_sub(measured) as f64 / 1e3);
-    Ok((seconds, format!("on this machine ({device}), at {} a step as measured {age} ago", shown(seconds))))
-}
-
-/// Formats the time of a step.
-fn shown(seconds: f64) -> String {
-    if seconds < 1.0 { format!("{:.0} ms", 1e3 * seconds) } else { format!("{seconds:.1} s") }
+    let StepTime { seconds, min_seconds, max_seconds, .. } = found;
+    let device = if found.device == "Cpu" { "CPU" } else { &found.device };
+    let age = age(Clock::system().time().saturating_sub(found.measured) as f64 / 1e3);
+    let basis = format!("on this machine ({device}), at {} a step as measured {age} ago", found.range());
+    Ok(StepEstimate { seconds, range: Some([min_seconds, max_seconds]), basis })
 }
 
 fn tokens_per_step(plan: &TrainPlan) -> f64 {

@@ -33,10 +33,26 @@ const MAX_SHAPES: usize = 256;
 pub struct StepTime {
     /// Median seconds of a step.
     pub seconds: f64,
+    /// Seconds of the fastest step.
+    pub min_seconds: f64,
+    /// Seconds of the slowest step.
+    pub max_seconds: f64,
+    /// Number of measured steps.
+    pub steps: usize,
     /// Device of the steps: the name of a GPU, or `Cpu`.
     pub device: String,
     /// Time of the measurement, in milliseconds since the Unix epoch.
     pub measured: u64,
+}
+
+impl StepTime {
+    /// Formats the median and the range: `12 ms (median of 5 steps, 11 ms to 14 ms)`.
+    #[must_use]
+    pub fn range(&self) -> String {
+        let Self { seconds, min_seconds, max_seconds, steps, .. } = self;
+        let [median, min, max] = [seconds, min_seconds, max_seconds].map(|&seconds| shown(seconds));
+        format!("{median} (median of {steps} steps, {min} to {max})")
+    }
 }
 
 /// Content of the file, by shape.
@@ -48,8 +64,17 @@ struct StepTimes {
 
 impl Sealed for StepTimes {
     const FORMAT: &'static str = "cloze step times";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const PRETTY: bool = true;
+}
+
+/// Formats the time of a step.
+pub(super) fn shown(seconds: f64) -> String {
+    match 1e3 * seconds {
+        ms if ms < 9.95 => format!("{ms:.1} ms"),
+        ms if ms < 999.5 => format!("{ms:.0} ms"),
+        _ => format!("{seconds:.1} s"),
+    }
 }
 
 /// Returns the time of a step of this shape on this machine, if it was measured.

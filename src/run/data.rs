@@ -1,6 +1,7 @@
 //! The prepared folder of a run, or those of its sources: their content, and the part of it that the run reads.
 
 mod begun;
+pub mod copy;
 mod streamed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,8 @@ pub struct PreparedData {
     /// Hash that identifies the training data of the folder.
     content: String,
     purpose: Purpose,
+    /// Whether this is the copy in the run folder, which has no rows.
+    is_copy: bool,
     /// Tokenizer that the configuration expects, if no prepared folder exists yet.
     pub(crate) expected: Option<ExpectedTokenizer>,
     /// Further sources of the mixture.
@@ -109,9 +112,23 @@ impl PreparedData {
     /// Opens the data that a configuration names: one folder, or the folder of each source. The run itself need not
     /// exist.
     ///
+    /// A model needs no rows. If its folder is gone, the copy in the run folder replaces it.
+    ///
     /// # Errors
     /// Returns one error for each folder that cannot be read.
     pub(crate) fn open(
+        config: &Config,
+        find: impl Fn(&Path) -> pipeline::Result<Store>,
+        purpose: Purpose,
+    ) -> Result<Self, SourceProblems> {
+        let opened = Self::open_folders(config, find, purpose);
+        match opened {
+            Err(problems) if purpose == Purpose::Model => copy::open(config).ok_or(problems),
+            opened => opened,
+        }
+    }
+
+    fn open_folders(
         config: &Config,
         find: impl Fn(&Path) -> pipeline::Result<Store>,
         purpose: Purpose,
@@ -183,6 +200,7 @@ impl PreparedData {
             streamed: None,
             content,
             purpose,
+            is_copy: false,
             expected: None,
             others: Vec::new(),
         }

@@ -6,6 +6,7 @@
 //!   plan.json       the plan that was printed
 //!   dataset_versions.json   dataset versions that the run reads: see `dataset_versions`
 //!   dataset_versions/       the same for each source of a mixture
+//!   prepared/       manifest, tokenizer and vocabulary of the data: see `data::copy`
 //!   bad_rows.json   rows that the run skips: see `bad_rows`
 //!   lock            process that trains here, with a heartbeat counter (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
@@ -77,14 +78,17 @@ impl RunFolder {
 
     /// Starts or resumes the run: writes the files that it was started with, and removes log lines that it will write
     /// again.
-    pub fn begin(&mut self, files: &[(&str, String)], from: Option<&State>) -> io::Result<()> {
-        for (name, text) in files {
-            self.store.put(name, text.as_bytes())?;
-        }
+    pub fn begin(&mut self, files: &[(String, Vec<u8>)], from: Option<&State>) -> io::Result<()> {
+        self.write(files)?;
         let mut log = Log::open(&self.store, jsonl::LOG)?;
         log.rewind(|line| from.is_some_and(|state| stays(line, state)))?;
         self.log = Some(log);
         Ok(())
+    }
+
+    /// Writes the files that the run was started with, by name.
+    pub fn write(&self, files: &[(String, Vec<u8>)]) -> io::Result<()> {
+        files.iter().try_for_each(|(name, bytes)| self.store.put(name, bytes).map(drop))
     }
 
     /// Rolls back to step `to`. The removed state is archived, and all other files of the run are adjusted.
@@ -231,7 +235,7 @@ mod tests {
     fn a_resumed_run_removes_log_lines_that_it_will_write_again() {
         let store = Store::in_memory(FaultConfig::none());
         let mut run = RunFolder::acquire(&store).expect("free");
-        run.begin(&[("config.toml", "seed = 1".to_owned())], None).expect("begun");
+        run.begin(&[("config.toml".to_owned(), b"seed = 1".to_vec())], None).expect("begun");
         for step in [10, 20, 30] {
             emit(&mut run, step, validation());
             emit(&mut run, step, stop());

@@ -151,6 +151,10 @@ struct FolderWalk<'a> {
 impl FolderWalk<'_> {
     /// Finds the files of one input. Returns the folder that their names are relative to.
     fn expand(&mut self, input: &str) -> Result<PathBuf> {
+        if input.is_empty() {
+            let message = "an input has an empty name; name a file, a folder or a glob";
+            return Err(Error::Config(message.to_owned()));
+        }
         let path = Path::new(input);
         let absolute = std::path::absolute(path)?;
         match metadata_of(path)? {
@@ -318,6 +322,8 @@ mod tests {
             assert!(told.contains(word), "`{word}` is missing in {told}");
         }
         assert_eq!(walked(home.path(), &["b"]).expect("readable").1, None);
+        let error = walk(&[String::new()], FileFilter::new(&["txt"])).expect_err("no name").to_string();
+        assert!(error.contains("an input has an empty name"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Detection of the format of a corpus from its file extensions.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::AnyFormat;
 use super::discover::{FileFilter, plain_extension, walk};
@@ -12,7 +12,53 @@ const MAX_FILES: usize = 10_000;
 /// Number and bytes of the files of each extension, over the first ten thousand files that a reader of any format would
 /// find.
 #[derive(Clone, Debug, Default)]
-pub struct FileExtensions(BTreeMap<String, (usize, u64)>);
+pub struct FileExtensions(BTreeMap<String, ExtensionCount>);
+
+/// Files with one extension.
+#[derive(Clone, Debug, Default)]
+struct ExtensionCount {
+    all: FileCount,
+    /// Without [notes](is_note).
+    texts: FileCount,
+    /// First file that is no note, in order of discovery.
+    first: Option<PathBuf>,
+}
+
+/// Number of files, and their bytes on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct FileCount {
+    bytes: u64,
+    files: usize,
+}
+
+impl FileCount {
+    fn add(&mut self, more: Self) {
+        (self.bytes, self.files) = (self.bytes + more.bytes, self.files + more.files);
+    }
+}
+
+/// Beginnings of the names of files about a corpus, in lower case.
+const NOTES: [&str; 8] =
+    ["readme", "license", "licence", "notice", "changelog", "citation", "dataset_info", "dataset_dict"];
+
+/// Whether a file with this name is about a corpus and not a part of it.
+fn is_note(name: &str) -> bool {
+    let name = name.to_lowercase();
+    NOTES.iter().any(|note| name.starts_with(note))
+}
+
+/// Files of the formats that share their extensions, such as the formats of plain text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilesOfFormat {
+    /// Name of the first registered of these formats.
+    pub format: &'static str,
+    /// Number of files.
+    pub files: usize,
+    /// Bytes of the files on disk.
+    pub bytes: u64,
+    /// One of the files.
+    pub example: PathBuf,
+}
 
 impl FileExtensions {
     /// Counts the files that `inputs` name, with links followed and globs expanded; opens none of them. For an input
@@ -38,23 +84,52 @@ impl FileExtensions {
         found
     }
 
-    fn add(&mut self, path: &Path, size: u64) {
+    fn add(&mut self, path: &Path, bytes: u64) {
         let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-        let (files, bytes) = self.0.entry(plain_extension(&name)).or_default();
-        (*files, *bytes) = (*files + 1, *bytes + size);
+        let count = self.0.entry(plain_extension(&name)).or_default();
+        let file = FileCount { bytes, files: 1 };
+        count.all.add(file);
+        if !is_note(&name) {
+            count.texts.add(file);
+            count.first.get_or_insert_with(|| path.to_owned());
+        }
+    }
+
+    /// Returns the files of each set of extensions that formats share, the one of most bytes first. Files about a corpus,
+    /// such as a readme, do not count.
+    #[must_use]
+    pub fn by_format(&self) -> Vec<FilesOfFormat> {
+        let mut found: Vec<FilesOfFormat> = Vec::new();
+        let mut seen: Vec<&[&str]> = Vec::new();
+        for format in AnyFormat::examples() {
+            let extensions = format.extensions();
+            if seen.contains(&extensions) {
+                continue;
+            }
+            seen.push(extensions);
+            let counts = extensions.iter().filter_map(|ending| self.0.get(*ending));
+            let mut texts = FileCount::default();
+            counts.clone().for_each(|count| texts.add(count.texts));
+            let FileCount { bytes, files } = texts;
+            let example = counts.clone().find_map(|count| count.first.clone());
+            found.extend(example.map(|example| FilesOfFormat { format: format.kind(), files, bytes, example }));
+        }
+        found.sort_by_key(|it| std::cmp::Reverse(it.bytes));
+        found
     }
 
     /// Returns bytes and files of a format.
-    fn count(&self, format: &AnyFormat) -> (u64, usize) {
-        let found = format.extensions().iter().filter_map(|ending| self.0.get(*ending));
-        found.fold((0, 0), |(bytes, files), (more, size)| (bytes + size, files + more))
+    fn count(&self, format: &AnyFormat) -> FileCount {
+        let mut all = FileCount::default();
+        format.extensions().iter().filter_map(|ending| self.0.get(*ending)).for_each(|count| all.add(count.all));
+        all
     }
 
     /// Returns the format of most bytes, so that a readme next to a corpus does not decide. Of several formats with the
     /// same extensions it returns the first registered.
     #[must_use]
     pub fn format(&self) -> Option<AnyFormat> {
-        let known = AnyFormat::examples().into_iter().rev().filter(|format| self.count(format).1 > 0);
+        let known = AnyFormat::examples().into_iter().rev().filter(|format| self.count(format).files > 0);
         known.max_by_key(|format| self.count(format))
     }
 }
@@ -81,6 +156,21 @@ mod tests {
             let found = FileExtensions::detect(&[cache.display().to_string()]);
             assert_eq!(found.format().map(|format| format.kind()), Some(kind));
         }
+    }
+
+    #[test]
+    fn files_are_counted_by_format_without_notes() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let notes = [("README.md", "1234"), ("dataset_info.json", "12")];
+        let files = [("a.jsonl.zst", "123"), ("b.json", "12345"), ("c.txt", "12"), ("d/e.parquet", "1")];
+        write_all(home.path(), &notes);
+        let counted = || {
+            let found = FileExtensions::detect(&[home.path().display().to_string()]).by_format();
+            found.into_iter().map(|it| (it.format, it.files, it.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(counted(), []);
+        write_all(home.path(), &files);
+        assert_eq!(counted(), [("jsonl", 2, 8), ("text", 1, 2), ("parquet", 1, 1)]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use self::decode::by_name as encoding_by_name;
 pub use self::discover::{SkippedFiles, plain_extension};
 pub use self::documents::{Complaint, DocumentPlace, Documents, Found};
 pub use self::files::{Corpus, CorpusConfig, InvalidFilePolicy, SniffResult};
-pub use self::format_detect::FileExtensions;
+pub use self::format_detect::{FileExtensions, FilesOfFormat};
 pub use self::input_split::{BytesRead, Part, Piece, PieceEnd, PieceRange, PieceReader, ReadOptions};
 pub use self::inputs::{FileIdentity, InputFile};
 pub(crate) use self::memory_budget::COPIES;

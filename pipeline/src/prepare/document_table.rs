@@ -252,9 +252,21 @@ pub struct Origin {
 /// If a table cannot be read.
 pub fn origins(store: &Store, part: PartId, names: &BTreeSet<u64>) -> Result<BTreeMap<u64, Origin>> {
     let mut found = BTreeMap::new();
-    let columns = ["id", "document", "source", "start", "end"];
-    each_table(store, is_of(&[part].into()), &columns, |batch| find_origins(batch, names, &mut found))?;
+    each_origin(store, &[part].into(), names, |document, origin| {
+        found.entry(document).or_insert(origin);
+    })?;
     Ok(found)
+}
+
+/// Visits the documents of these parts that have one of the names in shards.
+pub(super) fn each_origin(
+    store: &Store,
+    parts: &BTreeSet<PartId>,
+    names: &BTreeSet<u64>,
+    mut hear: impl FnMut(u64, Origin),
+) -> Result<()> {
+    let columns = ["id", "document", "source", "start", "end"];
+    each_table(store, is_of(parts), &columns, |batch| find_origins(batch, names, &mut hear))
 }
 
 /// Calls `hear` for every document of a folder with its name in shards and the name of its file.
@@ -337,14 +349,14 @@ pub fn ids_like(store: &Store, asked: &str, called: Option<u64>) -> Result<BTree
 }
 
 /// Whether a table belongs to one of these parts, by its name.
-fn is_of(parts: &BTreeSet<PartId>) -> impl Fn(&str) -> bool {
+pub(super) fn is_of(parts: &BTreeSet<PartId>) -> impl Fn(&str) -> bool {
     let stems: BTreeSet<String> = parts.iter().map(|part| format!("documents/part-{:05}", part.0)).collect();
     // In `documents/part-00000-00.parquet`, the last number is that of the segment.
     move |name| name.rsplit_once('-').is_some_and(|(stem, _)| stems.contains(stem))
 }
 
 /// Visits the requested columns of the tables, batch by batch. `take` returns `None` if the columns have other types.
-fn each_table(
+pub(super) fn each_table(
     store: &Store,
     is_wanted: impl Fn(&str) -> bool,
     columns: &[&str],
@@ -370,7 +382,7 @@ fn sources(batch: &RecordBatch) -> Option<TypedDictionaryArray<'_, Int32Type, St
     batch.column_by_name("source")?.as_dictionary_opt::<Int32Type>()?.downcast_dict::<StringArray>()
 }
 
-fn find_origins(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap<u64, Origin>) -> Option<()> {
+fn find_origins(batch: &RecordBatch, names: &BTreeSet<u64>, hear: &mut impl FnMut(u64, Origin)) -> Option<()> {
     let column = |name| batch.column_by_name(name);
     let number = |name| Some(column(name)?.as_primitive_opt::<UInt64Type>()?.values());
     let documents = number("document")?;
@@ -380,8 +392,7 @@ fn find_origins(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap
     let sources = sources(batch)?;
     for row in (0..batch.num_rows()).filter(|&row| names.contains(&documents[row])) {
         let source = sources.value(row).to_owned();
-        let origin = || Origin { id: ids.value(row).to_owned(), source, range: starts[row]..ends[row] };
-        found.entry(documents[row]).or_insert_with(origin);
+        hear(documents[row], Origin { id: ids.value(row).to_owned(), source, range: starts[row]..ends[row] });
     }
     Some(())
 }

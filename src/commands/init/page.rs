@@ -328,6 +328,16 @@ fn prepare_section(
             );
         }
     }
+    if let Some(place) = &survey.long_document {
+        let place = place.escape_debug();
+        let _ = writeln!(
+            text,
+            "# Longer documents, such as {place}, are skipped and counted: more needs 64 times as much memory\n\
+             # (`max_memory_bytes`).\n\
+             max_document_bytes = {}",
+            survey.max_document_bytes
+        );
+    }
     let _ = writeln!(
         text,
         "max_seq_len = {}          # tokens per row; longer rows cost more and give more context",

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, group};
+use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, RejectReason, group};
 use pipeline::prepare::PrepareConfig;
 use schemas::PartId;
 use serde_json::Value;
 use telemetry::quantities::count;
 
+use super::mixed_formats;
 use crate::config::corpus::is_there;
 use crate::exit::Usage;
 
@@ -60,6 +61,19 @@ pub(super) struct Survey {
     pub(super) document_bytes: Vec<u64>,
     /// Whether most letters are Latin. Then words are split at spaces, and case is a choice.
     pub(super) is_latin: bool,
+    /// Largest document that fits into `prepare.max_memory_bytes`, in bytes.
+    pub(super) max_document_bytes: u64,
+    /// Place of a longer document, if one is among the sampled ones.
+    pub(super) long_document: Option<String>,
+    /// Error of a sampled record that cannot be read, which the preparation will refuse.
+    pub(super) unreadable: Option<String>,
+}
+
+/// First documents of a file.
+struct SampledTexts {
+    texts: Vec<String>,
+    /// Place of the first document that does not fit into memory.
+    long_document: Option<String>,
 }
 
 impl Survey {
@@ -86,6 +100,9 @@ impl Survey {
             };
             Usage(format!("{}: no file of a known extension (*.{known}){hint}", inputs.join(", ")))
         })?;
+        if let Some(mixed) = mixed_formats::problem(inputs) {
+            return Err(mixed.into());
+        }
         let corpus = found(&format)?;
         let with_bytes: Vec<&InputFile> = corpus.files().iter().filter(|file| file.bytes > 0).collect();
         if with_bytes.is_empty() {
@@ -103,10 +120,30 @@ impl Survey {
         }
         let reader = Corpus::open(&config(inputs, &format, text_field.as_deref().unwrap_or("text")))?;
         reader.sort_out(reader.files().iter().take(CHECKED_FILES))?;
-        let found_texts = sample.iter().map(|file| texts(&reader, file));
-        let found_texts = found_texts.collect::<pipeline::Result<Vec<_>>>()?.concat();
+        let mut found_texts = Vec::new();
+        let mut long_document = None;
+        let mut unreadable = Vec::new();
+        for file in &sample {
+            match texts(&reader, file) {
+                Ok(sampled) => {
+                    found_texts.extend(sampled.texts);
+                    long_document = long_document.or(sampled.long_document);
+                }
+                // One record of a file: the others tell enough, and the preparation reports it again.
+                Err(error @ pipeline::Error::UnusableFile { line: Some(_), .. }) => unreadable.push(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
         if found_texts.is_empty() {
-            return Err(no_text(&reader, "no text in its first records").into());
+            return Err(match (unreadable.pop(), long_document) {
+                (Some(error), _) => error,
+                (None, Some(place)) => {
+                    let limit = reader.reading().max_document_bytes;
+                    no_text(&reader, &format!("no document of at most {limit} bytes (the first is {place}); split them"))
+                }
+                (None, None) => no_text(&reader, "no text in its first records"),
+            }
+            .into());
         }
         let mut latin = 0_u64;
         let mut letters = 1_u64;
@@ -125,6 +162,9 @@ impl Survey {
             text_bytes: corpus.files().iter().map(text_bytes).sum(),
             document_bytes: found_texts.iter().map(|text| text.len() as u64).collect(),
             is_latin: 2 * latin > letters,
+            max_document_bytes: reader.reading().max_document_bytes,
+            long_document,
+            unreadable: unreadable.first().map(ToString::to_string),
         })
     }
 
@@ -207,11 +247,13 @@ fn has_arrow_files(input: &Path) -> bool {
     is_arrow(input) || entries.take(1000).any(|entry| is_arrow(&entry.path()))
 }
 
+/// Options for a survey: documents that do not fit into memory are skipped.
 fn config(inputs: &[String], format: &AnyFormat, text_field: &str) -> CorpusConfig {
     let inputs = inputs.to_vec();
     let format = format.clone();
     let text_field = text_field.to_owned();
-    PrepareConfig { inputs, format, text_field, ..PrepareConfig::default() }.corpus()
+    let max_document_bytes = Some(PrepareConfig::default().document_room());
+    PrepareConfig { inputs, format, text_field, max_document_bytes, ..PrepareConfig::default() }.corpus()
 }
 
 /// Checks that a file has the assumed format.
@@ -240,23 +282,28 @@ fn text_bytes(file: &InputFile) -> u64 {
 }
 
 /// First documents of a file. A read error after the first document is left to the preparation.
-fn texts(corpus: &Corpus, file: &InputFile) -> pipeline::Result<Vec<String>> {
+fn texts(corpus: &Corpus, file: &InputFile) -> pipeline::Result<SampledTexts> {
     check(corpus, file)?;
     let pieces = corpus.pieces(file, 1 << 20)?;
     let part = group(pieces.into_iter().take(1).collect(), 1 << 20, 0, PartId(0)).into_iter().next();
-    let Some(part) = part else { return Ok(Vec::new()) };
-    let mut texts = Vec::new();
+    let mut sampled = SampledTexts { texts: Vec::new(), long_document: None };
+    let Some(part) = part else { return Ok(sampled) };
     for found in corpus.read(&part)?.take(RECORDS) {
         match found {
-            Ok(record) => texts.extend(record.document.map(|document| document.text)),
-            Err(error) if texts.is_empty() => return Err(error),
+            Ok(record) => {
+                let long = record.complaints.iter().find(|complaint| complaint.reason == RejectReason::TooLong);
+                let place = long.map(|&complaint| corpus.describe(&part, complaint));
+                sampled.long_document = sampled.long_document.or(place);
+                sampled.texts.extend(record.document.map(|document| document.text));
+            }
+            Err(error) if sampled.texts.is_empty() => return Err(error),
             Err(_) => break,
         }
-        if texts.len() == DOCUMENTS {
+        if sampled.texts.len() == DOCUMENTS {
             break;
         }
     }
-    Ok(texts)
+    Ok(sampled)
 }
 
 /// Names of the text field and the id field, from the first documents.
@@ -265,7 +312,8 @@ fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<S
     let objects: Vec<Value> = sample
         .iter()
         .filter_map(|file| Corpus::open(&config(&[file.path.display().to_string()], &lines, "text")).ok())
-        .flat_map(|corpus| corpus.files().first().and_then(|file| texts(&corpus, file).ok()).unwrap_or_default())
+        .flat_map(|corpus| corpus.files().first().and_then(|file| texts(&corpus, file).ok()))
+        .flat_map(|sampled| sampled.texts)
         .filter_map(|line| serde_json::from_str(&line).ok())
         .collect();
     let is_text = |name: &str| !objects.is_empty() && objects.iter().all(|object| object[name].is_string());
@@ -326,67 +374,4 @@ fn by_shape(format: &AnyFormat, corpus: &Corpus) -> AnyFormat {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use store::Store;
-
-    use super::*;
-
-    /// Returns the error of a survey of files with these contents.
-    fn refused(files: &[(&str, &str)]) -> anyhow::Error {
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let store = Store::folder(home.path()).expect("there");
-        for (name, text) in files {
-            store.put(name, text.as_bytes()).expect("written");
-        }
-        Survey::scan(&[home.path().display().to_string()]).expect_err("the corpus is unusable")
-    }
-
-    #[test]
-    fn unusable_files_are_refused_by_name_with_the_code_of_the_corpus() {
-        let record = "{\"text\": \"some words of a document\"}\n";
-        let text = "a line\nanother line\n";
-        for (files, words) in [
-            (&[("a.parquet", "<html>no such page</html>\n")][..], ["a.parquet", "not a readable Parquet file"]),
-            (&[("a.parquet", record)], ["a.parquet", "not a readable Parquet file"]),
-            (&[("a.parquet", "")], ["a.parquet", "0 bytes"]),
-            (&[("a.jsonl", ""), ("b.jsonl", "")], ["a.jsonl and 1 more files", "0 bytes"]),
-            (&[("a.txt", "\n\n \n")], ["a.txt", "no text in its first records"]),
-            (
-                &[
-                    ("a.txt", text),
-                    ("b.txt", "a\0b"),
-                    ("c.txt", text),
-                    ("d.txt", text),
-                    ("e.txt", text),
-                    ("f.txt", text),
-                ],
-                ["b.txt", "a binary file"],
-            ),
-        ] {
-            let error = refused(files);
-            let message = format!("{error:#}");
-            assert!(words.iter().all(|word| message.contains(word)), "{words:?}: {message}");
-            assert!(!message.contains("by hand"), "{message}");
-            let code = format!("{:?}", crate::exit::code(&error));
-            assert_eq!(code, format!("{:?}", std::process::ExitCode::from(42)), "{message}");
-        }
-        let message = refused(&[("a.jsonl", "{\"label\": 1}\n")]).to_string();
-        assert!(message.contains("by hand"), "{message}");
-    }
-
-    #[test]
-    fn folders_that_cannot_be_listed_are_named() {
-        let home = tempfile::tempdir().expect("a temporary folder");
-        std::fs::create_dir_all(home.path().join("a/b")).expect("created");
-        assert_eq!(unreadable_folder(home.path()), None);
-        // The superuser reads every folder, so the cause is tested where the kernel refuses it.
-        let closed = home.path().join("a/b");
-        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).expect("changed");
-        if std::fs::read_dir(&closed).is_err() {
-            let cause = unreadable_folder(home.path()).expect("a closed folder");
-            assert!(cause.contains("a/b: Permission denied"), "{cause}");
-        }
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
-//! Requests to a run under way. The trainer handles them between two steps.
+//! Requests to a run under way. The trainer handles them between two steps, or while it waits for data.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use runtime::{CancelSource, CancelToken, cancel_pair};
 use telemetry::EventKind;
 use telemetry::change::NoteReport;
 
@@ -16,13 +17,45 @@ const NOTES_MAX: usize = 64;
 pub struct Requests {
     save: AtomicBool,
     notes: Mutex<Vec<String>>,
+    wakeup: Wakeup,
     measured: Mutex<Option<ProfileRequest>>,
+}
+
+/// Connected source and token, replaced after each use.
+#[derive(Debug)]
+struct Wakeup(Mutex<(CancelSource, CancelToken)>);
+
+impl Default for Wakeup {
+    fn default() -> Self {
+        Self(Mutex::new(cancel_pair()))
+    }
 }
 
 impl Requests {
     /// Requests a checkpoint.
     pub(crate) fn save(&self) {
         self.save.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Ends a wait of the trainer for data.
+    pub(super) fn wake(&self) {
+        self.wakeup.0.lock().unwrap_or_else(PoisonError::into_inner).0.cancel();
+    }
+
+    /// Token that is cancelled by the first request since [`has_woken`](Self::has_woken) returned true.
+    pub fn wakeup(&self) -> CancelToken {
+        self.wakeup.0.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    /// Whether a request was made since this last returned true.
+    pub fn has_woken(&self) -> bool {
+        let mut wakeup = self.wakeup.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_cancelled = wakeup.1.is_cancelled();
+        if is_cancelled {
+            *wakeup = cancel_pair();
+        }
+        is_cancelled
     }
 
     /// Whether a checkpoint was requested since the last call.
@@ -52,6 +85,8 @@ impl Requests {
             return Err(format!("{NOTES_MAX} notes already wait for a step; check that the run makes progress"));
         }
         notes.push(text);
+        drop(notes);
+        self.wake();
         Ok(())
     }
 
@@ -70,7 +105,11 @@ mod tests {
     fn each_request_is_taken_once_and_their_number_is_bounded() {
         let requests = Requests::default();
         assert!(!requests.is_save_wanted());
+        assert!(!requests.has_woken() && !requests.wakeup().is_cancelled());
+        let waiting = requests.wakeup();
         requests.save();
+        assert!(waiting.is_cancelled() && requests.wakeup().is_cancelled(), "a wait that begins later ends too");
+        assert!(requests.has_woken() && !requests.has_woken() && !requests.wakeup().is_cancelled());
         assert!(requests.is_save_wanted() && !requests.is_save_wanted());
         let steps = |text: &str| text.parse::<ProfileRequest>().expect("a request");
         assert!(requests.measure(steps("2 by me")).is_ok());

@@ -157,6 +157,7 @@ impl SignalState {
                 runtime::exit_now(asked.exit_code());
             }
             self.cancel_source.cancel();
+            self.requests.wake();
             self.log(DeferredLog::Saving(asked, during.name()));
         }
         first

@@ -257,7 +257,7 @@ impl Backend for Training {
         Ok(match action {
             Action::Checkpoint => {
                 requests.save();
-                "the run saves a checkpoint after the current step".to_owned()
+                "the run saves a checkpoint after the current step, or at once if it waits for data".to_owned()
             }
             Action::Stop => {
                 self.control.ask_to_stop(Signal::Terminate);
@@ -269,7 +269,7 @@ impl Backend for Training {
             }
             Action::Note(text) => {
                 requests.note(text).map_err(ApiError::Unable)?;
-                "the note is logged with the next step".to_owned()
+                "the note is logged with the next step, or at once if the run waits for data".to_owned()
             }
         })
     }

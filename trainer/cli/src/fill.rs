@@ -25,8 +25,14 @@ struct Model {
 /// Fills the masks of `texts` with the checkpoint of the run in `folder` after `step` (default: the newest), or with the
 /// `transformers` model in it.
 pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]) -> anyhow::Result<()> {
-    let is_run = folder.join("config.toml").is_file() || !folder.join(hf::CONFIG).is_file();
-    let model = if is_run { of_run(folder, step)? } else { of_model(folder, step)? };
+    let model = match (folder.join("config.toml").is_file(), folder.join(hf::CONFIG).is_file()) {
+        (true, _) => of_run(folder, step)?,
+        (false, true) => of_model(folder, step)?,
+        (false, false) => {
+            let problem = "neither a run of `cloze` nor a `transformers` model is here (no `config.toml`, no `config.json`)";
+            return Err(Usage(format!("{}: {problem}", folder.display())).into());
+        }
+    };
     let Model { filler, tokenizer, vocab, is_counted } = &model;
     let mut refused = 0;
     for (number, text) in (1..).zip(texts) {

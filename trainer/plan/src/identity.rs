@@ -56,6 +56,17 @@ impl Identity {
 /// Keys that determine the order of rows. They are fixed once a run has read rows.
 const ROW_KEYS: [&str; 4] = ["seed", "data", "sources", "train.global_batch_size"];
 
+/// Keys of the shape of the main network: other values make other weights, or another function of the same weights.
+const SHAPE_KEYS: [&str; 7] = [
+    "encoder.layers",
+    "encoder.hidden",
+    "encoder.heads",
+    "encoder.feed_forward",
+    "encoder.max_positions",
+    "encoder.embedding",
+    "encoder.relative_positions",
+];
+
 /// Keys that the learning rate depends on, each with the reason why it is fixed during a run.
 const SCHEDULE_KEYS: [(&str, &str); 3] = [
     ("train.steps", "use `cloze extend`, which also records from which step the new number applies"),
@@ -80,12 +91,27 @@ pub fn check_allowed(keys: &[String]) -> Result<(), String> {
 /// # Errors
 /// A message with the first key that may not differ, and the reason.
 pub(crate) fn check_branched(keys: &[String]) -> Result<(), String> {
-    let is_below =
-        |key: &str, above: &str| key.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    match keys.iter().find(|key| ROW_KEYS.iter().any(|above| is_below(key, above))) {
-        Some(key) => Err(format!("`{key}` cannot change in the middle of a run: it determines which rows come next")),
+    if let Some(key) = keys.iter().find(|key| is_any_of(key, &ROW_KEYS)) {
+        return Err(format!("`{key}` cannot change in the middle of a run: it determines which rows come next"));
+    }
+    match keys.iter().find(|key| is_shape_key(key)) {
+        Some(key) => Err(format!(
+            "`{key}` cannot change in the middle of a run: it changes the weights; revert it, or start a new run in \
+             another `run.folder`, with `train.init_from` for a model of the new shape"
+        )),
         None => Ok(()),
     }
+}
+
+/// Whether the key belongs to the shape of the main network.
+pub(crate) fn is_shape_key(key: &str) -> bool {
+    is_any_of(key, &SHAPE_KEYS)
+}
+
+/// Whether the key is one of `keys` or below one of them.
+fn is_any_of(key: &str, keys: &[&str]) -> bool {
+    let is_below = |above: &&str| key.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    keys.iter().any(is_below)
 }
 
 #[cfg(test)]
@@ -108,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_determine_the_rows_cannot_change() {
+    fn keys_that_determine_the_rows_or_the_weights_cannot_change() {
         let check = |key: &str| check_allowed(&[key.to_owned()]);
         for key in ["optimizer.lr", "train.micro_batch_size", "encoder.dropout", "data_folder", "seeds"] {
             assert_eq!(check(key), Ok(()), "{key}");
@@ -120,10 +146,13 @@ mod tests {
             "sources.a.weight",
             "train.global_batch_size",
             "train.steps",
+            "encoder.hidden",
+            "encoder.relative_positions.num_buckets",
         ] {
             assert!(check(key).is_err_and(|message| message.contains(key)), "{key}");
         }
         assert_eq!(check_branched(&["train.steps".to_owned()]), Ok(()), "a branch has a new plan");
         assert!(check_branched(&["data.seq_len".to_owned()]).is_err());
+        assert!(check_branched(&["encoder.layers".to_owned()]).is_err_and(|message| message.contains("init_from")));
     }
 }

@@ -121,5 +121,8 @@ pub(super) fn label_problems(labels: &[String]) -> Vec<String> {
     if labels.iter().any(String::is_empty) {
         problems.push("`labels` has an empty name".to_owned());
     }
+    if let Some(label) = labels.iter().find(|label| label.contains(char::is_control)) {
+        problems.push(format!("`labels` has a name with a control character: {label:?}"));
+    }
     problems
 }

@@ -174,3 +174,35 @@ fn dropping_parts_names_their_dataset_versions() {
         "{told}"
     );
 }
+
+/// Two documents of one id are named once, and only where a field has the ids.
+#[test]
+fn documents_that_share_an_id_are_reported() {
+    let home = Home::new();
+    let line = |id: &str, text: &str| format!("{{\"id\": \"{id}\", \"text\": \"the {text} sat on the mat\"}}\n");
+    let more: String = (0..40).map(|number| line(&format!("n{number}"), "mat")).collect();
+    let files = [
+        ("in/a.jsonl", line("x", "cat") + &line("y", "cat") + &more),
+        ("in/b.jsonl", line("x", "hat") + &line("z", "cat")),
+    ];
+    write_all(home.folder.path(), &files);
+    let warned = |id_field: Option<&str>, folder: &str| -> Vec<String> {
+        let id_field = id_field.map(str::to_owned);
+        let folder = home.folder.path().join(folder);
+        let config = PrepareConfig { format: format("jsonl"), id_field, folder, ..home.config.clone() };
+        let mut log = Log::default();
+        run(&config, PrepareOptions::default(), &Clock::still(), &mut log).expect("prepared");
+        let warnings = log.said().into_iter().filter_map(|what| match what {
+            EventKind::Warning(warning) if warning.topic == "duplicate_ids" => Some(warning.message),
+            _ => None,
+        });
+        warnings.collect()
+    };
+    assert_eq!(warned(None, "texts"), Vec::<String>::new(), "equal texts are no mistake");
+    let found = warned(Some("id"), "ids");
+    assert_eq!(found.len(), 1, "{found:?}");
+    for words in ["1 document has the id of an earlier one", "`x`: ", "a.jsonl, bytes 0 to ", "b.jsonl, bytes 0 to "] {
+        assert!(found[0].contains(words), "`{words}` is missing in {found:?}");
+    }
+    assert_eq!(warned(Some("id"), "ids"), Vec::<String>::new(), "nothing new is published");
+}

@@ -16,6 +16,9 @@ fn survey(text_bytes: u64) -> Survey {
         text_bytes,
         document_bytes: vec![220, 4 * 128, 4 * 40],
         is_latin: text_bytes != 100,
+        max_document_bytes: 1 << 26,
+        long_document: (text_bytes == 10_000).then(|| "a \"b\"/c.jsonl:7".to_owned()),
+        unreadable: None,
     }
 }
 

@@ -63,10 +63,18 @@ pub(crate) fn measure_step(args: &ConfigArgs) -> anyhow::Result<()> {
 fn remember(plan: &TrainPlan, timing: &Timing) {
     let [_, seconds, _] = quartiles(&timing.seconds);
     let device = timing.device_name.clone().unwrap_or_else(|| timing.device.clone());
-    if let Err(error) = step_time::record(plan, StepTime { seconds, device, measured: Clock::system().time() }) {
+    let time = StepTime {
+        seconds,
+        min_seconds: timing.seconds.iter().copied().fold(seconds, f64::min),
+        max_seconds: timing.seconds.iter().copied().fold(seconds, f64::max),
+        steps: timing.seconds.len(),
+        device,
+        measured: Clock::system().time(),
+    };
+    let shown = time.range();
+    if let Err(error) = step_time::record(plan, time) {
         note(format_args!(
-            "warning: a step takes {:.1} ms; that cannot be stored, set `XDG_CACHE_HOME` to a folder: {error}",
-            1e3 * seconds
+            "warning: a step takes {shown}; that cannot be stored, set `XDG_CACHE_HOME` to a folder: {error}"
         ));
     }
 }

@@ -122,11 +122,15 @@ impl Data for DataSource {
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
         let asked = Instant::now();
         let waited_before = self.segments.as_ref().map(|segments| segments.wait_so_far().waited);
-        let batch = match stream.next_or_cancelled(&self.phases.control.stop()) {
+        let requests = self.phases.control.requests();
+        let batch = match stream.next_or_cancelled(&requests.wakeup()) {
             // A repeated batch gets the row numbers of its position in the stream.
             NextItem::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
             NextItem::Item(batch) => batch?,
-            NextItem::Cancelled => return Ok(None),
+            NextItem::Cancelled => {
+                requests.has_woken();
+                return Ok(None);
+            }
             NextItem::End => return Err("the endless stream ended".into()),
         };
         self.remarks.extend(stream.bad_rows().into_iter().map(left_out));

@@ -37,7 +37,7 @@ pub(super) struct RunHost {
     /// Fault injector. It records its kills in the folder.
     pub(super) faults: Option<Arc<FaultInjector>>,
     /// Names and contents of the files to write at the start of the run.
-    pub(super) documents: Vec<(&'static str, String)>,
+    pub(super) documents: Vec<(String, Vec<u8>)>,
     /// Checkpoint policy.
     pub(super) checkpoint_policy: Arc<CheckpointPolicy>,
     /// Observers in addition to the log.
@@ -117,6 +117,12 @@ impl Host for RunHost {
             self.checkpoint_policy.apply(run.store(), state)?;
         }
         Ok(())
+    }
+
+    fn has_ended(&mut self, state: &State) -> Result<(), ForeignError> {
+        let Some(run) = &mut self.run else { return Ok(()) };
+        run.write(&self.documents)?;
+        Ok(self.checkpoint_policy.apply(run.store(), state)?)
     }
 
     fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {

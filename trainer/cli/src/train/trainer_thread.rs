@@ -6,6 +6,7 @@ use cloze::plan::{Plan, describe};
 use cloze::run::bad_rows::RunBadRows;
 use cloze::run::control::Control;
 use cloze::run::control::profile_file::ProfileRequest;
+use cloze::run::data::copy;
 use cloze::run::fault_injection::FaultInjector;
 use cloze::run::folder::RunFolder;
 use pipeline::exposure::Exposure;
@@ -58,7 +59,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         exposure,
         identity: plan.train().identity.hash().to_owned(),
         faults,
-        documents: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
+        documents: documents(plan),
         checkpoint_policy: Arc::new(checkpoint_policy(plan)?),
         phases,
         steps: plan.train().steps_expected(),
@@ -79,6 +80,16 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
     let outcome = result.outcome?;
     result.closed?;
     Ok(outcome)
+}
+
+/// Returns the files that a run is started with. A run trains without the copy of its data.
+fn documents(plan: &Plan) -> Vec<(String, Vec<u8>)> {
+    let copied = copy::files(plan.data()).inspect_err(|error| {
+        tracing::warn!(%error, "run: no copy of the tokenizer, the run cannot be exported without its prepared folder");
+    });
+    let own = [("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))];
+    let own = own.map(|(name, text)| (name.to_owned(), text.into_bytes()));
+    copied.unwrap_or_default().into_iter().chain(own).collect()
 }
 
 /// Results of the trainer's thread.

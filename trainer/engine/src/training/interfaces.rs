@@ -18,8 +18,8 @@ pub trait Data {
     /// Moves the training stream behind its first `rows` rows.
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError>;
 
-    /// Returns the next micro-batch of this rank in the training stream, which has no end. `None` if a stop was
-    /// requested while waiting.
+    /// Returns the next micro-batch of this rank in the training stream, which has no end. `None` if a stop or anything
+    /// else was requested of the run while waiting: the caller handles it and asks again.
     fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
 
     /// Returns the batches of the validation split, from the first. In addition to the views of the run they have the
@@ -63,6 +63,12 @@ pub trait Host: Observer {
     /// precedes this call, unless the run rolls back. In a rollback, events of later steps belong to the abandoned
     /// steps.
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
+
+    /// Called in place of [`begin`](Self::begin) for a run that has no step left. Keys that change no number, such as
+    /// the retention rules, may be others than before.
+    fn has_ended(&mut self, _state: &State) -> Result<(), ForeignError> {
+        Ok(())
+    }
 
     /// Starts to write a checkpoint ([`Snapshot::write`]) and returns without waiting. The run has waited for the
     /// previous checkpoint with [`saved`](Self::saved).

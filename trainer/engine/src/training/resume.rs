@@ -12,7 +12,7 @@ use telemetry::training::Warning;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{IdentityChange, MAIN_FILE, SidecarState, State, Validated};
 use trainer_plan::init_weights::FolderFormat;
-use trainer_plan::run::resume_check::check_resumed;
+use trainer_plan::run::resume_check::{check_resumed, misfit};
 
 use crate::device::native;
 use crate::device::native::copies::{Copies, Sources};
@@ -120,10 +120,14 @@ impl Trainer {
     /// were changed with permission.
     ///
     /// # Errors
-    /// [`Error::Identity`] if the snapshot belongs to another run.
+    /// [`Error::Identity`] if the snapshot belongs to another run, [`Error::Config`] if it does not fit the changes.
     pub fn restore(&mut self, place: &str, snapshot: &Snapshot) -> Result<(Vec<Warning>, Vec<KeyChange>), Error> {
         let changed = check_resumed(self.plan(), place, &snapshot.state)?;
-        self.load(place, snapshot)?;
+        self.load(place, snapshot).map_err(|error| match error {
+            // The bytes were verified, so that a checkpoint that does not fit is a consequence of the changes.
+            Error::Checkpoint { problem, .. } if !changed.is_empty() => misfit(place, &changed, &problem),
+            error => error,
+        })?;
         let state = &snapshot.state;
         let noted = changed.iter().map(|key| IdentityChange { step: state.step, key: key.clone() });
         self.changes = state.changes.iter().cloned().chain(noted).collect();

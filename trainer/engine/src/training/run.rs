@@ -213,6 +213,9 @@ impl<'a> Run<'a> {
     fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<RunEnding, Error> {
         self.count_epochs(data)?;
         if self.is_over() && !self.validation_pending {
+            if let Some(resumed) = &self.resumed {
+                host.has_ended(&resumed.state).map_err(Error::Foreign)?;
+            }
             return Ok(RunEnding::Over(RunOutcome::Finished(self.trainer.done())));
         }
         self.begin(data, host)?;
@@ -315,10 +318,7 @@ impl<'a> Run<'a> {
             if host.stop().is_some() {
                 break;
             }
-            let asked = Instant::now();
-            let batch = timed(WAIT, || data.next()).map_err(Error::Foreign)?;
-            self.pace.wait(asked.elapsed());
-            let Some(batch) = batch else { break };
+            let Some(batch) = self.next_batch(data, host)? else { break };
             let found = batch.first_row().0;
             let due = share.rows(self.rows_consumed.0, own, rows);
             assert_eq!(found..found + batch.rows() as u64, due, "batch {} is not the one that is due", batch.index());
@@ -330,6 +330,24 @@ impl<'a> Run<'a> {
             Some(stop) => Ok(ControlFlow::Break(stop)),
             None if batches.len() as u64 == wanted => Ok(ControlFlow::Continue(batches)),
             None => Err(Error::Foreign("the stream of batches ended, but it must be endless".into())),
+        }
+    }
+
+    /// Waits for the next micro-batch, and handles requests meanwhile. `None` if a stop was requested.
+    fn next_batch(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Option<Batch>, Error> {
+        loop {
+            let asked = Instant::now();
+            let batch = timed(WAIT, || data.next()).map_err(Error::Foreign)?;
+            self.pace.wait(asked.elapsed());
+            if batch.is_some() || host.stop().is_some() {
+                return Ok(batch);
+            }
+            self.emit_pending_events(host);
+            if self.is_save_wanted(host) {
+                timed(CHECKPOINT, || self.save(host))?;
+                // The next step, which would confirm it, may be far.
+                self.wait_until_saved(host)?;
+            }
         }
     }
 

@@ -8,6 +8,8 @@
 //! The checkpoint's state is written last. A folder with `branch.json` and without a checkpoint is an interrupted
 //! branch. It is not a run, and the same command starts the branch again.
 
+use std::collections::BTreeMap;
+
 use schemas::Sealed;
 use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
@@ -15,13 +17,14 @@ use store::{Lines, Log, Store};
 use telemetry::change::{ChangeReport, How, KeyChange};
 use telemetry::{Clock, EventKind, Position, jsonl};
 
-use crate::checkpoint::{self, IdentityChange, MAIN_FILE};
+use crate::checkpoint::{self, IdentityChange, MAIN_FILE, OPTIMIZER_FILE};
 use crate::error::Error;
 use crate::identity::check_branched;
+use crate::run::resume_check::misfit;
 use crate::run::skipped_steps::SkipList;
 use crate::run::{step_budget, time_budget};
-use crate::safetensors_header;
 use crate::train_plan::TrainPlan;
+use crate::{run_weights, safetensors_header};
 
 /// Name of the file in the run's store.
 const NAME: &str = "branch.json";
@@ -72,15 +75,9 @@ pub fn make(
     let keys = plan.identity.differences(&state.identity);
     let changed: Vec<String> = keys.iter().map(|key| key.key.clone()).collect();
     check_branched(&changed).map_err(|problem| Error::Config(format!("{problem}; this also applies to a branch")))?;
-    for (name, shape) in plan.weight_shapes() {
-        let found = main.get(&name);
-        if found != Some(&shape) {
-            let found = found.map_or("missing".to_owned(), |found| format!("{found:?}"));
-            return Err(Error::Config(format!(
-                "weight `{name}` has shape {shape:?} in the plan and is {found} after step {step}: a branch needs the \
-                 same weights; start a new run with `train.init_from`"
-            )));
-        }
+    let optimizer = safetensors_header::shapes(&found, OPTIMIZER_FILE)?;
+    if let Some(problem) = shape_problem(plan, &main, &optimizer) {
+        return Err(misfit(&place, &keys, &problem));
     }
     let changes: Vec<String> = keys.iter().map(ToString::to_string).collect();
     let with = if changes.is_empty() { "the same configuration".to_owned() } else { changes.join(", ") };
@@ -119,6 +116,23 @@ pub fn make(
     checkpoint::copy(from, step, to, Some(&state))?;
     checkpoint::point(to, &[])?;
     Ok(branch)
+}
+
+/// Returns the first weight or moment of the plan that the checkpoint lacks or has in another shape.
+fn shape_problem(
+    plan: &TrainPlan,
+    main: &BTreeMap<String, Vec<i64>>,
+    optimizer: &BTreeMap<String, Vec<i64>>,
+) -> Option<String> {
+    run_weights::of_run(plan).iter().find_map(|(name, spec)| {
+        let moment = format!("mean.{name}");
+        let needed = [(name, main)].into_iter().chain(spec.trains.then_some((moment.as_str(), optimizer)));
+        needed.into_iter().find_map(|(name, shapes)| match shapes.get(name) {
+            Some(shape) if *shape == spec.shape => None,
+            Some(shape) => Some(format!("`{name}` is {shape:?}, the plan needs {:?}", spec.shape)),
+            None => Some(format!("it has no `{name}`")),
+        })
+    })
 }
 
 /// Whether the store contains an interrupted branch, in which no run may start.

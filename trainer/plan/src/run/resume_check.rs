@@ -6,7 +6,7 @@ use telemetry::change::KeyChange;
 
 use crate::checkpoint::State;
 use crate::error::Error;
-use crate::identity::{check_allowed, check_branched};
+use crate::identity::{check_allowed, check_branched, is_shape_key};
 use crate::train_plan::TrainPlan;
 
 /// Keys that users often need to change, each with a hint how to do so.
@@ -22,17 +22,6 @@ const HINTS: [(&str, &str); 2] = [
         "in this run, `train.micro_batch_size` affects random draws or the rows that are contrasted: if memory is \
          short, use `--allow-change train.micro_batch_size`, which records the change",
     ),
-];
-
-/// Keys of the shape of the main network: other values make other weights.
-const SHAPE_KEYS: [&str; 7] = [
-    "encoder.layers",
-    "encoder.hidden",
-    "encoder.heads",
-    "encoder.feed_forward",
-    "encoder.max_positions",
-    "encoder.embedding",
-    "encoder.relative_positions",
 ];
 
 /// Checks that a run continues with the configuration of its newest checkpoint `place`, or with changes that the plan
@@ -59,10 +48,24 @@ pub fn check_resumed(plan: &TrainPlan, place: &str, state: &State) -> Result<Vec
     Err(Error::Identity { checkpoint: place.into(), changes, ways })
 }
 
+/// Returns the error of a checkpoint in `place` that lacks weights or moments which a plan with these changes needs, or has
+/// them in other shapes.
+#[must_use]
+pub fn misfit(place: &str, changes: &[KeyChange], problem: &str) -> Error {
+    let keys: Vec<String> = changes.iter().map(|change| format!("`{}`", change.key)).collect();
+    let weights = set_option("train.init_from", &serde_json::Value::from(place).to_string());
+    Error::Config(format!(
+        "{place}: the checkpoint does not fit the changed configuration ({}): {problem}; a change that adds or reshapes \
+         weights cannot be made in the middle of a run: revert it, or start a new run with the weights that fit: add \
+         `--set run.folder=NEW {weights}`",
+        keys.join(", ")
+    ))
+}
+
 /// Returns the ways to continue from the checkpoint in `place` after changes, one line each, with what to type.
 fn ways_to_continue(changes: &[KeyChange], has_other_data: bool, place: &str, step: Step) -> Vec<String> {
     let keys: Vec<String> = changes.iter().map(|change| change.key.clone()).collect();
-    let is_shape = |key: &String| SHAPE_KEYS.iter().any(|shape| key.starts_with(shape));
+    let is_shape = |key: &String| is_shape_key(key);
     let may_continue = !has_other_data && !keys.iter().any(is_shape);
     let mut ways = vec!["revert the change, and give the same command".to_owned()];
     if may_continue && check_allowed(&keys).is_ok() {

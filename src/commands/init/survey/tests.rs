@@ -1,0 +1,81 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use store::Store;
+
+use super::*;
+
+/// Returns the error of a survey of files with these contents.
+fn refused(files: &[(&str, &str)]) -> anyhow::Error {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::folder(home.path()).expect("there");
+    for (name, text) in files {
+        store.put(name, text.as_bytes()).expect("written");
+    }
+    Survey::scan(&[home.path().display().to_string()]).expect_err("the corpus is unusable")
+}
+
+#[test]
+fn unusable_files_are_refused_by_name_with_the_code_of_the_corpus() {
+    let record = "{\"text\": \"some words of a document\"}\n";
+    let text = "a line\nanother line\n";
+    for (files, words) in [
+        (&[("a.parquet", "<html>no such page</html>\n")][..], ["a.parquet", "not a readable Parquet file"]),
+        (&[("a.parquet", record)], ["a.parquet", "not a readable Parquet file"]),
+        (&[("a.parquet", "")], ["a.parquet", "0 bytes"]),
+        (&[("a.jsonl", ""), ("b.jsonl", "")], ["a.jsonl and 1 more files", "0 bytes"]),
+        (&[("a.txt", "\n\n \n")], ["a.txt", "no text in its first records"]),
+        (
+            &[("a.txt", text), ("b.txt", "a\0b"), ("c.txt", text), ("d.txt", text), ("e.txt", text), ("f.txt", text)],
+            ["b.txt", "a binary file"],
+        ),
+    ] {
+        let error = refused(files);
+        let message = format!("{error:#}");
+        assert!(words.iter().all(|word| message.contains(word)), "{words:?}: {message}");
+        assert!(!message.contains("by hand"), "{message}");
+        let code = format!("{:?}", crate::exit::code(&error));
+        assert_eq!(code, format!("{:?}", std::process::ExitCode::from(42)), "{message}");
+    }
+    let message = refused(&[("a.jsonl", "{\"label\": 1}\n")]).to_string();
+    assert!(message.contains("by hand"), "{message}");
+}
+
+#[test]
+fn folders_that_cannot_be_listed_are_named() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir_all(home.path().join("a/b")).expect("created");
+    assert_eq!(unreadable_folder(home.path()), None);
+    // The superuser reads every folder, so the cause is tested where the kernel refuses it.
+    let closed = home.path().join("a/b");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).expect("changed");
+    if std::fs::read_dir(&closed).is_err() {
+        let cause = unreadable_folder(home.path()).expect("a closed folder");
+        assert!(cause.contains("a/b: Permission denied"), "{cause}");
+    }
+}
+
+/// A document above the memory limit, in files of lines, of objects and of paragraphs.
+#[test]
+fn documents_that_do_not_fit_into_memory_are_named_and_skipped() {
+    let limit = usize::try_from(PrepareConfig::default().document_room()).expect("a size");
+    let long = "word ".repeat(limit / 5 + 1);
+    let short = "some words of a document that is long enough to be a text of its own";
+    for (name, text, line) in [
+        ("a.txt", format!("{short}\n{long}\n{short}\n"), 2),
+        ("a.md", format!("{short}\n\n{long}\n\n{short}\n"), 3),
+        ("a.jsonl", format!("{{\"text\": \"{long}\"}}\n{{\"text\": \"{short}\"}}\n"), 1),
+    ] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        Store::folder(home.path()).expect("there").put(name, text.as_bytes()).expect("written");
+        let inputs = [home.path().display().to_string()];
+        let survey = Survey::scan(&inputs).expect("the other documents are usable");
+        let place = survey.long_document.expect("a long document");
+        assert!(place.ends_with(&format!("{name}:{line}")), "{place}");
+        assert_eq!(survey.max_document_bytes, limit as u64);
+    }
+    let message = refused(&[("a.jsonl", &format!("{{\"text\": \"{long}\"}}\n"))]).to_string();
+    assert!(message.contains("a.jsonl:1") && message.contains(&limit.to_string()), "{message}");
+    let other_field = format!("{{\"text\": \"{short}\", \"other\": \"{long}\"}}\n");
+    let message = refused(&[("a.jsonl", &other_field)]).to_string();
+    assert!(message.contains("a.jsonl:1") && message.contains("max_memory_bytes"), "{message}");
+}
