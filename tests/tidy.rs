@@ -60,7 +60,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-trainer",
-        "cloze-runtime cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc safetensors serde serde_json tch tracing",
+        "cloze-analysis cloze-runtime cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc safetensors serde serde_json tch tracing",
     ),
     ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
     ("cloze-pretend-cuda", "cloze-testkit cc libc"),

@@ -40,8 +40,8 @@ pub fn check_outputs(args: &AnalyzeArgs) -> anyhow::Result<()> {
 /// If a file cannot be written.
 pub fn write(args: &AnalyzeArgs, found: &[ModelFindings]) -> anyhow::Result<()> {
     let tables = joined(found);
-    for table in &tables {
-        print(table, tables.len() > 1);
+    for (number, table) in tables.iter().enumerate() {
+        print(table, tables.len() > 1, ROWS[number.min(1)]);
     }
     let charts = charts(found);
     let mut written = Vec::new();
@@ -122,17 +122,17 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// Longest text of a cell, and most rows of a table, on the terminal.
+/// Longest text of a cell, and most rows of the first and of further tables, on the terminal.
 const CELL: usize = 80;
-const ROWS: usize = 60;
+const ROWS: [usize; 2] = [100, 24];
 
-fn print(table: &JoinedTable, is_named: bool) {
+fn print(table: &JoinedTable, is_named: bool, most: usize) {
     let heads: Vec<&str> = table.keys.iter().chain(&table.values).copied().collect();
     let short = |text: &String| report::chart::truncate(&printable(text), CELL);
     let rows: Vec<Vec<String>> = table
         .rows
         .iter()
-        .take(ROWS)
+        .take(most)
         .map(|(keys, values)| keys.iter().map(short).chain(values.iter().map(|&value| shown(value))).collect())
         .collect();
     let width = |at: usize| {
@@ -154,8 +154,8 @@ fn print(table: &JoinedTable, is_named: bool) {
     for row in &rows {
         line(laid_out(&row.iter().map(String::as_str).collect::<Vec<_>>()));
     }
-    if table.rows.len() > ROWS {
-        let more = table.rows.len() - ROWS;
+    if table.rows.len() > most {
+        let more = table.rows.len() - most;
         painted(Paint::stdout().dim(format_args!("… {more} more rows; `--out` writes all of them")));
     }
 }

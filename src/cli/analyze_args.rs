@@ -73,8 +73,8 @@ impl StepChoice {
 /// Text of an analysis that reads rows.
 #[derive(Debug, Args)]
 pub struct RowArgs {
-    /// Files, folders or globs of the text: plain, JSONL or Parquet, also compressed. Can be repeated.
-    #[arg(long, required = true, value_name = "INPUT", help_heading = "Data")]
+    /// Files, folders or globs of the text: plain, JSONL or Parquet, also compressed.
+    #[arg(long, required = true, num_args = 1.., value_name = "INPUT", help_heading = "Data")]
     pub text: Vec<String>,
     /// Format of the text. Default: by the file extension; of `.txt`, each line is a document.
     #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(AnyFormat::KINDS), help_heading = "Data")]
@@ -156,9 +156,15 @@ impl FromArgMatches for AnalyzeArgs {
     }
 }
 
-/// Returns the command of an analysis.
+/// Returns the command of an analysis. Its options are made when it is used: other commands start without them.
 fn subcommand(analysis: &AnyAnalysis) -> Command {
-    let mut command = CommonArgs::augment_args(Command::new(dashed(analysis.kind())).about(analysis.summary()));
+    Command::new(dashed(analysis.kind())).about(analysis.summary()).defer(with_options)
+}
+
+fn with_options(command: Command) -> Command {
+    let found = AnyAnalysis::examples().into_iter().find(|analysis| dashed(analysis.kind()) == command.get_name());
+    let Some(analysis) = found else { return command };
+    let mut command = CommonArgs::augment_args(command);
     for kind in analysis.reads() {
         command = match kind {
             DataKind::Rows => RowArgs::augment_args(command),
@@ -166,7 +172,7 @@ fn subcommand(analysis: &AnyAnalysis) -> Command {
             DataKind::Sentences => SentenceArgs::augment_args(command),
         };
     }
-    command.args(fields(analysis).iter().map(Field::to_arg))
+    command.args(fields(&analysis).iter().map(Field::to_arg))
 }
 
 /// Returns the name of a field or a kind on the command line.

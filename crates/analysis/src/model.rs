@@ -78,6 +78,9 @@ pub trait EncoderModel {
     /// Returns facts about the model.
     fn facts(&self) -> &ModelFacts;
 
+    /// Reports progress within a long analysis: `done` of `total` parts.
+    fn report_progress(&self, _done: usize, _total: usize) {}
+
     /// Encodes rows and passes their hidden states to `visit`, row by row, in order: the index of the row and the states of
     /// each of `layers`, frame tokens included. Layer 0 is the output of the embedding block.
     ///

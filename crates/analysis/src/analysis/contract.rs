@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::analysis::{Analysis, AnyAnalysis};
+use crate::analysis::AnyAnalysis;
 use crate::data::AnalysisData;
 use crate::error::Error;
 use crate::findings::{ChartSpec, FindingTable};

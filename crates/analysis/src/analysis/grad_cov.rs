@@ -29,9 +29,12 @@
 //! # Reference
 //! FE-MLM (fully-explored masked language modelling), figures 2 and 3, theorem 1.
 
+mod masks;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::masks::{MaskPlan, additive_covariance, hypergeometric_mean, moved};
 use super::Analysis;
 use crate::data::{AnalysisData, DataKind};
 use crate::error::Error;
@@ -92,14 +95,6 @@ struct RowStatistics {
     mean: Vec<f64>,
 }
 
-/// Numbers of masks: tokens of a row, masked tokens, and the measured distances.
-#[derive(Clone, Debug)]
-struct MaskPlan {
-    tokens: usize,
-    masked: usize,
-    distances: Vec<usize>,
-}
-
 /// Estimates over rows.
 #[derive(Clone, Copy, Debug)]
 struct Estimates {
@@ -143,6 +138,7 @@ impl Analysis for GradCov {
         let mut statistics = Vec::with_capacity(rows.len());
         for (number, ids) in rows.iter().enumerate() {
             let mut dice = Dice::new(seed, &format!("masks of row {number}"));
+            model.report_progress(number, rows.len());
             statistics.push(self.row_statistics(model, ids, &plan, seed, &mut dice)?);
         }
         let crossed: Vec<Vec<f64>> =
@@ -327,40 +323,6 @@ impl GradCov {
     }
 }
 
-/// Returns a mask of the distance `2 · moves` from `mask`: `moves` of its positions are exchanged for others.
-fn moved(mask: &[usize], tokens: usize, moves: usize, dice: &mut Dice) -> Vec<usize> {
-    let kept = dice.subset(mask.len(), mask.len() - moves);
-    let outside: Vec<usize> = (0..tokens).filter(|at| !mask.contains(at)).collect();
-    let added = dice.subset(outside.len(), moves);
-    kept.into_iter().map(|at| mask[at]).chain(added.into_iter().map(|at| outside[at])).collect()
-}
-
-/// Returns `Cov(H)/V_m` of the additive law.
-fn additive_covariance(plan: &MaskPlan, distance: usize) -> f64 {
-    let masked = plan.masked as f64;
-    let expected = masked * masked / plan.tokens as f64;
-    (masked - distance as f64 / 2.0 - expected) / (masked - expected)
-}
-
-/// Returns the mean covariance of two independent masks, whose overlap has a hypergeometric distribution.
-fn hypergeometric_mean(plan: &MaskPlan, covariances: &[f64]) -> f64 {
-    let MaskPlan { tokens, masked, distances } = plan;
-    let ln_choose = |from: usize, count: usize| {
-        (0..count).map(|at| ((from - at) as f64).ln() - ((at + 1) as f64).ln()).sum::<f64>()
-    };
-    let all = ln_choose(*tokens, *masked);
-    // Overlaps below 2τ − n are impossible; `mask_plan` has excluded them.
-    let weight =
-        |overlap: usize| (ln_choose(*masked, overlap) + ln_choose(tokens - masked, masked - overlap) - all).exp();
-    let at = |distance: usize| {
-        let next = distances.partition_point(|&known| known < distance).clamp(1, distances.len() - 1);
-        let [low, high] = [distances[next - 1], distances[next]];
-        let share = (distance as f64 - low as f64) / (high as f64 - low as f64);
-        covariances[next - 1] * (1.0 - share) + covariances[next] * share
-    };
-    (0..=*masked).map(|overlap| weight(overlap) * at(2 * (masked - overlap))).sum()
-}
-
 /// Returns the covariance by distance, with standard errors over rows.
 fn curve(rows: &[RowStatistics], plan: &MaskPlan, v_m: f64) -> FindingTable {
     let charts = &[ChartSpec::OverKey { key: "distance", value: "covariance_over_v_m" }];
@@ -410,94 +372,4 @@ fn histogram(rows: &[RowStatistics], plan: &MaskPlan, v_m: f64) -> FindingTable 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{ToyModel, rows};
-
-    fn plan(tokens: usize, masked: usize) -> MaskPlan {
-        MaskPlan { tokens, masked, distances: (0..=masked).map(|half| 2 * half).collect() }
-    }
-
-    #[test]
-    fn additive_laws_are_those_of_the_published_numbers() {
-        for (tokens, masked, k, expected) in [
-            (16, 4, 4, [-0.333_333, 0.0]),
-            (64, 8, 4, [-0.142_857, 0.571_429]),
-            (510, 76, 4, [-0.175_115, 0.474_654]),
-            (512, 64, 8, [-0.142_857, 0.0]),
-        ] {
-            let plan = plan(tokens, masked);
-            let share = masked as f64 / tokens as f64;
-            let found = [additive_covariance(&plan, 2 * masked), (1.0 - f64::from(k) * share) / (1.0 - share)];
-            assert!(found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{found:?}");
-            let law: Vec<f64> = plan.distances.iter().map(|&distance| additive_covariance(&plan, distance)).collect();
-            assert!(hypergeometric_mean(&plan, &law).abs() < 1e-9, "independent masks do not covary");
-            assert!((law[0] - 1.0).abs() < 1e-12);
-        }
-    }
-
-    #[test]
-    fn moved_masks_have_their_size_and_distance() {
-        let mut dice = Dice::new(1, "test");
-        for moves in 0..=4 {
-            let found = moved(&[1, 4, 5, 9], 16, moves, &mut dice);
-            let kept = found.iter().filter(|at| [1, 4, 5, 9].contains(*at)).count();
-            let distinct: std::collections::BTreeSet<_> = found.iter().collect();
-            assert_eq!((distinct.len(), kept), (4, 4 - moves));
-        }
-    }
-
-    #[test]
-    fn an_additive_model_follows_the_law() {
-        // The toy's gradient is a sum over masked positions.
-        let ids: Vec<Vec<u32>> = (0..6).map(|row| (0..12).map(|at| 5 + (row * 5 + at * 7) % 25).collect()).collect();
-        let texts: Vec<(usize, &[u32])> = ids.iter().enumerate().map(|(row, ids)| (row, ids.as_slice())).collect();
-        let data = AnalysisData { rows: rows(&texts), ..AnalysisData::default() };
-        let analysis = GradCov { ratio: 0.25, k: 3, masks: 300, distances: 4, ..GradCov::default() };
-        let tables = analysis.compute(&ToyModel::new(), &data, 1).expect("computed");
-        let close = |table: usize, key: &str, expected: f64| {
-            let value = tables[table].number(&[key], "value");
-            let error = tables[table].number(&[key], "error");
-            assert!((value - expected).abs() < 5.0 * error + 1e-9, "{key}: {value} ± {error} is not {expected}");
-        };
-        close(0, "covariance of disjoint masks / v_m", -1.0 / 3.0);
-        close(0, "variance of disjoint / independent masks", 1.0 / 3.0);
-        close(1, "hypergeometric mean (0 expected)", 0.0);
-        let [predicted, measured] =
-            ["predicted", "measured"].map(|which| tables[1].number(&[&format!("independent masks, {which}")], "value"));
-        assert!((predicted / measured - 1.0).abs() < 0.15, "{predicted} {measured}");
-        let curve = &tables[2];
-        assert_eq!(curve.rows.iter().map(|row| row.keys[0].as_str()).collect::<Vec<_>>(), ["0", "2", "4", "6"]);
-        assert!((curve.number(&["0"], "covariance_over_v_m") - 1.0).abs() < 1e-9, "Cov(0) is V_m");
-        for row in &curve.rows {
-            assert!((row.values[2] - row.values[3]).abs() < 0.1, "{row:?}");
-        }
-        let shares: f64 = tables[3].rows.iter().map(|row| row.values[1]).sum();
-        assert!((shares - 3.0).abs() < 1e-9, "each histogram has all of its pairs");
-        // All tokens in K masks: the mean over a group does not vary.
-        let analysis = GradCov { ratio: 0.25, k: 4, masks: 300, distances: 4, ..GradCov::default() };
-        let tables = analysis.compute(&ToyModel::new(), &data, 1).expect("computed");
-        close_to_zero(&tables[0]);
-    }
-
-    fn close_to_zero(ratios: &FindingTable) {
-        let key = &["variance of disjoint / independent masks"];
-        let found = [ratios.number(key, "value"), ratios.number(key, "error")];
-        assert!(found[0].abs() < 5.0 * found[1] + 1e-9, "{found:?}");
-        assert_eq!(ratios.number(key, "law"), 0.0);
-    }
-
-    #[test]
-    fn masks_that_do_not_fit_and_rows_that_are_too_few_are_refused() {
-        let model = ToyModel::new();
-        let data = AnalysisData { rows: rows(&[(0, &[5, 6, 7, 8]), (1, &[9, 10, 11, 12])]), ..AnalysisData::default() };
-        let refused = |analysis: GradCov, data: &AnalysisData, words: &[&str]| {
-            let error = analysis.compute(&model, data, 1).expect_err("refused").to_string();
-            assert!(words.iter().all(|word| error.contains(word)), "{error}");
-        };
-        refused(GradCov { ratio: 0.5, ..GradCov::default() }, &data, &["4 disjoint masks of 2", "--row-tokens"]);
-        let one = AnalysisData { rows: rows(&[(0, &[5, 6]), (1, &[1, 7])]), ..AnalysisData::default() };
-        refused(GradCov::default(), &one, &["at least 2 rows", "1 of 2 tokens"]);
-        assert!(!GradCov { masks: 30, ..GradCov::default() }.problems().is_empty());
-    }
-}
+mod tests;

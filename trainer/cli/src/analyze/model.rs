@@ -1,7 +1,9 @@
 //! Checkpoint as an analysis sees it.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use analysis::{EncoderModel, Error, MaskedRow, ModelFacts, ObjectiveMetric, Vectors};
 use cloze::exit::Usage;
@@ -9,6 +11,7 @@ use cloze::plan::Plan;
 use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _};
 use schemas::{Step, Vocab};
 use store::Store;
+use telemetry::terminal::note;
 use trainer::training::{FlatVectors, Inspector};
 use trainer_plan::TrainPlan;
 use trainer_plan::encoder::VocabFacts;
@@ -17,6 +20,9 @@ use trainer_plan::metric_name::MetricName;
 
 /// Tokens of the frame of a row.
 const FRAME: usize = 2;
+
+/// Interval of the lines about progress within a checkpoint.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// Run or model without its weights.
 pub(super) struct ModelSource {
@@ -79,6 +85,7 @@ pub(super) struct CheckpointModel<'a> {
     source: &'a ModelSource,
     inspector: Inspector,
     facts: ModelFacts,
+    reported: Cell<Instant>,
 }
 
 impl<'a> CheckpointModel<'a> {
@@ -90,7 +97,7 @@ impl<'a> CheckpointModel<'a> {
         };
         let layers = source.train.encoder.layers as usize;
         let facts = ModelFacts { layers, max_tokens: source.max_tokens(), vocab: Arc::clone(&source.vocab) };
-        Ok(Self { source, inspector, facts })
+        Ok(Self { source, inspector, facts, reported: Cell::new(Instant::now()) })
     }
 
     fn framed(&self, ids: &[u32]) -> Vec<u32> {
@@ -104,6 +111,13 @@ impl EncoderModel for CheckpointModel<'_> {
         &self.facts
     }
 
+    fn report_progress(&self, done: usize, total: usize) {
+        if self.reported.get().elapsed() >= PROGRESS_EVERY {
+            self.reported.set(Instant::now());
+            note(format_args!("analyze: {}: {done} of {total} rows", self.source.folder.display()));
+        }
+    }
+
     fn encode(
         &self,
         rows: &[&[u32]],
@@ -111,7 +125,10 @@ impl EncoderModel for CheckpointModel<'_> {
         visit: &mut dyn FnMut(usize, Vec<Vectors>),
     ) -> Result<(), Error> {
         let rows: Vec<Vec<u32>> = rows.iter().map(|row| self.framed(row)).collect();
-        let visit = &mut |row, found: Vec<FlatVectors>| visit(row, found.into_iter().map(vectors).collect());
+        let visit = &mut |row, found: Vec<FlatVectors>| {
+            self.report_progress(row, rows.len());
+            visit(row, found.into_iter().map(vectors).collect());
+        };
         self.inspector.encode(&rows, layers, visit).map_err(Error::model)
     }
 

@@ -234,3 +234,71 @@ fn flat(vectors_nd: &Tensor) -> Result<FlatVectors, Error> {
     let flat = vectors_nd.f_to_kind(Kind::Float).checked()?.f_reshape([-1]).checked()?;
     Ok(FlatVectors { width, values: Vec::<f32>::try_from(&flat).checked()? })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn inspector() -> Inspector {
+        Inspector { trainer: testing::trainer(&testing::request()) }
+    }
+
+    const ROW: [u32; 5] = [2, 7, 4, 9, 3];
+
+    #[test]
+    fn rows_are_encoded_alone_as_with_others_and_every_layer_is_kept() {
+        let _alone = testing::generator();
+        let inspector = inspector();
+        let layers: Vec<usize> = (0..=inspector.layers()).collect();
+        let encode = |rows: &[Vec<u32>], layers: &[usize]| {
+            let mut found = Vec::new();
+            inspector.encode(rows, layers, &mut |row, states| found.push((row, states))).expect("encoded");
+            found
+        };
+        let long: Vec<u32> = (5..14).collect();
+        let together = encode(&[ROW.to_vec(), long], &layers);
+        let alone = encode(&[ROW.to_vec()], &layers);
+        assert_eq!(together.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [0, 1]);
+        for (one, other) in together[0].1.iter().zip(&alone[0].1) {
+            assert_eq!(one.values.len(), ROW.len() * one.width, "without padding");
+            assert!(one.values.iter().zip(&other.values).all(|(a, b)| (a - b).abs() < 1e-5), "padding is not seen");
+        }
+        let last = encode(&[ROW.to_vec()], &layers[layers.len() - 1..]);
+        assert_eq!(last[0].1[0], alone[0].1[layers.len() - 1]);
+        assert_ne!(alone[0].1[0], alone[0].1[1], "layers differ");
+    }
+
+    #[test]
+    fn the_gradient_is_the_slope_of_the_loss_and_leaves_no_trace() {
+        let _alone = testing::generator();
+        let inspector = inspector();
+        let gradient = |matches: &dyn Fn(&str) -> bool| inspector.gradient(&ROW, &[2], &[8], matches);
+        let whole = gradient(&|name| name.starts_with("encoder.layers.")).expect("computed");
+        let one = gradient(&|name| name == "encoder.layers.1.norm.bias").expect("computed");
+        assert_eq!(
+            gradient(&|name| name == "encoder.layers.1.norm.bias").expect("computed"),
+            one,
+            "no gradient is left"
+        );
+        assert!(whole.len() > one.len() && whole.iter().any(|value| *value != 0.0));
+        let loss = || {
+            let _guard = tch::no_grad_guard();
+            let ids_bt = Tensor::from_slice(&ROW.map(i64::from)).unsqueeze(0);
+            let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None, packed: None };
+            let hidden_btd = inspector.trainer.networks().encoder(MAIN).forward(input, Mode::Eval).hidden_btd;
+            let head = inspector.trainer.token_head().expect("the run predicts tokens");
+            let scored = head.score(&hidden_btd.get(0).narrow(0, 2, 1), &Tensor::from_slice(&[8_i64]), |_| {});
+            f64::try_from(scored.nll_n.sum(Kind::Double)).expect("one number")
+        };
+        let weight = inspector.trainer.parameters().get("encoder.layers.1.norm.bias").expect("it exists");
+        let moved = |by: f64| tch::no_grad(|| drop(weight.get(0).g_add_scalar_(by)));
+        let step = 1e-2;
+        moved(step);
+        let above = loss();
+        moved(-2.0 * step);
+        let slope = (above - loss()) / (2.0 * step);
+        assert!((slope - f64::from(one[0])).abs() < 1e-3 * slope.abs().max(0.1), "{slope} {}", one[0]);
+        assert!(gradient(&|_| false).is_err_and(|error| error.to_string().contains("no trained weight")));
+    }
+}
