@@ -87,7 +87,7 @@ golden:          ## rewrite tests/golden (after SETUP=full make setup); read the
 	.venv/bin/python tests/reference/hf_parity.py
 	UPDATE_GOLDEN=1 cargo test --quiet --workspace $(FEATURES) golden
 
-test-extension: setup  ## build and test the view and the objective of CONTRIBUTING.md as written there
+test-extension: setup  ## build and test the view, objective, task and analysis of CONTRIBUTING.md as written there
 	@scripts/test-extension
 
 fuzz: setup      ## fuzz every parser of foreign bytes, one minute each (FOR=seconds)

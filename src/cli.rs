@@ -3,6 +3,7 @@
 
 #![expect(missing_docs, reason = "arguments that are flattened or shared have their help where they are defined")]
 
+mod analyze_args;
 mod choice;
 mod finetune_args;
 mod help;
@@ -18,6 +19,7 @@ use clap_complete::Shell;
 use telemetry::terminal::{OutputFormat, OutputMode, note};
 use trainer_plan::networks::MAIN;
 
+pub use self::analyze_args::{AnalyzeArgs, CommonArgs, PairArgs, RowArgs, SentenceArgs, StepChoice};
 pub use self::choice::{ExportFamily, Gpu, Method, ModelSize, ParityDtype, ProfileTarget};
 pub use self::finetune_args::Hyperparameters;
 use self::output_args::OutputArgs;
@@ -247,6 +249,14 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Analyze hidden states and gradients of checkpoints.
+    ///
+    /// Prints a table. With several runs or steps, `--plot` and `--html` show curves over steps.
+    #[command(
+        subcommand,
+        after_help = "Example: cloze analyze context-score runs/a runs/b --step all --text valid.txt --html scores.html"
+    )]
+    Analyze(Box<AnalyzeArgs>),
     /// Measure where the time goes and name the bottleneck.
     #[command(subcommand, after_help = "Example: cloze profile loader -c run.toml --step-ms 60 --check")]
     Profile(ProfileVerb),

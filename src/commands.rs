@@ -9,7 +9,7 @@ mod extend;
 mod init;
 pub mod inspect;
 mod manual;
-mod output_file;
+pub(crate) mod output_file;
 pub mod plan;
 pub mod prepare;
 pub mod profile;
@@ -63,6 +63,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Train { .. }
         | Verb::Finetune { .. }
         | Verb::Evaluate { .. }
+        | Verb::Analyze(_)
         | Verb::Profile(_)
         | Verb::Tune { .. }
         | Verb::Export { .. }

@@ -7,6 +7,7 @@
 //! `cloze` itself needs no libtorch. Verbs that compute tensors run in `cloze-train` (package `cloze-train`), which
 //! `cloze` executes with the same arguments ([`train_program`]).
 
+pub mod analyze;
 pub mod cli;
 pub mod commands;
 pub mod config;

@@ -31,6 +31,7 @@ pub fn is_needed(verb: &Verb) -> bool {
         Verb::Train { .. }
         | Verb::Finetune { .. }
         | Verb::Evaluate { .. }
+        | Verb::Analyze(_)
         | Verb::Plan { measure: true, .. }
         | Verb::Export { .. }
         | Verb::Explain { .. }

@@ -1,5 +1,6 @@
 //! End-to-end tests of the program. They are one binary, since each one that trains links libtorch.
 
+mod analyze;
 mod cuda;
 mod dataset_versions;
 mod deploy;

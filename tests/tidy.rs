@@ -27,6 +27,7 @@ use self::import_cycles::import_cycles;
 /// belong to the pipeline, libtorch to the trainer, channels and threads to runtime, tokio and anyhow to the top.
 /// schemas contains only plain data.
 const MAY_USE: &[(&str, &str)] = &[
+    ("cloze-analysis", "cloze-schemas schemars serde"),
     ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),
@@ -59,19 +60,19 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-trainer",
-        "cloze-runtime cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc safetensors serde serde_json tch tracing",
+        "cloze-analysis cloze-runtime cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc safetensors serde serde_json tch tracing",
     ),
     ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
     ("cloze-pretend-cuda", "cloze-testkit cc libc"),
     ("cloze-testkit", "cloze-store blake3 libc rustix serde_json tempfile toml"),
     (
         "cloze",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow blake3 chrono clap clap_complete clap_mangen maud ratatui schemars serde \
+        "cloze-analysis cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow blake3 chrono clap clap_complete clap_mangen maud ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing rustix",
     ),
     (
         "cloze-train",
-        "cloze cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-tasks cloze-trainer cloze-trainer-plan anyhow \
+        "cloze cloze-analysis cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-tasks cloze-trainer cloze-trainer-plan anyhow \
          blake3 serde_json toml tracing",
     ),
 ];
@@ -88,6 +89,7 @@ const REGISTRIES: &[(&str, &str)] = &[
     ("trainer/plan/src/objectives", "objective"),
     ("trainer/plan/src/networks", "network"),
     ("crates/tasks/src/task", "task"),
+    ("crates/analysis/src/analysis", "analysis"),
 ];
 
 /// Families whose members are configured in one package and built in another, with both folders.

@@ -20,6 +20,7 @@ mod row_facts;
 mod source;
 mod sources;
 mod stream;
+mod text_rows;
 mod views;
 mod windows;
 

@@ -10,7 +10,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Train", &["train", "tune"]),
     ("Runs", &["runs", "top", "report", "checkpoints", "rollback", "branch", "extend", "diff"]),
     ("Inspect", &["inspect", "explain", "replay", "exposure"]),
-    ("Evaluate and export", &["finetune", "evaluate", "fill", "export", "parity"]),
+    ("Evaluate and export", &["finetune", "evaluate", "analyze", "fill", "export", "parity"]),
     ("Profile", &["profile"]),
     ("Shell", &["completions", "man", "help"]),
 ];

@@ -9,7 +9,7 @@ use store::{ObjectWriter, Store};
 use crate::exit::Usage;
 
 /// Writes a file. Creates its folder if needed.
-pub(super) fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn put(path: &Path, text: &str) -> anyhow::Result<()> {
     let target = target(path)?;
     let (folder, name) = split_path(&target)?;
     let store = Store::folder(folder).with_context(|| folder.display().to_string())?;
@@ -38,7 +38,7 @@ pub(super) fn check_writable(path: &Path) -> anyhow::Result<()> {
 
 /// Refuses files that cannot be written, that are equal to one another, or that the command reads; and a folder that is
 /// not a folder.
-pub(super) fn outputs(read: &Path, files: &[Option<&Path>], folder: Option<&Path>) -> anyhow::Result<()> {
+pub(crate) fn outputs(read: &Path, files: &[Option<&Path>], folder: Option<&Path>) -> anyhow::Result<()> {
     let same = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut known = vec![same(read)];
     for path in files.iter().flatten() {

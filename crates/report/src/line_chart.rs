@@ -1,4 +1,4 @@
-//! Line charts over steps as SVG files.
+//! Line charts as SVG files, over steps or another quantity.
 
 use crate::chart::{SvgChart, TextAnchor, round_step};
 
@@ -7,7 +7,7 @@ use crate::chart::{SvgChart, TextAnchor, round_step};
 pub struct Curve {
     /// Name in the legend.
     pub name: String,
-    /// `(step, value)` pairs, by step. A value that is not finite leaves a gap.
+    /// `(step, value)` pairs, by step or by the other quantity. A value that is not finite leaves a gap.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -21,13 +21,18 @@ const DASHES: usize = 3;
 
 /// Returns an SVG file of 720 by 360 units with all curves over steps.
 pub fn svg(title: &str, curves: &[Curve]) -> String {
+    svg_over("step", title, curves)
+}
+
+/// Returns an SVG file of 720 by 360 units with all curves over a quantity of that name.
+pub fn svg_over(x_name: &str, title: &str, curves: &[Curve]) -> String {
     let finite = || curves.iter().flat_map(|curve| &curve.points).filter(|point| point.1.is_finite());
     let axes = Axis::covering(finite().map(|point| point.0)).zip(Axis::covering(finite().map(|point| point.1)));
-    let mut chart = SvgChart::without_title(SIZE.0, title, "Curves over steps.".to_owned());
+    let mut chart = SvgChart::without_title(SIZE.0, title, format!("Curves over {x_name}."));
     chart.y = SIZE.1 - 8.0;
     chart.text((MARGINS.0, 22.0), TextAnchor::Start, "title", title);
     if let Some((x, y)) = &axes {
-        draw_grid(&mut chart, x, y);
+        draw_grid(&mut chart, x_name, x, y);
         for (number, curve) in curves.iter().enumerate() {
             draw_curve(&mut chart, number, curve, x, y);
         }
@@ -81,7 +86,7 @@ fn position(x: &Axis, y: &Axis, point: (f64, f64)) -> (f64, f64) {
     (MARGINS.0 + x.share(point.0) * width, MARGINS.1 + (1.0 - y.share(point.1)) * height)
 }
 
-fn draw_grid(chart: &mut SvgChart, x: &Axis, y: &Axis) {
+fn draw_grid(chart: &mut SvgChart, x_name: &str, x: &Axis, y: &Axis) {
     let right = SIZE.0 - MARGINS.2;
     for value in y.ticks() {
         let (left, height) = position(x, y, (x.low, value));
@@ -92,7 +97,7 @@ fn draw_grid(chart: &mut SvgChart, x: &Axis, y: &Axis) {
         let (left, bottom) = position(x, y, (value, y.low));
         chart.text((left, bottom + 16.0), TextAnchor::Middle, "tick", &short(value));
     }
-    chart.text((right, SIZE.1 - 8.0), TextAnchor::End, "tick", "step");
+    chart.text((right, SIZE.1 - 8.0), TextAnchor::End, "tick", x_name);
 }
 
 fn draw_curve(chart: &mut SvgChart, number: usize, curve: &Curve, x: &Axis, y: &Axis) {

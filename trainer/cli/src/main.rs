@@ -3,6 +3,7 @@
 //! `cloze` executes this program with its own arguments ([`cloze::train_program`]). The program parses them as `cloze`
 //! does and passes every verb that needs no tensors to the library.
 
+mod analyze;
 mod evaluate;
 mod explain;
 mod export;
@@ -51,6 +52,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             return finetune::run(&request, &set);
         }
         Verb::Evaluate { run, step, json } => evaluate::run(&run, step, json)?,
+        Verb::Analyze(args) => analyze::run(&args)?,
         Verb::Profile(verb) if verb.computes_tensors() => {
             let Ok((config, options)) = verb.measurement() else {
                 anyhow::bail!("internal error: the verb computes tensors but has no measurement")

@@ -44,10 +44,23 @@ pub(crate) struct Encoded {
     pub hidden_btd: Tensor,
     // Output of the embedding block, in the type of its last operation.
     block_btd: Tensor,
+    // Outputs of all layers, in the type of hidden states. Empty unless they were asked for.
+    layers: Vec<Tensor>,
     precision: Precision,
 }
 
 impl Encoded {
+    /// Returns the output of a layer, float32: that of the embedding block for 0.
+    ///
+    /// # Panics
+    /// If the pass did not keep its layers.
+    pub(crate) fn layer_btd(&self, layer: usize) -> Tensor {
+        match layer {
+            0 => self.embeddings_btd(),
+            _ => self.precision.upcast(&self.layers[layer - 1]),
+        }
+    }
+
     /// Returns the output of the embedding block of the same pass, after norm, dropout and projection ("hidden state
     /// 0"), float32.
     pub(crate) fn embeddings_btd(&self) -> Tensor {
@@ -147,15 +160,29 @@ impl Encoder {
     /// Encodes rows.
     #[must_use]
     pub(crate) fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
+        self.pass(input, mode, false)
+    }
+
+    /// Encodes rows and keeps the output of every layer, for [`Encoded::layer_btd`].
+    #[must_use]
+    pub(crate) fn forward_keeping_layers(&self, input: Input<'_>, mode: Mode) -> Encoded {
+        self.pass(input, mode, true)
+    }
+
+    fn pass(&self, input: Input<'_>, mode: Mode, keeps_layers: bool) -> Encoded {
         let block_btd = self.embed(input, mode);
         let bias = self.attention_bias(input, mode);
         // The alias makes autograd sum the gradients from the layers before those from the objectives. Activation
         // checkpointing uses the same order.
         let mut hidden_btd = self.precision.hidden(&block_btd.alias());
+        let mut layers = Vec::new();
         for layer in &self.layers {
             hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
+            if keeps_layers {
+                layers.push(hidden_btd.shallow_clone());
+            }
         }
-        Encoded { hidden_btd: self.precision.upcast(&hidden_btd), block_btd, precision: self.precision }
+        Encoded { hidden_btd: self.precision.upcast(&hidden_btd), block_btd, layers, precision: self.precision }
     }
 
     fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {

@@ -74,6 +74,16 @@ impl<'a> Inputs<'a> {
         Ok(Tensor::from_slice(&values))
     }
 
+    /// Returns whole numbers within `range`, as indices of the host.
+    pub(super) fn places(&mut self, name: &str, axes: &str, range: &Range<i64>) -> Result<Vec<usize>, Error> {
+        let values = self.integers(name, axes)?;
+        let place = |(at, value): (usize, i64)| {
+            self.check(name, at, value, range)?;
+            Ok(usize::try_from(value).expect("ranges begin at 0"))
+        };
+        values.into_iter().enumerate().map(place).collect()
+    }
+
     /// Returns an error if entry `at` of `name` is outside `range`.
     pub(super) fn check(&self, name: &str, at: usize, value: i64, range: &Range<i64>) -> Result<(), Error> {
         if range.contains(&value) {

@@ -2,20 +2,19 @@
 
 use schemas::ordinal::Step;
 use store::Store;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::networks::MAIN;
 
-use crate::device::ResolveDevice as _;
 use crate::device::native::CheckStatus as _;
 use crate::device::tensors::upload_once;
 use crate::model::encoder::Input;
 use crate::model::forward::Forward;
 use crate::model::layers::Mode;
 use crate::training::checkpoint;
+use crate::training::inference;
 use crate::training::oom_error;
-use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
 /// Token id and its probability.
@@ -49,21 +48,16 @@ impl Filler {
     }
 
     fn with_weights(plan: &TrainPlan, load: impl FnOnce(&mut Trainer) -> Result<(), Error>) -> Result<Self, Error> {
-        oom_error::wrap_read_only(plan, || {
-            let on_cpu = plan.train.device.resolve()? == Device::Cpu;
-            let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
-            let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
-            load(&mut trainer)?;
-            if trainer.token_head().is_some() {
-                return Ok(Self { trainer });
-            }
-            let objectives: Vec<String> = plan.active().map(|it| format!("`{}`", it.objective.kind())).collect();
-            Err(Error::Config(format!(
-                "this run has the objectives {}, and none of them trains the main network to predict tokens, as `masked_lm` \
-                 and `corrective_lm` do: it cannot fill in blanks",
-                objectives.join(", ")
-            )))
-        })
+        let trainer = inference::trainer(plan, load)?;
+        if trainer.token_head().is_some() {
+            return Ok(Self { trainer });
+        }
+        let objectives: Vec<String> = plan.active().map(|it| format!("`{}`", it.objective.kind())).collect();
+        Err(Error::Config(format!(
+            "this run has the objectives {}, and none of them trains the main network to predict tokens, as `masked_lm` \
+             and `corrective_lm` do: it cannot fill in blanks",
+            objectives.join(", ")
+        )))
     }
 
     /// Returns the `top` most probable ids for each mask of a row, the most probable first. The row includes its frame.

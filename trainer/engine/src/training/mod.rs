@@ -2,7 +2,9 @@
 
 pub mod checkpoint;
 pub(crate) mod fill;
+mod inference;
 pub(crate) mod init_loss_check;
+pub(crate) mod inspect;
 pub(crate) mod interfaces;
 pub(crate) mod metric_accumulator;
 pub(crate) mod oom_error;
@@ -21,6 +23,7 @@ pub(crate) mod validation;
 
 pub use self::checkpoint::Snapshot;
 pub use self::fill::{Filler, TokenGuess};
+pub use self::inspect::{FlatVectors, Inspector};
 pub use self::interfaces::{Data, Host, RunOutcome};
 pub use self::predict::Predictor;
 pub use self::process_group::{ProcessGroup, SingleProcess};

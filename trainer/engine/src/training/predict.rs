@@ -5,17 +5,16 @@ use std::collections::BTreeSet;
 use schemas::Batch;
 use schemas::ordinal::Step;
 use store::Store;
-use tch::{Device, Kind};
+use tch::Kind;
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 
-use crate::device::ResolveDevice as _;
 use crate::device::native::CheckStatus as _;
 use crate::model::host_batch::HostBatch;
 use crate::training::checkpoint;
+use crate::training::inference;
 use crate::training::metric_accumulator::MetricAccumulator;
 use crate::training::oom_error;
-use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
 /// Weights of a checkpoint that predict the targets of labelled examples, in eval mode.
@@ -32,14 +31,8 @@ impl Predictor {
     /// If there is no such checkpoint, or if no objective of the run predicts targets.
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
-        oom_error::wrap_read_only(plan, || {
-            let on_cpu = plan.train.device.resolve()? == Device::Cpu;
-            let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
-            let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
-            trainer.load(&place, &snapshot)?;
-            trainer.parameters().round()?;
-            Ok(Self { trainer, step: snapshot.state.step })
-        })
+        let trainer = inference::trainer(plan, |trainer| trainer.load(&place, &snapshot).map(drop))?;
+        Ok(Self { trainer, step: snapshot.state.step })
     }
 
     /// Steps after which the weights were saved.

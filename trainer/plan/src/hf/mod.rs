@@ -113,6 +113,17 @@ pub fn inference_plan(folder: &Path, vocab: VocabFacts) -> Result<TrainPlan, Err
         let class = config.class().unwrap_or("without `architectures`");
         return Err(refuse(format!("the model is a `{class}`, which predicts no tokens, so it fills in no blanks")));
     }
+    encoder_plan(folder, vocab)
+}
+
+/// Returns a plan to encode rows with the model in `folder`, whose tokenizer has the vocabulary `vocab`. Its prediction
+/// head has initial weights if the model has none.
+///
+/// # Errors
+/// [`Error::Config`] if the folder has no model, or one of a form that is not supported.
+pub fn encoder_plan(folder: &Path, vocab: VocabFacts) -> Result<TrainPlan, Error> {
+    let refuse = |problem: String| Error::Config(format!("{}: {problem}", folder.display()));
+    let config = read_config(folder).map_err(refuse)?;
     if let Some(problem) = weights_problem(folder, &config) {
         return Err(refuse(problem));
     }

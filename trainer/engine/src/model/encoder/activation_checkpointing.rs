@@ -66,7 +66,7 @@ impl Encoder {
         });
         let hidden_btd = leaf(&no_grad(|| self.precision.upcast(&x_btd)));
         let kept = CheckpointedLayers { block_btd, bias, layers, mode };
-        Ok((Encoded { hidden_btd, block_btd: leaf_btd, precision: self.precision }, kept))
+        Ok((Encoded { hidden_btd, block_btd: leaf_btd, layers: Vec::new(), precision: self.precision }, kept))
     }
 
     /// Adds the gradients of a pass of [`forward_checkpointed`](Self::forward_checkpointed) to the weights.

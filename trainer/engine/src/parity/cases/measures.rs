@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use analysis::geometry::SelfSimilaritySum;
+use analysis::measure::Measure;
 use trainer_plan::Error;
 use trainer_plan::relative_positions::{BucketForm, Buckets};
 
@@ -12,29 +14,47 @@ use crate::parity::inputs::Inputs;
 use crate::parity::outcomes::{measured, number, parts};
 
 pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
-    let hidden_btd = inputs.constants("hidden", "btd")?;
-    let hidden_md = hidden_btd.view([-1, inputs.size('d')]);
+    let hidden = inputs.numbers("hidden", "btd")?;
     let positions = 0..inputs.size('b') * inputs.size('t');
-    let token_n = inputs.index("token", "n", positions.clone())?;
-    let intra_n = inputs.index("intra", "n", positions.clone())?;
-    let inter_n = inputs.index("inter", "n", positions)?;
-    let score = similarity::contextual_score(&hidden_md, &token_n, &intra_n, &inter_n);
-    let parts = score.iter().flat_map(|similarity| {
-        let part = |of: &str, value: f64| (format!("{of}_{}", similarity.measure), PartValue::Number(value));
-        [
-            part("intra", similarity.intra),
-            part("inter", similarity.inter),
-            part("ratio", similarity.intra / similarity.inter),
-        ]
-    });
-    Ok(measured(score[0].intra - score[0].inter, parts.collect()))
+    let vectors = vectors(&hidden, inputs.size('d'));
+    let mut places = |name: &str| inputs.places(name, "n", &positions);
+    let tokens = places("token")?;
+    let [intra, inter] = [places("intra")?, places("inter")?];
+    let mut parts = BTreeMap::new();
+    let mut difference = f64::NAN;
+    for measure in Measure::ALL {
+        let mean = |others: &[usize]| {
+            let each = tokens.iter().zip(others).map(|(&own, &other)| measure.compare(vectors[own], vectors[other]));
+            each.sum::<f64>() / tokens.len() as f64
+        };
+        let [intra, inter] = [mean(&intra), mean(&inter)];
+        let name = if measure == Measure::Cos { "cosine" } else { measure.name() };
+        for (of, value) in [("intra", intra), ("inter", inter), ("ratio", intra / inter)] {
+            parts.insert(format!("{of}_{name}"), PartValue::Number(value));
+        }
+        if measure == Measure::Cos {
+            difference = intra - inter;
+        }
+    }
+    Ok(measured(difference, parts))
 }
 
 pub(super) fn self_similarity(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
-    let hidden_btd = inputs.constants("hidden", "btd")?;
+    let hidden = inputs.numbers("hidden", "btd")?;
     let valid = inputs.flags("valid", "bt")?;
-    let found = similarity::self_similarity(&hidden_btd, &inputs.grid(&valid));
+    let vectors = vectors(&hidden, inputs.size('d'));
+    let width = usize::try_from(inputs.size('t')).expect("sizes are not negative");
+    let mut sum = SelfSimilaritySum::default();
+    for (vectors, valid) in vectors.chunks(width.max(1)).zip(valid.chunks(width.max(1))) {
+        sum.add(vectors.iter().zip(valid).filter(|(_, valid)| **valid).map(|(vector, _)| vector.to_vec()));
+    }
+    let found = sum.finish();
     Ok(measured(found.pooled, parts([("sentence_mean", found.row_mean)])))
+}
+
+/// Cuts flat values into vectors.
+fn vectors(flat: &[f64], width: i64) -> Vec<&[f64]> {
+    flat.chunks(usize::try_from(width).expect("sizes are not negative").max(1)).collect()
 }
 
 pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
