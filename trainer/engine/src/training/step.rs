@@ -134,7 +134,7 @@ impl Trainer {
         Ok(Self {
             ranks,
             device,
-            optimizer: AdamW::new(plan.optimizer.clone(), &parameters),
+            optimizer: AdamW::new(plan.optimizer.clone(), plan.encoder.layers, &parameters),
             tally: MetricAccumulator::new(device),
             skips: Skips::new(device),
             guard: Guard::new(&plan.guard, plan.report.every_steps, device),
