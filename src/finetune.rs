@@ -4,12 +4,15 @@
 //! the prepared folder names the task and its files for the evaluation.
 
 mod page;
+pub(crate) mod preset;
+mod recipe;
 mod record;
 mod request;
 mod results;
 mod start;
+pub(crate) mod subset;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pipeline::labelled::{self, ExampleTarget, LabelledOptions, LabelledText};
@@ -17,14 +20,16 @@ use store::Store;
 use tasks::task::{ExampleSet, SetPurpose};
 use tasks::{AnyTask, Example, ExampleReader, Gold, TaskOutput};
 use telemetry::quantities::count;
-use telemetry::terminal::line;
+use telemetry::terminal::{line, note};
 
 pub use self::page::{OBJECTIVE, VIEW};
+use self::recipe::Recipe;
 pub use self::record::{TaskFile, TaskRecord};
 use self::request::SplitRows;
 pub use self::request::{Prepared, Request};
 pub use self::results::{Predictions, SetResult, TaskResults, predictions_file, predictions_name};
 use self::start::StartModel;
+use self::subset::TrainSubset;
 use crate::exit::Usage;
 
 /// Returns the task of that name, or of a TOML file with `kind` and its keys.
@@ -55,12 +60,20 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
     let Request { task, data, from, out, hyper } = request;
     check_task(task)?;
     let start = StartModel::open(from)?;
+    if let Some(decay) = Recipe::layer_decay(hyper) {
+        let preset = hyper.preset.name();
+        note(format_args!(
+            "warning: the preset `{preset}` multiplies the learning rate by {decay} from each layer to the one below it, \
+             which this version cannot do; the run trains without it"
+        ));
+    }
     let options = LabelledOptions {
-        max_seq_len: hyper.max_seq_len.min(start.encoder.max_positions),
+        max_seq_len: Recipe::max_seq_len(hyper).min(start.encoder.max_positions),
         separators: start.separators(),
     };
     let sets = existing_sets(task, data)?;
-    let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options)?;
+    let subset = TrainSubset::new(hyper.train_fraction, hyper.seed);
+    let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options, subset)?;
     let prepared = Prepared::below(out);
     let folder = out.join("data");
     let known = Store::existing(&folder).ok().map(|store| record.compare(&store)).transpose()?.flatten();
@@ -68,7 +81,7 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
         rows
     } else {
         // Invalid files are refused before anything is written.
-        let splits = Splits::read(task, data)?;
+        let splits = Splits::read(task, data, subset)?;
         let store = Store::folder(&folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
         splits.write(&store, &start, options, &record)?
     };
@@ -95,6 +108,19 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
         None => drop(place.put("run.toml", text.as_bytes())?),
     }
     Ok(prepared)
+}
+
+/// Checks what every fine-tuning on a task needs: the task, its files and the model. Returns the number of training
+/// examples.
+///
+/// # Errors
+/// If one of them cannot be used.
+pub(crate) fn check(task: &AnyTask, data: &Path, from: &[PathBuf]) -> anyhow::Result<u64> {
+    check_task(task)?;
+    let sets = existing_sets(task, data)?;
+    from.iter().try_for_each(|from| StartModel::open(from).map(drop))?;
+    let train = sets.iter().find(|set| set.purpose == SetPurpose::Train).context("a task has a training set")?;
+    Ok(examples(train, data, task)?.len() as u64)
 }
 
 fn check_task(task: &AnyTask) -> anyhow::Result<()> {
@@ -135,14 +161,20 @@ struct Splits {
 }
 
 impl Splits {
-    /// Reads the training set and the first dev set.
-    fn read(task: &AnyTask, data: &Path) -> anyhow::Result<Self> {
+    /// Reads the training set, or a subset of it, and the first dev set.
+    fn read(task: &AnyTask, data: &Path, subset: Option<TrainSubset>) -> anyhow::Result<Self> {
         let sets = task.sets();
         let of = |purpose: SetPurpose| -> anyhow::Result<Vec<Example>> {
             let set = sets.iter().find(|set| set.purpose == purpose).context("a task has this set")?;
             examples(set, data, task)
         };
-        Ok(Self { train: of(SetPurpose::Train)?, valid: of(SetPurpose::Dev)? })
+        let mut train = of(SetPurpose::Train)?;
+        if let Some(subset) = subset {
+            let all = train.len();
+            train = subset.choose(train);
+            line(subset::describe(subset, all, &train, &task.output()));
+        }
+        Ok(Self { train, valid: of(SetPurpose::Dev)? })
     }
 
     /// Writes them as a prepared folder, the record first: the manifest makes the folder valid.

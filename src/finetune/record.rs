@@ -12,6 +12,7 @@ use tasks::AnyTask;
 use tasks::task::ExampleSet;
 
 use super::request::SplitRows;
+use super::subset::TrainSubset;
 use crate::exit::Usage;
 
 /// Name of the record in a prepared folder.
@@ -33,6 +34,9 @@ pub struct TaskRecord {
     pub max_seq_len: u32,
     /// Separators between two texts.
     pub separators: u32,
+    /// Part of the training set that was prepared; `None`: the whole set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) subset: Option<TrainSubset>,
 }
 
 /// File of a task.
@@ -62,6 +66,7 @@ impl TaskRecord {
         sets: &[ExampleSet],
         tokenizer: &HfTokenizer,
         options: LabelledOptions,
+        subset: Option<TrainSubset>,
     ) -> anyhow::Result<Self> {
         let file = |set: &ExampleSet| -> std::io::Result<TaskFile> {
             Ok(TaskFile { set: set.name.clone(), blake3: hash(&folder.join(&set.file))? })
@@ -73,6 +78,7 @@ impl TaskRecord {
             tokenizer: tokenizer.facts().manifest.fingerprint.clone(),
             max_seq_len: options.max_seq_len,
             separators: options.separators,
+            subset,
         })
     }
 
@@ -98,7 +104,7 @@ impl TaskRecord {
         }
         if Self::read(store)? != *self {
             let message = format!(
-                "{}: prepared with other files, another task, tokenizer or row length; name another --out",
+                "{}: prepared with other files, another task, tokenizer, row length or training subset; name another --out",
                 store.place("")
             );
             return Err(Usage(message).into());
