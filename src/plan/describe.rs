@@ -214,8 +214,14 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     });
     let optimizer = &train.optimizer;
     let schedule = &train.schedule;
+    let layers = if optimizer.has_one_rate() {
+        String::new()
+    } else {
+        let input = optimizer.lr * optimizer.rate_factor("encoder.embeddings", train.encoder.layers);
+        format!(", falling by {} a layer to {input:.2e} at the embeddings", optimizer.layer_decay)
+    };
     lines.push(format!(
-        "optimizer  AdamW, learning rate {:e} after {} steps of warm-up, weight decay {}, clipped at {}",
+        "optimizer  AdamW, learning rate {:e} after {} steps of warm-up{layers}, weight decay {}, clipped at {}",
         optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.max_grad_norm,
     ));
     let folder = &plan.config.run.folder;

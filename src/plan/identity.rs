@@ -26,7 +26,7 @@ macro_rules! excluded {
         ///
         /// Keys `sources.NAME` are replaced by their effects, in [`of_source`]. [`unused`] excludes under conditions
         /// `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`, `train.micro_batch_size`,
-        /// `train.tf32`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.max_tokens` and `train.max_hours`
+        /// `train.tf32`, `optimizer.layer_decay`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.max_tokens` and `train.max_hours`
         /// belong to the identity if they are written.
         const EXCLUDED: &[(&str, &str)] = &[$(($key, $why)),+];
     };
@@ -113,6 +113,9 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     }
     if !training.train.tf32 {
         unused.push("train.tf32".to_owned());
+    }
+    if training.optimizer.has_one_rate() {
+        unused.push("optimizer.layer_decay".to_owned());
     }
     if training.schedule.kind != ScheduleKind::Wsd {
         unused.extend(["schedule.decay_fraction", "schedule.decay_shape"].map(str::to_owned));
@@ -235,6 +238,14 @@ mod tests {
         assert!(!keys(&config, &config.resolved()).contains("train.tf32"), "older runs lack the key");
         config.training.train.tf32 = true;
         assert!(keys(&config, &config.resolved()).contains("train.tf32"));
+    }
+
+    #[test]
+    fn layer_decay_belongs_if_it_changes_a_rate() {
+        let mut config = config();
+        assert!(!keys(&config, &config.resolved()).contains("optimizer.layer_decay"), "older runs lack the key");
+        config.training.optimizer.layer_decay = 0.8;
+        assert!(keys(&config, &config.resolved()).contains("optimizer.layer_decay"));
     }
 
     #[test]

@@ -174,6 +174,7 @@ mod tests {
             report: Vec::new(),
             skips: Vec::new(),
             guard: trainer_plan::checkpoint::SavedGuard::default(),
+            detectors: BTreeMap::new(),
             identity: trainer_plan::identity::Identity::new(BTreeMap::new()),
             files: BTreeMap::new(),
             changes: Vec::new(),

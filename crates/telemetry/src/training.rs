@@ -369,7 +369,7 @@ pub struct EnvironmentReport {
 /// Problem that does not stop the run or the preparation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
-    /// Category of the warning, such as `first_value`, by which programs count warnings.
+    /// Category of the warning, such as `first_value` or `detector`, by which programs count warnings.
     pub topic: String,
     /// Problem and its place.
     pub message: String,

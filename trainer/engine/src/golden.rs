@@ -56,7 +56,7 @@ fn train(plan: &TrainPlan) -> Golden {
     let mut golden = Golden { losses: Vec::new(), norms: Vec::new(), weights: BTreeMap::new() };
     for step in 0..STEPS {
         trainer.step(&[testing::batch(2 * step), testing::batch(2 * step + 1)]).expect("good batches");
-        let (figures, _) = trainer.figures().expect("finite");
+        let figures = trainer.figures().expect("finite").figures;
         golden.losses.push(figures.terms);
         golden.norms.push(figures.grad_norm);
     }

@@ -119,8 +119,8 @@ pub struct CheckpointConfig {
     /// Number of best checkpoints by `best_by` to keep; 0 for none. Only checkpoints of validated steps qualify.
     pub keep_best: usize,
     /// Metric that ranks checkpoints: `valid/mlm`, `valid/mlm.accuracy`, `loss`, or a term or metric of the validation,
-    /// such as `mlm` or `mlm.accuracy`. Accuracies and `positive_cosine` are maximized, all others minimized. The older
-    /// of two equal checkpoints is better.
+    /// such as `mlm` or `mlm.accuracy`. Accuracies, gains and `positive_cosine` are maximized, all others minimized. The
+    /// older of two equal checkpoints is better.
     pub best_by: String,
     /// Model family of the export. If set, `transformers` can load each checkpoint folder: it also contains
     /// `config.json`, `model.safetensors` and the tokenizer, as written by `cloze export`.

@@ -111,6 +111,11 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             "optimizer.max_grad_norm",
             format!("{} is not a number of at least 0; 0 disables clipping", optimizer.max_grad_norm),
         ),
+        (
+            optimizer.layer_decay > 0.0 && optimizer.layer_decay <= 1.0,
+            "optimizer.layer_decay",
+            format!("{} is not a factor above 0 and at most 1; ELECTRA has 0.8", optimizer.layer_decay),
+        ),
         (request.checkpoints.every_steps > 0, "checkpoints.every_steps", "it must be above 0".to_owned()),
         (request.checkpoints.keep > 0, "checkpoints.keep", "at least one checkpoint must be kept".to_owned()),
         (request.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
@@ -332,6 +337,9 @@ mod tests {
             refused("optimizer.weight_decay", &|request| request.optimizer.weight_decay = bad);
             refused("optimizer.max_grad_norm", &|request| request.optimizer.max_grad_norm = bad);
             refused("optimizer.lr", &|request| request.optimizer.lr = bad);
+        }
+        for bad in [f64::INFINITY, f64::NAN, -0.5, 0.0, 1.25] {
+            refused("optimizer.layer_decay", &|request| request.optimizer.layer_decay = bad);
         }
         refused("train.threads", &|request| request.train.threads = usize::MAX);
         refused("train.threads", &|request| request.train.threads = 1 << 20);

@@ -45,6 +45,7 @@ pub(crate) fn state(step: u64) -> State {
         report: vec![SavedMean::Norm { count: 3.0 }],
         skips: Vec::new(),
         guard: SavedGuard::default(),
+        detectors: BTreeMap::new(),
         identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
         files: BTreeMap::new(),
         changes: Vec::new(),

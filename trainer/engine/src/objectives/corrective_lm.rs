@@ -229,7 +229,7 @@ impl Loss for CorrectiveLmLoss {
         let form = config.lm_form;
         let stop_grad = config.stop_grad;
         let found = loss(hidden_btd, &head, &replaced_bt, view.valid_bt.as_ref(), predicted, form, stop_grad);
-        let mut metrics = found.copy.metrics(forward.batch().valid(&config.view) as f64);
+        let mut metrics = found.copy.metrics("copy.gain", forward.batch().valid(&config.view) as f64);
         metrics.push(Metric::ratio("lm_accuracy_replaced", found.replaced_hits, found.replaced));
         metrics.push(Metric::ratio("lm_accuracy_original", found.original_hits, found.original));
         ObjectiveOutput { sums: vec![found.copy.sum, found.lm_sum], metrics }

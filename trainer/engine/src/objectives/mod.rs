@@ -100,6 +100,8 @@ pub(crate) struct Metric {
     pub numerator: Tensor,
     /// Divisor of the numerator.
     pub denominator: Denominator,
+    /// Name of a rate, another metric of the same objective, whose entropy is added to the ratio.
+    pub entropy_of: Option<&'static str>,
 }
 
 /// Denominator of a metric.
@@ -115,18 +117,25 @@ impl Metric {
     /// Creates the ratio of a sum on the device to a number on the host.
     #[must_use]
     pub(crate) fn new(name: &'static str, numerator: Tensor, count: f64) -> Self {
-        Self { name, numerator, denominator: Denominator::Host(count) }
+        Self { name, numerator, denominator: Denominator::Host(count), entropy_of: None }
     }
 
     /// Creates the ratio of two numbers on the device.
     #[must_use]
     pub(crate) fn ratio(name: &'static str, numerator: Tensor, denominator: Tensor) -> Self {
-        Self { name, numerator, denominator: Denominator::Device(denominator) }
+        Self { name, numerator, denominator: Denominator::Device(denominator), entropy_of: None }
     }
 
     /// Creates a metric from a mean on the device over `count` items, a number on the host.
     #[must_use]
     pub(crate) fn mean(name: &'static str, mean: &Tensor, count: f64) -> Self {
         Self::new(name, mean * count, count)
+    }
+
+    /// Creates the gain over a constant guess: the entropy of the metric `rate`, in nats, less the mean of `count`
+    /// cross-entropies. The entropy is that of the rate of the whole report, so the gain is exact over a report.
+    #[must_use]
+    pub(crate) fn gain(name: &'static str, cross_entropies: &Tensor, count: f64, rate: &'static str) -> Self {
+        Self { entropy_of: Some(rate), ..Self::new(name, -cross_entropies.detach(), count) }
     }
 }

@@ -18,6 +18,11 @@
 //! position was masked. ELECTRA's label 1 is "replaced", COCO-LM's is "original"; the sign of `z` changes with it. The
 //! head is `w · h + b`, or the same applied to `gelu(h Wᵀ + b_W)` (ELECTRA; no norm in between).
 //!
+//! # Metrics
+//! `gain` is `H(r) − S / n` over a report: with `n` valid tokens of which the share `r` is replaced, and
+//! `H(r) = −r ln r − (1 − r) ln(1 − r)`, a constant guess at `r` has the gain 0. A positive gain is information about
+//! *which* tokens are replaced.
+//!
 //! # Columns
 //! `input_ids` of the view before and after the generator, `attention_mask`.
 //!
@@ -177,16 +182,17 @@ impl Loss for ReplacedTokenLoss {
         let head = self.weights.leaves(forward.networks().precision());
         let detection = loss(hidden_btd, &head, &uploaded.replaced_bt(), uploaded.valid_bt.as_ref(), *label_one);
         let count = forward.batch().valid(view) as f64;
-        ObjectiveOutput { metrics: detection.metrics(count), sums: vec![detection.sum] }
+        ObjectiveOutput { metrics: detection.metrics("gain", count), sums: vec![detection.sum] }
     }
 }
 
 impl Detection {
-    /// Returns the share of replaced tokens among `count` valid tokens, and the accuracy on all, replaced and original
-    /// tokens.
-    pub(super) fn metrics(&self, count: f64) -> Vec<Metric> {
+    /// Returns the share of replaced tokens among `count` valid tokens, the accuracy on all, replaced and original
+    /// tokens, and as `gain` the nats below a constant guess at that share.
+    pub(super) fn metrics(&self, gain: &'static str, count: f64) -> Vec<Metric> {
         let handle = Tensor::shallow_clone;
         vec![
+            Metric::gain(gain, &self.sum, count, "replaced_rate"),
             Metric::new("replaced_rate", handle(&self.replaced), count),
             Metric::new("accuracy", &self.replaced_hits + &self.original_hits, count),
             Metric::ratio("accuracy_replaced", handle(&self.replaced_hits), handle(&self.replaced)),
@@ -199,7 +205,11 @@ impl Detection {
 mod tests {
     use tch::Tensor;
 
+    use trainer_plan::metric_name::MetricName;
+
     use super::{LabelOne, of_logits};
+    use crate::training::metric_accumulator::{MetricAccumulator, PendingAdditions};
+    use crate::training::process_group::SingleProcess;
 
     fn number(tensor: &Tensor) -> f64 {
         f64::try_from(tensor).expect("one number")
@@ -226,6 +236,25 @@ mod tests {
             let counts = [&found.replaced, &found.original, &found.replaced_hits, &found.original_hits].map(whole);
             assert_eq!(counts, [1, 3, 0, 3]);
         }
+    }
+
+    /// One of four is replaced: H(1/4) = 0.562 335 144 619, less the mean loss.
+    #[test]
+    fn gain_is_what_a_constant_guess_costs_more() {
+        let (z_bt, replaced_bt) = example();
+        let gain = |z_bt: &Tensor| {
+            let found = of_logits(z_bt, &replaced_bt, None, LabelOne::IsOriginal);
+            let mut tally = MetricAccumulator::new(tch::Device::Cpu);
+            let mut sums = PendingAdditions::default();
+            found.metrics("gain", 4.0).iter().for_each(|metric| tally.add_metric("rtd", metric, &mut sums));
+            sums.settle().expect("scalars");
+            tally.read(&SingleProcess, &[]).expect("read").0.gains[&MetricName::new("rtd", "gain")].value
+        };
+        assert!((gain(&z_bt) - (0.562_335_144_619 - 0.712_745_131_081)).abs() < 1e-11);
+        let constant = Tensor::full([1, 4], 3_f64.ln(), (tch::Kind::Double, tch::Device::Cpu));
+        assert!(gain(&constant).abs() < 1e-12, "three of four are originals");
+        let certain = Tensor::from_slice(&[50.0, 50.0, 50.0, -50.0]).view([1, 4]);
+        assert!((gain(&certain) - 0.562_335_144_619).abs() < 1e-12);
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //! is used twice, like the word table, counts once. A weight without gradient does not change. An update whose `‖g‖` is
 //! not finite changes nothing: the device passes the flag to the kernel, and the host does not wait for it.
 //!
-//! With `bias_correction = false` both `1 − βⁿ` are 1.
+//! With `bias_correction = false` both `1 − βⁿ` are 1. With `layer_decay < 1`, `η` depends on the layer of the weight
+//! ([`OptimizerConfig::rate_factor`]), in the update and in the weight decay.
 //!
 //! Reference: Loshchilov & Hutter 2019, algorithm 2; `torch.optim.AdamW` and `clip_grad_norm_`.
 
@@ -33,6 +34,8 @@ const UNCORRECTED: f64 = 1e8;
 pub(crate) struct AdamW {
     config: OptimizerConfig,
     slots: Vec<Slot>,
+    // Distinct factors of the learning rate, in ascending order.
+    rate_factors: Vec<f64>,
     // Number of updates so far, float32, on the device; skipped updates do not count.
     updates: Tensor,
 }
@@ -42,6 +45,8 @@ struct Slot {
     name: String,
     weight: Tensor,
     decays: bool,
+    // Factor of the learning rate.
+    rate_factor: f64,
     mean: Tensor,
     variance: Tensor,
 }
@@ -56,19 +61,24 @@ pub(crate) struct Update {
 }
 
 impl AdamW {
-    /// Creates an optimizer with empty moments.
+    /// Creates an optimizer with empty moments, for a run whose main network has `layers` layers.
     #[must_use]
-    pub(crate) fn new(config: OptimizerConfig, parameters: &Parameters) -> Self {
+    pub(crate) fn new(config: OptimizerConfig, layers: u32, parameters: &Parameters) -> Self {
         let slot = |(name, parameter): (&str, &crate::model::parameters::Parameter)| Slot {
             name: name.to_owned(),
             weight: parameter.tensor.shallow_clone(),
             decays: parameter.decays,
+            rate_factor: config.rate_factor(name, layers),
             mean: parameter.tensor.detach().zeros_like(),
             variance: parameter.tensor.detach().zeros_like(),
         };
         let updates = Tensor::zeros([1], (MASTER, parameters.device()));
         let learning = parameters.iter().filter(|(_, parameter)| parameter.trains);
-        Self { config, slots: learning.map(slot).collect(), updates }
+        let slots: Vec<Slot> = learning.map(slot).collect();
+        let mut rate_factors: Vec<f64> = slots.iter().map(|slot| slot.rate_factor).collect();
+        rate_factors.sort_by(f64::total_cmp);
+        rate_factors.dedup_by_key(|factor| factor.to_bits());
+        Self { config, slots, rate_factors, updates }
     }
 
     /// Takes the gradients out of the weights, clips them and updates the weights with learning rate `lr`.
@@ -88,8 +98,11 @@ impl AdamW {
             let weight_decay = if decays { self.config.weight_decay } else { 0.0 };
             let betas = self.config.betas;
             let eps = self.config.eps;
-            let update = AdamWUpdate { step, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
-            fused_adamw(&self.lists(&gradients, decays), update)?;
+            for &factor in &self.rate_factors {
+                let lr = lr * factor;
+                let update = AdamWUpdate { step, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
+                fused_adamw(&self.lists(&gradients, decays, factor), update)?;
+            }
         }
         self.updates -= &skip;
         Ok(Update { norm: norm.to_kind(WIDE).squeeze(), skipped: skip.to_kind(WIDE).squeeze() })
@@ -103,10 +116,11 @@ impl AdamW {
         }
     }
 
-    fn lists<'a>(&'a self, gradients: &'a [Option<Tensor>], decays: bool) -> AdamWLists<'a> {
+    fn lists<'a>(&'a self, gradients: &'a [Option<Tensor>], decays: bool, rate_factor: f64) -> AdamWLists<'a> {
         let mut lists = AdamWLists::default();
         for (slot, gradient) in self.slots.iter().zip(gradients) {
-            if let Some(gradient) = gradient.as_ref().filter(|_| slot.decays == decays) {
+            let is_member = slot.decays == decays && slot.rate_factor.to_bits() == rate_factor.to_bits();
+            if let Some(gradient) = gradient.as_ref().filter(|_| is_member) {
                 lists.weights.push(&slot.weight);
                 lists.gradients.push(gradient);
                 lists.means.push(&slot.mean);
@@ -148,6 +162,7 @@ mod tests {
         weight_decay: 0.1,
         bias_correction: true,
         max_grad_norm: 0.0,
+        layer_decay: 1.0,
     };
 
     // One matrix and one gain. Their gradients are their own values times `factor`.
@@ -203,13 +218,51 @@ mod tests {
             by_formula(&mut expected_matrix, &factors, &config, config.weight_decay);
             by_formula(&mut expected_gain, &factors, &config, 0.0);
 
-            let mut optimizer = AdamW::new(config.clone(), &parameters);
+            let mut optimizer = AdamW::new(config.clone(), 2, &parameters);
             for factor in factors {
                 backward(&matrix, &gain, factor);
                 optimizer.update(config.lr).expect("shapes agree");
             }
             assert_near(&values(&matrix), &expected_matrix, 1e-5);
             assert_near(&values(&gain), &expected_gain, 1e-5);
+        }
+    }
+
+    /// Weights of the embeddings, of the first of two layers and of a head. Their gradients and moments are equal.
+    #[test]
+    fn every_layer_has_its_learning_rate() {
+        let _alone = testing::generator();
+        for bias_correction in [true, false] {
+            let mut specs = WeightSpecs::default();
+            let names = ["encoder.embeddings.word", "encoder.layers.0.attention.qkv", "heads.task.classifier"];
+            for name in names {
+                specs.path(name).gain("weight", 3);
+                specs.path(name).matrix("matrix", [1, 3]);
+            }
+            let parameters = Parameters::new(&specs, 3, Device::Cpu);
+            let weights = |name: &str| {
+                ["weight", "matrix"].map(|kind| parameters.path(name).weight(kind).master().shallow_clone())
+            };
+            for [_, matrix] in names.map(weights) {
+                let _ = tch::no_grad(|| matrix.shallow_clone().fill_(1.0));
+            }
+            let config = OptimizerConfig { layer_decay: 0.5, bias_correction, ..CONFIG };
+            let mut optimizer = AdamW::new(config.clone(), 2, &parameters);
+            let factors = [1.0, -0.5, 2.0];
+            for factor in factors {
+                for [gain, matrix] in names.map(weights) {
+                    backward(&matrix, &gain, factor);
+                }
+                optimizer.update(config.lr).expect("shapes agree");
+            }
+            for (name, rate) in names.into_iter().zip([0.0625, 0.125, 1.0]) {
+                let slower = OptimizerConfig { lr: config.lr * rate, ..config.clone() };
+                for (weight, decay) in weights(name).iter().zip([0.0, config.weight_decay]) {
+                    let mut expected = vec![1.0; 3];
+                    by_formula(&mut expected, &factors, &slower, decay);
+                    assert_near(&values(weight), &expected, 1e-6);
+                }
+            }
         }
     }
 
@@ -223,7 +276,7 @@ mod tests {
         let mut reference = tch::nn::AdamW { beta1: 0.8, beta2: 0.95, wd: 0.0, eps: 1e-6, amsgrad: false }
             .build(&store, config.lr)
             .expect("an optimizer");
-        let mut optimizer = AdamW::new(config, &parameters);
+        let mut optimizer = AdamW::new(config, 2, &parameters);
         for factor in [1.0, 3.0, -1.0, 0.5, 2.0] {
             backward(&matrix, &gain, factor);
             optimizer.update(0.1).expect("shapes agree");
@@ -238,7 +291,7 @@ mod tests {
         let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
         // Adam normalises the length of a gradient away; the second moment shows it.
-        let mut optimizer = AdamW::new(OptimizerConfig { max_grad_norm: 0.5, ..CONFIG }, &parameters);
+        let mut optimizer = AdamW::new(OptimizerConfig { max_grad_norm: 0.5, ..CONFIG }, 2, &parameters);
         backward(&matrix, &gain, 100.0);
         optimizer.update(0.0).expect("shapes agree");
         let squares = optimizer.slots.iter().map(|slot| slot.variance.sum(WIDE)).sum::<Tensor>();
@@ -250,7 +303,7 @@ mod tests {
     fn a_gradient_that_is_not_finite_changes_nothing() {
         let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
-        let mut optimizer = AdamW::new(CONFIG, &parameters);
+        let mut optimizer = AdamW::new(CONFIG, 2, &parameters);
         backward(&matrix, &gain, 1.0);
         optimizer.update(0.1).expect("shapes agree");
         let state = |optimizer: &AdamW| -> Vec<HostTensor> {

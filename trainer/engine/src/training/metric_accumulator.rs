@@ -139,11 +139,28 @@ struct WeightedTerm {
     weight: f64,
 }
 
+/// Running mean of a metric.
+#[derive(Debug)]
+struct MetricMean {
+    mean: Mean,
+    // Metric whose entropy is added: the metric is a gain over a constant guess.
+    entropy_of: Option<MetricName>,
+}
+
+/// Gain of a detector over a constant guess.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Gain {
+    /// Nats per token.
+    pub value: f64,
+    /// Tokens of this rank that were counted.
+    pub tokens: f64,
+}
+
 /// Sums since the last report.
 #[derive(Debug)]
 pub(crate) struct MetricAccumulator {
     terms: BTreeMap<MetricName, WeightedTerm>,
-    metrics: BTreeMap<MetricName, Mean>,
+    metrics: BTreeMap<MetricName, MetricMean>,
     norm: Mean,
     device: Device,
 }
@@ -157,6 +174,8 @@ pub(crate) struct MetricReading {
     pub terms: BTreeMap<MetricName, f64>,
     /// Metrics by name.
     pub metrics: BTreeMap<MetricName, f64>,
+    /// Those metrics that are gains over a constant guess.
+    pub gains: BTreeMap<MetricName, Gain>,
     /// Mean norm of the gradients.
     pub norm: f64,
 }
@@ -187,14 +206,17 @@ impl MetricAccumulator {
     pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric, sums: &mut PendingAdditions) {
         let name = MetricName::new(objective, metric.name);
         let device = self.device;
+        let fresh = || MetricMean {
+            mean: match &metric.denominator {
+                Denominator::Host(_) => Mean::new(device),
+                Denominator::Device(_) => Mean::counted_on_device(device),
+            },
+            entropy_of: metric.entropy_of.map(|rate| MetricName::new(objective, rate)),
+        };
+        let MetricMean { mean, .. } = self.metrics.entry(name).or_insert_with(fresh);
         match &metric.denominator {
-            Denominator::Host(count) => {
-                self.metrics.entry(name).or_insert_with(|| Mean::new(device)).add(&metric.numerator, *count, sums);
-            }
-            Denominator::Device(count) => {
-                let mean = self.metrics.entry(name).or_insert_with(|| Mean::counted_on_device(device));
-                mean.add_counted(&metric.numerator, count, sums);
-            }
+            Denominator::Host(count) => mean.add(&metric.numerator, *count, sums),
+            Denominator::Device(count) => mean.add_counted(&metric.numerator, count, sums),
         }
     }
 
@@ -206,13 +228,26 @@ impl MetricAccumulator {
     /// Reads all values over all ranks, and this rank's numbers of `extra`, in one copy. Waits for the device.
     pub(crate) fn read(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(MetricReading, Vec<f64>), Error> {
         let terms = self.terms.values().map(|term| &term.mean);
-        let all = terms.chain(self.metrics.values()).chain([&self.norm]);
+        let metrics = self.metrics.values().map(|metric| &metric.mean);
+        let all = terms.chain(metrics).chain([&self.norm]);
         let (mut read, rest) = fetch(ranks, all, extra)?;
         let terms: BTreeMap<_, _> = self.terms.keys().cloned().zip(read.by_ref()).collect();
-        let metrics: BTreeMap<_, _> = self.metrics.keys().cloned().zip(read.by_ref()).collect();
+        let mut metrics: BTreeMap<_, _> = self.metrics.keys().cloned().zip(read.by_ref()).collect();
+        let gains = self.gains(&metrics);
+        metrics.extend(gains.iter().map(|(name, gain)| (name.clone(), gain.value)));
         let loss = self.terms.values().zip(terms.values()).map(|(term, value)| term.weight * value).sum();
         let norm = read.next().expect("the norm is always read");
-        Ok((MetricReading { loss, terms, metrics, norm }, rest))
+        Ok((MetricReading { loss, terms, metrics, gains, norm }, rest))
+    }
+
+    /// Returns the gains whose tokens were counted, from the means of all metrics.
+    fn gains(&self, means: &BTreeMap<MetricName, f64>) -> BTreeMap<MetricName, Gain> {
+        let gain = |(name, metric): (&MetricName, &MetricMean)| {
+            let rate = means.get(metric.entropy_of.as_ref()?)?;
+            let Count::Host(tokens) = metric.mean.count else { return None };
+            (tokens > 0.0).then(|| (name.clone(), Gain { value: entropy(*rate) + means[name], tokens }))
+        };
+        self.metrics.iter().filter_map(gain).collect()
     }
 
     /// Whether anything was counted for a term.
@@ -246,8 +281,8 @@ impl MetricAccumulator {
         for (name, WeightedTerm { mean, weight }) in &self.terms {
             keep(mean, &|count| SavedMean::Term { name: name.clone(), weight: *weight, count: host(count) });
         }
-        for (name, mean) in &self.metrics {
-            keep(mean, &|count| SavedMean::Metric { name: name.clone(), count });
+        for (name, MetricMean { mean, entropy_of }) in &self.metrics {
+            keep(mean, &|count| SavedMean::Metric { name: name.clone(), count, entropy_of: entropy_of.clone() });
         }
         keep(&self.norm, &|count| SavedMean::Norm { count: host(count) });
         (tensors, saved)
@@ -268,16 +303,23 @@ impl MetricAccumulator {
                     let mean = Mean { sum, count: Count::Host(*count) };
                     self.terms.insert(name.clone(), WeightedTerm { mean, weight: *weight });
                 }
-                SavedMean::Metric { name, count } => {
+                SavedMean::Metric { name, count, entropy_of } => {
                     let on_device = || scalar(&count_name(at)).map(Count::Device);
                     let count = count.map_or_else(on_device, |count| Ok(Count::Host(count)))?;
-                    self.metrics.insert(name.clone(), Mean { sum, count });
+                    let metric = MetricMean { mean: Mean { sum, count }, entropy_of: entropy_of.clone() };
+                    self.metrics.insert(name.clone(), metric);
                 }
                 SavedMean::Norm { count } => self.norm = Mean { sum, count: Count::Host(*count) },
             }
         }
         Ok(())
     }
+}
+
+/// Entropy in nats of an event that has this probability.
+fn entropy(probability: f64) -> f64 {
+    let share = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+    share(probability) + share(1.0 - probability)
 }
 
 fn sum_name(at: usize) -> String {
@@ -336,9 +378,41 @@ mod tests {
             loss: 2.0,
             terms: [(mlm, 1.0), (copy, 0.0)].into(),
             metrics: [(name("mlm", "accuracy"), 0.125), (name("mlm", "hits"), 0.5)].into(),
+            gains: BTreeMap::new(),
             norm: 4.0,
         };
         assert_eq!((reading, extra), (expected, vec![9.0]));
+    }
+
+    /// Two micro-batches of 4 and 12 tokens, of which 2 and 1 are replaced, that cost 3 and 4.5 nats.
+    #[test]
+    fn gain_is_the_entropy_of_the_rate_of_the_whole_report_less_its_mean_loss() {
+        let gain = name("rtd", "gain");
+        let feed = |tally: &mut MetricAccumulator, loss: f32, replaced: i64, tokens: f64| {
+            let mut sums = PendingAdditions::default();
+            tally.add_metric("rtd", &Metric::gain("gain", &Tensor::from(loss), tokens, "rate"), &mut sums);
+            tally.add_metric("rtd", &Metric::new("rate", Tensor::from(replaced), tokens), &mut sums);
+            sums.settle().expect("scalars");
+        };
+        let read = |tally: &MetricAccumulator| tally.read(&SingleProcess, &[]).expect("read").0;
+        let mut tally = MetricAccumulator::new(Device::Cpu);
+        feed(&mut tally, 0.0, 0, 0.0);
+        assert_eq!(read(&tally).gains, BTreeMap::new(), "no tokens, no gain");
+        feed(&mut tally, 3.0, 2, 4.0);
+        let (tensors, saved) = tally.save();
+        let kept = |(name, tensor)| (name, HostTensor::copy_of(tensor).expect("float64"));
+        let tensors: HostTensors = tensors.into_iter().map(kept).collect();
+        let mut tally = MetricAccumulator::new(Device::Cpu);
+        tally.load(&tensors, &saved).expect("complete");
+        // Half of four tokens: ln 2 − 3 / 4.
+        assert!((read(&tally).gains[&gain].value - (-0.056_852_819_440)).abs() < 1e-12);
+        feed(&mut tally, 4.5, 1, 12.0);
+        // Three of sixteen: H(0.1875) = 0.482 577 565 − 7.5 / 16, and not the mean of two gains.
+        let reading = read(&tally);
+        let expected = 0.482_577_565_177 - 0.468_75;
+        assert!((reading.gains[&gain].value - expected).abs() < 1e-12, "{reading:?}");
+        assert!((reading.gains[&gain].tokens - 16.0).abs() < 1e-12);
+        assert!((reading.metrics[&gain] - expected).abs() < 1e-12);
     }
 
     #[test]

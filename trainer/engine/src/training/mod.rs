@@ -1,6 +1,7 @@
 //! Training of a run: the loop, the optimizer step, reports and checkpoints.
 
 pub mod checkpoint;
+pub(crate) mod detector_health;
 pub(crate) mod fill;
 pub(crate) mod init_loss_check;
 pub(crate) mod interfaces;

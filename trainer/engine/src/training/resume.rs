@@ -71,6 +71,7 @@ impl Trainer {
             report,
             skips: position.skips,
             guard,
+            detectors: self.detectors.detectors.clone(),
             identity: self.plan().identity.clone(),
             files: std::collections::BTreeMap::new(),
             changes: self.changes.clone(),
@@ -152,6 +153,7 @@ impl Trainer {
         self.optimizer.load(&snapshot.optimizer, device).map_err(refuse)?;
         self.tally.load(&snapshot.optimizer, &state.report).map_err(refuse)?;
         self.guard.load(&snapshot.optimizer, &state.guard, device).map_err(refuse)?;
+        self.detectors.detectors = state.detectors.clone();
         overwrite(&self.skips.count, &snapshot.optimizer, "skipped.count", device).map_err(refuse)?;
         overwrite(&self.skips.first, &snapshot.optimizer, "skipped.first", device).map_err(refuse)?;
         self.done = state.step;

@@ -33,7 +33,7 @@ use crate::training::checkpoint::Snapshot;
 use crate::training::interfaces::{Data, Host, RunOutcome};
 use crate::training::process_group::ProcessGroup;
 use crate::training::spike_guard::{GuardDecision, Observed};
-use crate::training::step::{StepResult, Trainer};
+use crate::training::step::{ReportFigures, StepResult, Trainer};
 use crate::training::throughput::Throughput;
 use crate::training::validation::Validation;
 use crate::training::{checkpoint, init_loss_check, oom_error, startup_report};
@@ -396,7 +396,7 @@ impl<'a> Run<'a> {
         self.record_clock_reading()?;
         self.is_whole = false;
         let begun = Instant::now();
-        let (figures, observed) = timed(SYNCHRONIZE, || self.trainer.figures())?;
+        let ReportFigures { figures, gains, observed } = timed(SYNCHRONIZE, || self.trainer.figures())?;
         self.pace.read(begun.elapsed());
         self.is_whole = true;
         let ((speed, phases), progress) = (self.pace.report(self.steps_left()), self.share());
@@ -420,6 +420,7 @@ impl<'a> Run<'a> {
         };
         timed(REPORT, || {
             self.emit(host, EventKind::Report(report));
+            self.check_detectors(&gains, host);
             self.check(host)
         })?;
         Ok(observed)

@@ -36,7 +36,8 @@ use crate::objective_instances::{Member, build};
 use crate::objectives::combine::Counts;
 use crate::objectives::{ObjectiveOutput, Term};
 use crate::optimizer::adamw::{AdamW, Update};
-use crate::training::metric_accumulator::{MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
+use crate::training::detector_health::DetectorHealth;
+use crate::training::metric_accumulator::{Gain, MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
 use crate::training::process_group::{ProcessGroup, SingleProcess};
 use crate::training::spike_guard::{Guard, Observed};
 
@@ -47,6 +48,17 @@ pub struct StepResult {
     pub rows: u64,
     /// Real tokens: those of the first view that is encoded.
     pub tokens: u64,
+}
+
+/// Values of a report that are read from the device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportFigures {
+    /// Losses and metrics.
+    pub figures: Figures,
+    /// Gains of detectors among the metrics.
+    pub(crate) gains: BTreeMap<MetricName, Gain>,
+    /// Loss and gradient norm of each step.
+    pub(crate) observed: Vec<Observed>,
 }
 
 /// Trainer: weights, optimizer, and sums for the next report.
@@ -62,6 +74,7 @@ pub struct Trainer {
     pub(crate) tally: MetricAccumulator,
     pub(crate) skips: Skips,
     pub(crate) guard: Guard,
+    pub(crate) detectors: DetectorHealth,
     pub(crate) done: Step,
     pub(crate) schedule: LrSchedule,
     // Identity keys that were changed in the middle of the run.
@@ -121,10 +134,11 @@ impl Trainer {
         Ok(Self {
             ranks,
             device,
-            optimizer: AdamW::new(plan.optimizer.clone(), &parameters),
+            optimizer: AdamW::new(plan.optimizer.clone(), plan.encoder.layers, &parameters),
             tally: MetricAccumulator::new(device),
             skips: Skips::new(device),
             guard: Guard::new(&plan.guard, plan.report.every_steps, device),
+            detectors: DetectorHealth::default(),
             done: Step(0),
             schedule: LrSchedule::new(&plan.schedule, plan.train.steps, &plan.amended.spans),
             changes: Vec::new(),
@@ -330,12 +344,13 @@ impl Trainer {
         Ok(forward)
     }
 
-    /// Fetches the metrics since the last call, and loss and norm of each step, in one copy. Waits for the device.
+    /// Fetches the metrics since the last call, the gains among them, and loss and norm of each step, in one copy. Waits
+    /// for the device.
     ///
     /// # Errors
     /// [`Error::NonFinite`] if more steps were skipped than the plan allows.
-    pub fn figures(&mut self) -> Result<(Figures, Vec<Observed>), Error> {
-        let (MetricReading { loss, terms, metrics, norm }, extra) =
+    pub fn figures(&mut self) -> Result<ReportFigures, Error> {
+        let (MetricReading { loss, terms, metrics, gains, norm }, extra) =
             self.tally.read(self.ranks(), &[&self.skips.count, &self.skips.first, &self.guard.ring.unread()])?;
         self.tally.clear();
         self.guard.ring.clear();
@@ -351,7 +366,7 @@ impl Trainer {
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
         let terms = written(terms);
         let metrics = written(metrics);
-        Ok((Figures { loss, terms, metrics, lr, grad_norm: norm, skipped }, observed))
+        Ok(ReportFigures { figures: Figures { loss, terms, metrics, lr, grad_norm: norm, skipped }, gains, observed })
     }
 
     /// Fetches the loss of the last step of this rank; `None` if it was read already. Waits for the device.

@@ -60,7 +60,7 @@ pub fn time_steps(plan: &TrainPlan, steps: &[Vec<Batch>], warm_up: usize, count:
             peak_bytes: facts::memory(trainer.device())?.map(|[allocated, ..]| allocated),
             seconds,
             tokens,
-            loss: trainer.figures()?.0.loss,
+            loss: trainer.figures()?.figures.loss,
         })
     })
 }

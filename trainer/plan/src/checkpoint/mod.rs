@@ -41,7 +41,9 @@ pub use self::retention::{
     KeepReason, ListedCheckpoint, copy, discard, empty, invalidate, list_with_reasons, pin, point_at, remove, retain,
     set_aside, unpin,
 };
-pub use self::state::{IdentityChange, SavedGuard, SavedMean, SidecarState, State, UnreadState, Validated};
+pub use self::state::{
+    IdentityChange, SavedDetector, SavedGuard, SavedMean, SidecarState, State, UnreadState, Validated,
+};
 
 /// Folder of a run's checkpoints.
 pub const FOLDER: &str = "checkpoints";

@@ -85,7 +85,7 @@ fn best(rules: &CheckpointConfig, all: &[Candidate]) -> Vec<Step> {
 /// Whether a higher value of a metric is better.
 pub(super) fn is_better_high(figure: &str) -> bool {
     let name = figure.rsplit('.').next().unwrap_or(figure);
-    name.contains("accuracy") || name == "positive_cosine"
+    name.contains("accuracy") || ["gain", "positive_cosine"].contains(&name)
 }
 
 /// Checkpoint of a run as listed.
@@ -379,7 +379,7 @@ mod tests {
             best(&rules, &all).into_iter().map(|step| step.0).collect::<Vec<_>>()
         };
         assert_eq!(best("valid/mlm", 3), [2, 3, 4]);
-        for by in ["valid/mlm.accuracy", "rtd.accuracy_replaced", "tc.positive_cosine"] {
+        for by in ["valid/mlm.accuracy", "rtd.accuracy_replaced", "clm.copy.gain", "tc.positive_cosine"] {
             assert_eq!(best(by, 2), [1, 4]);
         }
         assert_eq!(best("tc.negative_cosine", 1), [2]);

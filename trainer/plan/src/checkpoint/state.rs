@@ -48,6 +48,9 @@ pub struct State {
     /// `guard.ring` in `optimizer.safetensors`.
     #[serde(default, skip_serializing_if = "SavedGuard::is_empty")]
     pub guard: SavedGuard,
+    /// Detectors of replaced tokens whose gain is watched, by the name of the metric.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub detectors: BTreeMap<String, SavedDetector>,
     /// Identity of the run.
     pub identity: Identity,
     /// BLAKE3 of every file next to this one.
@@ -153,6 +156,9 @@ pub enum SavedMean {
         name: MetricName,
         /// Number of summands; `None` if the device counts them.
         count: Option<f64>,
+        /// Metric whose entropy is added to the mean.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entropy_of: Option<MetricName>,
     },
     /// Norm of the gradient.
     Norm {
@@ -180,6 +186,18 @@ impl SavedGuard {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Health of a detector of replaced tokens, by the reports so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedDetector {
+    /// Number of latest reports whose gain was above noise; negative if it was within noise.
+    pub streak: i64,
+    /// Whether the gain has been above noise.
+    pub has_learned: bool,
+    /// Whether the latest collapse was warned of.
+    pub is_warned: bool,
 }
 
 /// Number of entries of each sidecar file that the run had used when the checkpoint was written.

@@ -31,6 +31,7 @@ pub(in crate::training) fn snapshot(step: u64) -> Snapshot {
         report: vec![SavedMean::Norm { count: 3.0 }],
         skips: vec![Step(3)],
         guard: SavedGuard::default(),
+        detectors: BTreeMap::new(),
         identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
         files: BTreeMap::new(),
         changes: Vec::new(),

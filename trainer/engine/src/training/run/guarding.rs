@@ -1,5 +1,6 @@
-//! Reaction of a run to loss spikes.
+//! Reaction of a run to loss spikes and collapsed detectors.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use schemas::Batch;
@@ -9,9 +10,11 @@ use telemetry::training::{LossSpikeReport, SkipReport, SuspectRow};
 use trainer_plan::Error;
 use trainer_plan::checkpoint;
 use trainer_plan::config::SpikeAction;
+use trainer_plan::metric_name::MetricName;
 
 use super::Run;
 use crate::training::interfaces::{Data, Host};
+use crate::training::metric_accumulator::Gain;
 use crate::training::spike_guard::{GuardDecision, Observed, Spike};
 
 /// Number of rows that the event of a skipped step names.
@@ -42,6 +45,14 @@ impl Run<'_> {
                 let pauses = action != SpikeAction::Warn;
                 Ok(if pauses { ControlFlow::Break(GuardDecision::Pause) } else { ControlFlow::Continue(()) })
             }
+        }
+    }
+
+    /// Emits the warnings about detectors that have collapsed, by the gains of a report.
+    pub(super) fn check_detectors(&mut self, gains: &BTreeMap<MetricName, Gain>, host: &mut dyn Host) {
+        let is_warm = self.trainer.done().0 >= self.plan().schedule.warmup_steps.saturating_mul(2);
+        for warning in self.trainer.detectors.check(gains, self.tokens_consumed, is_warm) {
+            self.emit(host, EventKind::Warning(warning));
         }
     }
 

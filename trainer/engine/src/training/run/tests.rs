@@ -246,6 +246,7 @@ fn assert_resumes(trouble: ApiError, expected: &[RunOutcome]) {
     let snapshot = second.last.expect("the end makes a checkpoint");
     assert!(snapshot.main == last.main && snapshot.optimizer == last.optimizer, "weights and optimizer state");
     assert_eq!(snapshot.state, last.state);
+    assert!(last.state.detectors.contains_key("replaced_token.gain"), "the health of detectors is part of the state");
     // The resumed run repeats the reports that the killed run emitted after its last checkpoint.
     let stopped = !expected.is_empty();
     let before = first.events.into_iter().filter(|event| stopped || event.at.step <= Some(kept.step));

@@ -68,7 +68,7 @@ fn an_objective_of_weight_zero_is_reported_without_gradient() {
 
     let mut trainer = testing::trainer(&both);
     trainer.step(&batches).expect("good batches");
-    let (figures, _) = trainer.figures().expect("finite");
+    let figures = trainer.figures().expect("finite").figures;
     assert!(figures.terms[&quiet] > 0.0 && (figures.loss - figures.terms["masked_lm"]).abs() < 1e-12);
 }
 
@@ -79,7 +79,7 @@ fn a_loss_falls_on_rows_that_repeat() {
     let mut losses = Vec::new();
     for _ in 0..12 {
         trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
-        losses.push(trainer.figures().expect("finite").0.loss);
+        losses.push(trainer.figures().expect("finite").figures.loss);
     }
     assert!((losses[0] - f64::from(testing::WORDS).ln()).abs() < 0.2, "the first loss is ln V: {losses:?}");
     assert!(losses[11] < 0.8 * losses[0], "{losses:?}");
@@ -96,7 +96,7 @@ fn a_broken_step_is_skipped_and_named() {
     trainer.members[0].weight = f64::MAX;
     trainer.step(&[testing::batch(1)]).expect("the step itself does not check");
     assert_eq!(trainer.weights().expect("copied"), before, "a broken step changes no weight");
-    assert_eq!(trainer.figures().expect("one is allowed").0.skipped, 1);
+    assert_eq!(trainer.figures().expect("one is allowed").figures.skipped, 1);
     trainer.step(&[testing::batch(2)]).expect("the step itself does not check");
     let error = trainer.figures().expect_err("two are not");
     assert!(matches!(error, Error::NonFinite { step: Step(2), batch: BatchIndex(2), skipped: 2, .. }), "{error}");
@@ -202,7 +202,7 @@ fn trained_in(precision: Precision, activation_checkpointing: bool) -> Vec<(BTre
     let mut trainer = testing::trainer(&request);
     let step = |index: u64| {
         trainer.step(&[testing::batch(2 * index), testing::batch(2 * index + 1)]).expect("good batches");
-        let (figures, _) = trainer.figures().expect("finite");
+        let figures = trainer.figures().expect("finite").figures;
         (figures.terms, figures.grad_norm)
     };
     (0..4).map(step).collect()
@@ -272,7 +272,7 @@ fn steps_without_a_loss_are_not_recorded_by_the_spike_guard() {
         let _ = word.shallow_clone().fill_(f64::NAN);
     });
     trainer.step(&[testing::batch(3)]).expect("skipped");
-    let (_, observed) = trainer.figures().expect("one skipped step is allowed");
+    let observed = trainer.figures().expect("one skipped step is allowed").observed;
     let is_recorded: Vec<[bool; 2]> =
         observed.iter().map(|step| [step.loss, step.norm].map(|value| value.is_finite() && value > 0.0)).collect();
     assert_eq!(is_recorded, [[true; 2], [false; 2], [true; 2], [false; 2]], "{observed:?}");

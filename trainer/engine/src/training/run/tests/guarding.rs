@@ -1,7 +1,8 @@
-//! Reaction of a run to a loss spike.
+//! Reaction of a run to a loss spike and to a collapsed detector.
 
 use telemetry::training::SpikeMetric;
 use trainer_plan::TrainRequest;
+use trainer_plan::checkpoint::SavedDetector;
 use trainer_plan::config::SpikeAction;
 use trainer_plan::run::rollback;
 use trainer_plan::run::skipped_steps::{self, SkipList};
@@ -214,4 +215,24 @@ fn a_spike_has_the_right_step_after_a_change_of_the_report_interval() {
         let ran = train_with(&store, &frequent, poisoned());
         assert_eq!(spikes(&ran.events), [(SPIKE, SpikeMetric::Loss)], "reports every {every_steps} steps");
     }
+}
+
+/// A detector that had learned, with nine reports within noise before the run was stopped.
+#[test]
+fn a_collapsed_detector_is_warned_of_after_a_resume_too() {
+    let _alone = testing::generator();
+    let mut request = testing::request();
+    request.loss = [("replaced_token".to_owned(), 1.0)].into();
+    let plan = testing::checked(request);
+    let store = calm();
+    train_with(&store, &plan, ApiError { waiting_for: Some(15), ..ApiError::default() });
+    let (_, mut snapshot) = checkpoint::newest(&store).expect("readable").expect("it saved");
+    let health = SavedDetector { streak: -9, has_learned: true, is_warned: false };
+    snapshot.state.detectors = [("replaced_token.gain".to_owned(), health)].into();
+    snapshot.write(&store, &keep(2)).expect("written");
+    let ran = train_with(&store, &plan, ApiError::default());
+    let is_warning = |event: &&Event| matches!(&event.what, EventKind::Warning(warning) if warning.topic == "detector");
+    let steps: Vec<_> = ran.events.iter().filter(is_warning).map(|event| event.at.step).collect();
+    assert_eq!(steps, [Some(Step(9))], "once, with the first report: {:?}", ran.outcome);
+    assert!(ran.last.expect("it saved").state.detectors["replaced_token.gain"].is_warned);
 }
