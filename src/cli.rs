@@ -11,6 +11,7 @@ mod number;
 mod output_args;
 mod profile_args;
 mod subcommands;
+mod sweep_args;
 
 use std::path::PathBuf;
 
@@ -20,17 +21,21 @@ use telemetry::terminal::{OutputFormat, OutputMode, note};
 use trainer_plan::networks::MAIN;
 
 pub use self::analyze_args::{AnalyzeArgs, CommonArgs, PairArgs, RowArgs, SentenceArgs, StepChoice};
-pub use self::choice::{ExportFamily, Gpu, Method, ModelSize, ParityDtype, ProfileTarget};
-pub use self::finetune_args::Hyperparameters;
+pub use self::choice::{
+    AverageConvention, ExportFamily, Gpu, Method, ModelSize, ParityDtype, PresetName, ProfileTarget, Statistic,
+};
+pub use self::finetune_args::{Hyperparameters, Warmup};
 use self::output_args::OutputArgs;
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
 pub(crate) use self::subcommands::DEFAULT_CONFIG;
 pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
+pub use self::sweep_args::{SweepArgs, SweepVerb};
+pub(crate) use self::sweep_args::{SweepExecution, SweepRequest};
 
 /// Pretrains BERT-style encoders: data preparation, training, profiling.
 #[derive(Debug, Parser)]
-#[command(name = "cloze", version, about, propagate_version = true, max_term_width = 100, after_help = AFTER)]
+#[command(name = "cloze", version, about, propagate_version = true, max_term_width = 100, after_help = help::AFTER)]
 pub(crate) struct Cli {
     /// Verb and its arguments.
     #[command(subcommand)]
@@ -44,7 +49,7 @@ impl Cli {
     pub(crate) fn parsed() -> Self {
         let words: Vec<_> = std::env::args_os().collect();
         if words.len() == 1 {
-            note(FIRST_SCREEN);
+            note(help::FIRST_SCREEN);
             std::process::exit(2);
         }
         let matches = help::grouped(Self::command()).try_get_matches();
@@ -60,39 +65,6 @@ impl Cli {
         })
     }
 }
-
-/// Text that `cloze` prints without arguments.
-const FIRST_SCREEN: &str = "\
-cloze pretrains BERT-style encoders. To start with your own text:
-
-  cloze init corpus/                       write run.toml for the corpus
-  cloze tokenizer train                    train a tokenizer on it
-  cloze prepare                            tokenize it into shards
-  cloze plan                               check the run and its cost
-  cloze train                              train; the same command resumes
-
-`cloze help` lists all verbs, `cloze VERB --help` describes one.";
-
-/// Text after the help of `cloze`.
-const AFTER: &str = "\
-From text to a model:
-  cloze init corpus/                       write run.toml for a corpus
-  cloze tokenizer train                    train a tokenizer on it
-  cloze prepare                            tokenize it into shards
-  cloze plan                               check the run and its cost
-  cloze train                              train; the same command resumes
-  cloze export runs/run --out model        write a Hugging Face folder
-
-Environment:
-  RUST_LOG           log levels: `warn`, `debug`, `pipeline=debug,warn`;
-                     overrides -v and -q
-  CLOZE_LOG_FORMAT   `json`: as `--log json`
-  NO_COLOR, CLICOLOR_FORCE
-
-Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or
-usage, 42 unusable corpus, 43 diverged, 44 out of device memory, 45 paused by
-the spike guard, 46 stopped without saving, 129, 130, 138 and 143 stopped by
-SIGHUP, SIGINT, SIGUSR1 and SIGTERM, and saved.";
 
 /// One verb per file of `commands/`.
 #[derive(Debug, Subcommand)]
@@ -257,6 +229,20 @@ pub enum Verb {
         after_help = "Example: cloze analyze context-score runs/a runs/b --step all --text valid.txt --html scores.html"
     )]
     Analyze(Box<AnalyzeArgs>),
+    /// Fine-tune with lists of values and several seeds; the same command continues.
+    ///
+    /// Each combination is a run of `cloze finetune` below `runs/` of the folder. Several processes may work on one folder.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: cloze sweep glue/CoLA --task cola --from runs/a --out sweeps/cola --seeds 5 --lr 1e-5,3e-5"
+    )]
+    Sweep {
+        #[command(flatten)]
+        args: Box<SweepArgs>,
+        /// Other verb.
+        #[command(subcommand)]
+        verb: Option<SweepVerb>,
+    },
     /// Measure where the time goes and name the bottleneck.
     #[command(subcommand, after_help = "Example: cloze profile loader -c run.toml --step-ms 60 --check")]
     Profile(ProfileVerb),
@@ -458,10 +444,12 @@ pub enum Verb {
         dtype: ParityDtype,
     },
     /// Write curves, events and configurations of runs into one HTML file.
+    ///
+    /// Of sweeps, the file compares the models, with error bars.
     #[command(after_help = "Example: cloze report runs/a runs/b --out report.html --svg plots")]
     Report {
-        /// Run folders.
-        #[arg(required = true, value_name = "RUN")]
+        /// Run folders, or folders of sweeps.
+        #[arg(required = true, value_name = "RUN|SWEEP")]
         runs: Vec<PathBuf>,
         /// File to write.
         #[arg(long, value_name = "FILE", default_value = "report.html")]

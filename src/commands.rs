@@ -16,13 +16,14 @@ pub mod profile;
 mod report;
 mod rollback;
 mod runs;
+mod sweep;
 pub mod tokenizer;
 mod top;
 pub mod tune;
 
 use std::process::ExitCode;
 
-use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TuneArgs, Verb};
+use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, SweepVerb, TokenizerVerb, TuneArgs, Verb};
 use crate::plan::run_time::TargetMachine;
 
 /// Runs a verb that computes no tensors. [`train_program::is_needed`](crate::train_program::is_needed) selects the
@@ -56,6 +57,10 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Branch { run, step, out, set, json } => branch::run(&run, step, &out, &set, json)?,
         Verb::Extend { run, steps, json } => extend::run(&run, steps, json)?,
         Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
+        Verb::Sweep { args: _, verb: Some(SweepVerb::Report { sweeps, statistic, average }) } => {
+            sweep::report(&sweeps, statistic, average)?;
+        }
+        Verb::Sweep { args, verb: None } => return sweep::run(&args),
         Verb::Profile(verb) if !verb.computes_tensors() => return profile(verb),
         Verb::Tune { config, options: options @ TuneArgs { step_ms: Some(step_ms), .. } } => {
             tune::untimed(&config, &options, step_ms)?;

@@ -5,13 +5,16 @@
 
 mod page;
 mod predictions;
+pub(crate) mod preset;
+mod recipe;
 mod record;
 mod request;
 mod results;
 mod rows;
 mod start;
+pub(crate) mod subset;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pipeline::labelled;
@@ -19,10 +22,11 @@ use store::Store;
 use tasks::task::{ExampleSet, SetPurpose};
 use tasks::{AnyTask, Example, ExampleReader};
 use telemetry::quantities::count;
-use telemetry::terminal::line;
+use telemetry::terminal::{line, note};
 
 pub use self::page::{OBJECTIVE, VIEW};
 pub use self::predictions::{PredictedRows, Predictions};
+use self::recipe::Recipe;
 pub use self::record::{TaskFile, TaskRecord};
 use self::request::SplitRows;
 pub use self::request::{Prepared, Request};
@@ -31,6 +35,7 @@ use self::rows::RowOptions;
 pub use self::rows::{RowEncoder, RowLogits};
 use self::start::StartModel;
 use crate::config::corpus::output_folder_problem;
+use self::subset::TrainSubset;
 use crate::exit::Usage;
 
 /// Returns the task of that name, or of a TOML file with `kind` and its keys.
@@ -63,12 +68,13 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
     check_out(out)?;
     let start = StartModel::open(from)?;
     let options = RowOptions {
-        max_seq_len: hyper.max_seq_len.min(start.encoder.max_positions),
+        max_seq_len: Recipe::max_seq_len(hyper).min(start.encoder.max_positions),
         separators: start.separators(),
         stride: hyper.stride,
     };
     let sets = existing_sets(task, data)?;
-    let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options)?;
+    let subset = TrainSubset::new(hyper.train_fraction, hyper.seed);
+    let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options, subset)?;
     let prepared = Prepared::below(out);
     let folder = out.join("data");
     let known = Store::existing(&folder).ok().map(|store| record.compare(&store)).transpose()?.flatten();
@@ -76,7 +82,7 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
         rows
     } else {
         // Invalid files are refused before anything is written.
-        let splits = Splits::read(task, data)?;
+        let splits = Splits::read(task, data, subset)?;
         let store = Store::folder(&folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
         splits.write(&store, &start, options, &record)?
     };
@@ -117,6 +123,19 @@ fn check_out(out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Checks what every fine-tuning on a task needs: the task, its files and the model. Returns the number of training
+/// examples.
+///
+/// # Errors
+/// If one of them cannot be used.
+pub(crate) fn check(task: &AnyTask, data: &Path, from: &[PathBuf]) -> anyhow::Result<u64> {
+    check_task(task)?;
+    let sets = existing_sets(task, data)?;
+    from.iter().try_for_each(|from| StartModel::open(from).map(drop))?;
+    let train = sets.iter().find(|set| set.purpose == SetPurpose::Train).context("a task has a training set")?;
+    Ok(examples(train, data, task)?.len() as u64)
+}
+
 fn check_task(task: &AnyTask) -> anyhow::Result<()> {
     let refuse = |message: String| Err(Usage(format!("--task {}: {message}", task.kind())).into());
     if let Some(problem) = task.problems().first() {
@@ -150,14 +169,20 @@ struct Splits {
 }
 
 impl Splits {
-    /// Reads the training set and the first dev set.
-    fn read(task: &AnyTask, data: &Path) -> anyhow::Result<Self> {
+    /// Reads the training set, or a subset of it, and the first dev set.
+    fn read(task: &AnyTask, data: &Path, subset: Option<TrainSubset>) -> anyhow::Result<Self> {
         let sets = task.sets();
         let of = |purpose: SetPurpose| -> anyhow::Result<Vec<Example>> {
             let set = sets.iter().find(|set| set.purpose == purpose).context("a task has this set")?;
             examples(set, data, task)
         };
-        Ok(Self { train: of(SetPurpose::Train)?, valid: of(SetPurpose::Dev)? })
+        let mut train = of(SetPurpose::Train)?;
+        if let Some(subset) = subset {
+            let all = train.len();
+            train = subset.choose(train);
+            line(subset::describe(subset, all, &train, &task.output()));
+        }
+        Ok(Self { train, valid: of(SetPurpose::Dev)? })
     }
 
     /// Writes them as a prepared folder, the record first: the manifest makes the folder valid.

@@ -18,4 +18,5 @@ pub mod plan;
 pub mod program;
 pub mod report;
 pub mod run;
+mod sweep;
 pub mod train_program;

@@ -185,3 +185,33 @@ fn unusable_tasks_files_and_models_are_refused() {
     home.run(&["fill", "CoLA", "a [MASK]"]).assert_fails(2, &["neither a run of `cloze` nor a `transformers` model"]);
     home.run(&["evaluate", "run"]).assert_fails(2, &["no `task.json` is here", "cloze finetune"]);
 }
+
+#[test]
+fn a_preset_is_written_with_its_reasons_and_a_share_of_the_examples_is_drawn() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=4"]);
+    write_cola(&home);
+    let args = ["finetune", "CoLA", "--task", "cola", "--from", "run", "--out", "out", "--preset", "coco-lm-base"];
+    let args = [&args[..], &["--epochs", "1", "--train-fraction", "0.1"]].concat();
+    let outcome = home.run(&args);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stdout.contains("training on a share of 0.1 of 256 examples: 26 (0 "), "{outcome}");
+    assert!(outcome.stdout.contains("26 examples to train on, 40 to validate on; rows of 64"), "{outcome}");
+    let config = std::fs::read_to_string(home.join("out/run.toml")).expect("a configuration");
+    for line in [
+        "steps = 1    # 1 epochs of 1: `--epochs`",
+        "global_batch_size = 26    # COCO-LM, base and base++, small tasks; of 32, 16",
+        "lr = 3e-5    # COCO-LM, base and base++, small tasks; of 3e-5, 1e-5, 2e-5, 4e-5, 5e-5",
+        "betas = [0.9, 0.98]    # COCO-LM, base and base++",
+        "eps = 1e-6    # COCO-LM, base and base++",
+        "max_grad_norm = 0.0    # COCO-LM, base and base++",
+        "input_dropout = 0.1    # COCO-LM, base and base++",
+        "dropout = 0.1",
+    ] {
+        assert!(config.lines().any(|found| found == line), "{line}\n{config}");
+    }
+    home.run(&[&args[..], &["--seed", "2"]].concat()).assert_fails(2, &["out/data", "training subset", "--out"]);
+    let electra =
+        home.run(&["finetune", "CoLA", "--task", "cola", "--from", "run", "--out", "e", "--preset", "electra"]);
+    assert!(electra.stderr.contains("warning: the preset `electra`") && electra.code == Some(0), "{electra}");
+}

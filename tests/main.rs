@@ -33,6 +33,7 @@ mod scaling;
 mod spike_analysis;
 mod stops;
 mod streamed;
+mod sweep;
 mod systemd;
 mod traces;
 mod train;

@@ -1,6 +1,8 @@
 //! Values of flags that select one of a few names.
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use tasks::average::Convention;
 use trainer_plan::config;
 
 /// Part of the pipeline to profile.
@@ -135,6 +137,101 @@ impl ModelSize {
             Self::Small => "small",
             Self::Base => "base",
             Self::Large => "large",
+        }
+    }
+}
+
+/// Named hyperparameters for `cloze finetune`: those of a paper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum PresetName {
+    /// BERT.
+    #[default]
+    Bert,
+    /// TACO's small models.
+    TacoSmall,
+    /// TACO's base models.
+    TacoBase,
+    /// COCO-LM's base and base++ models.
+    CocoLmBase,
+    /// COCO-LM's large++ model.
+    CocoLmLarge,
+    /// TaCL on SQuAD.
+    TaclSquad,
+    /// ELECTRA's small and base models.
+    Electra,
+    /// ELECTRA's large model.
+    ElectraLarge,
+    /// Don't Stop Pretraining, also for FE-MLM, which states no values.
+    Dapt,
+}
+
+impl PresetName {
+    /// Returns the name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bert => "bert",
+            Self::TacoSmall => "taco-small",
+            Self::TacoBase => "taco-base",
+            Self::CocoLmBase => "coco-lm-base",
+            Self::CocoLmLarge => "coco-lm-large",
+            Self::TaclSquad => "tacl-squad",
+            Self::Electra => "electra",
+            Self::ElectraLarge => "electra-large",
+            Self::Dapt => "dapt",
+        }
+    }
+}
+
+/// Statistic that `cloze sweep` reports for a model, and by which it chooses hyperparameters on the dev set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Statistic {
+    /// Mean over the seeds, of the hyperparameters with the best mean.
+    #[default]
+    Mean,
+    /// Median over the seeds, of the hyperparameters with the best median.
+    Median,
+    /// The one run that is best on the dev set.
+    Best,
+    /// Mean over all runs of a model, whatever their hyperparameters.
+    OverallMean,
+}
+
+impl Statistic {
+    /// Returns the name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Median => "median",
+            Self::Best => "best",
+            Self::OverallMean => "overall-mean",
+        }
+    }
+}
+
+/// Convention of a paper for the average over GLUE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AverageConvention {
+    /// 9 numbers; F1 for QQP and MRPC.
+    TacoSmall,
+    /// 8 numbers, without MNLI mismatched; F1 for QQP and MRPC.
+    TacoBase,
+    /// 8 numbers, without MNLI mismatched; accuracy for QQP and MRPC.
+    CocoLm,
+    /// 9 numbers; accuracy for QQP and MRPC, Pearson for STS-B.
+    FeMlm,
+}
+
+impl From<AverageConvention> for Convention {
+    fn from(convention: AverageConvention) -> Self {
+        match convention {
+            AverageConvention::TacoSmall => Self::TacoSmall,
+            AverageConvention::TacoBase => Self::TacoBase,
+            AverageConvention::CocoLm => Self::CocoLm,
+            AverageConvention::FeMlm => Self::FeMlm,
         }
     }
 }

@@ -1,8 +1,41 @@
-//! Help of `cloze`: its verbs under headings.
+//! Help of `cloze`: its verbs under headings, and the texts around them.
 
 use std::fmt::Write as _;
 
 use clap::Command;
+
+/// Text that `cloze` prints without arguments.
+pub(super) const FIRST_SCREEN: &str = "\
+cloze pretrains BERT-style encoders. To start with your own text:
+
+  cloze init corpus/                       write run.toml for the corpus
+  cloze tokenizer train                    train a tokenizer on it
+  cloze prepare                            tokenize it into shards
+  cloze plan                               check the run and its cost
+  cloze train                              train; the same command resumes
+
+`cloze help` lists all verbs, `cloze VERB --help` describes one.";
+
+/// Text after the help of `cloze`.
+pub(super) const AFTER: &str = "\
+From text to a model:
+  cloze init corpus/                       write run.toml for a corpus
+  cloze tokenizer train                    train a tokenizer on it
+  cloze prepare                            tokenize it into shards
+  cloze plan                               check the run and its cost
+  cloze train                              train; the same command resumes
+  cloze export runs/run --out model        write a Hugging Face folder
+
+Environment:
+  RUST_LOG           log levels: `warn`, `debug`, `pipeline=debug,warn`;
+                     overrides -v and -q
+  CLOZE_LOG_FORMAT   `json`: as `--log json`
+  NO_COLOR, CLICOLOR_FORCE
+
+Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or
+usage, 42 unusable corpus, 43 diverged, 44 out of device memory, 45 paused by
+the spike guard, 46 stopped without saving, 129, 130, 138 and 143 stopped by
+SIGHUP, SIGINT, SIGUSR1 and SIGTERM, and saved.";
 
 /// Verbs by heading.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -10,7 +43,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Train", &["train", "tune"]),
     ("Runs", &["runs", "top", "report", "checkpoints", "rollback", "branch", "extend", "diff"]),
     ("Inspect", &["inspect", "explain", "replay", "exposure"]),
-    ("Evaluate and export", &["finetune", "evaluate", "analyze", "fill", "export", "parity"]),
+    ("Evaluate and export", &["finetune", "evaluate", "sweep", "analyze", "fill", "export", "parity"]),
     ("Profile", &["profile"]),
     ("Shell", &["completions", "man", "help"]),
 ];

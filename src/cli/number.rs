@@ -24,6 +24,12 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
+/// Parses a fraction above 0, at most 1.
+pub(super) fn positive_share(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1.0);
+    number.ok_or_else(|| "expected a share above 0, at most 1".to_owned())
+}
+
 /// Parses the power of a machine in watts: above 0, and at most 1 GW.
 pub(super) fn watts(text: &str) -> Result<f64, String> {
     positive(text).ok().filter(|watts| *watts <= 1e9).ok_or_else(|| "expected a power from 0 to 1e9 watts".to_owned())
@@ -52,6 +58,7 @@ mod tests {
         }
         assert_eq!((at_least_one("1"), at_least_one("99999999")), (Ok(1), Ok(99_999_999)));
         assert!(["0", "-1", "1.5", ""].iter().all(|wrong| at_least_one(wrong).is_err()));
+        assert!(positive_share("0.01").is_ok() && ["0", "1.1", "nan"].iter().all(|it| positive_share(it).is_err()));
         assert!(share("5").is_err_and(|problem| problem.contains("from 0 to 1")));
     }
 }

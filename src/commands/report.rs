@@ -13,13 +13,26 @@ use telemetry::quantities::count;
 use telemetry::terminal::outcome;
 
 use super::output_file::put;
+use super::sweep;
 use crate::config::Config;
 use crate::exit::Usage;
 use crate::report::run_summary::is_run;
 use crate::run::monitoring::{PROGRAM, about, settings};
+use crate::sweep::results::SweepResults;
+use crate::sweep::{page, plan};
 
 /// Writes the report of these runs to `out`, and each metric as a plot into the folder `svg`.
 pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
+    let is_sweep = |folder: &&PathBuf| folder.join(plan::NAME).is_file();
+    match runs.iter().filter(is_sweep).count() {
+        0 => {}
+        sweeps if sweeps == runs.len() => return of_sweeps(runs, out, svg),
+        _ => {
+            let message =
+                "runs and sweeps do not fit into one report; write one about the runs, and one about the sweeps";
+            return Err(Usage(message.to_owned()).into());
+        }
+    }
     let mut report = Report::new(PROGRAM, Clock::system().time());
     let mut shown: Vec<PathBuf> = Vec::new();
     for folder in runs {
@@ -52,6 +65,19 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
         plots += 1;
     }
     outcome(format_args!("{}: {} plots", svg.display(), count(plots)));
+    Ok(())
+}
+
+/// Writes a page that compares the models of sweeps.
+fn of_sweeps(folders: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
+    if svg.is_some() {
+        return Err(Usage("--svg plots the metrics of runs; leave it out for sweeps".to_owned()).into());
+    }
+    let read = |folder: &PathBuf| SweepResults::read(sweep::read_plan(folder)?, folder);
+    let sweeps = folders.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    put(out, &page::page(&sweeps))?;
+    let unit = if sweeps.len() == 1 { "sweep" } else { "sweeps" };
+    outcome(format_args!("{}: {} {unit}", out.display(), count(sweeps.len() as u64)));
     Ok(())
 }
 

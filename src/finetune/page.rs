@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use tasks::TaskOutput;
 use trainer_plan::objectives::Activation;
 
+use super::preset::HeadDropout;
+use super::recipe::Recipe;
 use super::record::view_toml;
 use super::request::{Prepared, Request, SplitRows};
 use super::rows::RowOptions;
@@ -18,37 +20,42 @@ pub const OBJECTIVE: &str = "task";
 /// Returns the configuration with comments.
 pub(super) fn page(request: &Request<'_>, start: &StartModel, options: RowOptions, rows: SplitRows) -> String {
     let Request { task, out, hyper, .. } = request;
-    let batch = hyper.batch_size.min(rows.train.max(1));
+    let recipe = Recipe::new(hyper, task.kind(), rows.train);
+    let batch = recipe.batch_size.value.min(rows.train.max(1));
     let per_epoch = rows.train.div_ceil(batch).max(1);
-    let steps = per_epoch * hyper.epochs;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the steps")]
-    let warmup = (steps as f64 * hyper.warmup).round() as u64;
+    let steps = per_epoch * recipe.epochs.value;
     let string = |text: String| toml::Value::String(text).to_string();
-    let encoder = toml::to_string(&start.encoder).expect("a configuration is TOML");
     let mut text = format!(
-        "# Fine-tuning on `{}`, written by `cloze finetune`.\nseed = {}\n\n[data]\nfolder = {}\n\n# Of the model in `train.init_from`.\n[encoder]\n{}\n",
+        "# Fine-tuning on `{}`, written by `cloze finetune` with the preset `{}`.\nseed = {}\n\n[data]\nfolder = {}\n\n{}\n",
         task.kind(),
+        hyper.preset.name(),
         hyper.seed,
         string(out.join("data").display().to_string()),
-        nested(&encoder),
+        encoder(start, &recipe),
     );
     let _ = write!(
         text,
-        "[views.{VIEW}]\n{}\n[objectives.{OBJECTIVE}]\nview = \"{VIEW}\"\n{}\n\n",
+        "[views.{VIEW}]\n{}\n[objectives.{OBJECTIVE}]\nview = \"{VIEW}\"\n{}\n{}\n",
         view_toml(&task.output(), options),
         objective(&task.output(), start.activation),
+        head(&recipe, &task.output()),
     );
     let _ = write!(
         text,
-        "[loss]\n{OBJECTIVE} = 1.0\n\n[train]\nsteps = {steps}    # {} epochs of {per_epoch}\nglobal_batch_size = {batch}\n\
-         micro_batch_size = {batch}\ninit_from = {}\n\n",
-        hyper.epochs,
+        "[loss]\n{OBJECTIVE} = 1.0\n\n[train]\nsteps = {steps}    # {} epochs of {per_epoch}: {}\n\
+         global_batch_size = {batch}    # {}\nmicro_batch_size = {batch}\ninit_from = {}\n\n",
+        recipe.epochs.value,
+        recipe.epochs.reason,
+        recipe.batch_size.reason,
         string(start.weights.display().to_string()),
     );
+    text += &optimizer(&recipe);
     let _ = write!(
         text,
-        "[optimizer]\nlr = {:e}\nweight_decay = {}\n\n[schedule]\nkind = \"linear\"\nwarmup_steps = {warmup}\n\n",
-        hyper.lr, hyper.weight_decay,
+        "[schedule]\nkind = \"linear\"\nwarmup_steps = {}    # {}: {}\n\n",
+        recipe.warmup.value.steps_of(steps),
+        recipe.warmup.value,
+        recipe.warmup.reason,
     );
     let _ = write!(
         text,
@@ -58,6 +65,50 @@ pub(super) fn page(request: &Request<'_>, start: &StartModel, options: RowOption
         (per_epoch / 4).clamp(1, 100),
         string(Prepared::below(out).run.display().to_string()),
     );
+    text
+}
+
+/// Returns `[encoder]`: that of the model, with the dropout of the preset.
+fn encoder(start: &StartModel, recipe: &Recipe) -> String {
+    let mut encoder = start.encoder.clone();
+    let mut comment = "# Of the model in `train.init_from`.".to_owned();
+    if let Some(dropout) = &recipe.dropout {
+        encoder.dropout = dropout.value;
+        let _ = write!(comment, " `dropout`: {}.", dropout.reason);
+    }
+    format!("{comment}\n[encoder]\n{}", nested(&toml::to_string(&encoder).expect("a configuration is TOML")))
+}
+
+/// Returns the keys for the dropout of the head.
+fn head(recipe: &Recipe, output: &TaskOutput) -> String {
+    let Some(head) = &recipe.head else { return String::new() };
+    let HeadDropout { input, output: before_outputs } = head.value;
+    let reason = &head.reason;
+    let dropout = format!("dropout = {before_outputs:?}    # {reason}\n");
+    match output {
+        TaskOutput::Class { .. } | TaskOutput::Score { .. } => {
+            format!("input_dropout = {input:?}    # {reason}\n{dropout}")
+        }
+        TaskOutput::WordLabels { .. } => dropout,
+        TaskOutput::Spans { .. } => String::new(),
+    }
+}
+
+/// Returns `[optimizer]`.
+fn optimizer(recipe: &Recipe) -> String {
+    let Recipe { lr, weight_decay, betas, eps, max_grad_norm, bias_correction, layer_decay, .. } = recipe;
+    let [first, second] = betas.value;
+    let mut text = format!(
+        "[optimizer]\nlr = {:e}    # {}\nbetas = [{first:?}, {second:?}]    # {}\neps = {:e}    # {}\nweight_decay = {:?}    # {}\n",
+        lr.value, lr.reason, betas.reason, eps.value, eps.reason, weight_decay.value, weight_decay.reason,
+    );
+    if let Some(bias_correction) = bias_correction {
+        let _ = writeln!(text, "bias_correction = {}    # {}", bias_correction.value, bias_correction.reason);
+    }
+    if let Some(decay) = layer_decay {
+        let _ = writeln!(text, "layer_decay = {:?}    # {}", decay.value, decay.reason);
+    }
+    let _ = writeln!(text, "max_grad_norm = {:?}    # {}\n", max_grad_norm.value, max_grad_norm.reason);
     text
 }
 

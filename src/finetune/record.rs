@@ -12,6 +12,7 @@ use tasks::{AnyTask, TaskOutput};
 
 use super::request::SplitRows;
 use super::rows::RowOptions;
+use super::subset::TrainSubset;
 use crate::exit::Usage;
 
 /// Name of the record in a prepared folder.
@@ -31,6 +32,9 @@ pub struct TaskRecord {
     pub tokenizer: String,
     /// Form of the rows.
     pub rows: RowOptions,
+    /// Part of the training set that was prepared; `None`: the whole set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) subset: Option<TrainSubset>,
 }
 
 /// File of a task.
@@ -60,6 +64,7 @@ impl TaskRecord {
         sets: &[ExampleSet],
         tokenizer: &HfTokenizer,
         rows: RowOptions,
+        subset: Option<TrainSubset>,
     ) -> anyhow::Result<Self> {
         let file = |set: &ExampleSet| -> std::io::Result<TaskFile> {
             Ok(TaskFile { set: set.name.clone(), blake3: hash(&folder.join(&set.file))? })
@@ -70,6 +75,7 @@ impl TaskRecord {
             files: sets.iter().map(file).collect::<Result<_, _>>()?,
             tokenizer: tokenizer.facts().manifest.fingerprint.clone(),
             rows,
+            subset,
         })
     }
 
@@ -106,7 +112,8 @@ impl TaskRecord {
         }
         if Self::read(store)? != *self {
             let message = format!(
-                "{}: prepared with other files, another task, tokenizer, row length or stride; name another --out",
+                "{}: prepared with other files, another task, tokenizer, row length, stride or training subset; name \
+                 another --out",
                 store.place("")
             );
             return Err(Usage(message).into());

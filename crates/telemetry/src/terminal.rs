@@ -8,12 +8,14 @@ use std::io::{self, IsTerminal, Write};
 
 use schemas::printable;
 
+pub use self::item_progress::ItemProgress;
 pub use self::output_mode::{OutputFormat, OutputMode, Verbosity};
 pub use self::printer::Printer;
 pub use self::progress::Progress;
 pub use self::run_progress::{PhaseText, RunProgress};
 
 mod bar;
+mod item_progress;
 mod output_mode;
 mod printer;
 mod progress;

@@ -1,0 +1,470 @@
+//! Hyperparameters of the papers, by name.
+//!
+//! # What
+//! A [`Preset`] has the values that a paper states for fine-tuning. Batch size, epochs, learning rate and warm-up depend
+//! on the size of the task. If the paper searches over several values, they are all here: `cloze sweep` tries them, and
+//! `cloze finetune` uses the first.
+//!
+//! # Why
+//! Results of different papers are comparable only if each model is fine-tuned as its paper says.
+//!
+//! # Definition
+//! A task belongs to the first group that names it, else to the first group whose minimum it reaches with the examples
+//! that are trained on. A value that the paper does not state is BERT's.
+//!
+//! # Reference
+//! The table below names the source of each preset.
+
+use crate::cli::{PresetName, Statistic, Warmup};
+
+/// Hyperparameters of a paper. `None`: the paper does not state the value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preset {
+    pub(crate) name: PresetName,
+    /// Paper or code with the values.
+    pub(super) source: &'static str,
+    pub(super) optimizer: OptimizerValues,
+    pub(super) max_seq_len: Option<u32>,
+    /// Dropout of the encoder. Otherwise that of the model.
+    pub(super) dropout: Option<f64>,
+    /// Dropout of the head.
+    pub(super) head: Option<HeadDropout>,
+    /// Factor of the learning rate from each layer to the one below it. 1: none.
+    pub(super) layer_decay: Option<f64>,
+    groups: &'static [TaskGroup],
+    /// Seeds of each combination.
+    pub(crate) seeds: Option<u64>,
+    /// Random draws from the combinations.
+    pub(crate) draws: Option<u64>,
+    /// Statistic that the paper reports.
+    pub(crate) statistic: Option<Statistic>,
+}
+
+/// Values of the optimizer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct OptimizerValues {
+    pub(super) betas: Option<[f64; 2]>,
+    pub(super) eps: Option<f64>,
+    pub(super) weight_decay: Option<f64>,
+    pub(super) bias_correction: Option<bool>,
+    /// 0: no clipping.
+    pub(super) max_grad_norm: Option<f64>,
+}
+
+impl OptimizerValues {
+    const UNSTATED: Self =
+        Self { betas: None, eps: None, weight_decay: None, bias_correction: None, max_grad_norm: None };
+}
+
+/// Dropout around the dense layer of a head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct HeadDropout {
+    pub(super) input: f64,
+    pub(super) output: f64,
+}
+
+/// Tasks of one size. The first value of each list is the one of `cloze finetune`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskGroup {
+    /// Description for comments.
+    pub(super) label: &'static str,
+    /// Tasks of the group regardless of their size.
+    tasks: &'static [&'static str],
+    /// Smallest number of training examples; `u64::MAX` for a group of named tasks only.
+    min_examples: u64,
+    pub(crate) lr: &'static [f64],
+    pub(crate) batch_size: &'static [u64],
+    pub(crate) epochs: &'static [u64],
+    pub(crate) warmup: &'static [Warmup],
+}
+
+/// Examples from which a task of GLUE counts as large: SST-2, QNLI, QQP and MNLI have more, the others fewer than 9,000.
+const LARGE: u64 = 20_000;
+
+/// Examples from which TACO trains as long as on QQP and MNLI. QNLI has 105,000, QQP 364,000.
+const VERY_LARGE: u64 = 200_000;
+
+/// 10 % of the steps.
+const TENTH: &[Warmup] = &[Warmup::Share(0.1)];
+
+/// Devlin et al. 2019, appendix A.3, and the Adam of their code: ε 1e-6, clipping at 1. Supplies what other papers do not state.
+pub(super) const BERT: Preset = Preset {
+    name: PresetName::Bert,
+    source: "Devlin et al. 2019, appendix A.3",
+    optimizer: OptimizerValues {
+        betas: Some([0.9, 0.999]),
+        eps: Some(1e-6),
+        weight_decay: Some(0.01),
+        bias_correction: None,
+        max_grad_norm: Some(1.0),
+    },
+    max_seq_len: Some(128),
+    dropout: None,
+    head: None,
+    layer_decay: None,
+    groups: &[TaskGroup {
+        label: "all tasks",
+        tasks: &[],
+        min_examples: 0,
+        lr: &[5e-5, 3e-5, 2e-5],
+        batch_size: &[32, 16],
+        epochs: &[3, 2, 4],
+        warmup: TENTH,
+    }],
+    seeds: None,
+    draws: None,
+    statistic: None,
+};
+
+/// Optimizer of both TACO presets.
+const TACO_OPTIMIZER: OptimizerValues = OptimizerValues {
+    betas: Some([0.9, 0.999]),
+    eps: Some(1e-8),
+    weight_decay: Some(0.0),
+    bias_correction: None,
+    max_grad_norm: Some(1.0),
+};
+
+/// TACO, fine-tuning of small models: 4 seeds, of which the mean is reported.
+const TACO_SMALL: Preset = Preset {
+    name: PresetName::TacoSmall,
+    source: "TACO, small models",
+    optimizer: TACO_OPTIMIZER,
+    max_seq_len: Some(128),
+    groups: &[
+        TaskGroup {
+            label: "MNLI, QQP",
+            tasks: &[],
+            min_examples: VERY_LARGE,
+            lr: &[5e-5],
+            batch_size: &[64],
+            epochs: &[6],
+            warmup: &[Warmup::Steps(2000)],
+        },
+        TaskGroup {
+            label: "QNLI, SST-2",
+            tasks: &[],
+            min_examples: LARGE,
+            lr: &[5e-5],
+            batch_size: &[64],
+            epochs: &[4],
+            warmup: &[Warmup::Steps(200)],
+        },
+        TaskGroup {
+            label: "CoLA, STS-B, MRPC, RTE",
+            tasks: &[],
+            min_examples: 0,
+            lr: &[5e-5],
+            batch_size: &[32],
+            epochs: &[4],
+            warmup: &[Warmup::Steps(100)],
+        },
+    ],
+    seeds: Some(4),
+    statistic: Some(Statistic::Mean),
+    ..BERT
+};
+
+/// Learning rates from which TACO's base models are drawn.
+const TACO_BASE_LR: &[f64] = &[5e-5, 3e-5, 2e-5, 1e-5];
+const TACO_BASE_EPOCHS: &[u64] = &[4, 5, 6, 7, 8];
+
+/// TACO, fine-tuning of base models: 6 random draws, of which the mean is reported. The paper states ranges of batch
+/// size, epochs and warm-up; the values within them are ours.
+const TACO_BASE: Preset = Preset {
+    name: PresetName::TacoBase,
+    source: "TACO, base models",
+    optimizer: TACO_OPTIMIZER,
+    max_seq_len: Some(128),
+    groups: &[
+        TaskGroup {
+            label: "large tasks",
+            tasks: &[],
+            min_examples: LARGE,
+            lr: TACO_BASE_LR,
+            batch_size: &[64, 32, 128],
+            epochs: TACO_BASE_EPOCHS,
+            warmup: &[Warmup::Steps(1000), Warmup::Steps(1500), Warmup::Steps(2000)],
+        },
+        TaskGroup {
+            label: "small tasks",
+            tasks: &[],
+            min_examples: 0,
+            lr: TACO_BASE_LR,
+            batch_size: &[32, 16, 64],
+            epochs: TACO_BASE_EPOCHS,
+            warmup: &[Warmup::Steps(100), Warmup::Steps(150), Warmup::Steps(200)],
+        },
+    ],
+    seeds: Some(1),
+    draws: Some(6),
+    statistic: Some(Statistic::OverallMean),
+    ..BERT
+};
+
+/// Learning rates of COCO-LM's models: the paper states the ranges 1e-5 to 5e-5 and 0.5e-5 to 3e-5; the steps are ours.
+const COCO_LM_BASE_LR: &[f64] = &[3e-5, 1e-5, 2e-5, 4e-5, 5e-5];
+const COCO_LM_LARGE_LR: &[f64] = &[1e-5, 5e-6, 1.5e-5, 2e-5, 2.5e-5, 3e-5];
+
+/// Returns COCO-LM's groups of tasks.
+const fn coco_lm_groups(lr: &'static [f64]) -> [TaskGroup; 2] {
+    [
+        TaskGroup {
+            label: "large tasks",
+            tasks: &[],
+            min_examples: LARGE,
+            lr,
+            batch_size: &[32],
+            epochs: &[3, 2, 5],
+            warmup: &[Warmup::Share(0.06)],
+        },
+        TaskGroup {
+            label: "small tasks",
+            tasks: &[],
+            min_examples: 0,
+            lr,
+            batch_size: &[32, 16],
+            epochs: &[10, 2, 3, 5],
+            warmup: &[Warmup::Share(0.06), Warmup::Share(0.1)],
+        },
+    ]
+}
+
+/// COCO-LM, base and base++: the median of 5 seeds is reported. Its code has no clipping.
+const COCO_LM_BASE: Preset = Preset {
+    name: PresetName::CocoLmBase,
+    source: "COCO-LM, base and base++",
+    optimizer: OptimizerValues {
+        betas: Some([0.9, 0.98]),
+        eps: Some(1e-6),
+        weight_decay: Some(0.01),
+        bias_correction: None,
+        max_grad_norm: Some(0.0),
+    },
+    max_seq_len: Some(512),
+    dropout: Some(0.1),
+    head: Some(HeadDropout { input: 0.1, output: 0.1 }),
+    layer_decay: None,
+    groups: &coco_lm_groups(COCO_LM_BASE_LR),
+    seeds: Some(5),
+    draws: None,
+    statistic: Some(Statistic::Median),
+};
+
+/// COCO-LM, large++.
+const COCO_LM_LARGE: Preset = Preset {
+    name: PresetName::CocoLmLarge,
+    source: "COCO-LM, large++",
+    groups: &coco_lm_groups(COCO_LM_LARGE_LR),
+    ..COCO_LM_BASE
+};
+
+/// TaCL on SQuAD: the question answering example of `transformers`, with the defaults of its `Trainer`.
+const TACL_SQUAD: Preset = Preset {
+    name: PresetName::TaclSquad,
+    source: "TaCL, question answering example of `transformers`",
+    optimizer: OptimizerValues {
+        betas: Some([0.9, 0.999]),
+        eps: Some(1e-8),
+        weight_decay: Some(0.0),
+        bias_correction: None,
+        max_grad_norm: Some(1.0),
+    },
+    max_seq_len: Some(384),
+    groups: &[TaskGroup {
+        label: "SQuAD 1.1 and 2.0",
+        tasks: &[],
+        min_examples: 0,
+        lr: &[3e-5],
+        batch_size: &[12],
+        epochs: &[2],
+        warmup: &[Warmup::Share(0.0)],
+    }],
+    ..BERT
+};
+
+/// Returns ELECTRA's groups of tasks.
+const fn electra_groups(lr: &'static [f64]) -> [TaskGroup; 2] {
+    let others = TaskGroup {
+        label: "tasks other than RTE and STS-B",
+        tasks: &[],
+        min_examples: 0,
+        lr,
+        batch_size: &[32],
+        epochs: &[3],
+        warmup: TENTH,
+    };
+    let long =
+        TaskGroup { label: "RTE, STS-B", tasks: &["rte", "stsb"], min_examples: u64::MAX, epochs: &[10], ..others };
+    [long, others]
+}
+
+/// ELECTRA, small and base, and its code: Adam without bias correction.
+const ELECTRA: Preset = Preset {
+    name: PresetName::Electra,
+    source: "ELECTRA, small and base models",
+    optimizer: OptimizerValues { bias_correction: Some(false), ..OptimizerValues::UNSTATED },
+    max_seq_len: None,
+    layer_decay: Some(0.8),
+    groups: &electra_groups(&[1e-4]),
+    ..BERT
+};
+
+/// ELECTRA, large.
+const ELECTRA_LARGE: Preset = Preset {
+    name: PresetName::ElectraLarge,
+    source: "ELECTRA, large model",
+    layer_decay: Some(0.9),
+    groups: &electra_groups(&[5e-5]),
+    ..ELECTRA
+};
+
+/// Don't Stop Pretraining, and its code: the mean of 5 seeds with its standard deviation. Also for FE-MLM, which states
+/// no values.
+const DAPT: Preset = Preset {
+    name: PresetName::Dapt,
+    source: "Don't Stop Pretraining",
+    optimizer: OptimizerValues {
+        betas: Some([0.9, 0.98]),
+        eps: Some(1e-6),
+        weight_decay: Some(0.1),
+        bias_correction: None,
+        max_grad_norm: Some(1.0),
+    },
+    max_seq_len: Some(512),
+    dropout: Some(0.1),
+    head: Some(HeadDropout { input: 0.1, output: 0.0 }),
+    layer_decay: None,
+    groups: &[
+        TaskGroup {
+            label: "AGNews",
+            tasks: &["ag_news"],
+            min_examples: LARGE,
+            lr: &[2e-5],
+            batch_size: &[16],
+            epochs: &[3],
+            warmup: &[Warmup::Share(0.06)],
+        },
+        TaskGroup {
+            label: "ACL-ARC, SciERC",
+            tasks: &[],
+            min_examples: 1000,
+            lr: &[2e-5],
+            batch_size: &[16],
+            epochs: &[10],
+            warmup: &[Warmup::Share(0.06)],
+        },
+        TaskGroup {
+            label: "HyperPartisan",
+            tasks: &[],
+            min_examples: 0,
+            lr: &[2e-5],
+            batch_size: &[8],
+            epochs: &[10],
+            warmup: &[Warmup::Share(0.06)],
+        },
+    ],
+    seeds: Some(5),
+    draws: None,
+    statistic: Some(Statistic::Mean),
+};
+
+/// All presets.
+const PRESETS: &[Preset] =
+    &[BERT, TACO_SMALL, TACO_BASE, COCO_LM_BASE, COCO_LM_LARGE, TACL_SQUAD, ELECTRA, ELECTRA_LARGE, DAPT];
+
+impl Preset {
+    /// Returns the preset of that name.
+    pub(crate) fn named(name: PresetName) -> &'static Self {
+        PRESETS.iter().find(|preset| preset.name == name).expect("every name has a preset")
+    }
+
+    /// Returns the group of a task with that many training examples.
+    pub(crate) fn group(&self, task: &str, examples: u64) -> &'static TaskGroup {
+        let named = self.groups.iter().find(|group| group.tasks.contains(&task));
+        let by_size = || self.groups.iter().find(|group| group.min_examples <= examples);
+        named.or_else(by_size).expect("the last group has no minimum")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    /// Values of a task: learning rates, batch sizes, epochs, and warm-ups as text.
+    fn values(name: PresetName, task: &str, examples: u64) -> String {
+        let group = Preset::named(name).group(task, examples);
+        format!("{:?} {:?} {:?} {:?}", group.lr, group.batch_size, group.epochs, group.warmup)
+    }
+
+    fn optimizer(name: PresetName) -> (Option<[f64; 2]>, Option<f64>, Option<f64>, Option<f64>) {
+        let OptimizerValues { betas, eps, weight_decay, max_grad_norm, .. } = Preset::named(name).optimizer;
+        (betas, eps, weight_decay, max_grad_norm)
+    }
+
+    #[test]
+    fn every_name_has_one_preset() {
+        for name in PresetName::value_variants() {
+            assert_eq!(Preset::named(*name).name, *name);
+            assert_eq!(name.to_possible_value().expect("a name").get_name(), name.name());
+            assert_eq!(Preset::named(*name).groups.last().map(|group| group.min_examples), Some(0));
+        }
+        assert_eq!(PRESETS.len(), PresetName::value_variants().len());
+    }
+
+    #[test]
+    fn taco_has_its_stated_values() {
+        use PresetName::{TacoBase, TacoSmall};
+        assert_eq!(values(TacoSmall, "mnli", 392_702), "[5e-5] [64] [6] [2000]");
+        assert_eq!(values(TacoSmall, "qqp", 363_846), "[5e-5] [64] [6] [2000]");
+        assert_eq!(values(TacoSmall, "qnli", 104_743), "[5e-5] [64] [4] [200]");
+        assert_eq!(values(TacoSmall, "sst2", 67_349), "[5e-5] [64] [4] [200]");
+        assert_eq!(values(TacoSmall, "cola", 8551), "[5e-5] [32] [4] [100]");
+        assert_eq!(values(TacoSmall, "rte", 2490), "[5e-5] [32] [4] [100]");
+        assert_eq!(optimizer(TacoSmall), (Some([0.9, 0.999]), Some(1e-8), Some(0.0), Some(1.0)));
+        let preset = Preset::named(TacoSmall);
+        assert_eq!((preset.max_seq_len, preset.seeds, preset.statistic), (Some(128), Some(4), Some(Statistic::Mean)));
+        let base = "[5e-5, 3e-5, 2e-5, 1e-5] [32, 16, 64] [4, 5, 6, 7, 8] [100, 150, 200]";
+        assert_eq!(values(TacoBase, "mrpc", 3668), base);
+        let base = "[5e-5, 3e-5, 2e-5, 1e-5] [64, 32, 128] [4, 5, 6, 7, 8] [1000, 1500, 2000]";
+        assert_eq!(values(TacoBase, "mnli", 392_702), base);
+        let preset = Preset::named(TacoBase);
+        assert_eq!((preset.draws, preset.statistic), (Some(6), Some(Statistic::OverallMean)));
+    }
+
+    #[test]
+    fn coco_lm_has_its_stated_values() {
+        use PresetName::{CocoLmBase, CocoLmLarge};
+        let small = "[3e-5, 1e-5, 2e-5, 4e-5, 5e-5] [32, 16] [10, 2, 3, 5] [0.06, 0.1]";
+        assert_eq!(values(CocoLmBase, "stsb", 5749), small);
+        assert_eq!(values(CocoLmBase, "sst2", 67_349), "[3e-5, 1e-5, 2e-5, 4e-5, 5e-5] [32] [3, 2, 5] [0.06]");
+        let lr = Preset::named(CocoLmLarge).group("mnli", 392_702).lr;
+        assert!(lr.iter().all(|lr| (0.5e-5..=3e-5).contains(lr)) && lr.contains(&5e-6) && lr.contains(&3e-5));
+        for name in [CocoLmBase, CocoLmLarge] {
+            assert_eq!(optimizer(name), (Some([0.9, 0.98]), Some(1e-6), Some(0.01), Some(0.0)));
+            let preset = Preset::named(name);
+            assert_eq!((preset.max_seq_len, preset.dropout, preset.seeds), (Some(512), Some(0.1), Some(5)));
+            assert_eq!(preset.statistic, Some(Statistic::Median));
+        }
+    }
+
+    #[test]
+    fn tacl_electra_and_dapt_have_their_stated_values() {
+        use PresetName::{Dapt, Electra, ElectraLarge, TaclSquad};
+        assert_eq!(values(TaclSquad, "squad", 87_599), "[3e-5] [12] [2] [0]");
+        assert_eq!(Preset::named(TaclSquad).max_seq_len, Some(384));
+        for (task, epochs) in [("rte", 10), ("stsb", 10), ("mrpc", 3), ("mnli", 3)] {
+            assert_eq!(values(Electra, task, 3000), format!("[0.0001] [32] [{epochs}] [0.1]"));
+            assert_eq!(values(ElectraLarge, task, 3000), format!("[5e-5] [32] [{epochs}] [0.1]"));
+        }
+        assert_eq!([Electra, ElectraLarge].map(|name| Preset::named(name).layer_decay), [Some(0.8), Some(0.9)]);
+        assert_eq!(values(Dapt, "citation_intent", 1688), "[2e-5] [16] [10] [0.06]");
+        assert_eq!(values(Dapt, "hyperpartisan_news", 515), "[2e-5] [8] [10] [0.06]");
+        assert_eq!(values(Dapt, "ag_news", 1150), "[2e-5] [16] [3] [0.06]");
+        assert_eq!(optimizer(Dapt), (Some([0.9, 0.98]), Some(1e-6), Some(0.1), Some(1.0)));
+        let preset = Preset::named(Dapt);
+        assert_eq!((preset.max_seq_len, preset.seeds, preset.statistic), (Some(512), Some(5), Some(Statistic::Mean)));
+    }
+}

@@ -1,0 +1,275 @@
+//! Request for a sweep, from the command line or from a TOML file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::grid::Axis;
+use super::plan::SweepPlan;
+use crate::cli::{Statistic, SweepRequest, Warmup};
+use crate::exit::Usage;
+use crate::finetune;
+use crate::finetune::preset::Preset;
+
+/// Sweep with the folder that it is written to.
+pub(crate) struct Requested {
+    pub(crate) plan: SweepPlan,
+    pub(crate) out: PathBuf,
+}
+
+/// Keys of a sweep file: the arguments of `cloze sweep`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct SweepFile {
+    data: Option<PathBuf>,
+    task: Option<String>,
+    from: Option<OneOrMore>,
+    out: Option<PathBuf>,
+    preset: Option<String>,
+    statistic: Option<String>,
+    seeds: Option<u64>,
+    lr: Option<OneOrMore>,
+    batch_size: Option<OneOrMore>,
+    epochs: Option<OneOrMore>,
+    warmup: Option<OneOrMore>,
+    weight_decay: Option<OneOrMore>,
+    max_seq_len: Option<OneOrMore>,
+    train_fraction: Option<OneOrMore>,
+    draws: Option<u64>,
+    draw_seed: Option<u64>,
+    /// Values by key of the configuration.
+    set: BTreeMap<String, OneOrMore>,
+}
+
+/// Value, or list of values.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    More(Vec<toml::Value>),
+    One(toml::Value),
+}
+
+impl OneOrMore {
+    /// Returns the values as on the command line. Texts are written without quotes.
+    fn texts(self) -> Vec<String> {
+        let text = |value: toml::Value| match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        match self {
+            Self::More(values) => values.into_iter().map(text).collect(),
+            Self::One(value) => vec![text(value)],
+        }
+    }
+}
+
+impl Requested {
+    /// Checks the arguments, the task, its files and the models. Nothing is written.
+    ///
+    /// # Errors
+    /// The first argument that cannot be used.
+    pub(crate) fn new(request: &SweepRequest) -> anyhow::Result<Self> {
+        let request = match &request.data {
+            Some(file) if file.extension().is_some_and(|ending| ending == "toml") => from_file(file, request)?,
+            _ => request.clone(),
+        };
+        let needed = |name: &str| Usage(format!("`cloze sweep` needs {name}; see `cloze sweep --help`"));
+        let data = std::path::absolute(request.data.as_ref().ok_or_else(|| needed("DATA"))?)?;
+        let task_argument = request.task.clone().ok_or_else(|| needed("--task"))?;
+        let out = std::path::absolute(request.out.as_ref().ok_or_else(|| needed("--out"))?)?;
+        if request.from.is_empty() {
+            return Err(needed("--from").into());
+        }
+        let task = finetune::task(&task_argument)?;
+        let is_file = Path::new(&task_argument).extension().is_some_and(|ending| ending == "toml");
+        let task_argument =
+            if is_file { std::path::absolute(task_argument)?.display().to_string() } else { task_argument };
+        let from = request.from.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
+        unique("--from", &from.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())?;
+        let axes = axes(&request)?;
+        let fractions = numbers("--train-fraction", &request.train_fraction, |it| *it > 0.0 && *it <= 1.0)?;
+        let train_examples = finetune::check(&task, &data, &from)?;
+        let preset = request.preset.map(Preset::named);
+        let plan = SweepPlan {
+            data,
+            task,
+            task_argument,
+            train_examples,
+            from,
+            preset: request.preset,
+            axes,
+            train_fraction: if fractions.is_empty() { vec![1.0] } else { fractions },
+            seeds: request.seeds.or_else(|| preset?.seeds).unwrap_or(1),
+            draws: request.draws.or_else(|| preset?.draws),
+            draw_seed: request.draw_seed.unwrap_or(1),
+            statistic: request.statistic.or_else(|| preset?.statistic).unwrap_or_default(),
+        };
+        Ok(Self { plan, out })
+    }
+}
+
+/// Reads a sweep file. Of the command line, only `--out` and `--statistic` may be given in addition.
+fn from_file(file: &Path, flags: &SweepRequest) -> anyhow::Result<SweepRequest> {
+    let refuse = |problem: String| Usage(format!("{}: {problem}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
+    let found: SweepFile = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let SweepRequest { data, out, statistic, .. } = flags;
+    let allowed =
+        SweepRequest { data: data.clone(), out: out.clone(), statistic: *statistic, ..SweepRequest::default() };
+    if format!("{allowed:?}") != format!("{flags:?}") {
+        let message = "a sweep file has the arguments of the sweep; only --out and --statistic may be given with it";
+        return Err(refuse(message.to_owned()).into());
+    }
+    let preset = found.preset.map(|name| clap_value("preset", &name)).transpose().map_err(refuse)?;
+    let named = found.statistic.map(|name| clap_value::<Statistic>("statistic", &name)).transpose().map_err(refuse)?;
+    let list = |values: Option<OneOrMore>| values.map(OneOrMore::texts).unwrap_or_default();
+    let set = |(key, values): (String, OneOrMore)| format!("{key}={}", values.texts().join(","));
+    Ok(SweepRequest {
+        data: found.data,
+        task: found.task,
+        from: list(found.from).into_iter().map(PathBuf::from).collect(),
+        out: out.clone().or(found.out),
+        preset,
+        seeds: found.seeds,
+        lr: list(found.lr),
+        batch_size: list(found.batch_size),
+        epochs: list(found.epochs),
+        warmup: list(found.warmup),
+        weight_decay: list(found.weight_decay),
+        max_seq_len: list(found.max_seq_len),
+        train_fraction: list(found.train_fraction),
+        set: found.set.into_iter().map(set).collect(),
+        draws: found.draws,
+        draw_seed: found.draw_seed,
+        statistic: statistic.or(named),
+    })
+}
+
+fn clap_value<T: clap::ValueEnum>(key: &str, name: &str) -> Result<T, String> {
+    T::from_str(name, false).map_err(|_| {
+        let known = T::value_variants().iter().filter_map(clap::ValueEnum::to_possible_value);
+        let known: Vec<String> = known.map(|value| value.get_name().to_owned()).collect();
+        format!("`{key}` = `{name}`: expected one of {}", known.join(", "))
+    })
+}
+
+/// Returns the lists of the user. Numbers are written in one form, so that equal values have equal names.
+fn axes(request: &SweepRequest) -> anyhow::Result<Vec<Axis>> {
+    let whole = |flag: &str, values: &[String], min: u64| -> anyhow::Result<Vec<String>> {
+        let parsed = values.iter().map(|value| match value.trim().parse::<u64>() {
+            Ok(number) if number >= min => Ok(number.to_string()),
+            _ => Err(invalid(flag, value, &format!("expected whole numbers from {min}"))),
+        });
+        Ok(parsed.collect::<Result<_, _>>()?)
+    };
+    let warmup = |value: &String| {
+        let parsed = value.trim().parse::<Warmup>();
+        parsed.map(|it| it.to_string()).map_err(|problem| invalid("--warmup", value, &problem))
+    };
+    let lr = numbers("--lr", &request.lr, |lr| *lr > 0.0)?;
+    let decay = numbers("--weight-decay", &request.weight_decay, |it| (0.0..=1.0).contains(it))?;
+    let mut axes = Vec::new();
+    for (key, values) in [
+        ("lr", lr.iter().map(|lr| format!("{lr:e}")).collect()),
+        ("batch_size", whole("--batch-size", &request.batch_size, 1)?),
+        ("epochs", whole("--epochs", &request.epochs, 1)?),
+        ("warmup", request.warmup.iter().map(warmup).collect::<Result<Vec<_>, _>>()?),
+        ("weight_decay", decay.iter().map(ToString::to_string).collect()),
+        ("max_seq_len", whole("--max-seq-len", &request.max_seq_len, 8)?),
+    ] {
+        unique(&format!("--{}", key.replace('_', "-")), &values)?;
+        if !values.is_empty() {
+            axes.push(Axis { key: key.to_owned(), values });
+        }
+    }
+    for set in &request.set {
+        let (key, list) = set.split_once('=').ok_or_else(|| invalid("--set", set, "expected KEY=VALUE,VALUE"))?;
+        let values = split_list(list);
+        if key.trim().is_empty() || values.iter().any(String::is_empty) {
+            return Err(invalid("--set", set, "expected KEY=VALUE,VALUE").into());
+        }
+        if axes.iter().any(|axis| axis.key == key) {
+            return Err(invalid("--set", set, "the key is listed twice").into());
+        }
+        unique(&format!("--set {key}"), &values)?;
+        axes.push(Axis { key: key.to_owned(), values });
+    }
+    Ok(axes)
+}
+
+fn invalid(flag: &str, value: &str, problem: &str) -> Usage {
+    Usage(format!("{flag} `{value}`: {problem}"))
+}
+
+fn numbers(flag: &str, values: &[String], is_valid: impl Fn(&f64) -> bool) -> anyhow::Result<Vec<f64>> {
+    let parse = |value: &String| {
+        let number = value.trim().parse::<f64>().ok().filter(|it| it.is_finite() && is_valid(it));
+        number.ok_or_else(|| invalid(flag, value, "not a number in the range of the flag"))
+    };
+    let numbers = values.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    unique(flag, &numbers.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    Ok(numbers)
+}
+
+fn unique(flag: &str, values: &[String]) -> Result<(), Usage> {
+    let twice = values.iter().enumerate().find(|(at, value)| values[..*at].contains(value));
+    twice.map_or(Ok(()), |(_, value)| Err(invalid(flag, value, "listed twice")))
+}
+
+/// Splits a list at its commas, except those in brackets, braces and quotes: they are part of a TOML value.
+fn split_list(text: &str) -> Vec<String> {
+    let mut values = vec![String::new()];
+    let mut depth = 0_usize;
+    let mut quote = None;
+    for letter in text.chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                values.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        values.last_mut().expect("never empty").push(letter);
+    }
+    values.into_iter().map(|value| value.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_split_outside_of_toml_values() {
+        assert_eq!(split_list("1, 2"), ["1", "2"]);
+        assert_eq!(split_list("[0.9, 0.98],[0.9,0.999]"), ["[0.9, 0.98]", "[0.9,0.999]"]);
+        assert_eq!(split_list("\"a,b\",{ a = 1, b = 2 }"), ["\"a,b\"", "{ a = 1, b = 2 }"]);
+        assert_eq!(split_list(""), [""]);
+    }
+
+    #[test]
+    fn lists_are_checked_and_written_in_one_form() {
+        let texts = |values: &[&str]| values.iter().map(|&value| value.to_owned()).collect::<Vec<_>>();
+        let request = |lr: &[&str], set: &[&str]| SweepRequest { lr: texts(lr), set: texts(set), ..Default::default() };
+        let found = axes(&request(&["0.00001", "3e-5"], &["optimizer.betas=[0.9,0.98]"])).expect("valid");
+        assert_eq!(found[0].values, ["1e-5", "3e-5"]);
+        assert_eq!(found[1].values, ["[0.9,0.98]"]);
+        for (lr, set, word) in [
+            (&["0"][..], &[][..], "--lr `0`"),
+            (&["x"], &[], "--lr `x`"),
+            (&["1e-5", "0.00001"], &[], "listed twice"),
+            (&[], &["train.steps"], "KEY=VALUE"),
+            (&[], &["train.steps=1,"], "KEY=VALUE"),
+            (&[], &["train.steps=1", "train.steps=2"], "listed twice"),
+        ] {
+            let error = axes(&request(lr, set)).expect_err("invalid").to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        let request = SweepRequest { warmup: texts(&["0.1", "100"]), ..Default::default() };
+        assert_eq!(axes(&request).expect("valid")[0].values, ["0.1", "100"]);
+    }
+}

@@ -1,0 +1,145 @@
+//! Results of the runs of a sweep, read from their folders.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use store::Store;
+use tasks::metric::{MetricValue, UndefinedReason};
+
+use super::plan::{RunSpec, SweepPlan};
+
+/// Results of a run of `cloze finetune`, below its folder.
+const RESULTS: &str = "run/results.json";
+/// Record of a failed run, in its folder.
+const FAILURE: &str = "failure.json";
+
+/// Sweep with the state of its runs.
+pub(crate) struct SweepResults {
+    pub(crate) plan: SweepPlan,
+    pub(crate) runs: Vec<RunOutcome>,
+}
+
+/// Run with its state.
+#[derive(Clone, Debug)]
+pub(crate) struct RunOutcome {
+    pub(crate) spec: RunSpec,
+    pub(crate) state: RunState,
+}
+
+/// State of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum RunState {
+    Finished(RunResult),
+    Failed(Failure),
+    /// Not started, in progress, or stopped.
+    Unfinished,
+}
+
+/// Metrics of a finished run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(crate) struct RunResult {
+    /// Step of the evaluated checkpoint.
+    pub(crate) step: u64,
+    pub(crate) sets: Vec<SetMetrics>,
+}
+
+/// Metrics of one set of examples.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(crate) struct SetMetrics {
+    pub(crate) set: String,
+    pub(crate) examples: u64,
+    pub(crate) metrics: Vec<NamedValue>,
+}
+
+/// Metric with its value; `None` if it is undefined.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(crate) struct NamedValue {
+    pub(crate) metric: String,
+    pub(crate) value: Option<f64>,
+}
+
+/// End of a run that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    /// End of the process: `exit code 1`, `signal 9`.
+    pub(crate) end: String,
+    /// Its last error.
+    pub(crate) error: String,
+    /// Process that reports the failure, and its time in milliseconds since the Unix epoch.
+    pub(crate) reporter: String,
+    pub(crate) time: u64,
+}
+
+impl Failure {
+    /// Records the failure in the folder of a run.
+    pub(crate) fn write(&self, folder: &Store) -> std::io::Result<()> {
+        folder.put(FAILURE, &serde_json::to_vec_pretty(self)?).map(drop)
+    }
+
+    /// Removes the record before another attempt.
+    pub(crate) fn clear(folder: &Store) -> std::io::Result<()> {
+        if folder.head(FAILURE)?.is_some() { folder.delete(FAILURE) } else { Ok(()) }
+    }
+}
+
+impl RunState {
+    /// Reads the state of a run of the sweep in `folder`.
+    pub(crate) fn of(folder: &Path, run: &RunSpec) -> anyhow::Result<Self> {
+        let folder = SweepPlan::run_folder(folder, run);
+        if folder.is_dir() { Self::read(&Store::existing(folder)?) } else { Ok(Self::Unfinished) }
+    }
+
+    /// Reads the state of the run in that folder.
+    pub(crate) fn read(folder: &Store) -> anyhow::Result<Self> {
+        if let Some((bytes, _)) = folder.get_with_stat(RESULTS)? {
+            let place = || folder.place(RESULTS);
+            let result = serde_json::from_slice(&bytes);
+            return Ok(Self::Finished(result.map_err(|error| anyhow::anyhow!("{}: {error}", place()))?));
+        }
+        let failure = folder.get_with_stat(FAILURE)?.and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok());
+        Ok(failure.map_or(Self::Unfinished, Self::Failed))
+    }
+}
+
+impl RunResult {
+    /// Returns the value of a metric on a set. A metric that is absent or undefined has no value.
+    pub(crate) fn value(&self, set: &str, metric: &str) -> MetricValue {
+        let set = self.sets.iter().find(|it| it.set == set);
+        let found = set.and_then(|set| set.metrics.iter().find(|it| it.metric == metric)).and_then(|it| it.value);
+        found.map_or(MetricValue::Undefined(UndefinedReason::NotApplicable), MetricValue::Defined)
+    }
+
+    /// Returns the metrics of the first set with labels as text.
+    pub(crate) fn text(&self) -> String {
+        let Some(set) = self.sets.iter().find(|set| !set.metrics.is_empty()) else { return "no labels".to_owned() };
+        let text = |it: &NamedValue| match it.value {
+            Some(value) => format!("{} {value:.4}", it.metric),
+            None => format!("{} undefined", it.metric),
+        };
+        format!("{}: {}", set.set, set.metrics.iter().map(text).collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl SweepResults {
+    /// Reads the state of every run of the sweep in `folder`.
+    pub(crate) fn read(plan: SweepPlan, folder: &Path) -> anyhow::Result<Self> {
+        let runs = plan.runs().into_iter().map(|spec| Ok(RunOutcome { state: RunState::of(folder, &spec)?, spec }));
+        Ok(Self { runs: runs.collect::<anyhow::Result<_>>()?, plan })
+    }
+
+    /// Returns the finished runs with their metrics.
+    pub(crate) fn finished(&self) -> impl Iterator<Item = (&RunSpec, &RunResult)> {
+        self.runs.iter().filter_map(|run| match &run.state {
+            RunState::Finished(result) => Some((&run.spec, result)),
+            _ => None,
+        })
+    }
+
+    /// Returns the failed runs.
+    pub(crate) fn failed(&self) -> impl Iterator<Item = (&RunSpec, &Failure)> {
+        self.runs.iter().filter_map(|run| match &run.state {
+            RunState::Failed(failure) => Some((&run.spec, failure)),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,249 @@
+//! Statistics of a sweep over seeds, and the choice of hyperparameters on the dev set.
+
+use tasks::AnyTask;
+use tasks::metric::{MetricValue, TaskMetric, UndefinedReason};
+use tasks::statistics::{Evaluation, Summary, best_on_dev};
+use tasks::task::SetPurpose;
+
+use super::grid::Setting;
+use super::plan::{RunSpec, SweepPlan};
+use super::results::{RunResult, SweepResults};
+use crate::cli::Statistic;
+
+/// Finished runs of one model that differ only by their seeds.
+pub(crate) struct Combination<'a> {
+    pub(crate) model: usize,
+    pub(crate) fraction: f64,
+    pub(crate) settings: &'a [Setting],
+    pub(crate) runs: Vec<FinishedRun<'a>>,
+}
+
+/// Finished run.
+#[derive(Clone, Copy)]
+pub(crate) struct FinishedRun<'a> {
+    pub(crate) spec: &'a RunSpec,
+    pub(crate) result: &'a RunResult,
+}
+
+/// Metric on a set of examples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Measure {
+    pub(crate) set: String,
+    pub(crate) metric: TaskMetric,
+}
+
+impl Measure {
+    /// Returns the measure that chooses: the primary metric of a task on its first dev set.
+    pub(crate) fn of_choice(task: &AnyTask) -> Self {
+        let set = task.sets().into_iter().find(|set| set.purpose == SetPurpose::Dev);
+        let metric = task.metrics().first().copied().unwrap_or(TaskMetric::Accuracy);
+        Self { set: set.map_or_else(|| "dev".to_owned(), |set| set.name), metric }
+    }
+
+    /// Returns the values of runs, in their order.
+    pub(crate) fn values(&self, runs: &[FinishedRun<'_>]) -> Vec<MetricValue> {
+        runs.iter().map(|run| self.value(run)).collect()
+    }
+
+    fn value(&self, run: &FinishedRun<'_>) -> MetricValue {
+        run.result.value(&self.set, self.metric.name())
+    }
+
+    /// Returns the run that is best by this measure, the first of several.
+    pub(crate) fn best<'a>(&self, runs: &[FinishedRun<'a>]) -> Option<FinishedRun<'a>> {
+        let evaluation = |(at, run): (usize, &FinishedRun<'_>)| {
+            let value = self.value(run);
+            Evaluation { step: at as u64, dev: value, reported: value }
+        };
+        let evaluations: Vec<Evaluation> = runs.iter().enumerate().map(evaluation).collect();
+        let best = best_on_dev(&evaluations, self.metric.is_larger_better())?;
+        runs.get(usize::try_from(best.step).ok()?).copied()
+    }
+}
+
+/// Runs that a statistic chooses for a model and a share of the training set, with the value for a measure.
+pub(crate) struct Chosen<'a> {
+    /// Hyperparameters; `None` if the statistic is over several combinations.
+    pub(crate) settings: Option<&'a [Setting]>,
+    pub(crate) runs: Vec<FinishedRun<'a>>,
+}
+
+impl Chosen<'_> {
+    /// Returns the value of the statistic.
+    pub(crate) fn value(&self, statistic: Statistic, measure: &Measure) -> MetricValue {
+        let summary = Summary::new(&measure.values(&self.runs));
+        if statistic == Statistic::Median { summary.median } else { summary.mean }
+    }
+
+    /// Returns the sample standard deviation over the runs.
+    pub(crate) fn deviation(&self, measure: &Measure) -> MetricValue {
+        Summary::new(&measure.values(&self.runs)).standard_deviation
+    }
+}
+
+/// Returns the combinations with a finished run, in the order of the plan.
+pub(crate) fn combinations(results: &SweepResults) -> Vec<Combination<'_>> {
+    let mut found: Vec<Combination<'_>> = Vec::new();
+    for (spec, result) in results.finished() {
+        let run = FinishedRun { spec, result };
+        let is_same =
+            |it: &Combination<'_>| (it.model, it.fraction, it.settings) == (spec.model, spec.fraction, &*spec.settings);
+        match found.last_mut().filter(|it| is_same(it)) {
+            Some(last) => last.runs.push(run),
+            None => found.push(Combination {
+                model: spec.model,
+                fraction: spec.fraction,
+                settings: &spec.settings,
+                runs: vec![run],
+            }),
+        }
+    }
+    found
+}
+
+/// Chooses runs of a model by a statistic of the measure `by`. `None` if no run has a value.
+pub(crate) fn choose<'a>(
+    combinations: &[Combination<'a>],
+    model: usize,
+    fraction: f64,
+    statistic: Statistic,
+    by: &Measure,
+) -> Option<Chosen<'a>> {
+    let of_model = combinations.iter().filter(|it| it.model == model && it.fraction == fraction);
+    if matches!(statistic, Statistic::OverallMean | Statistic::Best) {
+        let runs: Vec<FinishedRun<'a>> = of_model.flat_map(|it| it.runs.iter().copied()).collect();
+        if statistic == Statistic::Best {
+            let best = by.best(&runs)?;
+            return Some(Chosen { settings: Some(&best.spec.settings), runs: vec![best] });
+        }
+        return (!runs.is_empty()).then_some(Chosen { settings: None, runs });
+    }
+    let candidates: Vec<&Combination<'a>> = of_model.collect();
+    let evaluation = |(at, it): (usize, &&Combination<'a>)| {
+        let chosen = Chosen { settings: Some(it.settings), runs: it.runs.clone() };
+        let value = chosen.value(statistic, by);
+        Evaluation { step: at as u64, dev: value, reported: value }
+    };
+    let evaluations: Vec<Evaluation> = candidates.iter().enumerate().map(evaluation).collect();
+    let best = best_on_dev(&evaluations, by.metric.is_larger_better())?;
+    let best = candidates.get(usize::try_from(best.step).ok()?)?;
+    Some(Chosen { settings: Some(best.settings), runs: best.runs.clone() })
+}
+
+/// Returns every metric of every set with labels, in the order of the task.
+pub(crate) fn measures(results: &SweepResults) -> Vec<Measure> {
+    let mut found = Vec::new();
+    for set in results.plan.task.sets() {
+        for metric in results.plan.task.metrics() {
+            let has_value = |(_, result): (&RunSpec, &RunResult)| {
+                let set = result.sets.iter().find(|it| it.set == set.name);
+                set.is_some_and(|it| it.metrics.iter().any(|it| it.metric == metric.name()))
+            };
+            if results.finished().any(has_value) {
+                found.push(Measure { set: set.name.clone(), metric });
+            }
+        }
+    }
+    found
+}
+
+/// Formats a value with four decimals.
+pub(crate) fn number(value: MetricValue) -> String {
+    value.value().map_or_else(|| "undefined".to_owned(), |value| format!("{value:.4}"))
+}
+
+/// Formats a mean with its standard deviation, if there is one: `0.4512 ± 0.0123`.
+pub(crate) fn with_deviation(value: MetricValue, deviation: MetricValue) -> String {
+    match deviation {
+        MetricValue::Undefined(UndefinedReason::TooFew) => number(value),
+        MetricValue::Defined(deviation) if value.value().is_some() => format!("{} ± {deviation:.4}", number(value)),
+        _ => number(value),
+    }
+}
+
+/// Describes hyperparameters: `lr 1e-5, epochs 3`.
+pub(crate) fn settings_text(settings: &[Setting]) -> String {
+    let text = |it: &Setting| format!("{} {}", it.key, it.value);
+    if settings.is_empty() { "defaults".to_owned() } else { settings.iter().map(text).collect::<Vec<_>>().join(", ") }
+}
+
+/// Returns the shares of the training set in ascending order.
+pub(crate) fn fractions(plan: &SweepPlan) -> Vec<f64> {
+    let mut fractions = plan.train_fraction.clone();
+    fractions.sort_by(f64::total_cmp);
+    fractions
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::grid::Axis;
+    use super::super::results::{NamedValue, RunOutcome, RunState, SetMetrics};
+    use super::*;
+
+    /// Sweep of one model on CoLA over two learning rates with three seeds, with these values of the dev set.
+    pub(crate) fn results(values: [Option<f64>; 6]) -> SweepResults {
+        let plan = SweepPlan {
+            data: "/data".into(),
+            task: AnyTask::of_kind("cola").expect("a task"),
+            task_argument: "cola".to_owned(),
+            train_examples: 10,
+            from: vec!["/runs/a".into()],
+            preset: None,
+            axes: vec![Axis { key: "lr".to_owned(), values: vec!["1e-5".to_owned(), "3e-5".to_owned()] }],
+            train_fraction: vec![1.0],
+            seeds: 3,
+            draws: None,
+            draw_seed: 1,
+            statistic: Statistic::Mean,
+        };
+        let state = |value: Option<f64>| {
+            let Some(value) = value else { return RunState::Unfinished };
+            let metric = |metric: &str, value: f64| NamedValue {
+                metric: metric.to_owned(),
+                value: Some(value).filter(|it| !it.is_nan()),
+            };
+            let metrics = vec![metric("matthews", value), metric("accuracy", 1.0 - value)];
+            RunState::Finished(RunResult {
+                step: 9,
+                sets: vec![SetMetrics { set: "dev".to_owned(), examples: 4, metrics }],
+            })
+        };
+        let runs = plan.runs().into_iter().zip(values).map(|(spec, value)| RunOutcome { spec, state: state(value) });
+        SweepResults { runs: runs.collect(), plan }
+    }
+
+    #[test]
+    fn each_statistic_chooses_on_the_dev_set() {
+        // Mean 0.3 and 0.35, median 0.3 and 0.15, best 0.4 and 0.8.
+        let results = results([Some(0.2), Some(0.3), Some(0.4), Some(0.1), Some(0.8), Some(0.15)]);
+        let combinations = combinations(&results);
+        assert_eq!(combinations.len(), 2);
+        let by = Measure::of_choice(&results.plan.task);
+        assert_eq!((by.set.as_str(), by.metric), ("dev", TaskMetric::Matthews));
+        let chosen = |statistic| {
+            let chosen = choose(&combinations, 0, 1.0, statistic, &by).expect("finished runs");
+            let settings = chosen.settings.map_or("all".to_owned(), settings_text);
+            format!("{settings}: {}", with_deviation(chosen.value(statistic, &by), chosen.deviation(&by)))
+        };
+        assert_eq!(chosen(Statistic::Mean), "lr 3e-5: 0.3500 ± 0.3905");
+        assert_eq!(chosen(Statistic::Median), "lr 1e-5: 0.3000 ± 0.1000");
+        assert_eq!(chosen(Statistic::Best), "lr 3e-5: 0.8000");
+        assert_eq!(chosen(Statistic::OverallMean), "all: 0.3250 ± 0.2525");
+        let accuracy = Measure { metric: TaskMetric::Accuracy, ..by.clone() };
+        let chosen = choose(&combinations, 0, 1.0, Statistic::Best, &by).expect("finished runs");
+        assert_eq!(number(chosen.value(Statistic::Best, &accuracy)), "0.2000", "chosen by the other metric");
+    }
+
+    #[test]
+    fn undefined_values_are_never_chosen_and_never_numbers() {
+        let results = results([Some(0.2), Some(f64::NAN), None, Some(0.1), None, None]);
+        let combinations = combinations(&results);
+        let by = Measure::of_choice(&results.plan.task);
+        let chosen = choose(&combinations, 0, 1.0, Statistic::Mean, &by).expect("a defined mean");
+        assert_eq!(chosen.settings.map(settings_text).as_deref(), Some("lr 3e-5"));
+        assert_eq!(with_deviation(chosen.value(Statistic::Mean, &by), chosen.deviation(&by)), "0.1000");
+        let all = choose(&combinations, 0, 1.0, Statistic::OverallMean, &by).expect("finished runs");
+        assert_eq!(number(all.value(Statistic::OverallMean, &by)), "undefined");
+        assert!(choose(&combinations, 0, 0.5, Statistic::Mean, &by).is_none());
+    }
+}

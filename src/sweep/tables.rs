@@ -1,0 +1,191 @@
+//! Tables of a sweep for the terminal and for Markdown.
+
+use std::fmt::Write as _;
+
+use tasks::statistics::Summary;
+
+use super::grid::Setting;
+use super::plan::SweepPlan;
+use super::results::SweepResults;
+use super::summary::{
+    Combination, Measure, choose, combinations, fractions, measures, number, settings_text, with_deviation,
+};
+use crate::cli::Statistic;
+
+/// Table of texts.
+pub(crate) struct TextTable {
+    pub(crate) title: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl TextTable {
+    /// Returns aligned lines for a terminal, the title first.
+    pub(crate) fn text(&self) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| &row[column]).chain([&self.columns[column]]);
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let row = |cells: &[String]| {
+            let cells = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        let rows = [&self.columns].into_iter().chain(&self.rows).map(|cells| row(cells));
+        [self.title.clone()].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns a section of a Markdown page.
+    pub(crate) fn markdown(&self) -> String {
+        let row = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let mut text = format!("## {}\n\n{}", self.title, row(&self.columns));
+        text += &row(&vec!["---".to_owned(); self.columns.len()]);
+        self.rows.iter().for_each(|cells| text += &row(cells));
+        text
+    }
+}
+
+/// Returns the table of the statistic: one row for each model and share of the training set.
+pub(crate) fn chosen(results: &SweepResults, statistic: Statistic) -> TextTable {
+    let combinations = combinations(results);
+    let by = Measure::of_choice(&results.plan.task);
+    let models = results.plan.models();
+    let measures = measures(results);
+    let mut rows = Vec::new();
+    for (model, name) in models.iter().enumerate() {
+        for fraction in fractions(&results.plan) {
+            let Some(chosen) = choose(&combinations, model, fraction, statistic, &by) else { continue };
+            let settings = chosen.settings.map_or_else(|| "all combinations".to_owned(), settings_text);
+            let mut row = vec![name.clone(), fraction.to_string(), settings, chosen.runs.len().to_string()];
+            row.extend(
+                measures
+                    .iter()
+                    .map(|measure| with_deviation(chosen.value(statistic, measure), chosen.deviation(measure))),
+            );
+            rows.push(row);
+        }
+    }
+    let title = match statistic {
+        Statistic::Mean => "Mean ± standard deviation over seeds",
+        Statistic::Median => "Median ± standard deviation over seeds",
+        Statistic::Best => "The best run",
+        Statistic::OverallMean => "Mean ± standard deviation over all runs",
+    };
+    let title = match statistic {
+        Statistic::OverallMean => title.to_owned(),
+        _ => format!("{title}; hyperparameters by {} of {}", by.metric, by.set),
+    };
+    let fixed = ["model", "train fraction", "hyperparameters", "runs"].map(str::to_owned);
+    let columns = fixed.into_iter().chain(measures.iter().map(|it| format!("{} {}", it.set, it.metric))).collect();
+    without_constant(TextTable { title, columns, rows }, "train fraction", results.plan.train_fraction.len() > 1)
+}
+
+/// Returns the table of a measure: one row for each combination of hyperparameters.
+pub(crate) fn combinations_table(results: &SweepResults, measure: &Measure) -> TextTable {
+    let by = Measure::of_choice(&results.plan.task);
+    let models = results.plan.models();
+    let row = |it: &Combination<'_>| {
+        let summary = Summary::new(&measure.values(&it.runs));
+        let best = by.best(&it.runs).map(|run| Summary::new(&measure.values(&[run])).mean);
+        vec![
+            models[it.model].clone(),
+            it.fraction.to_string(),
+            settings_text(it.settings),
+            it.runs.len().to_string(),
+            with_deviation(summary.mean, summary.standard_deviation),
+            number(summary.median),
+            number(summary.min),
+            number(summary.max),
+            best.map_or_else(|| "undefined".to_owned(), number),
+        ]
+    };
+    let rows = combinations(results).iter().map(row).collect();
+    let heads =
+        ["model", "train fraction", "hyperparameters", "runs", "mean ± sd", "median", "min", "max", "best on dev"];
+    let columns = heads.map(str::to_owned).to_vec();
+    let title = format!("{} {}", measure.set, measure.metric);
+    without_constant(TextTable { title, columns, rows }, "train fraction", results.plan.train_fraction.len() > 1)
+}
+
+/// Removes a column whose cells are all equal by construction.
+fn without_constant(mut table: TextTable, column: &str, is_varied: bool) -> TextTable {
+    let at = table.columns.iter().position(|name| name == column);
+    if let Some(at) = at.filter(|_| !is_varied) {
+        table.columns.remove(at);
+        table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    }
+    table
+}
+
+/// Describes the state of a sweep: `6 runs of `cola`: 5 finished, 1 failed`.
+pub(crate) fn state(results: &SweepResults) -> String {
+    let [finished, failed] = [results.finished().count(), results.failed().count()];
+    let left = results.runs.len() - finished - failed;
+    let mut text = format!("{} runs of `{}`: {finished} finished", results.runs.len(), results.plan.task.kind());
+    for (count, state) in [(failed, "failed"), (left, "not finished")] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {state}");
+        }
+    }
+    text
+}
+
+/// Returns the report as a Markdown page.
+pub(crate) fn markdown(results: &SweepResults, statistic: Statistic) -> String {
+    let SweepPlan { task, seeds, .. } = &results.plan;
+    let mut text =
+        format!("# Sweep on `{}`\n\n{}. Seeds of each combination: {seeds}.\n\n", task.kind(), state(results));
+    text += &chosen(results, statistic).markdown();
+    for measure in measures(results) {
+        text.push('\n');
+        text += &combinations_table(results, &measure).markdown();
+    }
+    if results.failed().next().is_some() {
+        text += "\n## Failed runs\n\n";
+        for (run, failure) in results.failed() {
+            let error = failure.error.replace('\n', " ");
+            let _ = writeln!(text, "- `{}`: {}: {error}", run.name, failure.end);
+        }
+    }
+    text
+}
+
+/// Returns the keys of all settings, in the order of the plan.
+pub(crate) fn setting_keys(results: &SweepResults) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for Setting { key, .. } in results.runs.iter().flat_map(|run| &run.spec.settings) {
+        if !keys.contains(key) {
+            keys.push(key.clone());
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::summary::tests::results;
+    use super::*;
+
+    #[test]
+    fn tables_have_a_row_for_each_combination() {
+        let results = results([Some(0.2), Some(0.3), Some(0.4), Some(0.1), Some(0.8), None]);
+        assert_eq!(state(&results), "6 runs of `cola`: 5 finished, 1 not finished");
+        let table = combinations_table(&results, &Measure::of_choice(&results.plan.task));
+        assert_eq!(
+            table.columns,
+            ["model", "hyperparameters", "runs", "mean ± sd", "median", "min", "max", "best on dev"]
+        );
+        let second = ["a", "lr 3e-5", "2", "0.4500 ± 0.4950", "0.4500", "0.1000", "0.8000", "0.8000"];
+        assert_eq!(table.rows[1], second);
+        let lines: Vec<String> = table.text().lines().map(str::to_owned).collect();
+        assert_eq!(lines[0], "dev matthews");
+        assert_eq!(lines[2], "a      lr 1e-5          3     0.3000 ± 0.1000  0.3000  0.2000  0.4000  0.4000");
+        let page = markdown(&results, Statistic::Mean);
+        assert!(page.contains("| a | lr 3e-5 | 2 | 0.4500 ± 0.4950 | 0.5500 ± 0.4950 |"), "{page}");
+        assert!(page.contains("## dev accuracy"), "{page}");
+        assert_eq!(setting_keys(&results), ["lr"]);
+    }
+}
