@@ -85,7 +85,9 @@ mod tests {
     fn u_statistics_of_four_numbers_are_those_by_hand() {
         // objectives of one token each, with gradients 1, 2, 4, 8: all four masks once.
         let mut sum = GradientSum::default();
-        [1.0, 2.0, 4.0, 8.0].iter().for_each(|value| sum.add(&[*value]));
+        for value in [1.0, 2.0, 4.0, 8.0] {
+            sum.add(&[value]);
+        }
         // Σ_{i≠j} g_i g_j / 12 = (15² − 85) / 12; less the squared mean 3.75² it is −2.395833.
         assert!((sum.mean_product() - 140.0 / 12.0).abs() < 1e-12);
         assert!((sum.mean_product() - sum.square_of_mean() + 2.395_833_333_333_333).abs() < 1e-12);

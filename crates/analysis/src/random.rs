@@ -1,6 +1,6 @@
 //! Random choices that depend on a seed and a purpose only.
 
-/// Generator of random numbers: SplitMix64 (Steele, Lea & Flood 2014).
+/// Generator of random numbers: `SplitMix64` (Steele, Lea & Flood 2014).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mean {
     count: f64,
-    mean: f64,
+    average: f64,
     squares: f64,
 }
 
@@ -12,9 +12,9 @@ impl Mean {
     /// Adds a value (Welford).
     pub(crate) fn add(&mut self, value: f64) {
         self.count += 1.0;
-        let gap = value - self.mean;
-        self.mean += gap / self.count;
-        self.squares += gap * (value - self.mean);
+        let gap = value - self.average;
+        self.average += gap / self.count;
+        self.squares += gap * (value - self.average);
     }
 
     /// Returns the number of values.
@@ -24,7 +24,7 @@ impl Mean {
 
     /// Returns the mean; NaN without values.
     pub(crate) fn mean(&self) -> f64 {
-        if self.count == 0.0 { f64::NAN } else { self.mean }
+        if self.count == 0.0 { f64::NAN } else { self.average }
     }
 
     /// Returns the standard deviation with divisor n − 1; NaN with fewer than two values.

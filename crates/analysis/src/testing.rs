@@ -32,13 +32,13 @@ impl ToyModel {
     }
 
     /// Returns the embedding of an id.
-    pub(crate) fn vector(&self, id: u32) -> Vec<f32> {
+    pub(crate) fn vector(id: u32) -> Vec<f32> {
         let mut dice = Dice::new(u64::from(id), "embedding");
         (0..WIDTH).map(|_| f32::from(u16::try_from(dice.below(2001)).expect("small")) / 1000.0 - 1.0).collect()
     }
 
     /// Returns the ids of a row with its frame.
-    pub(crate) fn framed(&self, ids: &[u32]) -> Vec<u32> {
+    pub(crate) fn framed(ids: &[u32]) -> Vec<u32> {
         [&[CLS], ids, &[SEP]].concat()
     }
 }
@@ -56,7 +56,7 @@ impl EncoderModel for ToyModel {
     ) -> Result<(), Error> {
         for (index, row) in rows.iter().enumerate() {
             assert!(row.len() <= self.facts.max_tokens, "the row has too many tokens");
-            let embedded: Vec<Vec<f32>> = self.framed(row).iter().map(|&id| self.vector(id)).collect();
+            let embedded: Vec<Vec<f32>> = Self::framed(row).iter().map(|&id| Self::vector(id)).collect();
             let mean = |at: usize| embedded.iter().map(|vector| vector[at]).sum::<f32>() / embedded.len() as f32;
             let means: Vec<f32> = (0..WIDTH).map(mean).collect();
             let layer = |layer: &usize| {
@@ -70,14 +70,14 @@ impl EncoderModel for ToyModel {
     }
 
     fn word_vectors(&self, ids: &[u32]) -> Result<Vectors, Error> {
-        Ok(Vectors::new(WIDTH, ids.iter().flat_map(|&id| self.vector(id)).collect()))
+        Ok(Vectors::new(WIDTH, ids.iter().flat_map(|&id| Self::vector(id)).collect()))
     }
 
     /// Sum over masked positions of a vector of the position: the additive case.
     fn gradient(&self, row: &MaskedRow, _: &str) -> Result<Vec<f32>, Error> {
         let mut sum = vec![0.0; WIDTH];
         for &at in &row.positions {
-            let vector = self.vector(row.ids[at] + 100 * u32::try_from(at).expect("small"));
+            let vector = Self::vector(row.ids[at] + 100 * u32::try_from(at).expect("small"));
             sum.iter_mut().zip(vector).for_each(|(sum, value)| *sum += value);
         }
         Ok(sum)

@@ -35,7 +35,7 @@ pub(crate) fn words(vocab: &Vocab, ids: &[u32]) -> Vec<RowWord> {
     words
 }
 
-/// Returns the text of a token without the marks of WordPiece, byte-level BPE and SentencePiece.
+/// Returns the text of a token without the marks of WordPiece, byte-level BPE and `SentencePiece`.
 fn piece(token: &str) -> &str {
     let token = token.strip_prefix("##").unwrap_or(token);
     token.trim_start_matches(['Ġ', '▁'])

@@ -15,7 +15,7 @@
 //! # Reference
 //! Gibbons 2001, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries and Event Reports".
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::UInt64Type;
@@ -74,7 +74,7 @@ fn find_within(store: &Store, parts: &BTreeSet<PartId>, max_ids: usize) -> Resul
 struct IdCounter {
     max_ids: usize,
     mask: u64,
-    documents: HashMap<u64, u32>,
+    documents: BTreeMap<u64, u32>,
     /// First id that was seen twice.
     first: Option<u64>,
 }

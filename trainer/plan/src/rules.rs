@@ -30,7 +30,6 @@ const LEAST: f64 = f32::MIN_POSITIVE as f64;
 pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
     let encoder = &request.encoder;
     let train = &request.train;
-    let optimizer = &request.optimizer;
     let whole = |rows: u64, part: u64| part > 0 && rows > 0 && rows.is_multiple_of(part);
     let rules = [
         (
@@ -90,6 +89,26 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
                 train.precision.name()
             ),
         ),
+        (request.checkpoints.every_steps > 0, "checkpoints.every_steps", "it must be above 0".to_owned()),
+        (request.checkpoints.keep > 0, "checkpoints.keep", "at least one checkpoint must be kept".to_owned()),
+        (request.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
+    ];
+    let problems = rules.into_iter().filter(|(holds, ..)| !holds).map(|(_, key, message)| Problem::new(key, message));
+    let others = [
+        optimizer_problems(request),
+        size_problems(encoder),
+        guard_problems(request),
+        budget_problems(request),
+        network_problems(request),
+        loss_problems(request),
+    ];
+    let uncounted = train.rows_problem(train.steps).map(|message| Problem::new("train.steps", message));
+    problems.chain(uncounted).chain(others.into_iter().flatten()).collect()
+}
+
+fn optimizer_problems(request: &TrainRequest) -> Vec<Problem> {
+    let optimizer = &request.optimizer;
+    let rules = [
         (optimizer.lr > 0.0 && optimizer.lr.is_finite(), "optimizer.lr", "it must be above 0".to_owned()),
         (
             optimizer.betas.iter().all(|beta| (0.0..1.0).contains(beta)),
@@ -116,20 +135,9 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             "optimizer.layer_decay",
             format!("{} is not a factor above 0 and at most 1; ELECTRA has 0.8", optimizer.layer_decay),
         ),
-        (request.checkpoints.every_steps > 0, "checkpoints.every_steps", "it must be above 0".to_owned()),
-        (request.checkpoints.keep > 0, "checkpoints.keep", "at least one checkpoint must be kept".to_owned()),
-        (request.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
     ];
-    let problems = rules.into_iter().filter(|(holds, ..)| !holds).map(|(_, key, message)| Problem::new(key, message));
-    let others = [
-        size_problems(encoder),
-        guard_problems(request),
-        budget_problems(request),
-        network_problems(request),
-        loss_problems(request),
-    ];
-    let uncounted = train.rows_problem(train.steps).map(|message| Problem::new("train.steps", message));
-    problems.chain(uncounted).chain(others.into_iter().flatten()).collect()
+    let problems = rules.into_iter().filter(|(holds, ..)| !holds);
+    problems.map(|(_, key, message)| Problem::new(key, message)).collect()
 }
 
 fn guard_problems(request: &TrainRequest) -> Vec<Problem> {

@@ -89,8 +89,12 @@ impl Analysis for ContextScore {
             let intra = comparison.intra.map(state);
             let inter = comparison.inter.map(state);
             for (measure, sums) in self.measure.iter().zip(&mut sums) {
-                intra.iter().for_each(|other| sums.0.add(measure.compare(&own, other)));
-                inter.iter().for_each(|other| sums.1.add(measure.compare(&own, other)));
+                if let Some(other) = &intra {
+                    sums.0.add(measure.compare(&own, other));
+                }
+                if let Some(other) = &inter {
+                    sums.1.add(measure.compare(&own, other));
+                }
             }
         }
         let mut table = FindingTable::new(
@@ -239,11 +243,10 @@ mod tests {
         let tables = analysis.compute(&model, &data, 1).expect("computed");
         // The toy's last layer is its embedding and the mean of the row: what remains is that mean.
         let mean = |ids: &[u32]| {
-            let mut mean = vec![0.0; 4];
-            model
-                .framed(ids)
-                .iter()
-                .for_each(|id| mean.iter_mut().zip(model.vector(*id)).for_each(|(m, v)| *m += f64::from(v)));
+            let mut mean = [0.0; 4];
+            for id in ToyModel::framed(ids) {
+                mean.iter_mut().zip(ToyModel::vector(id)).for_each(|(sum, value)| *sum += f64::from(value));
+            }
             mean.iter().map(|sum| sum / 4.0).collect::<Vec<_>>()
         };
         let [a, b] = [mean(&[5, 6]), mean(&[7, 8])];

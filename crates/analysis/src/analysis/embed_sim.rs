@@ -89,7 +89,7 @@ mod tests {
         let pairs = vec![pair(&[7], &[9]), pair(&[7, 8], &[9]), pair(&[7], &[1]), pair(&[], &[7])];
         let data = AnalysisData { pairs, ..AnalysisData::default() };
         let table = &EmbedSim::default().compute(&model, &data, 1).expect("computed")[0];
-        let [a, b] = [7, 9].map(|id| wide(&model.vector(id)));
+        let [a, b] = [7, 9].map(|id| wide(&ToyModel::vector(id)));
         assert!((table.number(&[], "cosine") - cosine(&a, &b)).abs() < 1e-12);
         assert_eq!((table.number(&[], "pairs"), table.number(&[], "all_pairs")), (1.0, 4.0));
         assert!(table.number(&[], "error").is_nan(), "one pair has no error");

@@ -209,7 +209,9 @@ impl GradCov {
         let mut squares = [0.0, 0.0];
         for group in bank.chunks_exact(self.k) {
             let mut sum = GradientSum::default();
-            group.iter().for_each(|gradient| sum.add(gradient));
+            for gradient in group {
+                sum.add(gradient);
+            }
             squares[0] += sum.square_of_mean() / groups as f64;
         }
         for _ in 0..groups {
@@ -246,7 +248,6 @@ impl GradCov {
 
     /// Computes the estimates over the rows that `counts` selects.
     fn estimates(
-        &self,
         rows: &[RowStatistics],
         crossed: &[Vec<f64>],
         plan: &MaskPlan,
@@ -273,9 +274,9 @@ impl GradCov {
     }
 
     fn tables(&self, rows: &[RowStatistics], crossed: &[Vec<f64>], plan: &MaskPlan) -> Vec<FindingTable> {
-        let whole = self.estimates(rows, crossed, plan, &|_| true);
+        let whole = Self::estimates(rows, crossed, plan, &|_| true);
         let left_out: Vec<Estimates> =
-            (0..rows.len()).map(|out| self.estimates(rows, crossed, plan, &|row| row != out)).collect();
+            (0..rows.len()).map(|out| Self::estimates(rows, crossed, plan, &|row| row != out)).collect();
         // Jackknife over rows.
         let error = |of: &dyn Fn(&Estimates) -> f64| {
             let values: Vec<f64> = left_out.iter().map(of).collect();
@@ -318,7 +319,9 @@ impl GradCov {
             ("masked tokens", plan.masked),
             ("masks", self.masks),
         ];
-        counts.into_iter().for_each(|(name, count)| variances.push([name.to_owned()], [count as f64, f64::NAN]));
+        for (name, count) in counts {
+            variances.push([name.to_owned()], [count as f64, f64::NAN]);
+        }
         vec![ratios, variances, curve(rows, plan, whole.v_m), histogram(rows, plan, whole.v_m)]
     }
 }
