@@ -22,7 +22,7 @@ use store::Store;
 use tasks::task::{ExampleSet, SetPurpose};
 use tasks::{AnyTask, Example, ExampleReader};
 use telemetry::quantities::count;
-use telemetry::terminal::{line, note};
+use telemetry::terminal::line;
 
 pub use self::page::{OBJECTIVE, VIEW};
 pub use self::predictions::{PredictedRows, Predictions};

@@ -55,6 +55,9 @@ fn curves_over_all_steps_of_runs_are_repeatable() {
     assert_eq!(before, read("b.csv"));
     assert_eq!(analyze(&home, args, &["--out", "b.csv", "--seed", "2"]).code, Some(0));
     assert_ne!(before, read("b.csv"));
+    let outcome = analyze(&home, args, &["--json"]);
+    let object: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert_eq!((&object["scores"][4]["step"], object["scores"].as_array().map(Vec::len)), (&6.into(), Some(6)));
     // Several runs, selected steps.
     let branched = ["branch", "run", "--step", "2", "--out", "other"];
     home.run_ok(&branched);
@@ -87,7 +90,8 @@ fn every_analysis_runs_on_a_run_and_on_its_export() {
     for (args, more) in analyses {
         let (name, options) = args.split_once(' ').unwrap_or((args, ""));
         let outputs = |model: &str| {
-            let more = [more, &["--out", &format!("{model}.csv"), "--html", &format!("{model}.html")]].concat();
+            let [csv, html] = ["csv", "html"].map(|ending| format!("{model}.{ending}"));
+            let more = [more, &["--out", &csv, "--html", &html]].concat();
             let outcome = analyze(&home, &format!("{name} {model} {options}"), &more);
             assert_eq!(outcome.code, Some(0), "{name}: {outcome}");
             csv(&home, &format!("{model}.csv"))
@@ -133,6 +137,8 @@ fn too_little_data_is_undefined_or_refused() {
     let refused = |args: &str, more: &[&str], words: &[&str]| analyze(&home, args, more).assert_fails(2, words);
     refused("context-score run --text empty.txt", &[], &["empty.txt", "no tokens"]);
     refused("context-score run --text absent.txt", &[], &["absent.txt"]);
+    home.write("records.jsonl", "{\"body\": \"Anna ate bread.\"}\n");
+    refused("context-score run --text records.jsonl", &[], &["`body`", "`--text-field`"]);
     refused("context-score run --text one.txt --step 3", &[], &["--step 3", "2, 4, 6"]);
     refused("context-score corpus --text one.txt", &[], &["corpus", "neither a run"]);
     refused("context-score run --text one.txt --measure sine", &[], &["sine", "l10"]);

@@ -95,11 +95,11 @@ fn text_rows(args: &RowArgs, tokenizer: &HfTokenizer, max_tokens: usize, seed: u
         text_field: args.text_field.clone(),
         ..PrepareConfig::default()
     };
-    let corpus = Corpus::open(&config.corpus())?;
+    let corpus = Corpus::open(&config.corpus()).map_err(of_options)?;
     let width = args.row_tokens.saturating_sub(FRAME).clamp(1, max_tokens);
     let mut sample = Sample::new(args.max_rows, seed, "rows");
     let mut document = 0;
-    for part in corpus.parts()? {
+    for part in corpus.parts().map_err(of_options)? {
         for found in corpus.read(&part)? {
             let Some(found) = found?.document else { continue };
             for ids in tokenizer.ids(&found.text)?.chunks(width) {
@@ -114,6 +114,14 @@ fn text_rows(args: &RowArgs, tokenizer: &HfTokenizer, max_tokens: usize, seed: u
         return Err(Usage(format!("--text {inputs}: the text has no tokens; name files with text")).into());
     }
     Ok(rows)
+}
+
+/// Names the options of this command in an error about a corpus, which names keys of a configuration.
+fn of_options(error: pipeline::Error) -> anyhow::Error {
+    match error {
+        pipeline::Error::Config(message) => Usage(message.replace("`prepare.text_field`", "`--text-field`")).into(),
+        error => error.into(),
+    }
 }
 
 /// Returns the format by the file extensions. Lines of plain text are documents.
@@ -131,8 +139,8 @@ fn text_pairs(
 ) -> anyhow::Result<Vec<EncodedPair>> {
     let mut sample: Sample<Example> = Sample::new(args.max_pairs, seed, "pairs");
     let mut lower = 0;
-    for example in ExampleReader::open(&args.pairs, &layout(args)?, &SCORES).map_err(usage)? {
-        let example = example.map_err(usage)?;
+    for example in ExampleReader::open(&args.pairs, &layout(args)?, &SCORES).map_err(|error| usage(&error))? {
+        let example = example.map_err(|error| usage(&error))?;
         match (args.min_score, &example.gold) {
             (Some(least), Gold::Score(score)) if *score < least => lower += 1,
             _ => sample.offer(|| example),
@@ -160,7 +168,7 @@ fn text_pairs(
 /// Any score.
 const SCORES: TaskOutput = TaskOutput::Score { range: f64::MIN..=f64::MAX };
 
-fn usage(error: tasks::RowError) -> anyhow::Error {
+fn usage(error: &tasks::RowError) -> anyhow::Error {
     Usage(error.to_string()).into()
 }
 
@@ -227,7 +235,9 @@ mod tests {
             }
             let found = sample.finish();
             assert!(found.len() == 3 && found.is_sorted(), "{found:?}");
-            found.into_iter().for_each(|item| counts[item] += 1);
+            for item in found {
+                counts[item] += 1;
+            }
         }
         // Six standard deviations of a binomial count.
         assert!(counts.iter().all(|&count| (count - 300).abs() < 6 * 17), "{counts:?}");

@@ -25,7 +25,7 @@ pub(super) struct Recipe {
     pub(super) max_grad_norm: Choice<f64>,
     /// `None`: the default.
     pub(super) bias_correction: Option<Choice<bool>>,
-    /// Factor of the learning rate from each layer to the one below it; `None`: the default, 1.
+    /// `None`: the default.
     pub(super) layer_decay: Option<Choice<f64>>,
     /// Dropout of the encoder; `None`: that of the model.
     pub(super) dropout: Option<Choice<f64>>,
@@ -68,7 +68,6 @@ impl Recipe {
         let preset = Preset::named(hyper.preset).max_seq_len;
         hyper.max_seq_len.or(preset).or(BERT.max_seq_len).expect("BERT's preset states it")
     }
-
 }
 
 /// Takes the value of a flag, else the first of the preset's values.

@@ -164,7 +164,9 @@ impl RowEncoder<'_> {
             let mut classes = vec![IGNORE; range.len()];
             let own = words.iter().filter(|(_, token)| range.contains(token));
             let own: Vec<(usize, usize)> = own.map(|&(word, token)| (word, token - range.start)).collect();
-            own.iter().for_each(|&(word, token)| classes[token] = class(word));
+            for &(word, token) in &own {
+                classes[token] = class(word);
+            }
             let row = LabelledRow {
                 id: example.id.clone(),
                 first: tokens[range].iter().map(|token| token.id).collect(),
@@ -222,7 +224,8 @@ mod tests {
     fn tokenizer() -> HfTokenizer {
         let home = tempfile::tempdir().expect("a temporary folder");
         let pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d", "e", "##x", "##y", "?", "é"];
-        std::fs::write(home.path().join("vocab.txt"), pieces.join("\n")).expect("written");
+        let store = store::Store::folder(home.path()).expect("there");
+        store.put("vocab.txt", pieces.join("\n").as_bytes()).expect("written");
         pipeline::tokenize::load(home.path(), Some(false)).expect("a tokenizer")
     }
 

@@ -77,7 +77,7 @@ mod tests {
             first: String::new(),
             second: None,
             words: Vec::new(),
-            gold: Gold::Class(u32::from(number % 3 == 0)),
+            gold: Gold::Class(u32::from(number.is_multiple_of(3))),
         };
         (0..count).map(example).collect()
     }

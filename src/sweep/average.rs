@@ -104,7 +104,7 @@ fn numbers(convention: Convention) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::plan::SweepPlan;
-    use super::super::results::{NamedValue, RunOutcome, RunResult, RunState, SetMetrics};
+    use super::super::results::{NamedValue, RunResult, RunState, SetMetrics};
     use super::*;
 
     /// Sweep of one run that has these values of all its metrics, the dev sets in order.
@@ -113,7 +113,7 @@ mod tests {
         let metrics = |value: f64| {
             let named = task.metrics().into_iter().enumerate();
             // Secondary metrics have other values.
-            named.map(|(at, it)| NamedValue { metric: it.name().to_owned(), value: Some(value - at as f64 / 10.0) })
+            named.map(move |(at, it)| NamedValue { metric: it.name().to_owned(), value: Some(value - at as f64 / 10.0) })
         };
         let dev = task.sets().into_iter().filter(|set| set.purpose == SetPurpose::Dev);
         let sets = dev.zip(values).map(|(set, value)| SetMetrics {
@@ -136,8 +136,8 @@ mod tests {
             draw_seed: 1,
             statistic: Statistic::Mean,
         };
-        let runs = plan.runs().into_iter().map(|spec| RunOutcome { spec, state: state.clone() }).collect();
-        SweepResults { plan, runs }
+        let specs = plan.runs();
+        SweepResults::new(plan, specs, vec![state])
     }
 
     #[test]

@@ -96,7 +96,8 @@ fn json_lines(rows: &[ResultRow<'_>]) -> String {
             "settings": settings, "seed": row.run.seed, "step": row.step, "set": row.set, "examples": row.examples,
             "metric": row.metric, "value": row.value,
         });
-        text += &format!("{line}\n");
+        text.push_str(&line.to_string());
+        text.push('\n');
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Analyses equal those of an independent program in NumPy: `tests/golden/analyses.json`.
+//! Analyses equal those of an independent program in `NumPy`: `tests/golden/analyses.json`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -126,7 +126,9 @@ fn check(found: &FindingTable, key: &[&str], expected: &BTreeMap<String, f64>) {
 
 fn check_all(found: &FindingTable, expected: &Expected) {
     assert_eq!(found.rows.len(), expected.len());
-    expected.iter().for_each(|(key, expected)| check(found, &[key], expected));
+    for (key, expected) in expected {
+        check(found, &[key], expected);
+    }
 }
 
 #[test]
