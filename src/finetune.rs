@@ -20,7 +20,7 @@ use store::Store;
 use tasks::task::{ExampleSet, SetPurpose};
 use tasks::{AnyTask, Example, ExampleReader, Gold, TaskOutput};
 use telemetry::quantities::count;
-use telemetry::terminal::{line, note};
+use telemetry::terminal::line;
 
 pub use self::page::{OBJECTIVE, VIEW};
 use self::recipe::Recipe;
@@ -60,13 +60,6 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
     let Request { task, data, from, out, hyper } = request;
     check_task(task)?;
     let start = StartModel::open(from)?;
-    if let Some(decay) = Recipe::layer_decay(hyper) {
-        let preset = hyper.preset.name();
-        note(format_args!(
-            "warning: the preset `{preset}` multiplies the learning rate by {decay} from each layer to the one below it, \
-             which this version cannot do; the run trains without it"
-        ));
-    }
     let options = LabelledOptions {
         max_seq_len: Recipe::max_seq_len(hyper).min(start.encoder.max_positions),
         separators: start.separators(),

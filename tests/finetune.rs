@@ -128,5 +128,13 @@ fn a_preset_is_written_with_its_reasons_and_a_share_of_the_examples_is_drawn() {
     home.run(&[&args[..], &["--seed", "2"]].concat()).assert_fails(2, &["out/data", "training subset", "--out"]);
     let electra =
         home.run(&["finetune", "CoLA", "--task", "cola", "--from", "run", "--out", "e", "--preset", "electra"]);
-    assert!(electra.stderr.contains("warning: the preset `electra`") && electra.code == Some(0), "{electra}");
+    assert_eq!(electra.code, Some(0), "{electra}");
+    let config = std::fs::read_to_string(home.join("e/run.toml")).expect("a configuration");
+    for line in [
+        "layer_decay = 0.8    # ELECTRA, small",
+        "bias_correction = false    # ELECTRA",
+        "eps = 1e-6    # not stated by ELECTRA",
+    ] {
+        assert!(config.contains(line), "{line}\n{config}");
+    }
 }

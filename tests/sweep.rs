@@ -78,14 +78,13 @@ fn a_grid_is_run_reported_and_continued() {
     let home = home();
     let outcome = sweep(&home, "all", &["--jobs", "2"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    for words in
-        ["4 runs of `custom_classification`: 0 finished", "[4/4] lr", "dev accuracy", "lr 2e-3, max_seq_len 32"]
-    {
+    for words in ["4 runs of `custom_classification`: 0 finished", "[4/4] lr", "dev accuracy", "  lr 2e-3  "] {
         assert!(outcome.stdout.contains(words), "{words}: {outcome}");
     }
     let report = std::fs::read_to_string(home.join("all/report.md")).expect("a report");
     assert!(
-        report.contains("4 runs of `custom_classification`: 4 finished") && report.contains("| mean ± sd |"),
+        report.contains("4 finished. Seeds of each combination: 2. All runs: max_seq_len 32, train.threads 1.")
+            && report.contains("| mean ± sd |"),
         "{report}"
     );
     assert!(home.join("all/results.parquet").is_file());
@@ -128,19 +127,19 @@ fn a_killed_sweep_continues_and_keeps_what_was_finished() {
     let home = home();
     // The first run that is finished is kept as it is; a run that is killed continues from its checkpoint.
     let mut begun = home.spawn(&args("out", &["--epochs", "4"]));
-    wait_for_file(&home, "out/runs/lr1e-3-ep4-len32-threads1-seed1/run/results.json");
-    wait_for_file(&home, "out/runs/lr1e-3-ep4-len32-threads1-seed2/run/checkpoints/latest");
+    wait_for_file(&home, "out/runs/lr1e-3-seed1/run/results.json");
+    wait_for_file(&home, "out/runs/lr1e-3-seed2/run/checkpoints/latest");
     let child = child_of(&begun);
     begun.kill().expect("it runs");
     begun.wait().expect("it ended");
     kill(child);
-    let results = home.join("out/runs/lr1e-3-ep4-len32-threads1-seed1/run/results.json");
+    let results = home.join("out/runs/lr1e-3-seed1/run/results.json");
     let time = || results.metadata().expect("there").modified().expect("a time");
     let before = time();
     let outcome = sweep(&home, "out", &["--epochs", "4"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert_eq!(time(), before, "a finished run is not repeated");
-    let log = std::fs::read_to_string(home.join("out/runs/lr1e-3-ep4-len32-threads1-seed2/output.log")).expect("a log");
+    let log = std::fs::read_to_string(home.join("out/runs/lr1e-3-seed2/output.log")).expect("a log");
     assert!(log.contains("resumed"), "{log}");
     let undisturbed = sweep(&home, "other", &["--epochs", "4"]);
     assert_eq!(undisturbed.code, Some(0), "{undisturbed}");
@@ -151,14 +150,14 @@ fn a_killed_sweep_continues_and_keeps_what_was_finished() {
 fn a_killed_run_is_a_failure_and_the_others_continue() {
     let home = home();
     let begun = home.spawn(&args("out", &["--epochs", "4"]));
-    wait_for_file(&home, "out/runs/lr1e-3-ep4-len32-threads1-seed1/run/lock");
+    wait_for_file(&home, "out/runs/lr1e-3-seed1/run/lock");
     kill(child_of(&begun));
     let ended = Outcome::new(begun.wait_with_output().expect("it ends"));
-    ended.assert_fails(1, &["lr1e-3-ep4-len32-threads1-seed1: failed with signal 9", "output.log", "1 run failed"]);
+    ended.assert_fails(1, &["lr1e-3-seed1: failed with signal 9", "output.log", "1 run failed"]);
     let report = std::fs::read_to_string(home.join("out/report.md")).expect("a report");
     assert!(report.contains("3 finished, 1 failed") && report.contains("signal 9"), "{report}");
     let outcome = sweep(&home, "out", &["--epochs", "4"]);
-    assert!(outcome.code == Some(0) && outcome.stdout.contains("[4/4] lr1e-3-ep4-len32-threads1-seed1"), "{outcome}");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("[4/4] lr1e-3-seed1"), "{outcome}");
 }
 
 #[test]
@@ -186,12 +185,11 @@ fn two_processes_share_the_runs() {
 fn a_stop_saves_the_runs_and_a_failing_run_is_reported() {
     let home = home();
     let begun = home.spawn(&args("out", &["--epochs", "40"]));
-    wait_for_file(&home, "out/runs/lr1e-3-ep40-len32-threads1-seed1/run/checkpoints/latest");
+    wait_for_file(&home, "out/runs/lr1e-3-seed1/run/checkpoints/latest");
     testkit::send(&begun, libc::SIGTERM);
     let stopped = Outcome::new(begun.wait_with_output().expect("it ends"));
     assert_eq!(stopped.code, Some(143), "{stopped}");
-    let log =
-        std::fs::read_to_string(home.join("out/runs/lr1e-3-ep40-len32-threads1-seed1/output.log")).expect("a log");
+    let log = std::fs::read_to_string(home.join("out/runs/lr1e-3-seed1/output.log")).expect("a log");
     assert!(log.contains("saved"), "{log}");
 
     let failing = [&TASK[..], &["--out", "bad", "--set", "train.precision=f32,f9", "--max-seq-len", "32"]].concat();

@@ -88,7 +88,7 @@ fn head(recipe: &Recipe) -> String {
 
 /// Returns `[optimizer]`.
 fn optimizer(recipe: &Recipe) -> String {
-    let Recipe { lr, weight_decay, betas, eps, max_grad_norm, bias_correction, .. } = recipe;
+    let Recipe { lr, weight_decay, betas, eps, max_grad_norm, bias_correction, layer_decay, .. } = recipe;
     let [first, second] = betas.value;
     let mut text = format!(
         "[optimizer]\nlr = {:e}    # {}\nbetas = [{first:?}, {second:?}]    # {}\neps = {:e}    # {}\nweight_decay = {:?}    # {}\n",
@@ -96,6 +96,9 @@ fn optimizer(recipe: &Recipe) -> String {
     );
     if let Some(bias_correction) = bias_correction {
         let _ = writeln!(text, "bias_correction = {}    # {}", bias_correction.value, bias_correction.reason);
+    }
+    if let Some(decay) = layer_decay {
+        let _ = writeln!(text, "layer_decay = {:?}    # {}", decay.value, decay.reason);
     }
     let _ = writeln!(text, "max_grad_norm = {:?}    # {}\n", max_grad_norm.value, max_grad_norm.reason);
     text

@@ -25,6 +25,8 @@ pub(super) struct Recipe {
     pub(super) max_grad_norm: Choice<f64>,
     /// `None`: the default.
     pub(super) bias_correction: Option<Choice<bool>>,
+    /// `None`: the default.
+    pub(super) layer_decay: Option<Choice<f64>>,
     /// Dropout of the encoder; `None`: that of the model.
     pub(super) dropout: Option<Choice<f64>>,
     /// Dropout of the head; `None`: the default.
@@ -55,6 +57,7 @@ impl Recipe {
             eps: or_bert(preset, eps, BERT.optimizer.eps),
             max_grad_norm: or_bert(preset, max_grad_norm, BERT.optimizer.max_grad_norm),
             bias_correction: bias_correction.map(|value| Choice { value, reason: stated() }),
+            layer_decay: preset.layer_decay.map(|value| Choice { value, reason: stated() }),
             dropout: preset.dropout.map(|value| Choice { value, reason: stated() }),
             head: preset.head.map(|value| Choice { value, reason: stated() }),
         }
@@ -64,11 +67,6 @@ impl Recipe {
     pub(super) fn max_seq_len(hyper: &Hyperparameters) -> u32 {
         let preset = Preset::named(hyper.preset).max_seq_len;
         hyper.max_seq_len.or(preset).or(BERT.max_seq_len).expect("BERT's preset states it")
-    }
-
-    /// Returns the factor of layer-wise learning-rate decay, if the preset has one.
-    pub(super) fn layer_decay(hyper: &Hyperparameters) -> Option<f64> {
-        Preset::named(hyper.preset).layer_decay
     }
 }
 

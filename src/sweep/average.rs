@@ -104,7 +104,7 @@ fn numbers(convention: Convention) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::plan::SweepPlan;
-    use super::super::results::{NamedValue, RunOutcome, RunResult, RunState, SetMetrics};
+    use super::super::results::{NamedValue, RunResult, RunState, SetMetrics};
     use super::*;
 
     /// Sweep of one run that has these values of all its metrics, the dev sets in order.
@@ -136,8 +136,8 @@ mod tests {
             draw_seed: 1,
             statistic: Statistic::Mean,
         };
-        let runs = plan.runs().into_iter().map(|spec| RunOutcome { spec, state: state.clone() }).collect();
-        SweepResults { plan, runs }
+        let specs = plan.runs();
+        SweepResults::new(plan, specs, vec![state])
     }
 
     #[test]

@@ -8,7 +8,7 @@ use report::html::{figures, static_page, table, text};
 use tasks::metric::MetricValue;
 
 use super::results::SweepResults;
-use super::summary::{Measure, choose, combinations, fractions, measures, settings_text};
+use super::summary::{Measure, choose, combinations, fractions, measures};
 use super::tables::{TextTable, combinations_table, state};
 use crate::cli::Statistic;
 use crate::run::monitoring::PROGRAM;
@@ -40,6 +40,7 @@ fn overview(sweep: &SweepResults) -> Markup {
     let plan = &sweep.plan;
     html! {
         p { (text(&state(sweep))) }
+        @if let Some(shared) = sweep.shared_settings() { p { "All runs: " (text(&shared)) } }
         (figures(&[
             ("models", plan.from.len().to_string()),
             ("training examples", telemetry::quantities::count(plan.train_examples)),

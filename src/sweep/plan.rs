@@ -69,17 +69,19 @@ impl SweepPlan {
     /// Returns all runs: models, fractions, combinations, seeds, the last varying fastest.
     pub(crate) fn runs(&self) -> Vec<RunSpec> {
         let mut runs = Vec::new();
+        let models = self.models();
         for model in 0..self.from.len() {
             for &fraction in &self.train_fraction {
                 for settings in self.combinations(fraction) {
                     for seed in 1..=self.seeds {
                         let settings = settings.clone();
-                        let name = self.run_name(model, fraction, &settings, seed);
-                        runs.push(RunSpec { name, model, fraction, settings, seed });
+                        runs.push(RunSpec { name: String::new(), model, fraction, settings, seed });
                     }
                 }
             }
         }
+        let varied = varied(&runs);
+        runs.iter_mut().for_each(|run| run.name = self.run_name(run, &models, &varied));
         distinguish(&mut runs);
         runs
     }
@@ -108,16 +110,17 @@ impl SweepPlan {
         self.from.iter().map(|path| if is_unique { short(path) } else { long(path) }).collect()
     }
 
-    fn run_name(&self, model: usize, fraction: f64, settings: &[Setting], seed: u64) -> String {
+    /// Returns the name of a run: what distinguishes it from others, and its seed.
+    fn run_name(&self, run: &RunSpec, models: &[String], varied: &BTreeSet<String>) -> String {
         let mut parts = Vec::new();
-        if self.from.len() > 1 {
-            parts.push(self.models()[model].clone());
+        if models.len() > 1 {
+            parts.push(models[run.model].clone());
         }
         if self.train_fraction.len() > 1 {
-            parts.push(format!("fraction{fraction}"));
+            parts.push(format!("fraction{}", run.fraction));
         }
-        parts.extend(settings.iter().map(Setting::short));
-        parts.push(format!("seed{seed}"));
+        parts.extend(run.settings.iter().filter(|setting| varied.contains(&setting.key)).map(Setting::short));
+        parts.push(format!("seed{}", run.seed));
         let safe = |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
         let name: String = parts.join("-").chars().map(safe).collect();
         // A leading dot would hide the folder, and `..` leave it.
@@ -180,6 +183,20 @@ impl SweepPlan {
     pub(crate) fn run_folder(folder: &Path, run: &RunSpec) -> PathBuf {
         folder.join(RUNS).join(&run.name)
     }
+}
+
+/// Returns the keys of settings that are not the same in all runs.
+pub(crate) fn varied(runs: &[RunSpec]) -> BTreeSet<String> {
+    let Some(first) = runs.first() else { return BTreeSet::new() };
+    let others = runs.iter().filter(|run| run.settings != first.settings);
+    let differs = |run: &RunSpec| {
+        let [ours, theirs] = [&run.settings, &first.settings];
+        let only = |settings: &[Setting], others: &[Setting]| {
+            settings.iter().filter(|setting| !others.contains(setting)).map(|it| it.key.clone()).collect::<Vec<_>>()
+        };
+        [only(ours, theirs), only(theirs, ours)].concat()
+    };
+    others.flat_map(differs).collect()
 }
 
 /// Returns the lists of a preset for a task.
@@ -258,6 +275,9 @@ mod tests {
         };
         let expected = ["a-fraction0.01-seed1", "a-fraction1-seed1", "b-fraction0.01-seed1", "b-fraction1-seed1"];
         assert_eq!(names(&several), expected);
+        let mut constant = plan();
+        constant.axes[1].values.pop();
+        assert_eq!(names(&constant)[3], "lr3e-5-seed1", "the number of epochs is the same in all runs");
     }
 
     #[test]

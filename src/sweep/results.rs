@@ -1,12 +1,14 @@
 //! Results of the runs of a sweep, read from their folders.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use store::Store;
 use tasks::metric::{MetricValue, UndefinedReason};
 
-use super::plan::{RunSpec, SweepPlan};
+use super::grid::Setting;
+use super::plan::{RunSpec, SweepPlan, varied};
 
 /// Results of a run of `cloze finetune`, below its folder.
 const RESULTS: &str = "run/results.json";
@@ -17,6 +19,8 @@ const FAILURE: &str = "failure.json";
 pub(crate) struct SweepResults {
     pub(crate) plan: SweepPlan,
     pub(crate) runs: Vec<RunOutcome>,
+    /// Keys of settings that are not the same in all runs.
+    pub(crate) varied: BTreeSet<String>,
 }
 
 /// Run with its state.
@@ -123,8 +127,29 @@ impl RunResult {
 impl SweepResults {
     /// Reads the state of every run of the sweep in `folder`.
     pub(crate) fn read(plan: SweepPlan, folder: &Path) -> anyhow::Result<Self> {
-        let runs = plan.runs().into_iter().map(|spec| Ok(RunOutcome { state: RunState::of(folder, &spec)?, spec }));
-        Ok(Self { runs: runs.collect::<anyhow::Result<_>>()?, plan })
+        let specs = plan.runs();
+        let states = specs.iter().map(|spec| RunState::of(folder, spec)).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Self::new(plan, specs, states))
+    }
+
+    /// Combines runs with their states.
+    pub(crate) fn new(plan: SweepPlan, specs: Vec<RunSpec>, states: Vec<RunState>) -> Self {
+        let varied = varied(&specs);
+        let runs = specs.into_iter().zip(states).map(|(spec, state)| RunOutcome { spec, state }).collect();
+        Self { plan, runs, varied }
+    }
+
+    /// Describes what distinguishes hyperparameters from those of other runs: `lr 1e-5, epochs 3`.
+    pub(crate) fn describe(&self, settings: &[Setting]) -> String {
+        let varied: Vec<&Setting> = settings.iter().filter(|it| self.varied.contains(&it.key)).collect();
+        if varied.is_empty() { "the same".to_owned() } else { texts(&varied) }
+    }
+
+    /// Describes the hyperparameters that all runs share; `None` without any.
+    pub(crate) fn shared_settings(&self) -> Option<String> {
+        let settings = self.runs.first().into_iter().flat_map(|run| &run.spec.settings);
+        let shared: Vec<&Setting> = settings.filter(|it| !self.varied.contains(&it.key)).collect();
+        (!shared.is_empty()).then(|| texts(&shared))
     }
 
     /// Returns the finished runs with their metrics.
@@ -142,4 +167,8 @@ impl SweepResults {
             _ => None,
         })
     }
+}
+
+fn texts(settings: &[&Setting]) -> String {
+    settings.iter().map(|it| format!("{} {}", it.key, it.value)).collect::<Vec<_>>().join(", ")
 }

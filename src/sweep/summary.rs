@@ -161,12 +161,6 @@ pub(crate) fn with_deviation(value: MetricValue, deviation: MetricValue) -> Stri
     }
 }
 
-/// Describes hyperparameters: `lr 1e-5, epochs 3`.
-pub(crate) fn settings_text(settings: &[Setting]) -> String {
-    let text = |it: &Setting| format!("{} {}", it.key, it.value);
-    if settings.is_empty() { "defaults".to_owned() } else { settings.iter().map(text).collect::<Vec<_>>().join(", ") }
-}
-
 /// Returns the shares of the training set in ascending order.
 pub(crate) fn fractions(plan: &SweepPlan) -> Vec<f64> {
     let mut fractions = plan.train_fraction.clone();
@@ -177,7 +171,7 @@ pub(crate) fn fractions(plan: &SweepPlan) -> Vec<f64> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::grid::Axis;
-    use super::super::results::{NamedValue, RunOutcome, RunState, SetMetrics};
+    use super::super::results::{NamedValue, RunState, SetMetrics};
     use super::*;
 
     /// Sweep of one model on CoLA over two learning rates with three seeds, with these values of the dev set.
@@ -208,8 +202,8 @@ pub(crate) mod tests {
                 sets: vec![SetMetrics { set: "dev".to_owned(), examples: 4, metrics }],
             })
         };
-        let runs = plan.runs().into_iter().zip(values).map(|(spec, value)| RunOutcome { spec, state: state(value) });
-        SweepResults { runs: runs.collect(), plan }
+        let specs = plan.runs();
+        SweepResults::new(plan, specs, values.map(state).to_vec())
     }
 
     #[test]
@@ -222,7 +216,7 @@ pub(crate) mod tests {
         assert_eq!((by.set.as_str(), by.metric), ("dev", TaskMetric::Matthews));
         let chosen = |statistic| {
             let chosen = choose(&combinations, 0, 1.0, statistic, &by).expect("finished runs");
-            let settings = chosen.settings.map_or("all".to_owned(), settings_text);
+            let settings = chosen.settings.map_or("all".to_owned(), |it| results.describe(it));
             format!("{settings}: {}", with_deviation(chosen.value(statistic, &by), chosen.deviation(&by)))
         };
         assert_eq!(chosen(Statistic::Mean), "lr 3e-5: 0.3500 ± 0.3905");
@@ -240,7 +234,7 @@ pub(crate) mod tests {
         let combinations = combinations(&results);
         let by = Measure::of_choice(&results.plan.task);
         let chosen = choose(&combinations, 0, 1.0, Statistic::Mean, &by).expect("a defined mean");
-        assert_eq!(chosen.settings.map(settings_text).as_deref(), Some("lr 3e-5"));
+        assert_eq!(chosen.settings.map(|it| results.describe(it)).as_deref(), Some("lr 3e-5"));
         assert_eq!(with_deviation(chosen.value(Statistic::Mean, &by), chosen.deviation(&by)), "0.1000");
         let all = choose(&combinations, 0, 1.0, Statistic::OverallMean, &by).expect("finished runs");
         assert_eq!(number(all.value(Statistic::OverallMean, &by)), "undefined");

@@ -7,9 +7,7 @@ use tasks::statistics::Summary;
 use super::grid::Setting;
 use super::plan::SweepPlan;
 use super::results::SweepResults;
-use super::summary::{
-    Combination, Measure, choose, combinations, fractions, measures, number, settings_text, with_deviation,
-};
+use super::summary::{Combination, Measure, choose, combinations, fractions, measures, number, with_deviation};
 use crate::cli::Statistic;
 
 /// Table of texts.
@@ -58,7 +56,7 @@ pub(crate) fn chosen(results: &SweepResults, statistic: Statistic) -> TextTable 
     for (model, name) in models.iter().enumerate() {
         for fraction in fractions(&results.plan) {
             let Some(chosen) = choose(&combinations, model, fraction, statistic, &by) else { continue };
-            let settings = chosen.settings.map_or_else(|| "all combinations".to_owned(), settings_text);
+            let settings = chosen.settings.map_or_else(|| "all combinations".to_owned(), |it| results.describe(it));
             let mut row = vec![name.clone(), fraction.to_string(), settings, chosen.runs.len().to_string()];
             row.extend(
                 measures
@@ -93,7 +91,7 @@ pub(crate) fn combinations_table(results: &SweepResults, measure: &Measure) -> T
         vec![
             models[it.model].clone(),
             it.fraction.to_string(),
-            settings_text(it.settings),
+            results.describe(it.settings),
             it.runs.len().to_string(),
             with_deviation(summary.mean, summary.standard_deviation),
             number(summary.median),
@@ -136,8 +134,9 @@ pub(crate) fn state(results: &SweepResults) -> String {
 /// Returns the report as a Markdown page.
 pub(crate) fn markdown(results: &SweepResults, statistic: Statistic) -> String {
     let SweepPlan { task, seeds, .. } = &results.plan;
+    let shared = results.shared_settings().map_or(String::new(), |text| format!(" All runs: {text}."));
     let mut text =
-        format!("# Sweep on `{}`\n\n{}. Seeds of each combination: {seeds}.\n\n", task.kind(), state(results));
+        format!("# Sweep on `{}`\n\n{}. Seeds of each combination: {seeds}.{shared}\n\n", task.kind(), state(results));
     text += &chosen(results, statistic).markdown();
     for measure in measures(results) {
         text.push('\n');
