@@ -90,8 +90,8 @@ fn every_analysis_runs_on_a_run_and_on_its_export() {
     for (args, more) in analyses {
         let (name, options) = args.split_once(' ').unwrap_or((args, ""));
         let outputs = |model: &str| {
-            let [csv, html] = ["csv", "html"].map(|ending| format!("{model}.{ending}"));
-            let more = [more, &["--out", &csv, "--html", &html]].concat();
+            let [table, page] = ["csv", "html"].map(|ending| format!("{model}.{ending}"));
+            let more = [more, &["--out", &table, "--html", &page]].concat();
             let outcome = analyze(&home, &format!("{name} {model} {options}"), &more);
             assert_eq!(outcome.code, Some(0), "{name}: {outcome}");
             csv(&home, &format!("{model}.csv"))

@@ -113,7 +113,7 @@ fn a_run_is_exported_and_fills_without_its_prepared_folder() {
     home.run(&["train", "--set", "train.steps=4", "--set", "run.folder=other"])
         .assert_fails(2, &["data", "no prepared corpus here"]);
     // A damaged copy is not used.
-    std::fs::write(home.join("run/prepared/tokenizer.json"), "{}").expect("damaged");
+    home.write("run/prepared/tokenizer.json", "{}");
     home.run(&["fill", "run", text]).assert_fails(1, &["run/prepared/tokenizer.json"]);
 }
 
