@@ -263,8 +263,9 @@ def differences(folder):
         theirs["detection"] = scores.logits
     if "start_logits" in output:
         theirs["span_logits"] = torch.stack([output.start_logits, output.end_logits], -1)
-    if "row_logits" in ours:
-        theirs["row_logits"] = output.logits
+    for name in ("row_logits", "token_logits"):
+        if name in ours:
+            theirs[name] = output.logits
     for name in ("logits", "prediction_logits", "seq_relationship_logits"):
         if name in output:
             theirs["logits" if name == "prediction_logits" else name] = output[name]

@@ -172,7 +172,7 @@ fn outputs(
                 ("row_logits", head.logits(&hidden_btd, Mode::Eval))
             }
             HeadRole::LabelTokens => {
-                ("logits", dense(trainer, &head.path, "classifier").apply(&hidden_btd, Precision::F32))
+                ("token_logits", dense(trainer, &head.path, "classifier").apply(&hidden_btd, Precision::F32))
             }
             HeadRole::LabelSpan => {
                 ("span_logits", dense(trainer, &head.path, "outputs").apply(&hidden_btd, Precision::F32))

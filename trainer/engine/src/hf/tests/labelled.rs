@@ -1,5 +1,6 @@
 //! Tests of the heads for labelled examples.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, TARGETS, TOKEN_TYPES};
@@ -89,7 +90,18 @@ fn logits_losses_and_steps_are_those_of_transformers() {
         assert_eq!(gradients.len(), stored, "{name}: every weight");
         check_all(&gradients, &expected, "gradient.", gradient_tolerance);
         trainer.step(&[batch]).expect("a step");
-        check_all(&collect(&trainer, ModelFamily::Bert, Tensor::detach), &expected, "stepped.", |_| 5e-6);
+        check_step(&collect(&trainer, ModelFamily::Bert, Tensor::detach), &expected);
+    }
+}
+
+/// Compares the weights after a step. Adam divides by the size of the gradient, so rounding moves the weights whose
+/// gradient is near its `eps`; all others must be closer.
+fn check_step(found: &BTreeMap<String, Tensor>, expected: &BTreeMap<String, Tensor>) {
+    check_all(found, expected, "stepped.", |_| 1e-4);
+    for (name, found) in found {
+        let is_clear = expected[&format!("gradient.{name}")].abs().gt(1e-4);
+        let gap = (found - &expected[&format!("stepped.{name}")]).masked_fill(&is_clear.logical_not(), 0.0);
+        assert!(largest(&gap) <= 5e-6, "{name}: {:e}", largest(&gap));
     }
 }
 
