@@ -94,14 +94,15 @@ fn logits_losses_and_steps_are_those_of_transformers() {
     }
 }
 
-/// Compares the weights after a step. Adam divides by the size of the gradient, so rounding moves the weights whose
-/// gradient is near its `eps`; all others must be closer.
+/// Compares the weights after a step. Adam divides by the size of the gradient, so weights whose gradient is rounding move
+/// by up to the learning rate, 1e-3; all others must be closer.
 fn check_step(found: &BTreeMap<String, Tensor>, expected: &BTreeMap<String, Tensor>) {
-    check_all(found, expected, "stepped.", |_| 1e-4);
+    check_all(found, expected, "stepped.", |_| 2e-3);
     for (name, found) in found {
-        let is_clear = expected[&format!("gradient.{name}")].abs().gt(1e-4);
+        let gradient = expected[&format!("gradient.{name}")].abs();
+        let is_clear = gradient.gt(1e-4 + 1e-3 * largest(&gradient));
         let gap = (found - &expected[&format!("stepped.{name}")]).masked_fill(&is_clear.logical_not(), 0.0);
-        assert!(largest(&gap) <= 5e-6, "{name}: {:e}", largest(&gap));
+        assert!(largest(&gap) <= 1e-5, "{name}: {:e}", largest(&gap));
     }
 }
 
