@@ -88,10 +88,18 @@ fn logits_losses_and_steps_are_those_of_transformers() {
         let gradients = collect(&trainer, ModelFamily::Bert, Tensor::grad);
         let stored = expected.keys().filter(|name| name.starts_with("gradient.")).count();
         assert_eq!(gradients.len(), stored, "{name}: every weight");
-        check_all(&gradients, &expected, "gradient.", gradient_tolerance);
+        check_all(&without_padding(gradients), &expected, "gradient.", gradient_tolerance);
         trainer.step(&[batch]).expect("a step");
         check_step(&collect(&trainer, ModelFamily::Bert, Tensor::detach), &expected);
     }
+}
+
+/// Clears the gradient of the padding's word. The scores of answers include padded positions, whose gradient the word
+/// table of `transformers` drops.
+fn without_padding(mut gradients: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+    let words = gradients.get_mut("bert.embeddings.word_embeddings.weight").expect("a word table");
+    let _ = words.narrow(0, 0, 1).fill_(0.0);
+    gradients
 }
 
 /// Compares the weights after a step. Adam divides by the size of the gradient, so weights whose gradient is rounding move
