@@ -291,7 +291,11 @@ fn extras(encoder: &EncoderConfig) -> String {
     let embedding = encoder.embedding.map(|width| format!(", embeddings of {width}"));
     let relative = encoder.relative_positions.buckets();
     let relative = relative.map(|it| format!(", {} buckets of distance up to {}", it.buckets, it.max_distance));
-    let frozen = (!encoder.frozen.is_empty()).then(|| ", word embeddings frozen".to_owned());
+    let frozen = match encoder.frozen_layers() {
+        None => (!encoder.frozen.is_empty()).then(|| ", word embeddings frozen".to_owned()),
+        Some(layers) if layers >= encoder.layers => Some(", frozen".to_owned()),
+        Some(layers) => Some(format!(", embeddings and the first {layers} layers frozen")),
+    };
     [embedding, relative, frozen].into_iter().flatten().collect()
 }
 

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use schemas::{Problem, printable};
 
 use super::config::SpikeAction;
-use super::request::TrainRequest;
+use super::request::{ActiveObjective, TrainRequest};
 use crate::device::DeviceChoice;
 use crate::encoder::{Attend, EncoderConfig};
 use crate::networks::{MAIN, NetworkCheckContext};
+use crate::objectives::HeadContext;
 use crate::precision::Precision;
 use crate::relative_positions::Buckets;
+use crate::weights::WeightSpecs;
 
 /// More threads than any machine has. libtorch would try to start them.
 const THREADS_MAX: usize = 4096;
@@ -127,6 +129,7 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         budget_problems(request),
         network_problems(request),
         loss_problems(request),
+        frozen_problems(request),
     ];
     let uncounted = train.rows_problem(train.steps).map(|message| Problem::new("train.steps", message));
     problems.chain(uncounted).chain(others.into_iter().flatten()).collect()
@@ -290,10 +293,41 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
     problems
 }
 
+/// Returns the problems of frozen layers and of objectives that read a layer.
+fn frozen_problems(request: &TrainRequest) -> Vec<Problem> {
+    let encoder = &request.encoder;
+    let layers = encoder.layers;
+    let mut problems = Vec::new();
+    if let Some(frozen) = encoder.frozen_layers().filter(|frozen| *frozen > layers) {
+        let message = format!("{frozen} layers are frozen, but the encoder has {layers}; write at most {layers}");
+        problems.push(Problem::new("encoder.frozen", message));
+    }
+    let mut trains = false;
+    for ActiveObjective { name, objective, weight } in request.active() {
+        let mut head = WeightSpecs::default();
+        let context = HeadContext { encoder, vocab_size: request.vocab.size };
+        objective.declare(&context, &mut head.path("head"));
+        let passes = objective.reads().passes;
+        trains |= weight != 0.0 && (head.trained() > 0 || passes.iter().any(|pass| request.trains_through(pass)));
+        for layer in passes.iter().filter(|pass| pass.network == MAIN).filter_map(|pass| pass.layers) {
+            if layer > layers {
+                let message = format!("`layer` is {layer}, but the encoder has {layers} layers");
+                problems.push(Problem::new(format!("objectives.{name}"), message).about("objectives", name));
+            }
+        }
+    }
+    if encoder.frozen_layers().is_some() && !trains {
+        let message = "no weight is trained: the encoder is frozen up to the layer that the loss reads, and no objective \
+                       of the loss has a head of its own";
+        problems.push(Problem::new("encoder.frozen", message));
+    }
+    problems
+}
+
 #[cfg(test)]
 mod tests {
     use crate::device::DeviceChoice;
-    use crate::encoder::Attend;
+    use crate::encoder::{Attend, Frozen};
     use crate::objectives::AnyObjective;
     use crate::request::TrainRequest;
     use crate::testing;
@@ -353,6 +387,25 @@ mod tests {
                 });
             }
         }
+    }
+
+    #[test]
+    fn frozen_encoder_needs_a_head_and_layers_must_exist() {
+        let problems = |frozen: Vec<Frozen>, kind: &str, keys: &str| -> Vec<(String, String)> {
+            let mut request = testing::request();
+            request.encoder.frozen = frozen;
+            let objective: AnyObjective = toml::from_str(&format!("kind = \"{kind}\"\n{keys}")).expect("an objective");
+            request.objectives = [("only".to_owned(), objective)].into();
+            request.loss = [("only".to_owned(), 1.0)].into();
+            super::problems(&request).into_iter().map(|problem| (problem.key, problem.message)).collect()
+        };
+        let keys = |found: Vec<(String, String)>| found.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(problems(vec![Frozen::Encoder], "classification", "layer = 2"), []);
+        assert_eq!(problems(vec![Frozen::Layers(1)], "token_contrastive", ""), []);
+        assert_eq!(keys(problems(vec![Frozen::Encoder], "token_contrastive", "")), ["encoder.frozen"]);
+        assert_eq!(keys(problems(vec![Frozen::Layers(3)], "classification", "")), ["encoder.frozen"]);
+        let found = problems(vec![], "token_classification", "layer = 3");
+        assert!(found[0].1.contains("`layer` is 3, but the encoder has 2 layers"), "{found:?}");
     }
 
     #[test]

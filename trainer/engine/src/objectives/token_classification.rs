@@ -21,6 +21,7 @@ use schemas::columns::{IGNORE, TARGETS};
 use tch::Tensor;
 use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::token_classification::TokenClassification;
+use trainer_plan::pass::Pass;
 
 use super::classification::loss;
 use super::{Build, Loss, Metric, ObjectiveOutput, Term};
@@ -42,6 +43,7 @@ impl Build for TokenClassification {
         Box::new(TokenClassificationLoss {
             name: name.to_owned(),
             view: self.view.clone(),
+            pass: Pass::to_layer(MAIN, &self.view, self.layer),
             dropout: self.dropout,
             classifier: DenseWeights::build(&head.sub("classifier")),
         })
@@ -51,6 +53,7 @@ impl Build for TokenClassification {
 struct TokenClassificationLoss {
     name: String,
     view: String,
+    pass: Pass,
     dropout: f64,
     classifier: DenseWeights,
 }
@@ -86,7 +89,7 @@ impl Loss for TokenClassificationLoss {
 
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let positions_n = forward.uploaded(&self.name, POSITIONS);
-        let hidden_nd = Forward::gather(&forward.encoded(MAIN, &self.view).hidden_btd, &positions_n);
+        let hidden_nd = Forward::gather(&forward.output(&self.pass).hidden_btd, &positions_n);
         let logits_nk = self.logits(forward, &hidden_nd);
         let found = loss(&logits_nk, &forward.uploaded(&self.name, CLASSES), None);
         let tokens = self.labelled(forward.batch()).0.len() as f64;
@@ -94,6 +97,6 @@ impl Loss for TokenClassificationLoss {
     }
 
     fn scores(&self, forward: &Forward<'_>) -> Option<Tensor> {
-        Some(self.logits(forward, &forward.encoded(MAIN, &self.view).hidden_btd))
+        Some(self.logits(forward, &forward.output(&self.pass).hidden_btd))
     }
 }

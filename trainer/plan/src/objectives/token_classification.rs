@@ -15,6 +15,10 @@ use crate::weights::WeightPath;
 pub struct TokenClassification {
     /// View of labelled examples with `target = "tokens"`.
     pub view: String,
+    /// Layer whose output the head reads, counted from 1; 0 for the embeddings. The last one by default. Later layers are
+    /// not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<u32>,
     /// Number of classes.
     pub classes: u32,
     /// Dropout before the classifier.
@@ -23,13 +27,13 @@ pub struct TokenClassification {
 
 impl Default for TokenClassification {
     fn default() -> Self {
-        Self { view: "example".to_owned(), classes: 2, dropout: 0.1 }
+        Self { view: "example".to_owned(), layer: None, classes: 2, dropout: 0.1 }
     }
 }
 
 impl Objective for TokenClassification {
     fn reads(&self) -> Requirements {
-        Requirements::of_view(&self.view, TARGETS.spec())
+        Requirements::of_layer(&self.view, self.layer, TARGETS.spec())
     }
 
     fn problems(&self) -> Vec<String> {
