@@ -23,11 +23,14 @@ pub struct TokenClassification {
     pub classes: u32,
     /// Dropout before the classifier.
     pub dropout: f64,
+    /// Weight of each class in the loss, which is then a weighted mean; empty if all are equal.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class_weights: Vec<f64>,
 }
 
 impl Default for TokenClassification {
     fn default() -> Self {
-        Self { view: "example".to_owned(), layer: None, classes: 2, dropout: 0.1 }
+        Self { view: "example".to_owned(), layer: None, classes: 2, dropout: 0.1, class_weights: Vec::new() }
     }
 }
 
@@ -39,6 +42,7 @@ impl Objective for TokenClassification {
     fn problems(&self) -> Vec<String> {
         let mut problems = example_head::dropout_problems(&[("dropout", self.dropout)]);
         problems.extend(example_head::classes_problem(self.classes));
+        problems.extend(example_head::class_weights_problem(&self.class_weights, self.classes));
         problems
     }
 

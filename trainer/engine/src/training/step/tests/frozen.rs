@@ -1,4 +1,4 @@
-//! Frozen layers, and heads on a layer.
+//! Frozen layers, heads on a layer, and class weights.
 
 use trainer_plan::encoder::Frozen;
 use trainer_plan::objectives::AnyObjective;
@@ -73,4 +73,31 @@ fn frozen_weights_keep_their_values_and_have_no_moments() {
     assert_eq!(changed, heads.map(|name| format!("heads.task.{name}")).iter().collect::<Vec<_>>());
     let has_moments = |name: &str| name.starts_with("mean.") || name.starts_with("variance.");
     assert_eq!(trainer.optimizer.state().filter(|(name, _)| has_moments(name)).count(), 2 * heads.len());
+}
+
+/// The second position of a row has class 0, all others have class 1. The last of four rows has 9 tokens, not 12.
+#[test]
+fn weighted_means_do_not_depend_on_micro_batches() {
+    let _alone = testing::generator();
+    let mut request = request("token_classification", "class_weights = [5.0, 0.5]\ndropout = 0.0", vec![]);
+    request.encoder.dropout = 0.0;
+    let batch = testing::batch(0);
+    let whole = vec![batch.clone()];
+    let cut = vec![batch.slice(0, 3), batch.slice(3, 1)];
+    let loss = |batches: &[Batch], request: &TrainRequest| {
+        let mut trainer = testing::trainer(request);
+        trainer.step(batches).expect("good batches");
+        trainer.figures().expect("finite").figures.terms["task"]
+    };
+    let [one, other] = [&whole, &cut].map(|batches| loss(batches, &request));
+    assert!((one - other).abs() < 1e-6, "{one} {other}");
+    assert!(largest_difference(&gradients(&request, &whole), &gradients(&request, &cut)) < 1e-6);
+    let counts = |request: &TrainRequest| {
+        let trainer = testing::trainer(request);
+        let host = cut.iter().map(|batch| HostBatch::new(batch, trainer.networks()).expect("a good batch"));
+        host.map(|batch| trainer.members[0].loss.terms(&batch)[0].count).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&request), [3.0 * (5.0 + 11.0 * 0.5), 5.0 + 8.0 * 0.5]);
+    request.train.normalize = Normalize::MicroBatch;
+    assert!(largest_difference(&gradients(&request, &whole), &gradients(&request, &cut)) > 1e-4);
 }
