@@ -8,6 +8,7 @@ mod record;
 mod request;
 mod results;
 mod start;
+mod validation;
 
 use std::path::Path;
 
@@ -25,6 +26,7 @@ use self::request::SplitRows;
 pub use self::request::{Prepared, Request};
 pub use self::results::{Predictions, SetResult, TaskResults, predictions_file, predictions_name};
 use self::start::StartModel;
+pub use self::validation::ValidationPredictions;
 use crate::exit::Usage;
 
 /// Returns the task of that name, or of a TOML file with `kind` and its keys.

@@ -224,6 +224,12 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         "optimizer  AdamW, learning rate {:e} after {} steps of warm-up{layers}, weight decay {}, clipped at {}",
         optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.max_grad_norm,
     ));
+    if let Some(stop) = &train.validation.stop {
+        lines.push(format!(
+            "stop       after {} validations without a better `{}`; the best checkpoint is kept",
+            stop.patience, stop.metric
+        ));
+    }
     let folder = &plan.config.run.folder;
     let folder = if folder.as_os_str().is_empty() {
         "no folder yet (`run.folder`)".into()

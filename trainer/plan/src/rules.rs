@@ -170,6 +170,7 @@ fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
 /// Returns the problems of the keys that end a run or select its checkpoints.
 fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
     let train = &request.train;
+    let stop = request.validation.stop.as_ref();
     let rules = [
         (
             request.checkpoints.keep_best == 0 || request.validation.every_steps > 0,
@@ -177,9 +178,29 @@ fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
             "without validation no checkpoint is the best; set `validation.every_steps`".to_owned(),
         ),
         (
-            request.checkpoints.keep_best == 0 || is_validation_score(request),
+            request.checkpoints.keep_best == 0 || is_validation_score(request, &request.checkpoints.best_by),
             "checkpoints.best_by",
             format!("no validation has a score `{}`", printable(&request.checkpoints.best_by)),
+        ),
+        (
+            stop.is_none() || request.validation.every_steps > 0,
+            "validation.stop",
+            "without validation nothing ends the run early; set `validation.every_steps`".to_owned(),
+        ),
+        (
+            stop.is_none_or(|stop| is_validation_score(request, &stop.metric)),
+            "validation.stop.metric",
+            format!("no validation has a score `{}`", printable(stop.map_or("", |stop| &stop.metric))),
+        ),
+        (
+            stop.is_none_or(|stop| stop.patience > 0),
+            "validation.stop.patience",
+            "at least one validation without a better value is needed".to_owned(),
+        ),
+        (
+            stop.is_none_or(|stop| request.checkpoints.keep_best == 0 || request.checkpoints.best_by == stop.metric),
+            "checkpoints.best_by",
+            "the run ends early by another metric; write the same metric here and in `validation.stop`".to_owned(),
         ),
         (train.max_tokens != Some(0), "train.max_tokens", "at least one token is needed".to_owned()),
         (
@@ -198,8 +219,7 @@ fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
 }
 
 /// Returns whether a validation may have that score: one of all runs, or one of an objective of the loss.
-fn is_validation_score(request: &TrainRequest) -> bool {
-    let name = request.checkpoints.best_by.as_str();
+fn is_validation_score(request: &TrainRequest, name: &str) -> bool {
     let objective = name.split_once('.').map_or(name, |(objective, _)| objective);
     ["loss", "valid/mlm", "valid/mlm.accuracy"].contains(&name) || request.loss.contains_key(objective)
 }
