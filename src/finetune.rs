@@ -13,6 +13,7 @@ mod results;
 mod rows;
 mod start;
 pub(crate) mod subset;
+mod validation;
 
 use std::path::{Path, PathBuf};
 
@@ -34,8 +35,9 @@ pub use self::results::{SetResult, TaskResults, predictions_file, predictions_na
 use self::rows::RowOptions;
 pub use self::rows::{RowEncoder, RowLogits};
 use self::start::StartModel;
-use crate::config::corpus::output_folder_problem;
 use self::subset::TrainSubset;
+pub use self::validation::ValidationPredictions;
+use crate::config::corpus::output_folder_problem;
 use crate::exit::Usage;
 
 /// Returns the task of that name, or of a TOML file with `kind` and its keys.

@@ -77,7 +77,7 @@ impl Predictions {
 }
 
 /// Returns the largest logit's place, the first of equal ones.
-fn largest(logits: &[f64]) -> u32 {
+pub(super) fn largest(logits: &[f64]) -> u32 {
     let better = |best: usize, at: usize| if logits[at] > logits[best] { at } else { best };
     u32::try_from((0..logits.len()).reduce(better).unwrap_or(0)).expect("a task has fewer than 2^32 classes")
 }

@@ -84,11 +84,18 @@ impl TaskRecord {
     /// # Errors
     /// If the folder has none, or a damaged one.
     pub fn read(store: &Store) -> anyhow::Result<Self> {
-        let Some((bytes, _)) = store.get_with_stat(NAME)? else {
-            let message = format!("{}: no `{NAME}` is here; name a run that `cloze finetune` made", store.place(""));
-            return Err(Usage(message).into());
-        };
-        Self::unseal(&bytes).map_err(|error| Usage(format!("{}: {error}", store.place(NAME))).into())
+        let message = || format!("{}: no `{NAME}` is here; name a run that `cloze finetune` made", store.place(""));
+        Self::find(store)?.ok_or_else(|| Usage(message()).into())
+    }
+
+    /// Reads the record of a prepared folder; `None` if the folder has none.
+    ///
+    /// # Errors
+    /// If the record is damaged.
+    pub fn find(store: &Store) -> anyhow::Result<Option<Self>> {
+        let Some((bytes, _)) = store.get_with_stat(NAME)? else { return Ok(None) };
+        let record = Self::unseal(&bytes).map_err(|error| Usage(format!("{}: {error}", store.place(NAME))))?;
+        Ok(Some(record))
     }
 
     /// Returns the names of the classes of a prepared folder; none if it has no task, or a task without classes.

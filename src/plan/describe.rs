@@ -233,6 +233,12 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         "optimizer  AdamW, learning rate {:e} after {} steps of warm-up{layers}, weight decay {}, clipped at {}",
         optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.max_grad_norm,
     ));
+    if let Some(stop) = &train.validation.stop {
+        lines.push(format!(
+            "stop       after {} validations without a better `{}`; the best checkpoint is kept",
+            stop.patience, stop.metric
+        ));
+    }
     let folder = &plan.config.run.folder;
     let folder = if folder.as_os_str().is_empty() {
         "no folder yet (`run.folder`)".into()
@@ -300,7 +306,11 @@ fn extras(encoder: &EncoderConfig) -> String {
     let embedding = encoder.embedding.map(|width| format!(", embeddings of {width}"));
     let relative = encoder.relative_positions.buckets();
     let relative = relative.map(|it| format!(", {} buckets of distance up to {}", it.buckets, it.max_distance));
-    let frozen = (!encoder.frozen.is_empty()).then(|| ", word embeddings frozen".to_owned());
+    let frozen = match encoder.frozen_layers() {
+        None => (!encoder.frozen.is_empty()).then(|| ", word embeddings frozen".to_owned()),
+        Some(layers) if layers >= encoder.layers => Some(", frozen".to_owned()),
+        Some(layers) => Some(format!(", embeddings and the first {layers} layers frozen")),
+    };
     [embedding, relative, frozen].into_iter().flatten().collect()
 }
 

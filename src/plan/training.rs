@@ -105,7 +105,7 @@ pub(super) fn plan(
         optimizer: training.optimizer.clone(),
         schedule: training.schedule.clone(),
         validation,
-        checkpoints: training.checkpoints.clone(),
+        checkpoints: training.checkpoints.keeping_best_of(training.validation.stop.as_ref()),
         report: training.report.clone(),
         guard: training.spike_guard.clone(),
         identity: identity(config, data, load),

@@ -179,6 +179,7 @@ mod tests {
             skips: Vec::new(),
             guard: trainer_plan::checkpoint::SavedGuard::default(),
             detectors: BTreeMap::new(),
+            early_stop: None,
             identity: trainer_plan::identity::Identity::new(BTreeMap::new()),
             files: BTreeMap::new(),
             changes: Vec::new(),

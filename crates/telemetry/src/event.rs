@@ -26,8 +26,9 @@ use crate::change::{ChangeReport, NoteReport};
 use crate::number::{Float, OptionalNumber};
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
-    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, EnvironmentReport, LossSpikeReport,
-    ResumeReport, SkipReport, StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning,
+    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, EarlyStopReport, EnvironmentReport,
+    LossSpikeReport, ResumeReport, SkipReport, StartReport, StarvedReport, StepReport, StopReport, ValidReport,
+    Warning,
 };
 
 /// Version of the event format that this program writes.
@@ -127,6 +128,8 @@ kinds! {
     "report" => Report(StepReport),
     /// The model was evaluated on the valid split.
     "validation" => Validation(ValidReport),
+    /// The last validations were no better than an earlier one, so the run ends before its last step.
+    "early_stop" => EarlyStop(EarlyStopReport),
     /// A checkpoint is on disk. The event follows some steps later, when that is certain. `step` is the step of the
     /// checkpoint.
     "checkpoint" => Checkpoint(CheckpointReport),

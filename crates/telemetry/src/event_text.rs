@@ -11,8 +11,8 @@ use crate::event::{Event, EventKind, Position};
 
 use crate::quantities::{self};
 use crate::training::{
-    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, DevicePeak, EnvironmentReport, Figures,
-    LossSpikeReport, SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReason, StopReport,
+    AuditReport, BadRowReport, CheckpointReport, DatasetVersionReport, DevicePeak, EarlyStopReport, EnvironmentReport,
+    Figures, LossSpikeReport, SkipReport, SpikeMetric, StartReport, StarvedReport, StepReport, StopReason, StopReport,
     ValidReport, Warning,
 };
 
@@ -90,6 +90,7 @@ fn prefix(event: &Event) -> String {
         | EventKind::Report(_)
         | EventKind::Validation(_)
         | EventKind::Change(_)
+        | EventKind::EarlyStop(_)
         | EventKind::DatasetVersion(_)
         | EventKind::Starved(_) => position,
         EventKind::Note(_) => format!("{position}note: "),
@@ -106,6 +107,7 @@ fn sentence(event: &Event) -> Option<String> {
         EventKind::Report(report) => step(report),
         EventKind::Validation(report) => validation(report),
         EventKind::Checkpoint(report) => checkpoint(report),
+        EventKind::EarlyStop(report) => early_stop(report),
         EventKind::Change(report) => report.message.clone(),
         // Control characters and line feeds in the text of a note must not forge other lines.
         EventKind::Note(note) => schemas::printable(&note.text.replace('\n', " / ")).to_string(),
@@ -204,6 +206,12 @@ fn dataset_version(report: &DatasetVersionReport) -> String {
     let DatasetVersionReport { dataset_version, before, row, source } = report;
     let data = source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`"));
     format!("rows from {row} on are of dataset version {dataset_version} of {data} (before: {before})")
+}
+
+fn early_stop(report: &EarlyStopReport) -> String {
+    let EarlyStopReport { metric, value, best, best_step, validations } = report;
+    let best = best.map_or_else(|| "no finite value".to_owned(), |best| format!("{best:.4} at step {best_step}"));
+    format!("ends early: `{metric}` is {value:.4}; {best} is the best, {validations} validations ago")
 }
 
 fn starved(report: &StarvedReport) -> String {

@@ -324,6 +324,23 @@ pub struct BadRowReport {
     pub why: String,
 }
 
+/// End of a run whose validations have not improved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EarlyStopReport {
+    /// Metric by which validations are compared.
+    pub metric: String,
+    /// Value of this validation.
+    #[serde(with = "Float")]
+    pub value: f64,
+    /// Best value. None if no validation had a finite one.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "OptionalNumber")]
+    pub best: Option<f64>,
+    /// Steps done at the best value.
+    pub best_step: Step,
+    /// Validations after the best one.
+    pub validations: u64,
+}
+
 /// Checkpoint that is on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckpointReport {

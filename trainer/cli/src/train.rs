@@ -13,6 +13,7 @@ mod run_host;
 mod run_phase;
 mod session;
 mod start;
+mod task_scorer;
 #[cfg(test)]
 mod tests;
 mod trainer_thread;

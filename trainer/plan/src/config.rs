@@ -97,11 +97,31 @@ pub struct ValidationConfig {
     pub every_steps: u64,
     /// Number of rows, spread over the whole validation split.
     pub rows: u64,
+    /// Rule that ends the run early, such as `{ metric = "task.accuracy", patience = 3 }`. The best checkpoint is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<EarlyStopConfig>,
+}
+
+/// `validation.stop`: end of a run whose validations no longer improve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EarlyStopConfig {
+    /// Metric by which validations are compared, as in `checkpoints.best_by`; `loss` by default. A fine-tuning also has
+    /// the metrics of its task, such as `task.matthews`.
+    pub metric: String,
+    /// Number of consecutive validations without a better value after which the run ends; 3 by default.
+    pub patience: u64,
+}
+
+impl Default for EarlyStopConfig {
+    fn default() -> Self {
+        Self { metric: "loss".to_owned(), patience: 3 }
+    }
 }
 
 impl Default for ValidationConfig {
     fn default() -> Self {
-        Self { every_steps: 1000, rows: 1024 }
+        Self { every_steps: 1000, rows: 1024, stop: None }
     }
 }
 
@@ -119,12 +139,24 @@ pub struct CheckpointConfig {
     /// Number of best checkpoints by `best_by` to keep; 0 for none. Only checkpoints of validated steps qualify.
     pub keep_best: usize,
     /// Metric that ranks checkpoints: `valid/mlm`, `valid/mlm.accuracy`, `loss`, or a term or metric of the validation,
-    /// such as `mlm` or `mlm.accuracy`. Accuracies, gains and `positive_cosine` are maximized, all others minimized. The
-    /// older of two equal checkpoints is better.
+    /// such as `mlm` or `mlm.accuracy`. Accuracies, gains, precision, recall, F1, exact matches, correlations and
+    /// `positive_cosine` are maximized, all others minimized. The older of two equal checkpoints is better.
     pub best_by: String,
     /// Model family of the export. If set, `transformers` can load each checkpoint folder: it also contains
     /// `config.json`, `model.safetensors` and the tokenizer, as written by `cloze export`.
     pub export: Option<ModelFamily>,
+}
+
+impl CheckpointConfig {
+    /// Returns the rules of a run with that early stopping: they keep the best checkpoint by its metric, unless they
+    /// already keep the best ones.
+    #[must_use]
+    pub fn keeping_best_of(&self, stop: Option<&EarlyStopConfig>) -> Self {
+        match stop {
+            Some(stop) if self.keep_best == 0 => Self { keep_best: 1, best_by: stop.metric.clone(), ..self.clone() },
+            _ => self.clone(),
+        }
+    }
 }
 
 impl Default for CheckpointConfig {

@@ -25,8 +25,8 @@ impl TrainPlan {
             .iter()
             .map(|(pass, &learns)| {
                 let share = f64::from(self.view_width(&pass.view)) / f64::from(self.width);
-                let times = if learns && self.is_trained(&pass.network) { 3.0 } else { 1.0 };
-                share * times * self.encoding(&pass.network, &pass.view)
+                let backward = if learns { 2.0 * self.encoding(pass, self.trained_depth(pass)) } else { 0.0 };
+                share * (self.encoding(pass, self.depth(pass)) + backward)
             })
             .sum();
         passes + self.heads() + self.sampling()
@@ -46,8 +46,10 @@ impl TrainPlan {
         self.view_widths.get(view).copied().unwrap_or(self.width)
     }
 
-    fn encoding(&self, network: &str, view: &str) -> f64 {
-        self.shape(network).map_or(0.0, |shape| body(&shape, self.view_width(view)))
+    /// Operations of `layers` layers.
+    fn encoding(&self, pass: &Pass, layers: u32) -> f64 {
+        let width = self.view_width(&pass.view);
+        self.shape(&pass.network).map_or(0.0, |shape| body(&EncoderConfig { layers, ..shape }, width))
     }
 
     /// Shape of a network; `None` if the run has no network of that name, or if the network has no encoder.
@@ -126,6 +128,7 @@ fn decoder(shape: &EncoderConfig, vocab_size: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoder::Frozen;
     use crate::testing;
 
     #[test]
@@ -137,6 +140,36 @@ mod tests {
         plan.vocab.size = 30_522;
         let millions = testing::checked(plan).flops_per_token() / 1e6;
         assert!((millions - 587.858_688).abs() < 1e-6, "{millions}");
+    }
+
+    #[test]
+    fn frozen_layers_have_no_backward_pass() {
+        let millions = |frozen: Vec<Frozen>, layer: Option<u32>| {
+            let mut plan = testing::request();
+            plan.loss = [("classification".to_owned(), 1.0)].into();
+            plan.objectives.insert(
+                "classification".to_owned(),
+                AnyObjective::Classification(crate::objectives::classification::Classification {
+                    layer,
+                    ..Default::default()
+                }),
+            );
+            plan.encoder = EncoderConfig { frozen, ..EncoderConfig::default() };
+            plan.width = 512;
+            testing::checked(plan).flops_per_token() / 1e6
+        };
+        // 12 layers: 189 M forward, and twice that backward.
+        let [forward, each] = [188.743_68, 188.743_68 / 12.0];
+        for (frozen, layer, expected) in [
+            (vec![], None, 3.0 * forward),
+            (vec![Frozen::Encoder], None, forward),
+            (vec![Frozen::Layers(9)], None, forward + 6.0 * each),
+            (vec![Frozen::Layers(3)], Some(4), 4.0 * each + 2.0 * each),
+            (vec![Frozen::Encoder], Some(4), 4.0 * each),
+        ] {
+            let found = millions(frozen.clone(), layer);
+            assert!((found - expected).abs() < 1e-6, "{frozen:?} {layer:?}: {found}");
+        }
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub struct EncoderConfig {
     /// Tokens of a row that attend to each other.
     #[serde(skip_serializing_if = "Attend::is_row")]
     pub attention_scope: Attend,
-    /// Weights that are not trained.
+    /// Weights that are not trained: `["word"]`, `["encoder"]`, or `[{ layers = 6 }]` for the embeddings and the first
+    /// six layers. They have no gradients and no moments. Dropout stays on in training.
     pub frozen: Vec<Frozen>,
     /// Run, checkpoint or Hugging Face folder whose word embeddings initialize those of this run. It takes precedence
     /// over `train.init_from`.
@@ -111,12 +112,16 @@ impl Attend {
     }
 }
 
-/// Part of the encoder that can be frozen.
+/// Part of the encoder that is not trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Frozen {
     /// Word table, and a decoder that is tied to it. Positions, norms and the decoder's bias are trained.
     Word,
+    /// Whole encoder: only heads are trained.
+    Encoder,
+    /// Embeddings, relative positions and this number of layers, counted from the input; 0 for the embeddings alone.
+    Layers(u32),
 }
 
 impl EncoderConfig {
@@ -124,6 +129,18 @@ impl EncoderConfig {
     #[must_use]
     pub fn embedding_width(&self) -> i64 {
         i64::from(self.embedding.unwrap_or(self.hidden))
+    }
+
+    /// Number of layers, counted from the input, that are frozen together with the embeddings. `None` if embeddings are
+    /// trained.
+    #[must_use]
+    pub fn frozen_layers(&self) -> Option<u32> {
+        let layers = |frozen: &Frozen| match frozen {
+            Frozen::Word => None,
+            Frozen::Encoder => Some(self.layers),
+            Frozen::Layers(layers) => Some(*layers),
+        };
+        self.frozen.iter().filter_map(layers).max()
     }
 }
 

@@ -29,12 +29,13 @@ impl TrainPlan {
     pub fn memory(&self) -> MemoryEstimate {
         let (learning, frozen) = self.parameters();
         let passes = self.passes();
-        let trained = passes.iter().filter(|(pass, learns)| **learns && self.is_trained(&pass.network));
+        let trained = passes.iter().filter(|(pass, learns)| **learns && self.trains_through(pass));
         let encodings: Vec<Encoding> = trained
             .map(|(pass, _)| {
                 let shape = self.shape(&pass.network).unwrap_or_else(|| self.encoder.clone());
                 Encoding {
-                    shape,
+                    // Frozen layers keep nothing.
+                    shape: EncoderConfig { layers: self.trained_depth(pass), ..shape },
                     width: self.view_width(&pass.view).into(),
                     rows: self.rows(),
                     precision: self.train.precision,

@@ -6,7 +6,7 @@ use super::config::{CheckpointConfig, ReportConfig, SpikeGuardConfig, TrainConfi
 use super::identity::Identity;
 use super::requirements::used_networks;
 use crate::encoder::{EncoderConfig, VocabFacts};
-use crate::networks::AnyNetwork;
+use crate::networks::{AnyNetwork, MAIN};
 use crate::objectives::AnyObjective;
 use crate::optimizer::OptimizerConfig;
 use crate::pass::Pass;
@@ -124,6 +124,33 @@ impl TrainRequest {
             }
         }
         passes
+    }
+
+    /// Number of layers that a pass runs.
+    #[must_use]
+    pub fn depth(&self, pass: &Pass) -> u32 {
+        let shape = if pass.network == MAIN { None } else { self.networks.get(&pass.network) };
+        let layers = shape.and_then(|network| network.shape(&self.encoder)).map_or(self.encoder.layers, |it| it.layers);
+        pass.layers.unwrap_or(layers)
+    }
+
+    /// Number of layers, counted from the last one of a pass, whose weights are trained through it.
+    #[must_use]
+    pub fn trained_depth(&self, pass: &Pass) -> u32 {
+        let is_frozen = self.networks.get(&pass.network).is_some_and(|network| !network.is_trained());
+        match self.encoder.frozen_layers().filter(|_| pass.network == MAIN) {
+            _ if is_frozen => 0,
+            Some(frozen) => self.depth(pass).saturating_sub(frozen),
+            None => self.depth(pass),
+        }
+    }
+
+    /// Whether weights of its network are trained through a pass.
+    #[must_use]
+    pub fn trains_through(&self, pass: &Pass) -> bool {
+        // The pass of no layer trains the embeddings.
+        let is_input = self.depth(pass) == 0 && (pass.network != MAIN || self.encoder.frozen_layers().is_none());
+        self.trained_depth(pass) > 0 || is_input
     }
 
     /// Returns the additional networks that are built: an objective of the loss reads each of them or its view.

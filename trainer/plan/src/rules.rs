@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use schemas::{Problem, printable};
 
 use super::config::SpikeAction;
-use super::request::TrainRequest;
+use super::request::{ActiveObjective, TrainRequest};
 use crate::device::DeviceChoice;
 use crate::encoder::{Attend, EncoderConfig};
 use crate::networks::{MAIN, NetworkCheckContext};
+use crate::objectives::HeadContext;
 use crate::precision::Precision;
 use crate::relative_positions::Buckets;
+use crate::weights::WeightSpecs;
 
 /// More threads than any machine has. libtorch would try to start them.
 const THREADS_MAX: usize = 4096;
@@ -101,6 +103,7 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         budget_problems(request),
         network_problems(request),
         loss_problems(request),
+        frozen_problems(request),
     ];
     let uncounted = train.rows_problem(train.steps).map(|message| Problem::new("train.steps", message));
     problems.chain(uncounted).chain(others.into_iter().flatten()).collect()
@@ -175,6 +178,7 @@ fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
 /// Returns the problems of the keys that end a run or select its checkpoints.
 fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
     let train = &request.train;
+    let stop = request.validation.stop.as_ref();
     let rules = [
         (
             request.checkpoints.keep_best == 0 || request.validation.every_steps > 0,
@@ -182,9 +186,29 @@ fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
             "without validation no checkpoint is the best; set `validation.every_steps`".to_owned(),
         ),
         (
-            request.checkpoints.keep_best == 0 || is_validation_score(request),
+            request.checkpoints.keep_best == 0 || is_validation_score(request, &request.checkpoints.best_by),
             "checkpoints.best_by",
             format!("no validation has a score `{}`", printable(&request.checkpoints.best_by)),
+        ),
+        (
+            stop.is_none() || request.validation.every_steps > 0,
+            "validation.stop",
+            "without validation nothing ends the run early; set `validation.every_steps`".to_owned(),
+        ),
+        (
+            stop.is_none_or(|stop| is_validation_score(request, &stop.metric)),
+            "validation.stop.metric",
+            format!("no validation has a score `{}`", printable(stop.map_or("", |stop| &stop.metric))),
+        ),
+        (
+            stop.is_none_or(|stop| stop.patience > 0),
+            "validation.stop.patience",
+            "at least one validation without a better value is needed".to_owned(),
+        ),
+        (
+            stop.is_none_or(|stop| request.checkpoints.keep_best == 0 || request.checkpoints.best_by == stop.metric),
+            "checkpoints.best_by",
+            "the run ends early by another metric; write the same metric here and in `validation.stop`".to_owned(),
         ),
         (train.max_tokens != Some(0), "train.max_tokens", "at least one token is needed".to_owned()),
         (
@@ -203,8 +227,7 @@ fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
 }
 
 /// Returns whether a validation may have that score: one of all runs, or one of an objective of the loss.
-fn is_validation_score(request: &TrainRequest) -> bool {
-    let name = request.checkpoints.best_by.as_str();
+fn is_validation_score(request: &TrainRequest, name: &str) -> bool {
     let objective = name.split_once('.').map_or(name, |(objective, _)| objective);
     ["loss", "valid/mlm", "valid/mlm.accuracy"].contains(&name) || request.loss.contains_key(objective)
 }
@@ -298,10 +321,41 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
     problems
 }
 
+/// Returns the problems of frozen layers and of objectives that read a layer.
+fn frozen_problems(request: &TrainRequest) -> Vec<Problem> {
+    let encoder = &request.encoder;
+    let layers = encoder.layers;
+    let mut problems = Vec::new();
+    if let Some(frozen) = encoder.frozen_layers().filter(|frozen| *frozen > layers) {
+        let message = format!("{frozen} layers are frozen, but the encoder has {layers}; write at most {layers}");
+        problems.push(Problem::new("encoder.frozen", message));
+    }
+    let mut trains = false;
+    for ActiveObjective { name, objective, weight } in request.active() {
+        let mut head = WeightSpecs::default();
+        let context = HeadContext { encoder, vocab_size: request.vocab.size };
+        objective.declare(&context, &mut head.path("head"));
+        let passes = objective.reads().passes;
+        trains |= weight != 0.0 && (head.trained() > 0 || passes.iter().any(|pass| request.trains_through(pass)));
+        for layer in passes.iter().filter(|pass| pass.network == MAIN).filter_map(|pass| pass.layers) {
+            if layer > layers {
+                let message = format!("`layer` is {layer}, but the encoder has {layers} layers");
+                problems.push(Problem::new(format!("objectives.{name}"), message).about("objectives", name));
+            }
+        }
+    }
+    if encoder.frozen_layers().is_some() && !trains {
+        let message = "no weight is trained: the encoder is frozen up to the layer that the loss reads, and no objective \
+                       of the loss has a head of its own";
+        problems.push(Problem::new("encoder.frozen", message));
+    }
+    problems
+}
+
 #[cfg(test)]
 mod tests {
     use crate::device::DeviceChoice;
-    use crate::encoder::Attend;
+    use crate::encoder::{Attend, Frozen};
     use crate::objectives::AnyObjective;
     use crate::request::TrainRequest;
     use crate::testing;
@@ -361,6 +415,25 @@ mod tests {
                 });
             }
         }
+    }
+
+    #[test]
+    fn frozen_encoder_needs_a_head_and_layers_must_exist() {
+        let problems = |frozen: Vec<Frozen>, kind: &str, keys: &str| -> Vec<(String, String)> {
+            let mut request = testing::request();
+            request.encoder.frozen = frozen;
+            let objective: AnyObjective = toml::from_str(&format!("kind = \"{kind}\"\n{keys}")).expect("an objective");
+            request.objectives = [("only".to_owned(), objective)].into();
+            request.loss = [("only".to_owned(), 1.0)].into();
+            super::problems(&request).into_iter().map(|problem| (problem.key, problem.message)).collect()
+        };
+        let keys = |found: Vec<(String, String)>| found.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(problems(vec![Frozen::Encoder], "classification", "layer = 2"), []);
+        assert_eq!(problems(vec![Frozen::Layers(1)], "token_contrastive", ""), []);
+        assert_eq!(keys(problems(vec![Frozen::Encoder], "token_contrastive", "")), ["encoder.frozen"]);
+        assert_eq!(keys(problems(vec![Frozen::Layers(3)], "classification", "")), ["encoder.frozen"]);
+        let found = problems(vec![], "token_classification", "layer = 3");
+        assert!(found[0].1.contains("`layer` is 3, but the encoder has 2 layers"), "{found:?}");
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub(crate) fn state(step: u64) -> State {
         skips: Vec::new(),
         guard: SavedGuard::default(),
         detectors: BTreeMap::new(),
+        early_stop: None,
         identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
         files: BTreeMap::new(),
         changes: Vec::new(),

@@ -166,7 +166,10 @@ pub struct SharedTables {
 pub fn encoder(config: &EncoderConfig, vocab_size: u32, shared: SharedTables, path: &mut WeightPath<'_>) {
     let e = config.embedding_width();
     let d = i64::from(config.hidden);
-    let mut embeddings = path.sub("embeddings");
+    let frozen_layers = config.frozen_layers();
+    // The relative positions belong to the frozen part: through them, gradients would reach all layers.
+    let mut input = path.frozen(frozen_layers.is_some());
+    let mut embeddings = input.sub("embeddings");
     if !shared.word {
         let is_frozen = config.frozen.contains(&Frozen::Word);
         let rows = i64::from(vocab_size);
@@ -186,11 +189,13 @@ pub fn encoder(config: &EncoderConfig, vocab_size: u32, shared: SharedTables, pa
         embeddings.sub("project").dense(e, d);
     }
     if let Some(buckets) = config.relative_positions.buckets() {
-        path.sub("relative").matrix("weight", [i64::from(buckets.buckets), i64::from(config.heads)]);
+        input.sub("relative").matrix("weight", [i64::from(buckets.buckets), i64::from(config.heads)]);
     }
     let mut layers = path.sub("layers");
     for layer in 0..config.layers {
-        encoder_layer(d, i64::from(config.feed_forward), &mut layers.sub(&layer.to_string()));
+        let is_frozen = frozen_layers.is_some_and(|frozen| layer < frozen);
+        let mut path = layers.frozen(is_frozen);
+        encoder_layer(d, i64::from(config.feed_forward), &mut path.sub(&layer.to_string()));
     }
 }
 
@@ -225,6 +230,7 @@ pub fn token_head(encoder: &EncoderConfig, vocab_size: u32, tied: bool, path: &m
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoder::RelativePositions;
 
     #[test]
     fn shared_tables_belong_to_one_network() {
@@ -244,5 +250,24 @@ mod tests {
         let mut specs = WeightSpecs::default();
         encoder(&config, 64, SharedTables::default(), &mut specs.path("encoder"));
         assert_eq!(specs.frozen(), 64 * 768);
+    }
+
+    #[test]
+    fn layers_are_frozen_from_the_input() {
+        let relative_positions = RelativePositions::MPNET;
+        let trained = |frozen: Vec<Frozen>| -> Vec<String> {
+            let config = EncoderConfig { layers: 2, frozen, relative_positions, ..EncoderConfig::default() };
+            let mut specs = WeightSpecs::default();
+            encoder(&config, 64, SharedTables::default(), &mut specs.path("encoder"));
+            let parts = |name: &str| name.split('.').skip(1).take(2).collect::<Vec<_>>().join(".");
+            let mut trained: Vec<String> =
+                specs.iter().filter(|(_, it)| it.trains).map(|(name, _)| parts(name)).collect();
+            trained.dedup();
+            trained
+        };
+        assert_eq!(trained(vec![Frozen::Encoder]), Vec::<String>::new());
+        assert_eq!(trained(vec![Frozen::Word, Frozen::Layers(1)]), ["layers.1"]);
+        assert_eq!(trained(vec![Frozen::Layers(0)]), ["layers.0", "layers.1"]);
+        assert!(trained(vec![Frozen::Word]).contains(&"relative.weight".to_owned()));
     }
 }

@@ -11,9 +11,9 @@ use schemas::{DatasetVersion, RowIndex};
 use crate::change::{ChangeReport, How, KeyChange, NoteReport};
 use crate::preparation::{LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitCounts, StageSeconds};
 use crate::training::{
-    AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, EnvironmentReport, Figures,
-    LossSpikeReport, MlmReport, PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport, StarvedReport,
-    StepReport, StopReason, StopReport, SuspectRow, UnexpectedLoss, ValidReport, Warning,
+    AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, EarlyStopReport, EnvironmentReport,
+    Figures, LossSpikeReport, MlmReport, PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport,
+    StarvedReport, StepReport, StopReason, StopReport, SuspectRow, UnexpectedLoss, ValidReport, Warning,
 };
 use crate::{Event, EventKind, Position};
 
@@ -176,6 +176,17 @@ fn training() -> Vec<Golden> {
             EventKind::Validation(valid_report()),
             r#""kind":"validation","rows":64,"loss":5.1859,"terms":{"mlm":5.1559,"tc":0.03},"metrics":{"mlm.accuracy":0.2},"mlm":{"loss":5.2881,"accuracy":0.19,"ln_vocab":8.3178,"unigram_cross_entropy":6.7701},"seconds":0.75}"#,
             Some("step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)  valid/mlm 5.2881 (ln V 8.32, unigram 6.77)"),
+        ),
+        (
+            EventKind::EarlyStop(EarlyStopReport {
+                metric: "task.matthews".to_owned(),
+                value: 0.5,
+                best: Some(0.625),
+                best_step: Step(900),
+                validations: 3,
+            }),
+            r#""kind":"early_stop","metric":"task.matthews","value":0.5,"best":0.625,"best_step":900,"validations":3}"#,
+            Some("step 1200  ends early: `task.matthews` is 0.5000; 0.6250 at step 900 is the best, 3 validations ago"),
         ),
         (
             EventKind::Checkpoint(CheckpointReport {

@@ -11,17 +11,19 @@ use cloze::run::folder::RunFolder;
 use pipeline::exposure::Exposure;
 use schemas::RowIndex;
 use schemas::ordinal::Step;
+use tasks::AnyTask;
 use telemetry::quantities::{count, time};
 use telemetry::training::CheckpointReport;
 use telemetry::{EarlyProgress, Event, EventKind, Observer};
 use trainer::training::checkpoint::CheckpointPolicy;
-use trainer::training::{Host, Snapshot};
+use trainer::training::{Host, Snapshot, ValidationScorer};
 use trainer_plan::ForeignError;
 use trainer_plan::checkpoint::State;
 use trainer_plan::stop_request::StopRequest;
 
 use super::profiler::Profiler;
 use super::run_phase::Phases;
+use super::task_scorer;
 
 /// Host that writes the results of a run and forwards requests to the trainer.
 pub(super) struct RunHost {
@@ -47,6 +49,8 @@ pub(super) struct RunHost {
     pub(super) steps: Option<u64>,
     pub(super) pending: Option<PendingCheckpoint>,
     pub(super) profiler: Profiler,
+    /// Task of a fine-tuning, whose metrics the validations report.
+    pub(super) task: Option<AnyTask>,
 }
 
 /// Checkpoint that is being written.
@@ -174,6 +178,10 @@ impl Host for RunHost {
 
     fn pending_events(&mut self) -> Vec<EventKind> {
         self.phases.control.requests().notes()
+    }
+
+    fn validation_scorer(&mut self) -> Option<Box<dyn ValidationScorer>> {
+        task_scorer::scorer(self.task.as_ref()?)
     }
 
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {

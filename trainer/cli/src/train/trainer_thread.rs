@@ -25,6 +25,7 @@ use super::monitoring;
 use super::profiler::Profiler;
 use super::run_host::RunHost;
 use super::run_phase::Phases;
+use super::task_scorer;
 use crate::export;
 use crate::step_profile::Shape;
 
@@ -65,6 +66,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         steps: plan.train().steps_expected(),
         pending: None,
         profiler: Profiler::new(Shape::new(plan), profile),
+        task: task_scorer::task_of(plan)?,
     };
     let training = plan.train().clone();
     let store = store.clone();

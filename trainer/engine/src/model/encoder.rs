@@ -114,6 +114,8 @@ pub(crate) struct Encoder {
     project: Option<Linear>,
     relative: Option<PositionBias>,
     layers: Vec<Layer>,
+    // Layers from the input that are not trained, if the embeddings are not either.
+    frozen_layers: usize,
     dropout: f64,
     precision: Precision,
 }
@@ -138,7 +140,9 @@ impl Encoder {
         let relative = buckets.map(|buckets| PositionBias::build(buckets, config.max_positions, path));
         let layers = path.sub("layers");
         let layers = (0..config.layers).map(|n| Layer::build(&layers.sub(&n.to_string()), config, precision)).collect();
-        Self { word, position, token_type, norm, project, relative, layers, dropout: config.dropout, precision }
+        let frozen_layers = config.frozen_layers().unwrap_or(0) as usize;
+        let dropout = config.dropout;
+        Self { word, position, token_type, norm, project, relative, layers, frozen_layers, dropout, precision }
     }
 
     /// Returns the word table, `[padded rows, e]`.
@@ -160,29 +164,41 @@ impl Encoder {
     /// Encodes rows.
     #[must_use]
     pub(crate) fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
-        self.pass(input, mode, false)
+        self.pass(None, input, mode, false)
     }
 
     /// Encodes rows and keeps the output of every layer, for [`Encoded::layer_btd`].
     #[must_use]
     pub(crate) fn forward_keeping_layers(&self, input: Input<'_>, mode: Mode) -> Encoded {
-        self.pass(input, mode, true)
+        self.pass(None, input, mode, true)
     }
 
-    fn pass(&self, input: Input<'_>, mode: Mode, keeps_layers: bool) -> Encoded {
+    /// Encodes rows with the first `layers` layers. The random draws are those of the same layers of a whole pass.
+    /// Autograd records only what depends on a trained weight: frozen layers keep nothing for a backward pass.
+    #[must_use]
+    pub(crate) fn forward_to(&self, layers: Option<u32>, input: Input<'_>, mode: Mode) -> Encoded {
+        self.pass(layers, input, mode, false)
+    }
+
+    fn pass(&self, depth: Option<u32>, input: Input<'_>, mode: Mode, keeps_layers: bool) -> Encoded {
         let block_btd = self.embed(input, mode);
         let bias = self.attention_bias(input, mode);
         // The alias makes autograd sum the gradients from the layers before those from the objectives. Activation
         // checkpointing uses the same order.
         let mut hidden_btd = self.precision.hidden(&block_btd.alias());
         let mut layers = Vec::new();
-        for layer in &self.layers {
+        for layer in self.first(depth) {
             hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
             if keeps_layers {
                 layers.push(hidden_btd.shallow_clone());
             }
         }
         Encoded { hidden_btd: self.precision.upcast(&hidden_btd), block_btd, layers, precision: self.precision }
+    }
+
+    /// Returns the first `layers` layers.
+    fn first(&self, layers: Option<u32>) -> &[Layer] {
+        &self.layers[..layers.map_or(self.layers.len(), |layers| layers as usize)]
     }
 
     fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {

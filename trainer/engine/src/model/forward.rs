@@ -112,7 +112,7 @@ impl<'a> Forward<'a> {
             let mode = self.networks.mode(&pass.network, self.context.mode);
             let encoded = if learning.contains(pass) && self.networks.recomputes() {
                 let (encoded, kept) =
-                    self.begin(pass, mode).forward_checkpointed(self.view(&pass.view).input(), mode)?;
+                    self.begin(pass, mode).forward_checkpointed(pass.layers, self.view(&pass.view).input(), mode)?;
                 self.kept.push((pass.clone(), kept));
                 encoded
             } else {
@@ -128,7 +128,7 @@ impl<'a> Forward<'a> {
         parameters.accumulate_grads()?;
         // The last pass comes first, as without checkpointing: the sums are then equal bit for bit.
         while let Some((pass, kept)) = self.kept.pop() {
-            self.networks.encoder(&pass.network).finish(self.encoded(&pass.network, &pass.view), kept)?;
+            self.networks.encoder(&pass.network).finish(self.output(&pass), kept)?;
             parameters.accumulate_grads()?;
         }
         parameters.clear_uses();
@@ -142,7 +142,7 @@ impl<'a> Forward<'a> {
     }
 
     fn encode(&self, pass: &Pass, mode: Mode, learns: bool) -> Encoded {
-        let encode = || self.begin(pass, mode).forward(self.view(&pass.view).input(), mode);
+        let encode = || self.begin(pass, mode).forward_to(pass.layers, self.view(&pass.view).input(), mode);
         if learns { encode() } else { tch::no_grad(encode) }
     }
 
@@ -212,10 +212,13 @@ impl<'a> Forward<'a> {
     /// [`Requirements`](trainer_plan::objectives::Requirements).
     #[must_use]
     pub(crate) fn encoded(&self, network: &str, view: &str) -> &Encoded {
-        let pass = Pass::new(network, view);
-        self.encoded.get(&pass).unwrap_or_else(|| {
-            panic!("view `{view}` of network `{network}` is read but not declared in `Requirements`")
-        })
+        self.output(&Pass::new(network, view))
+    }
+
+    /// Returns the output of a pass that the objective declares.
+    #[must_use]
+    pub(crate) fn output(&self, pass: &Pass) -> &Encoded {
+        self.encoded.get(pass).unwrap_or_else(|| panic!("{pass:?} is read but not declared in `Requirements`"))
     }
 
     /// Returns the statistics of the scores at the positions that a generator predicts, if sampling needed the same

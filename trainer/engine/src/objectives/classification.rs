@@ -1,7 +1,7 @@
 //! Classification of rows.
 //!
 //! # What
-//! Predicts the class of each labelled example from its first position.
+//! Predicts the class of each labelled example from its first position, in the last layer or an earlier one.
 //!
 //! # Why
 //! Fine-tuning on the tasks of GLUE and on any other labelled texts.
@@ -21,7 +21,9 @@
 
 use schemas::columns::IGNORE;
 use tch::{Kind, Reduction, Tensor};
+use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::classification::Classification;
+use trainer_plan::pass::Pass;
 
 use super::row_head::{RowHeadWeights, row_targets};
 use super::{Build, Loss, Metric, ObjectiveOutput, Term};
@@ -53,11 +55,40 @@ pub(crate) fn loss(logits_bk: &Tensor, classes_b: &Tensor, weights_k: Option<&Te
     ClassLoss { sum, hits }
 }
 
+/// Weights of the classes in a loss, as `CrossEntropyLoss(weight=…)` of PyTorch: the loss is the mean of the
+/// cross-entropies, weighted by the class of each target. Empty if all are 1.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassWeights(pub Vec<f64>);
+
+impl ClassWeights {
+    /// Returns the sum of the weights of targets; those without a class, −100, have none.
+    pub(crate) fn sum(&self, targets: impl Iterator<Item = i64>) -> f64 {
+        let weight = |class: usize| if self.0.is_empty() { 1.0 } else { self.0[class] };
+        targets.filter_map(|target| usize::try_from(target).ok()).map(weight).sum()
+    }
+
+    /// Packs the weights for an objective.
+    pub(crate) fn send(&self, objective: &str, staging: &mut Staging) {
+        if !self.0.is_empty() {
+            #[expect(clippy::cast_possible_truncation, reason = "the loss is computed in float32")]
+            let weights: Vec<f32> = self.0.iter().map(|&weight| weight as f32).collect();
+            staging.add_list(objective, WEIGHTS, &weights);
+        }
+    }
+
+    /// Returns the uploaded weights of an objective.
+    pub(crate) fn uploaded(&self, objective: &str, forward: &Forward<'_>) -> Option<Tensor> {
+        (!self.0.is_empty()).then(|| forward.uploaded(objective, WEIGHTS))
+    }
+}
+
 impl Build for Classification {
     fn build(&self, name: &str, head: &Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
         Box::new(ClassificationLoss {
             name: name.to_owned(),
-            config: self.clone(),
+            view: self.view.clone(),
+            pass: Pass::to_layer(MAIN, &self.view, self.layer),
+            class_weights: ClassWeights(self.class_weights.clone()),
             head: RowHeadWeights::build(head, self.activation, self.input_dropout, self.dropout),
         })
     }
@@ -65,46 +96,36 @@ impl Build for Classification {
 
 struct ClassificationLoss {
     name: String,
-    config: Classification,
+    view: String,
+    pass: Pass,
+    class_weights: ClassWeights,
     head: RowHeadWeights,
-}
-
-impl ClassificationLoss {
-    /// Returns the weight of a class; 0 for a row without one.
-    fn weight(&self, class: i32) -> f64 {
-        let Ok(class) = usize::try_from(class) else { return 0.0 };
-        if self.config.class_weights.is_empty() { 1.0 } else { self.config.class_weights[class] }
-    }
 }
 
 impl Loss for ClassificationLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
-        let count = row_targets(batch, &self.config.view).into_iter().map(|class| self.weight(class)).sum();
-        vec![Term { name: "", weight: 1.0, count }]
+        let classes = row_targets(batch, &self.view).into_iter().map(i64::from);
+        vec![Term { name: "", weight: 1.0, count: self.class_weights.sum(classes) }]
     }
 
     fn send(&self, batch: &HostBatch<'_>, staging: &mut Staging) {
-        let classes = row_targets(batch, &self.config.view);
+        let classes = row_targets(batch, &self.view);
         staging.add(&self.name, CLASSES, &[classes.len()], classes.into_iter().map(i64::from));
-        if !self.config.class_weights.is_empty() {
-            #[expect(clippy::cast_possible_truncation, reason = "the loss is computed in float32")]
-            let weights: Vec<f32> = self.config.class_weights.iter().map(|&weight| weight as f32).collect();
-            staging.add_list(&self.name, WEIGHTS, &weights);
-        }
+        self.class_weights.send(&self.name, staging);
     }
 
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
-        let logits_bk = self.head.scores(forward, &self.config.view, &self.name);
+        let logits_bk = self.head.scores(forward, &self.pass, &self.name);
         let classes_b = forward.uploaded(&self.name, CLASSES);
-        let weights_k = (!self.config.class_weights.is_empty()).then(|| forward.uploaded(&self.name, WEIGHTS));
+        let weights_k = self.class_weights.uploaded(&self.name, forward);
         let found = loss(&logits_bk, &classes_b, weights_k.as_ref());
-        let targets = row_targets(forward.batch(), &self.config.view);
+        let targets = row_targets(forward.batch(), &self.view);
         let rows = targets.iter().filter(|&&class| class != IGNORE).count() as f64;
         ObjectiveOutput { sums: vec![found.sum], metrics: vec![Metric::new("accuracy", found.hits, rows)] }
     }
 
     fn scores(&self, forward: &Forward<'_>) -> Option<Tensor> {
-        Some(self.head.scores(forward, &self.config.view, &self.name))
+        Some(self.head.scores(forward, &self.pass, &self.name))
     }
 }
 
@@ -126,5 +147,23 @@ mod tests {
         assert!((number(&plain.hits) - 1.0).abs() < 1e-12, "{plain:?}");
         let weighted = loss(&logits_bk, &classes_b, Some(&Tensor::from_slice(&[3.0_f32, 1.0])));
         assert!((number(&weighted.sum) - 3.0 * (first + second)).abs() < 1e-12, "{weighted:?}");
+    }
+
+    /// `torch.nn.CrossEntropyLoss(weight=[0.2, 1.0, 3.5])` of these scores is 0.663631370 and, without the third row,
+    /// 0.493261707.
+    #[test]
+    fn weighted_mean_equals_that_of_pytorch() {
+        let logits_bk =
+            Tensor::from_slice(&[0.5, -1.0, 2.0, 1.5, 0.25, -0.75, -0.5, 0.0, 1.0, 2.0, 1.0, 0.0]).view([4, 3]);
+        let weights = ClassWeights(vec![0.2, 1.0, 3.5]);
+        let weights_k = Tensor::from_slice(&weights.0);
+        for (classes, expected) in [([2, 0, 1, 1_i64], 0.663631370), ([2, 0, -100, 1], 0.493261707)] {
+            let classes_b = Tensor::from_slice(&classes);
+            let found = loss(&logits_bk, &classes_b, Some(&weights_k));
+            let mean = number(&found.sum) / weights.sum(classes.into_iter());
+            let pytorch = logits_bk.cross_entropy_loss(&classes_b, Some(&weights_k), Reduction::Mean, -100, 0.0);
+            assert!((mean - number(&pytorch)).abs() < 1e-12, "{found:?}");
+            assert!((mean - expected).abs() < 1e-9, "{mean}");
+        }
     }
 }

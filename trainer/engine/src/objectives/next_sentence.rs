@@ -20,8 +20,10 @@
 
 use schemas::columns::{IGNORE, IS_RANDOM};
 use tch::Kind;
+use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::Activation;
 use trainer_plan::objectives::next_sentence::NextSentence;
+use trainer_plan::pass::Pass;
 
 use super::classification::loss;
 use super::row_head::RowHeadWeights;
@@ -61,7 +63,7 @@ impl Loss for NextSentenceLoss {
     }
 
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
-        let logits_b2 = self.head.scores(forward, &self.view, &self.name);
+        let logits_b2 = self.head.scores(forward, &Pass::new(MAIN, &self.view), &self.name);
         // The column repeats the row's label in every cell.
         let is_random_b = forward.uploaded(&self.view, IS_RANDOM.spec().name).select(1, 0);
         let found = loss(&logits_b2, &is_random_b, None);

@@ -19,7 +19,9 @@
 
 use schemas::columns::IGNORE;
 use tch::Tensor;
+use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::regression::Regression;
+use trainer_plan::pass::Pass;
 
 use super::row_head::{RowHeadWeights, row_targets};
 use super::{Build, Loss, ObjectiveOutput, Term};
@@ -43,6 +45,7 @@ impl Build for Regression {
         Box::new(RegressionLoss {
             name: name.to_owned(),
             view: self.view.clone(),
+            pass: Pass::to_layer(MAIN, &self.view, self.layer),
             head: RowHeadWeights::build(head, self.activation, self.input_dropout, self.dropout),
         })
     }
@@ -51,6 +54,7 @@ impl Build for Regression {
 struct RegressionLoss {
     name: String,
     view: String,
+    pass: Pass,
     head: RowHeadWeights,
 }
 
@@ -76,13 +80,13 @@ impl Loss for RegressionLoss {
     }
 
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
-        let outputs_b = self.head.scores(forward, &self.view, &self.name).select(1, 0);
+        let outputs_b = self.head.scores(forward, &self.pass, &self.name).select(1, 0);
         let [scores_b, counted_b] = [SCORES, COUNTED].map(|array| forward.uploaded(&self.name, array));
         ObjectiveOutput { sums: vec![loss(&outputs_b, &scores_b, &counted_b)], metrics: Vec::new() }
     }
 
     fn scores(&self, forward: &Forward<'_>) -> Option<Tensor> {
-        Some(self.head.scores(forward, &self.view, &self.name))
+        Some(self.head.scores(forward, &self.pass, &self.name))
     }
 }
 

@@ -6,6 +6,7 @@
 use schemas::columns::{IGNORE, TARGETS};
 use tch::Tensor;
 use trainer_plan::objectives::Activation;
+use trainer_plan::pass::Pass;
 
 use crate::device::precision::{Precision, PrecisionCast as _};
 use crate::model::forward::Forward;
@@ -44,10 +45,10 @@ impl RowHeadWeights {
         }
     }
 
-    /// Returns the scores `[b, k]` of the rows of an encoded view. Its dropout is drawn for `objective`.
-    pub(crate) fn scores(&self, forward: &Forward<'_>, view: &str, objective: &str) -> Tensor {
+    /// Returns the scores `[b, k]` of the rows of a pass. Its dropout is drawn for `objective`.
+    pub(crate) fn scores(&self, forward: &Forward<'_>, pass: &Pass, objective: &str) -> Tensor {
         forward.seed(objective);
-        let hidden_btd = &forward.encoded(trainer_plan::networks::MAIN, view).hidden_btd;
+        let hidden_btd = &forward.output(pass).hidden_btd;
         self.leaves(forward.networks().precision()).logits(hidden_btd, forward.mode())
     }
 }

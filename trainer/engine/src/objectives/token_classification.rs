@@ -7,7 +7,7 @@
 //! Fine-tuning on named entities and other labels of words.
 //!
 //! # Definition
-//! `S = Σ CE(W drop(h_t) + b, y_t)` over the tokens with a class.
+//! `S = Σ w_y CE(W drop(h_t) + b, y_t)` over the tokens with a class, with `N = Σ w_y`; all `w` are 1 by default.
 //!
 //! # Columns
 //! `targets` of the view `labelled_example` with `target = "tokens"`.
@@ -21,8 +21,9 @@ use schemas::columns::{IGNORE, TARGETS};
 use tch::Tensor;
 use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::token_classification::TokenClassification;
+use trainer_plan::pass::Pass;
 
-use super::classification::loss;
+use super::classification::{ClassWeights, loss};
 use super::{Build, Loss, Metric, ObjectiveOutput, Term};
 use crate::device::precision::PrecisionCast as _;
 use crate::model::forward::Forward;
@@ -42,6 +43,8 @@ impl Build for TokenClassification {
         Box::new(TokenClassificationLoss {
             name: name.to_owned(),
             view: self.view.clone(),
+            pass: Pass::to_layer(MAIN, &self.view, self.layer),
+            class_weights: ClassWeights(self.class_weights.clone()),
             dropout: self.dropout,
             classifier: DenseWeights::build(&head.sub("classifier")),
         })
@@ -51,6 +54,8 @@ impl Build for TokenClassification {
 struct TokenClassificationLoss {
     name: String,
     view: String,
+    pass: Pass,
+    class_weights: ClassWeights,
     dropout: f64,
     classifier: DenseWeights,
 }
@@ -75,25 +80,28 @@ impl TokenClassificationLoss {
 
 impl Loss for TokenClassificationLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
-        vec![Term { name: "", weight: 1.0, count: self.labelled(batch).0.len() as f64 }]
+        let count = self.class_weights.sum(self.labelled(batch).1.into_iter());
+        vec![Term { name: "", weight: 1.0, count }]
     }
 
     fn send(&self, batch: &HostBatch<'_>, staging: &mut Staging) {
         let (positions, classes) = self.labelled(batch);
         staging.add_list(&self.name, POSITIONS, &positions);
         staging.add_list(&self.name, CLASSES, &classes);
+        self.class_weights.send(&self.name, staging);
     }
 
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let positions_n = forward.uploaded(&self.name, POSITIONS);
-        let hidden_nd = Forward::gather(&forward.encoded(MAIN, &self.view).hidden_btd, &positions_n);
+        let hidden_nd = Forward::gather(&forward.output(&self.pass).hidden_btd, &positions_n);
         let logits_nk = self.logits(forward, &hidden_nd);
-        let found = loss(&logits_nk, &forward.uploaded(&self.name, CLASSES), None);
+        let weights_k = self.class_weights.uploaded(&self.name, forward);
+        let found = loss(&logits_nk, &forward.uploaded(&self.name, CLASSES), weights_k.as_ref());
         let tokens = self.labelled(forward.batch()).0.len() as f64;
         ObjectiveOutput { sums: vec![found.sum], metrics: vec![Metric::new("accuracy", found.hits, tokens)] }
     }
 
     fn scores(&self, forward: &Forward<'_>) -> Option<Tensor> {
-        Some(self.logits(forward, &forward.encoded(MAIN, &self.view).hidden_btd))
+        Some(self.logits(forward, &forward.output(&self.pass).hidden_btd))
     }
 }

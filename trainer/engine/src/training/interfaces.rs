@@ -91,8 +91,26 @@ pub trait Host: Observer {
         Vec::new()
     }
 
+    /// Returns the scorer of the next validation, if the host computes metrics of predictions.
+    fn validation_scorer(&mut self) -> Option<Box<dyn ValidationScorer>> {
+        None
+    }
+
     /// Returns write errors, or the report of the last checkpoint if it is written by now. Does not wait.
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
+}
+
+/// Computes metrics from the predictions of one validation. The trainer does not know what they mean.
+pub trait ValidationScorer {
+    /// Objective whose scores are read.
+    fn objective(&self) -> &str;
+
+    /// Adds a batch of the validation, and the scores of each of its rows: one number per output, and per position if
+    /// the objective scores positions.
+    fn add(&mut self, batch: &Batch, scores: Vec<Vec<f64>>) -> Result<(), ForeignError>;
+
+    /// Returns the metrics by their names within the objective. A metric without a value is NaN.
+    fn finish(self: Box<Self>) -> BTreeMap<String, f64>;
 }
 
 /// End of a run. Its last checkpoint is written.

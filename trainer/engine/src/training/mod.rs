@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub(crate) mod detector_health;
+pub(crate) mod early_stop;
 pub(crate) mod fill;
 mod inference;
 pub(crate) mod init_loss_check;
@@ -25,7 +26,7 @@ pub(crate) mod validation;
 pub use self::checkpoint::Snapshot;
 pub use self::fill::{Filler, TokenGuess};
 pub use self::inspect::{FlatVectors, Inspector};
-pub use self::interfaces::{Data, Host, RunOutcome};
+pub use self::interfaces::{Data, Host, RunOutcome, ValidationScorer};
 pub use self::predict::Predictor;
 pub use self::process_group::{ProcessGroup, SingleProcess};
 pub use self::replay::Replay;

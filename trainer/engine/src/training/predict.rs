@@ -10,6 +10,7 @@ use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 
 use crate::device::native::CheckStatus as _;
+use crate::model::forward::Forward;
 use crate::model::host_batch::HostBatch;
 use crate::training::checkpoint;
 use crate::training::inference;
@@ -53,14 +54,22 @@ impl Predictor {
             let is_it = |name: &str| name == objective;
             let forward =
                 self.trainer.evaluate(&batch, &BTreeSet::new(), |member| is_it(&member.name), &mut metrics)?;
-            let _guard = tch::no_grad_guard();
-            let scores = self.trainer.scores(objective, &forward).ok_or_else(|| {
-                Error::Config(format!("the objective `{objective}` of this run predicts no targets of examples"))
-            })?;
-            let rows = scores.size()[0];
-            let flat = scores.f_to_kind(Kind::Double).checked()?;
-            let flat = flat.f_reshape([rows, -1]).checked()?;
-            Vec::<Vec<f64>>::try_from(&flat).checked()
+            row_scores(&self.trainer, objective, &forward)
         })
     }
+}
+
+/// Returns the scores of each row by the objective of that name. Waits for the device.
+///
+/// # Errors
+/// If the objective predicts no targets, or if libtorch fails.
+pub(crate) fn row_scores(trainer: &Trainer, objective: &str, forward: &Forward<'_>) -> Result<Vec<Vec<f64>>, Error> {
+    let _guard = tch::no_grad_guard();
+    let scores = trainer.scores(objective, forward).ok_or_else(|| {
+        Error::Config(format!("the objective `{objective}` of this run predicts no targets of examples"))
+    })?;
+    let rows = scores.size()[0];
+    let flat = scores.f_to_kind(Kind::Double).checked()?;
+    let flat = flat.f_reshape([rows, -1]).checked()?;
+    Vec::<Vec<f64>>::try_from(&flat).checked()
 }

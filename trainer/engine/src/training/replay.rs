@@ -159,6 +159,7 @@ impl Replay {
                 skips: self.skips.skipped_among(self.trainer.done()),
                 trained_s: None,
                 readings: 0,
+                early_stop: None,
                 validated: None,
             })
         })?;

@@ -10,7 +10,7 @@ use tch::{Device, Tensor};
 use telemetry::change::KeyChange;
 use telemetry::training::Warning;
 use trainer_plan::Error;
-use trainer_plan::checkpoint::{IdentityChange, MAIN_FILE, SidecarState, State, Validated};
+use trainer_plan::checkpoint::{IdentityChange, MAIN_FILE, SavedEarlyStop, SidecarState, State, Validated};
 use trainer_plan::init_weights::FolderFormat;
 use trainer_plan::run::resume_check::{check_resumed, misfit};
 
@@ -45,6 +45,8 @@ pub(crate) struct Position {
     pub trained_s: Option<f64>,
     /// Number of recorded clock readings up to this step.
     pub readings: usize,
+    /// Best validation so far, if `validation.stop` may end the run.
+    pub early_stop: Option<SavedEarlyStop>,
     /// Result of the validation of this step.
     pub validated: Option<Validated>,
 }
@@ -72,6 +74,7 @@ impl Trainer {
             skips: position.skips,
             guard,
             detectors: self.detectors.detectors.clone(),
+            early_stop: position.early_stop,
             identity: self.plan().identity.clone(),
             files: std::collections::BTreeMap::new(),
             changes: self.changes.clone(),

@@ -30,6 +30,7 @@ use crate::device::memory_stats::Gauge;
 use crate::device::step_timer::{self, CHECKPOINT, REPORT, SYNCHRONIZE, VALIDATION, WAIT, timed};
 use crate::device::{choice, native};
 use crate::training::checkpoint::Snapshot;
+use crate::training::early_stop::EarlyStop;
 use crate::training::interfaces::{Data, Host, RunOutcome};
 use crate::training::process_group::ProcessGroup;
 use crate::training::spike_guard::{GuardDecision, Observed};
@@ -115,6 +116,8 @@ struct Run<'a> {
     skips: SkipList,
     // Result of the newest validation.
     validated: Option<Validated>,
+    // If `validation.stop` may end the run.
+    early_stop: Option<EarlyStop>,
     // If `train.max_hours` limits the run.
     hours: Option<TimeBudget>,
     // Checkpoint that the run resumes from, until `begin` takes it.
@@ -173,6 +176,7 @@ impl<'a> Run<'a> {
             environment,
             skips,
             validated: None,
+            early_stop: plan.validation.stop.clone().map(|config| EarlyStop::new(config, None)),
             hours: None,
             resumed: None,
             saved: None,
@@ -206,6 +210,8 @@ impl<'a> Run<'a> {
         self.rows_consumed = RowIndex(state.rows_consumed);
         self.tokens_consumed = state.tokens_consumed;
         self.validation_pending = state.validation_pending;
+        let stop = self.plan().validation.stop.clone();
+        self.early_stop = stop.map(|config| EarlyStop::new(config, state.early_stop.clone()));
         self.resumed = Some(ResumedState { place, state, warnings, changes });
         Ok(())
     }
@@ -450,19 +456,26 @@ impl<'a> Run<'a> {
         native::synchronize(self.trainer.device())?;
         let begun = Instant::now();
         let mut validation = Validation::new(&self.trainer)?;
+        let mut scorer = host.validation_scorer();
         for batch in data.validation().map_err(Error::Foreign)? {
             if host.stop().is_some() {
                 break;
             }
-            validation.add(&self.trainer, &batch.map_err(Error::Foreign)?)?;
+            let batch = batch.map_err(Error::Foreign)?;
+            validation.add(&self.trainer, &batch, scorer.as_deref_mut().map(|scorer| scorer as _))?;
         }
         // Once per validation on every rank, however many batches this rank has.
         if let Some(stop) = self.stop(host) {
             return Ok(ControlFlow::Break(stop));
         }
-        let report = validation.finish(&self.trainer)?;
+        let report = validation.finish(&self.trainer, scorer)?;
         self.record_scores(&report)?;
+        let done = self.trainer.done();
+        let early_stop = self.early_stop.as_mut().map(|stop| stop.compare(done, &report)).transpose();
         self.emit(host, EventKind::Validation(report));
+        if let Some(report) = early_stop?.flatten() {
+            self.emit(host, EventKind::EarlyStop(report));
+        }
         self.validation_pending = false;
         self.pace.validation(begun.elapsed());
         self.check(host)?;

@@ -13,6 +13,7 @@ use trainer_plan::checkpoint::IdentityChange;
 use trainer_plan::config::TrainConfig;
 use trainer_plan::machine::cpu_problem;
 use trainer_plan::metric_name::MetricName;
+use trainer_plan::networks::MAIN;
 use trainer_plan::pass::Pass;
 use trainer_plan::run_weights;
 use trainer_plan::schedule::LrSchedule;
@@ -127,10 +128,11 @@ impl Trainer {
         let parameters = Parameters::new(&run_weights::of_run(plan), plan.seed, device);
         let (networks, members) = build(plan, &parameters);
         copy_to_teacher(&plan.used_networks(), &parameters);
-        let passes = |members: &[Member], learning: bool| -> BTreeSet<Pass> {
-            let members = members.iter().filter(|member| !learning || member.weight != 0.0);
-            members.flat_map(|member| member.passes.iter().cloned()).collect()
-        };
+        let passes: BTreeSet<Pass> = members.iter().flat_map(|member| member.passes.iter().cloned()).collect();
+        let weighted = members.iter().filter(|member| member.weight != 0.0).flat_map(|member| &member.passes);
+        // No backward pass runs through a frozen main network.
+        let learns = |pass: &&Pass| pass.network != MAIN || plan.trains_through(pass);
+        let learning = weighted.filter(learns).cloned().collect();
         Ok(Self {
             ranks,
             device,
@@ -144,8 +146,8 @@ impl Trainer {
             changes: Vec::new(),
             copies: Vec::new(),
             lacks_pinned: false,
-            passes: passes(&members, false),
-            learning: passes(&members, true),
+            passes,
+            learning,
             plan: plan.clone(),
             parameters,
             networks,
@@ -295,7 +297,8 @@ impl Trainer {
                 sums.add(&self.guard.ring.loss(), loss);
             }
             sums.settle()?;
-            if let Some(loss) = loss {
+            // The loss of a frozen network may depend on no trained weight in this micro-batch.
+            if let Some(loss) = loss.filter(Tensor::requires_grad) {
                 timed(BACKWARD, || {
                     loss.f_backward().checked()?;
                     forward.finish(&self.parameters)

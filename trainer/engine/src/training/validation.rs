@@ -13,6 +13,7 @@ use schemas::Batch;
 use schemas::columns::{IGNORE, LABELS};
 use telemetry::training::{MlmReport, ValidReport};
 use trainer_plan::Error;
+use trainer_plan::metric_name::MetricName;
 use trainer_plan::networks::MAIN;
 use trainer_plan::pass::Pass;
 use trainer_plan::requirements::VALID_MLM;
@@ -21,7 +22,9 @@ use crate::model::forward::Forward;
 use crate::model::host_batch::HostBatch;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
+use crate::training::interfaces::ValidationScorer;
 use crate::training::metric_accumulator::{Mean, MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
+use crate::training::predict::row_scores;
 use crate::training::process_group::ProcessGroup;
 use crate::training::step::{Trainer, to_u64};
 
@@ -53,13 +56,23 @@ impl Validation {
         Ok(Self { tally, extra, loss, accuracy, targets, rows: 0, started: Instant::now() })
     }
 
-    /// Adds one batch.
-    pub(crate) fn add(&mut self, trainer: &Trainer, batch: &Batch) -> Result<(), Error> {
+    /// Adds one batch. `scorer` gets its predictions.
+    pub(crate) fn add(
+        &mut self,
+        trainer: &Trainer,
+        batch: &Batch,
+        scorer: Option<&mut dyn ValidationScorer>,
+    ) -> Result<(), Error> {
+        let rows = batch;
         let batch = HostBatch::new(batch, trainer.networks())?;
         let forward = trainer.evaluate(&batch, &self.extra, |_| true, &mut self.tally)?;
         self.rows += batch.rows() as u64;
         if !self.extra.is_empty() {
             self.add_mlm(trainer, &forward)?;
+        }
+        if let Some(scorer) = scorer {
+            let scores = row_scores(trainer, scorer.objective(), &forward)?;
+            scorer.add(rows, scores).map_err(Error::Foreign)?;
         }
         Ok(())
     }
@@ -82,13 +95,24 @@ impl Validation {
         Ok(())
     }
 
-    /// Returns the result. Waits for the device.
-    pub(crate) fn finish(mut self, trainer: &Trainer) -> Result<ValidReport, Error> {
+    /// Returns the result, with the metrics of `scorer`. Waits for the device.
+    pub(crate) fn finish(
+        mut self,
+        trainer: &Trainer,
+        scorer: Option<Box<dyn ValidationScorer>>,
+    ) -> Result<ValidReport, Error> {
         self.gather(trainer.ranks());
         let (MetricReading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
         let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
         let terms = written(terms);
-        let metrics = written(metrics);
+        let mut metrics = written(metrics);
+        if let Some(scorer) = scorer {
+            let objective = scorer.objective().to_owned();
+            for (name, value) in scorer.finish() {
+                // An accuracy of the objective has the same value and is of every report.
+                metrics.entry(MetricName::new(&objective, &name).to_string()).or_insert(value);
+            }
+        }
         let seconds = self.started.elapsed().as_secs_f64();
         Ok(ValidReport { rows: self.rows, loss, terms, metrics, mlm, seconds })
     }

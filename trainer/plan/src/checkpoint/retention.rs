@@ -75,17 +75,23 @@ pub(super) fn reasons(rules: &CheckpointConfig, all: &[Candidate]) -> BTreeMap<S
 
 /// Returns the `keep_best` best steps, best first. The older of two equal steps comes first.
 fn best(rules: &CheckpointConfig, all: &[Candidate]) -> Vec<Step> {
-    let sign = if is_better_high(&rules.best_by) { -1.0 } else { 1.0 };
+    let sign = if is_larger_better(&rules.best_by) { -1.0 } else { 1.0 };
     let finite = |it: &Candidate| it.figure.filter(|figure| figure.is_finite()).map(|figure| (sign * figure, it.step));
     let mut ranked: Vec<(f64, Step)> = all.iter().filter_map(finite).collect();
     ranked.sort_by(|(a, first), (b, second)| a.total_cmp(b).then(first.cmp(second)));
     ranked.into_iter().take(rules.keep_best).map(|(_, step)| step).collect()
 }
 
-/// Whether a higher value of a metric is better.
-pub(super) fn is_better_high(figure: &str) -> bool {
-    let name = figure.rsplit('.').next().unwrap_or(figure);
-    name.contains("accuracy") || ["gain", "positive_cosine"].contains(&name)
+/// Last words of the names of metrics that are maximized, in addition to accuracies.
+const MAXIMIZED: [&str; 10] =
+    ["gain", "positive_cosine", "precision", "recall", "f1", "matthews", "pearson", "spearman", "exact", "exact_match"];
+
+/// Whether a larger value of a validation score is better.
+#[must_use]
+pub fn is_larger_better(score: &str) -> bool {
+    let name = score.rsplit('.').next().unwrap_or(score);
+    let is_named = |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'));
+    name.contains("accuracy") || MAXIMIZED.iter().any(|end| is_named(&end))
 }
 
 /// Checkpoint of a run as listed.

@@ -51,6 +51,9 @@ pub struct State {
     /// Detectors of replaced tokens whose gain is watched, by the name of the metric.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub detectors: BTreeMap<String, SavedDetector>,
+    /// Best validation so far, if `validation.stop` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_stop: Option<SavedEarlyStop>,
     /// Identity of the run.
     pub identity: Identity,
     /// BLAKE3 of every file next to this one.
@@ -200,6 +203,20 @@ pub struct SavedDetector {
     pub is_warned: bool,
 }
 
+/// Best validation of a run that `validation.stop` may end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedEarlyStop {
+    /// Metric by which validations are compared.
+    pub metric: String,
+    /// Best finite value; `None` if there was none.
+    pub best: Option<f64>,
+    /// Steps done at the best value, or at the first validation.
+    pub best_step: Step,
+    /// Validations after the best one.
+    pub since: u64,
+}
+
 /// Number of entries of each sidecar file that the run had used when the checkpoint was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -238,11 +255,17 @@ impl Validated {
     /// Collects the finite scores of a validation after `step`.
     #[must_use]
     pub fn new(step: Step, report: &ValidReport) -> Self {
+        // JSON has no representation of infinity and NaN.
+        let figures = Self::scores(report).into_iter().filter(|(_, value)| value.is_finite()).collect();
+        Self { step, figures }
+    }
+
+    /// Returns all scores of a validation by name.
+    #[must_use]
+    pub fn scores(report: &ValidReport) -> BTreeMap<String, f64> {
         let mlm = report.mlm.iter().flat_map(|mlm| [("valid/mlm", mlm.loss), ("valid/mlm.accuracy", mlm.accuracy)]);
         let own = [("loss", report.loss)].into_iter().chain(mlm).map(|(name, value)| (name.to_owned(), value));
         let named = report.terms.iter().chain(&report.metrics).map(|(name, value)| (name.clone(), *value));
-        // JSON has no representation of infinity and NaN.
-        let figures = named.chain(own).filter(|(_, value)| value.is_finite()).collect();
-        Self { step, figures }
+        named.chain(own).collect()
     }
 }

@@ -16,6 +16,10 @@ use crate::weights::WeightPath;
 pub struct Classification {
     /// View of labelled examples.
     pub view: String,
+    /// Layer whose output the head reads, counted from 1; 0 for the embeddings. The last one by default. Later layers are
+    /// not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<u32>,
     /// Number of classes.
     pub classes: u32,
     /// Activation after the layer before the classifier.
@@ -32,6 +36,7 @@ impl Default for Classification {
     fn default() -> Self {
         Self {
             view: "example".to_owned(),
+            layer: None,
             classes: 2,
             activation: Activation::Tanh,
             input_dropout: 0.0,
@@ -47,22 +52,14 @@ impl Objective for Classification {
     }
 
     fn reads(&self) -> Requirements {
-        Requirements::of_view(&self.view, TARGETS.spec())
+        Requirements::of_layer(&self.view, self.layer, TARGETS.spec())
     }
 
     fn problems(&self) -> Vec<String> {
         let mut problems =
             example_head::dropout_problems(&[("input_dropout", self.input_dropout), ("dropout", self.dropout)]);
         problems.extend(example_head::classes_problem(self.classes));
-        let weights = &self.class_weights;
-        if !weights.is_empty() && weights.len() != self.classes as usize {
-            problems.push(format!("`class_weights` has {} numbers for {} classes", weights.len(), self.classes));
-        }
-        if weights.iter().any(|weight| !(weight.is_finite() && *weight >= 0.0))
-            || weights.iter().sum::<f64>() <= 0.0 && !weights.is_empty()
-        {
-            problems.push("`class_weights` must be at least 0, and one must be larger".to_owned());
-        }
+        problems.extend(example_head::class_weights_problem(&self.class_weights, self.classes));
         problems
     }
 

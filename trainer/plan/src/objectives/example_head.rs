@@ -28,6 +28,20 @@ pub(super) fn classes_problem(classes: u32) -> Option<String> {
     (!(2..=100_000).contains(&classes)).then(|| format!("`classes` is {classes}; write a number from 2 to 100,000"))
 }
 
+/// Returns the problem of the weights of that many classes, if there is one.
+pub(super) fn class_weights_problem(weights: &[f64], classes: u32) -> Option<String> {
+    if weights.is_empty() {
+        None
+    } else if weights.len() != classes as usize {
+        Some(format!("`class_weights` has {} numbers for {classes} classes; write one for each class", weights.len()))
+    } else if weights.iter().any(|weight| !(weight.is_finite() && *weight >= 0.0)) || weights.iter().sum::<f64>() <= 0.0
+    {
+        Some("`class_weights` must be at least 0, and one must be larger".to_owned())
+    } else {
+        None
+    }
+}
+
 /// Returns the expected first loss of indistinguishable classes.
 pub(super) fn uniform_guess(classes: u32) -> Expectation {
     let hint = "indistinguishable classes have a loss of ln(classes); usual causes: labels of other rows, or a classifier \

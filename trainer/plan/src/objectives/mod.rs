@@ -51,7 +51,13 @@ impl Requirements {
     /// Returns the pass of the main network over a view, and one of its columns.
     #[must_use]
     pub(crate) fn of_view(view: &str, column: ColumnSpec) -> Self {
-        Self { passes: vec![Pass::new(MAIN, view)], columns: vec![(view.to_owned(), column)] }
+        Self::of_layer(view, None, column)
+    }
+
+    /// Returns the pass of the first `layer` layers of the main network over a view, and one of its columns.
+    #[must_use]
+    pub(crate) fn of_layer(view: &str, layer: Option<u32>, column: ColumnSpec) -> Self {
+        Self { passes: vec![Pass::to_layer(MAIN, view, layer)], columns: vec![(view.to_owned(), column)] }
     }
 }
 

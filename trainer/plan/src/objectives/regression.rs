@@ -16,6 +16,10 @@ use crate::weights::WeightPath;
 pub struct Regression {
     /// View of labelled examples.
     pub view: String,
+    /// Layer whose output the head reads, counted from 1; 0 for the embeddings. The last one by default. Later layers are
+    /// not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<u32>,
     /// Activation after the layer before the output.
     pub activation: Activation,
     /// Dropout before the layer: 0 in BERT, 0.1 in RoBERTa, COCO-LM and DAPT.
@@ -26,7 +30,7 @@ pub struct Regression {
 
 impl Default for Regression {
     fn default() -> Self {
-        Self { view: "example".to_owned(), activation: Activation::Tanh, input_dropout: 0.0, dropout: 0.1 }
+        Self { view: "example".to_owned(), layer: None, activation: Activation::Tanh, input_dropout: 0.0, dropout: 0.1 }
     }
 }
 
@@ -36,7 +40,7 @@ impl Objective for Regression {
     }
 
     fn reads(&self) -> Requirements {
-        Requirements::of_view(&self.view, TARGETS.spec())
+        Requirements::of_layer(&self.view, self.layer, TARGETS.spec())
     }
 
     fn problems(&self) -> Vec<String> {

@@ -15,26 +15,34 @@ use crate::weights::WeightPath;
 pub struct TokenClassification {
     /// View of labelled examples with `target = "tokens"`.
     pub view: String,
+    /// Layer whose output the head reads, counted from 1; 0 for the embeddings. The last one by default. Later layers are
+    /// not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<u32>,
     /// Number of classes.
     pub classes: u32,
     /// Dropout before the classifier.
     pub dropout: f64,
+    /// Weight of each class in the loss, which is then a weighted mean; empty if all are equal.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class_weights: Vec<f64>,
 }
 
 impl Default for TokenClassification {
     fn default() -> Self {
-        Self { view: "example".to_owned(), classes: 2, dropout: 0.1 }
+        Self { view: "example".to_owned(), layer: None, classes: 2, dropout: 0.1, class_weights: Vec::new() }
     }
 }
 
 impl Objective for TokenClassification {
     fn reads(&self) -> Requirements {
-        Requirements::of_view(&self.view, TARGETS.spec())
+        Requirements::of_layer(&self.view, self.layer, TARGETS.spec())
     }
 
     fn problems(&self) -> Vec<String> {
         let mut problems = example_head::dropout_problems(&[("dropout", self.dropout)]);
         problems.extend(example_head::classes_problem(self.classes));
+        problems.extend(example_head::class_weights_problem(&self.class_weights, self.classes));
         problems
     }
 

@@ -49,7 +49,7 @@ pub(crate) fn request() -> TrainRequest {
         },
         optimizer: OptimizerConfig { lr: 0.01, ..OptimizerConfig::default() },
         schedule: ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 2, ..ScheduleConfig::default() },
-        validation: ValidationConfig { every_steps: 5, rows: 8 },
+        validation: ValidationConfig { every_steps: 5, rows: 8, stop: None },
         checkpoints: CheckpointConfig { every_steps: 4, keep: 2, ..CheckpointConfig::default() },
         report: ReportConfig { every_steps: 3 },
         identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),

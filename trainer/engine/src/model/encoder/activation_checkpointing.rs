@@ -30,6 +30,7 @@ pub(crate) struct CheckpointedLayers {
     block_btd: Tensor,
     // Attention bias with its graph, and the leaf over it.
     bias: Option<(Tensor, Bias)>,
+    // Of the layers after the frozen ones.
     layers: Vec<LayerInput>,
     mode: Mode,
 }
@@ -42,10 +43,11 @@ struct LayerInput {
 }
 
 impl Encoder {
-    /// Encodes rows and keeps only the layer inputs. [`finish`](Self::finish) must follow the backward pass of the
-    /// loss.
+    /// Encodes rows as [`forward_to`](Self::forward_to) and keeps only the layer inputs. [`finish`](Self::finish) must
+    /// follow the backward pass of the loss.
     pub(crate) fn forward_checkpointed(
         &self,
+        layers: Option<u32>,
         input: Input<'_>,
         mode: Mode,
     ) -> Result<(Encoded, CheckpointedLayers), Error> {
@@ -54,9 +56,12 @@ impl Encoder {
         let leaf_btd = leaf(&block_btd);
         let bias = self.attention_bias(input, mode);
         let mut x_btd = no_grad(|| self.precision.hidden(&leaf_btd)).detach();
-        let mut layers = Vec::with_capacity(self.layers.len());
-        for layer in &self.layers {
-            layers.push(LayerInput { x_btd: x_btd.shallow_clone(), draws: Draws::now(device)? });
+        let run = self.first(layers);
+        let mut layers = Vec::with_capacity(run.len());
+        for (at, layer) in run.iter().enumerate() {
+            if at >= self.frozen_layers {
+                layers.push(LayerInput { x_btd: x_btd.shallow_clone(), draws: Draws::now(device)? });
+            }
             x_btd = no_grad(|| layer.forward(&x_btd, bias.as_ref(), mode));
         }
         let bias = bias.map(|bias| match bias {
@@ -76,13 +81,21 @@ impl Encoder {
         if grad_btd.defined() {
             let added = bias.as_ref().map(|(_, bias)| bias);
             let mut grad_btd = self.precision.hidden(&grad_btd);
-            for (at, layer) in self.layers.iter().enumerate().rev() {
+            if layers.is_empty() {
+                // The hidden states are those of the embedding block.
+                native::backward(&self.precision.hidden(&encoded.block_btd.alias()), &grad_btd)?;
+            }
+            for (at, layer) in self.layers.iter().enumerate().skip(self.frozen_layers).take(layers.len()).rev() {
                 let LayerInput { x_btd, draws } = layers.pop().expect("one for each layer");
                 draws.restore()?;
-                let first = (at == 0).then(|| self.precision.hidden(&encoded.block_btd));
-                let x_btd = first.unwrap_or_else(|| x_btd.set_requires_grad(true));
+                // The input of the first trained layer needs no gradient if the embeddings are frozen too.
+                let x_btd = match at {
+                    0 => self.precision.hidden(&encoded.block_btd),
+                    _ if at == self.frozen_layers => x_btd,
+                    _ => x_btd.set_requires_grad(true),
+                };
                 native::backward(&layer.forward(&x_btd, added, mode), &grad_btd)?;
-                if at > 0 {
+                if at > self.frozen_layers {
                     grad_btd = x_btd.grad();
                 }
             }

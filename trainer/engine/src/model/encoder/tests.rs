@@ -99,6 +99,28 @@ fn relative_positions_distinguish_orders() {
     assert!(mirrored(&encoder), "without the bias and position rows, order has no effect");
 }
 
+/// The hidden states after `n` layers are those of an encoder that has only `n`.
+#[test]
+fn first_layers_are_an_encoder_of_their_own() {
+    let _alone = testing::generator();
+    let mut config = testing::request().encoder;
+    let whole = encoder(&config);
+    let ids_bt = Tensor::arange(8, (INDEX, Device::Cpu)).view([1, 8]);
+    let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None, packed: None };
+    for mode in [Mode::Train, Mode::Eval] {
+        let seeded = |encoder: &Encoder, layers| {
+            tch::manual_seed(3);
+            encoder.forward_to(layers, input, mode).hidden_btd
+        };
+        config.layers = 1;
+        assert_eq!(seeded(&whole, Some(1)), seeded(&encoder(&config), None), "{mode:?}");
+        tch::manual_seed(3);
+        let embeddings_btd = whole.forward(input, mode).embeddings_btd();
+        assert_eq!(seeded(&whole, Some(0)), embeddings_btd, "{mode:?}");
+        assert_eq!(seeded(&whole, Some(2)), seeded(&whole, None), "{mode:?}");
+    }
+}
+
 /// A transposed bias would make each token attend to its left neighbour.
 #[test]
 fn a_bias_for_keys_on_the_right_shows_a_token_its_right_neighbour() {

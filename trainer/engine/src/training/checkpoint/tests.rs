@@ -32,6 +32,7 @@ pub(in crate::training) fn snapshot(step: u64) -> Snapshot {
         skips: vec![Step(3)],
         guard: SavedGuard::default(),
         detectors: BTreeMap::new(),
+        early_stop: None,
         identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
         files: BTreeMap::new(),
         changes: Vec::new(),

@@ -36,6 +36,7 @@ fn here() -> Position {
         skips: Vec::new(),
         trained_s: None,
         readings: 0,
+        early_stop: None,
         validated: None,
     }
 }

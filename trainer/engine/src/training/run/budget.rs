@@ -6,6 +6,7 @@ use trainer_plan::Error;
 use trainer_plan::run::time_budget::{TimeBudget, share_spent};
 
 use super::Run;
+use crate::training::early_stop::EarlyStop;
 use crate::training::interfaces::Host;
 
 impl Run<'_> {
@@ -28,9 +29,11 @@ impl Run<'_> {
         self.share_spent().map(|share| share.max(of_steps))
     }
 
-    /// Whether any budget is exhausted.
+    /// Whether any budget is exhausted, or the validations no longer improve.
     pub(super) fn is_over(&self) -> bool {
-        self.trainer.done().0 >= self.plan().train.steps || self.share().is_some_and(|share| share >= 1.0)
+        self.trainer.done().0 >= self.plan().train.steps
+            || self.share().is_some_and(|share| share >= 1.0)
+            || self.early_stop.as_ref().is_some_and(EarlyStop::is_over)
     }
 
     /// Estimated number of remaining steps.

@@ -11,6 +11,7 @@ use trainer_plan::checkpoint::Validated;
 use trainer_plan::stop_request::StopRequest;
 
 use super::{Run, Saving, is_due};
+use crate::training::early_stop::EarlyStop;
 use crate::training::interfaces::{Host, RunOutcome};
 use crate::training::resume::Position;
 
@@ -32,6 +33,7 @@ impl Run<'_> {
                 skips: self.skips.skipped_among(done),
                 trained_s: self.hours.as_ref().map(|hours| hours.trained_s(self.clock.elapsed_s())),
                 readings: self.hours.as_ref().map_or(0, |hours| hours.readings_until(done)),
+                early_stop: self.early_stop.as_ref().and_then(EarlyStop::saved),
                 validated,
             };
             host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
@@ -72,7 +74,9 @@ impl Run<'_> {
         let done = self.trainer.done();
         let rules = &self.plan().checkpoints;
         let is_due = |every| is_due(done, every, self.is_over());
-        self.saved != Some(done) && (is_due(rules.every_steps) || is_due(rules.keep_every_steps))
+        // The best checkpoint is kept, so it must be saved when it is the best.
+        let is_best = self.early_stop.as_ref().is_some_and(|stop| stop.is_best(done));
+        self.saved != Some(done) && (is_due(rules.every_steps) || is_due(rules.keep_every_steps) || is_best)
     }
 
     /// Whether a checkpoint was requested. Before the first step there is nothing to save, and the request stays

@@ -15,6 +15,7 @@ use trainer_plan::config::CheckpointConfig;
 use super::*;
 use crate::testing;
 use crate::training::checkpoint::CheckpointPolicy;
+use crate::training::interfaces::ValidationScorer;
 use crate::training::process_group::SingleProcess;
 
 /// Stop request of a test.
@@ -95,6 +96,7 @@ struct RecordingHost<'a> {
     dies_after: Option<usize>,
     // Whether the run may start more than once.
     goes_back: bool,
+    scores: bool,
 }
 
 impl Observer for RecordingHost<'_> {
@@ -137,6 +139,30 @@ impl Host for RecordingHost<'_> {
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
         Ok(None)
     }
+
+    fn validation_scorer(&mut self) -> Option<Box<dyn ValidationScorer>> {
+        self.scores.then(|| -> Box<dyn ValidationScorer> { Box::new(RowCounter(0)) })
+    }
+}
+
+/// Scorer that counts rows, of two classes each.
+struct RowCounter(usize);
+
+impl ValidationScorer for RowCounter {
+    fn objective(&self) -> &'static str {
+        "classification"
+    }
+
+    fn add(&mut self, batch: &Batch, scores: Vec<Vec<f64>>) -> Result<(), ForeignError> {
+        assert_eq!(scores.len(), batch.rows(), "one row of scores for each row");
+        assert!(scores.iter().all(|row| row.len() == 2 && row.iter().all(|score| score.is_finite())), "{scores:?}");
+        self.0 += scores.len();
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> BTreeMap<String, f64> {
+        [("rows".to_owned(), self.0 as f64), ("accuracy".to_owned(), -1.0)].into()
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -152,6 +178,8 @@ struct ApiError {
     // The batch of this index has tokens that no other batch has.
     poisoned: Option<u64>,
     dies_after: Option<usize>,
+    // Whether the host scores validations.
+    scores: bool,
 }
 
 struct RunResult {
@@ -192,6 +220,7 @@ fn train_by(
         kept: None,
         dies_after: trouble.dies_after,
         goes_back: trouble.poisoned.is_some(),
+        scores: trouble.scores,
     };
     let outcome = run(plan, ranks, store, clock, &mut data, &mut host);
     host.log.flush().expect("the store answers in the end");

@@ -1,3 +1,5 @@
+mod frozen;
+
 use trainer_plan::objectives::Normalize;
 use trainer_plan::request::TrainRequest;
 

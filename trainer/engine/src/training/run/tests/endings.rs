@@ -1,9 +1,10 @@
-//! Runs that fail, and the steps that they save.
+//! Runs that fail or end early, and the steps that they save.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use schemas::RankShard;
+use trainer_plan::config::EarlyStopConfig;
 
 use super::*;
 
@@ -110,4 +111,67 @@ fn ranks_agree_on_a_stop_once_per_step_and_validation() {
     assert_eq!(calls(16, ApiError::default()).0, 15);
     let trouble = ApiError { waiting_for: Some(15), ..ApiError::default() };
     assert_eq!(calls(8, trouble), (9, RunOutcome::Stopped(Step(7), StopRequest::Terminate)));
+}
+
+/// Plan with a validation every second step. The metric never changes, so the validation after step 2 is the best.
+fn plan_that_ends_early(metric: &str) -> TrainPlan {
+    let mut request = testing::request();
+    request.validation.every_steps = 2;
+    request.validation.stop = Some(EarlyStopConfig { metric: metric.to_owned(), patience: 3 });
+    testing::checked(request)
+}
+
+#[test]
+fn a_run_without_better_validations_ends_early_and_resumes_to_the_bit() {
+    let _alone = testing::generator();
+    let plan = plan_that_ends_early("classification.rows");
+    let scored = ApiError { scores: true, ..ApiError::default() };
+    let whole_store = calm();
+    let whole = train_with(&whole_store, &plan, scored);
+    assert!(matches!(whole.outcome, Ok(RunOutcome::Finished(Step(8)))), "{:?}", whole.outcome);
+    let ends: Vec<_> = whole.events.iter().filter(|event| matches!(event.what, EventKind::EarlyStop(_))).collect();
+    let [Event { at, what: EventKind::EarlyStop(end), .. }] = ends[..] else { panic!("one event: {ends:?}") };
+    assert_eq!((at.step, end.best_step, end.validations, end.best), (Some(Step(8)), Step(2), 3, Some(8.0)));
+    // Checkpoints are due every four steps; the one after step 2 is the best.
+    let is_saved = |event: &&Event| matches!(event.what, EventKind::Checkpoint(_));
+    let saved: Vec<_> = whole.events.iter().filter(is_saved).map(|event| event.at.step.expect("a step").0).collect();
+    assert_eq!(saved, [2, 4, 8]);
+    let scores = whole.events.iter().find_map(|event| match &event.what {
+        EventKind::Validation(report) => Some(&report.metrics),
+        _ => None,
+    });
+    let scores = scores.expect("a validation");
+    assert!((scores["classification.rows"] - 8.0).abs() < 1e-12 && scores["classification.accuracy"] >= 0.0);
+
+    // Stopped after step 7, with two of three validations that are no better.
+    let store = calm();
+    let first = train_with(&store, &plan, ApiError { waiting_for: Some(15), ..scored });
+    assert!(matches!(first.outcome, Ok(RunOutcome::Stopped(Step(7), _))), "{:?}", first.outcome);
+    let second = train_with(&store, &plan, scored);
+    assert!(matches!(second.outcome, Ok(RunOutcome::Finished(Step(8)))), "{:?}", second.outcome);
+    let [whole_last, last] = [whole.last, second.last].map(|last| last.expect("the end makes a checkpoint"));
+    assert!(last.main == whole_last.main && last.optimizer == whole_last.optimizer, "weights and optimizer state");
+    assert_eq!(last.state, whole_last.state);
+    let events = first.events.into_iter().chain(second.events).collect::<Vec<_>>();
+    assert_eq!(figures(&events), figures(&whole.events));
+
+    let again = train_with(&store, &plan, scored);
+    assert!(
+        matches!(again.outcome, Ok(RunOutcome::Finished(Step(8)))) && again.from.is_empty(),
+        "nothing is left to do"
+    );
+    // More patience continues it.
+    let mut request = testing::request();
+    request.validation = plan.validation.clone();
+    request.validation.stop.as_mut().expect("it is set").patience = 4;
+    let longer = train_with(&store, &testing::checked(request), scored);
+    assert!(matches!(longer.outcome, Ok(RunOutcome::Finished(Step(10)))), "{:?}", longer.outcome);
+}
+
+#[test]
+fn an_unknown_metric_ends_the_run_with_the_names_of_all() {
+    let _alone = testing::generator();
+    let ran = train_with(&calm(), &plan_that_ends_early("classification.f1"), ApiError::default());
+    let error = ran.outcome.expect_err("no validation has it");
+    assert!(error.is_usage() && error.to_string().contains("`classification.accuracy`"), "{error}");
 }
