@@ -220,7 +220,8 @@ fn requests_are_handled_during_a_wait_for_data() {
     until("some parts", || (commits() >= 5).then_some(()));
     send(&preparing, libc::SIGSTOP);
     let window = ["--set", "data.shuffle_window_groups=3"];
-    let train: Vec<&str> = args("run.folder=run", &["serve.address=./s.sock"]).into_iter().chain(parts).chain(window).collect();
+    let train: Vec<&str> =
+        args("run.folder=run", &["serve.address=./s.sock"]).into_iter().chain(parts).chain(window).collect();
     let child = home.spawn(&train);
     // It waits if it makes no step while its workers are asked three times.
     let mut seen = (0, 0);

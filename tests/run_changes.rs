@@ -216,7 +216,7 @@ fn changes_of_the_weights_are_refused_by_train_and_branch() {
         ("encoder.feed_forward", &[frozen, "encoder.feed_forward=16"]),
         ("encoder.max_positions", &[frozen, "encoder.max_positions=128"]),
         ("encoder.embedding", &[frozen, "encoder.embedding=16"]),
-        ("encoder.relative_positions.kind", &[frozen, "encoder.relative_positions.kind=bert"]),
+        ("encoder.relative_positions.kind", &[frozen, "encoder.relative_positions.kind=t5"]),
         ("objectives.mlm.tied", &[frozen, "objectives.mlm.tied=false"]),
         ("encoder.frozen", &[]),
         ("loss.again", &[frozen, "objectives.again={kind=\"masked_lm\"}", "loss.again=1.0"]),

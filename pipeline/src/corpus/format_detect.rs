@@ -162,7 +162,7 @@ mod tests {
     fn files_are_counted_by_format_without_notes() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let notes = [("README.md", "1234"), ("dataset_info.json", "12")];
-        let files = [("a.jsonl.zst", "123"), ("b.json", "12345"), ("c.txt", "12"), ("d/e.parquet", "1")];
+        let files = [("a.ndjson", "123"), ("b.json", "12345"), ("c.txt", "12"), ("d/e.parquet", "1")];
         write_all(home.path(), &notes);
         let counted = || {
             let found = FileExtensions::detect(&[home.path().display().to_string()]).by_format();

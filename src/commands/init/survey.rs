@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, RejectReason, group};
+use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, Part, RejectReason, group};
 use pipeline::prepare::PrepareConfig;
 use schemas::PartId;
 use serde_json::Value;
@@ -24,6 +24,9 @@ const DOCUMENTS: usize = 50;
 
 /// Records to read per file until its first documents are found: empty ones are skipped.
 const RECORDS: usize = 10_000;
+
+/// Pieces to read per file until its first documents are found.
+const PIECES: usize = 16;
 
 /// Files whose format is checked. The preparation checks the others.
 const CHECKED_FILES: usize = 1000;
@@ -139,7 +142,10 @@ impl Survey {
                 (Some(error), _) => error,
                 (None, Some(place)) => {
                     let limit = reader.reading().max_document_bytes;
-                    no_text(&reader, &format!("no document of at most {limit} bytes (the first is {place}); split them"))
+                    no_text(
+                        &reader,
+                        &format!("no document of at most {limit} bytes (the first is {place}); split them"),
+                    )
                 }
                 (None, None) => no_text(&reader, "no text in its first records"),
             }
@@ -284,16 +290,27 @@ fn text_bytes(file: &InputFile) -> u64 {
 /// First documents of a file. A read error after the first document is left to the preparation.
 fn texts(corpus: &Corpus, file: &InputFile) -> pipeline::Result<SampledTexts> {
     check(corpus, file)?;
-    let pieces = corpus.pieces(file, 1 << 20)?;
-    let part = group(pieces.into_iter().take(1).collect(), 1 << 20, 0, PartId(0)).into_iter().next();
     let mut sampled = SampledTexts { texts: Vec::new(), long_document: None };
-    let Some(part) = part else { return Ok(sampled) };
-    for found in corpus.read(&part)?.take(RECORDS) {
+    // A piece may be one document that does not fit into memory.
+    for piece in corpus.pieces(file, 1 << 20)?.into_iter().take(PIECES) {
+        for part in group(vec![piece], 1 << 20, 0, PartId(0)) {
+            add_texts(corpus, &part, &mut sampled)?;
+        }
+        if !sampled.texts.is_empty() {
+            break;
+        }
+    }
+    Ok(sampled)
+}
+
+fn add_texts(corpus: &Corpus, part: &Part, sampled: &mut SampledTexts) -> pipeline::Result<()> {
+    for found in corpus.read(part)?.take(RECORDS) {
         match found {
             Ok(record) => {
                 let long = record.complaints.iter().find(|complaint| complaint.reason == RejectReason::TooLong);
-                let place = long.map(|&complaint| corpus.describe(&part, complaint));
-                sampled.long_document = sampled.long_document.or(place);
+                if let (None, Some(&complaint)) = (&sampled.long_document, long) {
+                    sampled.long_document = Some(corpus.describe(part, complaint));
+                }
                 sampled.texts.extend(record.document.map(|document| document.text));
             }
             Err(error) if sampled.texts.is_empty() => return Err(error),
@@ -303,7 +320,7 @@ fn texts(corpus: &Corpus, file: &InputFile) -> pipeline::Result<SampledTexts> {
             break;
         }
     }
-    Ok(sampled)
+    Ok(())
 }
 
 /// Names of the text field and the id field, from the first documents.

@@ -29,7 +29,8 @@ pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]
         (true, _) => of_run(folder, step)?,
         (false, true) => of_model(folder, step)?,
         (false, false) => {
-            let problem = "neither a run of `cloze` nor a `transformers` model is here (no `config.toml`, no `config.json`)";
+            let problem =
+                "neither a run of `cloze` nor a `transformers` model is here (no `config.toml`, no `config.json`)";
             return Err(Usage(format!("{}: {problem}", folder.display())).into());
         }
     };
