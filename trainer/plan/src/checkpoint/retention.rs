@@ -90,8 +90,8 @@ const MAXIMIZED: [&str; 10] =
 #[must_use]
 pub fn is_larger_better(score: &str) -> bool {
     let name = score.rsplit('.').next().unwrap_or(score);
-    let is_named = |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'));
-    name.contains("accuracy") || MAXIMIZED.iter().any(|end| is_named(&end))
+    let is_named = |end: &str| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'));
+    name.contains("accuracy") || MAXIMIZED.iter().any(|end| is_named(end))
 }
 
 /// Checkpoint of a run as listed.
