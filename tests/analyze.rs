@@ -55,6 +55,9 @@ fn curves_over_all_steps_of_runs_are_repeatable() {
     assert_eq!(before, read("b.csv"));
     assert_eq!(analyze(&home, args, &["--out", "b.csv", "--seed", "2"]).code, Some(0));
     assert_ne!(before, read("b.csv"));
+    let outcome = analyze(&home, args, &["--json"]);
+    let object: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert_eq!((&object["scores"][4]["step"], object["scores"].as_array().map(Vec::len)), (&6.into(), Some(6)));
     // Several runs, selected steps.
     let branched = ["branch", "run", "--step", "2", "--out", "other"];
     home.run_ok(&branched);
@@ -71,13 +74,15 @@ fn every_analysis_runs_on_a_run_and_on_its_export() {
     home.run_ok(&["export", "run", "--out", "model"]);
     let sentence = ["--sentence", "Anna ate bread and drank some water."];
     let columns = "--columns sentence1,sentence2,score --min-score 4";
+    let cos_dist = format!("cos-dist --text corpus --pairs pairs.tsv {columns} --repr mean --bins 10");
+    let align_uniform = format!("align-uniform --pairs pairs.tsv {columns}");
     let analyses: [(&str, &[&str]); 8] = [
         ("context-score --text corpus --measure cos,dot,l1,l2,l10", &[]),
         ("self-sim --text corpus --layers 0,1,2", &[]),
         ("self-sim-matrix", &sentence),
         ("embed-sim --pairs words.csv --columns one,other", &[]),
-        (&format!("cos-dist --text corpus --pairs pairs.tsv {columns} --repr mean --bins 10"), &[]),
-        (&format!("align-uniform --pairs pairs.tsv {columns}"), &[]),
+        (&cos_dist, &[]),
+        (&align_uniform, &[]),
         (
             "grad-cov --text corpus --row-tokens 18 --row-count 3 --masks 8 --distances 3 --params encoder.layers.1.*",
             &[],
@@ -87,7 +92,8 @@ fn every_analysis_runs_on_a_run_and_on_its_export() {
     for (args, more) in analyses {
         let (name, options) = args.split_once(' ').unwrap_or((args, ""));
         let outputs = |model: &str| {
-            let more = [more, &["--out", &format!("{model}.csv"), "--html", &format!("{model}.html")]].concat();
+            let files = [format!("{model}.csv"), format!("{model}.html")];
+            let more = [more, &["--out", &files[0], "--html", &files[1]]].concat();
             let outcome = analyze(&home, &format!("{name} {model} {options}"), &more);
             assert_eq!(outcome.code, Some(0), "{name}: {outcome}");
             csv(&home, &format!("{model}.csv"))
@@ -133,6 +139,8 @@ fn too_little_data_is_undefined_or_refused() {
     let refused = |args: &str, more: &[&str], words: &[&str]| analyze(&home, args, more).assert_fails(2, words);
     refused("context-score run --text empty.txt", &[], &["empty.txt", "no tokens"]);
     refused("context-score run --text absent.txt", &[], &["absent.txt"]);
+    home.write("records.jsonl", "{\"body\": \"Anna ate bread.\"}\n");
+    refused("context-score run --text records.jsonl", &[], &["`body`", "`--text-field`"]);
     refused("context-score run --text one.txt --step 3", &[], &["--step 3", "2, 4, 6"]);
     refused("context-score corpus --text one.txt", &[], &["corpus", "neither a run"]);
     refused("context-score run --text one.txt --measure sine", &[], &["sine", "l10"]);

@@ -95,11 +95,11 @@ fn text_rows(args: &RowArgs, tokenizer: &HfTokenizer, max_tokens: usize, seed: u
         text_field: args.text_field.clone(),
         ..PrepareConfig::default()
     };
-    let corpus = Corpus::open(&config.corpus())?;
+    let corpus = Corpus::open(&config.corpus()).map_err(of_options)?;
     let width = args.row_tokens.saturating_sub(FRAME).clamp(1, max_tokens);
     let mut sample = Sample::new(args.max_rows, seed, "rows");
     let mut document = 0;
-    for part in corpus.parts()? {
+    for part in corpus.parts().map_err(of_options)? {
         for found in corpus.read(&part)? {
             let Some(found) = found?.document else { continue };
             for ids in tokenizer.ids(&found.text)?.chunks(width) {
@@ -114,6 +114,14 @@ fn text_rows(args: &RowArgs, tokenizer: &HfTokenizer, max_tokens: usize, seed: u
         return Err(Usage(format!("--text {inputs}: the text has no tokens; name files with text")).into());
     }
     Ok(rows)
+}
+
+/// Names the options of this command in an error about a corpus, which names keys of a configuration.
+fn of_options(error: pipeline::Error) -> anyhow::Error {
+    match error {
+        pipeline::Error::Config(message) => Usage(message.replace("`prepare.text_field`", "`--text-field`")).into(),
+        error => error.into(),
+    }
 }
 
 /// Returns the format by the file extensions. Lines of plain text are documents.

@@ -6,6 +6,7 @@ use analysis::{AnyAnalysis, FindingTable};
 use maud::{PreEscaped, html};
 use report::html::{Cell, static_page, table};
 use schemas::printable;
+use serde_json::Value;
 use telemetry::terminal::{Paint, line, outcome, painted};
 
 use super::output_charts::{Chart, charts};
@@ -40,7 +41,10 @@ pub fn check_outputs(args: &AnalyzeArgs) -> anyhow::Result<()> {
 /// If a file cannot be written.
 pub fn write(args: &AnalyzeArgs, found: &[ModelFindings]) -> anyhow::Result<()> {
     let tables = joined(found);
-    for (number, table) in tables.iter().enumerate() {
+    if args.common.json {
+        line(json(&tables));
+    }
+    for (number, table) in tables.iter().enumerate().filter(|_| !args.common.json) {
         print(table, tables.len() > 1, ROWS[number.min(1)]);
     }
     let charts = charts(found);
@@ -70,7 +74,7 @@ pub fn write(args: &AnalyzeArgs, found: &[ModelFindings]) -> anyhow::Result<()> 
     if let Some(path) = &args.common.html {
         put(path.clone(), &page(&args.analysis, args, &tables, &charts)?)?;
     }
-    if !written.is_empty() {
+    if !written.is_empty() && !args.common.json {
         outcome(written.join(", "));
     }
     Ok(())
@@ -160,6 +164,20 @@ fn print(table: &JoinedTable, is_named: bool, most: usize) {
     }
 }
 
+/// Returns the rows of each table as JSON objects. An undefined number is `null`.
+fn json(tables: &[JoinedTable]) -> Value {
+    let row = |table: &JoinedTable, (keys, values): &(Vec<String>, Vec<f64>)| {
+        let keys = table.keys.iter().zip(keys).map(|(name, key)| match (*name, key.parse::<u64>()) {
+            ("step", step) => ((*name).to_owned(), step.ok().into()),
+            _ => ((*name).to_owned(), key.as_str().into()),
+        });
+        let values = table.values.iter().zip(values).map(|(name, value)| ((*name).to_owned(), (*value).into()));
+        Value::Object(keys.chain(values).collect())
+    };
+    let rows = |table: &JoinedTable| table.rows.iter().map(|cells| row(table, cells)).collect::<Value>();
+    Value::Object(tables.iter().map(|table| (table.name.to_owned(), rows(table))).collect())
+}
+
 /// Returns a table as CSV (RFC 4180). An undefined number is an empty field.
 fn csv(table: &JoinedTable) -> String {
     let quoted = |text: &str| {
@@ -198,7 +216,6 @@ fn page(
         h1 { (title) }
         p { (analysis::Analysis::summary(&**analysis)) "." }
         @for chart in charts {
-            h2 { (report::html::text(&chart.title)) }
             (PreEscaped(&chart.svg))
         }
         @for joined in tables {
@@ -224,10 +241,12 @@ mod tests {
     }
 
     #[test]
-    fn a_csv_quotes_text_and_leaves_undefined_numbers_empty() {
+    fn csv_and_json_quote_text_and_leave_undefined_numbers_empty() {
         let rows = vec![(vec!["a,b".to_owned(), "7".to_owned(), "say \"x\"".to_owned()], vec![0.1, f64::NAN])];
         let table = JoinedTable { name: "t", keys: vec!["model", "step", "word"], values: vec!["x", "y"], rows };
         assert_eq!(csv(&table), "model,step,word,x,y\n\"a,b\",7,\"say \"\"x\"\"\",0.1,\n");
+        let row = serde_json::json!({ "model": "a,b", "step": 7, "word": "say \"x\"", "x": 0.1, "y": null });
+        assert_eq!(json(&[table]), serde_json::json!({ "t": [row] }));
     }
 
     #[test]

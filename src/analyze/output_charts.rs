@@ -8,9 +8,8 @@ use report::line_chart::{self, Curve};
 
 use super::output::ModelFindings;
 
-/// Chart with its title.
+/// Chart as an SVG file.
 pub(super) struct Chart {
-    pub(super) title: String,
     pub(super) svg: String,
 }
 
@@ -66,7 +65,7 @@ fn over_steps(table: &FindingTable, value: &str, found: &[ModelFindings]) -> Opt
     }
     let title = format!("{}: {value}", table.name);
     let has_curve = curves.iter().any(|curve| curve.points.len() > 1);
-    has_curve.then(|| Chart { svg: line_chart::svg_over("step", &title, &curves), title })
+    has_curve.then(|| Chart { svg: line_chart::svg_over("step", &title, &curves) })
 }
 
 /// Returns the results of the last step of each model.
@@ -102,7 +101,7 @@ fn over_key(table: &FindingTable, key: &str, value: &str, found: &[ModelFindings
     }
     let title = format!("{}: {value}", table.name);
     let has_curve = curves.iter().any(|curve| curve.points.len() > 1);
-    has_curve.then(|| Chart { svg: line_chart::svg_over(key, &title, &curves), title })
+    has_curve.then(|| Chart { svg: line_chart::svg_over(key, &title, &curves) })
 }
 
 /// Returns a heat map for each model and each combination of the other keys.
@@ -130,10 +129,5 @@ fn heat_maps(
         }
     }
     let whole = maps.into_iter().filter(|(_, map)| map.values.len() == map.rows.len() * map.columns.len());
-    whole
-        .map(|(name, map)| Chart {
-            svg: heat_map::svg(&format!("{value}: {name}"), &map),
-            title: format!("{value}: {name}"),
-        })
-        .collect()
+    whole.map(|(name, map)| Chart { svg: heat_map::svg(&format!("{value}: {name}"), &map) }).collect()
 }

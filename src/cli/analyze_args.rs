@@ -39,6 +39,9 @@ pub struct CommonArgs {
     /// Seed of all samples. Checkpoints of one command compare the same samples.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Print one JSON object: a list of rows for each table.
+    #[arg(long, help_heading = "Outputs")]
+    pub json: bool,
     /// Write the table to this CSV file. Further tables are written next to it: `scores.csv`, `scores-NAME.csv`.
     #[arg(long, value_name = "FILE", help_heading = "Outputs")]
     pub out: Option<PathBuf>,

@@ -57,7 +57,7 @@ impl SelfSimilaritySum {
 
 /// Alignment of pairs and uniformity of all their vectors; lower is better for both.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AlignmentUniformity {
+pub(crate) struct AlignmentUniformity {
     /// Mean over pairs of `‖x − y‖²`; NaN without a pair.
     pub alignment: f64,
     /// `ln` of the mean over unordered pairs of the `2n` vectors of `exp(−2 ‖a − b‖²)`.
@@ -68,7 +68,7 @@ pub struct AlignmentUniformity {
 ///
 /// Wang & Isola 2020, section 4, with α = 2 and t = 2.
 #[must_use]
-pub fn alignment_uniformity(pairs: &[(Vec<f64>, Vec<f64>)]) -> AlignmentUniformity {
+pub(crate) fn alignment_uniformity(pairs: &[(Vec<f64>, Vec<f64>)]) -> AlignmentUniformity {
     let units: Vec<[Vec<f64>; 2]> = pairs.iter().map(|(x, y)| [unit(x), unit(y)]).collect();
     let gap = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
     let alignment = units.iter().map(|[x, y]| gap(x, y)).sum::<f64>() / units.len() as f64;

@@ -28,7 +28,7 @@ pub fn svg(title: &str, curves: &[Curve]) -> String {
 pub fn svg_over(x_name: &str, title: &str, curves: &[Curve]) -> String {
     let finite = || curves.iter().flat_map(|curve| &curve.points).filter(|point| point.1.is_finite());
     let axes = Axis::covering(finite().map(|point| point.0)).zip(Axis::covering(finite().map(|point| point.1)));
-    let mut chart = SvgChart::without_title(SIZE.0, title, format!("Curves over {x_name}."));
+    let mut chart = SvgChart::without_title(SIZE.0, title, format!("Curves by {x_name}."));
     chart.y = SIZE.1 - 8.0;
     chart.text((MARGINS.0, 22.0), TextAnchor::Start, "title", title);
     if let Some((x, y)) = &axes {
