@@ -74,13 +74,15 @@ fn every_analysis_runs_on_a_run_and_on_its_export() {
     home.run_ok(&["export", "run", "--out", "model"]);
     let sentence = ["--sentence", "Anna ate bread and drank some water."];
     let columns = "--columns sentence1,sentence2,score --min-score 4";
+    let cos_dist = format!("cos-dist --text corpus --pairs pairs.tsv {columns} --repr mean --bins 10");
+    let align_uniform = format!("align-uniform --pairs pairs.tsv {columns}");
     let analyses: [(&str, &[&str]); 8] = [
         ("context-score --text corpus --measure cos,dot,l1,l2,l10", &[]),
         ("self-sim --text corpus --layers 0,1,2", &[]),
         ("self-sim-matrix", &sentence),
         ("embed-sim --pairs words.csv --columns one,other", &[]),
-        (&format!("cos-dist --text corpus --pairs pairs.tsv {columns} --repr mean --bins 10"), &[]),
-        (&format!("align-uniform --pairs pairs.tsv {columns}"), &[]),
+        (&cos_dist, &[]),
+        (&align_uniform, &[]),
         (
             "grad-cov --text corpus --row-tokens 18 --row-count 3 --masks 8 --distances 3 --params encoder.layers.1.*",
             &[],
@@ -90,8 +92,8 @@ fn every_analysis_runs_on_a_run_and_on_its_export() {
     for (args, more) in analyses {
         let (name, options) = args.split_once(' ').unwrap_or((args, ""));
         let outputs = |model: &str| {
-            let [table, page] = ["csv", "html"].map(|ending| format!("{model}.{ending}"));
-            let more = [more, &["--out", &table, "--html", &page]].concat();
+            let files = [format!("{model}.csv"), format!("{model}.html")];
+            let more = [more, &["--out", &files[0], "--html", &files[1]]].concat();
             let outcome = analyze(&home, &format!("{name} {model} {options}"), &more);
             assert_eq!(outcome.code, Some(0), "{name}: {outcome}");
             csv(&home, &format!("{model}.csv"))

@@ -149,15 +149,15 @@ mod tests {
         assert!((number(&weighted.sum) - 3.0 * (first + second)).abs() < 1e-12, "{weighted:?}");
     }
 
-    /// `torch.nn.CrossEntropyLoss(weight=[0.2, 1.0, 3.5])` of these scores is 0.663631370 and, without the third row,
-    /// 0.493261707.
+    /// `torch.nn.CrossEntropyLoss(weight=[0.2, 1.0, 3.5])` of these scores is 0.663_631_370 and, without the third row,
+    /// 0.493_261_707.
     #[test]
     fn weighted_mean_equals_that_of_pytorch() {
         let logits_bk =
             Tensor::from_slice(&[0.5, -1.0, 2.0, 1.5, 0.25, -0.75, -0.5, 0.0, 1.0, 2.0, 1.0, 0.0]).view([4, 3]);
         let weights = ClassWeights(vec![0.2, 1.0, 3.5]);
         let weights_k = Tensor::from_slice(&weights.0);
-        for (classes, expected) in [([2, 0, 1, 1_i64], 0.663631370), ([2, 0, -100, 1], 0.493261707)] {
+        for (classes, expected) in [([2, 0, 1, 1_i64], 0.663_631_370), ([2, 0, -100, 1], 0.493_261_707)] {
             let classes_b = Tensor::from_slice(&classes);
             let found = loss(&logits_bk, &classes_b, Some(&weights_k));
             let mean = number(&found.sum) / weights.sum(classes.into_iter());
