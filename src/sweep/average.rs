@@ -113,7 +113,8 @@ mod tests {
         let metrics = |value: f64| {
             let named = task.metrics().into_iter().enumerate();
             // Secondary metrics have other values.
-            named.map(move |(at, it)| NamedValue { metric: it.name().to_owned(), value: Some(value - at as f64 / 10.0) })
+            named
+                .map(move |(at, it)| NamedValue { metric: it.name().to_owned(), value: Some(value - at as f64 / 10.0) })
         };
         let dev = task.sets().into_iter().filter(|set| set.purpose == SetPurpose::Dev);
         let sets = dev.zip(values).map(|(set, value)| SetMetrics {

@@ -149,8 +149,8 @@ mod tests {
         assert!((number(&weighted.sum) - 3.0 * (first + second)).abs() < 1e-12, "{weighted:?}");
     }
 
-    /// `torch.nn.CrossEntropyLoss(weight=[0.2, 1.0, 3.5])` of these scores is 0.663_631_370 and, without the third row,
-    /// 0.493_261_707.
+    /// `torch.nn.CrossEntropyLoss(weight=[0.2, 1.0, 3.5])` of these scores is 0.663631370 and, without the third row,
+    /// 0.493261707.
     #[test]
     fn weighted_mean_equals_that_of_pytorch() {
         let logits_bk =
