@@ -35,7 +35,7 @@ fn a_fine_tuning_ends_when_a_metric_of_its_task_no_longer_improves() {
     write_task(&home);
     let stop = "validation.stop={metric=\"task.matthews\",patience=2}";
     let outcome = finetune(&home, "out", &[stop]);
-    assert!(outcome.code == Some(0) && outcome.stdout.contains("ends early: `task.matthews` is"), "{outcome}");
+    assert!(outcome.code == Some(0) && outcome.stderr.contains("ends early: `task.matthews` is"), "{outcome}");
     let ends = events(&home, "early_stop");
     let [end] = &ends[..] else { panic!("one event: {ends:?}") };
     let (step, best_step) = (end["step"].as_u64().expect("a step"), end["best_step"].as_u64().expect("a step"));

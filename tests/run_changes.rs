@@ -94,7 +94,7 @@ fn branch_without_changes_equals_the_run() {
     // Invalid branches.
     let branch = |set: &str| home.run(&["branch", "run", "--step", "20", "--out", "none", "--set", set]);
     branch("train.global_batch_size=32").assert_fails(2, &["train.global_batch_size", "which rows come next"]);
-    branch("encoder.hidden=64").assert_fails(2, &["the same weights", "train.init_from"]);
+    branch("encoder.hidden=64").assert_fails(2, &["changes the weights", "train.init_from"]);
     branch("optimizer.lr=-1").assert_fails(2, &["optimizer.lr"]);
     home.run(&other[..6]).assert_fails(2, &["other", "name an empty folder"]);
     home.run(&["branch", "run", "--step", "25", "--out", "none"]).assert_fails(2, &["no checkpoint after step 25"]);

@@ -140,7 +140,7 @@ fn a_killed_sweep_continues_and_keeps_what_was_finished() {
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert_eq!(time(), before, "a finished run is not repeated");
     let log = std::fs::read_to_string(home.join("out/runs/lr1e-3-seed2/output.log")).expect("a log");
-    assert!(log.contains("resumed"), "{log}");
+    assert!(log.contains("continuing after step"), "{log}");
     let undisturbed = sweep(&home, "other", &["--epochs", "4"]);
     assert_eq!(undisturbed.code, Some(0), "{undisturbed}");
     assert_eq!(values(&home, "out"), values(&home, "other"));
@@ -157,7 +157,7 @@ fn a_killed_run_is_a_failure_and_the_others_continue() {
     let report = std::fs::read_to_string(home.join("out/report.md")).expect("a report");
     assert!(report.contains("3 finished, 1 failed") && report.contains("signal 9"), "{report}");
     let outcome = sweep(&home, "out", &["--epochs", "4"]);
-    assert!(outcome.code == Some(0) && outcome.stdout.contains("[4/4] lr1e-3-seed1"), "{outcome}");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("] lr1e-3-seed1: dev"), "{outcome}");
 }
 
 #[test]

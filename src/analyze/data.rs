@@ -120,6 +120,7 @@ fn text_rows(args: &RowArgs, tokenizer: &HfTokenizer, max_tokens: usize, seed: u
 fn of_options(error: pipeline::Error) -> anyhow::Error {
     match error {
         pipeline::Error::Config(message) => Usage(message.replace("`prepare.text_field`", "`--text-field`")).into(),
+        error if error.is_about_inputs() => Usage(error.to_string()).into(),
         error => error.into(),
     }
 }
