@@ -120,7 +120,7 @@ fn check_out(out: &Path) -> anyhow::Result<()> {
         return refuse(format!("{}; name a local folder", problem.message));
     }
     if out.join("config.toml").is_file() {
-        return refuse("a run is here; name a folder of its own for the fine-tuning".to_owned());
+        return refuse("a run is here; name another folder for the fine-tuning".to_owned());
     }
     Ok(())
 }

@@ -84,7 +84,8 @@ fn answers_are_extracted_from_windows() {
     let home = Home::prepared(60);
     home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=20"]);
     let question = |number: usize| {
-        let (who, eats) = (["Anna", "Peter", "Mary"][number % 3], ["bread", "soup", "milk"][number / 3 % 3]);
+        let who = ["Anna", "Peter", "Mary"][number % 3];
+        let eats = ["bread", "soup", "milk"][number / 3 % 3];
         let context = format!(
             "{} {who} had {eats} . {}",
             "it was a day .".repeat(number % 7),

@@ -38,7 +38,7 @@ fn a_fine_tuning_ends_when_a_metric_of_its_task_no_longer_improves() {
     assert!(outcome.code == Some(0) && outcome.stderr.contains("ends early: `task.matthews` is"), "{outcome}");
     let ends = events(&home, "early_stop");
     let [end] = &ends[..] else { panic!("one event: {ends:?}") };
-    let (step, best_step) = (end["step"].as_u64().expect("a step"), end["best_step"].as_u64().expect("a step"));
+    let [step, best_step] = ["step", "best_step"].map(|key| end[key].as_u64().expect("a step"));
     // An epoch has 16 steps. Two epochs follow the best one.
     assert!(step == best_step + 32 && step < 320, "{end}");
     let validations = events(&home, "validation");

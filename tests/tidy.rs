@@ -67,7 +67,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-testkit", "cloze-store blake3 libc rustix serde_json tempfile toml"),
     (
         "cloze",
-        "cloze-analysis cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow blake3 chrono clap clap_complete clap_mangen maud ratatui schemars serde \
+        "cloze-analysis cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow arrow-array blake3 chrono clap clap_complete clap_mangen maud parquet ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing rustix",
     ),
     (
@@ -78,8 +78,8 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// Additional packages that tests and benchmarks may use.
-const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz cloze-pretend-cuda cloze-store cloze-testkit crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
-                             prost syn tempfile toml tracing-subscriber zstd zstd-sys";
+const TESTS_MAY_USE: &str = "arrow-array bytes cloze-fuzz cloze-pretend-cuda cloze-store cloze-testkit crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
+                             prost serde_json syn tempfile toml tracing-subscriber zstd zstd-sys";
 
 /// Component families: the folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[

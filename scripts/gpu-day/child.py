@@ -70,7 +70,7 @@ class Guard:
     def tell(cls, verb: str, group: int) -> None:
         """Says that a group has begun or ended."""
         if cls.process is None:
-            # In a session of its own, so that a kill of this call's group leaves it.
+            # In a separate session, so that a kill of this call's group leaves it.
             cls.process = subprocess.Popen([sys.executable, "-c", GUARD], stdin=subprocess.PIPE, text=True, start_new_session=True)
         try:
             print(verb, group, file=cls.process.stdin, flush=True)

@@ -2,27 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use analysis::{AnyAnalysis, FindingTable};
+use analysis::AnyAnalysis;
 use maud::{PreEscaped, html};
 use report::html::{Cell, static_page, table};
 use schemas::printable;
 use serde_json::Value;
 use telemetry::terminal::{Paint, line, outcome, painted};
 
+use super::findings::ModelFindings;
 use super::output_charts::{Chart, charts};
 use crate::cli::AnalyzeArgs;
 use crate::commands::output_file;
-
-/// Results for one checkpoint.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModelFindings {
-    /// Name of the run or model.
-    pub model: String,
-    /// Step of the checkpoint; `None` for a model without steps.
-    pub step: Option<u64>,
-    /// Tables of the analysis.
-    pub tables: Vec<FindingTable>,
-}
 
 /// Refuses output files that cannot be written, before anything is computed.
 ///

@@ -6,7 +6,7 @@ use analysis::{ChartSpec, FindingRow, FindingTable};
 use report::heat_map::{self, HeatMap};
 use report::line_chart::{self, Curve};
 
-use super::output::ModelFindings;
+use super::findings::ModelFindings;
 
 /// Chart as an SVG file.
 pub(super) struct Chart {

@@ -104,7 +104,7 @@ struct WindowRow {
 
 impl WindowRow {
     fn new(row: &RowLogits, logits: &[f64]) -> Self {
-        let RowLogits::Window { position, bytes, has_max_context } = row else {
+        let RowLogits::Passage { position, bytes, has_max_context } = row else {
             unreachable!("a task with answers has windows")
         };
         #[expect(clippy::cast_possible_truncation, reason = "the logits were float32")]
@@ -128,7 +128,7 @@ impl WindowRow {
     }
 }
 
-/// Returns the label of each word. A word without a token of its own has the label `outside`.
+/// Returns the label of each word. A word in which no token begins has the label `outside`.
 fn word_labels(example: &Example, predicted: &PredictedRows, labels: usize, outside: u32) -> Vec<u32> {
     let mut words = vec![outside; example.words.len()];
     for (row, logits) in predicted.rows.iter().zip(&predicted.logits) {

@@ -45,7 +45,7 @@ pub enum RowLogits {
     /// They predict the example.
     Example,
     /// They predict an answer in a window over the passage.
-    Window {
+    Passage {
         /// Position in the row of the first passage token.
         position: usize,
         /// Bytes of each passage token.
@@ -141,7 +141,7 @@ impl RowEncoder<'_> {
             // Without a question, the passage is the only text of the row.
             let before = window.question_tokens;
             let position = if before == 0 { 1 } else { 1 + before + self.options.separators as usize };
-            let logits = RowLogits::Window {
+            let logits = RowLogits::Passage {
                 position,
                 bytes: tokens.iter().map(|token| token.bytes.clone()).collect(),
                 has_max_context: window.passage.clone().map(|token| best[token] == number).collect(),
@@ -254,7 +254,7 @@ mod tests {
         let shape: Vec<_> = found.iter().map(|it| (it.row.second.len(), it.row.target.clone())).collect();
         let none = RowTarget::Span(None);
         assert_eq!(shape, [(4, none), (4, RowTarget::Span(Some([2, 3]))), (3, RowTarget::Span(Some([0, 1])))]);
-        let RowLogits::Window { position, bytes, has_max_context } = &found[1].logits else { panic!("a window") };
+        let RowLogits::Passage { position, bytes, has_max_context } = &found[1].logits else { panic!("a window") };
         assert_eq!((*position, bytes.clone()), (4, vec![3..4, 5..6, 7..8, 9..11]));
         assert_eq!(has_max_context, &[false, true, true, false], "the edges have more context in the other windows");
         let [words, bytes] = [0, 1].map(|row: usize| (found[row].row.words, found[row].row.text_bytes));

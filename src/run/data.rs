@@ -123,7 +123,7 @@ impl PreparedData {
     ) -> Result<Self, SourceProblems> {
         let opened = Self::open_folders(config, find, purpose);
         match opened {
-            Err(problems) if purpose == Purpose::Model => copy::open(config).ok_or(problems),
+            Err(problems) if purpose == Purpose::Model => Self::open_copy(config).ok_or(problems),
             opened => opened,
         }
     }

@@ -109,8 +109,9 @@ impl<'a> Runner<'a> {
         }
         let program = std::env::current_exe().context("the path of this program is unknown")?;
         let progress = ItemProgress::new("sweep", runs.len() as u64);
-        let (done, failed, children) = (BTreeSet::new(), 0, Vec::new());
-        Ok(Self { plan, folder, runs, execution, program, control, progress, old_failures, done, failed, children })
+        let done = BTreeSet::new();
+        let children = Vec::new();
+        Ok(Self { plan, folder, runs, execution, program, control, progress, old_failures, done, failed: 0, children })
     }
 
     /// Runs until every run is finished or has failed, or until a signal.

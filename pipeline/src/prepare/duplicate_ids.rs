@@ -65,7 +65,8 @@ fn find_within(store: &Store, parts: &BTreeSet<PartId>, max_ids: usize) -> Resul
         }
     })?;
     let example = <[Origin; 2]>::try_from(places).ok();
-    let (documents, sampled) = (counter.duplicates(), counter.mask + 1);
+    let documents = counter.duplicates();
+    let sampled = counter.mask + 1;
     Ok(example.map(|example| DuplicateIds { documents, sampled, example }))
 }
 
@@ -143,7 +144,8 @@ mod tests {
         for (part, ids) in tables.iter().enumerate() {
             let mut writer = TableWriter::new(&store, format!("documents/part-{part:05}-00.parquet"));
             for (at, id) in (0_u64..).zip(ids) {
-                let (document, source) = (Document::hash(id), format!("{part}.jsonl"));
+                let document = Document::hash(id);
+                let source = format!("{part}.jsonl");
                 let range = 10 * at..10 * at + 9;
                 writer.add(&Entry { id, document, source: &source, range, valid: false, row: at, tokens: 5 });
             }

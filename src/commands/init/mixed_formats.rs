@@ -35,7 +35,7 @@ pub(super) fn problem(inputs: &[String]) -> Option<Usage> {
     let glob = glob.join(format!("*.{}*", plain_extension(&name)));
     Some(Usage(format!(
         "{}: files of {} formats, and a corpus has one: {}; name the files of one format, such as `cloze init {}`; to \
-         train on all of them, prepare each with a file of its own and mix them (`[sources]`, docs/data.md)",
+         train on all of them, prepare each with a separate file and mix them (`[sources]`, docs/data.md)",
         inputs.join(", "),
         parts.len(),
         listed.collect::<Vec<_>>().join(", "),

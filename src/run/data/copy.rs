@@ -48,16 +48,18 @@ fn folder(source: Option<&str>) -> String {
     source.map_or(FOLDER.to_owned(), |name| format!("{FOLDER}/{name}"))
 }
 
-/// Opens the copy in the run folder of a configuration. `None` if it is missing or damaged.
-pub(super) fn open(config: &Config) -> Option<PreparedData> {
-    let run = Store::existing(&config.run.folder).ok()?;
-    let sources = config.sources_read();
-    if sources.is_empty() {
-        return open_folder(&run, None);
+impl PreparedData {
+    /// Opens the copy in the run folder of a configuration. `None` if it is missing or damaged.
+    pub(super) fn open_copy(config: &Config) -> Option<Self> {
+        let run = Store::existing(&config.run.folder).ok()?;
+        let sources = config.sources_read();
+        if sources.is_empty() {
+            return open_folder(&run, None);
+        }
+        let opened =
+            sources.into_iter().map(|(name, source)| open_folder(&run, Some((name.to_owned(), source.weight.clone()))));
+        opened.collect::<Option<_>>().map(Self::mixed)
     }
-    let opened =
-        sources.into_iter().map(|(name, source)| open_folder(&run, Some((name.to_owned(), source.weight.clone()))));
-    opened.collect::<Option<_>>().map(PreparedData::mixed)
 }
 
 fn open_folder(run: &Store, source: Option<(String, Weight)>) -> Option<PreparedData> {

@@ -59,7 +59,7 @@ fn folders_that_cannot_be_listed_are_named() {
 fn documents_that_do_not_fit_into_memory_are_named_and_skipped() {
     let limit = usize::try_from(PrepareConfig::default().document_room()).expect("a size");
     let long = "word ".repeat(limit / 5 + 1);
-    let short = "some words of a document that is long enough to be a text of its own";
+    let short = "some words of a document that is long enough to be a separate text";
     for (name, text, line) in [
         ("a.txt", format!("{short}\n{long}\n{short}\n"), 2),
         ("a.md", format!("{short}\n\n{long}\n\n{short}\n"), 3),

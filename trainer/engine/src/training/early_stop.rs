@@ -77,8 +77,8 @@ mod tests {
 
     fn report(value: f64) -> ValidReport {
         let named = |name: &str| [(name.to_owned(), value)].into();
-        let (terms, metrics) = (named("task"), named("task.matthews"));
-        ValidReport { rows: 8, loss: value, terms, metrics, mlm: None, seconds: 0.0 }
+        let terms = named("task");
+        ValidReport { rows: 8, loss: value, terms, metrics: named("task.matthews"), mlm: None, seconds: 0.0 }
     }
 
     /// Index of the validation at which a run ends, and the step of its best one. Each validation is of a new process.

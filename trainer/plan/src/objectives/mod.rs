@@ -132,7 +132,7 @@ pub trait Objective: Send + Sync {
     }
 
     /// Returns the activation of its head over the first position, if it has such a head for labelled examples.
-    fn row_activation(&self) -> Option<example_head::Activation> {
+    fn row_activation(&self) -> Option<Activation> {
         None
     }
 

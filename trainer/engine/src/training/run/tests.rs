@@ -166,7 +166,7 @@ impl ValidationScorer for RowCounter {
 }
 
 #[derive(Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is another fault")]
 struct ApiError {
     waiting_for: Option<u64>,
     validating: bool,
