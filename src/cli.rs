@@ -229,9 +229,9 @@ pub enum Verb {
         after_help = "Example: cloze analyze context-score runs/a runs/b --step all --text valid.txt --html scores.html"
     )]
     Analyze(Box<AnalyzeArgs>),
-    /// Fine-tune with lists of values and several seeds; the same command continues.
+    /// Fine-tune with lists of values and several seeds.
     ///
-    /// Each combination is a run of `cloze finetune` below `runs/` of the folder. Several processes may work on one folder.
+    /// The same command continues. Each combination is a run of `cloze finetune` below `runs/` of the folder. Several processes may work on one folder.
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: cloze sweep glue/CoLA --task cola --from runs/a --out sweeps/cola --seeds 5 --lr 1e-5,3e-5"

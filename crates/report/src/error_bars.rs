@@ -64,7 +64,7 @@ fn draw(chart: &mut SvgChart, bar: &ErrorBar, y: f64, left: f64, x: &impl Fn(f64
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of letters")]
     let letters = (left / LETTER) as usize;
     chart.text((0.0, y + 4.0), TextAnchor::Start, "label", &truncate(&bar.name, letters));
-    let tooltip = match bar.deviation {
+    let tooltip = match bar.deviation.filter(|it| it.is_finite()) {
         Some(deviation) => format!("{}: {:.4} ± {deviation:.4}", bar.name, bar.value),
         None => format!("{}: {:.4}", bar.name, bar.value),
     };

@@ -375,8 +375,8 @@ mod tests {
             "encoder.dropout",
             "encoder.max_positions",
             "train.global_batch_size",
-            "optimizer.lr",
             "checkpoints.keep",
+            "optimizer.lr",
             "loss.missing",
         ];
         assert_eq!(keys, expected);

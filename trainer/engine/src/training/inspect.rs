@@ -275,9 +275,9 @@ mod tests {
         let inspector = inspector();
         let gradient = |matches: &dyn Fn(&str) -> bool| inspector.gradient(&ROW, &[2], &[8], matches);
         let whole = gradient(&|name| name.starts_with("encoder.layers.")).expect("computed");
-        let one = gradient(&|name| name == "encoder.layers.1.norm.bias").expect("computed");
+        let one = gradient(&|name| name == "encoder.layers.1.feed_forward.norm.bias").expect("computed");
         assert_eq!(
-            gradient(&|name| name == "encoder.layers.1.norm.bias").expect("computed"),
+            gradient(&|name| name == "encoder.layers.1.feed_forward.norm.bias").expect("computed"),
             one,
             "no gradient is left"
         );
@@ -291,7 +291,7 @@ mod tests {
             let scored = head.score(&hidden_btd.get(0).narrow(0, 2, 1), &Tensor::from_slice(&[8_i64]), |_| {});
             f64::try_from(scored.nll_n.sum(Kind::Double)).expect("one number")
         };
-        let weight = inspector.trainer.parameters().get("encoder.layers.1.norm.bias").expect("it exists");
+        let weight = inspector.trainer.parameters().get("encoder.layers.1.feed_forward.norm.bias").expect("it exists");
         let moved = |by: f64| tch::no_grad(|| drop(weight.get(0).g_add_scalar_(by)));
         let step = 1e-2;
         moved(step);
