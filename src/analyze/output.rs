@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use analysis::AnyAnalysis;
+use analysis::{AnyAnalysis, FindingTable};
 use maud::{PreEscaped, html};
 use report::html::{Cell, static_page, table};
 use schemas::printable;

@@ -346,7 +346,7 @@ fn frozen_problems(request: &TrainRequest) -> Vec<Problem> {
     }
     if encoder.frozen_layers().is_some() && !trains {
         let message = "no weight is trained: the encoder is frozen up to the layer that the loss reads, and no objective \
-                       of the loss has a head of its own";
+                       of the loss has a head";
         problems.push(Problem::new("encoder.frozen", message));
     }
     problems

@@ -1,21 +1,7 @@
 //! Shared parts of the objectives that predict targets of labelled examples.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Expectation, HeadContext};
 use crate::weights::WeightPath;
-
-/// Activation of the layer between the first position and the output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Activation {
-    /// Hyperbolic tangent: BERT's pooler, and RoBERTa's, DAPT's and COCO-LM's heads.
-    #[default]
-    Tanh,
-    /// GELU: ELECTRA's head, and COCO-LM's in its port to `transformers`.
-    Gelu,
-}
 
 /// Returns one message per dropout that is no probability below 1.
 pub(super) fn dropout_problems(dropouts: &[(&str, f64)]) -> Vec<String> {

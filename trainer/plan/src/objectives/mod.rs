@@ -14,10 +14,11 @@ use crate::networks::{MAIN, Network};
 use crate::pass::Pass;
 use crate::weights::WeightPath;
 
+mod activation;
 mod example_head;
 mod expectation;
 
-pub use self::example_head::Activation;
+pub use self::activation::Activation;
 pub use self::expectation::{Expectation, StartFacts};
 
 schemas::registry! {

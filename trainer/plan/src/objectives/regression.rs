@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use schemas::columns::TARGETS;
 use serde::{Deserialize, Serialize};
 
-use super::example_head::{self, Activation};
+use super::activation::Activation;
+use super::example_head;
 use super::{HeadContext, Objective, Requirements};
 use crate::weights::WeightPath;
 
