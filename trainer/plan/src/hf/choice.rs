@@ -119,6 +119,12 @@ pub fn choose(
     two_segments: Option<&str>,
 ) -> Result<ExportChoice, Error> {
     let target = target_of(plan, network)?;
+    if let Some((name, layer)) = probe(plan).filter(|_| network == MAIN) {
+        return Err(Error::Config(format!(
+            "`objectives.{name}` reads layer {layer}: a model of `transformers` has no head for an earlier layer, so this run \
+             cannot be exported"
+        )));
+    }
     let find = |form: HeadRole| target.heads.iter().find(|head| head.form == form).cloned();
     let mut classes: Vec<&Class> = CLASSES
         .iter()
@@ -147,6 +153,14 @@ pub fn choose(
         }
     }
     Err(Error::Config(problem.unwrap_or_else(|| no_head(plan, family.unwrap_or(ModelFamily::Bert), &target.heads))))
+}
+
+/// Returns the objective that predicts the targets of labelled examples from an earlier layer, with that layer.
+fn probe(plan: &TrainPlan) -> Option<(&str, u32)> {
+    plan.active().filter(|active| active.objective.label_outputs().is_some()).find_map(|active| {
+        let layer = active.objective.reads().passes.iter().find_map(|pass| pass.layers)?;
+        (layer < plan.encoder.layers).then_some((active.name, layer))
+    })
 }
 
 /// Returns the main network or a generator, with its heads.

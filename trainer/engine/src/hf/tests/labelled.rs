@@ -175,6 +175,14 @@ fn a_head_with_another_activation_is_exported_by_our_own_code() {
 }
 
 #[test]
+fn a_head_over_an_earlier_layer_is_not_exported() {
+    let head = toml::from_str("kind = \"regression\"\nlayer = 1").expect("an objective");
+    let plan = testing::checked(run(EncoderConfig { layers: 2, ..shape() }, head));
+    let refusal = trainer_plan::hf::choose(&plan, "main", None, None).expect_err("a probe").to_string();
+    assert!(refusal.contains("`objectives.task` reads layer 1"), "{refusal}");
+}
+
+#[test]
 fn a_new_head_takes_the_pooler_that_is_there() {
     let _generator = testing::generator();
     let [(_, three_classes), (_, score), ..] = heads();
