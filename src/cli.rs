@@ -445,7 +445,7 @@ pub enum Verb {
     },
     /// Write curves, events and configurations of runs into one HTML file.
     ///
-    /// Of sweeps, the file compares the models, with error bars.
+    /// Sweeps are compared by model, with error bars.
     #[command(after_help = "Example: cloze report runs/a runs/b --out report.html --svg plots")]
     Report {
         /// Run folders, or folders of sweeps.

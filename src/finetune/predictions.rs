@@ -31,15 +31,19 @@ pub struct SpanAnswer {
 
 impl SpanAnswer {
     /// Returns the answer that is submitted: none if the evidence exceeds the threshold.
-    #[must_use]
-    pub fn submitted(&self, allows_none: bool) -> &str {
-        if self.no_answer > no_answer_threshold(allows_none) { "" } else { &self.text }
+    pub(super) fn submitted(&self, threshold: f64) -> &str {
+        if self.no_answer > threshold { "" } else { &self.text }
     }
 }
 
+/// Whether questions may be unanswerable.
+pub(super) fn allows_none(output: &TaskOutput) -> bool {
+    matches!(output, TaskOutput::Spans { allows_none: true })
+}
+
 /// Returns the evidence above which a question is predicted to be unanswerable.
-pub(super) fn no_answer_threshold(allows_none: bool) -> f64 {
-    if allows_none { 0.0 } else { f64::INFINITY }
+pub(super) fn no_answer_threshold(output: &TaskOutput) -> f64 {
+    if allows_none(output) { 0.0 } else { f64::INFINITY }
 }
 
 /// Rows of one example with their logits: one number per output, and per position if the task labels tokens.

@@ -98,26 +98,13 @@ impl TaskRecord {
         Ok(Some(record))
     }
 
-    /// Returns the names of the classes of a prepared folder; none if it has no task, or a task without classes.
-    ///
-    /// # Errors
-    /// If the record is damaged.
-    pub fn labels(store: &Store) -> anyhow::Result<Vec<String>> {
-        if store.head(NAME)?.is_none() {
-            return Ok(Vec::new());
-        }
-        Ok(Self::read(store)?.task.output().labels().to_vec())
-    }
-
     /// Returns the rows of a folder that was prepared with the same record; `None` if it must be written.
     ///
     /// # Errors
     /// If the folder was prepared with another record.
     pub(super) fn compare(&self, store: &Store) -> anyhow::Result<Option<SplitRows>> {
-        if store.head(NAME)?.is_none() {
-            return Ok(None);
-        }
-        if Self::read(store)? != *self {
+        let Some(found) = Self::find(store)? else { return Ok(None) };
+        if found != *self {
             let message = format!(
                 "{}: prepared with other files, another task, tokenizer, row length, stride or training subset; name \
                  another --out",

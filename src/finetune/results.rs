@@ -6,7 +6,7 @@ use tasks::submission::{Predicted, QuestionAnswer, write_glue, write_squad, writ
 use tasks::task::ExampleSet;
 use tasks::{AnyTask, Example, Gold, TaskOutput};
 
-use super::predictions::{Predictions, no_answer_threshold};
+use super::predictions::{Predictions, allows_none, no_answer_threshold};
 
 /// Metrics of a set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,7 +23,8 @@ impl SetResult {
     /// Computes the metrics of a task.
     #[must_use]
     pub fn new(task: &AnyTask, set: &str, examples: &[Example], predictions: &Predictions) -> Self {
-        let metrics = judge(task, examples, predictions, |judged| evaluate(judged, &task.metrics()));
+        let golds: Vec<&Gold> = examples.iter().map(|example| &example.gold).collect();
+        let metrics = metrics(task, &golds, predictions);
         Self { set: set.to_owned(), examples: examples.len() as u64, metrics }
     }
 
@@ -58,16 +59,17 @@ pub struct TaskResults {
 pub fn predictions_file(task: &AnyTask, examples: &[Example], predictions: &Predictions) -> Vec<u8> {
     let ids: Vec<String> = examples.iter().map(|example| example.id.clone()).collect();
     let mut bytes = Vec::new();
-    let written = match (predictions, task.output()) {
-        (Predictions::Classes(classes), output) => write_glue(&mut bytes, &output, &ids, Predicted::Classes(classes)),
-        (Predictions::Scores(scores), output) => write_glue(&mut bytes, &output, &ids, Predicted::Scores(scores)),
-        (Predictions::Answers(answers), output) => {
-            let allows_none = output == TaskOutput::Spans { allows_none: true };
-            let submitted = answers.iter().map(|answer| answer.submitted(allows_none));
+    let output = task.output();
+    let written = match predictions {
+        Predictions::Classes(classes) => write_glue(&mut bytes, &output, &ids, Predicted::Classes(classes)),
+        Predictions::Scores(scores) => write_glue(&mut bytes, &output, &ids, Predicted::Scores(scores)),
+        Predictions::Answers(answers) => {
+            let threshold = no_answer_threshold(&output);
+            let submitted = answers.iter().map(|answer| answer.submitted(threshold));
             let answers: Vec<_> = ids.iter().zip(submitted).map(|(id, text)| QuestionAnswer { id, text }).collect();
             write_squad(&mut bytes, &answers)
         }
-        (Predictions::Words(words), output) => {
+        Predictions::Words(words) => {
             let sentences = examples.iter().zip(words);
             let sentences = sentences.map(|(example, labels)| {
                 let words = example.words.iter().map(|range| &example.first[range.clone()]);
@@ -91,30 +93,25 @@ pub fn predictions_name(task: &AnyTask, set: &ExampleSet) -> String {
     set.submission.clone().unwrap_or_else(|| format!("{}.{ending}", set.name))
 }
 
-/// Calls `judged` with the gold values and the predictions. A set without gold values has no result.
-fn judge(
-    task: &AnyTask,
-    examples: &[Example],
-    predictions: &Predictions,
-    judged: impl FnOnce(&Judged<'_>) -> Vec<MetricScore>,
-) -> Vec<MetricScore> {
+/// Computes the metrics of a task. Without a gold value of every example there are none.
+pub(super) fn metrics(task: &AnyTask, golds: &[&Gold], predictions: &Predictions) -> Vec<MetricScore> {
     let output = task.output();
+    let score = |judged: &Judged<'_>| evaluate(judged, &task.metrics());
     let found = match predictions {
         Predictions::Classes(predicted) => {
-            golds(examples, |gold| if let Gold::Class(it) = gold { Some(*it) } else { None })
-                .map(|gold| judged(&Judged::Classes { classes: output.width(), gold: &gold, predicted }))
+            values(golds, |gold| if let Gold::Class(class) = gold { Some(*class) } else { None })
+                .map(|gold| score(&Judged::Classes { classes: output.width(), gold: &gold, predicted }))
         }
         Predictions::Scores(predicted) => {
-            golds(examples, |gold| if let Gold::Score(it) = gold { Some(*it) } else { None })
-                .map(|gold| judged(&Judged::Scores { gold: &gold, predicted }))
+            values(golds, |gold| if let Gold::Score(score) = gold { Some(*score) } else { None })
+                .map(|gold| score(&Judged::Scores { gold: &gold, predicted }))
         }
         Predictions::Answers(answers) => {
             let texts = |gold: &Gold| match gold {
                 Gold::Answers(answers) => Some(answers.iter().map(|answer| answer.text.clone()).collect()),
                 _ => None,
             };
-            golds(examples, texts).map(|gold: Vec<Vec<String>>| {
-                let allows_none = output == TaskOutput::Spans { allows_none: true };
+            values(golds, texts).map(|gold: Vec<Vec<String>>| {
                 let gold: Vec<Vec<&str>> =
                     gold.iter().map(|texts| texts.iter().map(String::as_str).collect()).collect();
                 let questions: Vec<PredictedAnswer<'_>> = gold
@@ -126,19 +123,20 @@ fn judge(
                         no_answer: answer.no_answer,
                     })
                     .collect();
-                let version = if allows_none { SquadVersion::V2 } else { SquadVersion::V1 };
-                judged(&Judged::Answers { version, questions: &questions, threshold: no_answer_threshold(allows_none) })
+                let version = if allows_none(&output) { SquadVersion::V2 } else { SquadVersion::V1 };
+                let threshold = no_answer_threshold(&output);
+                score(&Judged::Answers { version, questions: &questions, threshold })
             })
         }
         Predictions::Words(predicted) => {
-            golds(examples, |gold| if let Gold::WordLabels(labels) = gold { Some(labels.clone()) } else { None })
-                .map(|gold| judged(&Judged::Words { labels: output.labels(), gold: &gold, predicted }))
+            values(golds, |gold| if let Gold::WordLabels(labels) = gold { Some(labels.clone()) } else { None })
+                .map(|gold| score(&Judged::Words { labels: output.labels(), gold: &gold, predicted }))
         }
     };
     found.unwrap_or_default()
 }
 
-/// Returns the gold values of all examples; `None` if one has none.
-fn golds<T>(examples: &[Example], value: impl Fn(&Gold) -> Option<T>) -> Option<Vec<T>> {
-    examples.iter().map(|example| value(&example.gold)).collect()
+/// Returns the values of all golds; `None` if one has none.
+fn values<T>(golds: &[&Gold], value: impl Fn(&Gold) -> Option<T>) -> Option<Vec<T>> {
+    golds.iter().map(|gold| value(gold)).collect()
 }

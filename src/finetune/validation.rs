@@ -4,22 +4,18 @@ use std::collections::BTreeMap;
 
 use schemas::columns::{ATTENTION_MASK, IGNORE, TARGETS};
 use schemas::{Batch, BatchError};
-use tasks::metric::{Judged, evaluate};
-use tasks::{AnyTask, TaskOutput};
+use tasks::{AnyTask, Gold, TaskOutput};
 
 use super::page::VIEW;
-use super::predictions::largest;
+use super::predictions::{Predictions, largest};
+use super::results::metrics;
 
 /// Gold values and predictions of one validation.
 #[derive(Clone, Debug)]
 pub struct ValidationPredictions {
     task: AnyTask,
-    classes: Vec<u32>,
-    scores: Vec<f64>,
-    words: Vec<Vec<u32>>,
-    predicted_classes: Vec<u32>,
-    predicted_scores: Vec<f64>,
-    predicted_words: Vec<Vec<u32>>,
+    golds: Vec<Gold>,
+    predictions: Predictions,
 }
 
 impl ValidationPredictions {
@@ -27,16 +23,13 @@ impl ValidationPredictions {
     /// answers need the texts.
     #[must_use]
     pub fn new(task: &AnyTask) -> Option<Self> {
-        let needs_texts = matches!(task.output(), TaskOutput::Spans { .. });
-        (!needs_texts).then(|| Self {
-            task: task.clone(),
-            classes: Vec::new(),
-            scores: Vec::new(),
-            words: Vec::new(),
-            predicted_classes: Vec::new(),
-            predicted_scores: Vec::new(),
-            predicted_words: Vec::new(),
-        })
+        let predictions = match task.output() {
+            TaskOutput::Class { .. } => Predictions::Classes(Vec::new()),
+            TaskOutput::Score { .. } => Predictions::Scores(Vec::new()),
+            TaskOutput::WordLabels { .. } => Predictions::Words(Vec::new()),
+            TaskOutput::Spans { .. } => return None,
+        };
+        Some(Self { task: task.clone(), golds: Vec::new(), predictions })
     }
 
     /// Adds a batch with the logits of each row. Rows without a target do not count.
@@ -46,62 +39,51 @@ impl ValidationPredictions {
     pub fn add(&mut self, batch: &Batch, logits: Vec<Vec<f64>>) -> Result<(), BatchError> {
         let targets = batch.column(VIEW, TARGETS)?;
         let valid = batch.find(VIEW, ATTENTION_MASK)?;
-        let output = self.task.output();
+        let labels = self.task.output().width();
         for (at, logits) in logits.into_iter().enumerate() {
             let row = targets.row(at);
             if valid.is_some_and(|valid| valid.row(at)[0] == 0) {
                 continue;
             }
-            match output {
-                TaskOutput::WordLabels { .. } => self.add_words(row, &logits, output.width()),
+            match &mut self.predictions {
+                // A sentence, or a part of a long one. Only the cells of words have a target.
+                Predictions::Words(predicted) => {
+                    let words = || row.iter().zip(logits.chunks_exact(labels)).filter(|(target, _)| **target != IGNORE);
+                    self.golds.push(Gold::WordLabels(words().map(|(&target, _)| class(target)).collect()));
+                    predicted.push(words().map(|(_, logits)| largest(logits)).collect());
+                }
                 _ if row[0] == IGNORE => {}
-                _ => self.add_row(row[0], &logits, &output),
+                Predictions::Scores(predicted) => {
+                    self.golds.push(Gold::Score(f32::from_bits(row[0].cast_unsigned()).into()));
+                    predicted.push(logits[0]);
+                }
+                Predictions::Classes(predicted) => {
+                    self.golds.push(Gold::Class(class(row[0])));
+                    predicted.push(largest(&logits));
+                }
+                Predictions::Answers(_) => unreachable!("no validation of answers is started"),
             }
         }
         Ok(())
     }
 
-    fn add_row(&mut self, target: i32, logits: &[f64], output: &TaskOutput) {
-        if let TaskOutput::Score { .. } = output {
-            self.scores.push(f64::from(f32::from_bits(target.cast_unsigned())));
-            self.predicted_scores.push(logits[0]);
-        } else {
-            self.classes.push(u32::try_from(target).expect("classes are not negative"));
-            self.predicted_classes.push(largest(logits));
-        }
-    }
-
-    /// Adds a sentence, or a part of a long one. Only the cells of words have a target.
-    fn add_words(&mut self, targets: &[i32], logits: &[f64], labels: usize) {
-        let labelled = targets.iter().zip(logits.chunks_exact(labels)).filter(|(target, _)| **target != IGNORE);
-        let label = |target: i32| u32::try_from(target).expect("labels are not negative");
-        let (gold, predicted) = labelled.map(|(&target, logits)| (label(target), largest(logits))).unzip();
-        self.words.push(gold);
-        self.predicted_words.push(predicted);
-    }
-
     /// Returns the metrics of the task by name. A metric without a value is NaN.
     #[must_use]
     pub fn metrics(&self) -> BTreeMap<String, f64> {
-        let output = self.task.output();
-        let judged = match &output {
-            TaskOutput::Score { .. } => Judged::Scores { gold: &self.scores, predicted: &self.predicted_scores },
-            TaskOutput::WordLabels { labels } => {
-                Judged::Words { labels, gold: &self.words, predicted: &self.predicted_words }
-            }
-            TaskOutput::Class { .. } | TaskOutput::Spans { .. } => {
-                Judged::Classes { classes: output.width(), gold: &self.classes, predicted: &self.predicted_classes }
-            }
-        };
-        let metrics = evaluate(&judged, &self.task.metrics()).into_iter();
+        let golds: Vec<&Gold> = self.golds.iter().collect();
+        let metrics = metrics(&self.task, &golds, &self.predictions).into_iter();
         metrics.map(|it| (it.metric.name().to_owned(), it.value.value().unwrap_or(f64::NAN))).collect()
     }
+}
+
+fn class(target: i32) -> u32 {
+    u32::try_from(target).expect("classes are not negative")
 }
 
 #[cfg(test)]
 mod tests {
     use schemas::{BatchBuilder, BatchIndex};
-    use tasks::metric::TaskMetric;
+    use tasks::metric::{Judged, TaskMetric, evaluate};
     use trainer_plan::checkpoint::is_larger_better;
 
     use super::*;

@@ -53,6 +53,15 @@ pub struct ModelFacts {
     pub vocab: Arc<Vocab>,
 }
 
+impl ModelFacts {
+    /// Returns the ids of a row with its frame tokens.
+    #[must_use]
+    pub fn framed(&self, ids: &[u32]) -> Vec<u32> {
+        let special = self.vocab.special();
+        [&[special.cls], ids, &[special.sep]].concat()
+    }
+}
+
 /// Row with masked positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskedRow {

@@ -11,8 +11,6 @@ use crate::random::Dice;
 
 const WIDTH: usize = 4;
 const IDS: u32 = 40;
-const CLS: u32 = 2;
-const SEP: u32 = 3;
 
 pub(crate) struct ToyModel {
     facts: ModelFacts,
@@ -24,7 +22,7 @@ impl ToyModel {
 
     pub(crate) fn new() -> Self {
         let tokens = (0..IDS).map(|id| format!("w{id}")).collect();
-        let special = SpecialIds { pad: 0, unk: Some(Self::UNKNOWN), cls: CLS, sep: SEP, mask: 4 };
+        let special = SpecialIds { pad: 0, unk: Some(Self::UNKNOWN), cls: 2, sep: 3, mask: 4 };
         // Ids of 30 and more continue a word.
         let starts = (0..IDS).map(|id| id < 30).collect();
         let vocab = Vocab::new(tokens, starts, vec![0; IDS as usize], special, &[]);
@@ -35,11 +33,6 @@ impl ToyModel {
     pub(crate) fn vector(id: u32) -> Vec<f32> {
         let mut dice = Dice::new(u64::from(id), "embedding");
         (0..WIDTH).map(|_| f32::from(u16::try_from(dice.below(2001)).expect("small")) / 1000.0 - 1.0).collect()
-    }
-
-    /// Returns the ids of a row with its frame.
-    pub(crate) fn framed(ids: &[u32]) -> Vec<u32> {
-        [&[CLS], ids, &[SEP]].concat()
     }
 }
 
@@ -56,7 +49,7 @@ impl EncoderModel for ToyModel {
     ) -> Result<(), Error> {
         for (index, row) in rows.iter().enumerate() {
             assert!(row.len() <= self.facts.max_tokens, "the row has too many tokens");
-            let embedded: Vec<Vec<f32>> = Self::framed(row).iter().map(|&id| Self::vector(id)).collect();
+            let embedded: Vec<Vec<f32>> = self.facts.framed(row).iter().map(|&id| Self::vector(id)).collect();
             let mean = |at: usize| embedded.iter().map(|vector| vector[at]).sum::<f32>() / embedded.len() as f32;
             let means: Vec<f32> = (0..WIDTH).map(mean).collect();
             let layer = |layer: &usize| {

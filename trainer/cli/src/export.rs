@@ -83,7 +83,9 @@ impl Model {
         let choice = export_choice(plan.config(), plan.train(), network, family);
         let mut choice = choice.map_err(|error| Usage(error.to_string()))?;
         let data = plan.data();
-        choice.labels = TaskRecord::labels(&data.store)?;
+        if let Some(record) = TaskRecord::find(&data.store)? {
+            choice.labels = record.task.output().labels().to_vec();
+        }
         let vocab = plan.vocab();
         let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
         let pad = vocab.special().pad;

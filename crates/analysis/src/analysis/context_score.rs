@@ -244,7 +244,7 @@ mod tests {
         // The toy's last layer is its embedding and the mean of the row: what remains is that mean.
         let mean = |ids: &[u32]| {
             let mut mean = [0.0; 4];
-            for id in ToyModel::framed(ids) {
+            for id in model.facts().framed(ids) {
                 mean.iter_mut().zip(ToyModel::vector(id)).for_each(|(sum, value)| *sum += f64::from(value));
             }
             mean.iter().map(|sum| sum / 4.0).collect::<Vec<_>>()

@@ -49,9 +49,8 @@ impl Analysis for SelfSimMatrix {
             FindingTable::new("means", &["sentence", "layer"], &["mean", "tokens"], &[ChartSpec::OverSteps("mean")]);
         let map = &[ChartSpec::HeatMap { row: "token", column: "other", value: "cosine" }];
         let mut cosines = FindingTable::new("cosines", &["sentence", "layer", "token", "other"], &["cosine"], map);
-        let special = facts.vocab.special();
         model.encode(&sentences, &layers, &mut |number, states| {
-            let framed = [&[special.cls], sentences[number], &[special.sep]].concat();
+            let framed = facts.framed(sentences[number]);
             let names: Vec<String> =
                 framed.iter().enumerate().map(|(at, &id)| format!("{at} {}", facts.vocab.token(id))).collect();
             let sentence = (number + 1).to_string();

@@ -99,11 +99,6 @@ impl<'a> CheckpointModel<'a> {
         let facts = ModelFacts { layers, max_tokens: source.max_tokens(), vocab: Arc::clone(&source.vocab) };
         Ok(Self { source, inspector, facts, reported: Cell::new(Instant::now()) })
     }
-
-    fn framed(&self, ids: &[u32]) -> Vec<u32> {
-        let special = self.source.vocab.special();
-        [&[special.cls], ids, &[special.sep]].concat()
-    }
 }
 
 impl EncoderModel for CheckpointModel<'_> {
@@ -124,7 +119,7 @@ impl EncoderModel for CheckpointModel<'_> {
         layers: &[usize],
         visit: &mut dyn FnMut(usize, Vec<Vectors>),
     ) -> Result<(), Error> {
-        let rows: Vec<Vec<u32>> = rows.iter().map(|row| self.framed(row)).collect();
+        let rows: Vec<Vec<u32>> = rows.iter().map(|row| self.facts.framed(row)).collect();
         let visit = &mut |row, found: Vec<FlatVectors>| {
             self.report_progress(row, rows.len());
             visit(row, found.into_iter().map(vectors).collect());
@@ -143,14 +138,14 @@ impl EncoderModel for CheckpointModel<'_> {
                 "{model}: the model predicts no tokens; name one with a prediction head"
             )));
         }
-        let special = self.source.vocab.special();
+        let mask = self.source.vocab.special().mask;
         let mut ids = row.ids.clone();
         let targets: Vec<u32> = row.positions.iter().map(|&at| row.ids[at]).collect();
-        row.positions.iter().for_each(|&at| ids[at] = special.mask);
+        row.positions.iter().for_each(|&at| ids[at] = mask);
         // `[CLS]` is the first token.
         let positions: Vec<usize> = row.positions.iter().map(|at| at + 1).collect();
         let matches = |name: &str| matches_pattern(parameters, name);
-        let found = self.inspector.gradient(&self.framed(&ids), &positions, &targets, &matches);
+        let found = self.inspector.gradient(&self.facts.framed(&ids), &positions, &targets, &matches);
         found.map_err(|error| match error {
             trainer_plan::Error::Config(problem) => Error::Usage(format!("--params {parameters}: {problem}")),
             error => Error::model(error),
