@@ -7,7 +7,7 @@ mod page;
 mod predictions;
 pub(crate) mod preset;
 mod recipe;
-mod record;
+pub(crate) mod record;
 mod request;
 mod results;
 mod rows;
@@ -31,7 +31,8 @@ use self::recipe::Recipe;
 pub use self::record::{TaskFile, TaskRecord};
 use self::request::SplitRows;
 pub use self::request::{Prepared, Request};
-pub use self::results::{SetResult, TaskResults, predictions_file, predictions_name};
+pub(crate) use self::results::decimals;
+pub use self::results::{PREDICTIONS, RESULTS, SetResult, TaskResults, predictions_file, predictions_name};
 use self::rows::RowOptions;
 pub use self::rows::{RowEncoder, RowLogits};
 use self::start::StartModel;
@@ -134,8 +135,12 @@ pub(crate) fn check(task: &AnyTask, data: &Path, from: &[PathBuf]) -> anyhow::Re
     check_task(task)?;
     let sets = existing_sets(task, data)?;
     from.iter().try_for_each(|from| StartModel::open(from).map(drop))?;
-    let train = sets.iter().find(|set| set.purpose == SetPurpose::Train).context("a task has a training set")?;
-    Ok(examples(train, data, task)?.len() as u64)
+    let of = |purpose| sets.iter().find(|set| set.purpose == purpose).context("a task has this set");
+    let mut valid = 0_u64;
+    each_example(of(SetPurpose::Dev)?, data, task, |_| valid += 1)?;
+    let mut train = 0_u64;
+    each_example(of(SetPurpose::Train)?, data, task, |_| train += 1)?;
+    Ok(train)
 }
 
 fn check_task(task: &AnyTask) -> anyhow::Result<()> {
@@ -210,14 +215,24 @@ impl Splits {
 /// # Errors
 /// The first invalid lines, by file, line and column.
 pub fn examples(set: &ExampleSet, folder: &Path, task: &AnyTask) -> anyhow::Result<Vec<Example>> {
+    let mut examples = Vec::new();
+    each_example(set, folder, task, |example| examples.push(example))?;
+    Ok(examples)
+}
+
+/// Passes the examples of a set to `visit`, one by one. Invalid lines are an error at the end.
+fn each_example(set: &ExampleSet, folder: &Path, task: &AnyTask, mut visit: impl FnMut(Example)) -> anyhow::Result<()> {
     let file = folder.join(&set.file);
     let mut reader =
         ExampleReader::open(&file, &set.layout, &task.output()).map_err(|error| Usage(error.to_string()))?;
-    let mut examples = Vec::new();
+    let mut read_any = false;
     let mut errors = Vec::new();
     for read in reader.by_ref() {
         match read {
-            Ok(example) => examples.push(example),
+            Ok(example) => {
+                read_any = true;
+                visit(example);
+            }
             Err(error) => errors.push(error.to_string()),
         }
     }
@@ -230,8 +245,8 @@ pub fn examples(set: &ExampleSet, folder: &Path, task: &AnyTask) -> anyhow::Resu
     if reader.counts().dropped > 0 {
         line(format_args!("{}: {} malformed lines are left out", file.display(), count(reader.counts().dropped)));
     }
-    if examples.is_empty() {
+    if !read_any {
         return Err(Usage(format!("{}: no example is here", file.display())).into());
     }
-    Ok(examples)
+    Ok(())
 }

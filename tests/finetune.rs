@@ -54,6 +54,14 @@ fn a_run_learns_a_task_and_predicts_it() {
     assert_eq!(finetune(&home, "second", &[]).code, Some(0));
     assert_eq!(files(&home.join("second/run/predictions")), before);
 
+    // Without its prepared folder, a run keeps the names of the classes and can be evaluated.
+    std::fs::rename(home.join("second/data"), home.join("moved")).expect("renamed");
+    home.run_ok(&["export", "second/run", "--out", "model"]);
+    let config: Value = serde_json::from_str(&read("model/config.json")).expect("JSON");
+    assert_eq!((&config["id2label"]["1"], &config["label2id"]["0"]), (&"1".into(), &0.into()));
+    assert_eq!(config["architectures"][0], "BertForSequenceClassification");
+    home.run_ok(&["evaluate", "second/run"]);
+
     finetune(&home, "cola", &["--seed", "2"]).assert_fails(2, &["run.toml", "other arguments", "--out"]);
     home.run(&["finetune", "CoLA", "--task", "cola", "--from", "run", "--out", "cola", "--max-seq-len", "16"])
         .assert_fails(2, &["cola/data", "row length", "--out"]);

@@ -1,6 +1,6 @@
 //! Data of an analysis, read and tokenized in bounded memory: a sample of the rows and pairs is kept.
 
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use analysis::{AnalysisData, Dice, EncodedPair, EncodedSentence, TextRow};
@@ -37,51 +37,36 @@ pub fn data(args: &AnalyzeArgs, tokenizer: &HfTokenizer, max_tokens: usize) -> a
 
 /// Uniform sample of a stream of unknown length: keeps the items with the smallest random numbers.
 struct Sample<T> {
-    kept: BinaryHeap<(u64, usize)>,
-    items: Vec<Option<T>>,
+    /// Items by their random number and their place in the stream.
+    kept: BTreeMap<(u64, usize), T>,
+    offered: usize,
     most: usize,
     dice: Dice,
 }
 
 impl<T> Sample<T> {
     fn new(most: usize, seed: u64, purpose: &str) -> Self {
-        Self { kept: BinaryHeap::new(), items: Vec::new(), most, dice: Dice::new(seed, purpose) }
+        Self { kept: BTreeMap::new(), offered: 0, most, dice: Dice::new(seed, purpose) }
     }
 
     /// Offers the next item of the stream.
     fn offer(&mut self, make: impl FnOnce() -> T) {
         let number = self.dice.number();
-        if self.kept.len() < self.most {
-            self.kept.push((number, self.items.len()));
-            self.items.push(Some(make()));
-        } else if self.kept.peek().is_some_and(|&(largest, _)| number < largest) {
-            if let Some((_, place)) = self.kept.pop() {
-                self.items[place] = None;
+        let is_full = self.kept.len() >= self.most;
+        if !is_full || self.kept.last_key_value().is_some_and(|((largest, _), _)| number < *largest) {
+            if is_full {
+                self.kept.pop_last();
             }
-            self.kept.push((number, self.items.len()));
-            self.items.push(Some(make()));
-            self.compact();
+            self.kept.insert((number, self.offered), make());
         }
-    }
-
-    /// Removes the places of dropped items once they are the majority.
-    fn compact(&mut self) {
-        if self.items.len() < 2 * self.most + 16 {
-            return;
-        }
-        let mut places: Vec<usize> = Vec::with_capacity(self.items.len());
-        let mut next = 0;
-        for item in &self.items {
-            places.push(next);
-            next += usize::from(item.is_some());
-        }
-        self.items.retain(Option::is_some);
-        self.kept = self.kept.drain().map(|(number, place)| (number, places[place])).collect();
+        self.offered += 1;
     }
 
     /// Returns the sample in the order of the stream.
     fn finish(self) -> Vec<T> {
-        self.items.into_iter().flatten().collect()
+        let mut items: Vec<_> = self.kept.into_iter().map(|((_, place), item)| (place, item)).collect();
+        items.sort_unstable_by_key(|(place, _)| *place);
+        items.into_iter().map(|(_, item)| item).collect()
     }
 }
 
@@ -232,7 +217,7 @@ mod tests {
             let mut sample = Sample::new(3, seed, "test");
             for item in 0..30_usize {
                 sample.offer(|| item);
-                assert!(sample.items.len() < 2 * 3 + 17);
+                assert!(sample.kept.len() <= 3);
             }
             let found = sample.finish();
             assert!(found.len() == 3 && found.is_sorted(), "{found:?}");

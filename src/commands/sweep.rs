@@ -29,7 +29,7 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     plan.keep(&folder)?;
     let before = SweepResults::read(plan.clone(), &out)?;
     line(format_args!("{}: {}", out.display(), tables::state(&before)));
-    let end = Runner::new(&plan, &out, *execution)?.run()?;
+    let end = Runner::new(&before, &out, *execution)?.run()?;
     let statistic = plan.statistic;
     let results = write_report(plan, &out, statistic)?;
     print(&results, statistic);

@@ -16,7 +16,7 @@ use super::subset::TrainSubset;
 use crate::exit::Usage;
 
 /// Name of the record in a prepared folder.
-const NAME: &str = "task.json";
+pub(crate) const NAME: &str = "task.json";
 
 /// Task that a prepared folder has examples of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,15 +1,22 @@
 //! Metrics and predictions of a fine-tuned model.
 
-use serde::Serialize;
-use tasks::metric::{Judged, MetricScore, MetricValue, PredictedAnswer, SquadVersion, evaluate};
+use serde::{Deserialize, Serialize};
+use tasks::metric::{
+    Judged, MetricScore, MetricValue, PredictedAnswer, SquadVersion, TaskMetric, UndefinedReason, evaluate,
+};
 use tasks::submission::{Predicted, QuestionAnswer, write_glue, write_squad, write_words};
 use tasks::task::ExampleSet;
 use tasks::{AnyTask, Example, Gold, TaskOutput};
 
 use super::predictions::{Predictions, allows_none, no_answer_threshold};
 
+/// Name of the file with the metrics in a run folder.
+pub const RESULTS: &str = "results.json";
+/// Folder with the predictions in a run folder.
+pub const PREDICTIONS: &str = "predictions";
+
 /// Metrics of a set.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SetResult {
     /// Name of the set.
     pub set: String,
@@ -31,16 +38,12 @@ impl SetResult {
     /// Returns the metrics as text: `matthews 0.4512, accuracy 0.7890`.
     #[must_use]
     pub fn text(&self) -> String {
-        let number = |value: MetricValue| match value.value() {
-            Some(value) => format!("{value:.4}"),
-            None => "undefined".to_owned(),
-        };
-        self.metrics.iter().map(|it| format!("{} {}", it.metric, number(it.value))).collect::<Vec<_>>().join(", ")
+        self.metrics.iter().map(|it| format!("{} {}", it.metric, decimals(it.value))).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Metrics of all sets of a run, as `results.json` has them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Metrics of all sets of a run, as [`RESULTS`] has them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskResults {
     /// Kind of the task.
     pub task: String,
@@ -48,6 +51,26 @@ pub struct TaskResults {
     pub step: u64,
     /// Sets, in the order of the task.
     pub sets: Vec<SetResult>,
+}
+
+impl TaskResults {
+    /// Returns the value of a metric on a set. A metric that is absent has no value.
+    pub(crate) fn value(&self, set: &str, metric: TaskMetric) -> MetricValue {
+        let set = self.sets.iter().find(|it| it.set == set);
+        let found = set.and_then(|set| set.metrics.iter().find(|it| it.metric == metric));
+        found.map_or(MetricValue::Undefined(UndefinedReason::NotApplicable), |it| it.value)
+    }
+
+    /// Returns the metrics of the first set with labels as text.
+    pub(crate) fn text(&self) -> String {
+        let set = self.sets.iter().find(|set| !set.metrics.is_empty());
+        set.map_or_else(|| "no labels".to_owned(), |set| format!("{}: {}", set.set, set.text()))
+    }
+}
+
+/// Returns a value with four decimals.
+pub(crate) fn decimals(value: MetricValue) -> String {
+    value.value().map_or_else(|| "undefined".to_owned(), |value| format!("{value:.4}"))
 }
 
 /// Returns the content of the file with the predictions of a set: the submission format of GLUE or SQuAD, or a word and

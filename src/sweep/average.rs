@@ -8,10 +8,11 @@ use tasks::metric::{MetricValue, UndefinedReason};
 use tasks::task::SetPurpose;
 
 use super::results::SweepResults;
-use super::summary::{Measure, choose, combinations, number};
+use super::summary::{Measure, choose, combinations};
 use super::tables::TextTable;
 use crate::cli::Statistic;
 use crate::exit::Usage;
+use crate::finetune::decimals;
 
 /// Tasks of the average, with the heads of their columns.
 const TASKS: [(&str, &str); 8] = [
@@ -85,7 +86,7 @@ fn dev_values(sweep: &SweepResults, from: &PathBuf, convention: Convention, stat
 }
 
 fn percent(value: MetricValue) -> String {
-    value.value().map_or_else(|| number(value), |value| format!("{:.1}", 100.0 * value))
+    value.value().map_or_else(|| decimals(value), |value| format!("{:.1}", 100.0 * value))
 }
 
 fn name(convention: Convention) -> &'static str {
@@ -104,8 +105,11 @@ fn numbers(convention: Convention) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::plan::SweepPlan;
-    use super::super::results::{NamedValue, RunResult, RunState, SetMetrics};
+    use tasks::metric::MetricScore;
+
+    use super::super::results::RunState;
     use super::*;
+    use crate::finetune::{SetResult, TaskResults};
 
     /// Sweep of one run that has these values of all its metrics, the dev sets in order.
     fn sweep(kind: &str, values: &[f64]) -> SweepResults {
@@ -113,16 +117,15 @@ mod tests {
         let metrics = |value: f64| {
             let named = task.metrics().into_iter().enumerate();
             // Secondary metrics have other values.
-            named
-                .map(move |(at, it)| NamedValue { metric: it.name().to_owned(), value: Some(value - at as f64 / 10.0) })
+            named.map(move |(at, metric)| MetricScore { metric, value: MetricValue::Defined(value - at as f64 / 10.0) })
         };
         let dev = task.sets().into_iter().filter(|set| set.purpose == SetPurpose::Dev);
-        let sets = dev.zip(values).map(|(set, value)| SetMetrics {
+        let sets = dev.zip(values).map(|(set, value)| SetResult {
             set: set.name,
             examples: 1,
             metrics: metrics(*value).collect(),
         });
-        let state = RunState::Finished(RunResult { step: 1, sets: sets.collect() });
+        let state = RunState::Finished(TaskResults { task: kind.to_owned(), step: 1, sets: sets.collect() });
         let plan = SweepPlan {
             data: "/data".into(),
             task_argument: kind.to_owned(),

@@ -78,8 +78,8 @@ fn rows(results: &SweepResults) -> Vec<ResultRow<'_>> {
                 step: result.step,
                 set: &set.set,
                 examples: set.examples,
-                metric: &metric.metric,
-                value: metric.value,
+                metric: metric.metric.name(),
+                value: metric.value.value(),
             }));
         }
     }

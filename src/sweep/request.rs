@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use clap::Args as _;
 use serde::Deserialize;
 
 use super::grid::Axis;
 use super::plan::SweepPlan;
-use crate::cli::{Statistic, SweepRequest, Warmup};
+use crate::cli::{Hyperparameters, Statistic, SweepRequest, Warmup};
 use crate::exit::Usage;
 use crate::finetune;
 use crate::finetune::preset::Preset;
@@ -88,7 +89,7 @@ impl Requested {
         let from = request.from.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
         unique("--from", &from.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())?;
         let axes = axes(&request)?;
-        let fractions = numbers("--train-fraction", &request.train_fraction, |it| *it > 0.0 && *it <= 1.0)?;
+        let fractions = numbers("--train-fraction", &request.train_fraction)?;
         let train_examples = finetune::check(&task, &data, &from)?;
         let preset = request.preset.map(Preset::named);
         let plan = SweepPlan {
@@ -156,27 +157,24 @@ fn clap_value<T: clap::ValueEnum>(key: &str, name: &str) -> Result<T, String> {
 
 /// Returns the lists of the user. Numbers are written in one form, so that equal values have equal names.
 fn axes(request: &SweepRequest) -> anyhow::Result<Vec<Axis>> {
-    let whole = |flag: &str, values: &[String], min: u64| -> anyhow::Result<Vec<String>> {
-        let parsed = values.iter().map(|value| match value.trim().parse::<u64>() {
-            Ok(number) if number >= min => Ok(number.to_string()),
-            _ => Err(invalid(flag, value, &format!("expected whole numbers from {min}"))),
-        });
-        Ok(parsed.collect::<Result<_, _>>()?)
+    let whole = |flag: &str, values: &[String]| -> anyhow::Result<Vec<String>> {
+        let parsed = values.iter().map(|value| Ok(checked(flag, value)?.parse::<u64>()?.to_string()));
+        parsed.collect()
     };
-    let warmup = |value: &String| {
-        let parsed = value.trim().parse::<Warmup>();
-        parsed.map(|it| it.to_string()).map_err(|problem| invalid("--warmup", value, &problem))
+    let warmup = |value: &String| -> anyhow::Result<String> {
+        let parsed = checked("--warmup", value)?.parse::<Warmup>();
+        Ok(parsed.map_err(|problem| invalid("--warmup", value, &problem))?.to_string())
     };
-    let lr = numbers("--lr", &request.lr, |lr| *lr > 0.0)?;
-    let decay = numbers("--weight-decay", &request.weight_decay, |it| (0.0..=1.0).contains(it))?;
+    let lr = numbers("--lr", &request.lr)?;
+    let decay = numbers("--weight-decay", &request.weight_decay)?;
     let mut axes = Vec::new();
     for (key, values) in [
         ("lr", lr.iter().map(|lr| format!("{lr:e}")).collect()),
-        ("batch_size", whole("--batch-size", &request.batch_size, 1)?),
-        ("epochs", whole("--epochs", &request.epochs, 1)?),
+        ("batch_size", whole("--batch-size", &request.batch_size)?),
+        ("epochs", whole("--epochs", &request.epochs)?),
         ("warmup", request.warmup.iter().map(warmup).collect::<Result<Vec<_>, _>>()?),
         ("weight_decay", decay.iter().map(ToString::to_string).collect()),
-        ("max_seq_len", whole("--max-seq-len", &request.max_seq_len, 8)?),
+        ("max_seq_len", whole("--max-seq-len", &request.max_seq_len)?),
     ] {
         unique(&format!("--{}", key.replace('_', "-")), &values)?;
         if !values.is_empty() {
@@ -202,12 +200,24 @@ fn invalid(flag: &str, value: &str, problem: &str) -> Usage {
     Usage(format!("{flag} `{value}`: {problem}"))
 }
 
-fn numbers(flag: &str, values: &[String], is_valid: impl Fn(&f64) -> bool) -> anyhow::Result<Vec<f64>> {
-    let parse = |value: &String| {
-        let number = value.trim().parse::<f64>().ok().filter(|it| it.is_finite() && is_valid(it));
-        number.ok_or_else(|| invalid(flag, value, "not a number in the range of the flag"))
-    };
-    let numbers = values.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+/// Returns a value without white space around it, if `cloze finetune` accepts it for the flag.
+fn checked<'a>(flag: &str, value: &'a str) -> anyhow::Result<&'a str> {
+    let value = value.trim();
+    let command = Hyperparameters::augment_args(clap::Command::new("finetune").no_binary_name(true));
+    match command.try_get_matches_from([format!("{flag}={value}")]) {
+        Ok(_) => Ok(value),
+        Err(error) => {
+            let text = error.to_string();
+            let problem = text.lines().next().unwrap_or_default();
+            let problem = problem.rsplit_once(">': ").map_or(problem, |(_, problem)| problem);
+            Err(invalid(flag, value, problem).into())
+        }
+    }
+}
+
+fn numbers(flag: &str, values: &[String]) -> anyhow::Result<Vec<f64>> {
+    let parsed = values.iter().map(|value| Ok(checked(flag, value)?.parse::<f64>()?));
+    let numbers = parsed.collect::<anyhow::Result<Vec<_>>>()?;
     unique(flag, &numbers.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     Ok(numbers)
 }

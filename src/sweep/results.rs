@@ -5,13 +5,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use store::Store;
-use tasks::metric::{MetricValue, UndefinedReason};
 
 use super::grid::Setting;
 use super::plan::{RunSpec, SweepPlan, varied};
+use crate::finetune::{RESULTS, TaskResults};
 
-/// Results of a run of `cloze finetune`, below its folder.
-const RESULTS: &str = "run/results.json";
 /// Record of a failed run, in its folder.
 const FAILURE: &str = "failure.json";
 
@@ -33,33 +31,10 @@ pub(crate) struct RunOutcome {
 /// State of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RunState {
-    Finished(RunResult),
+    Finished(TaskResults),
     Failed(Failure),
     /// Not started, in progress, or stopped.
     Unfinished,
-}
-
-/// Metrics of a finished run.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct RunResult {
-    /// Step of the evaluated checkpoint.
-    pub(crate) step: u64,
-    pub(crate) sets: Vec<SetMetrics>,
-}
-
-/// Metrics of one set of examples.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct SetMetrics {
-    pub(crate) set: String,
-    pub(crate) examples: u64,
-    pub(crate) metrics: Vec<NamedValue>,
-}
-
-/// Metric with its value; `None` if it is undefined.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct NamedValue {
-    pub(crate) metric: String,
-    pub(crate) value: Option<f64>,
 }
 
 /// End of a run that failed.
@@ -95,32 +70,14 @@ impl RunState {
 
     /// Reads the state of the run in that folder.
     pub(crate) fn read(folder: &Store) -> anyhow::Result<Self> {
-        if let Some((bytes, _)) = folder.get_with_stat(RESULTS)? {
-            let place = || folder.place(RESULTS);
+        let run = folder.prefixed("run");
+        if let Some((bytes, _)) = run.get_with_stat(RESULTS)? {
+            let place = || run.place(RESULTS);
             let result = serde_json::from_slice(&bytes);
             return Ok(Self::Finished(result.map_err(|error| anyhow::anyhow!("{}: {error}", place()))?));
         }
         let failure = folder.get_with_stat(FAILURE)?.and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok());
         Ok(failure.map_or(Self::Unfinished, Self::Failed))
-    }
-}
-
-impl RunResult {
-    /// Returns the value of a metric on a set. A metric that is absent or undefined has no value.
-    pub(crate) fn value(&self, set: &str, metric: &str) -> MetricValue {
-        let set = self.sets.iter().find(|it| it.set == set);
-        let found = set.and_then(|set| set.metrics.iter().find(|it| it.metric == metric)).and_then(|it| it.value);
-        found.map_or(MetricValue::Undefined(UndefinedReason::NotApplicable), MetricValue::Defined)
-    }
-
-    /// Returns the metrics of the first set with labels as text.
-    pub(crate) fn text(&self) -> String {
-        let Some(set) = self.sets.iter().find(|set| !set.metrics.is_empty()) else { return "no labels".to_owned() };
-        let text = |it: &NamedValue| match it.value {
-            Some(value) => format!("{} {value:.4}", it.metric),
-            None => format!("{} undefined", it.metric),
-        };
-        format!("{}: {}", set.set, set.metrics.iter().map(text).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -153,7 +110,7 @@ impl SweepResults {
     }
 
     /// Returns the finished runs with their metrics.
-    pub(crate) fn finished(&self) -> impl Iterator<Item = (&RunSpec, &RunResult)> {
+    pub(crate) fn finished(&self) -> impl Iterator<Item = (&RunSpec, &TaskResults)> {
         self.runs.iter().filter_map(|run| match &run.state {
             RunState::Finished(result) => Some((&run.spec, result)),
             _ => None,

@@ -29,7 +29,7 @@ use telemetry::quantities::time;
 use telemetry::terminal::{ItemProgress, line, note};
 
 use super::plan::{RunSpec, SweepPlan};
-use super::results::{Failure, RunState};
+use super::results::{Failure, RunState, SweepResults};
 use crate::cli::SweepExecution;
 use crate::run::control::{Control, Phase, Signal};
 
@@ -89,29 +89,36 @@ enum Claim {
 
 impl<'a> Runner<'a> {
     /// Prepares the work on the sweep in `folder`.
-    pub(crate) fn new(plan: &'a SweepPlan, folder: &'a Path, execution: SweepExecution) -> anyhow::Result<Self> {
-        let mut runs = plan.runs();
-        if let (Some(index), Some(count)) = (execution.index, execution.count) {
-            let mut number = 0;
-            runs.retain(|_| {
-                number += 1;
-                (number - 1) % count == index
-            });
-        }
+    pub(crate) fn new(sweep: &'a SweepResults, folder: &'a Path, execution: SweepExecution) -> anyhow::Result<Self> {
+        let (first, step) = execution.index.zip(execution.count).unwrap_or((0, 1));
         let control = Control::start()?;
         // Not `Start`, in which a signal ends the process at once: the children need time to save.
         control.set_phase(Phase::Step);
+        let mut runs = Vec::new();
         let mut old_failures = BTreeMap::new();
-        for run in &runs {
-            if let RunState::Failed(failure) = RunState::of(folder, run)? {
-                old_failures.insert(run.name.clone(), failure);
+        for run in sweep.runs.iter().skip(first).step_by(step) {
+            runs.push(run.spec.clone());
+            if let RunState::Failed(failure) = &run.state {
+                old_failures.insert(run.spec.name.clone(), failure.clone());
             }
         }
         let program = std::env::current_exe().context("the path of this program is unknown")?;
         let progress = ItemProgress::new("sweep", runs.len() as u64);
         let done = BTreeSet::new();
         let children = Vec::new();
-        Ok(Self { plan, folder, runs, execution, program, control, progress, old_failures, done, failed: 0, children })
+        Ok(Self {
+            plan: &sweep.plan,
+            folder,
+            runs,
+            execution,
+            program,
+            control,
+            progress,
+            old_failures,
+            done,
+            failed: 0,
+            children,
+        })
     }
 
     /// Runs until every run is finished or has failed, or until a signal.

@@ -2,13 +2,14 @@
 
 use tasks::AnyTask;
 use tasks::metric::{MetricValue, TaskMetric};
-use tasks::statistics::{Evaluation, Summary, best_on_dev};
+use tasks::statistics::{Summary, best_index};
 use tasks::task::SetPurpose;
 
 use super::grid::Setting;
 use super::plan::{RunSpec, SweepPlan};
-use super::results::{RunResult, SweepResults};
+use super::results::SweepResults;
 use crate::cli::Statistic;
+use crate::finetune::{TaskResults, decimals};
 
 /// Finished runs of one model that differ only by their seeds.
 pub(crate) struct Combination<'a> {
@@ -22,7 +23,7 @@ pub(crate) struct Combination<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct FinishedRun<'a> {
     pub(crate) spec: &'a RunSpec,
-    pub(crate) result: &'a RunResult,
+    pub(crate) result: &'a TaskResults,
 }
 
 /// Metric on a set of examples.
@@ -46,18 +47,12 @@ impl Measure {
     }
 
     fn value(&self, run: &FinishedRun<'_>) -> MetricValue {
-        run.result.value(&self.set, self.metric.name())
+        run.result.value(&self.set, self.metric)
     }
 
     /// Returns the run that is best by this measure, the first of several.
     pub(crate) fn best<'a>(&self, runs: &[FinishedRun<'a>]) -> Option<FinishedRun<'a>> {
-        let evaluation = |(at, run): (usize, &FinishedRun<'_>)| {
-            let value = self.value(run);
-            Evaluation { step: at as u64, dev: value, reported: value }
-        };
-        let evaluations: Vec<Evaluation> = runs.iter().enumerate().map(evaluation).collect();
-        let best = best_on_dev(&evaluations, self.metric.is_larger_better())?;
-        runs.get(usize::try_from(best.step).ok()?).copied()
+        best_index(self.values(runs), self.metric.is_larger_better()).map(|index| runs[index])
     }
 }
 
@@ -119,15 +114,9 @@ pub(crate) fn choose<'a>(
         return (!runs.is_empty()).then_some(Chosen { settings: None, runs });
     }
     let candidates: Vec<&Combination<'a>> = of_model.collect();
-    let evaluation = |(at, it): (usize, &&Combination<'a>)| {
-        let chosen = Chosen { settings: Some(it.settings), runs: it.runs.clone() };
-        let value = chosen.value(statistic, by);
-        Evaluation { step: at as u64, dev: value, reported: value }
-    };
-    let evaluations: Vec<Evaluation> = candidates.iter().enumerate().map(evaluation).collect();
-    let best = best_on_dev(&evaluations, by.metric.is_larger_better())?;
-    let best = candidates.get(usize::try_from(best.step).ok()?)?;
-    Some(Chosen { settings: Some(best.settings), runs: best.runs.clone() })
+    let chosen = |it: &Combination<'a>| Chosen { settings: Some(it.settings), runs: it.runs.clone() };
+    let values = candidates.iter().map(|it| chosen(it).value(statistic, by));
+    best_index(values, by.metric.is_larger_better()).map(|index| chosen(candidates[index]))
 }
 
 /// Returns every metric of every set with labels, in the order of the task.
@@ -135,9 +124,9 @@ pub(crate) fn measures(results: &SweepResults) -> Vec<Measure> {
     let mut found = Vec::new();
     for set in results.plan.task.sets() {
         for metric in results.plan.task.metrics() {
-            let has_value = |(_, result): (&RunSpec, &RunResult)| {
+            let has_value = |(_, result): (&RunSpec, &TaskResults)| {
                 let set = result.sets.iter().find(|it| it.set == set.name);
-                set.is_some_and(|it| it.metrics.iter().any(|it| it.metric == metric.name()))
+                set.is_some_and(|it| it.metrics.iter().any(|it| it.metric == metric))
             };
             if results.finished().any(has_value) {
                 found.push(Measure { set: set.name.clone(), metric });
@@ -147,16 +136,11 @@ pub(crate) fn measures(results: &SweepResults) -> Vec<Measure> {
     found
 }
 
-/// Formats a value with four decimals.
-pub(crate) fn number(value: MetricValue) -> String {
-    value.value().map_or_else(|| "undefined".to_owned(), |value| format!("{value:.4}"))
-}
-
 /// Formats a mean with its standard deviation, if there is one: `0.4512 ± 0.0123`.
 pub(crate) fn with_deviation(value: MetricValue, deviation: MetricValue) -> String {
     match deviation {
-        MetricValue::Defined(deviation) if value.value().is_some() => format!("{} ± {deviation:.4}", number(value)),
-        _ => number(value),
+        MetricValue::Defined(deviation) if value.value().is_some() => format!("{} ± {deviation:.4}", decimals(value)),
+        _ => decimals(value),
     }
 }
 
@@ -170,8 +154,11 @@ pub(crate) fn fractions(plan: &SweepPlan) -> Vec<f64> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::grid::Axis;
-    use super::super::results::{NamedValue, RunState, SetMetrics};
+    use tasks::metric::{MetricScore, UndefinedReason};
+
+    use super::super::results::RunState;
     use super::*;
+    use crate::finetune::SetResult;
 
     /// Sweep of one model on CoLA over two learning rates with three seeds, with these values of the dev set.
     pub(crate) fn results(values: [Option<f64>; 6]) -> SweepResults {
@@ -191,14 +178,15 @@ pub(crate) mod tests {
         };
         let state = |value: Option<f64>| {
             let Some(value) = value else { return RunState::Unfinished };
-            let metric = |metric: &str, value: f64| NamedValue {
-                metric: metric.to_owned(),
-                value: Some(value).filter(|it| !it.is_nan()),
+            let metric = |metric, value: f64| {
+                let undefined = MetricValue::Undefined(UndefinedReason::Constant);
+                MetricScore { metric, value: if value.is_nan() { undefined } else { MetricValue::Defined(value) } }
             };
-            let metrics = vec![metric("matthews", value), metric("accuracy", 1.0 - value)];
-            RunState::Finished(RunResult {
+            let metrics = vec![metric(TaskMetric::Matthews, value), metric(TaskMetric::Accuracy, 1.0 - value)];
+            RunState::Finished(TaskResults {
+                task: "cola".to_owned(),
                 step: 9,
-                sets: vec![SetMetrics { set: "dev".to_owned(), examples: 4, metrics }],
+                sets: vec![SetResult { set: "dev".to_owned(), examples: 4, metrics }],
             })
         };
         let specs = plan.runs();
@@ -224,7 +212,7 @@ pub(crate) mod tests {
         assert_eq!(chosen(Statistic::OverallMean), "all: 0.3250 ± 0.2564");
         let accuracy = Measure { metric: TaskMetric::Accuracy, ..by.clone() };
         let chosen = choose(&combinations, 0, 1.0, Statistic::Best, &by).expect("finished runs");
-        assert_eq!(number(chosen.value(Statistic::Best, &accuracy)), "0.2000", "chosen by the other metric");
+        assert_eq!(decimals(chosen.value(Statistic::Best, &accuracy)), "0.2000", "chosen by the other metric");
     }
 
     #[test]
@@ -236,7 +224,7 @@ pub(crate) mod tests {
         assert_eq!(chosen.settings.map(|it| results.describe(it)).as_deref(), Some("lr 3e-5"));
         assert_eq!(with_deviation(chosen.value(Statistic::Mean, &by), chosen.deviation(&by)), "0.1000");
         let all = choose(&combinations, 0, 1.0, Statistic::OverallMean, &by).expect("finished runs");
-        assert_eq!(number(all.value(Statistic::OverallMean, &by)), "undefined");
+        assert_eq!(decimals(all.value(Statistic::OverallMean, &by)), "undefined");
         assert!(choose(&combinations, 0, 0.5, Statistic::Mean, &by).is_none());
     }
 }

@@ -7,8 +7,9 @@ use tasks::statistics::Summary;
 use super::grid::Setting;
 use super::plan::SweepPlan;
 use super::results::SweepResults;
-use super::summary::{Combination, Measure, choose, combinations, fractions, measures, number, with_deviation};
+use super::summary::{Combination, Measure, choose, combinations, fractions, measures, with_deviation};
 use crate::cli::Statistic;
+use crate::finetune::decimals;
 
 /// Table of texts.
 pub(crate) struct TextTable {
@@ -94,10 +95,10 @@ pub(crate) fn combinations_table(results: &SweepResults, measure: &Measure) -> T
             results.describe(it.settings),
             it.runs.len().to_string(),
             with_deviation(summary.mean, summary.standard_deviation),
-            number(summary.median),
-            number(summary.min),
-            number(summary.max),
-            best.map_or_else(|| "undefined".to_owned(), number),
+            decimals(summary.median),
+            decimals(summary.min),
+            decimals(summary.max),
+            best.map_or_else(|| "undefined".to_owned(), decimals),
         ]
     };
     let rows = combinations(results).iter().map(row).collect();

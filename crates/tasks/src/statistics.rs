@@ -68,15 +68,21 @@ pub struct Evaluation {
 
 /// Returns the evaluation with the best dev value, the first of several. Undefined values never win.
 pub fn best_on_dev(evaluations: &[Evaluation], is_larger_better: bool) -> Option<Evaluation> {
-    let mut best: Option<(f64, Evaluation)> = None;
-    for evaluation in evaluations {
-        let Some(value) = evaluation.dev.value() else { continue };
+    let dev = evaluations.iter().map(|evaluation| evaluation.dev);
+    best_index(dev, is_larger_better).map(|index| evaluations[index])
+}
+
+/// Returns the index of the best value, the first of several. Undefined values never win.
+pub fn best_index(values: impl IntoIterator<Item = MetricValue>, is_larger_better: bool) -> Option<usize> {
+    let mut best: Option<(f64, usize)> = None;
+    for (index, value) in values.into_iter().enumerate() {
+        let Some(value) = value.value() else { continue };
         let value = if is_larger_better { value } else { -value };
         if best.is_none_or(|(best, _)| value > best) {
-            best = Some((value, *evaluation));
+            best = Some((value, index));
         }
     }
-    best.map(|(_, evaluation)| evaluation)
+    best.map(|(_, index)| index)
 }
 
 /// Returns the evaluation of the last step.

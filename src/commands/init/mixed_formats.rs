@@ -8,15 +8,16 @@ use telemetry::quantities::{bytes, count};
 
 use crate::exit::Usage;
 
-/// Returns the error of inputs with files of several formats, of which only one would be read.
+/// Returns the error of inputs with files of several formats, of which only one would be read. `found` are the files of
+/// all inputs.
 ///
 /// A format that has less than 1/100 of the bytes of folders is left to the warning about skipped files. A file or a glob
 /// that is named is always a part of the corpus.
-pub(super) fn problem(inputs: &[String]) -> Option<Usage> {
+pub(super) fn problem(inputs: &[String], found: &FileExtensions) -> Option<Usage> {
     let (folders, named): (Vec<String>, Vec<String>) =
         inputs.iter().cloned().partition(|input| Path::new(input).is_dir());
     let named = FileExtensions::detect(&named).by_format();
-    let found = FileExtensions::detect(inputs).by_format();
+    let found = found.by_format();
     let all: u64 = found.iter().map(|it| it.bytes).sum();
     let is_part = |it: &FilesOfFormat| 100 * it.bytes >= all || named.iter().any(|other| other.format == it.format);
     let parts: Vec<FilesOfFormat> = found.into_iter().filter(is_part).collect();
@@ -57,7 +58,8 @@ mod tests {
             store.put(name, &vec![b'x'; *size]).expect("written");
         }
         let inputs: Vec<String> = inputs.iter().map(|it| home.path().join(it).display().to_string()).collect();
-        problem(&inputs).map(|problem| problem.to_string().replace(&home.path().display().to_string(), "HOME"))
+        problem(&inputs, &FileExtensions::detect(&inputs))
+            .map(|problem| problem.to_string().replace(&home.path().display().to_string(), "HOME"))
     }
 
     #[test]

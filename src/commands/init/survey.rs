@@ -91,7 +91,8 @@ impl Survey {
         if let Some(cause) = inputs.iter().find_map(|input| unreadable_folder(Path::new(input))) {
             return Err(Usage(cause).into());
         }
-        let format = FileExtensions::detect(inputs).format().ok_or_else(|| {
+        let extensions = FileExtensions::detect(inputs);
+        let format = extensions.format().ok_or_else(|| {
             let known: BTreeSet<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", *.");
             let is_arrow = inputs.iter().any(|input| has_arrow_files(Path::new(input)));
@@ -103,7 +104,7 @@ impl Survey {
             };
             Usage(format!("{}: no file of a known extension (*.{known}){hint}", inputs.join(", ")))
         })?;
-        if let Some(mixed) = mixed_formats::problem(inputs) {
+        if let Some(mixed) = mixed_formats::problem(inputs, &extensions) {
             return Err(mixed.into());
         }
         let corpus = found(&format)?;

@@ -1,8 +1,8 @@
 //! Copy of the small files of a prepared folder in the run folder.
 //!
 //! # What
-//! `prepared/` has the manifest, the tokenizer and the vocabulary that the run began with, for each source of a mixture in
-//! a folder with its name. It has no rows.
+//! `prepared/` has the manifest, the tokenizer, the vocabulary and the labelled task that the run began with, for each
+//! source of a mixture in a folder with its name. It has no rows.
 //!
 //! # Why
 //! A run can be exported and can fill in blanks after the prepared folder was moved or deleted.
@@ -17,6 +17,7 @@ use store::Store;
 
 use super::{PreparedData, Purpose};
 use crate::config::Config;
+use crate::finetune::record;
 use crate::run::dataset_versions::{DatasetVersions, hashes_of};
 
 /// Folder of the copies in a run folder.
@@ -33,11 +34,15 @@ pub fn files(data: &PreparedData) -> pipeline::Result<Vec<(String, Vec<u8>)>> {
         // Later versions have vocabularies that are not copied.
         manifest.dataset_versions.truncate(data.dataset_version.0 as usize + 1);
         let vocab = manifest.dataset_version(data.dataset_version).vocab.path.clone();
-        let content = [
+        let mut content = vec![
             (vocab.clone(), data.store.get(&vocab)?),
             (manifest::TOKENIZER.to_owned(), load::read_tokenizer(&data.store, &manifest)?),
             (manifest::NAME.to_owned(), manifest.to_json()),
         ];
+        // The record of a labelled task has the names of the classes.
+        if let Some((task, _)) = data.store.get_with_stat(record::NAME)? {
+            content.push((record::NAME.to_owned(), task));
+        }
         let folder = folder(data.name());
         files.extend(content.into_iter().map(|(name, bytes)| (format!("{folder}/{name}"), bytes)));
     }

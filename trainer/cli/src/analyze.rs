@@ -7,6 +7,7 @@ use std::path::Path;
 use cloze::analyze::{self, ModelFindings};
 use cloze::cli::{AnalyzeArgs, StepChoice};
 use cloze::exit::Usage;
+use pipeline::tokenize::Tokenizer as _;
 use store::Store;
 use telemetry::terminal::note;
 use trainer_plan::checkpoint;
@@ -24,9 +25,15 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
     }
     let checkpoints: usize = work.iter().map(|(_, steps)| steps.len()).sum();
     let mut found = Vec::new();
+    let mut read = None;
     for (folder, (source, steps)) in args.common.models.iter().zip(&work) {
         let name = analyze::model_name(folder, &args.common.models);
-        let data = analyze::data(args, source.tokenizer(), source.max_tokens())?;
+        // Models with one tokenizer share the data.
+        let of = (source.tokenizer().facts().manifest.fingerprint.clone(), source.max_tokens());
+        let data = match read.take() {
+            Some((known, data)) if known == of => data,
+            _ => analyze::data(args, source.tokenizer(), source.max_tokens())?,
+        };
         for &step in steps {
             let at = step.map_or(String::new(), |step| format!(" step {step}"));
             note(format_args!("analyze: {name}{at} ({} of {checkpoints})", found.len() + 1));
@@ -34,6 +41,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
             let tables = args.analysis.compute(&model, &data, args.common.seed).map_err(error)?;
             found.push(ModelFindings { model: name.clone(), step, tables });
         }
+        read = Some((of, data));
     }
     analyze::write(args, &found)
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cloze::finetune::{
-    OBJECTIVE, PredictedRows, Predictions, RowEncoder, SetResult, TaskRecord, TaskResults, VIEW, examples,
-    predictions_file, predictions_name,
+    OBJECTIVE, PREDICTIONS, PredictedRows, Predictions, RESULTS, RowEncoder, SetResult, TaskRecord, TaskResults, VIEW,
+    examples, predictions_file, predictions_name,
 };
 use cloze::plan::Plan;
 use pipeline::labelled::{self, EncodedRow};
@@ -14,10 +14,6 @@ use store::Store;
 use tasks::Example;
 use telemetry::terminal::{line, outcome};
 use trainer::training::Predictor;
-
-/// Files that are written into the run folder.
-const RESULTS: &str = "results.json";
-const PREDICTIONS: &str = "predictions";
 
 /// Widths of micro-batches are multiples of it.
 const WIDTH_STEP: u32 = 8;

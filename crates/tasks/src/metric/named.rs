@@ -191,7 +191,7 @@ pub enum Judged<'a> {
 }
 
 /// Metric with its value.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricScore {
     /// Metric.
     pub metric: TaskMetric,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Value of a metric as a fraction: 0.5 is what papers print as 50.0.
 ///
@@ -71,5 +71,13 @@ impl fmt::Display for UndefinedReason {
 impl Serialize for MetricValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.value().serialize(serializer)
+    }
+}
+
+/// As it is written. The reason of an undefined value is not.
+impl<'de> Deserialize<'de> for MetricValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Option::<f64>::deserialize(deserializer)?;
+        Ok(value.map_or(Self::Undefined(UndefinedReason::NotApplicable), Self::Defined))
     }
 }

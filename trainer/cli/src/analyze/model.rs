@@ -12,7 +12,7 @@ use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _};
 use schemas::{Step, Vocab};
 use store::Store;
 use telemetry::terminal::note;
-use trainer::training::{FlatVectors, Inspector};
+use trainer::training::Inspector;
 use trainer_plan::TrainPlan;
 use trainer_plan::encoder::VocabFacts;
 use trainer_plan::hf;
@@ -120,15 +120,15 @@ impl EncoderModel for CheckpointModel<'_> {
         visit: &mut dyn FnMut(usize, Vec<Vectors>),
     ) -> Result<(), Error> {
         let rows: Vec<Vec<u32>> = rows.iter().map(|row| self.facts.framed(row)).collect();
-        let visit = &mut |row, found: Vec<FlatVectors>| {
+        let visit = &mut |row, found: Vec<Vectors>| {
             self.report_progress(row, rows.len());
-            visit(row, found.into_iter().map(vectors).collect());
+            visit(row, found);
         };
         self.inspector.encode(&rows, layers, visit).map_err(Error::model)
     }
 
     fn word_vectors(&self, ids: &[u32]) -> Result<Vectors, Error> {
-        self.inspector.word_vectors(ids).map(vectors).map_err(Error::model)
+        self.inspector.word_vectors(ids).map_err(Error::model)
     }
 
     fn gradient(&self, row: &MaskedRow, parameters: &str) -> Result<Vec<f32>, Error> {
@@ -183,10 +183,6 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
         }
     }
     left.ends_with(last)
-}
-
-fn vectors(found: FlatVectors) -> Vectors {
-    Vectors::new(found.width, found.values)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use analysis::Vectors;
 use schemas::Batch;
 use schemas::ordinal::Step;
 use store::Store;
@@ -32,15 +33,6 @@ pub struct Inspector {
     trainer: Trainer,
 }
 
-/// Values of vectors of equal width, one after the other.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FlatVectors {
-    /// Width of a vector.
-    pub width: usize,
-    /// Values.
-    pub values: Vec<f32>,
-}
-
 impl Inspector {
     /// Loads the weights of `run` after `step`.
     ///
@@ -62,15 +54,8 @@ impl Inspector {
     }
 
     /// Returns the number of layers of the main network.
-    #[must_use]
-    pub fn layers(&self) -> usize {
+    fn layers(&self) -> usize {
         self.trainer.plan().encoder.layers as usize
-    }
-
-    /// Returns the number of tokens of the longest row, with its frame.
-    #[must_use]
-    pub fn max_positions(&self) -> usize {
-        self.trainer.plan().encoder.max_positions as usize
     }
 
     /// Encodes rows, frames included, with the main network. Passes the index of each row and its hidden states to
@@ -82,7 +67,7 @@ impl Inspector {
         &self,
         rows: &[Vec<u32>],
         layers: &[usize],
-        visit: &mut dyn FnMut(usize, Vec<FlatVectors>),
+        visit: &mut dyn FnMut(usize, Vec<Vectors>),
     ) -> Result<(), Error> {
         let mut first = 0;
         while first < rows.len() {
@@ -106,7 +91,7 @@ impl Inspector {
         Ok(())
     }
 
-    fn encode_batch(&self, rows: &[Vec<u32>], width: usize, layers: &[usize]) -> Result<Vec<Vec<FlatVectors>>, Error> {
+    fn encode_batch(&self, rows: &[Vec<u32>], width: usize, layers: &[usize]) -> Result<Vec<Vec<Vectors>>, Error> {
         let _guard = tch::no_grad_guard();
         let padding = i64::from(self.trainer.plan().vocab.special.pad);
         let mut ids = Vec::with_capacity(rows.len() * width);
@@ -129,7 +114,7 @@ impl Inspector {
         } else {
             encoder.forward(input, Mode::Eval)
         };
-        let mut found: Vec<Vec<FlatVectors>> = rows.iter().map(|_| Vec::with_capacity(layers.len())).collect();
+        let mut found: Vec<Vec<Vectors>> = rows.iter().map(|_| Vec::with_capacity(layers.len())).collect();
         for &layer in layers {
             let hidden_btd = if layer == last { encoded.hidden_btd.shallow_clone() } else { encoded.layer_btd(layer) };
             for ((row, found), ids) in (0..).zip(&mut found).zip(rows) {
@@ -143,7 +128,7 @@ impl Inspector {
     ///
     /// # Errors
     /// If libtorch fails.
-    pub fn word_vectors(&self, ids: &[u32]) -> Result<FlatVectors, Error> {
+    pub fn word_vectors(&self, ids: &[u32]) -> Result<Vectors, Error> {
         let _guard = tch::no_grad_guard();
         let ids: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
         let ids_n = upload_once(&Tensor::from_slice(&ids), self.trainer.device());
@@ -195,7 +180,7 @@ impl Inspector {
             for (_, weight) in &chosen {
                 let found = weight.tensor.grad();
                 if found.defined() {
-                    gradient.extend(flat(&found.reshape([1, -1]))?.values);
+                    gradient.extend_from_slice(flat(&found.reshape([1, -1]))?.get(0));
                 } else {
                     gradient.resize(gradient.len() + weight.tensor.numel(), 0.0);
                 }
@@ -229,10 +214,10 @@ impl Inspector {
 }
 
 /// Copies vectors `[n, d]` to the host.
-fn flat(vectors_nd: &Tensor) -> Result<FlatVectors, Error> {
+fn flat(vectors_nd: &Tensor) -> Result<Vectors, Error> {
     let width = usize::try_from(vectors_nd.size()[1]).expect("a width is positive");
     let flat = vectors_nd.f_to_kind(Kind::Float).checked()?.f_reshape([-1]).checked()?;
-    Ok(FlatVectors { width, values: Vec::<f32>::try_from(&flat).checked()? })
+    Ok(Vectors::new(width, Vec::<f32>::try_from(&flat).checked()?))
 }
 
 #[cfg(test)]
@@ -261,8 +246,9 @@ mod tests {
         let alone = encode(&[ROW.to_vec()], &layers);
         assert_eq!(together.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [0, 1]);
         for (one, other) in together[0].1.iter().zip(&alone[0].1) {
-            assert_eq!(one.values.len(), ROW.len() * one.width, "without padding");
-            assert!(one.values.iter().zip(&other.values).all(|(a, b)| (a - b).abs() < 1e-5), "padding is not seen");
+            assert_eq!(one.count(), ROW.len(), "without padding");
+            let mut cells = one.iter().flatten().zip(other.iter().flatten());
+            assert!(cells.all(|(a, b)| (a - b).abs() < 1e-5), "padding is not seen");
         }
         let last = encode(&[ROW.to_vec()], &layers[layers.len() - 1..]);
         assert_eq!(last[0].1[0], alone[0].1[layers.len() - 1]);

@@ -25,7 +25,7 @@ pub(crate) mod validation;
 
 pub use self::checkpoint::Snapshot;
 pub use self::fill::{Filler, TokenGuess};
-pub use self::inspect::{FlatVectors, Inspector};
+pub use self::inspect::Inspector;
 pub use self::interfaces::{Data, Host, RunOutcome, ValidationScorer};
 pub use self::predict::Predictor;
 pub use self::process_group::{ProcessGroup, SingleProcess};
