@@ -196,8 +196,6 @@ pub struct EncodedRow {
     targets: Vec<i32>,
     /// Tokens that were truncated.
     cut: usize,
-    /// Tokens of the row with its frame.
-    width: u32,
 }
 
 impl EncodedRow {
@@ -218,14 +216,7 @@ impl EncodedRow {
         }
         let border = u16::try_from(a).expect("a row has fewer than 65,536 tokens");
         let starts = if a > 0 && b > 0 { vec![0, border] } else { vec![0] };
-        let width = u32::try_from(ids.len()).expect("it is at most `max_seq_len`") + frame;
-        Self { ids, starts, targets, cut: first.len() + second.len() - a - b, width }
-    }
-
-    /// Returns the tokens of the row, its frame included.
-    #[must_use]
-    pub fn width(&self) -> u32 {
-        self.width
+        Self { ids, starts, targets, cut: first.len() + second.len() - a - b }
     }
 
     fn sample(&self) -> Sample<'_> {
@@ -321,7 +312,6 @@ mod tests {
         let facts = testing::tokenizer("wordpiece").facts().clone();
         let options = LabelledOptions { max_seq_len: 8, separators: 1 };
         let encoded = EncodedRow::new(&row(&[5, 6], &[7], RowTarget::Class(1)), facts.special(), options);
-        assert_eq!(encoded.width(), 6);
         let vocab = facts.vocab(vec![0; facts.tokens.len()]);
         let view = AnyView::of_kind("labelled_example").expect("it is registered");
         let found = batch(&[encoded], "example", &view, 8, &vocab);

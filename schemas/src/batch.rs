@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::extension::FixedShapeTensor;
-use arrow_schema::{Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
 use crate::column::{Column, Element};
 use crate::ordinal::{BatchIndex, RowIndex};
@@ -90,6 +90,25 @@ impl Batch {
         }
     }
 
+    /// Returns the first `width` values of each row of every column.
+    ///
+    /// # Panics
+    /// If a column is narrower.
+    #[must_use]
+    pub fn narrowed(&self, width: usize) -> Self {
+        let mut narrow = BatchBuilder::new(self.index, self.rows());
+        for (field, array) in self.record.schema_ref().fields().iter().zip(self.record.columns()) {
+            let list = array.as_any().downcast_ref::<FixedSizeListArray>().expect("columns are lists of equal length");
+            match list.value_type() {
+                DataType::Int32 => narrow.push_start::<i32>(field.name(), list, width),
+                DataType::Int16 => narrow.push_start::<i16>(field.name(), list, width),
+                DataType::UInt8 => narrow.push_start::<u8>(field.name(), list, width),
+                other => unreachable!("no column of a batch holds {other}"),
+            }
+        }
+        narrow.finish().starting_at(self.first_row)
+    }
+
     /// Returns the values of one column of one view.
     pub fn column<T: Element>(&self, view: &str, column: Column<T>) -> Result<Grid<'_, T>, BatchError> {
         self.find(view, column)?.ok_or_else(|| BatchError::Missing {
@@ -106,10 +125,7 @@ impl Batch {
         let wrong =
             || BatchError::Type { index: self.index, name: name.clone(), expected: T::TYPE.data_type().to_string() };
         let list = array.as_any().downcast_ref::<FixedSizeListArray>().ok_or_else(wrong)?;
-        let width = usize::try_from(list.value_length()).map_err(|_| wrong())?;
-        let values = list.values().as_any().downcast_ref::<PrimitiveArray<T::Arrow>>().ok_or_else(wrong)?;
-        let start = list.value_offset_at(0);
-        Ok(Some(Grid { values: &values.values()[start..start + list.len() * width], width }))
+        Grid::new(list).ok_or_else(wrong).map(Some)
     }
 
     /// Returns the `view.column` names in the order of their insertion.
@@ -138,6 +154,16 @@ impl Batch {
 pub struct Grid<'a, T> {
     values: &'a [T],
     width: usize,
+}
+
+impl<'a, T: Element> Grid<'a, T> {
+    /// Returns the values of a column; `None` if it holds another type.
+    fn new(list: &'a FixedSizeListArray) -> Option<Self> {
+        let width = usize::try_from(list.value_length()).ok()?;
+        let values = list.values().as_any().downcast_ref::<PrimitiveArray<T::Arrow>>()?;
+        let start = list.value_offset_at(0);
+        Some(Self { values: &values.values()[start..start + list.len() * width], width })
+    }
 }
 
 impl<'a, T> Grid<'a, T> {
@@ -187,17 +213,25 @@ impl BatchBuilder {
     /// # Panics
     /// If the shape does not fit.
     pub fn push<T: Element>(&mut self, view: &str, column: Column<T>, width: usize, values: Vec<T>) {
-        assert_eq!(values.len(), self.rows * width, "column `{view}.{}` has another shape", column.name());
+        self.push_named(format!("{view}.{}", column.name()), width, values);
+    }
+
+    /// Adds the first `width` values of each row of a column.
+    fn push_start<T: Element>(&mut self, name: &str, list: &FixedSizeListArray, width: usize) {
+        let grid = Grid::<T>::new(list).expect("the type was checked");
+        let values = (0..grid.rows()).flat_map(|row| &grid.row(row)[..width]).copied().collect();
+        self.push_named(name.to_owned(), width, values);
+    }
+
+    fn push_named<T: Element>(&mut self, name: String, width: usize, values: Vec<T>) {
+        assert_eq!(values.len(), self.rows * width, "column `{name}` has another shape");
         let item = Arc::new(Field::new("item", T::TYPE.data_type(), false));
         let list_width = i32::try_from(width).expect("rows are narrower than 2^31");
         let values = PrimitiveArray::<T::Arrow>::new(ScalarBuffer::from(values), None);
         let array = FixedSizeListArray::new(Arc::clone(&item), list_width, Arc::new(values), None);
         let tensor =
             FixedShapeTensor::try_new(T::TYPE.data_type(), [width], None, None).expect("one axis, no permutation");
-        self.fields.push(
-            Field::new_fixed_size_list(format!("{view}.{}", column.name()), item, list_width, false)
-                .with_extension_type(tensor),
-        );
+        self.fields.push(Field::new_fixed_size_list(name, item, list_width, false).with_extension_type(tensor));
         self.arrays.push(Arc::new(array));
     }
 
@@ -242,6 +276,14 @@ mod tests {
         let error = batch.column("masked", LABELS).expect_err("there is none").to_string();
         assert_eq!(error, "batch 7 has no column `masked.labels`; it has masked.input_ids, masked.attention_mask");
         assert!(batch.column("masked", Column::<i32>::new("attention_mask")).is_err());
+    }
+
+    #[test]
+    fn a_narrowed_batch_has_the_starts_of_its_rows() {
+        let narrow = batch().slice(1, 2).narrowed(1);
+        assert_eq!(narrow.column("masked", INPUT_IDS).expect("still there").values(), [3, 5]);
+        assert_eq!(narrow.column("masked", ATTENTION_MASK).expect("still there").values(), [1, 1]);
+        assert_eq!((narrow.index(), narrow.first_row()), (BatchIndex(7), RowIndex(22)));
     }
 
     #[test]

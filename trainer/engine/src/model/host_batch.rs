@@ -3,8 +3,11 @@
 //! Counts determine the divisors of loss sums before any kernel runs. Each column is scanned once, when the batch
 //! arrives; later reads use the stored counts. A view that a generator makes has the counts and columns of the
 //! generator's input view: only its ids differ, and those are on the device.
+//!
+//! Rows of a batch of one view are as wide as the longest of them, so that no kernel runs over shared padding.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,10 +19,13 @@ use schemas::{Batch, BatchError, Column, Element, Grid};
 use crate::device::tensors::as_i64;
 use crate::model::networks::built::Networks;
 
+/// Widths without shared padding are multiples of it, for the matrix units of GPUs.
+const WIDTH_STEP: usize = 8;
+
 /// Micro-batch as read by objectives.
 #[derive(Debug)]
 pub(crate) struct HostBatch<'a> {
-    batch: &'a Batch,
+    batch: Cow<'a, Batch>,
     networks: &'a Networks,
     views: BTreeMap<String, HostView>,
     // Data that objectives derived from the batch, by objective.
@@ -48,10 +54,11 @@ impl<'a> HostBatch<'a> {
     /// # Panics
     /// If an id lies outside the vocabulary: it would index a row of some other table.
     pub(crate) fn new(batch: &'a Batch, networks: &'a Networks) -> Result<Self, BatchError> {
+        let batch = without_shared_padding(batch)?;
         let mut views = BTreeMap::new();
         for name in batch.names().filter_map(|name| Some(name.rsplit_once('.')?.0)) {
             if !views.contains_key(name) {
-                views.insert(name.to_owned(), HostView::scan(batch, name, networks.vocab_ids())?);
+                views.insert(name.to_owned(), HostView::scan(&batch, name, networks.vocab_ids())?);
             }
         }
         Ok(Self { batch, networks, views, kept: RefCell::default() })
@@ -185,6 +192,20 @@ impl<'a> HostBatch<'a> {
     }
 }
 
+/// Removes the columns at the ends of rows that are padding in all of them. Views of one batch share positions, so only
+/// a batch of one view is narrowed.
+fn without_shared_padding(batch: &Batch) -> Result<Cow<'_, Batch>, BatchError> {
+    let mut views = batch.names().filter_map(|name| Some(name.rsplit_once('.')?.0));
+    let Some(view) = views.next().filter(|first| views.all(|view| view == *first)) else {
+        return Ok(Cow::Borrowed(batch));
+    };
+    let Some(mask) = batch.find(view, ATTENTION_MASK)? else { return Ok(Cow::Borrowed(batch)) };
+    let tokens = |row| mask.row(row).iter().rposition(|&flag| flag != 0).map_or(0, |last| last + 1);
+    let longest = (0..mask.rows()).map(tokens).max().unwrap_or(0);
+    let width = longest.max(1).next_multiple_of(WIDTH_STEP);
+    Ok(if width < mask.width() { Cow::Owned(batch.narrowed(width)) } else { Cow::Borrowed(batch) })
+}
+
 impl HostView {
     fn scan(batch: &Batch, view: &str, vocab_size: u32) -> Result<Self, BatchError> {
         let is_id = |id: i32| u32::try_from(id).is_ok_and(|id| id < vocab_size);
@@ -255,6 +276,31 @@ mod tests {
         let last = batch.slice(testing::ROWS - 1, 1);
         let alone = HostBatch::new(&last, &networks).expect("a good batch");
         assert!(alone.has_padding("masked") && alone.is_even("masked"), "a single row is even");
+    }
+
+    #[test]
+    fn shared_padding_of_the_only_view_is_removed() {
+        let _alone = testing::generator();
+        let networks = networks();
+        // Two rows of 20 columns, 9 and 3 of them tokens.
+        let batch = |views: &[&str]| {
+            let mut builder = BatchBuilder::new(BatchIndex(0), 2);
+            let mask: Vec<u8> =
+                [9, 3].into_iter().flat_map(|tokens| (0..20).map(move |at| u8::from(at < tokens))).collect();
+            for view in views {
+                builder.push(view, INPUT_IDS, 20, (0..40).collect());
+                builder.push(view, ATTENTION_MASK, 20, mask.clone());
+            }
+            builder.finish()
+        };
+        let narrow = batch(&["masked"]);
+        let host = HostBatch::new(&narrow, &networks).expect("a good batch");
+        let ids = host.column("masked", INPUT_IDS);
+        assert_eq!((ids.width(), ids.row(1)), (16, &(20..36).collect::<Vec<_>>()[..]));
+        assert_eq!((host.valid("masked"), host.valid_positions("masked")[9]), (12, 16));
+        let whole = batch(&["masked", "original"]);
+        let host = HostBatch::new(&whole, &networks).expect("a good batch");
+        assert_eq!(host.column("masked", INPUT_IDS).width(), 20);
     }
 
     #[test]
