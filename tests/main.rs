@@ -9,6 +9,7 @@ mod failures;
 mod fault_injection;
 mod faults;
 mod finetune;
+mod finetune_resume;
 mod finetune_rules;
 mod first_use;
 mod golden;
