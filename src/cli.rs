@@ -209,14 +209,21 @@ pub enum Verb {
     },
     /// Compute metrics and predictions of a fine-tuned run.
     ///
-    /// Writes `results.json` and the files of `predictions/` into the run folder.
-    #[command(after_help = "Example: cloze evaluate runs/cola/run")]
+    /// Writes `results.json` and the files of `predictions/` into the run folder, those of another task into
+    /// `evaluations/TASK/` of it.
+    #[command(after_help = "Example: cloze evaluate runs/mnli/run --task ax --data glue/diagnostic")]
     Evaluate {
         /// Run folder.
         run: PathBuf,
-        /// Step whose checkpoint is loaded. Default: the newest checkpoint.
+        /// Step whose checkpoint is loaded. Default: the newest, or the best if the run keeps the best.
         #[arg(long)]
         step: Option<u64>,
+        /// Other task with the same outputs, by its name or a TOML file.
+        #[arg(long, value_name = "TASK|FILE.toml", requires = "data")]
+        task: Option<String>,
+        /// Folder with the files of the other task.
+        #[arg(long, value_name = "FOLDER", requires = "task")]
+        data: Option<PathBuf>,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
@@ -347,7 +354,7 @@ pub enum Verb {
         /// Folder to write.
         #[arg(long)]
         out: PathBuf,
-        /// Step to export. Default: the newest checkpoint.
+        /// Step to export. Default: the newest checkpoint, or the best one of a fine-tuning that keeps the best.
         #[arg(long)]
         step: Option<u64>,
         /// Model family. Default: the first that has the heads and the positions of the run; `cloze plan` prints it.

@@ -32,7 +32,9 @@ pub use self::record::{TaskFile, TaskRecord};
 use self::request::SplitRows;
 pub use self::request::{Prepared, Request};
 pub(crate) use self::results::decimals;
-pub use self::results::{PREDICTIONS, RESULTS, SetResult, TaskResults, predictions_file, predictions_name};
+pub use self::results::{
+    PREDICTIONS, RESULTS, SetResult, TaskResults, chosen_step, predictions_file, predictions_name,
+};
 use self::rows::RowOptions;
 pub use self::rows::{RowEncoder, RowLogits};
 use self::start::StartModel;
@@ -155,6 +157,25 @@ fn check_task(task: &AnyTask) -> anyhow::Result<()> {
         return refuse("it needs a dev set".to_owned());
     }
     Ok(())
+}
+
+/// Returns the dev and test sets of a task whose files exist.
+///
+/// # Errors
+/// If none exists.
+pub fn evaluation_sets(task: &AnyTask, folder: &Path) -> anyhow::Result<Vec<ExampleSet>> {
+    if let Some(problem) = task.problems().first() {
+        return Err(Usage(format!("--task {}: {problem}", task.kind())).into());
+    }
+    let (train, mut sets): (Vec<_>, Vec<_>) = task.sets().into_iter().partition(|set| set.purpose == SetPurpose::Train);
+    drop(train);
+    let names: Vec<String> = sets.iter().map(|set| set.file.clone()).collect();
+    sets.retain(|set| folder.join(&set.file).is_file());
+    if sets.is_empty() {
+        let message = format!("--data {}: none of {} is here", folder.display(), names.join(", "));
+        return Err(Usage(message).into());
+    }
+    Ok(sets)
 }
 
 /// Returns the sets of a task whose files exist. Training and dev sets must.

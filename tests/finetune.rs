@@ -216,6 +216,8 @@ fn a_preset_is_written_with_its_reasons_and_a_share_of_the_examples_is_drawn() {
         "max_grad_norm = 0.0    # COCO-LM, base and base++",
         "input_dropout = 0.1    # COCO-LM, base and base++",
         "dropout = 0.1",
+        "keep_best = 1    # COCO-LM, base and base++",
+        "best_by = \"task.matthews\"",
     ] {
         assert!(config.lines().any(|found| found == line), "{line}\n{config}");
     }
@@ -231,4 +233,58 @@ fn a_preset_is_written_with_its_reasons_and_a_share_of_the_examples_is_drawn() {
     ] {
         assert!(config.contains(line), "{line}\n{config}");
     }
+}
+
+#[test]
+fn the_best_checkpoint_is_evaluated_and_exported_if_the_run_keeps_it() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=20"]);
+    write_cola(&home);
+    let stop = "validation.stop={ metric = \"task.matthews\", patience = 2 }";
+    let outcome = finetune(&home, "cola", &["--set", stop]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let read = || std::fs::read_to_string(home.join("cola/run/results.json")).expect("written");
+    let results: Value = serde_json::from_str(&read()).expect("JSON");
+    let best = results["step"].as_u64().expect("a step");
+    let last = home.log("cola/run").iter().filter_map(|entry| entry["step"].as_u64()).max().expect("a step");
+    assert_eq!((results["sets"][0]["metrics"][0]["value"].as_f64(), last), (Some(1.0), best + 2 * 16), "{results}");
+    let exported = home.run_ok(&["export", "cola/run", "--out", "model"]);
+    assert!(exported.stdout.contains(&format!("after step {best} of")), "{exported}");
+    home.run_ok(&["evaluate", "cola/run", "--step", &last.to_string()]);
+    assert_eq!(serde_json::from_str::<Value>(&read()).expect("JSON")["step"], last);
+}
+
+#[test]
+fn a_run_is_evaluated_on_other_tasks() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=20"]);
+    write_cola(&home);
+    assert_eq!(finetune(&home, "cola", &[]).code, Some(0));
+    let before = files(&home.join("cola/run/predictions"));
+    home.write(
+        "other/dev.jsonl",
+        "{\"t\": \"Anna ate soup\", \"l\": \"1\"}\n{\"t\": \"Peter ate soup\", \"l\": \"1\"}\n",
+    );
+    let task = |keys: &str| format!("{keys}text = \"t\"\n[files]\ntrain = \"train.jsonl\"\ndev = \"dev.jsonl\"\n");
+    home.write("same.toml", &task("kind = \"custom_classification\"\nlabel = \"l\"\nlabels = [\"0\", \"1\"]\n"));
+    let evaluate = |task: &str, data: &str| home.run(&["evaluate", "cola/run", "--task", task, "--data", data]);
+    let outcome = evaluate("same.toml", "other");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("dev: 2 examples: accuracy 0.5000"), "{outcome}");
+    assert!(home.join("cola/run/evaluations/same/predictions/dev.tsv").is_file());
+
+    let pair = |number: usize, label: &str| format!("{number}\tAnna ate\tshe ate{label}\n");
+    home.write("WNLI/dev.tsv", &format!("index\tsentence1\tsentence2\tlabel\n{}{}", pair(0, "\t0"), pair(1, "\t1")));
+    home.write("WNLI/test.tsv", &format!("index\tsentence1\tsentence2\n{}", pair(0, "")));
+    let outcome = evaluate("wnli", "WNLI");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("dev: 2 examples: accuracy 0.5000"), "{outcome}");
+    assert!(outcome.stderr.contains("every prediction is `0`"), "{outcome}");
+    let submitted = std::fs::read_to_string(home.join("cola/run/evaluations/wnli/predictions/WNLI.tsv"));
+    assert_eq!(submitted.expect("written"), "index\tprediction\n0\t0\n");
+    assert_eq!(files(&home.join("cola/run/predictions")), before, "the run's own predictions stay");
+
+    home.write("score.toml", &task("kind = \"custom_regression\"\nscore = \"l\"\n"));
+    evaluate("score.toml", "other")
+        .assert_fails(2, &["--task score.toml", "a score from 0 to 1", "one of 0, 1 in the run"]);
+    evaluate("ax", "other").assert_fails(2, &["--data other", "none of diagnostic.tsv"]);
+    evaluate("cola", "absent").assert_fails(2, &["--data absent", "none of dev.tsv, test.tsv"]);
 }

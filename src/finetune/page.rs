@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use tasks::TaskOutput;
+use tasks::{AnyTask, TaskOutput};
 use trainer_plan::objectives::Activation;
 
-use super::preset::HeadDropout;
-use super::recipe::Recipe;
+use super::preset::{CheckpointChoice, HeadDropout};
+use super::recipe::{Choice, Recipe};
 use super::record::view_toml;
 use super::request::{Prepared, Request, SplitRows};
 use super::rows::RowOptions;
@@ -57,11 +57,10 @@ pub(super) fn page(request: &Request<'_>, start: &StartModel, options: RowOption
         recipe.warmup.value,
         recipe.warmup.reason,
     );
+    text += &validation(&recipe, task, per_epoch, rows);
     let _ = write!(
         text,
-        "[validation]\nevery_steps = {per_epoch}\nrows = {}\n\n[checkpoints]\nevery_steps = {per_epoch}\nkeep = 1\n\n\
-         [report]\nevery_steps = {}\n\n[run]\nfolder = {}\n",
-        rows.valid.max(1),
+        "[report]\nevery_steps = {}\n\n[run]\nfolder = {}\n",
         (per_epoch / 4).clamp(1, 100),
         string(Prepared::below(out).run.display().to_string()),
     );
@@ -92,6 +91,25 @@ fn head(recipe: &Recipe, output: &TaskOutput) -> String {
         TaskOutput::WordLabels { .. } => dropout,
         TaskOutput::Spans { .. } => String::new(),
     }
+}
+
+/// Returns `[validation]` and `[checkpoints]`.
+fn validation(recipe: &Recipe, task: &AnyTask, per_epoch: u64, rows: SplitRows) -> String {
+    let checkpoint = recipe.checkpoint.as_ref();
+    let every = per_epoch.div_ceil(checkpoint.map_or(1, |it| it.value.validations_per_epoch));
+    let mut text = format!("[validation]\nevery_steps = {every}\nrows = {}\n", rows.valid.max(1));
+    // Validations do not have the metrics of answers.
+    let has_metrics = !matches!(task.output(), TaskOutput::Spans { .. });
+    let primary = task.metrics().into_iter().next().filter(|_| has_metrics);
+    let metric = primary.map_or_else(|| "loss".to_owned(), |metric| format!("{OBJECTIVE}.{metric}"));
+    if let Some(Choice { value: CheckpointChoice { patience: Some(patience), .. }, reason }) = checkpoint {
+        let _ = writeln!(text, "stop = {{ metric = \"{metric}\", patience = {patience} }}    # {reason}");
+    }
+    let _ = write!(text, "\n[checkpoints]\nevery_steps = {every}\nkeep = 1\n");
+    if let Some(choice) = checkpoint {
+        let _ = write!(text, "keep_best = 1    # {}\nbest_by = \"{metric}\"\n", choice.reason);
+    }
+    text + "\n"
 }
 
 /// Returns `[optimizer]`.

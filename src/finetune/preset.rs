@@ -34,6 +34,8 @@ pub(crate) struct Preset {
     pub(super) head: Option<HeadDropout>,
     /// Factor of the learning rate from each layer to the one below it.
     pub(super) layer_decay: Option<f64>,
+    /// Choice of the checkpoint. Otherwise the last one.
+    pub(super) choice: Option<CheckpointChoice>,
     groups: &'static [TaskGroup],
     /// Seeds of each combination.
     pub(crate) seeds: Option<u64>,
@@ -57,6 +59,14 @@ pub(super) struct OptimizerValues {
 impl OptimizerValues {
     const UNSTATED: Self =
         Self { betas: None, eps: None, weight_decay: None, bias_correction: None, max_grad_norm: None };
+}
+
+/// Choice of the checkpoint that is best on the dev set, by the first metric of the task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct CheckpointChoice {
+    pub(super) validations_per_epoch: u64,
+    /// Validations without a better value after which the run ends.
+    pub(super) patience: Option<u64>,
 }
 
 /// Dropout around the dense layer of a head.
@@ -105,6 +115,7 @@ pub(super) const BERT: Preset = Preset {
     dropout: None,
     head: None,
     layer_decay: None,
+    choice: None,
     groups: &[TaskGroup {
         label: "all tasks",
         tasks: &[],
@@ -248,6 +259,7 @@ const COCO_LM_BASE: Preset = Preset {
     dropout: Some(0.1),
     head: Some(HeadDropout { input: 0.1, output: 0.1 }),
     layer_decay: None,
+    choice: Some(CheckpointChoice { validations_per_epoch: 2, patience: None }),
     groups: &coco_lm_groups(COCO_LM_BASE_LR),
     seeds: Some(5),
     draws: None,
@@ -338,6 +350,7 @@ const DAPT: Preset = Preset {
     dropout: Some(0.1),
     head: Some(HeadDropout { input: 0.1, output: 0.0 }),
     layer_decay: None,
+    choice: Some(CheckpointChoice { validations_per_epoch: 1, patience: Some(3) }),
     groups: &[
         TaskGroup {
             label: "AGNews",

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::preset::{BERT, HeadDropout, OptimizerValues, Preset};
+use super::preset::{BERT, CheckpointChoice, HeadDropout, OptimizerValues, Preset};
 use crate::cli::{Hyperparameters, Warmup};
 
 /// Value with its reason, for a comment.
@@ -31,6 +31,8 @@ pub(super) struct Recipe {
     pub(super) dropout: Option<Choice<f64>>,
     /// Dropout of the head; `None`: the default.
     pub(super) head: Option<Choice<HeadDropout>>,
+    /// Choice of the checkpoint; `None`: the last one.
+    pub(super) checkpoint: Option<Choice<CheckpointChoice>>,
 }
 
 impl Recipe {
@@ -60,6 +62,7 @@ impl Recipe {
             layer_decay: preset.layer_decay.map(|value| Choice { value, reason: stated() }),
             dropout: preset.dropout.map(|value| Choice { value, reason: stated() }),
             head: preset.head.map(|value| Choice { value, reason: stated() }),
+            checkpoint: preset.choice.map(|value| Choice { value, reason: stated() }),
         }
     }
 

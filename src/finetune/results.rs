@@ -1,14 +1,19 @@
 //! Metrics and predictions of a fine-tuned model.
 
+use schemas::Step;
 use serde::{Deserialize, Serialize};
+use store::Store;
 use tasks::metric::{
     Judged, MetricScore, MetricValue, PredictedAnswer, SquadVersion, TaskMetric, UndefinedReason, evaluate,
 };
 use tasks::submission::{Predicted, QuestionAnswer, write_glue, write_squad, write_words};
 use tasks::task::ExampleSet;
 use tasks::{AnyTask, Example, Gold, TaskOutput};
+use trainer_plan::checkpoint;
 
+use super::TaskRecord;
 use super::predictions::{Predictions, allows_none, no_answer_threshold};
+use crate::plan::Plan;
 
 /// Name of the file with the metrics in a run folder.
 pub const RESULTS: &str = "results.json";
@@ -51,6 +56,20 @@ pub struct TaskResults {
     pub step: u64,
     /// Sets, in the order of the task.
     pub sets: Vec<SetResult>,
+}
+
+/// Returns the step of the checkpoint that evaluations and exports read: the given one, else the best one of a
+/// fine-tuning that keeps the best. `None`: the newest.
+///
+/// # Errors
+/// If the checkpoints cannot be listed.
+pub fn chosen_step(plan: &Plan, run: &Store, given: Option<u64>) -> anyhow::Result<Option<Step>> {
+    let rules = &plan.train().checkpoints;
+    let is_finetuning = TaskRecord::find(&plan.data().store)?.is_some();
+    match given {
+        None if is_finetuning && rules.keep_best > 0 => Ok(checkpoint::best_step(run, rules)?),
+        given => Ok(given.map(Step)),
+    }
 }
 
 impl TaskResults {

@@ -15,13 +15,12 @@ use super::results::SweepResults;
 use super::summary::{FinishedRun, Measure};
 use super::tables::{markdown, setting_keys};
 use crate::cli::Statistic;
+use crate::finetune::PREDICTIONS;
 
 /// Names of the files in the folder of a sweep.
 pub(crate) const REPORT: &str = "report.md";
 const JSON_LINES: &str = "results.jsonl";
 const PARQUET: &str = "results.parquet";
-/// Folder of the predictions, with a folder for each model.
-const PREDICTIONS: &str = "predictions";
 
 /// Interval between two attempts to take the lock of the report.
 const RETRY: Duration = Duration::from_millis(200);

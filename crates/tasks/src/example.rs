@@ -1,5 +1,6 @@
 //! Labelled example of a task, and the output that a task predicts.
 
+use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
 /// Example: one or two texts with a gold value.
@@ -73,6 +74,18 @@ pub enum TaskOutput {
         /// Names of the labels as in the files, such as `O` and `B-PER`. The order defines the indices.
         labels: Vec<String>,
     },
+}
+
+impl fmt::Display for TaskOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Class { labels } => write!(f, "one of {}", labels.join(", ")),
+            Self::Score { range } => write!(f, "a score from {} to {}", range.start(), range.end()),
+            Self::Spans { allows_none: false } => f.write_str("an answer"),
+            Self::Spans { allows_none: true } => f.write_str("an answer or none"),
+            Self::WordLabels { labels } => write!(f, "labels of words: {}", labels.join(", ")),
+        }
+    }
 }
 
 impl TaskOutput {

@@ -58,6 +58,7 @@ fn coco_lm_has_its_stated_values() {
         let preset = Preset::named(name);
         assert_eq!((preset.max_seq_len, preset.dropout, preset.seeds), (Some(512), Some(0.1), Some(5)));
         assert_eq!(preset.statistic, Some(Statistic::Median));
+        assert_eq!(preset.choice, Some(CheckpointChoice { validations_per_epoch: 2, patience: None }));
     }
 }
 
@@ -77,4 +78,5 @@ fn tacl_electra_and_dapt_have_their_stated_values() {
     assert_eq!(optimizer(Dapt), (Some([0.9, 0.98]), Some(1e-6), Some(0.1), Some(1.0)));
     let preset = Preset::named(Dapt);
     assert_eq!((preset.max_seq_len, preset.seeds, preset.statistic), (Some(512), Some(5), Some(Statistic::Mean)));
+    assert_eq!(preset.choice, Some(CheckpointChoice { validations_per_epoch: 1, patience: Some(3) }));
 }

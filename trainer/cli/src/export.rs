@@ -8,11 +8,11 @@ use std::path::Path;
 
 use cloze::cli;
 use cloze::exit::Usage;
-use cloze::finetune::TaskRecord;
+use cloze::finetune::{TaskRecord, chosen_step};
 use cloze::plan::Plan;
 use cloze::plan::training::export_choice;
 use pipeline::load;
-use schemas::{Step, Vocab, manifest};
+use schemas::{Vocab, manifest};
 use serde_json::json;
 use store::Store;
 use telemetry::terminal::{note, outcome};
@@ -31,7 +31,7 @@ use self::swapped_ids::SwappedIds;
 pub(crate) struct Options<'a> {
     /// Folder to write.
     pub(crate) out: &'a Path,
-    /// Step of the checkpoint; the newest by default.
+    /// Step of the checkpoint; that of [`chosen_step`] by default.
     pub(crate) step: Option<u64>,
     /// Model family; the best for the run by default.
     pub(crate) family: Option<cli::ExportFamily>,
@@ -45,7 +45,8 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
     let model = Model::new(&plan, network, family.map(Into::into))?;
     let staged = Staged::new(out)?;
-    let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
+    let checkpoints = Store::existing(run)?;
+    let (from, snapshot) = checkpoint::pick(&checkpoints, chosen_step(&plan, &checkpoints, step)?)?;
     let folder = Store::folder(staged.path())?;
     model.put(&snapshot.main, &folder)?;
     let card = ModelCard { plan: &plan, run, step: snapshot.state.step, state: &snapshot.state, choice: &model.choice };

@@ -18,7 +18,7 @@ pub(crate) fn run(request: &Request<'_>, set: &[String]) -> anyhow::Result<ExitC
     let args = ConfigArgs { config: prepared.config, set: set.to_vec() };
     let code = train::run(&args, train::Options::default())?;
     if code == ExitCode::SUCCESS {
-        evaluate::run(&prepared.run, None, false)?;
+        evaluate::run(&prepared.run, evaluate::Options::default())?;
     }
     Ok(code)
 }

@@ -51,7 +51,10 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             let request = cloze::finetune::Request { task, data: &data, from: &from, out: &out, hyper };
             return finetune::run(&request, &set);
         }
-        Verb::Evaluate { run, step, json } => evaluate::run(&run, step, json)?,
+        Verb::Evaluate { run, step, task, data, json } => {
+            let other = task.as_deref().zip(data.as_deref());
+            evaluate::run(&run, evaluate::Options { step, other, json })?;
+        }
         Verb::Analyze(args) => analyze::run(&args)?,
         Verb::Profile(verb) if verb.computes_tensors() => {
             let Ok((config, options)) = verb.measurement() else {

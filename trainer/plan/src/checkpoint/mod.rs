@@ -38,8 +38,8 @@ pub use self::list::{
 };
 pub(crate) use self::retention::point;
 pub use self::retention::{
-    KeepReason, ListedCheckpoint, copy, discard, empty, invalidate, is_larger_better, list_with_reasons, pin, point_at,
-    remove, retain, set_aside, unpin,
+    KeepReason, ListedCheckpoint, best_step, copy, discard, empty, invalidate, is_larger_better, list_with_reasons,
+    pin, point_at, remove, retain, set_aside, unpin,
 };
 pub use self::state::{
     IdentityChange, SavedDetector, SavedEarlyStop, SavedGuard, SavedMean, SidecarState, State, UnreadState, Validated,

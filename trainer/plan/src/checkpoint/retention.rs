@@ -145,6 +145,16 @@ pub fn list_with_reasons(run: &Store, rules: &CheckpointConfig) -> Result<Vec<Li
     Ok(listed.into_values().collect())
 }
 
+/// Returns the step of the best checkpoint by `rules.best_by`. `None` if no checkpoint is validated by it.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be listed.
+pub fn best_step(run: &Store, rules: &CheckpointConfig) -> Result<Option<Step>, Error> {
+    let rules = CheckpointConfig { keep_best: 1, ..rules.clone() };
+    let listed = list_with_reasons(run, &rules)?;
+    Ok(listed.into_iter().find(|it| it.why.contains(&KeepReason::Best)).map(|it| it.step))
+}
+
 /// Pin of a checkpoint: `pinned.json` in its folder. Only the existence of the file counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
