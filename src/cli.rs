@@ -198,6 +198,9 @@ pub enum Verb {
         /// Run to start from, or the folder of a `transformers` model.
         #[arg(long, value_name = "RUN|MODEL")]
         from: PathBuf,
+        /// Step of the checkpoint of the run. Default: the newest, or the best of a fine-tuning that keeps the best.
+        #[arg(long, value_name = "STEP")]
+        from_step: Option<u64>,
         /// Folder to write: the prepared examples, the configuration, the run and its results.
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
@@ -209,8 +212,8 @@ pub enum Verb {
     },
     /// Compute metrics and predictions of a fine-tuned run.
     ///
-    /// Writes `results.json` and the files of `predictions/` into the run folder, those of another task into
-    /// `evaluations/TASK/` of it.
+    /// Writes `results.json` and the files of `predictions/` into the run folder. Those of another step, of a run that has
+    /// not ended, or of another task are written into its folder `evaluations/`.
     #[command(after_help = "Example: cloze evaluate runs/mnli/run --task ax --data glue/diagnostic")]
     Evaluate {
         /// Run folder.

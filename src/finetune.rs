@@ -3,15 +3,21 @@
 //! [`prepare`] writes the folder and the configuration, which `cloze train` then runs like any other. [`TaskRecord`] in
 //! the prepared folder names the task and its files for the evaluation.
 
+mod example_row;
+pub(crate) mod few_shot;
+pub(crate) mod few_shot_plan;
 mod page;
 mod predictions;
 pub(crate) mod preset;
+pub(crate) mod prompt;
+mod read;
 mod recipe;
 pub(crate) mod record;
 mod request;
 mod results;
 mod rows;
 mod start;
+mod step;
 pub(crate) mod subset;
 mod validation;
 
@@ -21,24 +27,32 @@ use anyhow::Context as _;
 use pipeline::labelled;
 use store::Store;
 use tasks::task::{ExampleSet, SetPurpose};
-use tasks::{AnyTask, Example, ExampleReader};
+use tasks::{AnyTask, Example};
 use telemetry::quantities::count;
-use telemetry::terminal::line;
+use telemetry::terminal::{line, note};
 
+pub use self::example_row::RowLogits;
+use self::few_shot::FewShot;
+pub use self::few_shot::{FewShotSplit, few_shot_dev};
 pub use self::page::{OBJECTIVE, VIEW};
 pub use self::predictions::{PredictedRows, Predictions};
+pub use self::prompt::PromptEncoder;
+use self::prompt::PromptOptions;
+use self::read::each_example;
+pub use self::read::examples;
 use self::recipe::Recipe;
 pub use self::record::{TaskFile, TaskRecord};
-use self::request::SplitRows;
+use self::request::{DrawnExamples, SplitRows};
 pub use self::request::{Prepared, Request};
 pub(crate) use self::results::decimals;
 pub use self::results::{
-    PREDICTIONS, RESULTS, SetResult, TaskResults, chosen_step, predictions_file, predictions_name,
+    LastResults, PREDICTIONS, RESULTS, SetResult, TaskResults, predictions_file, predictions_name,
 };
+pub use self::rows::RowEncoder;
 use self::rows::RowOptions;
-pub use self::rows::{RowEncoder, RowLogits};
-use self::start::StartModel;
-use self::subset::TrainSubset;
+use self::start::{StartHead, StartModel};
+pub use self::step::chosen_step;
+use self::step::kept_step;
 pub use self::validation::ValidationPredictions;
 use crate::config::corpus::output_folder_problem;
 use crate::exit::Usage;
@@ -68,18 +82,28 @@ pub fn task(name: &str) -> anyhow::Result<AnyTask> {
 /// # Errors
 /// If the task, the files or the model cannot be used, or if the folder has another fine-tuning.
 pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
-    let Request { task, data, from, out, hyper } = request;
+    let Request { task, data, from, from_step, out, hyper } = request;
     check_task(task)?;
     check_out(out)?;
-    let start = StartModel::open(from)?;
+    // A fine-tuning that exists continues with the weights that it started from.
+    let start = StartModel::open(from, from_step.or_else(|| kept_step(out, from)))?;
     let options = RowOptions {
         max_seq_len: Recipe::max_seq_len(hyper).min(start.encoder.max_positions),
         separators: start.separators(),
         stride: hyper.stride,
     };
+    if hyper.max_seq_len.is_some_and(|wanted| wanted > options.max_seq_len) {
+        let most = start.encoder.max_positions;
+        note(format_args!("warning: --max-seq-len: the model has {most} positions; rows have {most} tokens"));
+    }
     let sets = existing_sets(task, data)?;
-    let subset = TrainSubset::new(hyper.train_fraction, hyper.seed);
-    let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options, subset)?;
+    let prompt = hyper.prompt.then(|| PromptOptions::new(task, hyper.demonstrations)).transpose()?;
+    let head = prompt.as_ref().map(|_| StartHead::open(from)).transpose()?;
+    let drawn = DrawnExamples::new(hyper);
+    if drawn.few_shot.is_some() {
+        FewShot::check(&task.output(), task.kind())?;
+    }
+    let record = TaskRecord::new(task, data, &sets, &start.tokenizer, options, drawn, prompt)?;
     let prepared = Prepared::below(out);
     let folder = out.join("data");
     let known = Store::existing(&folder).ok().map(|store| record.compare(&store)).transpose()?.flatten();
@@ -87,10 +111,13 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
         rows
     } else {
         // Invalid files are refused before anything is written.
-        let splits = Splits::read(task, data, subset)?;
+        let splits = Splits::read(task, data, drawn)?;
+        let encoder = record.prompt_encoder(&start.tokenizer, &splits.train)?;
         let store = Store::folder(&folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
-        splits.write(&store, &start, options, &record)?
+        splits.write(&store, &start, encoder.as_ref(), &record)?
     };
+    // An epoch has each example once, with any set of demonstrations.
+    let rows = SplitRows { train: rows.train / record.prompt.as_ref().map_or(1, PromptOptions::rows), ..rows };
     line(format_args!(
         "{}: {} examples to train on, {} to validate on; rows of {}",
         folder.display(),
@@ -98,15 +125,16 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
         count(rows.valid),
         options.max_seq_len
     ));
-    let text = page::page(request, &start, options, rows);
+    let text = page::page(request, &start, &record, head.as_ref(), rows)?;
     let place = Store::folder(out)?;
     match place.get_with_stat("run.toml")? {
         Some((found, _)) if found != text.as_bytes() => {
             let message = format!(
                 "{}: the folder has a fine-tuning with other arguments; name another --out, or continue it with \
-                 `cloze train -c {}`",
+                 `cloze train -c {}`\n{}",
                 prepared.config.display(),
-                schemas::shell_quoted(&prepared.config)
+                schemas::shell_quoted(&prepared.config),
+                differences(&String::from_utf8_lossy(&found), &text)
             );
             return Err(Usage(message).into());
         }
@@ -114,6 +142,16 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
         None => drop(place.put("run.toml", text.as_bytes())?),
     }
     Ok(prepared)
+}
+
+/// Returns the first lines of two configurations that differ, without their reasons.
+fn differences(found: &str, wanted: &str) -> String {
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split("    #").next().unwrap_or_default().to_owned()).collect()
+    };
+    let (found, wanted) = (lines(found), lines(wanted));
+    let changed = wanted.iter().filter(|line| !line.is_empty() && !found.contains(line));
+    changed.take(4).map(|line| format!("  wanted here: {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Checks that files can be written to the folder: it is local, no file and no run.
@@ -128,21 +166,31 @@ fn check_out(out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks what every fine-tuning on a task needs: the task, its files and the model. Returns the number of training
-/// examples.
+/// Inputs of fine-tunings on a task.
+pub(crate) struct CheckedInputs {
+    /// Number of training examples.
+    pub(crate) examples: u64,
+    /// Files of the task.
+    pub(crate) files: Vec<TaskFile>,
+    /// Step of the checkpoint of each model; `None` for a model of `transformers`.
+    pub(crate) steps: Vec<Option<u64>>,
+}
+
+/// Checks what every fine-tuning on a task needs: the task, its files and the models.
 ///
 /// # Errors
 /// If one of them cannot be used.
-pub(crate) fn check(task: &AnyTask, data: &Path, from: &[PathBuf]) -> anyhow::Result<u64> {
+pub(crate) fn check(task: &AnyTask, data: &Path, from: &[PathBuf]) -> anyhow::Result<CheckedInputs> {
     check_task(task)?;
     let sets = existing_sets(task, data)?;
-    from.iter().try_for_each(|from| StartModel::open(from).map(drop))?;
+    let step = |from: &PathBuf| Ok(StartModel::open(from, None)?.step);
+    let steps = from.iter().map(step).collect::<anyhow::Result<_>>()?;
     let of = |purpose| sets.iter().find(|set| set.purpose == purpose).context("a task has this set");
     let mut valid = 0_u64;
     each_example(of(SetPurpose::Dev)?, data, task, |_| valid += 1)?;
     let mut train = 0_u64;
     each_example(of(SetPurpose::Train)?, data, task, |_| train += 1)?;
-    Ok(train)
+    Ok(CheckedInputs { examples: train, files: TaskFile::all(data, &sets)?, steps })
 }
 
 fn check_task(task: &AnyTask) -> anyhow::Result<()> {
@@ -197,15 +245,21 @@ struct Splits {
 }
 
 impl Splits {
-    /// Reads the training set, or a subset of it, and the first dev set.
-    fn read(task: &AnyTask, data: &Path, subset: Option<TrainSubset>) -> anyhow::Result<Self> {
+    /// Reads the training set, or a subset of it, and the first dev set. Few shots have a dev set of the training set.
+    fn read(task: &AnyTask, data: &Path, drawn: DrawnExamples) -> anyhow::Result<Self> {
         let sets = task.sets();
         let of = |purpose: SetPurpose| -> anyhow::Result<Vec<Example>> {
             let set = sets.iter().find(|set| set.purpose == purpose).context("a task has this set")?;
             examples(set, data, task)
         };
         let mut train = of(SetPurpose::Train)?;
-        if let Some(subset) = subset {
+        if let Some(few_shot) = drawn.few_shot {
+            let all = count(train.len() as u64);
+            let FewShotSplit { train, dev: valid } = few_shot.split(train, &task.output())?;
+            line(format_args!("training on {} of {all} examples of each class", few_shot.shots));
+            return Ok(Self { train, valid });
+        }
+        if let Some(subset) = drawn.subset {
             let all = train.len();
             train = subset.choose(train);
             line(subset::describe(subset, all, &train, &task.output()));
@@ -218,56 +272,21 @@ impl Splits {
         self,
         store: &Store,
         start: &StartModel,
-        options: RowOptions,
+        prompt: Option<&PromptEncoder>,
         record: &TaskRecord,
     ) -> anyhow::Result<SplitRows> {
-        let encoder = RowEncoder { output: &record.task.output(), tokenizer: &start.tokenizer, options };
+        let options = record.rows;
+        let encoder = RowEncoder { output: &record.task.output(), tokenizer: &start.tokenizer, options, prompt };
         // Rows that cannot be made are refused before the folder has a record.
-        let [train, valid] = [encoder.split(&self.train)?, encoder.split(&self.valid)?];
+        let [train, valid] = [encoder.split(&self.train)?, encoder.validation(&self.valid)?];
         record.write(store)?;
         let manifest = labelled::write(store, &start.tokenizer, options.labelled(), &train, &valid)?;
         let now = manifest.now();
+        let cut = manifest.dataset_version(manifest.newest()).corpus.packing.cut_documents;
+        if cut > 0 {
+            let rows = options.max_seq_len;
+            note(format_args!("warning: {} texts are truncated to rows of {rows}; see `--max-seq-len`", count(cut)));
+        }
         Ok(SplitRows { train: now.train.rows(), valid: now.valid.rows() })
     }
-}
-
-/// Reads the examples of a set.
-///
-/// # Errors
-/// The first invalid lines, by file, line and column.
-pub fn examples(set: &ExampleSet, folder: &Path, task: &AnyTask) -> anyhow::Result<Vec<Example>> {
-    let mut examples = Vec::new();
-    each_example(set, folder, task, |example| examples.push(example))?;
-    Ok(examples)
-}
-
-/// Passes the examples of a set to `visit`, one by one. Invalid lines are an error at the end.
-fn each_example(set: &ExampleSet, folder: &Path, task: &AnyTask, mut visit: impl FnMut(Example)) -> anyhow::Result<()> {
-    let file = folder.join(&set.file);
-    let mut reader =
-        ExampleReader::open(&file, &set.layout, &task.output()).map_err(|error| Usage(error.to_string()))?;
-    let mut read_any = false;
-    let mut errors = Vec::new();
-    for read in reader.by_ref() {
-        match read {
-            Ok(example) => {
-                read_any = true;
-                visit(example);
-            }
-            Err(error) => errors.push(error.to_string()),
-        }
-    }
-    if !errors.is_empty() {
-        let first = errors.iter().take(3).cloned().collect::<Vec<_>>().join("\n");
-        let others =
-            if errors.len() > 3 { format!("\nand {} more invalid lines", errors.len() - 3) } else { String::new() };
-        return Err(Usage(format!("{first}{others}")).into());
-    }
-    if reader.counts().dropped > 0 {
-        line(format_args!("{}: {} malformed lines are left out", file.display(), count(reader.counts().dropped)));
-    }
-    if !read_any {
-        return Err(Usage(format!("{}: no example is here", file.display())).into());
-    }
-    Ok(())
 }

@@ -7,6 +7,7 @@
 //! `cloze` itself needs no libtorch. Verbs that compute tensors run in `cloze-train` (package `cloze-train`), which
 //! `cloze` executes with the same arguments ([`train_program`]).
 
+mod aligned;
 pub mod analyze;
 pub mod cli;
 pub mod commands;
@@ -14,6 +15,7 @@ pub mod config;
 pub mod exit;
 pub mod finetune;
 mod hf_model;
+pub mod model_folder;
 pub mod plan;
 pub mod program;
 pub mod report;

@@ -195,8 +195,13 @@ impl Plan {
     fn saved_with(run: &Path, set: &[String], purpose: Purpose) -> anyhow::Result<Self> {
         let config = run.join("config.toml");
         if !config.exists() {
-            let message =
-                format!("{}: no run is here (no `config.toml`); name the folder of `run.folder`", run.display());
+            let inner = run.join("run");
+            let hint = if inner.join("config.toml").is_file() {
+                format!("name the run of this fine-tuning, {}", inner.display())
+            } else {
+                "name the folder of `run.folder`".to_owned()
+            };
+            let message = format!("{}: no run is here (no `config.toml`); {hint}", run.display());
             return Err(crate::exit::Usage(message).into());
         }
         // The folder may have been moved, or the path may be written differently.

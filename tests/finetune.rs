@@ -243,15 +243,30 @@ fn the_best_checkpoint_is_evaluated_and_exported_if_the_run_keeps_it() {
     let stop = "validation.stop={ metric = \"task.matthews\", patience = 2 }";
     let outcome = finetune(&home, "cola", &["--set", stop]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    let read = || std::fs::read_to_string(home.join("cola/run/results.json")).expect("written");
-    let results: Value = serde_json::from_str(&read()).expect("JSON");
+    let read = |name: &str| -> Value {
+        let text = std::fs::read_to_string(home.join("cola/run").join(name).join("results.json")).expect("written");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let results = read("");
     let best = results["step"].as_u64().expect("a step");
     let last = home.log("cola/run").iter().filter_map(|entry| entry["step"].as_u64()).max().expect("a step");
     assert_eq!((results["sets"][0]["metrics"][0]["value"].as_f64(), last), (Some(1.0), best + 2 * 16), "{results}");
+    assert_eq!((results["last"]["step"].as_u64(), &results["last"]["sets"][0]["set"]), (Some(last), &"dev".into()));
     let exported = home.run_ok(&["export", "cola/run", "--out", "model"]);
     assert!(exported.stdout.contains(&format!("after step {best} of")), "{exported}");
     home.run_ok(&["evaluate", "cola/run", "--step", &last.to_string()]);
-    assert_eq!(serde_json::from_str::<Value>(&read()).expect("JSON")["step"], last);
+    assert_eq!((read(&format!("evaluations/step-{last}"))["step"].as_u64(), read("")), (Some(last), results));
+    // A further fine-tuning starts from the best checkpoint, or from the one that is named.
+    let start = |out: &str, more: &[&str]| {
+        let args = ["finetune", "CoLA", "--task", "cola", "--from", "cola/run", "--out", out, "--max-seq-len", "32"];
+        home.run_ok(&[&args[..], &["--epochs", "1"], more].concat());
+        let config: toml::Table =
+            std::fs::read_to_string(home.join(out).join("run.toml")).expect("written").parse().expect("TOML");
+        config["train"]["init_from"].as_str().expect("a path").to_owned()
+    };
+    assert!(start("next", &[]).ends_with(&format!("step-{best:08}")));
+    let last = last.to_string();
+    assert!(start("last", &["--from-step", &last]).ends_with(&format!("step-{last:0>8}")));
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod prepare;
 mod prepare_report;
 mod profile;
 mod profile_page;
+mod prompts;
 mod recipes;
 mod resume;
 mod run_changes;

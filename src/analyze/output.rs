@@ -11,6 +11,7 @@ use telemetry::terminal::{Paint, line, outcome, painted};
 
 use super::findings::ModelFindings;
 use super::output_charts::{Chart, charts};
+use crate::aligned::aligned;
 use crate::cli::AnalyzeArgs;
 use crate::commands::output_file;
 
@@ -121,7 +122,7 @@ const CELL: usize = 80;
 const ROWS: [usize; 2] = [100, 24];
 
 fn print(table: &JoinedTable, is_named: bool, most: usize) {
-    let heads: Vec<&str> = table.keys.iter().chain(&table.values).copied().collect();
+    let heads: Vec<String> = table.keys.iter().chain(&table.values).map(|&head| head.to_owned()).collect();
     let short = |text: &String| report::chart::truncate(&printable(text), CELL);
     let rows: Vec<Vec<String>> = table
         .rows
@@ -129,25 +130,11 @@ fn print(table: &JoinedTable, is_named: bool, most: usize) {
         .take(most)
         .map(|(keys, values)| keys.iter().map(short).chain(values.iter().map(|&value| shown(value))).collect())
         .collect();
-    let width = |at: usize| {
-        let cells = rows.iter().map(|row| row[at].chars().count());
-        cells.max().unwrap_or(0).max(heads[at].chars().count())
-    };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    let keys = table.keys.len();
-    let laid_out = |cells: &[&str]| {
-        let cell = |(at, (cell, width)): (usize, (&&str, &usize))| {
-            if at < keys && at != 1 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
-        };
-        cells.iter().zip(&widths).enumerate().map(cell).collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
     if is_named {
         painted(Paint::stdout().bold(table.name));
     }
-    line(laid_out(&heads));
-    for row in &rows {
-        line(laid_out(&row.iter().map(String::as_str).collect::<Vec<_>>()));
-    }
+    let keys = table.keys.len();
+    aligned(&heads, &rows, |at| at >= keys || at == 1).into_iter().for_each(line);
     if table.rows.len() > most {
         let more = table.rows.len() - most;
         painted(Paint::stdout().dim(format_args!("… {more} more rows; `--out` writes all of them")));

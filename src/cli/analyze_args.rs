@@ -175,7 +175,8 @@ fn with_options(command: Command) -> Command {
             DataKind::Sentences => SentenceArgs::augment_args(command),
         };
     }
-    command.args(fields(&analysis).iter().map(Field::to_arg))
+    // The groups of arguments have replaced the description.
+    command.args(fields(&analysis).iter().map(Field::to_arg)).about(analysis.summary()).long_about(None)
 }
 
 /// Returns the name of a field or a kind on the command line.

@@ -164,6 +164,10 @@ pub enum PresetName {
     ElectraLarge,
     /// Don't Stop Pretraining, also for FE-MLM, which states no values.
     Dapt,
+    /// LM-BFF: prompts and few examples.
+    LmBff,
+    /// COCO-LM with the prompts of LM-BFF.
+    LmBffCocoLm,
 }
 
 impl PresetName {
@@ -180,6 +184,8 @@ impl PresetName {
             Self::Electra => "electra",
             Self::ElectraLarge => "electra-large",
             Self::Dapt => "dapt",
+            Self::LmBff => "lm-bff",
+            Self::LmBffCocoLm => "lm-bff-coco-lm",
         }
     }
 }

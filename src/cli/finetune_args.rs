@@ -38,6 +38,26 @@ pub struct Hyperparameters {
     /// Share of the training examples. The seed draws them, and a smaller share is a subset of a larger one.
     #[arg(long, default_value_t = 1.0, value_parser = number::positive_share)]
     pub train_fraction: f64,
+    /// Predict the label word in the blank of a prompt with the head of the pretraining, instead of a class with a new head.
+    #[arg(long)]
+    pub prompt: bool,
+    /// Examples of each class to train on, and as many to validate on. The seed draws both from the training set.
+    #[arg(
+        long,
+        value_name = "K",
+        conflicts_with = "train_fraction",
+        value_parser = clap::value_parser!(u64).range(1..=100_000)
+    )]
+    pub shots: Option<u64>,
+    /// Sets of demonstrations for each prompt, averaged in an evaluation. A set has a solved example of each class; 0: none.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        requires_all = ["prompt", "shots"],
+        value_parser = clap::value_parser!(u32).range(0..=256)
+    )]
+    pub demonstrations: u32,
     /// Seed of the new head, of the order of the examples, of their choice and of dropout.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
     pub seed: u64,

@@ -58,6 +58,25 @@ pub(crate) struct SweepRequest {
     /// Shares of the training examples, for a learning curve.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) train_fraction: Vec<String>,
+    /// Predict label words in prompts, as `cloze finetune --prompt`.
+    #[arg(long)]
+    pub(crate) prompt: bool,
+    /// Examples of each class to train on, as `cloze finetune --shots`. Each seed draws others.
+    #[arg(
+        long,
+        value_name = "K",
+        conflicts_with = "train_fraction",
+        value_parser = clap::value_parser!(u64).range(1..=100_000)
+    )]
+    pub(crate) shots: Option<u64>,
+    /// Sets of demonstrations, as `cloze finetune --demonstrations`.
+    #[arg(
+        long,
+        value_name = "N",
+        requires_all = ["prompt", "shots"],
+        value_parser = clap::value_parser!(u32).range(0..=256)
+    )]
+    pub(crate) demonstrations: Option<u32>,
     /// Values of one key of the configuration. Can be repeated.
     #[arg(long, value_name = "KEY=LIST")]
     pub(crate) set: Vec<String>,

@@ -26,7 +26,7 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     }
     let Requested { plan, out } = Requested::new(request)?;
     let folder = Store::folder(&out).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
-    plan.keep(&folder)?;
+    let plan = plan.keep(&folder)?;
     let before = SweepResults::read(plan.clone(), &out)?;
     line(format_args!("{}: {}", out.display(), tables::state(&before)));
     let end = Runner::new(&before, &out, *execution)?.run()?;
@@ -81,7 +81,7 @@ fn print(results: &SweepResults, statistic: Statistic) {
     if results.finished().next().is_none() {
         return;
     }
-    print_table(&tables::combinations_table(results, &Measure::of_choice(&results.plan.task)));
+    print_table(&tables::combinations_table(results, &Measure::of_choice(&results.plan)));
     print_table(&tables::chosen(results, statistic));
 }
 

@@ -6,11 +6,11 @@ use tasks::{AnyTask, TaskOutput};
 use trainer_plan::objectives::Activation;
 
 use super::preset::{CheckpointChoice, HeadDropout};
+use super::prompt::PromptOptions;
 use super::recipe::{Choice, Recipe};
-use super::record::view_toml;
+use super::record::TaskRecord;
 use super::request::{Prepared, Request, SplitRows};
-use super::rows::RowOptions;
-use super::start::StartModel;
+use super::start::{StartHead, StartModel};
 
 /// Name of the view of the examples.
 pub const VIEW: &str = "example";
@@ -18,12 +18,25 @@ pub const VIEW: &str = "example";
 pub const OBJECTIVE: &str = "task";
 
 /// Returns the configuration with comments.
-pub(super) fn page(request: &Request<'_>, start: &StartModel, options: RowOptions, rows: SplitRows) -> String {
+///
+/// # Errors
+/// If a label word of a prompt is not one token.
+pub(super) fn page(
+    request: &Request<'_>,
+    start: &StartModel,
+    record: &TaskRecord,
+    token_head: Option<&StartHead>,
+    rows: SplitRows,
+) -> anyhow::Result<String> {
     let Request { task, out, hyper, .. } = request;
+    let objective = match (&record.prompt, token_head) {
+        (Some(prompt), Some(token_head)) => prompt_objective(prompt, &prompt.word_ids(&start.tokenizer)?, token_head),
+        _ => objective(&task.output(), start.activation),
+    };
     let recipe = Recipe::new(hyper, task.kind(), rows.train);
     let batch = recipe.batch_size.value.min(rows.train.max(1));
     let per_epoch = rows.train.div_ceil(batch).max(1);
-    let steps = per_epoch * recipe.epochs.value;
+    let Length { steps, reason } = Length::new(&recipe, per_epoch);
     let string = |text: String| toml::Value::String(text).to_string();
     let mut text = format!(
         "# Fine-tuning on `{}`, written by `cloze finetune` with the preset `{}`.\nseed = {}\n\n[data]\nfolder = {}\n\n{}\n",
@@ -36,16 +49,14 @@ pub(super) fn page(request: &Request<'_>, start: &StartModel, options: RowOption
     let _ = write!(
         text,
         "[views.{VIEW}]\n{}\n[objectives.{OBJECTIVE}]\nview = \"{VIEW}\"\n{}\n{}\n",
-        view_toml(&task.output(), options),
-        objective(&task.output(), start.activation),
-        head(&recipe, &task.output()),
+        record.view_toml(),
+        objective,
+        if record.prompt.is_some() { String::new() } else { head(&recipe, &task.output()) },
     );
     let _ = write!(
         text,
-        "[loss]\n{OBJECTIVE} = 1.0\n\n[train]\nsteps = {steps}    # {} epochs of {per_epoch}: {}\n\
+        "[loss]\n{OBJECTIVE} = 1.0\n\n[train]\nsteps = {steps}    # {reason}\n\
          global_batch_size = {batch}    # {}\nmicro_batch_size = {batch}\ninit_from = {}\n\n",
-        recipe.epochs.value,
-        recipe.epochs.reason,
         recipe.batch_size.reason,
         string(start.weights.display().to_string()),
     );
@@ -64,7 +75,24 @@ pub(super) fn page(request: &Request<'_>, start: &StartModel, options: RowOption
         (per_epoch / 4).clamp(1, 100),
         string(Prepared::below(out).run.display().to_string()),
     );
-    text
+    Ok(text)
+}
+
+/// Number of steps, with its reason.
+struct Length {
+    steps: u64,
+    reason: String,
+}
+
+impl Length {
+    /// Takes the steps of the preset, else the epochs.
+    fn new(recipe: &Recipe, per_epoch: u64) -> Self {
+        if let Some(steps) = &recipe.steps {
+            return Self { steps: steps.value, reason: format!("{}; an epoch has {per_epoch}", steps.reason) };
+        }
+        let epochs = recipe.epochs.value;
+        Self { steps: per_epoch * epochs, reason: format!("{epochs} epochs of {per_epoch}: {}", recipe.epochs.reason) }
+    }
 }
 
 /// Returns `[encoder]`: that of the model, with the dropout of the preset.
@@ -133,6 +161,21 @@ fn optimizer(recipe: &Recipe) -> String {
 /// Moves sub-tables of `[encoder]` below it.
 fn nested(encoder: &str) -> String {
     encoder.replace("\n[", "\n[encoder.")
+}
+
+/// Returns the objective of a prompt.
+fn prompt_objective(prompt: &PromptOptions, words: &[u32], head: &StartHead) -> String {
+    let names: Vec<String> = prompt.words.iter().map(|word| word.escape_debug().to_string()).collect();
+    let template = prompt.template.escape_debug();
+    let mut text = format!(
+        "kind = \"prompt_classification\"    # {template}\nwords = {words:?}    # {}\nform = {}    # of the model",
+        names.join(", "),
+        toml::Value::try_from(head.form).expect("a name"),
+    );
+    if let Some(objective) = &head.objective {
+        let _ = write!(text, "\ninit_head = {}    # of the model", toml::Value::String(objective.clone()));
+    }
+    text
 }
 
 fn objective(output: &TaskOutput, activation: Activation) -> String {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use tasks::span::{Extracted, ExtractionConfig, WindowLogits, extract_answer};
 use tasks::{Example, TaskOutput};
 
-use super::rows::RowLogits;
+use super::example_row::RowLogits;
 
 /// Predictions on a set of examples, in their order.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,17 +55,55 @@ pub struct PredictedRows {
     pub logits: Vec<Vec<f64>>,
 }
 
+impl PredictedRows {
+    /// Returns the logits of an example. Those of several rows, at their masks, are averaged.
+    fn of_example(&self, outputs: usize) -> Vec<f64> {
+        if let [RowLogits::Example] = self.rows[..] {
+            return self.logits[0].clone();
+        }
+        let mut mean = vec![0.0; outputs];
+        for logits in self.rows.iter().zip(&self.logits).map(|(row, logits)| row.kept(logits, outputs)) {
+            mean.iter_mut().zip(logits).for_each(|(mean, logit)| *mean += logit / self.rows.len() as f64);
+        }
+        mean
+    }
+}
+
+impl RowLogits {
+    /// Returns the logits of a row that a prediction needs, of those of the whole row. It can be applied twice.
+    #[must_use]
+    pub fn kept<'a>(&self, logits: &'a [f64], outputs: usize) -> &'a [f64] {
+        match self {
+            Self::Blank(position) if logits.len() > outputs => &logits[position * outputs..][..outputs],
+            _ => logits,
+        }
+    }
+}
+
 impl Predictions {
+    /// Returns the class that every one of several examples has; `None` if there are two, or no classes.
+    #[must_use]
+    pub fn constant_class(&self) -> Option<u32> {
+        match self {
+            Self::Classes(classes) if classes.len() > 1 => {
+                classes.iter().all(|class| *class == classes[0]).then(|| classes[0])
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the predictions of a task.
     ///
     /// # Panics
     /// If there are fewer predicted rows than examples.
     #[must_use]
     pub fn new(output: &TaskOutput, examples: &[Example], predicted: &[PredictedRows]) -> Self {
-        let single = || predicted.iter().map(|rows| &rows.logits[0]);
         match output {
-            TaskOutput::Class { .. } => Self::Classes(single().map(|logits| largest(logits)).collect()),
-            TaskOutput::Score { .. } => Self::Scores(single().map(|logits| logits[0]).collect()),
+            TaskOutput::Class { labels } => {
+                let logits = predicted.iter().map(|rows| rows.of_example(labels.len()));
+                Self::Classes(logits.map(|logits| largest(&logits)).collect())
+            }
+            TaskOutput::Score { .. } => Self::Scores(predicted.iter().map(|rows| rows.logits[0][0]).collect()),
             TaskOutput::Spans { .. } => {
                 let answers = examples.iter().zip(predicted);
                 Self::Answers(answers.map(|(example, rows)| answer(example, rows)).collect())
@@ -112,8 +150,11 @@ impl WindowRow {
             unreachable!("a task with answers has windows")
         };
         #[expect(clippy::cast_possible_truncation, reason = "the logits were float32")]
-        let column =
-            |output: usize| logits.iter().skip(output).step_by(2).map(|&logit| logit as f32).collect::<Vec<_>>();
+        let column = |output: usize| {
+            let cells = logits.iter().skip(output).step_by(2).map(|&logit| logit as f32);
+            // The passage, and the separator after it. The rest is padding.
+            cells.take(position + bytes.len() + 1).collect::<Vec<_>>()
+        };
         let start = column(0);
         let at = |cell: usize| cell.checked_sub(*position);
         Self {

@@ -37,6 +37,8 @@ pub(crate) struct Preset {
     /// Choice of the checkpoint. Otherwise the last one.
     pub(super) choice: Option<CheckpointChoice>,
     groups: &'static [TaskGroup],
+    /// Steps of each run, instead of epochs.
+    pub(crate) steps: Option<u64>,
     /// Seeds of each combination.
     pub(crate) seeds: Option<u64>,
     /// Random draws from the combinations.
@@ -125,6 +127,7 @@ pub(super) const BERT: Preset = Preset {
         epochs: &[3, 2, 4],
         warmup: TENTH,
     }],
+    steps: None,
     seeds: None,
     draws: None,
     statistic: None,
@@ -261,6 +264,7 @@ const COCO_LM_BASE: Preset = Preset {
     layer_decay: None,
     choice: Some(CheckpointChoice { validations_per_epoch: 2, patience: None }),
     groups: &coco_lm_groups(COCO_LM_BASE_LR),
+    steps: None,
     seeds: Some(5),
     draws: None,
     statistic: Some(Statistic::Median),
@@ -380,14 +384,67 @@ const DAPT: Preset = Preset {
             warmup: &[Warmup::Share(0.06)],
         },
     ],
+    steps: None,
     seeds: Some(5),
     draws: None,
     statistic: Some(Statistic::Mean),
 };
 
+/// Returns LM-BFF's groups of tasks: one, for any number of examples.
+const fn lm_bff_groups(lr: &'static [f64]) -> [TaskGroup; 1] {
+    [TaskGroup {
+        label: "few examples",
+        tasks: &[],
+        min_examples: 0,
+        lr,
+        batch_size: &[2, 4, 8],
+        epochs: &[1],
+        warmup: &[Warmup::Share(0.0)],
+    }]
+}
+
+/// LM-BFF: 1,000 steps for 16 examples of each class, and the mean of 5 splits, which are seeds here. The optimizer is that of
+/// `transformers`, whose defaults its code uses. With demonstrations, its rows are longer: set `--max-seq-len`.
+const LM_BFF: Preset = Preset {
+    name: PresetName::LmBff,
+    source: "LM-BFF",
+    optimizer: OptimizerValues {
+        betas: Some([0.9, 0.999]),
+        eps: Some(1e-8),
+        weight_decay: Some(0.0),
+        bias_correction: None,
+        max_grad_norm: Some(1.0),
+    },
+    max_seq_len: Some(128),
+    groups: &lm_bff_groups(&[1e-5, 2e-5, 5e-5]),
+    steps: Some(1000),
+    seeds: Some(5),
+    statistic: Some(Statistic::Mean),
+    ..BERT
+};
+
+/// COCO-LM with the prompts of LM-BFF: other learning rates, everything else as there.
+const LM_BFF_COCO_LM: Preset = Preset {
+    name: PresetName::LmBffCocoLm,
+    source: "COCO-LM, few-shot prompts",
+    groups: &lm_bff_groups(&[3e-6, 4e-6, 5e-6]),
+    ..LM_BFF
+};
+
 /// All presets.
-const PRESETS: &[Preset] =
-    &[BERT, TACO_SMALL, TACO_BASE, COCO_LM_BASE, COCO_LM_LARGE, TACL_SQUAD, ELECTRA, ELECTRA_LARGE, DAPT];
+const PRESETS: &[Preset] = &[
+    BERT,
+    TACO_SMALL,
+    TACO_BASE,
+    COCO_LM_BASE,
+    COCO_LM_LARGE,
+    TACL_SQUAD,
+    ELECTRA,
+    ELECTRA_LARGE,
+    DAPT,
+    LM_BFF,
+    LM_BFF_COCO_LM,
+];
 
 impl Preset {
     /// Returns the preset of that name.

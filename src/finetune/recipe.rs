@@ -16,6 +16,8 @@ pub(super) struct Choice<T> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Recipe {
     pub(super) epochs: Choice<u64>,
+    /// Steps, whatever the number of examples; `None`: as many as the epochs have.
+    pub(super) steps: Option<Choice<u64>>,
     pub(super) batch_size: Choice<u64>,
     pub(super) lr: Choice<f64>,
     pub(super) warmup: Choice<Warmup>,
@@ -48,6 +50,7 @@ impl Recipe {
         };
         Self {
             epochs: choose("--epochs", hyper.epochs, group.epochs, in_group),
+            steps: preset.steps.filter(|_| hyper.epochs.is_none()).map(|value| Choice { value, reason: stated() }),
             batch_size: choose("--batch-size", hyper.batch_size, group.batch_size, in_group),
             lr: choose("--lr", hyper.lr, group.lr, in_group),
             warmup: choose("--warmup", hyper.warmup, group.warmup, in_group),

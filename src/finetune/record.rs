@@ -2,15 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use pipeline::tokenize::{HfTokenizer, Tokenizer as _};
 use pipeline::views::AnyView;
 use schemas::Sealed;
 use serde::{Deserialize, Serialize};
 use store::Store;
-use tasks::task::ExampleSet;
-use tasks::{AnyTask, TaskOutput};
+use tasks::task::{ExampleSet, SetPurpose};
+use tasks::{AnyTask, Example, TaskOutput};
 
-use super::request::SplitRows;
+use super::few_shot::{FewShot, FewShotSplit};
+use super::prompt::{PromptEncoder, PromptOptions};
+use super::read::examples;
+use super::request::{DrawnExamples, SplitRows};
 use super::rows::RowOptions;
 use super::subset::TrainSubset;
 use crate::exit::Usage;
@@ -35,6 +39,12 @@ pub struct TaskRecord {
     /// Part of the training set that was prepared; `None`: the whole set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) subset: Option<TrainSubset>,
+    /// Examples of each class that were prepared; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) few_shot: Option<FewShot>,
+    /// Prompt of the rows; `None`: the texts alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) prompt: Option<PromptOptions>,
 }
 
 /// File of a task.
@@ -45,6 +55,14 @@ pub struct TaskFile {
     pub set: String,
     /// BLAKE3 of its content.
     pub blake3: String,
+}
+
+impl TaskFile {
+    /// Hashes the files of sets.
+    pub(super) fn all(folder: &Path, sets: &[ExampleSet]) -> std::io::Result<Vec<Self>> {
+        let file = |set: &ExampleSet| Ok(Self { set: set.name.clone(), blake3: hash(&folder.join(&set.file))? });
+        sets.iter().map(file).collect()
+    }
 }
 
 impl Sealed for TaskRecord {
@@ -64,18 +82,18 @@ impl TaskRecord {
         sets: &[ExampleSet],
         tokenizer: &HfTokenizer,
         rows: RowOptions,
-        subset: Option<TrainSubset>,
+        drawn: DrawnExamples,
+        prompt: Option<PromptOptions>,
     ) -> anyhow::Result<Self> {
-        let file = |set: &ExampleSet| -> std::io::Result<TaskFile> {
-            Ok(TaskFile { set: set.name.clone(), blake3: hash(&folder.join(&set.file))? })
-        };
         Ok(Self {
             task: task.clone(),
             folder: std::path::absolute(folder)?,
-            files: sets.iter().map(file).collect::<Result<_, _>>()?,
+            files: TaskFile::all(folder, sets)?,
             tokenizer: tokenizer.facts().manifest.fingerprint.clone(),
             rows,
-            subset,
+            subset: drawn.subset,
+            few_shot: drawn.few_shot,
+            prompt,
         })
     }
 
@@ -106,8 +124,8 @@ impl TaskRecord {
         let Some(found) = Self::find(store)? else { return Ok(None) };
         if found != *self {
             let message = format!(
-                "{}: prepared with other files, another task, tokenizer, row length, stride or training subset; name \
-                 another --out",
+                "{}: prepared with other files, another task, tokenizer, row length, stride, training subset, shots or \
+                 prompt; name another --out",
                 store.place("")
             );
             return Err(Usage(message).into());
@@ -139,16 +157,43 @@ impl TaskRecord {
         Ok(found)
     }
 
+    /// Returns the examples of a fine-tuning on few examples, as they were drawn; `None` for other fine-tunings.
+    ///
+    /// # Errors
+    /// If the training set cannot be read.
+    pub fn few_shot_split(&self) -> anyhow::Result<Option<FewShotSplit>> {
+        let Some(few_shot) = self.few_shot else { return Ok(None) };
+        let sets = self.task.sets();
+        let train = sets.iter().find(|set| set.purpose == SetPurpose::Train).context("a task has a training set")?;
+        Ok(Some(few_shot.split(examples(train, &self.folder, &self.task)?, &self.task.output())?))
+    }
+
+    /// Returns the encoder of its prompts, with demonstrations of the examples `train`; `None` without a prompt.
+    ///
+    /// # Errors
+    /// If the prompt does not fit the tokenizer or the rows.
+    pub fn prompt_encoder(&self, tokenizer: &HfTokenizer, train: &[Example]) -> anyhow::Result<Option<PromptEncoder>> {
+        let Some(prompt) = &self.prompt else { return Ok(None) };
+        let seed = self.few_shot.map_or(0, |few_shot| few_shot.seed);
+        PromptEncoder::new(prompt, tokenizer, self.rows.max_seq_len, train, seed).map(Some)
+    }
+
     /// Returns the view of its examples.
     #[must_use]
     pub fn view(&self) -> AnyView {
-        toml::from_str(&view_toml(&self.task.output(), self.rows)).expect("a view")
+        toml::from_str(&self.view_toml()).expect("a view")
+    }
+
+    /// Returns the keys of the view of its examples.
+    pub(super) fn view_toml(&self) -> String {
+        view_toml(&self.task.output(), self.rows, self.prompt.is_some())
     }
 }
 
 /// Returns the keys of the view of a task's examples.
-pub(super) fn view_toml(output: &TaskOutput, rows: RowOptions) -> String {
+fn view_toml(output: &TaskOutput, rows: RowOptions, has_prompt: bool) -> String {
     let target = match output {
+        _ if has_prompt => "tokens",
         TaskOutput::Class { .. } | TaskOutput::Score { .. } => "row",
         TaskOutput::Spans { .. } => "span",
         TaskOutput::WordLabels { .. } => "tokens",

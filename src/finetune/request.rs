@@ -6,6 +6,8 @@ use schemas::manifest;
 use store::Store;
 use tasks::AnyTask;
 
+use super::few_shot::FewShot;
+use super::subset::TrainSubset;
 use crate::cli::Hyperparameters;
 
 /// Arguments of `cloze finetune`.
@@ -17,6 +19,8 @@ pub struct Request<'a> {
     pub data: &'a Path,
     /// Run of `cloze`, or folder of a `transformers` model.
     pub from: &'a Path,
+    /// Step of the checkpoint of the run.
+    pub from_step: Option<u64>,
     /// Folder to write.
     pub out: &'a Path,
     /// Hyperparameters.
@@ -37,6 +41,23 @@ impl Prepared {
     #[must_use]
     pub fn below(out: &Path) -> Self {
         Self { config: out.join("run.toml"), run: out.join("run") }
+    }
+}
+
+/// Part of the training set that a fine-tuning is prepared with. At most one of the two is given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct DrawnExamples {
+    pub(super) subset: Option<TrainSubset>,
+    pub(super) few_shot: Option<FewShot>,
+}
+
+impl DrawnExamples {
+    /// Returns the part that the flags request.
+    pub(super) fn new(hyper: &Hyperparameters) -> Self {
+        Self {
+            subset: TrainSubset::new(hyper.train_fraction, hyper.seed),
+            few_shot: hyper.shots.map(|shots| FewShot { shots, seed: hyper.seed }),
+        }
     }
 }
 

@@ -1,19 +1,14 @@
 //! Metrics and predictions of a fine-tuned model.
 
-use schemas::Step;
 use serde::{Deserialize, Serialize};
-use store::Store;
 use tasks::metric::{
     Judged, MetricScore, MetricValue, PredictedAnswer, SquadVersion, TaskMetric, UndefinedReason, evaluate,
 };
 use tasks::submission::{Predicted, QuestionAnswer, write_glue, write_squad, write_words};
 use tasks::task::ExampleSet;
 use tasks::{AnyTask, Example, Gold, TaskOutput};
-use trainer_plan::checkpoint;
 
-use super::TaskRecord;
 use super::predictions::{Predictions, allows_none, no_answer_threshold};
-use crate::plan::Plan;
 
 /// Name of the file with the metrics in a run folder.
 pub const RESULTS: &str = "results.json";
@@ -56,28 +51,35 @@ pub struct TaskResults {
     pub step: u64,
     /// Sets, in the order of the task.
     pub sets: Vec<SetResult>,
+    /// Metrics of the last checkpoint; `None` if it is the evaluated one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastResults>,
 }
 
-/// Returns the step of the checkpoint that evaluations and exports read: the given one, else the best one of a
-/// fine-tuning that keeps the best. `None`: the newest.
-///
-/// # Errors
-/// If the checkpoints cannot be listed.
-pub fn chosen_step(plan: &Plan, run: &Store, given: Option<u64>) -> anyhow::Result<Option<Step>> {
-    let rules = &plan.train().checkpoints;
-    let is_finetuning = TaskRecord::find(&plan.data().store)?.is_some();
-    match given {
-        None if is_finetuning && rules.keep_best > 0 => Ok(checkpoint::best_step(run, rules)?),
-        given => Ok(given.map(Step)),
-    }
+/// Metrics of the last checkpoint of a run, if the best one is another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastResults {
+    /// Step of the checkpoint.
+    pub step: u64,
+    /// Results of each set.
+    pub sets: Vec<SetResult>,
+}
+
+fn value_in(sets: &[SetResult], set: &str, metric: TaskMetric) -> MetricValue {
+    let set = sets.iter().find(|it| it.set == set);
+    let found = set.and_then(|set| set.metrics.iter().find(|it| it.metric == metric));
+    found.map_or(MetricValue::Undefined(UndefinedReason::NotApplicable), |it| it.value)
 }
 
 impl TaskResults {
     /// Returns the value of a metric on a set. A metric that is absent has no value.
     pub(crate) fn value(&self, set: &str, metric: TaskMetric) -> MetricValue {
-        let set = self.sets.iter().find(|it| it.set == set);
-        let found = set.and_then(|set| set.metrics.iter().find(|it| it.metric == metric));
-        found.map_or(MetricValue::Undefined(UndefinedReason::NotApplicable), |it| it.value)
+        value_in(&self.sets, set, metric)
+    }
+
+    /// Returns the value of the last checkpoint.
+    pub(crate) fn last_value(&self, set: &str, metric: TaskMetric) -> MetricValue {
+        value_in(self.last.as_ref().map_or(&self.sets, |last| &last.sets), set, metric)
     }
 
     /// Returns the metrics of the first set with labels as text.

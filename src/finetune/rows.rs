@@ -1,4 +1,5 @@
-//! Rows of examples: one row for a class, a score or a short sentence, windows for answers and long sentences.
+//! Rows of examples: one row for a class, a score or a short sentence, windows for answers and long sentences, and
+//! [prompts](super::prompt).
 
 use std::ops::Range;
 
@@ -9,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use tasks::span::{PassageWindow, WindowConfig, WindowStep, max_context, plan_windows};
 use tasks::{Answer, Example, Gold, TaskOutput};
 
+use super::example_row::{ExampleRow, RowLogits};
+use super::prompt::PromptEncoder;
 use crate::exit::Usage;
 
 /// Form of rows.
@@ -30,33 +33,6 @@ impl RowOptions {
     }
 }
 
-/// Row of an example, and what its logits stand for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExampleRow {
-    /// Tokens and target.
-    pub row: LabelledRow,
-    /// Meaning of its logits.
-    pub logits: RowLogits,
-}
-
-/// Meaning of the logits of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RowLogits {
-    /// They predict the example.
-    Example,
-    /// They predict an answer in a window over the passage.
-    Passage {
-        /// Position in the row of the first passage token.
-        position: usize,
-        /// Bytes of each passage token.
-        bytes: Vec<Range<usize>>,
-        /// Whether this window has the most context of each passage token.
-        has_max_context: Vec<bool>,
-    },
-    /// They predict words: the number of each word, and the position in the row of its first token.
-    Words(Vec<(usize, usize)>),
-}
-
 /// Converts the examples of a task to rows.
 #[derive(Clone, Copy, Debug)]
 pub struct RowEncoder<'a> {
@@ -66,6 +42,8 @@ pub struct RowEncoder<'a> {
     pub tokenizer: &'a HfTokenizer,
     /// Form of the rows.
     pub options: RowOptions,
+    /// Prompt, if the rows have one.
+    pub prompt: Option<&'a PromptEncoder>,
 }
 
 impl RowEncoder<'_> {
@@ -74,10 +52,11 @@ impl RowEncoder<'_> {
     /// # Errors
     /// If the tokenizer cannot split a text, or if a question leaves no room for its passage.
     pub fn rows(&self, example: &Example) -> anyhow::Result<Vec<ExampleRow>> {
-        let mut rows = match self.output {
-            TaskOutput::Class { .. } | TaskOutput::Score { .. } => vec![self.whole(example)?],
-            TaskOutput::Spans { .. } => self.windows(example)?,
-            TaskOutput::WordLabels { .. } => self.sentence(example)?,
+        let mut rows = match (self.prompt, self.output) {
+            (Some(prompt), _) => prompt.rows(example, self.tokenizer)?,
+            (None, TaskOutput::Class { .. } | TaskOutput::Score { .. }) => vec![self.whole(example)?],
+            (None, TaskOutput::Spans { .. }) => self.windows(example)?,
+            (None, TaskOutput::WordLabels { .. }) => self.sentence(example)?,
         };
         // Counts of the texts are those of the example.
         let texts = || [Some(&example.first), example.second.as_ref()].into_iter().flatten();
@@ -91,6 +70,16 @@ impl RowEncoder<'_> {
         let mut rows = Vec::with_capacity(examples.len());
         for example in examples {
             rows.extend(self.rows(example)?.into_iter().map(|row| row.row));
+        }
+        Ok(rows)
+    }
+
+    /// Returns the rows of a validation: with demonstrations, those of the first set.
+    pub(super) fn validation(&self, examples: &[Example]) -> anyhow::Result<Vec<LabelledRow>> {
+        let mut rows = self.split(examples)?;
+        if self.prompt.is_some() {
+            let each = rows.len() / examples.len().max(1);
+            rows = rows.into_iter().step_by(each.max(1)).collect();
         }
         Ok(rows)
     }
@@ -191,7 +180,10 @@ impl RowEncoder<'_> {
 
 /// Returns the first and the last token of an answer, if it is wholly within the tokens.
 fn span(answer: &Answer, tokens: &[TokenRange]) -> Option<[usize; 2]> {
-    let range = answer.range();
+    // White space around an answer belongs to no token.
+    let text = answer.text.trim_start();
+    let start = answer.range().end - text.len();
+    let range = start..start + text.trim_end().len();
     let first = tokens.iter().position(|token| token.bytes.end > range.start && !token.bytes.is_empty())?;
     let last = tokens.iter().rposition(|token| token.bytes.start < range.end && !token.bytes.is_empty())?;
     let is_covered = tokens[first].bytes.start <= range.start && range.end <= tokens[last].bytes.end;
@@ -231,7 +223,7 @@ mod tests {
 
     fn rows(output: &TaskOutput, max_seq_len: u32, example: &Example) -> Vec<ExampleRow> {
         let options = RowOptions { max_seq_len, separators: 1, stride: 2 };
-        RowEncoder { output, tokenizer: &tokenizer(), options }.rows(example).expect("rows")
+        RowEncoder { output, tokenizer: &tokenizer(), options, prompt: None }.rows(example).expect("rows")
     }
 
     fn question(passage: &str, answers: &[(&str, usize)]) -> Example {
@@ -269,6 +261,7 @@ mod tests {
         assert_eq!(target("ax b", &("x", 1)), RowTarget::Span(Some([1, 1])));
         assert_eq!(target("aq b", &("q", 1)), RowTarget::Span(Some([0, 0])), "an unknown word is one token");
         assert_eq!(target("a  b", &(" ", 1)), RowTarget::Span(None), "white space has no token");
+        assert_eq!(target("a b c", &(" b ", 1)), RowTarget::Span(Some([1, 1])), "white space around it is ignored");
         assert_eq!(rows(&SPANS, 16, &question("a b", &[]))[0].row.target, RowTarget::Span(None));
     }
 
@@ -276,7 +269,7 @@ mod tests {
     fn a_passage_without_room_is_refused() {
         let options = RowOptions { max_seq_len: 5, separators: 1, stride: 2 };
         let tokenizer = tokenizer();
-        let encoder = RowEncoder { output: &SPANS, tokenizer: &tokenizer, options };
+        let encoder = RowEncoder { output: &SPANS, tokenizer: &tokenizer, options, prompt: None };
         let error = encoder.rows(&question("a", &[])).expect_err("no room").to_string();
         assert!(error.contains("question q") && error.contains("use longer rows"), "{error}");
     }

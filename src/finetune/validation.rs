@@ -52,14 +52,19 @@ impl ValidationPredictions {
                     self.golds.push(Gold::WordLabels(words().map(|(&target, _)| class(target)).collect()));
                     predicted.push(words().map(|(_, logits)| largest(logits)).collect());
                 }
+                // The class is in the first cell, or in that of the mask of a prompt, which has its own logits.
+                Predictions::Classes(predicted) => {
+                    if let Some((&target, logits)) =
+                        row.iter().zip(logits.chunks_exact(labels)).find(|(target, _)| **target != IGNORE)
+                    {
+                        self.golds.push(Gold::Class(class(target)));
+                        predicted.push(largest(logits));
+                    }
+                }
                 _ if row[0] == IGNORE => {}
                 Predictions::Scores(predicted) => {
                     self.golds.push(Gold::Score(f32::from_bits(row[0].cast_unsigned()).into()));
                     predicted.push(logits[0]);
-                }
-                Predictions::Classes(predicted) => {
-                    self.golds.push(Gold::Class(class(row[0])));
-                    predicted.push(largest(&logits));
                 }
                 Predictions::Answers(_) => unreachable!("no validation of answers is started"),
             }
@@ -118,6 +123,17 @@ mod tests {
         for score in evaluate(&gold, &task("cola").metrics()) {
             assert_eq!(metrics[score.metric.name()].to_bits(), score.value.value().expect("a number").to_bits());
         }
+    }
+
+    /// The masks are at the cells 1 and 2, whose logits are the second and the third pair.
+    #[test]
+    fn classes_of_prompts_are_judged_at_their_masks() {
+        let mut found = ValidationPredictions::new(&task("sst2")).expect("classes");
+        let rows = vec![IGNORE, 1, IGNORE, IGNORE, IGNORE, 0, IGNORE, IGNORE, IGNORE];
+        let logits = vec![9.0, 0.0, 0.5, 1.0, 9.0, 0.0];
+        found.add(&batch(rows, &[]), vec![logits; 3]).expect("targets");
+        assert_eq!(found.golds, [Gold::Class(1), Gold::Class(0)]);
+        assert_eq!(found.predictions, Predictions::Classes(vec![1, 0]));
     }
 
     #[test]

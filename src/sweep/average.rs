@@ -72,7 +72,7 @@ fn dev_values(sweep: &SweepResults, from: &PathBuf, convention: Convention, stat
     let metric = task.primary_metrics(convention)[0];
     let dev: Vec<String> =
         task.sets().into_iter().filter(|set| set.purpose == SetPurpose::Dev).map(|set| set.name).collect();
-    let by = Measure { set: dev[0].clone(), metric };
+    let by = Measure { metric, ..Measure::of_choice(&sweep.plan) };
     let combinations = combinations(sweep);
     let model = sweep.plan.from.iter().position(|it| it == from);
     // The largest share of the training set.
@@ -125,16 +125,20 @@ mod tests {
             examples: 1,
             metrics: metrics(*value).collect(),
         });
-        let state = RunState::Finished(TaskResults { task: kind.to_owned(), step: 1, sets: sets.collect() });
+        let state =
+            RunState::Finished(TaskResults { task: kind.to_owned(), step: 1, sets: sets.collect(), last: None });
         let plan = SweepPlan {
             data: "/data".into(),
             task_argument: kind.to_owned(),
             task,
             train_examples: 1,
             from: vec!["/runs/a".into()],
+            from_steps: vec![None],
+            files: Vec::new(),
             preset: None,
             axes: Vec::new(),
             train_fraction: vec![1.0],
+            few_shot: None,
             seeds: 1,
             draws: None,
             draw_seed: 1,

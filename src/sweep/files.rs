@@ -150,7 +150,7 @@ fn parquet(keys: &[String], rows: &[ResultRow<'_>]) -> anyhow::Result<Vec<u8>> {
 
 /// Copies the predictions of each model's best run on the dev set to `predictions/MODEL/`.
 fn collect_predictions(results: &SweepResults, folder: &Path, store: &Store) -> anyhow::Result<()> {
-    let by = Measure::of_choice(&results.plan.task);
+    let by = Measure::of_choice(&results.plan);
     for (model, name) in results.plan.models().iter().enumerate() {
         let runs: Vec<FinishedRun<'_>> = results
             .finished()

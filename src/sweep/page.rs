@@ -68,7 +68,7 @@ fn comparison(sweep: &SweepResults, measure: &Measure) -> Markup {
 fn bars(sweep: &SweepResults, measure: &Measure) -> Vec<ErrorBar> {
     let statistic = sweep.plan.statistic;
     let combinations = combinations(sweep);
-    let by = Measure::of_choice(&sweep.plan.task);
+    let by = Measure::of_choice(&sweep.plan);
     let fractions = fractions(&sweep.plan);
     let mut bars = Vec::new();
     for (group, model) in sweep.plan.models().iter().enumerate() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use schemas::Sealed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,6 +13,8 @@ use tasks::AnyTask;
 use super::grid::{Axis, Setting, draw, product};
 use crate::cli::{PresetName, Statistic};
 use crate::exit::Usage;
+use crate::finetune::TaskFile;
+use crate::finetune::few_shot_plan::FewShotPlan;
 use crate::finetune::preset::Preset;
 use crate::finetune::subset::TrainSubset;
 
@@ -35,10 +38,17 @@ pub(crate) struct SweepPlan {
     pub(crate) train_examples: u64,
     /// Absolute paths of the models.
     pub(crate) from: Vec<PathBuf>,
+    /// Step of the checkpoint of each model that is a run.
+    pub(crate) from_steps: Vec<Option<u64>>,
+    /// Files of the task.
+    pub(crate) files: Vec<TaskFile>,
     pub(crate) preset: Option<PresetName>,
     /// Values that the user listed.
     pub(crate) axes: Vec<Axis>,
     pub(crate) train_fraction: Vec<f64>,
+    /// Prompts and few examples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) few_shot: Option<FewShotPlan>,
     /// Seeds are 1, 2, ….
     pub(crate) seeds: u64,
     pub(crate) draws: Option<u64>,
@@ -129,22 +139,31 @@ impl SweepPlan {
         name.trim_start_matches('.').to_owned()
     }
 
-    /// Writes the plan, or compares it with that of the folder.
+    /// Writes the plan, or compares it with that of the folder, which may have fewer seeds. Returns the plan with the checkpoints of the folder's: a
+    /// run that is still training has newer ones.
     ///
     /// # Errors
     /// If the folder has another sweep, by the keys that differ.
-    pub(crate) fn keep(&self, folder: &Store) -> anyhow::Result<()> {
-        if let Some(found) = Self::read(folder)? {
-            return self.compare(&found, &folder.place(NAME));
-        }
-        match folder.put_if_absent(NAME, &self.seal())? {
-            Created::Made(_) => Ok(()),
-            // Another process was faster.
-            Created::Exists => match Self::read(folder)? {
-                Some(found) => self.compare(&found, &folder.place(NAME)),
-                None => anyhow::bail!("{}: it was written and removed again", folder.place(NAME)),
+    pub(crate) fn keep(mut self, folder: &Store) -> anyhow::Result<Self> {
+        let found = match Self::read(folder)? {
+            Some(found) => found,
+            None => match folder.put_if_absent(NAME, &self.seal())? {
+                Created::Made(_) => return Ok(self),
+                // Another process was faster.
+                Created::Exists => Self::read(folder)?
+                    .with_context(|| format!("{}: it was written and removed again", folder.place(NAME)))?,
             },
+        };
+        if self.from == found.from {
+            self.from_steps.clone_from(&found.from_steps);
         }
+        // More seeds change no run that exists.
+        if self.seeds > found.seeds && (Self { seeds: found.seeds, ..self.clone() }) == found {
+            folder.put(NAME, &self.seal())?;
+            return Ok(self);
+        }
+        self.compare(&found, &folder.place(NAME))?;
+        Ok(self)
     }
 
     /// Reads the plan of a folder, if it has one.
@@ -212,12 +231,16 @@ fn preset_axes(preset: PresetName, task: &str, examples: u64) -> Vec<Axis> {
         values.sort_unstable();
         values.iter().map(ToString::to_string).collect()
     };
-    vec![
+    let mut axes = vec![
         axis("lr", lr.iter().map(|lr| format!("{lr:e}")).collect()),
         axis("batch_size", sorted(group.batch_size)),
         axis("epochs", sorted(group.epochs)),
         axis("warmup", group.warmup.iter().map(ToString::to_string).collect()),
-    ]
+    ];
+    if Preset::named(preset).steps.is_some() {
+        axes.retain(|axis| axis.key != "epochs");
+    }
+    axes
 }
 
 /// Adds a hash to names that several runs share: other letters may have been replaced.
@@ -250,9 +273,12 @@ mod tests {
             task_argument: "cola".to_owned(),
             train_examples: 8551,
             from: vec!["/runs/a".into()],
+            from_steps: vec![Some(9)],
+            files: Vec::new(),
             preset: None,
             axes: vec![axis("lr", &["1e-5", "3e-5"]), axis("epochs", &["3", "5"])],
             train_fraction: vec![1.0],
+            few_shot: None,
             seeds: 3,
             draws: None,
             draw_seed: 1,
@@ -303,6 +329,10 @@ mod tests {
         // A large task, cut to a share with which it is small.
         let large = SweepPlan { train_examples: 392_702, train_fraction: vec![0.01, 1.0], ..whole };
         assert_eq!(large.runs().len(), 5 * 2 * 4 * 2 * 5 + 5 * 3 * 5);
+        // Three learning rates and three batch sizes; all runs have 1,000 steps.
+        let few = SweepPlan { preset: Some(PresetName::LmBff), axes: Vec::new(), ..plan.clone() };
+        assert_eq!(few.runs().len(), 3 * 3 * 5);
+        assert!(few.runs().iter().all(|run| run.settings.iter().all(|setting| setting.key != "epochs")));
         let drawn =
             SweepPlan { preset: Some(PresetName::TacoBase), axes: Vec::new(), draws: Some(6), seeds: 1, ..plan };
         assert_eq!(drawn.runs().len(), 6);

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as _;
 use serde::Deserialize;
+use tasks::AnyTask;
 
 use super::grid::Axis;
 use super::plan::SweepPlan;
 use crate::cli::{Hyperparameters, Statistic, SweepRequest, Warmup};
 use crate::exit::Usage;
-use crate::finetune;
+use crate::finetune::few_shot_plan::FewShotPlan;
 use crate::finetune::preset::Preset;
+use crate::finetune::{self, CheckedInputs};
 
 /// Sweep with the folder that it is written to.
 pub(crate) struct Requested {
@@ -37,10 +39,13 @@ struct SweepFile {
     weight_decay: Option<OneOrMore>,
     max_seq_len: Option<OneOrMore>,
     train_fraction: Option<OneOrMore>,
+    prompt: bool,
+    shots: Option<u64>,
+    demonstrations: Option<u32>,
     draws: Option<u64>,
     draw_seed: Option<u64>,
     /// Values by key of the configuration.
-    set: BTreeMap<String, OneOrMore>,
+    set: BTreeMap<String, toml::Value>,
 }
 
 /// Value, or list of values.
@@ -90,7 +95,9 @@ impl Requested {
         unique("--from", &from.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())?;
         let axes = axes(&request)?;
         let fractions = numbers("--train-fraction", &request.train_fraction)?;
-        let train_examples = finetune::check(&task, &data, &from)?;
+        let few_shot = few_shot_plan(&request, &task, !fractions.is_empty())?;
+        let CheckedInputs { examples: all, files, steps: from_steps } = finetune::check(&task, &data, &from)?;
+        let train_examples = few_shot.map_or(all, |few_shot| few_shot.size(&task, all));
         let preset = request.preset.map(Preset::named);
         let plan = SweepPlan {
             data,
@@ -98,8 +105,11 @@ impl Requested {
             task_argument,
             train_examples,
             from,
+            from_steps,
+            files,
             preset: request.preset,
             axes,
+            few_shot,
             train_fraction: if fractions.is_empty() { vec![1.0] } else { fractions },
             seeds: request.seeds.or_else(|| preset?.seeds).unwrap_or(1),
             draws: request.draws.or_else(|| preset?.draws),
@@ -108,6 +118,26 @@ impl Requested {
         };
         Ok(Self { plan, out })
     }
+}
+
+/// Returns the flags for prompts and few examples. The keys of a file are checked as flags are.
+fn few_shot_plan(request: &SweepRequest, task: &AnyTask, has_fractions: bool) -> anyhow::Result<Option<FewShotPlan>> {
+    let SweepRequest { prompt, shots, demonstrations, .. } = request;
+    if shots.is_some() && has_fractions {
+        return Err(Usage("--shots cannot be used with --train-fraction; remove one of them".to_owned()).into());
+    }
+    if demonstrations.is_some() && !(*prompt && shots.is_some()) {
+        return Err(Usage("--demonstrations needs --prompt and --shots".to_owned()).into());
+    }
+    if let Some(shots) = shots {
+        checked("--shots", &shots.to_string())?;
+    }
+    if demonstrations.is_some_and(|sets| sets > 256) {
+        return Err(Usage("--demonstrations: write at most 256".to_owned()).into());
+    }
+    let plan = FewShotPlan::new(*prompt, *shots, *demonstrations);
+    plan.map_or(Ok(()), |plan| plan.check(task))?;
+    Ok(plan)
 }
 
 /// Reads a sweep file. Of the command line, only `--out` and `--statistic` may be given in addition.
@@ -125,7 +155,8 @@ fn from_file(file: &Path, flags: &SweepRequest) -> anyhow::Result<SweepRequest> 
     let preset = found.preset.map(|name| clap_value("preset", &name)).transpose().map_err(refuse)?;
     let named = found.statistic.map(|name| clap_value::<Statistic>("statistic", &name)).transpose().map_err(refuse)?;
     let list = |values: Option<OneOrMore>| values.map(OneOrMore::texts).unwrap_or_default();
-    let set = |(key, values): (String, OneOrMore)| format!("{key}={}", values.texts().join(","));
+    let mut set = Vec::new();
+    found.set.into_iter().for_each(|(key, value)| add_keys(&key, value, &mut set));
     Ok(SweepRequest {
         data: found.data,
         task: found.task,
@@ -140,7 +171,10 @@ fn from_file(file: &Path, flags: &SweepRequest) -> anyhow::Result<SweepRequest> 
         weight_decay: list(found.weight_decay),
         max_seq_len: list(found.max_seq_len),
         train_fraction: list(found.train_fraction),
-        set: found.set.into_iter().map(set).collect(),
+        prompt: found.prompt,
+        shots: found.shots,
+        demonstrations: found.demonstrations,
+        set,
         draws: found.draws,
         draw_seed: found.draw_seed,
         statistic: statistic.or(named),
@@ -154,6 +188,20 @@ fn clap_value<T: clap::ValueEnum>(key: &str, name: &str) -> Result<T, String> {
         format!("`{key}` = `{name}`: expected one of {}", known.join(", "))
     })
 }
+
+/// Adds the values of a key. The keys of a table are below it, as in `[set.train]` or `train.threads = 1`.
+fn add_keys(key: &str, value: toml::Value, set: &mut Vec<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            table.into_iter().for_each(|(inner, value)| add_keys(&format!("{key}.{inner}"), value, set));
+        }
+        toml::Value::Array(values) => set.push(format!("{key}={}", OneOrMore::More(values).texts().join(","))),
+        value => set.push(format!("{key}={}", OneOrMore::One(value).texts().join(","))),
+    }
+}
+
+/// Keys that the sweep itself sets for each run.
+const OWN_KEYS: [&str; 4] = ["seed", "run.folder", "data.folder", "train.init_from"];
 
 /// Returns the lists of the user. Numbers are written in one form, so that equal values have equal names.
 fn axes(request: &SweepRequest) -> anyhow::Result<Vec<Axis>> {
@@ -186,6 +234,9 @@ fn axes(request: &SweepRequest) -> anyhow::Result<Vec<Axis>> {
         let values = split_list(list);
         if key.trim().is_empty() || values.iter().any(String::is_empty) {
             return Err(invalid("--set", set, "expected KEY=VALUE,VALUE").into());
+        }
+        if OWN_KEYS.contains(&key.trim()) {
+            return Err(invalid("--set", set, "the sweep sets this key for each run; remove it").into());
         }
         if axes.iter().any(|axis| axis.key == key) {
             return Err(invalid("--set", set, "the key is listed twice").into());

@@ -31,6 +31,7 @@ use telemetry::terminal::{ItemProgress, line, note};
 use super::plan::{RunSpec, SweepPlan};
 use super::results::{Failure, RunState, SweepResults};
 use crate::cli::SweepExecution;
+use crate::finetune::few_shot_plan::FewShotPlan;
 use crate::run::control::{Control, Phase, Signal};
 
 /// Output of a run, in its folder.
@@ -180,6 +181,7 @@ impl<'a> Runner<'a> {
             match self.claim_run(&folder, &run)? {
                 Claim::Taken(lock) => {
                     Failure::clear(&folder)?;
+                    note(format_args!("{} starts; its output is in {}", run.name, folder.place(OUTPUT)));
                     let child = self.start(run, folder, lock)?;
                     self.children.push(child);
                 }
@@ -317,6 +319,9 @@ fn arguments(plan: &SweepPlan, run: &RunSpec, place: &Path, jobs: usize) -> Vec<
     let mut add = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
     add("--task", plan.task_argument.clone());
     add("--from", text(&plan.from[run.model]));
+    if let Some(step) = plan.from_steps[run.model] {
+        add("--from-step", step.to_string());
+    }
     add("--out", text(place));
     add("--seed", run.seed.to_string());
     if let Some(preset) = plan.preset {
@@ -325,6 +330,7 @@ fn arguments(plan: &SweepPlan, run: &RunSpec, place: &Path, jobs: usize) -> Vec<
     if run.fraction < 1.0 {
         add("--train-fraction", run.fraction.to_string());
     }
+    arguments.extend(plan.few_shot.map(FewShotPlan::arguments).unwrap_or_default());
     arguments.extend(run.settings.iter().flat_map(super::grid::Setting::arguments));
     let sets_threads = run.settings.iter().any(|setting| setting.key == "train.threads");
     if jobs > 1 && !sets_threads {

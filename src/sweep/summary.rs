@@ -1,15 +1,14 @@
 //! Statistics of a sweep over seeds, and the choice of hyperparameters on the dev set.
 
-use tasks::AnyTask;
 use tasks::metric::{MetricValue, TaskMetric};
 use tasks::statistics::{Summary, best_index};
-use tasks::task::SetPurpose;
+use tasks::task::{ExampleSet, SetPurpose};
 
 use super::grid::Setting;
 use super::plan::{RunSpec, SweepPlan};
 use super::results::SweepResults;
 use crate::cli::Statistic;
-use crate::finetune::{TaskResults, decimals};
+use crate::finetune::{TaskResults, decimals, few_shot_dev};
 
 /// Finished runs of one model that differ only by their seeds.
 pub(crate) struct Combination<'a> {
@@ -34,16 +33,22 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Returns the measure that chooses: the primary metric of a task on its first dev set.
-    pub(crate) fn of_choice(task: &AnyTask) -> Self {
-        let set = task.sets().into_iter().find(|set| set.purpose == SetPurpose::Dev);
-        let metric = task.metrics().first().copied().unwrap_or(TaskMetric::Accuracy);
+    /// Returns the measure that chooses: the primary metric of a task on its first dev set. For few shots, that is the one of
+    /// the training set: the dev sets of the task are the test.
+    pub(crate) fn of_choice(plan: &SweepPlan) -> Self {
+        let set = sets(plan).into_iter().find(|set| set.purpose == SetPurpose::Dev);
+        let metric = plan.task.metrics().first().copied().unwrap_or(TaskMetric::Accuracy);
         Self { set: set.map_or_else(|| "dev".to_owned(), |set| set.name), metric }
     }
 
     /// Returns the values of runs, in their order.
     pub(crate) fn values(&self, runs: &[FinishedRun<'_>]) -> Vec<MetricValue> {
         runs.iter().map(|run| self.value(run)).collect()
+    }
+
+    /// Returns the values of the last checkpoints of runs, in their order.
+    pub(crate) fn last_values(&self, runs: &[FinishedRun<'_>]) -> Vec<MetricValue> {
+        runs.iter().map(|run| run.result.last_value(&self.set, self.metric)).collect()
     }
 
     fn value(&self, run: &FinishedRun<'_>) -> MetricValue {
@@ -119,10 +124,18 @@ pub(crate) fn choose<'a>(
     best_index(values, by.metric.is_larger_better()).map(|index| chosen(candidates[index]))
 }
 
+/// Returns the sets of the runs of a plan.
+fn sets(plan: &SweepPlan) -> Vec<ExampleSet> {
+    let sets = plan.task.sets();
+    let has_shots = plan.few_shot.is_some_and(|few_shot| few_shot.shots.is_some());
+    let drawn = if has_shots { few_shot_dev(&sets) } else { None };
+    drawn.into_iter().chain(sets).collect()
+}
+
 /// Returns every metric of every set with labels, in the order of the task.
 pub(crate) fn measures(results: &SweepResults) -> Vec<Measure> {
     let mut found = Vec::new();
-    for set in results.plan.task.sets() {
+    for set in sets(&results.plan) {
         for metric in results.plan.task.metrics() {
             let has_value = |(_, result): (&RunSpec, &TaskResults)| {
                 let set = result.sets.iter().find(|it| it.set == set.name);
@@ -154,6 +167,7 @@ pub(crate) fn fractions(plan: &SweepPlan) -> Vec<f64> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::grid::Axis;
+    use tasks::AnyTask;
     use tasks::metric::{MetricScore, UndefinedReason};
 
     use super::super::results::RunState;
@@ -168,9 +182,12 @@ pub(crate) mod tests {
             task_argument: "cola".to_owned(),
             train_examples: 10,
             from: vec!["/runs/a".into()],
+            from_steps: vec![None],
+            files: Vec::new(),
             preset: None,
             axes: vec![Axis { key: "lr".to_owned(), values: vec!["1e-5".to_owned(), "3e-5".to_owned()] }],
             train_fraction: vec![1.0],
+            few_shot: None,
             seeds: 3,
             draws: None,
             draw_seed: 1,
@@ -187,6 +204,7 @@ pub(crate) mod tests {
                 task: "cola".to_owned(),
                 step: 9,
                 sets: vec![SetResult { set: "dev".to_owned(), examples: 4, metrics }],
+                last: None,
             })
         };
         let specs = plan.runs();
@@ -199,7 +217,7 @@ pub(crate) mod tests {
         let results = results([Some(0.2), Some(0.3), Some(0.4), Some(0.1), Some(0.8), Some(0.15)]);
         let combinations = combinations(&results);
         assert_eq!(combinations.len(), 2);
-        let by = Measure::of_choice(&results.plan.task);
+        let by = Measure::of_choice(&results.plan);
         assert_eq!((by.set.as_str(), by.metric), ("dev", TaskMetric::Matthews));
         let chosen = |statistic| {
             let chosen = choose(&combinations, 0, 1.0, statistic, &by).expect("finished runs");
@@ -219,7 +237,7 @@ pub(crate) mod tests {
     fn undefined_values_are_never_chosen_and_never_numbers() {
         let results = results([Some(0.2), Some(f64::NAN), None, Some(0.1), None, None]);
         let combinations = combinations(&results);
-        let by = Measure::of_choice(&results.plan.task);
+        let by = Measure::of_choice(&results.plan);
         let chosen = choose(&combinations, 0, 1.0, Statistic::Mean, &by).expect("a defined mean");
         assert_eq!(chosen.settings.map(|it| results.describe(it)).as_deref(), Some("lr 3e-5"));
         assert_eq!(with_deviation(chosen.value(Statistic::Mean, &by), chosen.deviation(&by)), "0.1000");

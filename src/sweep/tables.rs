@@ -8,6 +8,7 @@ use super::grid::Setting;
 use super::plan::SweepPlan;
 use super::results::SweepResults;
 use super::summary::{Combination, Measure, choose, combinations, fractions, measures, with_deviation};
+use crate::aligned::aligned;
 use crate::cli::Statistic;
 use crate::finetune::decimals;
 
@@ -21,17 +22,8 @@ pub(crate) struct TextTable {
 impl TextTable {
     /// Returns aligned lines for a terminal, the title first.
     pub(crate) fn text(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| &row[column]).chain([&self.columns[column]]);
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let row = |cells: &[String]| {
-            let cells = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        let rows = [&self.columns].into_iter().chain(&self.rows).map(|cells| row(cells));
-        [self.title.clone()].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+        let lines = aligned(&self.columns, &self.rows, |_| false);
+        [self.title.clone()].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns a section of a Markdown page.
@@ -50,7 +42,7 @@ impl TextTable {
 /// Returns the table of the statistic: one row for each model and share of the training set.
 pub(crate) fn chosen(results: &SweepResults, statistic: Statistic) -> TextTable {
     let combinations = combinations(results);
-    let by = Measure::of_choice(&results.plan.task);
+    let by = Measure::of_choice(&results.plan);
     let models = results.plan.models();
     let measures = measures(results);
     let mut rows = Vec::new();
@@ -84,10 +76,11 @@ pub(crate) fn chosen(results: &SweepResults, statistic: Statistic) -> TextTable 
 
 /// Returns the table of a measure: one row for each combination of hyperparameters.
 pub(crate) fn combinations_table(results: &SweepResults, measure: &Measure) -> TextTable {
-    let by = Measure::of_choice(&results.plan.task);
+    let by = Measure::of_choice(&results.plan);
     let models = results.plan.models();
     let row = |it: &Combination<'_>| {
         let summary = Summary::new(&measure.values(&it.runs));
+        let last = Summary::new(&measure.last_values(&it.runs));
         let best = by.best(&it.runs).map(|run| Summary::new(&measure.values(&[run])).mean);
         vec![
             models[it.model].clone(),
@@ -99,14 +92,27 @@ pub(crate) fn combinations_table(results: &SweepResults, measure: &Measure) -> T
             decimals(summary.min),
             decimals(summary.max),
             best.map_or_else(|| "undefined".to_owned(), decimals),
+            with_deviation(last.mean, last.standard_deviation),
         ]
     };
     let rows = combinations(results).iter().map(row).collect();
-    let heads =
-        ["model", "train fraction", "hyperparameters", "runs", "mean ± sd", "median", "min", "max", "best on dev"];
+    let heads = [
+        "model",
+        "train fraction",
+        "hyperparameters",
+        "runs",
+        "mean ± sd",
+        "median",
+        "min",
+        "max",
+        "best on dev",
+        "last checkpoint",
+    ];
+    let has_last = results.finished().any(|(_, result)| result.last.is_some());
     let columns = heads.map(str::to_owned).to_vec();
     let title = format!("{} {}", measure.set, measure.metric);
-    without_constant(TextTable { title, columns, rows }, "train fraction", results.plan.train_fraction.len() > 1)
+    let table = without_constant(TextTable { title, columns, rows }, "last checkpoint", has_last);
+    without_constant(table, "train fraction", results.plan.train_fraction.len() > 1)
 }
 
 /// Removes a column whose cells are all equal by construction.
@@ -173,7 +179,7 @@ mod tests {
     fn tables_have_a_row_for_each_combination() {
         let results = results([Some(0.2), Some(0.3), Some(0.4), Some(0.1), Some(0.8), None]);
         assert_eq!(state(&results), "6 runs of `cola`: 5 finished, 1 not finished");
-        let table = combinations_table(&results, &Measure::of_choice(&results.plan.task));
+        let table = combinations_table(&results, &Measure::of_choice(&results.plan));
         assert_eq!(
             table.columns,
             ["model", "hyperparameters", "runs", "mean ± sd", "median", "min", "max", "best on dev"]

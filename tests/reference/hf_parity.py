@@ -196,6 +196,15 @@ def write_mpnet():
     write_small("hf_mpnet", model, inputs, ("word_embeddings", "relative", "layer.1.attention.attn", "lm_head"))
 
 
+def span_loss(output, mask, spans):
+    """The loss of BertForQuestionAnswering without padding, which has the probability 0."""
+    losses = (
+        torch.nn.functional.cross_entropy(logits.masked_fill(mask == 0, -torch.inf), target)
+        for logits, target in ((output.start_logits, spans[:, 0]), (output.end_logits, spans[:, 1]))
+    )
+    return sum(losses) / 2
+
+
 def write_labelled():
     """A BERT with each head for labelled examples: logits, loss, gradients, and the weights after a step of AdamW."""
     torch.manual_seed(13)
@@ -219,15 +228,17 @@ def write_labelled():
         folder = GOLDEN / f"hf_bert_{name}"
         model.save_pretrained(folder)
         output = model(**inputs, **targets)
-        output.loss.backward()
-        logits = torch.stack([output.start_logits, output.end_logits], -1) if "start_logits" in output else output.logits
-        expected = {**inputs, "logits": logits, "loss": output.loss}
+        is_span = "start_positions" in targets
+        loss = span_loss(output, inputs["attention_mask"], spans) if is_span else output.loss
+        loss.backward()
+        logits = torch.stack([output.start_logits, output.end_logits], -1) if is_span else output.logits
+        expected = {**inputs, "logits": logits, "loss": loss}
         weights = dict(model.named_parameters())
         expected |= {f"gradient.{name}": weight.grad.clone() for name, weight in weights.items()}
         step(weights, expected)
-        labels = spans if "start_positions" in targets else targets["labels"]
+        labels = spans if is_span else targets["labels"]
         store({**expected, "targets": labels}, folder)
-        print(f"{VERSIONS}: {folder.name}: loss {output.loss.item():.6f}")
+        print(f"{VERSIONS}: {folder.name}: loss {loss.item():.6f}")
 
 
 def load(folder):

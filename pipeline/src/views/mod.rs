@@ -139,7 +139,7 @@ impl<'a> ViewSource<'a> {
 
 mod spans;
 
-pub(crate) use self::spans::truncated;
+pub use self::spans::truncated;
 
 /// Returns the errors of shares, by key.
 fn share_problems(rates: &[(&'static str, f64)]) -> Vec<(&'static str, String)> {

@@ -117,7 +117,7 @@ pub(super) fn below(rng: &mut Rng, count: usize) -> usize {
 
 /// Returns the lengths of two texts of `a` and `b` tokens in a row that has `room` for both.
 #[must_use]
-pub(crate) fn truncated(a: usize, b: usize, room: usize) -> (usize, usize) {
+pub fn truncated(a: usize, b: usize, room: usize) -> (usize, usize) {
     let half = room / 2;
     if a + b <= room {
         (a, b)

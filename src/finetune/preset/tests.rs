@@ -80,3 +80,15 @@ fn tacl_electra_and_dapt_have_their_stated_values() {
     assert_eq!((preset.max_seq_len, preset.seeds, preset.statistic), (Some(512), Some(5), Some(Statistic::Mean)));
     assert_eq!(preset.choice, Some(CheckpointChoice { validations_per_epoch: 1, patience: Some(3) }));
 }
+
+#[test]
+fn lm_bff_has_its_stated_values() {
+    use PresetName::{LmBff, LmBffCocoLm};
+    assert_eq!(values(LmBff, "sst2", 32), "[1e-5, 2e-5, 5e-5] [2, 4, 8] [1] [0]");
+    assert_eq!(values(LmBffCocoLm, "mnli", 48), "[3e-6, 4e-6, 5e-6] [2, 4, 8] [1] [0]");
+    for name in [LmBff, LmBffCocoLm] {
+        assert_eq!(optimizer(name), (Some([0.9, 0.999]), Some(1e-8), Some(0.0), Some(1.0)));
+        let preset = Preset::named(name);
+        assert_eq!((preset.steps, preset.seeds, preset.statistic), (Some(1000), Some(5), Some(Statistic::Mean)));
+    }
+}

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cloze::exit::Usage;
+use cloze::model_folder::ModelFolder;
 use cloze::plan::Plan;
 use pipeline::tokenize::{self, Tokenizer as _};
 use schemas::{Step, Vocab, printable};
@@ -25,14 +26,9 @@ struct Model {
 /// Fills the masks of `texts` with the checkpoint of the run in `folder` after `step` (default: the newest), or with the
 /// `transformers` model in it.
 pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]) -> anyhow::Result<()> {
-    let model = match (folder.join("config.toml").is_file(), folder.join(hf::CONFIG).is_file()) {
-        (true, _) => of_run(folder, step)?,
-        (false, true) => of_model(folder, step)?,
-        (false, false) => {
-            let problem =
-                "neither a run of `cloze` nor a `transformers` model is here (no `config.toml`, no `config.json`)";
-            return Err(Usage(format!("{}: {problem}", folder.display())).into());
-        }
+    let model = match ModelFolder::detect(folder, "")? {
+        ModelFolder::Run => of_run(folder, step)?,
+        ModelFolder::Transformers => of_model(folder, step)?,
     };
     let Model { filler, tokenizer, vocab, is_counted } = &model;
     let mut refused = 0;

@@ -46,14 +46,14 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
                 train::Options { replay, prepare, slow, faults, profile, allow_change: &allow_change },
             );
         }
-        Verb::Finetune { data, task, from, out, hyper, set } => {
+        Verb::Finetune { data, task, from, from_step, out, hyper, set } => {
             let task = cloze::finetune::task(&task)?;
-            let request = cloze::finetune::Request { task, data: &data, from: &from, out: &out, hyper };
+            let request = cloze::finetune::Request { task, data: &data, from: &from, from_step, out: &out, hyper };
             return finetune::run(&request, &set);
         }
         Verb::Evaluate { run, step, task, data, json } => {
             let other = task.as_deref().zip(data.as_deref());
-            evaluate::run(&run, evaluate::Options { step, other, json })?;
+            evaluate::run(&run, evaluate::Options { step, other, is_final: false, json })?;
         }
         Verb::Analyze(args) => analyze::run(&args)?,
         Verb::Profile(verb) if verb.computes_tensors() => {

@@ -28,6 +28,14 @@ pub struct Known {
     pub folders: bool,
 }
 
+/// Returns the problem of a folder without the weight of a head that the part `head` of a run continues.
+#[must_use]
+pub fn missing_token_head(weight: &str, head: &str) -> String {
+    format!(
+        "it has no `{weight}`: `{head}` continues a head that predicts tokens, and no such head of the main network is here"
+    )
+}
+
 /// Format of a folder of start weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderFormat {
@@ -135,6 +143,11 @@ impl FolderCheck<'_> {
         if let Some(problem) = weights_problem(&self.init.folder, &config) {
             return Err(problem);
         }
+        let continues = || self.specs.iter().any(|(name, _)| self.plan.continued_weight(name).is_some());
+        if self.init.reads_others && !config.predicts_tokens() && continues() {
+            let class = config.class().unwrap_or("without `architectures`");
+            return Err(format!("the model is a `{class}`, which has no head that predicts tokens to continue"));
+        }
         let mut differences = config.shape_differences(target);
         differences.extend(config.vocab_difference(target).filter(|_| self.knows_vocab));
         if differences.is_empty() {
@@ -157,13 +170,14 @@ impl FolderCheck<'_> {
 
     fn shape_differences(&self, shapes: &BTreeMap<String, Vec<i64>>) -> Vec<String> {
         let read = self.specs.iter().filter(|(name, spec)| self.reads(name) && !self.is_of_unknown_vocab(&spec.shape));
-        read.filter_map(|(name, spec)| match found_shape(shapes, name) {
+        let source = |name: &str| self.plan.continued_weight(name).filter(|_| self.init.reads_others);
+        read.filter_map(|(name, spec)| match found_shape(shapes, source(name).as_deref().unwrap_or(name)) {
             Some(shape) if *shape == spec.shape => None,
             // The trainer draws the head of another labelled task.
             Some(_) if self.plan.is_label_head(name) => None,
             Some(shape) => Some(format!("`{name}` is {shape:?}, this run needs {:?}", spec.shape)),
             None if name.starts_with(&self.init.prefix) => Some(format!("it has no `{name}`")),
-            None => None,
+            None => source(name).map(|source| missing_token_head(&source, name)),
         })
         .collect()
     }

@@ -115,6 +115,15 @@ impl TrainRequest {
         objective.is_some_and(|objective| objective.label_outputs().is_some())
     }
 
+    /// Returns the name in `train.init_from` of a weight of a head that continues one which predicts tokens. `None` for other
+    /// weights.
+    #[must_use]
+    pub fn continued_weight(&self, weight: &str) -> Option<String> {
+        let (name, rest) = weight.strip_prefix("heads.")?.split_once('.')?;
+        let objective = self.objectives.get(name).filter(|objective| objective.continues_token_head())?;
+        Some(format!("heads.{}.{rest}", objective.init_head().unwrap_or(name)))
+    }
+
     /// Returns every pass that the objectives of the loss read, and whether one of them is trained on it.
     pub fn passes(&self) -> BTreeMap<Pass, bool> {
         let mut passes = BTreeMap::new();

@@ -299,7 +299,8 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
             problems.push(Problem::new(format!("loss.{name}"), message).about("objectives", name));
             continue;
         };
-        for message in objective.problems() {
+        let unknown = objective.vocab_problem(request.vocab.size);
+        for message in objective.problems().into_iter().chain(unknown) {
             problems.push(Problem::new(format!("objectives.{name}"), message).about("objectives", name));
         }
         if request.encoder.embedding_width() != i64::from(request.encoder.hidden) && objective.uses_word_table() {

@@ -22,6 +22,7 @@ use super::{ExampleSet, SetPurpose, Task};
 use crate::example::TaskOutput;
 use crate::layout::{ExampleColumns, FileLayout, GoldColumns};
 use crate::metric::TaskMetric;
+use crate::prompt::Prompt;
 
 /// CoLA. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +54,10 @@ impl Task for Cola {
 
     fn metrics(&self) -> Vec<TaskMetric> {
         vec![TaskMetric::Matthews, TaskMetric::Accuracy, TaskMetric::F1]
+    }
+
+    fn prompt(&self) -> Option<Prompt> {
+        Some(Prompt::new("{first} This is {mask}.", &["incorrect", "correct"]))
     }
 }
 

@@ -45,6 +45,19 @@ fn every_task_has_labels_or_a_range() {
 }
 
 #[test]
+fn every_prompt_fits_the_task() {
+    each(|task, name| {
+        let Some(prompt) = task.prompt() else { return };
+        let has_second = |set: &ExampleSet| match &set.layout {
+            FileLayout::Table(table) => table.columns.second.is_some(),
+            FileLayout::SquadJson | FileLayout::WordFile(_) => false,
+        };
+        let problems = prompt.problems(task.output().labels().len(), task.sets().iter().any(has_second));
+        assert!(matches!(task.output(), TaskOutput::Class { .. }) && problems.is_empty(), "{name}: {problems:?}");
+    });
+}
+
+#[test]
 fn every_metric_is_one_of_the_kind_of_task() {
     each(|task, name| {
         let metrics = task.metrics();

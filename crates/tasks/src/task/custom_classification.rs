@@ -9,6 +9,7 @@
 //! # Definition
 //! `files` names the files, `text`, `second_text` and `label` the columns, `labels` the labels in the order of their
 //! indices. In two-class tasks, the second label is the positive class. Labels may be texts, numbers or truth values.
+//! `template` and `words` are the prompt for fine-tuning on a few examples.
 //!
 //! # Reference
 //! None: the layout is the user's.
@@ -21,6 +22,7 @@ use super::{ExampleSet, Task};
 use crate::example::TaskOutput;
 use crate::layout::{ColumnRef, GoldColumns};
 use crate::metric::TaskMetric;
+use crate::prompt::Prompt;
 
 /// Classification of any table. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +40,12 @@ pub struct CustomClassification {
     pub labels: Vec<String>,
     /// Primary metric.
     pub metric: TaskMetric,
+    /// Template of a prompt: a text with `{first}`, `{second}` for tasks with two texts, and `{mask}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// Label words of a prompt, in the order of `labels`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
 }
 
 impl Default for CustomClassification {
@@ -49,6 +57,8 @@ impl Default for CustomClassification {
             label: "label".into(),
             labels: vec!["0".to_owned(), "1".to_owned()],
             metric: TaskMetric::Accuracy,
+            template: None,
+            words: Vec::new(),
         }
     }
 }
@@ -70,10 +80,19 @@ impl Task for CustomClassification {
         metrics(self.metric, &self.output())
     }
 
+    fn prompt(&self) -> Option<Prompt> {
+        Some(Prompt { template: self.template.clone()?, words: self.words.clone() })
+    }
+
     fn problems(&self) -> Vec<String> {
         let mut problems = self.files.problems();
         problems.extend(label_problems(&self.labels));
         problems.extend(metric_problem(self.metric, &self.output()));
+        match self.prompt() {
+            Some(prompt) => problems.extend(prompt.problems(self.labels.len(), self.second_text.is_some())),
+            None if !self.words.is_empty() => problems.push("`words` needs a `template`".to_owned()),
+            None => {}
+        }
         problems
     }
 }

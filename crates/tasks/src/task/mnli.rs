@@ -22,6 +22,7 @@ use super::set::{GlueColumns, names};
 use super::{ExampleSet, SetPurpose, Task};
 use crate::example::TaskOutput;
 use crate::metric::TaskMetric;
+use crate::prompt::Prompt;
 
 /// MNLI. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,5 +55,9 @@ impl Task for Mnli {
 
     fn metrics(&self) -> Vec<TaskMetric> {
         vec![TaskMetric::Accuracy, TaskMetric::MacroF1]
+    }
+
+    fn prompt(&self) -> Option<Prompt> {
+        Some(Prompt::new("{first}? {mask}, {second}", &["Yes", "Maybe", "No"]))
     }
 }

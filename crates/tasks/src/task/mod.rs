@@ -14,6 +14,7 @@ pub use self::set::{ExampleSet, SetPurpose};
 use crate::average::Convention;
 use crate::example::TaskOutput;
 use crate::metric::TaskMetric;
+use crate::prompt::Prompt;
 
 schemas::registry! {
     /// Task of any kind.
@@ -64,6 +65,11 @@ pub trait Task: Send + Sync {
 
     /// Returns the name of the task whose model predicts this task, if it has no training set.
     fn trained_as(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the prompt for fine-tuning on a few examples, if the task has one.
+    fn prompt(&self) -> Option<Prompt> {
         None
     }
 

@@ -22,6 +22,7 @@ use super::{ExampleSet, Task};
 use crate::average::Convention;
 use crate::example::TaskOutput;
 use crate::metric::TaskMetric;
+use crate::prompt::Prompt;
 
 /// MRPC. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +45,10 @@ impl Task for Mrpc {
 
     fn metrics(&self) -> Vec<TaskMetric> {
         vec![TaskMetric::Accuracy, TaskMetric::F1]
+    }
+
+    fn prompt(&self) -> Option<Prompt> {
+        Some(Prompt::new("{first} {mask}, {second}", &["No", "Yes"]))
     }
 
     fn primary_metrics(&self, convention: Convention) -> Vec<TaskMetric> {

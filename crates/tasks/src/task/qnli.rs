@@ -20,6 +20,7 @@ use super::set::{GlueColumns, names};
 use super::{ExampleSet, Task};
 use crate::example::TaskOutput;
 use crate::metric::TaskMetric;
+use crate::prompt::Prompt;
 
 /// QNLI. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,5 +42,9 @@ impl Task for Qnli {
 
     fn metrics(&self) -> Vec<TaskMetric> {
         vec![TaskMetric::Accuracy, TaskMetric::F1]
+    }
+
+    fn prompt(&self) -> Option<Prompt> {
+        Some(Prompt::new("{first}? {mask}, {second}", &["Yes", "No"]))
     }
 }

@@ -23,6 +23,7 @@ use crate::average::Convention;
 use crate::example::TaskOutput;
 use crate::layout::{FileLayout, TableLayout, WidthPolicy};
 use crate::metric::TaskMetric;
+use crate::prompt::Prompt;
 
 /// QQP. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +50,10 @@ impl Task for Qqp {
 
     fn metrics(&self) -> Vec<TaskMetric> {
         vec![TaskMetric::Accuracy, TaskMetric::F1]
+    }
+
+    fn prompt(&self) -> Option<Prompt> {
+        Some(Prompt::new("{first} {mask}, {second}", &["No", "Yes"]))
     }
 
     fn primary_metrics(&self, convention: Convention) -> Vec<TaskMetric> {

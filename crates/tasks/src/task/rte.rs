@@ -19,6 +19,7 @@ use super::set::{SENTENCE_PAIR, names};
 use super::{ExampleSet, Task};
 use crate::example::TaskOutput;
 use crate::metric::TaskMetric;
+use crate::prompt::Prompt;
 
 /// RTE. It has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,5 +41,9 @@ impl Task for Rte {
 
     fn metrics(&self) -> Vec<TaskMetric> {
         vec![TaskMetric::Accuracy, TaskMetric::F1]
+    }
+
+    fn prompt(&self) -> Option<Prompt> {
+        Some(Prompt::new("{first}? {mask}, {second}", &["Yes", "No"]))
     }
 }

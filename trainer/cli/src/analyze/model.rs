@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use analysis::{EncoderModel, Error, MaskedRow, ModelFacts, ObjectiveMetric, Vectors};
-use cloze::exit::Usage;
+use cloze::model_folder::ModelFolder;
 use cloze::plan::Plan;
 use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _};
 use schemas::{Step, Vocab};
@@ -38,7 +38,7 @@ impl ModelSource {
     /// Opens a run of `cloze`, or the folder of a `transformers` model.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
         let folder = folder.to_owned();
-        if folder.join("config.toml").is_file() {
+        if ModelFolder::detect(&folder, "")? == ModelFolder::Run {
             let plan = Plan::of_run(&folder)?;
             let tokenizer = plan.tokenizer()?;
             let vocab = Arc::clone(plan.vocab());
@@ -50,11 +50,6 @@ impl ModelSource {
                 plan: Some(plan),
                 predicts_tokens: true,
             });
-        }
-        if !folder.join(hf::CONFIG).is_file() {
-            let problem =
-                "neither a run of `cloze` nor a `transformers` model is here (no `config.toml`, no `config.json`)";
-            return Err(Usage(format!("{}: {problem}", folder.display())).into());
         }
         let tokenizer = tokenize::load_from_model(&folder)?;
         let facts = tokenizer.facts();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use cloze::finetune::TaskRecord;
 use cloze::plan::Plan;
 use schemas::{Step, printable};
 use store::Store;
@@ -45,9 +46,14 @@ impl ModelCard<'_> {
         let tokenizer = self.choice.load_expression("AutoTokenizer", "FOLDER");
         let task = if class.ends_with("ForMaskedLM") { "pipeline_tag: fill-mask\n" } else { "" };
         let name = self.run.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
+        let record = TaskRecord::find(&self.plan.data().store).ok().flatten();
+        let origin = match &record {
+            Some(record) => format!("fine-tuned on `{}`: it predicts {}", record.task.kind(), record.task.output()),
+            None => "pretrained".to_owned(),
+        };
         let mut text = format!(
             "---\nlibrary_name: transformers\n{task}tags:\n- cloze\n---\n\n# {}\n\n\
-             `{class}` that `cloze {}` pretrained, network `{}` after step {}.\n\n\
+             `{class}` that `cloze {}` {origin}, network `{}` after step {}.\n\n\
              ```python\nfrom transformers import AutoTokenizer, {loader}\n\n\
              model = {model}\ntokenizer = {tokenizer}\n```\n",
             printable(&name).replace('\n', " "),
@@ -67,8 +73,10 @@ impl ModelCard<'_> {
             }
         }
         let mut configuration = self.plan.config().resolved();
-        for section in UNPUBLISHED {
-            configuration.remove(section);
+        // The examples of a task are prepared without these sections.
+        let unused: &[&str] = if record.is_some() { &["tokenizer", "prepare", "expects"] } else { &[] };
+        for section in UNPUBLISHED.iter().chain(unused) {
+            configuration.remove(*section);
         }
         let configuration = toml::to_string(&configuration).expect("a configuration is plain values");
         let _ = write!(text, "\n## Configuration\n\n```toml\n{configuration}```\n\n");

@@ -5,6 +5,7 @@ mod exports;
 mod families;
 mod labelled;
 mod presets;
+mod prompts;
 mod relative;
 
 use std::collections::BTreeMap;

@@ -109,6 +109,13 @@ impl TokenHead {
         self.decoder.logits(&self.transformed(hidden_nd))
     }
 
+    /// Returns the scores `[…, k]` of the ids `ids_k` for hidden states `[…, d]`. Only their rows of the table are read.
+    pub(crate) fn logits_of(&self, hidden: &Tensor, ids_k: &Tensor) -> Tensor {
+        let Decoder { words_vd, bias_v, precision } = &self.decoder;
+        let dense = Dense { weight_oi: words_vd.index_select(0, ids_k), bias_o: bias_v.index_select(0, ids_k) };
+        precision.upcast(&dense.apply(&self.transformed(hidden), *precision))
+    }
+
     /// Returns the input of the table, `[n, d]`.
     pub(super) fn transformed(&self, hidden_nd: &Tensor) -> Tensor {
         self.transform.as_ref().map_or_else(|| hidden_nd.shallow_clone(), |transform| transform.apply(hidden_nd))

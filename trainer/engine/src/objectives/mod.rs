@@ -35,6 +35,7 @@ builders! {
         corrective_lm::CorrectiveLm,
         masked_lm::MaskedLm,
         next_sentence::NextSentence,
+        prompt_classification::PromptClassification,
         regression::Regression,
         replaced_token::ReplacedToken,
         sequence_contrastive::SequenceContrastive,

@@ -7,14 +7,15 @@
 //! Fine-tuning on SQuAD and on other questions with answers in a text.
 //!
 //! # Definition
-//! `[s_t, e_t] = W h_t + b` for every position `t`, padding included.
-//! `S = Σ_rows (CE(s, first) + CE(e, last)) / 2`. The first position is the target without answer.
+//! `[s_t, e_t] = W h_t + b` for every position `t`. `S = Σ_rows (CE(s, first) + CE(e, last)) / 2`, where padding has the
+//! probability 0: so the loss of a row does not depend on the width of its batch. The first position is the target without
+//! answer.
 //!
 //! # Columns
 //! `targets` of the view `labelled_example` with `target = "span"`.
 //!
 //! # Reference
-//! Devlin et al. 2019, section 4.2; `BertForQuestionAnswering` of Hugging Face.
+//! Devlin et al. 2019, section 4.2; `BertForQuestionAnswering` of Hugging Face, whose loss includes padding.
 //!
 //! Axes: `b` rows, `t` positions, `2` first and last.
 
@@ -81,7 +82,13 @@ impl Loss for SpanExtractionLoss {
     }
 
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
-        let logits_bt2 = self.logits(forward);
+        let mut logits_bt2 = self.logits(forward);
+        if let Some(valid_bt) = &forward.view(&self.view).valid_bt {
+            let padding_bt = valid_bt.logical_not();
+            // A row without tokens keeps one position: a softmax over none is NaN.
+            let _ = padding_bt.narrow(1, 0, 1).fill_(0);
+            logits_bt2 = logits_bt2.masked_fill(&padding_bt.unsqueeze(-1), f64::NEG_INFINITY);
+        }
         let [first_b, last_b] = [FIRST, LAST].map(|array| forward.uploaded(&self.name, array));
         let [first_bt, last_bt] = [0, 1].map(|output| logits_bt2.select(2, output));
         let ClassLoss { sum: first, .. } = loss(&first_bt, &first_b, None);

@@ -60,15 +60,15 @@ struct TokenClassificationLoss {
     classifier: DenseWeights,
 }
 
-impl TokenClassificationLoss {
-    /// Returns the flat positions and the classes of the labelled tokens.
-    fn labelled(&self, batch: &HostBatch<'_>) -> (Vec<i64>, Vec<i64>) {
-        let targets = batch.column(&self.view, TARGETS);
-        let is_counted = |at: i64| !batch.is_gap(&self.view, usize::try_from(at).unwrap_or(0) / targets.width());
-        let cells = (0..).zip(targets.values()).filter(|&(at, &target)| target != IGNORE && is_counted(at));
-        cells.map(|(at, &class)| (at, i64::from(class))).unzip()
-    }
+/// Returns the flat positions and the classes of the labelled tokens of a view.
+pub(super) fn labelled(batch: &HostBatch<'_>, view: &str) -> (Vec<i64>, Vec<i64>) {
+    let targets = batch.column(view, TARGETS);
+    let is_counted = |at: i64| !batch.is_gap(view, usize::try_from(at).unwrap_or(0) / targets.width());
+    let cells = (0..).zip(targets.values()).filter(|&(at, &target)| target != IGNORE && is_counted(at));
+    cells.map(|(at, &class)| (at, i64::from(class))).unzip()
+}
 
+impl TokenClassificationLoss {
     /// Returns the scores `[…, k]` of hidden states `[…, d]`.
     fn logits(&self, forward: &Forward<'_>, hidden: &Tensor) -> Tensor {
         let precision = forward.networks().precision();
@@ -80,12 +80,12 @@ impl TokenClassificationLoss {
 
 impl Loss for TokenClassificationLoss {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
-        let count = self.class_weights.sum(self.labelled(batch).1.into_iter());
+        let count = self.class_weights.sum(labelled(batch, &self.view).1.into_iter());
         vec![Term { name: "", weight: 1.0, count }]
     }
 
     fn send(&self, batch: &HostBatch<'_>, staging: &mut Staging) {
-        let (positions, classes) = self.labelled(batch);
+        let (positions, classes) = labelled(batch, &self.view);
         staging.add_list(&self.name, POSITIONS, &positions);
         staging.add_list(&self.name, CLASSES, &classes);
         self.class_weights.send(&self.name, staging);
@@ -97,7 +97,7 @@ impl Loss for TokenClassificationLoss {
         let logits_nk = self.logits(forward, &hidden_nd);
         let weights_k = self.class_weights.uploaded(&self.name, forward);
         let found = loss(&logits_nk, &forward.uploaded(&self.name, CLASSES), weights_k.as_ref());
-        let tokens = self.labelled(forward.batch()).0.len() as f64;
+        let tokens = labelled(forward.batch(), &self.view).0.len() as f64;
         ObjectiveOutput { sums: vec![found.sum], metrics: vec![Metric::new("accuracy", found.hits, tokens)] }
     }
 

@@ -11,7 +11,7 @@ use telemetry::change::KeyChange;
 use telemetry::training::Warning;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{IdentityChange, MAIN_FILE, SavedEarlyStop, SidecarState, State, Validated};
-use trainer_plan::init_weights::FolderFormat;
+use trainer_plan::init_weights::{FolderFormat, missing_token_head};
 use trainer_plan::run::resume_check::{check_resumed, misfit};
 
 use crate::device::native;
@@ -211,6 +211,7 @@ impl Trainer {
         if let Some(folder) = &plan.train.init_from {
             let mut saved = saved(folder, &self.main_target())?;
             self.adopt_pooler(&mut saved);
+            self.adopt_token_head(folder, &mut saved)?;
             let is_copy = |name: &str| {
                 let of = name.split('.').next().and_then(|network| networks.get(network));
                 of.is_some_and(|network| network.copies_main())
@@ -255,6 +256,22 @@ impl Trainer {
                 saved.insert(name.to_owned(), pooler);
             }
         }
+    }
+
+    /// Renames the weights of the heads that this run continues.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] if the folder has no such head.
+    fn adopt_token_head(&self, folder: &Path, saved: &mut HostTensors) -> Result<(), Error> {
+        for (name, _) in self.parameters.iter() {
+            let Some(source) = self.plan().continued_weight(name) else { continue };
+            let Some(weight) = saved.get(&source).cloned() else {
+                let problem = missing_token_head(&source, part_of(name));
+                return Err(Error::Checkpoint { path: folder.to_owned(), problem });
+            };
+            saved.insert(name.to_owned(), weight);
+        }
+        Ok(())
     }
 
     fn main_target(&self) -> trainer_plan::hf::Target<'_> {

@@ -36,6 +36,7 @@ const CLASSES: &[Class] = {
         class(Electra, "ElectraForMaskedLM", &[Predict]),
         class(Mpnet, "MPNetForMaskedLM", &[Predict]),
         class(Cloze, "ClozeForMaskedLM", &[Decode, Copy]),
+        class(Cloze, "ClozeForMaskedLM", &[Decode]),
         class(Cloze, "ClozeForMaskedLM", &[Predict]),
         class(Bert, "BertForSequenceClassification", &[LabelRow]),
         class(Bert, "BertForTokenClassification", &[LabelTokens]),

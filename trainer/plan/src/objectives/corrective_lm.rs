@@ -7,7 +7,7 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
 use super::replaced_token::{self, DetectionForm};
-use super::{Expectation, HeadContext, Objective, Requirements, SCORED, Scores, StartFacts};
+use super::{Expectation, HeadContext, Objective, Requirements, SCORED, Scores, StartFacts, TokenHeadForm};
 use crate::weights::WeightPath;
 
 /// Combination of the copy gate and the softmax.
@@ -101,6 +101,10 @@ impl Objective for CorrectiveLm {
         let is_mean = self.reduction == CorrectiveReduction::Mean;
         let copy = Expectation::near("copy", std::f64::consts::LN_2, 0.1, replaced_token::NEUTRAL);
         is_mean.then_some(copy).into_iter().collect()
+    }
+
+    fn token_head_form(&self) -> Option<TokenHeadForm> {
+        Some(TokenHeadForm::Table)
     }
 
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {

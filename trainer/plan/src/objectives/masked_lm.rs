@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Reduction, Requirements, SCORED, Scores, StartFacts};
+use super::{Expectation, HeadContext, Objective, Reduction, Requirements, SCORED, Scores, StartFacts, TokenHeadForm};
 use crate::networks::{MAIN, Network};
 use crate::pass::Pass;
 use crate::weights::{self, WeightPath};
@@ -61,6 +61,12 @@ impl Objective for MaskedLm {
 
     fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
         vec![Expectation::near("", facts.vocab_size.ln(), 0.05, GUESSING)]
+    }
+
+    fn token_head_form(&self) -> Option<TokenHeadForm> {
+        let form = if self.tied { TokenHeadForm::Transform } else { TokenHeadForm::Untied };
+        // The head of a generator belongs to the generator.
+        (self.network == MAIN).then_some(form)
     }
 
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {

@@ -17,9 +17,11 @@ use crate::weights::WeightPath;
 mod activation;
 mod example_head;
 mod expectation;
+mod token_head_form;
 
 pub use self::activation::Activation;
 pub use self::expectation::{Expectation, StartFacts};
+pub use self::token_head_form::TokenHeadForm;
 
 schemas::registry! {
     /// Objective of any kind.
@@ -28,6 +30,7 @@ schemas::registry! {
         corrective_lm::CorrectiveLm,
         masked_lm::MaskedLm,
         next_sentence::NextSentence,
+        prompt_classification::PromptClassification,
         regression::Regression,
         replaced_token::ReplacedToken,
         sequence_contrastive::SequenceContrastive,
@@ -70,6 +73,11 @@ pub trait Objective: Send + Sync {
     /// Returns one message per invalid value.
     fn problems(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the problem of its ids in a vocabulary of that size, if any.
+    fn vocab_problem(&self, _vocab_size: u32) -> Option<String> {
+        None
     }
 
     /// Returns the reason why it cannot read a network of the plan, if any. `network` is `None` for the main network.
@@ -134,6 +142,22 @@ pub trait Objective: Send + Sync {
 
     /// Returns the activation of its head over the first position, if it has such a head for labelled examples.
     fn row_activation(&self) -> Option<Activation> {
+        None
+    }
+
+    /// Returns the form of its head that predicts tokens from hidden states of the main network, if it has one.
+    fn token_head_form(&self) -> Option<TokenHeadForm> {
+        None
+    }
+
+    /// Returns whether its head continues a head of `train.init_from` that predicts tokens. Without such a head, a run with
+    /// `train.init_from` is refused.
+    fn continues_token_head(&self) -> bool {
+        false
+    }
+
+    /// Returns the objective of the run in `train.init_from` whose head is continued; `None`: the one with the same name.
+    fn init_head(&self) -> Option<&str> {
         None
     }
 

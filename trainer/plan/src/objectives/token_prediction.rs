@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Requirements, Scores, StartFacts, masked_lm};
+use super::{Expectation, HeadContext, Objective, Requirements, Scores, StartFacts, TokenHeadForm, masked_lm};
 use crate::weights::{self, WeightPath};
 
 /// Reduction over masked and unmasked positions.
@@ -49,6 +49,10 @@ impl Objective for TokenPrediction {
         let terms: &[_] = if self.reduction == PredictionReduction::Joint { &[""] } else { &["masked", "unmasked"] };
         let ln_vocab = facts.vocab_size.ln();
         terms.iter().map(|term| Expectation::near(term, ln_vocab, 0.05, masked_lm::GUESSING)).collect()
+    }
+
+    fn token_head_form(&self) -> Option<TokenHeadForm> {
+        Some(TokenHeadForm::Transform)
     }
 
     fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {

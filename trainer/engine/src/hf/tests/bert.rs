@@ -21,7 +21,7 @@ use crate::testing;
 const MODEL: &str = "hf_bert";
 const HEAD: [&str; 5] = ["dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias"];
 
-fn run() -> TrainRequest {
+pub(super) fn run() -> TrainRequest {
     let encoder = EncoderConfig {
         layers: 2,
         hidden: 64,
