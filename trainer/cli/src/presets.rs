@@ -24,8 +24,8 @@ mod exports;
 mod on_cuda;
 
 /// Files of runs of this project, which have separate tests.
-const OWN: [&str; 6] =
-    ["demo.toml", "tiny.toml", "eltec-mlm.toml", "eltec-taco.toml", "eltec-taco-matched.toml", "mini"];
+const OWN: [&str; 7] =
+    ["demo.toml", "tiny.toml", "eltec-mlm.toml", "eltec-taco.toml", "eltec-taco-matched.toml", "mini", "small"];
 
 /// Parts of weight names that must not exist in an ablation.
 const ABSENT: [(&str, &str); 9] = [
