@@ -255,7 +255,9 @@ fn the_best_checkpoint_is_evaluated_and_exported_if_the_run_keeps_it() {
     let exported = home.run_ok(&["export", "cola/run", "--out", "model"]);
     assert!(exported.stdout.contains(&format!("after step {best} of")), "{exported}");
     home.run_ok(&["evaluate", "cola/run", "--step", &last.to_string()]);
-    assert_eq!((read(&format!("evaluations/step-{last}"))["step"].as_u64(), read("")), (Some(last), results));
+    assert_eq!((read(&format!("evaluations/step-{last}"))["step"].as_u64(), read("")), (Some(last), results.clone()));
+    home.run_ok(&["evaluate", "cola/run"]);
+    assert_eq!(read(""), results, "the results of the end have the last checkpoint too");
     // A further fine-tuning starts from the best checkpoint, or from the one that is named.
     let start = |out: &str, more: &[&str]| {
         let args = ["finetune", "CoLA", "--task", "cola", "--from", "cola/run", "--out", out, "--max-seq-len", "32"];

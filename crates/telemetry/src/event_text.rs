@@ -186,7 +186,10 @@ fn checkpoint(report: &CheckpointReport) -> String {
 }
 
 fn validation(report: &ValidReport) -> String {
-    let line = format!("valid loss {:.4} ({})", report.loss, list(&report.terms));
+    // Fine-tunings name their objective `task`. Its metrics are those that the user compares.
+    let task = report.metrics.iter().filter(|(name, _)| name.starts_with("task."));
+    let task: Vec<String> = task.map(|(name, value)| format!("  {name} {value:.4}")).collect();
+    let line = format!("valid loss {:.4} ({}){}", report.loss, list(&report.terms), task.concat());
     let Some(mlm) = &report.mlm else { return line };
     let unigram = mlm.unigram_cross_entropy.map_or(String::new(), |nats| format!(", unigram {nats:.2}"));
     format!("{line}  valid/mlm {:.4} (ln V {:.2}{unigram})", mlm.loss, mlm.ln_vocab)

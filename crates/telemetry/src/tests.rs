@@ -99,6 +99,10 @@ fn a_line_shows_optional_values_only_if_they_exist() {
     assert_eq!(serde_json::from_value::<StepReport>(kept).expect("as written"), report);
     let valid = EventKind::Validation(ValidReport { mlm: None, ..valid_report() });
     assert_eq!(shown(valid), "step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)");
+    let metrics = named(&[("task.accuracy", 0.75), ("task.f1", 0.5)]);
+    let task =
+        EventKind::Validation(ValidReport { mlm: None, terms: named(&[("task", 0.5)]), metrics, ..valid_report() });
+    assert_eq!(shown(task), "step 1200  valid loss 5.1859 (task 0.5000)  task.accuracy 0.7500  task.f1 0.5000");
     let given = StartReport {
         random: false,
         terms: named(&[("mlm", 2.5)]),

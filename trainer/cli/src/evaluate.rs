@@ -11,7 +11,6 @@ use cloze::finetune::{
 use cloze::plan::Plan;
 use pipeline::labelled::{self, EncodedRow};
 use pipeline::tokenize::{HfTokenizer, Tokenizer as _};
-use schemas::Step;
 use store::Store;
 use tasks::task::{ExampleSet, SetPurpose};
 use tasks::{AnyTask, Example};
@@ -109,9 +108,14 @@ pub(crate) fn run(run: &Path, options: Options<'_>) -> anyhow::Result<()> {
     model.record.sets()?;
     let (train, drawn) = model.record.few_shot_split()?.map(|drawn| (drawn.train, drawn.dev)).unzip();
     let prompt = model.record.prompt_encoder(&model.tokenizer, train.as_deref().unwrap_or_default())?;
+    let step = model.predictor.step();
+    // The results of the run itself are those of its end: an evaluation of another checkpoint, or before the end, does
+    // not replace them.
+    let is_of_end = options.is_final || (options.step.is_none() && store.head(RESULTS)?.is_some());
     let target = match options.other {
         Some((name, folder)) => Target::other(&model.record, name, folder, &store)?,
-        None => Target::of_run(&model.record, drawn, results_folder(&store, &options, model.predictor.step())?)?,
+        None if is_of_end => Target::of_run(&model.record, drawn, store.clone())?,
+        None => Target::of_run(&model.record, drawn, store.prefixed(&format!("{EVALUATIONS}/step-{step}")))?,
     };
     let Target { task, place, .. } = &target;
     let sets = target.evaluate(&model, prompt.as_ref(), |set, found, predictions, result| {
@@ -127,8 +131,8 @@ pub(crate) fn run(run: &Path, options: Options<'_>) -> anyhow::Result<()> {
         }
         Ok(())
     })?;
-    let step = model.predictor.step();
-    let newest = if options.is_final { checkpoint::newest_complete_state(&store)?.step } else { step };
+    let newest =
+        if is_of_end && options.other.is_none() { checkpoint::newest_complete_state(&store)?.step } else { step };
     let last = if newest == step {
         None
     } else {
@@ -150,13 +154,6 @@ pub(crate) fn run(run: &Path, options: Options<'_>) -> anyhow::Result<()> {
         outcome(format_args!("{}, {}", place.place(RESULTS), place.place(PREDICTIONS)));
     }
     Ok(())
-}
-
-/// Returns the folder of the results. Those of the run itself are the ones of its end: an evaluation of another
-/// checkpoint, or before the end, does not replace them.
-fn results_folder(run: &Store, options: &Options<'_>, step: Step) -> anyhow::Result<Store> {
-    let has_ended = options.is_final || (options.step.is_none() && run.head(RESULTS)?.is_some());
-    Ok(if has_ended { run.clone() } else { run.prefixed(&format!("{EVALUATIONS}/step-{step}")) })
 }
 
 impl Model {

@@ -56,7 +56,9 @@ pub(super) fn cells(object: &Value, requested: &[ColumnRef], line: u64) -> Resul
             value.cloned().ok_or_else(|| {
                 let keys = object.as_object().map(|object| shown_names(object.keys().map(String::as_str)));
                 let keys = keys.map_or_else(|| "is no object".to_owned(), |keys| format!("has {keys}"));
-                let hint = format!("the row {keys}; name one of its keys, or correct the row");
+                let is_squad = ["data", "version"].iter().all(|key| object.get(key).is_some());
+                let way = if is_squad { "set `squad_json = true`" } else { "name one of its keys, or correct the row" };
+                let hint = format!("the row {keys}; {way}");
                 RowError::new(line, "missing", hint).column(column.to_string())
             })
         })

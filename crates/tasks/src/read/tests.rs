@@ -139,6 +139,16 @@ fn quoted_fields_may_contain_separators_breaks_and_quotes() {
 }
 
 #[test]
+fn a_missing_key_is_named_with_the_way_out() {
+    let layout = FileLayout::Table(table(TableFormat::Jsonl));
+    let error = |row: &str| texts(&all(&layout, &classes(), row))[0].to_owned();
+    let row = "some.file:1: column `text`: missing; the row has `label`; name one of its keys, or correct the row";
+    assert_eq!(error("{\"label\": \"yes\"}\n"), row);
+    let squad = error("{\"data\": [], \"version\": \"1.1\"}\n");
+    assert!(squad.ends_with("the row has `data`, `version`; set `squad_json = true`"), "{squad}");
+}
+
+#[test]
 fn json_labels_may_be_texts_numbers_or_truth_values() {
     let output = TaskOutput::Class { labels: ["true", "1", "x"].map(str::to_owned).to_vec() };
     let layout = FileLayout::Table(table(TableFormat::Jsonl));
