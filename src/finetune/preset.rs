@@ -133,8 +133,8 @@ pub(super) const BERT: Preset = Preset {
     statistic: None,
 };
 
-/// Optimizer of both TACO presets.
-const TACO_OPTIMIZER: OptimizerValues = OptimizerValues {
+/// Optimizer of the `Trainer` of `transformers`. TACO states the same values.
+const TRAINER_OPTIMIZER: OptimizerValues = OptimizerValues {
     betas: Some([0.9, 0.999]),
     eps: Some(1e-8),
     weight_decay: Some(0.0),
@@ -146,7 +146,7 @@ const TACO_OPTIMIZER: OptimizerValues = OptimizerValues {
 const TACO_SMALL: Preset = Preset {
     name: PresetName::TacoSmall,
     source: "TACO, small models",
-    optimizer: TACO_OPTIMIZER,
+    optimizer: TRAINER_OPTIMIZER,
     max_seq_len: Some(128),
     groups: &[
         TaskGroup {
@@ -191,7 +191,7 @@ const TACO_BASE_EPOCHS: &[u64] = &[4, 5, 6, 7, 8];
 const TACO_BASE: Preset = Preset {
     name: PresetName::TacoBase,
     source: "TACO, base models",
-    optimizer: TACO_OPTIMIZER,
+    optimizer: TRAINER_OPTIMIZER,
     max_seq_len: Some(128),
     groups: &[
         TaskGroup {
@@ -282,13 +282,7 @@ const COCO_LM_LARGE: Preset = Preset {
 const TACL_SQUAD: Preset = Preset {
     name: PresetName::TaclSquad,
     source: "TaCL, question answering example of `transformers`",
-    optimizer: OptimizerValues {
-        betas: Some([0.9, 0.999]),
-        eps: Some(1e-8),
-        weight_decay: Some(0.0),
-        bias_correction: None,
-        max_grad_norm: Some(1.0),
-    },
+    optimizer: TRAINER_OPTIMIZER,
     max_seq_len: Some(384),
     groups: &[TaskGroup {
         label: "SQuAD 1.1 and 2.0",
@@ -408,13 +402,7 @@ const fn lm_bff_groups(lr: &'static [f64]) -> [TaskGroup; 1] {
 const LM_BFF: Preset = Preset {
     name: PresetName::LmBff,
     source: "LM-BFF",
-    optimizer: OptimizerValues {
-        betas: Some([0.9, 0.999]),
-        eps: Some(1e-8),
-        weight_decay: Some(0.0),
-        bias_correction: None,
-        max_grad_norm: Some(1.0),
-    },
+    optimizer: TRAINER_OPTIMIZER,
     max_seq_len: Some(128),
     groups: &lm_bff_groups(&[1e-5, 2e-5, 5e-5]),
     steps: Some(1000),

@@ -160,10 +160,10 @@ impl TaskRecord {
     /// Returns the examples of a fine-tuning on few examples, as they were drawn; `None` for other fine-tunings.
     ///
     /// # Errors
-    /// If the training set cannot be read.
+    /// If the training set cannot be read, or if a file has changed since the preparation.
     pub fn few_shot_split(&self) -> anyhow::Result<Option<FewShotSplit>> {
         let Some(few_shot) = self.few_shot else { return Ok(None) };
-        let sets = self.task.sets();
+        let sets = self.sets()?;
         let train = sets.iter().find(|set| set.purpose == SetPurpose::Train).context("a task has a training set")?;
         Ok(Some(few_shot.split(examples(train, &self.folder, &self.task)?, &self.task.output())?))
     }

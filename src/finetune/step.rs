@@ -9,18 +9,17 @@ use trainer_plan::checkpoint;
 use super::record::TaskRecord;
 use crate::plan::Plan;
 
-/// Returns the step of the checkpoint that evaluations, exports and further fine-tunings read: the given one, else the best one of a
-/// fine-tuning that keeps the best. `None`: the newest.
+/// Returns the step of the checkpoint that evaluations, exports and further fine-tunings read: the given one, else the best
+/// one of a fine-tuning that keeps the best. `None`: the newest.
 ///
 /// # Errors
 /// If the checkpoints cannot be listed.
 pub fn chosen_step(plan: &Plan, run: &Store, given: Option<u64>) -> anyhow::Result<Option<Step>> {
     let rules = &plan.train().checkpoints;
-    let is_finetuning = TaskRecord::find(&plan.data().store)?.is_some();
-    match given {
-        None if is_finetuning && rules.keep_best > 0 => Ok(checkpoint::best_step(run, rules)?),
-        given => Ok(given.map(Step)),
+    if given.is_some() || rules.keep_best == 0 || TaskRecord::find(&plan.data().store)?.is_none() {
+        return Ok(given.map(Step));
     }
+    Ok(checkpoint::best_step(run, rules)?)
 }
 
 /// Returns the step of the checkpoint of `from` that the configuration in `out` starts from; `None` without such a
@@ -31,7 +30,7 @@ pub(super) fn kept_step(out: &Path, from: &Path) -> Option<u64> {
     let weights = Path::new(table.get("train")?.get("init_from")?.as_str()?);
     let is_of_run = weights.parent().is_some_and(|folder| folder == from.join(checkpoint::FOLDER));
     let name = weights.file_name().filter(|_| is_of_run)?.to_str()?;
-    name.strip_prefix("step-")?.parse().ok()
+    checkpoint::step_of_folder(name).map(|step| step.0)
 }
 
 #[cfg(test)]

@@ -104,8 +104,6 @@ impl Target {
 pub(crate) fn run(run: &Path, options: Options<'_>) -> anyhow::Result<()> {
     let store = Store::existing(run)?;
     let model = Model::open(run, &store, options.step)?;
-    // Files that have changed are refused before examples are drawn from them.
-    model.record.sets()?;
     let (train, drawn) = model.record.few_shot_split()?.map(|drawn| (drawn.train, drawn.dev)).unzip();
     let prompt = model.record.prompt_encoder(&model.tokenizer, train.as_deref().unwrap_or_default())?;
     let step = model.predictor.step();

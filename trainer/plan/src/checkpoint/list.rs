@@ -44,9 +44,8 @@ pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Chec
     let mut found = BTreeMap::new();
     for entry in checkpoints.list("")? {
         let Some((folder, file)) = entry.name.split_once('/') else { continue };
-        let step = folder.strip_prefix("step-").and_then(|digits| digits.parse().ok()).map(Step);
-        // Names of another form do not belong to this program. A pin alone is no checkpoint.
-        let Some(step) = step.filter(|&step| folder_name(step) == folder && file != PINNED_FILE) else { continue };
+        // A pin alone is no checkpoint.
+        let Some(step) = step_of_folder(folder).filter(|_| file != PINNED_FILE) else { continue };
         let form = found.entry(Reverse(step)).or_insert(CheckpointForm::Unfinished);
         match file {
             STATE_FILE => *form = CheckpointForm::Whole,
@@ -86,9 +85,9 @@ fn linked_steps(checkpoints: &Store) -> std::io::Result<Vec<Step>> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let step = name.to_str().and_then(|name| name.strip_prefix("step-")?.parse().ok()).map(Step);
+        let step = name.to_str().and_then(step_of_folder);
         if entry.file_type()?.is_symlink() {
-            linked.extend(step.filter(|&step| name == *folder_name(step)));
+            linked.extend(step);
         }
     }
     linked.sort_unstable();
@@ -98,6 +97,14 @@ fn linked_steps(checkpoints: &Store) -> std::io::Result<Vec<Step>> {
 /// Name of the folder of the checkpoint after `step`.
 pub fn folder_name(step: Step) -> String {
     format!("step-{:08}", step.0)
+}
+
+/// Returns the step of the checkpoint in a folder of that name. `None` for names of another form: they do not belong to
+/// this program.
+#[must_use]
+pub fn step_of_folder(name: &str) -> Option<Step> {
+    let step = name.strip_prefix("step-")?.parse().ok().map(Step);
+    step.filter(|&step| folder_name(step) == name)
 }
 
 /// Validation scores of a checkpoint. Empty if its step was not validated, or if the file is damaged: scores do not

@@ -34,7 +34,7 @@ mod state;
 pub(crate) use self::list::beyond;
 pub use self::list::{
     CheckpointForm, absent, check, checkpoint_store, folder_name, list, newest_complete, newest_complete_state,
-    newest_state, none_whole, note, refuse_newer_links, state_of, steps, verify,
+    newest_state, none_whole, note, refuse_newer_links, state_of, step_of_folder, steps, verify,
 };
 pub(crate) use self::retention::point;
 pub use self::retention::{
