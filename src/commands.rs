@@ -41,11 +41,28 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document, source }), .. } => {
             prepare::forget_document(&config, &document, source.as_deref())?;
         }
+        Verb::Prepare { verb: Some(PrepareVerb::Plan(shared)), .. } => {
+            prepare::run_phase(&shared, prepare::Phase::Plan, prepare::Options::default())?;
+        }
+        Verb::Prepare {
+            verb: Some(PrepareVerb::Run { shared, index, count, lease, lease_timeout, slow, inject_faults }),
+            ..
+        } => {
+            let share = prepare::ShareArgs { index, count, lease, lease_seconds: lease_timeout }.share()?;
+            let (slow, faults) = (slow.as_deref(), inject_faults.as_deref());
+            let options = prepare::Options { slow, faults, ..prepare::Options::default() };
+            prepare::run_phase(&shared, prepare::Phase::Run(share), options)?;
+        }
+        Verb::Prepare { verb: Some(PrepareVerb::Finalize { shared, report }), .. } => {
+            let options = prepare::Options { report: report.as_deref(), ..prepare::Options::default() };
+            prepare::run_phase(&shared, prepare::Phase::Finalize, options)?;
+        }
         Verb::Prepare { config, source, watch, report, slow, inject_faults, verb: None } => {
             let source = source.as_deref();
             let slow = slow.as_deref();
             let faults = inject_faults.as_deref();
-            let options = prepare::Options { source, watch, report: report.as_deref(), slow, faults };
+            let report = report.as_deref();
+            let options = prepare::Options { source, watch, report, slow, faults, ..prepare::Options::default() };
             prepare::run(&config.unwrap_or_default(), options)?;
         }
         Verb::Plan { config, on, measure: _, watts, json } => {

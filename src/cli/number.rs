@@ -8,6 +8,12 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     in_range(text, SECONDS_MAX, "seconds")
 }
 
+/// Expiry of a lease: from 1 second to an hour.
+pub(super) fn lease_seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (1.0..=3600.0).contains(number));
+    number.ok_or_else(|| "expected 1 to 3600 seconds".to_owned())
+}
+
 /// Milliseconds from 0 to ten days.
 pub(super) fn milliseconds(text: &str) -> Result<f64, String> {
     in_range(text, 1e3 * SECONDS_MAX, "milliseconds")

@@ -48,6 +48,43 @@ pub enum TokenizerVerb {
 /// Subcommands of `cloze prepare`.
 #[derive(Debug, Subcommand)]
 pub enum PrepareVerb {
+    /// Write the part list, for processes that share the parts (`prepare run`).
+    #[command(after_help = "Example: cloze prepare plan && sbatch --array=0-63 --wrap 'cloze prepare run'")]
+    Plan(SharedPrepareArgs),
+    /// Make parts of the plan. Any number of processes can run at once.
+    ///
+    /// Without a share, processes lease parts and wait for those of others. In a Slurm array, the share is that of the task.
+    #[command(after_help = "Example: cloze prepare run --index 3 --count 8")]
+    Run {
+        #[command(flatten)]
+        shared: SharedPrepareArgs,
+        /// Make every COUNT-th part, from part I on (from 0). Default: that of a Slurm array or a Kubernetes Indexed Job.
+        #[arg(long, value_name = "I", requires = "count")]
+        index: Option<u64>,
+        /// Number of shares. Default: that of a Slurm array.
+        #[arg(long, value_name = "COUNT")]
+        count: Option<u64>,
+        /// Lease parts, also in a Slurm array.
+        #[arg(long, conflicts_with_all = ["index", "count"])]
+        lease: bool,
+        /// Time without a heartbeat after which the lease of another process expires.
+        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = number::lease_seconds)]
+        lease_timeout: f64,
+        /// Delay the writer before each segment that it commits.
+        #[arg(long, value_name = "writer=MS")]
+        slow: Option<String>,
+        /// Faults to inject, as for `cloze prepare`.
+        #[arg(long, value_name = "FILE|SPEC")]
+        inject_faults: Option<String>,
+    },
+    /// Check that all parts of the plan exist, and write the manifest.
+    Finalize {
+        #[command(flatten)]
+        shared: SharedPrepareArgs,
+        /// Write a report about the corpus into one HTML file.
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+    },
     /// Remove a document permanently. The parts that contain it are rebuilt without it.
     Forget {
         #[command(flatten)]
@@ -59,6 +96,16 @@ pub enum PrepareVerb {
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
     },
+}
+
+/// Configuration and corpus of a phase of a preparation.
+#[derive(Clone, Debug, Args)]
+pub struct SharedPrepareArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Prepare only the corpus of this source (`[sources.NAME]` with `inputs`).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
 }
 
 /// Configuration and options of a measurement.

@@ -1,6 +1,7 @@
 //! `cloze prepare`: prepares a corpus with progress and a closing report.
 
 mod interruption;
+mod phase;
 mod service;
 mod watch;
 mod watcher;
@@ -10,9 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interruption::Shared;
+pub use phase::Phase;
+pub(crate) use phase::ShareArgs;
 use pipeline::corpus_stats::CorpusStats;
 use pipeline::load::RowOrder;
-use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
+use pipeline::prepare::{
+    PoolStatsCallback, Preparation, PrepareConfig, PrepareOptions, PreparePlan, Share, ShareSummary, SharedPreparation,
+};
 use store::Store;
 pub use telemetry::alerts::{Alerts, AlertsConfig};
 use telemetry::dispatcher::Dispatcher;
@@ -21,7 +26,7 @@ use telemetry::terminal::outcome;
 use telemetry::{Clock, Event, EventKind, Observer};
 
 use super::output_file;
-use crate::cli::ConfigArgs;
+use crate::cli::{ConfigArgs, SharedPrepareArgs};
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
 use crate::exit::Usage;
@@ -42,11 +47,18 @@ pub struct Options<'a> {
     pub(crate) slow: Option<&'a str>,
     /// Faults to inject.
     pub(crate) faults: Option<&'a str>,
+    /// Phase of the preparation.
+    pub(crate) phase: Phase,
+}
+
+/// Runs one phase of a preparation that several processes share.
+pub(crate) fn run_phase(args: &SharedPrepareArgs, phase: Phase, options: Options<'_>) -> anyhow::Result<()> {
+    run(&args.config, Options { source: args.source.as_deref(), phase, ..options })
 }
 
 /// Prepares the corpus, or continues to. With `watch`, it continues until a signal.
 pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
-    let Options { source, watch, report, slow, faults } = options;
+    let Options { source, watch, report, slow, faults, phase } = options;
     report.map_or(Ok(()), output_file::check)?;
     let injector = faults.map(FaultPlan::parse).transpose()?.map(FaultInjector::new);
     let parsed = Parsed::read(&args.config, &args.set)?;
@@ -75,7 +87,7 @@ pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let is_watch = every.is_some();
     let done = all(&corpora, every, |prepare| {
         watcher.reset();
-        let done = prepare_once(prepare, options, &services, &mut watcher);
+        let done = prepare_once(prepare, phase, options, &services, &mut watcher);
         if is_watch {
             watcher.service().rests();
         }
@@ -163,33 +175,83 @@ struct Services<'a> {
     backend: Option<&'a PrepareBackend>,
 }
 
-/// Prepares the corpus once.
+/// Prepares the corpus once, or runs one phase of it.
 fn prepare_once(
     config: &PrepareConfig,
+    phase: Phase,
     options: PrepareOptions,
     services: &Services<'_>,
     watcher: &mut Shared,
 ) -> pipeline::Result<()> {
     let done = match services.injector {
-        None => with_backend(Preparation::plan(config)?, services).run(options, &Clock::system(), watcher),
+        None => run_in(config, None, phase, options, services, watcher),
         Some(injector) => {
             let store = Store::folder(&config.folder)?;
             injector.record_in(store.clone())?;
-            let preparation = with_backend(Preparation::plan_in(config, &injector.wrap(&store))?, services);
-            preparation.run(options, &Clock::system(), &mut Killed { injector, watcher })
+            let faulty = injector.wrap(&store);
+            run_in(config, Some(&faulty), phase, options, services, &mut Killed { injector, watcher })
         }
     };
     watcher.clear();
-    done?;
+    let said = done?;
     watcher.report();
+    said.into_iter().for_each(outcome);
     Ok(())
 }
 
-/// Connects a preparation to the status server, which shows its workers.
-fn with_backend(preparation: Preparation, services: &Services<'_>) -> Preparation {
-    match services.backend {
-        Some(backend) => preparation.telling(backend.stats_callback()),
-        None => preparation,
+/// Runs a phase in the configured folder, or in another store. Returns its result in words, unless an event tells it.
+fn run_in(
+    config: &PrepareConfig,
+    store: Option<&Store>,
+    phase: Phase,
+    options: PrepareOptions,
+    services: &Services<'_>,
+    observer: &mut dyn Observer,
+) -> pipeline::Result<Option<String>> {
+    // Nothing cancels this token: a signal ends the process.
+    let (_source, stop) = runtime::cancel_pair();
+    let clock = Clock::system();
+    let plan = || store.map_or_else(|| Preparation::plan(config), |store| Preparation::plan_in(config, store));
+    let open =
+        || store.map_or_else(|| SharedPreparation::open(config), |store| SharedPreparation::open_in(config, store));
+    let hears: Option<PoolStatsCallback> = services.backend.map(PrepareBackend::stats_callback);
+    match phase {
+        Phase::All => {
+            let preparation = match hears {
+                Some(hears) => plan()?.telling(hears),
+                None => plan()?,
+            };
+            preparation.run(options, &clock, observer).map(|_| None)
+        }
+        Phase::Plan => plan()?.write_plan(&clock, observer).map(|plan| Some(planned(config, &plan))),
+        Phase::Run(share) => {
+            let summary = open()?.run(share, options, &stop, &clock, observer, hears)?;
+            Ok(Some(shared(config, share, &summary)))
+        }
+        Phase::Finalize => open()?.finalize(&stop, &clock, observer).map(|_| None),
+    }
+}
+
+/// Describes a written plan.
+fn planned(config: &PrepareConfig, plan: &PreparePlan) -> String {
+    let folder = config.folder.display();
+    let change = plan.change.map(|change| format!("; {change}")).unwrap_or_default();
+    format!("{folder}: {} parts of {} files planned{change}", plan.parts, plan.files)
+}
+
+/// Describes the result of a share.
+fn shared(config: &PrepareConfig, share: Share, summary: &ShareSummary) -> String {
+    let folder = config.folder.display();
+    let ShareSummary { parts, parts_made, elapsed } = summary;
+    let seconds = elapsed.as_secs_f64();
+    match share {
+        Share::Index { index, count } => format!(
+            "{folder}: share {index} of {count}: {parts_made} of {parts} parts made in {seconds:.1} s, all exist; when \
+             all shares are done, run `cloze prepare finalize`"
+        ),
+        Share::Leases { .. } => format!(
+            "{folder}: {parts_made} parts made in {seconds:.1} s, all {parts} exist; run `cloze prepare finalize`"
+        ),
     }
 }
 

@@ -29,6 +29,7 @@ mod guard;
 mod holder;
 mod lease;
 mod lease_config;
+mod lease_contender;
 mod lease_observer;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ use self::guard::GuardedBackend;
 pub use self::holder::Holder;
 use self::lease::{LeaseClaim, MonotonicClock};
 pub use self::lease_config::{LeaseConfig, LockError};
+pub use self::lease_contender::LeaseContender;
 pub use self::lease_observer::{LeaseStatus, LeaseWatch};
 use crate::store::Store;
 
@@ -61,7 +63,13 @@ impl Lock {
     /// Takes the lock `name` of a store. Waits only until it sees that another holder is alive: one or two heartbeats, or
     /// the takeover delay.
     pub fn acquire(store: &Store, name: &str, holder: Holder, terms: LeaseConfig) -> Result<Self, LockError> {
-        let claim = Arc::new(LeaseClaim::acquire(store, name, holder, terms, Arc::new(MonotonicClock::default()))?);
+        let claim = LeaseClaim::acquire(store, name, holder, terms, Arc::new(MonotonicClock::default()))?;
+        Self::keep(claim, terms)
+    }
+
+    /// Starts the heartbeat of a claim.
+    fn keep(claim: LeaseClaim, terms: LeaseConfig) -> Result<Self, LockError> {
+        let claim = Arc::new(claim);
         let (ended, end) = sync_channel(0);
         let beating = Arc::clone(&claim);
         // If the thread cannot start, dropping `lock` releases the claim.

@@ -75,6 +75,14 @@ impl Corpus {
         Ok(Self { files, passed, on_invalid_file, format, reading })
     }
 
+    /// Creates a corpus of these files only, without a search.
+    #[must_use]
+    pub fn with_files(config: &CorpusConfig, mut files: Vec<InputFile>) -> Self {
+        let CorpusConfig { format, reading, on_invalid_file, .. } = config.clone();
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { files, passed: SkippedFiles::default(), on_invalid_file, format, reading }
+    }
+
     /// Returns the error of [`open`](Self::open) for inputs without files, without listing all files.
     pub fn check_inputs(config: &CorpusConfig) -> Result<()> {
         inputs::check(&config.inputs, config.format.extensions())

@@ -43,6 +43,13 @@ pub struct FileIdentity {
     inode: (u64, u64),
 }
 
+impl FileIdentity {
+    /// Whether length and time of the last write are equal. Two machines number devices differently.
+    pub(crate) fn has_same_content_stamp(&self, other: &Self) -> bool {
+        self.bytes == other.bytes && self.modified == other.modified
+    }
+}
+
 impl InputFile {
     /// Reads the metadata of the file.
     pub fn new(path: PathBuf, name: String) -> Result<Self> {

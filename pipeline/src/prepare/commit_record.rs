@@ -3,14 +3,16 @@
 //!
 //! A record contains the inputs of the manifest. It is bound to the settings, the part with its files, the segment, its
 //! start and the text that was read. A record of anything else is ignored. A recorded segment is not made again if the
-//! record is intact and its objects have the recorded BLAKE3. The check runs at 1 GB/s per worker. Unreadable objects
-//! do not count as damaged: if the store does not answer, the run ends and no part is lost.
+//! record is intact and its objects have the recorded lengths. Objects that were written after their record are hashed
+//! too; `cloze verify` hashes all. Unreadable objects do not count as damaged: if the store does not answer, the run ends
+//! and no part is lost.
 
 use schemas::manifest::{CorpusReport, FileEntry};
 use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+use super::listing::ObjectListing;
 use crate::corpus::{DocumentPlace, Part, PieceEnd};
 use crate::{Error, Result};
 
@@ -115,6 +117,13 @@ impl FoundPart {
         Ok(found)
     }
 
+    /// Reads the records like [`read`](Self::read), up to the first one that was not listed.
+    pub(super) fn read_listed(store: &Store, bound: PartBinding<'_>, listing: &ObjectListing) -> Result<Self> {
+        let mut found = Self::default();
+        while listing.has(&file_name(bound.part, found.records.len())) && found.read_next(store, bound)? {}
+        Ok(found)
+    }
+
     /// Reads the record of the next segment. Returns false if there is no valid one.
     pub(super) fn read_next(&mut self, store: &Store, bound: PartBinding<'_>) -> Result<bool> {
         self.damage = None;
@@ -148,10 +157,10 @@ impl FoundPart {
         wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, message)| Err(message.to_owned()))
     }
 
-    /// Removes the records from the first one on whose objects have changed.
-    pub(super) fn verify(&mut self, store: &Store) -> Result<()> {
+    /// Removes the records from the first one on whose objects are missing or have changed.
+    pub(super) fn verify(&mut self, store: &Store, listing: &ObjectListing) -> Result<()> {
         for index in 0..self.records.len() {
-            if let Some(message) = self.records[index].damage(store)? {
+            if let Some(message) = self.records[index].damage(store, listing)? {
                 self.damage = Some(message);
                 self.records.truncate(index);
                 break;
@@ -207,14 +216,17 @@ impl CommitRecord {
     }
 
     /// Returns the first missing or changed object with the problem, if any.
-    fn damage(&self, store: &Store) -> Result<Option<String>> {
+    fn damage(&self, store: &Store, listing: &ObjectListing) -> Result<Option<String>> {
+        let record = listing.find(store, &self.file_name())?;
         for RecordedObject { name, blake3, bytes } in self.objects() {
             let damaged = |what: &str| Ok(Some(format!("{}: {what}", store.place(name))));
-            let Some(found) = store.head(name)? else { return damaged("it is missing") };
+            let Some(found) = listing.find(store, name)? else { return damaged("it is missing") };
             if let Some(bytes) = bytes.filter(|bytes| *bytes != found.bytes) {
                 return damaged(&format!("{} bytes, {bytes} were written", found.bytes));
             }
-            if store.hash(name, found.bytes)?.to_hex().as_str() != blake3 {
+            // The record of a segment is written last.
+            let is_later = record.is_none_or(|record| found.modified > record.modified);
+            if is_later && store.hash(name, found.bytes)?.to_hex().as_str() != blake3 {
                 return damaged("its content has changed");
             }
         }

@@ -43,6 +43,11 @@ impl Fingerprints {
         self.0.contains_key(&file.name)
     }
 
+    /// Whether the file has another length or time of its last write than recorded, on whatever machine.
+    pub(super) fn has_other_content(&self, file: &InputFile) -> bool {
+        self.0.get(&file.name).is_some_and(|recorded| !recorded.has_same_content_stamp(&file.identity))
+    }
+
     pub(super) fn note(&mut self, file: &InputFile) {
         self.0.insert(file.name.clone(), file.identity);
     }

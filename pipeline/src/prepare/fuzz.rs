@@ -9,6 +9,7 @@ use store::{FaultConfig, Store};
 use super::commit_record::{CommitRecord, Example, FoundPart, PartBinding, sparse};
 use super::config::Settings;
 use super::fingerprints::{self, Fingerprints};
+use super::listing::ObjectListing;
 use super::part_list::{PartList, VersionLists};
 use crate::corpus::{DocumentPlace, InputFile, Part, Piece, PieceEnd};
 
@@ -59,7 +60,7 @@ fn a_record_is_read_as_written_or_refused() {
         let bound = PartBinding { settings: &record.settings, forgotten: "f", part: &part };
         let mut found = FoundPart::read(&store, bound).expect("answered");
         assert!(found.records.iter().all(|read| *read == record));
-        found.verify(&store).expect("answered");
+        found.verify(&store, &ObjectListing::default()).expect("answered");
         assert!(found.records.is_empty() || record.objects().count() == 0, "nothing that it vouches for is there");
     });
 }

@@ -7,7 +7,8 @@ use store::Store;
 use super::provisional_manifest::ProvisionalManifest;
 use crate::Result;
 
-const FOLDERS: [&str; 4] = ["documents", "parts", "train", "valid"];
+/// Folders of the objects that belong to parts.
+pub(super) const FOLDERS: [&str; 4] = ["documents", "parts", "train", "valid"];
 
 /// Removes every part object that is not among `ours`, the objects of parts in effect. Returns the number of removed
 /// objects.

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use schemas::{DatasetVersion, PartId};
-use store::{Lock, Store};
+use store::{LeaseContender, Store};
 
 use super::commit_record::PartBinding;
 use super::config::PrepareConfig;
+use super::listing::ObjectListing;
 use super::part_list::VersionLists;
 use crate::corpus::{Corpus, Part};
 use crate::tokenize::{Tokenizer, front};
@@ -75,13 +76,27 @@ pub(super) struct PrepareJob {
     /// Tasks in processing order.
     pub(super) tasks: Vec<Task>,
     pub(super) options: PrepareOptions,
-    /// Target store, usable while the lock is held, and the lock. `None` if samples are discarded.
-    pub(super) target: Option<(Store, Lock)>,
+    /// Target store. `None` if samples are discarded.
+    pub(super) store: Option<Store>,
+    /// Objects of the target before this process.
+    pub(super) listing: ObjectListing,
+    pub(super) access: PartAccess,
+}
+
+/// Way in which a process gets the parts in effect.
+#[derive(Debug)]
+pub(super) enum PartAccess {
+    /// Makes what is missing.
+    Make,
+    /// Makes what is missing and no other process has leased.
+    Lease(LeaseContender),
+    /// Reads the records only.
+    Read,
 }
 
 impl PrepareJob {
     pub(super) fn store(&self) -> Option<&Store> {
-        self.target.as_ref().map(|(store, _)| store)
+        self.store.as_ref()
     }
 
     /// Name of the actual or hypothetical target.

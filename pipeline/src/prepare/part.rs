@@ -3,11 +3,14 @@
 use runtime::spans::SPANS;
 use runtime::{CancelToken, add_held};
 use schemas::DatasetVersion;
+use store::Store;
 use telemetry::preparation::PartDone;
 use tracing::{trace_span, warn};
 
 use super::commit_record::{CommitRecord, FoundPart};
-use super::job::{PrepareJob, Task};
+use super::job::{PartAccess, PrepareJob, Task};
+use super::leases;
+use super::listing::ObjectListing;
 use super::progress::{Progress, Stage, Stages, Stopwatch};
 use super::segment::Segment;
 use crate::corpus::{DocumentPlace, Documents, PieceEnd};
@@ -49,25 +52,71 @@ impl PartOutcome {
     }
 }
 
-/// Reads the part's segments and makes the missing ones. Returns `None` after a stop.
-pub(super) fn make(
+/// Result of an attempt at a part.
+#[derive(Debug)]
+pub(super) enum PartResult {
+    /// All segments exist.
+    Done(PartOutcome),
+    /// Another process has leased the part.
+    Leased,
+    /// Segments are missing, and this process makes none.
+    Missing,
+}
+
+/// Gets a part in the way of the job. Returns `None` after a stop.
+pub(super) fn process(
     work: &PrepareJob,
     task: &Task,
     progress: &Progress,
     stop: &CancelToken,
-) -> Result<Option<PartOutcome>> {
+) -> Result<Option<PartResult>> {
     let _span = trace_span!(target: SPANS, "make", part = task.part.id.0).entered();
-    let mut found = FoundPart::default();
-    if let Some(store) = work.store() {
-        found = FoundPart::read(store, work.bound(task))?;
-        found.verify(store)?;
+    let found = match work.store() {
+        Some(store) => find(work, task, store, Some(&work.listing))?,
+        None => FoundPart::default(),
+    };
+    let done = |made: Option<PartOutcome>| Ok(made.map(PartResult::Done));
+    match &work.access {
+        _ if found.is_whole() => done(make(work, task, found, progress, stop)?),
+        PartAccess::Make => done(make(work, task, found, progress, stop)?),
+        PartAccess::Read => Ok(Some(PartResult::Missing)),
+        PartAccess::Lease(contender) => {
+            let name = leases::name(task.part.id);
+            let Some(_lease) = contender.try_acquire(&name).map_err(std::io::Error::from)? else {
+                return Ok(Some(PartResult::Leased));
+            };
+            // The previous holder may have completed the part since the listing.
+            let found = find(work, task, work.store().expect("leases are in the target"), None)?;
+            done(make(work, task, found, progress, stop)?)
+        }
     }
+}
+
+/// Reads the intact records of a part: those of the listing, or all that exist now.
+fn find(work: &PrepareJob, task: &Task, store: &Store, listing: Option<&ObjectListing>) -> Result<FoundPart> {
+    let bound = work.bound(task);
+    let mut found = match listing {
+        Some(listing) => FoundPart::read_listed(store, bound, listing)?,
+        None => FoundPart::read(store, bound)?,
+    };
+    found.verify(store, listing.unwrap_or(&ObjectListing::default()))?;
+    Ok(found)
+}
+
+/// Makes the missing segments of a part. Returns `None` after a stop.
+fn make(
+    work: &PrepareJob,
+    task: &Task,
+    found: FoundPart,
+    progress: &Progress,
+    stop: &CancelToken,
+) -> Result<Option<PartOutcome>> {
     if let Some(reason) = &found.damage {
         warn!(part = task.part.id.0, reason, "prepare: remaking the missing segments");
     }
     let part = PartMaker { work, task, progress, stop, watch: Stopwatch::start(Stage::Read), count: progress.part() };
     let made = !found.is_whole();
-    let records = if made { part.go_on(found)? } else { Some((found.records, 0)) };
+    let records = if made { part.make_missing(found)? } else { Some((found.records, 0)) };
     let Some((records, rows)) = records else { return Ok(None) };
     progress.finish_part(&task.part, &part.count);
     let stages = if made { part.watch.read() } else { Stages::default() };
@@ -90,7 +139,7 @@ struct PartMaker<'a> {
 
 impl PartMaker<'_> {
     /// Makes the segments after the existing ones. Returns all records, and the rows made by this run.
-    fn go_on(&self, found: FoundPart) -> Result<Option<(Vec<CommitRecord>, u64)>> {
+    fn make_missing(&self, found: FoundPart) -> Result<Option<(Vec<CommitRecord>, u64)>> {
         let from = found.next();
         let documents = self.documents(found.next());
         match documents {

@@ -249,7 +249,7 @@ pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
 const HINT: &str = "name another `prepare.folder`, or delete this one to prepare it again";
 
 /// Refuses a folder that was prepared with other settings.
-fn check_settings(found: &Settings, now: &Settings, store: &Store) -> Result<()> {
+pub(super) fn check_settings(found: &Settings, now: &Settings, store: &Store) -> Result<()> {
     let differences = found.differences(now);
     if differences.is_empty() {
         return Ok(());

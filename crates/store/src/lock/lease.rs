@@ -58,6 +58,11 @@ pub(super) struct Content {
 }
 
 impl Content {
+    fn new(holder: &Holder, terms: LeaseConfig) -> Self {
+        let takeover_delay_ms = u64::try_from(terms.takeover_delay.as_millis()).unwrap_or(u64::MAX);
+        Self { holder: holder.clone(), counter: 0, takeover_delay_ms, released: false }
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec_pretty(self).expect("text and numbers are JSON");
         bytes.push(b'\n');
@@ -102,10 +107,11 @@ struct State {
 }
 
 /// Lock of another holder, since its counter last advanced.
-struct ObservedLease {
-    holder: Holder,
-    version: Version,
-    since: Duration,
+#[derive(Debug)]
+pub(super) struct ObservedLease {
+    pub(super) holder: Holder,
+    pub(super) version: Version,
+    pub(super) since: Duration,
 }
 
 impl LeaseClaim {
@@ -117,23 +123,49 @@ impl LeaseClaim {
         terms: LeaseConfig,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LockError> {
-        let shortest = terms.heartbeat_interval * 4;
-        if terms.heartbeat_interval.is_zero() || !(shortest..=MAX_TAKEOVER_DELAY).contains(&terms.takeover_delay) {
-            let message = format!(
-                "the heartbeat interval must be above 0, and the takeover delay at least four intervals and at most an \
-                 hour, not {terms:?}"
-            );
-            return Err(with_place(store.place(name), &io::Error::new(ErrorKind::InvalidInput, message)).into());
+        let store = with_short_retries(store, name, terms)?;
+        let content = Content::new(&holder, terms);
+        let (version, begun) = try_claim(&store, name, &content, terms, &*clock)?;
+        Ok(Self::taken(store, name, terms, clock, content, version, begun))
+    }
+
+    /// Takes the lock if it is free now. Otherwise returns `None`, and updates what is known about its holder.
+    pub(super) fn try_acquire(
+        store: &Store,
+        name: &str,
+        holder: &Holder,
+        terms: LeaseConfig,
+        clock: Arc<dyn Clock>,
+        watched: &mut Option<ObservedLease>,
+    ) -> Result<Option<Self>, LockError> {
+        let store = with_short_retries(store, name, terms)?;
+        let content = Content::new(holder, terms);
+        match attempt(&store, name, &content, watched.as_ref(), terms, &*clock)? {
+            Attempt::Taken { version, begun } => {
+                Ok(Some(Self::taken(store, name, terms, clock, content, version, begun)))
+            }
+            Attempt::Refused(found) => {
+                if watched.as_ref().is_none_or(|watched| watched.version != found.version) {
+                    *watched = Some(found);
+                }
+                Ok(None)
+            }
+            Attempt::Raced => Ok(None),
         }
-        // No retries beyond one or two heartbeats: the next heartbeat retries.
-        let Retries { pause, pause_max, .. } = store.retries();
-        let retries = Retries { pause, pause_max: pause_max.min(terms.heartbeat_interval / 4), ..store.retries() };
-        let store = store.clone().with_retries(retries);
-        let takeover_delay_ms = u64::try_from(terms.takeover_delay.as_millis()).unwrap_or(u64::MAX);
-        let content = Content { holder: holder.clone(), counter: 0, takeover_delay_ms, released: false };
-        let (version, beaten) = try_claim(&store, name, &content, terms, &*clock)?;
-        let state = Mutex::new(State { content, version, renewed_at: beaten, lost: None });
-        Ok(Self { store, name: name.to_owned(), takeover_delay: terms.takeover_delay, clock, holder, state })
+    }
+
+    fn taken(
+        store: Store,
+        name: &str,
+        terms: LeaseConfig,
+        clock: Arc<dyn Clock>,
+        content: Content,
+        version: Version,
+        begun: Duration,
+    ) -> Self {
+        let holder = content.holder.clone();
+        let state = Mutex::new(State { content, version, renewed_at: begun, lost: None });
+        Self { store, name: name.to_owned(), takeover_delay: terms.takeover_delay, clock, holder, state }
     }
 
     pub(super) fn holder(&self) -> &Holder {
@@ -218,6 +250,22 @@ impl LeaseClaim {
     }
 }
 
+/// Returns the store with retries that end within one or two heartbeats: the next heartbeat retries. Refuses invalid
+/// terms.
+fn with_short_retries(store: &Store, name: &str, terms: LeaseConfig) -> io::Result<Store> {
+    let shortest = terms.heartbeat_interval * 4;
+    if terms.heartbeat_interval.is_zero() || !(shortest..=MAX_TAKEOVER_DELAY).contains(&terms.takeover_delay) {
+        let message = format!(
+            "the heartbeat interval must be above 0, and the takeover delay at least four intervals and at most an \
+             hour, not {terms:?}"
+        );
+        return Err(with_place(store.place(name), &io::Error::new(ErrorKind::InvalidInput, message)));
+    }
+    let Retries { pause, pause_max, .. } = store.retries();
+    let retries = Retries { pause, pause_max: pause_max.min(terms.heartbeat_interval / 4), ..store.retries() };
+    Ok(store.clone().with_retries(retries))
+}
+
 /// Returns the apparent holder of the lock.
 pub(super) fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
     let Some((bytes, stat)) = store.get_with_stat(name)? else { return Ok(None) };
@@ -235,47 +283,77 @@ fn try_claim(
     terms: LeaseConfig,
     clock: &dyn Clock,
 ) -> Result<(Version, Duration), LockError> {
-    let bytes = content.bytes();
     let mut watched: Option<ObservedLease> = None;
     let mut changes = 0;
     loop {
-        let begun = clock.now();
-        let Some((found, stat)) = store.get_with_stat(name)? else {
-            match store.put_if_absent(name, &bytes)? {
-                Created::Made(stat) => return Ok((stat.version, begun)),
-                // Another contender was faster. A permanently unreadable object is a dangling link.
-                Created::Exists if changes < CHANGES_MAX => {
-                    changes += 1;
-                    continue;
-                }
-                Created::Exists => return Err(with_place(store.place(name), &ErrorKind::NotFound.into()).into()),
+        let found = match attempt(store, name, content, watched.as_ref(), terms, clock)? {
+            Attempt::Taken { version, begun } => return Ok((version, begun)),
+            Attempt::Refused(found) => found,
+            // Another contender was faster. A permanently unreadable object is a dangling link.
+            Attempt::Raced if changes < CHANGES_MAX => {
+                changes += 1;
+                continue;
             }
+            Attempt::Raced => return Err(with_place(store.place(name), &ErrorKind::NotFound.into()).into()),
         };
-        let found = Content::parse(&found);
-        let takeover_delay = terms.takeover_delay.max(found.takeover_delay());
-        let stands_still = watched.as_ref().is_some_and(|watched| {
-            watched.version == stat.version && begun.saturating_sub(watched.since) >= takeover_delay
-        });
-        let gone = content.holder.sees_gone(&found.holder);
-        if (found.released || gone || stands_still)
-            && let Replaced::Made(stat) = store.put_if_version(name, &bytes, &stat.version)?
-        {
-            if !found.released {
-                info!(place = store.place(name), before = %found.holder, gone, "took over a lock");
-            }
-            return Ok((stat.version, begun));
-        }
         match &watched {
-            Some(watched) if watched.version == stat.version => {}
+            Some(watched) if watched.version == found.version => {}
             // The counter advances: the holder is alive.
             Some(watched) if watched.holder.is_same(&found.holder) || changes == CHANGES_MAX => {
                 return Err(LockError::Held { place: store.place(name), holder: Box::new(found.holder) });
             }
             _ => {
-                watched = Some(ObservedLease { holder: found.holder, version: stat.version, since: clock.now() });
+                watched = Some(found);
                 changes += 1;
             }
         }
         clock.pause(terms.heartbeat_interval / 4);
     }
+}
+
+/// Result of one attempt to take a lock.
+pub(super) enum Attempt {
+    Taken {
+        version: Version,
+        begun: Duration,
+    },
+    /// Another holder has it, as far as is known.
+    Refused(ObservedLease),
+    /// Another contender created the object meanwhile.
+    Raced,
+}
+
+/// Takes the lock if it is free now: absent, released, of a holder that is gone, or not renewed since it was `watched`
+/// for the takeover delay. Does not wait.
+pub(super) fn attempt(
+    store: &Store,
+    name: &str,
+    content: &Content,
+    watched: Option<&ObservedLease>,
+    terms: LeaseConfig,
+    clock: &dyn Clock,
+) -> Result<Attempt, LockError> {
+    let bytes = content.bytes();
+    let begun = clock.now();
+    let Some((found, stat)) = store.get_with_stat(name)? else {
+        return Ok(match store.put_if_absent(name, &bytes)? {
+            Created::Made(stat) => Attempt::Taken { version: stat.version, begun },
+            Created::Exists => Attempt::Raced,
+        });
+    };
+    let found = Content::parse(&found);
+    let takeover_delay = terms.takeover_delay.max(found.takeover_delay());
+    let stands_still = watched.is_some_and(|watched| {
+        watched.version == stat.version && begun.saturating_sub(watched.since) >= takeover_delay
+    });
+    let gone = content.holder.sees_gone(&found.holder);
+    if (found.released || gone || stands_still)
+        && let Replaced::Made(stat) = store.put_if_version(name, &bytes, &stat.version)?
+    {
+        if !found.released {
+            info!(place = store.place(name), before = %found.holder, gone, "took over a lock");
+        }
+        return Ok(Attempt::Taken { version: stat.version, begun });
+    }
+    Ok(Attempt::Refused(ObservedLease { holder: found.holder, version: stat.version, since: clock.now() }))
 }

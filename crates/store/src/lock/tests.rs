@@ -388,3 +388,30 @@ fn observing_a_lock_does_not_change_it() {
     assert_eq!(seen(), None, "its holder is gone");
     drop(gone);
 }
+
+#[test]
+fn contender_takes_free_and_expired_locks_without_waiting() {
+    over_every_kind(|store| {
+        let clock = Hand::new();
+        let contender = LeaseContender::with_clock(store, LeaseConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        let alive = hold(store, &clock);
+        let first = contender.try_acquire("free").expect("answered").expect("free");
+        assert!(contender.try_acquire("free").expect("answered").is_none(), "held by the same process");
+        for _ in 0..5 {
+            assert!(contender.try_acquire("lock").expect("answered").is_none());
+            clock.pause(SECOND * 9);
+            alive.renew().expect("it beats");
+        }
+        // No heartbeat from here on. The takeover delay begins when the contender sees the last one.
+        assert!(contender.try_acquire("lock").expect("answered").is_none());
+        clock.pause(SECOND * 9);
+        assert!(contender.try_acquire("lock").expect("answered").is_none());
+        clock.pause(SECOND);
+        let taken = contender.try_acquire("lock").expect("answered").expect("expired");
+        assert_eq!(alive.renew().expect_err("lost").kind(), ErrorKind::ResourceBusy);
+        drop(taken);
+        drop(first);
+        assert!(contender.try_acquire("free").expect("answered").is_some(), "it was released");
+        assert_eq!(clock.passed(), SECOND * 55, "only the test waited");
+    });
+}

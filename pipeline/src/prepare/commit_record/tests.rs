@@ -48,7 +48,7 @@ fn keep(store: &Store, record: &CommitRecord) {
 
 fn found(store: &Store, part: &Part) -> FoundPart {
     let mut found = FoundPart::read(store, PartBinding { settings: "s", forgotten: "f", part }).expect("answered");
-    found.verify(store).expect("answered");
+    found.verify(store, &ObjectListing::default()).expect("answered");
     found
 }
 
@@ -134,8 +134,8 @@ fn unreachable_store_is_an_error_and_not_damage() {
     let error = FoundPart::read(&silent, bound).expect_err("the store does not answer").to_string();
     assert!(error.contains("memory:parts/part-00003-00.json"), "{error}");
     let mut found = FoundPart::read(&Store::from_memory(&memory), bound).expect("no fault");
-    let error = found.verify(&silent).expect_err("the store does not answer").to_string();
-    assert!(error.contains("memory:train/part-00003-00-00.parquet") && found.is_whole(), "{error}");
+    let error = found.verify(&silent, &ObjectListing::default()).expect_err("the store does not answer").to_string();
+    assert!(error.contains("memory:parts/part-00003-00.json") && found.is_whole(), "{error}");
 }
 
 #[test]

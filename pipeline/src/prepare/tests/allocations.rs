@@ -3,6 +3,7 @@
 use super::*;
 use crate::prepare::job::PrepareJob;
 use crate::prepare::job::Sample;
+use crate::prepare::part::PartResult;
 
 /// Number of documents of the smaller corpus.
 const DOCUMENTS: usize = 4000;
@@ -35,17 +36,19 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let tasks = in_order(&planned.coming());
     let progress = Progress::new(tasks.iter().map(|task| &task.part));
     let store = Store::folder(&config.folder).expect("a folder");
-    let lock = Lock::acquire(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
     let Planned { config, corpus, tokenizer, settings, .. } = planned;
     let sample = Sample::default();
     let settings = settings.digest();
     let options = PrepareOptions::default();
-    let work = PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };
+    let (listing, access) = (ObjectListing::default(), PartAccess::Make);
+    let store = Some(store);
+    let work = PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, store, listing, access };
     // Use up the compared sample first: the reference tokenizer allocates.
     while work.sample.select(sentences[0]).is_some() {}
     let (_stopper, stop) = runtime::cancel_pair();
     let make = || {
-        let outcome = part::make(&work, &work.tasks[0], &progress, &stop).expect("made").expect("not stopped");
+        let result = part::process(&work, &work.tasks[0], &progress, &stop).expect("made").expect("not stopped");
+        let PartResult::Done(outcome) = result else { panic!("it is made") };
         assert_eq!(outcome.done().documents, documents as u64);
     };
     ::fuzz::memory::requests(make)

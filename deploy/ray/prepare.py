@@ -1,0 +1,57 @@
+"""Prepares a corpus on a Ray cluster: `python prepare.py run.toml --processes 16 --cpus 8`.
+
+Each Ray task runs one process that leases parts. If a node is lost, the other processes take over its parts when its
+leases expire, and Ray starts its tasks again. Every node needs the program, the configuration and the folders.
+"""
+
+import argparse
+import subprocess
+
+import ray
+
+# Exit codes after which a retry does not help: the configuration, or the corpus.
+FINAL = (2, 42)
+
+
+class Retry(Exception):
+    """A process that failed in a way that may pass."""
+
+
+def cloze(phase: str, *words: str) -> int:
+    return subprocess.run([ARGS.program, "prepare", phase, "--config", ARGS.config, *words], check=False).returncode
+
+
+def main() -> int:
+    code = cloze("plan")
+    if code != 0:
+        return code
+
+    @ray.remote(num_cpus=ARGS.cpus, max_retries=-1, retry_exceptions=[Retry])
+    def work(words: list[str]) -> int:
+        code = subprocess.run(words, check=False).returncode
+        if code not in (0, *FINAL):
+            raise Retry(f"{' '.join(words)}: exit code {code}")
+        return code
+
+    words = [ARGS.program, "prepare", "run", "--lease", "--config", ARGS.config, "--set", f"prepare.workers={ARGS.cpus}",
+             "--lease-timeout", str(ARGS.lease_timeout), *ARGS.more]
+    codes = ray.get([work.remote(words) for _ in range(ARGS.processes)])
+    return max(codes) or cloze("finalize")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config", help="configuration, at the same path on every node")
+    parser.add_argument("more", nargs="*", help="more arguments of `cloze prepare run`, after --")
+    parser.add_argument("--processes", type=int, default=4, help="number of processes")
+    parser.add_argument("--cpus", type=int, default=1, help="cores of each process")
+    parser.add_argument("--program", default="cloze", help="the program, as every node finds it")
+    parser.add_argument("--lease-timeout", type=float, default=60, help="seconds after which a lost process is replaced")
+    parser.add_argument("--address", default="auto", help="address of the cluster")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    ARGS = arguments()
+    ray.init(address=ARGS.address, log_to_driver=True)
+    raise SystemExit(main())

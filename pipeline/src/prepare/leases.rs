@@ -1,0 +1,47 @@
+//! Leases of parts: `leases/part-00012`, one lock object per part that a process makes.
+//!
+//! A lease only avoids double work. Two processes that make the same part write the same bytes, so a lease that expires
+//! while its holder is suspended loses nothing.
+
+use std::time::Duration;
+
+use schemas::PartId;
+use store::{Holder, LeaseConfig, Lock, Store};
+
+use crate::{Error, Result};
+
+/// Folder of the leases.
+const FOLDER: &str = "leases";
+
+/// Heartbeats within the time without a heartbeat after which a lease expires.
+const HEARTBEATS: u32 = 12;
+
+/// Name of the lease of a part.
+pub(super) fn name(part: PartId) -> String {
+    format!("{FOLDER}/part-{:05}", part.0)
+}
+
+/// Returns the terms of leases that expire after that time without a heartbeat.
+pub(super) fn terms(expiry: Duration) -> LeaseConfig {
+    LeaseConfig { heartbeat_interval: expiry / HEARTBEATS, takeover_delay: expiry }
+}
+
+/// Refuses a folder in which other processes make parts. Returns nothing if all leases are released or abandoned.
+pub(super) fn refuse_live(store: &Store) -> Result<()> {
+    for entry in store.list(FOLDER)? {
+        let holder: Option<Holder> = Lock::seen(store, &entry.name)?;
+        if let Some(holder) = holder {
+            return Err(Error::Locked { path: store.place(&entry.name).into(), holder: holder.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// Removes all leases, after all parts are complete. Returns the number of removed leases.
+pub(super) fn remove_all(store: &Store) -> Result<u64> {
+    let leases = store.list(FOLDER)?;
+    for lease in &leases {
+        store.delete(&lease.name)?;
+    }
+    Ok(leases.len() as u64)
+}

@@ -1,0 +1,51 @@
+//! Lengths and write times of the objects of a prepared folder, from one listing.
+//!
+//! A folder of 100,000 shards is opened in seconds only if no request is made for each object.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use store::Store;
+
+use super::gc::FOLDERS;
+use crate::Result;
+
+/// Object as it was listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListedObject {
+    pub(super) bytes: u64,
+    /// Time of the write, by the clock of the storage.
+    pub(super) modified: SystemTime,
+}
+
+/// Objects of parts at the time of the listing. Later objects are looked up in the store.
+#[derive(Debug, Default)]
+pub(super) struct ObjectListing(BTreeMap<String, ListedObject>);
+
+impl ObjectListing {
+    /// Lists the objects of all parts.
+    pub(super) fn read(store: &Store) -> Result<Self> {
+        let mut objects = BTreeMap::new();
+        for folder in FOLDERS {
+            let listed = store.list(folder)?.into_iter();
+            objects
+                .extend(listed.map(|entry| {
+                    (entry.name, ListedObject { bytes: entry.stat.bytes, modified: entry.stat.modified })
+                }));
+        }
+        Ok(Self(objects))
+    }
+
+    /// Whether the object was listed.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Returns the listed object, or asks the store for one that was not listed.
+    pub(super) fn find(&self, store: &Store, name: &str) -> Result<Option<ListedObject>> {
+        if let Some(listed) = self.0.get(name) {
+            return Ok(Some(*listed));
+        }
+        Ok(store.head(name)?.map(|stat| ListedObject { bytes: stat.bytes, modified: stat.modified }))
+    }
+}

@@ -1,0 +1,208 @@
+//! Preparation by several processes: `cloze prepare plan`, any number of `cloze prepare run`, `cloze prepare finalize`.
+//!
+//! # What
+//! The first step writes the part list. Each process of the second makes a share of the parts: those of an index, or
+//! those that it leases. The last step reads the commit records and writes the manifest.
+//!
+//! # Why
+//! Schedulers start processes, restart them, and start them twice. The parts do not depend on any of it, so every split
+//! of the work gives the same bytes.
+//!
+//! # Definition
+//! Share `i` of `n` consists of the parts whose position modulo `n` is `i`, longest parts first. A lease belongs to one
+//! part; see [`leases`].
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use runtime::CancelToken;
+use store::{LeaseContender, Lock, Store};
+use telemetry::preparation::PrepareStart;
+use telemetry::{Clock, EventKind, Observer};
+use tracing::info;
+
+use super::config::{PrepareConfig, Settings};
+use super::fingerprints::Fingerprints;
+use super::folder_lock::lock_folder;
+use super::job::{PartAccess, PrepareJob, PrepareOptions, Sample, Task, long_ones_first};
+use super::leases;
+use super::listing::ObjectListing;
+use super::part_list::VersionLists;
+use super::part_pool::{PartPool, PoolStatsCallback};
+use super::plan::{self, check_settings};
+use super::planned_inputs::PlannedInputs;
+use super::progress::EventSink;
+use super::summary::PrepareSummary;
+use crate::corpus::Corpus;
+use crate::tokenize::{self, Tokenizer};
+use crate::{Error, Result};
+
+/// Parts that a process makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Every `count`-th part, from part `index` on.
+    Index {
+        /// 0-based index of the share.
+        index: u64,
+        /// Number of shares.
+        count: NonZeroU64,
+    },
+    /// All parts that no other process makes at the moment, until all exist.
+    Leases {
+        /// Time without a heartbeat after which the lease of another process expires.
+        expiry: Duration,
+    },
+}
+
+/// Result of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareSummary {
+    /// Parts of the share. With leases: all parts in effect.
+    pub parts: u64,
+    /// Parts of the share that this process made.
+    pub parts_made: u64,
+    /// Wall time.
+    pub elapsed: Duration,
+}
+
+/// Planned folder that this process helps to prepare.
+pub struct SharedPreparation {
+    config: PrepareConfig,
+    store: Store,
+    lists: VersionLists,
+    tokenizer: Box<dyn Tokenizer>,
+    settings: String,
+    part_bytes: u64,
+}
+
+impl std::fmt::Debug for SharedPreparation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SharedPreparation").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl SharedPreparation {
+    /// Opens the configured folder, which must have a part list of the same settings.
+    ///
+    /// # Errors
+    /// [`Error::Unfinished`] if nothing is planned there.
+    pub fn open(config: &PrepareConfig) -> Result<Self> {
+        match plan::existing(config)? {
+            Some(store) => Self::open_in(config, &store),
+            None => Err(unplanned(&config.folder.display().to_string())),
+        }
+    }
+
+    /// Opens a planned folder in that store.
+    pub fn open_in(config: &PrepareConfig, store: &Store) -> Result<Self> {
+        config.check()?;
+        let lists = VersionLists::read(store)?;
+        let Some(found) = lists.settings() else { return Err(unplanned(&store.place(""))) };
+        let part_bytes = found.part_bytes().unwrap_or_default();
+        let tokenizer =
+            Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend));
+        check_settings(found, &Settings::new(config, part_bytes, &tokenizer.facts().manifest), store)?;
+        let settings = found.digest();
+        Ok(Self { config: config.clone(), store: store.clone(), lists, tokenizer, settings, part_bytes })
+    }
+
+    /// Makes the parts of a share. Returns when all of them exist.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if `stop` is cancelled.
+    pub fn run(
+        self,
+        share: Share,
+        options: PrepareOptions,
+        stop: &CancelToken,
+        clock: &Clock,
+        observer: &mut dyn Observer,
+        hears: Option<PoolStatsCallback>,
+    ) -> Result<ShareSummary> {
+        let began = Instant::now();
+        let mut tasks = long_ones_first(&self.lists, self.part_bytes);
+        let access = match share {
+            Share::Index { index, count } => {
+                tasks = (0..).zip(tasks).filter(|(at, _)| *at % count == index).map(|(_, task)| task).collect();
+                PartAccess::Make
+            }
+            Share::Leases { expiry } => PartAccess::Lease(LeaseContender::new(&self.store, leases::terms(expiry))),
+        };
+        let corpus = self.corpus(&tasks)?;
+        let dataset_version = self.lists.newest();
+        let store = self.store.clone();
+        let work = self.job(store, corpus, tasks, options, access)?;
+        let start = PrepareStart {
+            files: work.corpus.files().len() as u64,
+            bytes: work.tasks.iter().map(|task| task.part.bytes).sum(),
+            parts: work.tasks.len() as u64,
+            workers: work.config.workers() as u64,
+            text_bytes_max: work.config.max_memory_bytes,
+            dataset_version,
+            tokenized_by: work.tokenizer.implementation_name().to_owned(),
+            ..PrepareStart::default()
+        };
+        let mut voice = EventSink { clock, observer };
+        voice.emit(EventKind::PrepareStart(start));
+        let mut pool = PartPool::new(&work);
+        pool.run(stop, &mut voice, hears)?;
+        while let (PartAccess::Lease(contender), 1..) = (&work.access, pool.left()) {
+            info!(parts = pool.left(), "prepare: waiting for parts that other processes make");
+            thread::sleep(contender.terms().heartbeat_interval);
+            pool.run(stop, &mut voice, None)?;
+        }
+        Ok(ShareSummary { parts: work.tasks.len() as u64, parts_made: pool.made(), elapsed: began.elapsed() })
+    }
+
+    /// Writes the manifest. All parts must exist.
+    ///
+    /// # Errors
+    /// [`Error::Unfinished`] if parts are missing.
+    pub fn finalize(self, stop: &CancelToken, clock: &Clock, observer: &mut dyn Observer) -> Result<PrepareSummary> {
+        let (guarded, _lock): (Store, Lock) = lock_folder(&self.store)?;
+        let tasks = long_ones_first(&self.lists, self.part_bytes);
+        // Only the places of rejected lines need the files, and they have the names.
+        let corpus = Corpus::with_files(&self.config.corpus(), Vec::new());
+        let lists = self.lists.clone();
+        let work = self.job(guarded, corpus, tasks, PrepareOptions::default(), PartAccess::Read)?;
+        let mut voice = EventSink { clock, observer };
+        let mut pool = PartPool::new(&work);
+        pool.run(stop, &mut voice, None)?;
+        pool.refuse_missing()?;
+        pool.publish(&lists, None, false, &mut voice)
+    }
+
+    /// Returns the corpus with the files of these tasks, from the plan if it names their places.
+    fn corpus(&self, tasks: &[Task]) -> Result<Corpus> {
+        let pieces = tasks.iter().flat_map(|task| &task.part.pieces);
+        let names: BTreeSet<&str> = pieces.map(|piece| piece.name.as_str()).collect();
+        let planned = PlannedInputs::read(&self.store)?.open(&names, &Fingerprints::read(&self.store)?)?;
+        match planned {
+            Some(files) => Ok(Corpus::with_files(&self.config.corpus(), files)),
+            None => Corpus::open(&self.config.corpus()),
+        }
+    }
+
+    fn job(
+        self,
+        store: Store,
+        corpus: Corpus,
+        tasks: Vec<Task>,
+        options: PrepareOptions,
+        access: PartAccess,
+    ) -> Result<Arc<PrepareJob>> {
+        let listing = ObjectListing::read(&store)?;
+        let Self { config, tokenizer, settings, .. } = self;
+        let sample = Sample::default();
+        let store = Some(store);
+        Ok(Arc::new(PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, store, listing, access }))
+    }
+}
+
+fn unplanned(place: &str) -> Error {
+    let message = "nothing is planned here; run `cloze prepare plan` first".to_owned();
+    Error::Unfinished { place: place.to_owned(), message }
+}
