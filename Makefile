@@ -3,7 +3,7 @@
 # Checks and tests are built with every feature, and all of them with the same: other features would build all again.
 FEATURES := --features cloze/otlp,cloze-train/otlp
 
-.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -103,6 +103,9 @@ test-page: setup ## test the status page in Chromium and take screenshots (CLOZE
 
 test-deploy:     ## test deploy/ with Slurm, systemd, the Kubernetes schema and the image (as root on Debian, after a release build)
 	@scripts/test-deploy
+
+test-cluster:    ## prepare one corpus with processes, kills, Slurm and Ray (after a release build); writes docs/cluster-tests.md
+	@scripts/test-cluster
 
 code-stats:      ## circular imports, public items and file lengths (FOLDER=path, LIST=yes)
 	@cargo run --quiet --example code-stats -- $(if $(LIST),--unused) $(FOLDER)

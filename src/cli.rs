@@ -140,6 +140,23 @@ pub enum Verb {
         #[command(subcommand)]
         verb: Option<PrepareVerb>,
     },
+    /// Check every object of a prepared folder, and make damaged parts again.
+    ///
+    /// Hashes and decodes all shards and tables, and compares them with the records and the manifest. Exits with 1 if
+    /// anything is damaged.
+    #[command(after_help = "Example: cloze verify data --repair -c run.toml")]
+    Verify {
+        /// Prepared folder.
+        folder: PathBuf,
+        /// Make damaged parts again, from the corpus of the configuration.
+        #[arg(long)]
+        repair: bool,
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Check a configuration and print the run before it costs anything.
     ///
     /// Refuses what `cloze train` would refuse on this machine. If the data are prepared, the configuration is checked

@@ -20,6 +20,7 @@ mod sweep;
 pub mod tokenizer;
 mod top;
 pub mod tune;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -68,6 +69,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Plan { config, on, measure: _, watts, json } => {
             plan::run(&config, plan::PlanOptions { target: TargetMachine { gpu: on, watts }, json })?;
         }
+        Verb::Verify { folder, repair, config, json } => verify::run(&folder, repair, &config, json)?,
         Verb::Runs { folder, json } => runs::run(&folder, json)?,
         Verb::Checkpoints { run, verb, json } => checkpoints::run(&run, verb, json)?,
         Verb::Rollback { run, step, reason, json } => rollback::run(&run, step, reason, json)?,

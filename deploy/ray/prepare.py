@@ -6,6 +6,7 @@ leases expire, and Ray starts its tasks again. Every node needs the program, the
 
 import argparse
 import subprocess
+import sys
 
 import ray
 
@@ -42,13 +43,15 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("config", help="configuration, at the same path on every node")
-    parser.add_argument("more", nargs="*", help="more arguments of `cloze prepare run`, after --")
     parser.add_argument("--processes", type=int, default=4, help="number of processes")
     parser.add_argument("--cpus", type=int, default=1, help="cores of each process")
     parser.add_argument("--program", default="cloze", help="the program, as every node finds it")
     parser.add_argument("--lease-timeout", type=float, default=60, help="seconds after which a lost process is replaced")
     parser.add_argument("--address", default="auto", help="address of the cluster")
-    return parser.parse_args()
+    # More arguments of `cloze prepare run` follow `--`.
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    return parser.parse_args(words[:end], argparse.Namespace(more=words[end + 1 :]))
 
 
 if __name__ == "__main__":

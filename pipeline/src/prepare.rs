@@ -23,6 +23,7 @@ mod job;
 mod leases;
 mod listing;
 mod part;
+mod part_check;
 mod part_list;
 mod part_pool;
 mod plan;
@@ -37,11 +38,13 @@ mod summary;
 mod tail;
 mod text_batch;
 mod text_stats;
+mod verify;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use runtime::{CancelToken, cancel_pair};
-use schemas::DatasetVersion;
+use schemas::{DatasetVersion, PartId};
 use store::{Lock, Store};
 use telemetry::{Clock, EventKind, Observer};
 use tracing::{info, warn};
@@ -71,6 +74,7 @@ pub(crate) use self::reject_stats::{RejectsOfReason, noted};
 pub use self::shared::{Share, ShareSummary, SharedPreparation};
 pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
+pub use self::verify::{FolderCheck, FolderProblem, verify};
 use crate::{Error, Result};
 
 /// Preparation that is ready to start: configuration, corpus, tokenizer and folder are read and checked.
@@ -165,6 +169,26 @@ impl Preparation {
         self.write_list(&store)?;
         PlannedInputs::new(&self.planned.corpus).write(&store)?;
         Ok(self.planned.describe())
+    }
+
+    /// Makes parts again, such as those in which [`verify`] found damage, and writes damaged objects of no part again.
+    pub fn remake(
+        mut self,
+        parts: &BTreeSet<PartId>,
+        clock: &Clock,
+        observer: &mut dyn Observer,
+    ) -> Result<PrepareSummary> {
+        let voice = EventSink { clock, observer };
+        let (_stopper, stop) = cancel_pair();
+        let (store, _lock) = self.acquire_lock()?;
+        self.write_list(&store)?;
+        for entry in store.list("parts")? {
+            let is_damaged = parts.iter().any(|&part| commit_record::is_of_part(&entry.name, part));
+            if is_damaged {
+                store.delete(&entry.name)?;
+            }
+        }
+        self.make(Some(store), PrepareOptions::default(), &stop, voice)
     }
 
     /// Removes a document from the corpus permanently and remakes the parts that contain it. If it is already

@@ -39,7 +39,7 @@ SIGHUP, SIGINT, SIGUSR1 and SIGTERM, and saved.";
 
 /// Verbs by heading.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Prepare", &["init", "config", "tokenizer", "prepare", "plan"]),
+    ("Prepare", &["init", "config", "tokenizer", "prepare", "verify", "plan"]),
     ("Train", &["train", "tune"]),
     ("Runs", &["runs", "top", "report", "checkpoints", "rollback", "branch", "extend", "diff"]),
     ("Inspect", &["inspect", "explain", "replay", "exposure"]),

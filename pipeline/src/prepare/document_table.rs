@@ -204,13 +204,8 @@ fn properties() -> WriterProperties {
 
 /// Counts the documents with that id in a table. Equal texts count separately.
 pub(super) fn count(store: &Store, table: &FileEntry, id: &str) -> Result<u64> {
-    let bytes = store.get(&table.path)?;
+    let bytes = read_intact(store, table)?;
     let damaged = |message: String| Error::Shard { place: store.place(&table.path), group: None, message };
-    if blake3::hash(&bytes).to_hex().as_str() != table.blake3 {
-        return Err(damaged(
-            "damaged: its BLAKE3 differs from its record; run `cloze prepare` to remake the part".into(),
-        ));
-    }
     let unreadable = |error: &dyn std::fmt::Display| damaged(error.to_string());
     let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes));
     let builder = builder.map_err(|error| unreadable(&error))?;
@@ -363,19 +358,61 @@ pub(super) fn each_table(
     mut take: impl FnMut(&RecordBatch) -> Option<()>,
 ) -> Result<()> {
     for entry in store.list("documents")?.into_iter().filter(|entry| is_wanted(&entry.name)) {
-        let bytes = bytes::Bytes::from(store.get(&entry.name)?);
-        let damaged = |message: String| Error::Shard { place: store.place(&entry.name), group: None, message };
-        let batches = catch_decoder(|| {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
-            let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
-            let batches: Result<Vec<RecordBatch>, _> = builder.with_projection(mask).build()?.collect();
-            batches.map_err(ParquetError::from)
-        });
-        for batch in batches.map_err(damaged)? {
-            take(&batch).ok_or_else(|| damaged("its columns are not those of a table".into()))?;
-        }
+        each_batch(store, &entry.name, store.get(&entry.name)?, columns, &mut take)?;
     }
     Ok(())
+}
+
+/// Visits the batches of a table.
+fn each_batch(
+    store: &Store,
+    name: &str,
+    bytes: Vec<u8>,
+    columns: &[&str],
+    mut take: impl FnMut(&RecordBatch) -> Option<()>,
+) -> Result<()> {
+    let damaged = |message: String| Error::Shard { place: store.place(name), group: None, message };
+    let batches = catch_decoder(|| {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))?;
+        let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+        let batches: Result<Vec<RecordBatch>, _> = builder.with_projection(mask).build()?.collect();
+        batches.map_err(ParquetError::from)
+    });
+    for batch in batches.map_err(damaged)? {
+        take(&batch).ok_or_else(|| damaged("its columns are not those of a table".into()))?;
+    }
+    Ok(())
+}
+
+/// Sums over a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TableTotals {
+    pub(super) bytes: u64,
+    pub(super) documents: u64,
+    pub(super) tokens: u64,
+}
+
+/// Reads a table whole, and compares its BLAKE3 with that of its record.
+pub(super) fn totals(store: &Store, table: &FileEntry) -> Result<TableTotals> {
+    let bytes = read_intact(store, table)?;
+    let mut totals = TableTotals { bytes: bytes.len() as u64, ..TableTotals::default() };
+    each_batch(store, &table.path, bytes, &["id", "source", "tokens"], |batch| {
+        let tokens = batch.column_by_name("tokens")?.as_primitive_opt::<UInt32Type>()?.values();
+        totals.documents += batch.num_rows() as u64;
+        totals.tokens += tokens.iter().map(|&tokens| u64::from(tokens)).sum::<u64>();
+        sources(batch).map(drop)
+    })?;
+    Ok(totals)
+}
+
+/// Reads the bytes of a table. Returns an error if they differ from those of its record.
+fn read_intact(store: &Store, table: &FileEntry) -> Result<Vec<u8>> {
+    let bytes = store.get(&table.path)?;
+    if blake3::hash(&bytes).to_hex().as_str() == table.blake3 {
+        return Ok(bytes);
+    }
+    let message = "damaged: its BLAKE3 differs from its record; run `cloze verify --repair` to remake the part";
+    Err(Error::Shard { place: store.place(&table.path), group: None, message: message.to_owned() })
 }
 
 fn sources(batch: &RecordBatch) -> Option<TypedDictionaryArray<'_, Int32Type, StringArray>> {

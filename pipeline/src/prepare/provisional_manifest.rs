@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use super::config::PrepareConfig;
+use super::part_check::PartExpectation;
 use crate::tokenize::Facts;
 use crate::{Error, Result};
 
@@ -83,6 +84,19 @@ impl ProvisionalManifest {
     /// Number of content tokens of a full sample.
     pub(super) fn content(&self) -> u32 {
         self.pack.content
+    }
+
+    /// Returns what shards and tokens of the folder must be.
+    pub(super) fn part_expectation(&self) -> PartExpectation {
+        PartExpectation::new(&self.tokenizer, &self.pack)
+    }
+
+    /// Whether a manifest has the announced tokenizer, packing and row length.
+    pub(super) fn announces(&self, manifest: &Manifest) -> bool {
+        self.tokenizer == manifest.tokenizer
+            && self.pack == manifest.pack
+            && self.max_seq_len == manifest.max_seq_len
+            && self.files == manifest.files
     }
 
     /// Removes the object and the objects that it names.

@@ -330,3 +330,4 @@ mod segments;
 mod shared;
 mod store_faults;
 mod unfit;
+mod verify;

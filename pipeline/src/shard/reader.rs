@@ -12,7 +12,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use runtime::catch_decoder;
-use schemas::manifest::Frame;
+use schemas::manifest::{Frame, Pack};
 use schemas::sample::{OptionalColumns, id_type, shard_schema};
 use schemas::{Manifest, Sample, Shard, TokenIds};
 use store::Store;
@@ -53,11 +53,16 @@ impl ShardExpectation {
     /// Returns the expectation that a manifest defines.
     #[must_use]
     pub fn from_manifest(manifest: &Manifest) -> Self {
+        Self::new(manifest.tokenizer.vocab_size, &manifest.pack)
+    }
+
+    /// Returns the expectation of a vocabulary and a packing.
+    pub(crate) fn new(vocab_size: u32, pack: &Pack) -> Self {
         Self {
-            vocab_size: manifest.tokenizer.vocab_size,
-            content_max: manifest.pack.content,
-            frame: manifest.pack.frame,
-            optional: OptionalColumns { sentences: manifest.pack.keeps_sentences, targets: manifest.pack.has_targets },
+            vocab_size,
+            content_max: pack.content,
+            frame: pack.frame,
+            optional: OptionalColumns { sentences: pack.keeps_sentences, targets: pack.has_targets },
         }
     }
 }
@@ -135,7 +140,7 @@ impl ShardReader {
     fn parse(store: &Store, shard: &Shard, promise: ShardExpectation) -> Result<Self, Damage> {
         let name = &shard.path;
         let damage = |message: String| Damage { place: store.place(name), group: None, message };
-        let hint = "; run `cloze prepare` again to remake the part";
+        let hint = "; run `cloze verify --repair` to remake the part";
         let elsewise = "; if it is not a file, remove it and run `cloze prepare` again to remake the part";
         let found = store.head(name).map_err(|error| damage(format!("{error}{elsewise}")))?;
         let gone = "it is missing; if the corpus has changed, run the same command again: it reports what the run \
@@ -159,7 +164,7 @@ impl ShardReader {
         }
         // The hash shows that a byte has changed. The first group that cannot be decoded, if any, locates the damage.
         let broken = (0..shard.groups.len()).find(|&group| self.read(group).is_err());
-        let message = "damaged: its BLAKE3 differs from the manifest; run `cloze prepare` again to remake the part";
+        let message = "damaged: its BLAKE3 differs from the manifest; run `cloze verify --repair` to remake the part";
         Err(self.damage(broken, message.into()))
     }
 

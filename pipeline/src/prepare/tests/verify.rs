@@ -1,0 +1,112 @@
+//! Full checks of prepared folders: every kind of damage is named, and only damaged parts are made again.
+
+use schemas::PartId;
+use store::FaultConfig;
+
+use super::dataset_versions::many;
+use super::*;
+
+fn check(store: &Store) -> FolderCheck {
+    let (_stopper, stop) = cancel_pair();
+    verify(store, 2, &stop, &mut |_, _| ()).expect("answered")
+}
+
+/// Writes bytes to a file without a change of its time, as bit rot does.
+fn rot(home: &Home, name: &str, bytes: &[u8]) {
+    let path = home.config.folder.join(name);
+    let times = fs::metadata(&path).expect("there").modified().expect("kept by the file system");
+    fs::write(&path, bytes).expect("written");
+    File::options().append(true).open(&path).and_then(|file| file.set_modified(times)).expect("set");
+}
+
+#[test]
+fn a_good_folder_of_any_packing_has_no_problem() {
+    for &pack in crate::pack::AnyPacking::KINDS {
+        let home = Home::packed(pack);
+        let summary = home.run().expect("prepared");
+        let found = check(&home.store());
+        assert_eq!(found.problems, [], "{pack}");
+        assert_eq!((found.rows, found.tokens), (summary.rows, summary.stored_tokens), "{pack}");
+        assert!(found.parts > 0 && found.objects > found.parts && found.bytes > 0, "{pack}");
+    }
+    let mut home = many();
+    home.run().expect("prepared");
+    fs::remove_file(home.folder.path().join("in/14.txt")).expect("there");
+    home.config.workers = Some(1);
+    home.run().expect("prepared");
+    assert_eq!(check(&home.store()).problems, [], "two dataset versions");
+}
+
+#[test]
+fn damage_is_named_and_only_damaged_parts_are_remade() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let whole = home.data();
+    for (name, part) in [
+        ("train/part-00002-00-00.parquet", Some(2)),
+        ("documents/part-00002-00.parquet", Some(2)),
+        ("parts/part-00003-00.json", Some(3)),
+        ("manifest.json", None),
+        ("vocab/00000.parquet", None),
+        ("tokenizer.json", None),
+        ("provisional_manifest.json", None),
+    ] {
+        let bytes = &whole[name];
+        let mut flipped = bytes.clone();
+        flipped[bytes.len() / 2] ^= 1;
+        rot(&home, name, &flipped);
+        let found = check(&home.store());
+        let expected: BTreeSet<PartId> = part.map(PartId).into_iter().collect();
+        assert_eq!(found.damaged_parts(), expected, "{name}: {:?}", found.problems);
+        assert!(found.problems.iter().any(|problem| problem.message.contains(name)), "{:?}", found.problems);
+        let preparation = Preparation::plan(&home.config).expect("a plan");
+        let remade = preparation.remake(&expected, &Clock::still(), &mut Fanout::default()).expect("remade");
+        assert_eq!(remade.parts_made, expected.len() as u64, "{name}");
+        assert_eq!(check(&home.store()).problems, [], "{name}");
+        assert!(home.data() == whole, "{name}");
+    }
+}
+
+/// Sealed and hashed consistently, but not what the corpus has: only recomputation finds it.
+#[test]
+fn claims_that_do_not_follow_from_the_shards_are_named() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let store = home.store();
+    let record_name = "parts/part-00001-00.json";
+    let original: commit_record::CommitRecord =
+        schemas::Sealed::unseal(&store.get(record_name).expect("there")).expect("sealed");
+    let mut changed = original.clone();
+    changed.train[0].tokens += 1;
+    store.put(record_name, &schemas::Sealed::seal(&changed)).expect("put");
+    let found = check(&store);
+    assert!(found.problems[0].message.contains("train/part-00001-00-00.parquet"), "{:?}", found.problems);
+    let mut changed = original.clone();
+    changed.counts[1] += 1;
+    store.put(record_name, &schemas::Sealed::seal(&changed)).expect("put");
+    let found = check(&store);
+    assert!(found.problems[0].message.contains("occurs"), "{:?}", found.problems);
+    store.put(record_name, &schemas::Sealed::seal(&original)).expect("put");
+    let mut manifest = load::open(&store).expect("a manifest");
+    manifest.dataset_versions[0].corpus.documents += 1;
+    manifest.dataset_versions[0].content.replace_range(..1, "x");
+    store.put("manifest.json", &manifest.to_json()).expect("put");
+    let found = check(&store);
+    let said: Vec<&str> = found.problems.iter().map(|problem| problem.message.as_str()).collect();
+    assert!(said.len() == 2 && said[0].contains("counts of documents") && said[1].contains("content hash"), "{said:?}");
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_no_damage() {
+    let home = Home::new();
+    let memory = store::MemoryBackend::new(FaultConfig::none());
+    let reliable = Store::from_memory(&memory);
+    let plan = Preparation::plan_in(&home.config, &reliable).expect("a plan");
+    plan.run(PrepareOptions::default(), &Clock::still(), &mut Fanout::default()).expect("prepared");
+    let (_stopper, stop) = cancel_pair();
+    let silent = Store::from_memory(&memory.with_faults(FaultConfig { failures: 1.0, ..FaultConfig::none() }));
+    assert!(matches!(verify(&silent, 2, &stop, &mut |_, _| ()), Err(Error::Io(_))));
+    let empty = Store::in_memory(FaultConfig::none());
+    let error = verify(&empty, 2, &stop, &mut |_, _| ()).expect_err("empty").to_string();
+    assert!(error.contains("no prepared corpus here"), "{error}");
+}

@@ -1,0 +1,198 @@
+//! Full check of a prepared folder: every object is read, hashed and decoded.
+//!
+//! # What
+//! Checks the manifest, the part lists, the commit records and every object that they name. Recomputes hashes, rows,
+//! tokens and token counts, and compares them with what records and manifest claim.
+//!
+//! # Why
+//! `cloze prepare` trusts objects of the recorded length that are not newer than their record. Bit rot and faulty copies
+//! are found here.
+//!
+//! # Definition
+//! A part is damaged if a record, a shard or a table of documents of it is missing or differs. Other objects (manifest,
+//! vocabulary, tokenizer) are written again from the records. A damaged part list cannot be remade, except the newest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use runtime::{CancelToken, Poll, PoolOptions, WorkPool};
+use schemas::manifest::{CorpusReport, PartEntry};
+use schemas::{Manifest, PartId};
+use store::Store;
+
+use super::config::Settings;
+use super::job::in_order;
+use super::part_check::{PartCheck, PartExpectation, check_part};
+use super::part_list::{ReadableLists, VersionLists};
+use super::part_pool::PULSE;
+use super::provisional_manifest::ProvisionalManifest;
+use crate::load;
+use crate::{Error, Result};
+
+/// Problem of a prepared folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderProblem {
+    /// Part of the object, if it belongs to one.
+    pub part: Option<PartId>,
+    /// Object and problem.
+    pub message: String,
+}
+
+/// Result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FolderCheck {
+    /// Parts that were checked.
+    pub parts: u64,
+    /// Objects that were hashed: shards and tables of documents.
+    pub objects: u64,
+    /// Bytes of these objects.
+    pub bytes: u64,
+    /// Samples of both splits.
+    pub rows: u64,
+    /// Content tokens of both splits.
+    pub tokens: u64,
+    /// Problems, in the order of the parts; those of no part come first.
+    pub problems: Vec<FolderProblem>,
+}
+
+impl FolderCheck {
+    fn add(&mut self, part: Option<PartId>, message: String) {
+        self.problems.push(FolderProblem { part, message });
+    }
+
+    /// Returns the parts with problems.
+    #[must_use]
+    pub fn damaged_parts(&self) -> BTreeSet<PartId> {
+        self.problems.iter().filter_map(|problem| problem.part).collect()
+    }
+}
+
+/// Sums over the records of all parts in effect.
+#[derive(Default)]
+struct RecordSums {
+    entries: BTreeMap<PartId, PartEntry>,
+    report: CorpusReport,
+    counts: Vec<u64>,
+}
+
+/// Checks a prepared folder with that many threads. Changes nothing. `progress` receives the numbers of checked parts and
+/// of all parts.
+///
+/// # Errors
+/// If the store does not answer, or if nothing is prepared there. Damage is no error, but a problem of the result.
+pub fn verify(
+    store: &Store,
+    workers: usize,
+    stop: &CancelToken,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<FolderCheck> {
+    let mut check = FolderCheck::default();
+    let ReadableLists { lists, damaged } = VersionLists::read_undamaged(store)?;
+    if lists.is_empty() && damaged.is_none() {
+        let message = "there is no prepared corpus here (no part list); name a `prepare.folder`";
+        return Err(Error::Config(format!("{}: {message}", store.place(""))));
+    }
+    if let Some(damaged) = damaged {
+        check.add(None, damaged.refuse(store).to_string());
+    }
+    let manifest = read_or_add(load::open(store), &mut check)?;
+    let provisional = read_or_add(ProvisionalManifest::read(store), &mut check)?;
+    let expectation = provisional.as_ref().map(ProvisionalManifest::part_expectation);
+    let expectation =
+        expectation.or_else(|| manifest.as_ref().map(|found| PartExpectation::new(&found.tokenizer, &found.pack)));
+    if let (Some(provisional), Some(manifest)) = (&provisional, &manifest)
+        && !provisional.announces(manifest)
+    {
+        check.add(None, format!("{}: it contradicts the provisional manifest", store.place(schemas::manifest::NAME)));
+    }
+    // Without any manifest, nothing says how shards are decoded; `cloze prepare` writes both again.
+    let Some(expectation) = expectation else { return Ok(check) };
+    let sums = check_parts(store, &lists, expectation, workers, stop, progress, &mut check)?;
+    if let Some(manifest) = manifest.filter(|_| check.damaged_parts().is_empty()) {
+        check_manifest(store, &manifest, &sums, &mut check)?;
+    }
+    check.problems.sort_by_key(|problem| problem.part);
+    Ok(check)
+}
+
+/// Returns what was read. Damage becomes a problem; an error of the store is returned.
+fn read_or_add<T>(read: Result<T>, check: &mut FolderCheck) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error @ (Error::Io(_) | Error::Stopped)) => Err(error),
+        Err(error) => {
+            check.add(None, error.to_string());
+            Ok(None)
+        }
+    }
+}
+
+fn check_parts(
+    store: &Store,
+    lists: &VersionLists,
+    expectation: PartExpectation,
+    workers: usize,
+    stop: &CancelToken,
+    progress: &mut dyn FnMut(u64, u64),
+    check: &mut FolderCheck,
+) -> Result<RecordSums> {
+    let settings = lists.settings().map(Settings::digest).unwrap_or_default();
+    let tasks = Arc::new(in_order(lists));
+    let all = tasks.len() as u64;
+    let options = PoolOptions { name: "verify", item: "part", workers, queue_depth: 2 * workers };
+    let store = store.clone();
+    let mut results = WorkPool::<PartCheck, Error>::new(all, options, move |index, _| {
+        let task = &tasks[usize::try_from(index).expect("parts are in memory")];
+        check_part(&store, task, &settings, expectation).map(Some)
+    });
+    let mut sums = RecordSums { counts: vec![0; expectation.vocab_size()], ..RecordSums::default() };
+    loop {
+        if stop.is_cancelled() {
+            return Err(Error::Stopped);
+        }
+        match results.next_timeout(PULSE)? {
+            Poll::Item(part) => {
+                check.parts += 1;
+                check.objects += part.objects;
+                check.bytes += part.bytes;
+                check.rows += part.rows;
+                check.tokens += part.tokens;
+                part.problems.into_iter().for_each(|problem| check.add(Some(part.entry.id), problem));
+                sums.report.add(&part.report);
+                part.records.iter().for_each(|record| record.add_counts(&mut sums.counts));
+                sums.entries.insert(part.entry.id, part.entry);
+                progress(check.parts, all);
+            }
+            Poll::Pending => progress(check.parts, all),
+            Poll::End => return Ok(sums),
+        }
+    }
+}
+
+/// Compares the newest dataset version of the manifest with the records, and reads the objects that it names.
+fn check_manifest(store: &Store, manifest: &Manifest, sums: &RecordSums, check: &mut FolderCheck) -> Result<()> {
+    let newest = manifest.newest();
+    let entry = manifest.dataset_version(newest);
+    let place = store.place(schemas::manifest::NAME);
+    let found: BTreeMap<PartId, &PartEntry> = manifest.parts(newest).map(|part| (part.id, part)).collect();
+    if !found.into_iter().eq(sums.entries.iter().map(|(&id, entry)| (id, entry))) {
+        check.add(None, format!("{place}: its parts are not those of the commit records"));
+    }
+    if entry.corpus != sums.report {
+        check.add(None, format!("{place}: its counts of documents are not those of the commit records"));
+    }
+    if entry.content != manifest.effective(newest).train.content() {
+        check.add(None, format!("{place}: its content hash is not that of its shards"));
+    }
+    if let Some(vocab) = read_or_add(load::read_vocab(store, manifest, newest), check)?
+        && vocab.counts() != sums.counts
+    {
+        let place = store.place(&entry.vocab.path);
+        check.add(None, format!("{place}: its counts are not those of the commit records"));
+    }
+    match load::read_tokenizer(store, manifest) {
+        Err(Error::Io(error)) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        read => drop(read.map_err(|error| check.add(None, error.to_string()))),
+    }
+    Ok(())
+}
