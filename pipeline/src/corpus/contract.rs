@@ -23,6 +23,18 @@ pub struct Example {
     pub(super) complaints: &'static [&'static str],
 }
 
+impl Example {
+    /// Returns a file with invalid content.
+    pub(crate) fn dirty(&self) -> Vec<u8> {
+        self.dirty.clone()
+    }
+
+    /// Returns a file of documents with these texts.
+    pub(crate) fn written(&self, texts: &[&str]) -> Vec<u8> {
+        (self.write)(texts)
+    }
+}
+
 /// Returns a Parquet file with `rows_per_group` rows per row group, and columns for text and key.
 pub(super) fn parquet_file(texts: &[Option<&str>], rows_per_group: usize) -> Vec<u8> {
     let fields = vec![Field::new("text", DataType::Utf8, true), Field::new("key", DataType::Int64, false)];
