@@ -83,6 +83,8 @@ impl Format for CommaSeparated {
 fn cut_after_rows(file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
     let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
     let mut rows = RowScanner::open(CSV, file, &(0..file.bytes), &uncounted)?;
+    // As the reader of the first piece does.
+    rows.header()?;
     let mut starts = vec![0];
     let mut next = stride;
     while rows.read(|_, _| {})?.is_some() {

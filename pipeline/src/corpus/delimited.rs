@@ -78,7 +78,7 @@ impl RowScanner {
     }
 
     /// Reads the names of the columns. A longer first row than any header is one without names.
-    fn header(&mut self) -> Result<Vec<String>> {
+    pub(super) fn header(&mut self) -> Result<Vec<String>> {
         if self.bytes.has(BYTE_ORDER_MARK.len())? && self.bytes.ahead().starts_with(BYTE_ORDER_MARK) {
             self.bytes.take(BYTE_ORDER_MARK.len());
         }

@@ -292,4 +292,22 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn only_the_text_of_an_element_decides_whether_it_is_too_long() {
+        let long = "x".repeat(300);
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let file = format!("[\"a\", \"{long}\", {{\"y\": 1, \"text\": \"{long}\"}}, {{\"text\": \"b\"}}]");
+        write_all(home.path(), &[("a.json", file)]);
+        let mut cut = config(home.path(), AnyFormat::of_kind("jsonl").expect("known"), None);
+        cut.config.reading.max_document_bytes = 200;
+        let error = read(&cut).expect_err("too long").to_string();
+        assert!(error.contains("a.json") && error.contains("`prepare.max_document_bytes`"), "{error}");
+        cut.config.reading.skip_above_bytes = Some(200);
+        let found = read(&cut).expect("skipped");
+        assert_eq!(found, (vec!["a".into(), "b".into()], vec!["too_long@a.json:1".to_owned(); 2]));
+        let other = format!("[{{\"text\": \"b\", \"other\": \"{long}\"}}]");
+        write_all(home.path(), &[("a.json", other)]);
+        read(&cut).expect_err("the text is short, so it must not be skipped");
+    }
 }

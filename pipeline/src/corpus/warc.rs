@@ -92,9 +92,9 @@ impl Format for WarcRecords {
             complaints: &[
                 "invalid_utf8:7",
                 "broken_record:9",
-                "unsupported_type:22",
-                "broken_record:37",
-                "broken_record:53",
+                "unsupported_type:21",
+                "broken_record:31",
+                "broken_record:58",
             ],
         }
     }

@@ -103,11 +103,11 @@ impl Format for WikipediaPages {
             dirty: tests::dirty(),
             texts: &["One\ntwo", "Four\na\u{fffd}"],
             complaints: &[
-                "broken_record:11",
-                "broken_record:16",
-                "empty_document:19",
-                "invalid_utf8:26",
-                "broken_record:34",
+                "broken_record:12",
+                "broken_record:15",
+                "empty_document:18",
+                "invalid_utf8:19",
+                "broken_record:26",
             ],
         }
     }

