@@ -116,11 +116,12 @@ impl RowScanner {
         let mut most = 1;
         let mut output = [0; 4096];
         let mut field = 0;
-        let mut is_closed = true;
         loop {
             if self.bytes.ahead().is_empty() && !self.bytes.more()? {
-                // Without more input, the parser ends the row.
-                is_closed &= !self.is_in_quotes();
+                // The end of the file ends the row as a line feed does, unless it is within quotes.
+                let (result, ..) = self.parser.read_field(b"\n", &mut output);
+                let is_closed = matches!(result, ReadFieldResult::Field { .. });
+                return Ok(Some(Row { fields: field + 1, is_closed }));
             }
             let ahead = self.bytes.ahead();
             let input = &ahead[..ahead.len().min(most)];
@@ -133,19 +134,12 @@ impl RowScanner {
                 ReadFieldResult::Field { record_end } => {
                     field += 1;
                     if record_end {
-                        return Ok(Some(Row { fields: field, is_closed }));
+                        return Ok(Some(Row { fields: field, is_closed: true }));
                     }
                 }
                 ReadFieldResult::End => return Ok(None),
             }
         }
-    }
-
-    /// Whether the parser is within a quoted field: a delimiter does not end the field then.
-    fn is_in_quotes(&self) -> bool {
-        let mut copy = self.parser.clone();
-        let (result, ..) = copy.read_field(b"\n", &mut [0; 8]);
-        !matches!(result, ReadFieldResult::Field { .. } | ReadFieldResult::End)
     }
 }
 

@@ -56,6 +56,8 @@ impl SkippedFiles {
             "decompress them, or compress them as `.gz` or `.zst`"
         } else if has(&["zip", "tar", "tgz", "7z", "rar"]) {
             "unpack the archives and name the folder"
+        } else if has(&["csv", "tsv", "arrow", "feather", "ipc", "warc", "wet", "xml", "parquet"]) {
+            "set `prepare.format` to the format of these files, or leave it out"
         } else if has(&["orc", "avro", "xlsx"]) {
             "convert the tables to Parquet or JSONL"
         } else {

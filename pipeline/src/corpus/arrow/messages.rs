@@ -19,6 +19,9 @@ pub(super) const MAGIC: &[u8] = b"ARROW1";
 /// Maximum bytes of the metadata of a message: of a schema of ten thousands of columns.
 const METADATA_BYTES_MAX: u32 = 64 << 20;
 
+/// Maximum words after the first bytes of a file that some writers fill with zeros.
+const PADDING_WORDS_MAX: u32 = 16;
+
 /// Message with its body.
 pub(super) struct Message {
     metadata: Vec<u8>,
@@ -70,6 +73,8 @@ pub(super) struct Messages {
     /// Memory of the current message, and of the dictionaries.
     hold: Option<Reservation>,
     dictionary_bytes: u64,
+    /// Maximum words of zeros before the next message: some writers pad the first bytes of a file.
+    padding: u32,
 }
 
 impl Messages {
@@ -83,6 +88,7 @@ impl Messages {
             read: ReadHash::default(),
             hold: None,
             dictionary_bytes: 0,
+            padding: 0,
         };
         messages.pass_magic()?;
         Ok(messages)
@@ -110,6 +116,7 @@ impl Messages {
         }
         if ready.starts_with(MAGIC) {
             self.exactly(8)?;
+            self.padding = PADDING_WORDS_MAX;
         }
         Ok(())
     }
@@ -138,6 +145,11 @@ impl Messages {
         if length == u32::MAX {
             length = number(self.exactly(4)?);
         }
+        if length == 0 && self.padding > 0 {
+            self.padding -= 1;
+            return self.metadata();
+        }
+        self.padding = 0;
         if length == 0 {
             return Ok(None);
         }
