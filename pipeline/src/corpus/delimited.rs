@@ -31,7 +31,7 @@ pub(super) fn check(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -
     if check.unfit.is_some() || head.is_empty() {
         return Ok(check);
     }
-    let names = column_names(dialect, file, reading)?;
+    let (names, _) = column_names(dialect, file, reading)?;
     let wanted = [
         Some(("prepare.text_field", &reading.text_field)),
         reading.id_field.as_ref().map(|id| ("prepare.id_field", id)),
@@ -51,10 +51,12 @@ pub(super) fn check(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -
     Ok(FileCheck { unfit, head: Head { records, with_fields, fields, is_cut, ..Head::default() } })
 }
 
-/// Returns the fields of the first row; none if it is longer than any header.
-fn column_names(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -> Result<Vec<String>> {
+/// Returns the fields of the first row, and the offset of its end.
+fn column_names(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -> Result<(Vec<String>, u64)> {
     let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
-    RowScanner::open(dialect, file, &(0..file.bytes), &uncounted)?.header()
+    let mut rows = RowScanner::open(dialect, file, &(0..file.bytes), &uncounted)?;
+    let names = rows.header()?;
+    Ok((names, rows.offset()))
 }
 
 /// Scanner of the rows of a range of a file.
@@ -92,7 +94,6 @@ impl RowScanner {
             names.resize(names.len().max(field + 1), Vec::new());
             names[field].extend_from_slice(bytes);
         })?;
-        self.pass_row_end()?;
         Ok(names.into_iter().map(|name| String::from_utf8_lossy(&name).trim().to_owned()).collect())
     }
 
@@ -154,11 +155,12 @@ pub(super) struct Rows {
 
 impl Rows {
     pub(super) fn open(dialect: Dialect, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
-        let names = column_names(dialect, file, reading)?;
+        let (names, header_end) = column_names(dialect, file, reading)?;
         // A column that is missing is no field of any row: all rows are rejected.
         let place = |name: &String| names.iter().position(|column| column == name).unwrap_or(usize::MAX);
         let mut rows = RowScanner::open(dialect, file, range, reading)?;
-        if range.start == 0 {
+        // Blank lines before the first row may be pieces.
+        if range.start < header_end {
             rows.header()?;
         }
         let text = place(&reading.text_field);

@@ -125,7 +125,7 @@ impl WarcReader {
         let Some(headers) = self.headers()? else { return self.broken(start, line) };
         let Some(length) = headers.length() else { return self.broken(start, line) };
         let content = Content::new(&headers);
-        let whole = headers.bytes as u64 + length;
+        let whole = length.saturating_add(headers.bytes as u64);
         if !usize::try_from(whole).is_ok_and(|whole| self.bytes.reserve(whole)) {
             return self.pass_long(start, line, whole, content);
         }
