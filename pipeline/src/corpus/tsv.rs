@@ -58,9 +58,9 @@ impl Format for TabSeparated {
                 let rows: String = texts.iter().enumerate().map(|(key, text)| format!("{text}\t{key}\n")).collect();
                 ["\u{feff}text\tkey\n", &rows].concat().into_bytes()
             },
-            dirty: b"key\ttext\n1\t\"a\r\n2\n\n3\t\n4\tb\0\n5\tc\td\n6\te".to_vec(),
-            texts: &["\"a", "b", "e"],
-            complaints: &["broken_record:3", "empty_document:5", "nul:6", "broken_record:7"],
+            dirty: b"key\ttext\n1\t\"a\r\n2\n\n3\t\n4\tb\xff\n5\tc\td\n6\te".to_vec(),
+            texts: &["\"a", "b\u{fffd}", "e"],
+            complaints: &["broken_record:3", "empty_document:5", "invalid_utf8:6", "broken_record:7"],
         }
     }
 }

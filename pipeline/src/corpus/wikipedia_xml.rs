@@ -142,7 +142,8 @@ impl PageReader {
         loop {
             let from = searched.saturating_sub(END.len() - 1);
             if let Some(at) = end.find(&self.bytes.ahead()[from..]) {
-                return Ok(Ok(from + at + END.len()));
+                let length = from + at + END.len();
+                return if self.bytes.reserve(length) { Ok(Ok(length)) } else { self.pass_long(start, line).map(Err) };
             }
             searched = self.bytes.ahead().len();
             if !self.bytes.reserve(searched) {
