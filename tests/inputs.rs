@@ -82,11 +82,12 @@ fn unfit_files_are_named_at_once_or_skipped_as_the_error_says() {
 fn files_of_other_formats_are_refused_by_cause() {
     let lines = "{\"text\": \"Anna read the newspaper.\"}\n".repeat(30);
     let compressed = gzip(lines.as_bytes());
-    let cases: [(&str, &[u8], i32, &[&str]); 11] = [
-        ("a.jsonl.bz2", b"BZh9", 2, &["1 `*.bz2`", "decompress them, or compress them as `.gz` or `.zst`"]),
+    let cases: [(&str, &[u8], i32, &[&str]); 12] = [
+        ("a.jsonl.br", b"BZh9", 2, &["1 `*.br`", "decompress them, or compress them as `.gz` or `.zst`"]),
         ("a.zip", b"PK\x03\x04", 2, &["1 `*.zip`", "unpack the archives and name the folder"]),
         ("a.tar.gz", &compressed, 2, &["1 `*.tar`", "unpack the archives"]),
-        ("a.csv", b"text\nAnna\n", 2, &["1 `*.csv`", "convert the tables to Parquet or JSONL"]),
+        ("a.csv", b"text\nAnna\n", 2, &["1 `*.csv`", "set `prepare.format` to the format of these files"]),
+        ("a.orc", b"ORC", 2, &["1 `*.orc`", "convert the tables to Parquet or JSONL"]),
         ("a.jsonl", &compressed, 42, &["a.jsonl: compressed with gzip", "add `.gz`"]),
         ("a.jsonl", b"\x28\xb5\x2f\xfd\x04\0\0\0\0", 42, &["a.jsonl: compressed with zstd", "add `.zst`"]),
         ("a.jsonl", b"PAR1\x15\0\x15\0PAR1", 42, &["a.jsonl: a Parquet file", "`.parquet`"]),

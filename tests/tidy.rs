@@ -41,8 +41,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-pipeline",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema blake3 bytes \
-         encoding_rs flate2 glob memchr parquet schemars serde serde_json thiserror tokenizers toml tracing \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-ipc arrow-schema blake3 bytes \
+         bzip2 csv-core encoding_rs flate2 glob liblzma lz4_flex memchr parquet quick-xml schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
     (

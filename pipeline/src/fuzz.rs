@@ -80,13 +80,59 @@ fn jsonl_is_the_same_in_any_parts() {
 }
 
 #[test]
+fn json_arrays_are_read_or_refused_whole_and_one_by_one() {
+    let pretty = b"[\n  {\"text\": \"a, ]\", \"x\": [1, {}]},\n  {\"text\": \"b\"}\n]\n".to_vec();
+    let texts = b"\xef\xbb\xbf[\"a\", \"b\\\"\", {\"text\": 1}]".to_vec();
+    fuzz::target!("json_array", vec![pretty, texts], cuts_lose_nothing(".json", "jsonl"));
+}
+
+#[test]
+fn tables_are_the_same_in_any_parts() {
+    let table = b"text,key\r\n\"a \"\"b\"\"\n,c\",1\r\nd,2\n\ne,3,\n\"f".to_vec();
+    let tabs = b"key\ttext\n1\ta\r\n2\t\"b\n\n3\n".to_vec();
+    fuzz::target!("table", vec![table, tabs], |bytes: &[u8]| {
+        cuts_lose_nothing(".csv", "csv")(bytes);
+        cuts_lose_nothing(".tsv", "tsv")(bytes);
+    });
+}
+
+#[test]
+fn archives_are_read_or_refused_whole_and_one_by_one() {
+    let seed = AnyFormat::of_kind("warc").expect("a known format").example().dirty();
+    fuzz::target!("warc", vec![seed], cuts_lose_nothing(".warc", "warc"));
+}
+
+#[test]
+fn dumps_of_wikis_are_the_same_in_any_parts() {
+    let seed = AnyFormat::of_kind("wikipedia_xml").expect("a known format").example().dirty();
+    let markup = "a {{b|[[c]]}} [[File:d|e]] [[f|g]]\n== h ==\n{|\n|}\n&lt;ref>i&lt;/ref> '''j''' [http://k l]";
+    let text = format!("<revision><text>{markup}</text></revision>");
+    let page = format!("<page><title>t</title><ns>0</ns><id>1</id>{text}</page>\n").repeat(2);
+    fuzz::target!("wikipedia_xml", vec![seed, page.into_bytes()], cuts_lose_nothing(".xml", "wikipedia_xml"));
+}
+
+#[test]
+fn arrow_is_read_or_refused() {
+    let example = AnyFormat::of_kind("arrow").expect("a known format").example();
+    fuzz::target!("arrow", vec![example.dirty(), example.written(&["one", "two"])], |bytes: &[u8]| {
+        let file = fuzz::on_disk(".arrow", bytes);
+        for id_field in [None, Some("key".to_owned())] {
+            let mut cut = cut(file.path(), "arrow", 1);
+            cut.config.reading.id_field = id_field;
+            let _ = read(&cut);
+        }
+    });
+}
+
+#[test]
 fn compressed_text_is_read_or_refused() {
     let text = "a line\nanother one\n\nthe third\n".repeat(3);
     let gzip = testing::compressed("a.gz", text.as_bytes());
     let zstd = testing::compressed("a.zst", text.as_bytes());
     let both = [gzip.clone(), gzip.clone()].concat();
-    fuzz::target!("compressed", vec![gzip, zstd, both], |bytes: &[u8]| {
-        for suffix in [".txt.gz", ".txt.zst"] {
+    let [bzip2, xz, lz4] = ["a.bz2", "a.xz", "a.lz4"].map(|name| testing::compressed(name, text.as_bytes()));
+    fuzz::target!("compressed", vec![gzip, zstd, both, bzip2, xz, lz4], |bytes: &[u8]| {
+        for suffix in [".txt.gz", ".txt.zst", ".txt.bz2", ".txt.xz", ".txt.lz4"] {
             let file = fuzz::on_disk(suffix, bytes);
             // Reads to the end, or to the first unreadable line.
             let _ = read(&cut(file.path(), "text_lines", 64));

@@ -13,7 +13,7 @@ use store::Store;
 use crate::collate::{Item, PlannedView, collate};
 use crate::views::AnyView;
 
-/// Writes files, with their folders, below `home`. Compresses contents whose names end in `.gz` or `.zst`.
+/// Writes files, with their folders, below `home`. Compresses contents whose names end in the extension of a compression.
 pub(crate) fn write_all(home: &Path, files: &[(&str, impl AsRef<[u8]>)]) {
     let folder = Store::folder(home).expect("a writable folder");
     for (name, bytes) in files {
@@ -30,6 +30,21 @@ pub(crate) fn compressed(name: &str, bytes: &[u8]) -> Vec<u8> {
             encoder.finish().expect("in memory")
         }
         Some((_, "zst")) => zstd::encode_all(bytes, 1).expect("in memory"),
+        Some((_, "bz2")) => {
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+            encoder.write_all(bytes).expect("in memory");
+            encoder.finish().expect("in memory")
+        }
+        Some((_, "xz")) => {
+            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
+            encoder.write_all(bytes).expect("in memory");
+            encoder.finish().expect("in memory")
+        }
+        Some((_, "lz4")) => {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            encoder.write_all(bytes).expect("in memory");
+            encoder.finish().expect("in memory")
+        }
         _ => bytes.to_vec(),
     }
 }

@@ -5,60 +5,23 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
+use liblzma::bufread::XzDecoder;
+
+use super::compression::{Compression, is_skippable};
 use super::decode::Decoding;
-use super::gzip::{self, GzipMembers};
+use super::decoder_memory::{XZ_EXTRA_BYTES, decoder_bytes};
 use super::input_split::{BytesRead, ReadOptions};
+use super::members::{Lz4Frame, Members, TRAILING_BYTES};
 use super::memory_budget::{COPIES, Reservation, ResourcesExhausted};
-use super::window::{WINDOW_BYTES, log2, needs_dictionary, window_bytes};
+use super::window::{WINDOW_BYTES, log2, needs_dictionary};
 use crate::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 17;
 
 /// Decompressed bytes of a file or of a byte range of a plain file.
 pub(super) type Bytes = Box<dyn BufRead + Send>;
-
-/// Compression of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
-    Plain,
-    Gzip,
-    Zstd,
-}
-
-impl Compression {
-    pub(super) fn from_path(path: &Path) -> Self {
-        let is = |name| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(name));
-        if is("gz") {
-            Self::Gzip
-        } else if is("zst") {
-            Self::Zstd
-        } else {
-            Self::Plain
-        }
-    }
-
-    /// Detects the compression from the first bytes of a file.
-    fn of_head(head: &[u8]) -> Self {
-        // A frame, or a skippable frame of any of the 16 kinds (RFC 8878, section 3.1).
-        let is_skippable = head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == [0x2a, 0x4d, 0x18];
-        if head.starts_with(gzip::MAGIC) {
-            Self::Gzip
-        } else if is_skippable || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-            Self::Zstd
-        } else {
-            Self::Plain
-        }
-    }
-
-    /// Name and extension.
-    fn name(self) -> [&'static str; 2] {
-        match self {
-            Self::Plain => ["none", ""],
-            Self::Gzip => ["gzip", "gz"],
-            Self::Zstd => ["zstd", "zst"],
-        }
-    }
-}
 
 /// Returns the reason why the compression of a file is not that of its name, with a hint; `None` if it is, or if the
 /// file is empty.
@@ -78,26 +41,11 @@ pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
         return Ok(Some(message.to_owned()));
     }
     let found = Compression::of_head(&head);
-    if found == named {
+    // LZ4 and zstd share the frames to be skipped.
+    if found == named || (named == Compression::Lz4 && is_skippable(&head)) {
         return Ok(None);
     }
-    if named == Compression::Plain {
-        let [name, extension] = found.name();
-        return Ok(Some(format!(
-            "compressed with {name} although its name does not say so; add `.{extension}` to its name, or decompress it"
-        )));
-    }
-    let text = String::from_utf8_lossy(&head);
-    let start = text.lines().next().unwrap_or_default();
-    let shown = if head.contains(&0) || start.contains('\u{fffd}') {
-        String::new()
-    } else {
-        format!("; it begins with {}", schemas::printable(&format!("`{}`", start.chars().take(40).collect::<String>())))
-    };
-    let [name, _] = named.name();
-    Ok(Some(format!(
-        "not a {name} file although its name says so{shown}; rename it if it is plain text, or download it again"
-    )))
+    Ok(Some(named.mismatch(found, &head)))
 }
 
 /// Returns true if a file can be read from the middle: it is plain, and its encoding has character boundaries.
@@ -117,32 +65,47 @@ pub(super) fn open(path: &Path, range: &Range<u64>, reading: &ReadOptions) -> Re
     let left = range.end - range.start;
     let count = reading.bytes_read.clone();
     let mut raw = BufReader::with_capacity(BUFFER_BYTES, ExactReader { file, left, count, hold: None });
-    let plain: Bytes = match Compression::from_path(path) {
-        Compression::Plain => Box::new(raw),
-        Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, GzipMembers::new(raw))),
-        Compression::Zstd => {
-            let window = window_bytes(raw.fill_buf().map_err(refused)?);
-            let hold = reading
-                .memory_budget
-                .file(window)
-                .map_err(|ResourcesExhausted { wanted, most }| too_long_a_window(path, wanted, most))?;
-            raw.get_mut().hold = hold;
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw).map_err(refused)?;
-            decoder.window_log_max(log2(window.max(WINDOW_BYTES))).map_err(refused)?;
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
-        }
-    };
+    let compression = Compression::from_path(path);
+    let memory = decoder_bytes(compression, raw.fill_buf().map_err(refused)?);
+    raw.get_mut().hold = reading
+        .memory_budget
+        .file(memory)
+        .map_err(|ResourcesExhausted { wanted, most }| too_much_memory(path, compression, wanted, most))?;
+    let plain = decompressed(raw, compression, memory).map_err(refused)?;
     Ok(match reading.encoding {
         None => plain,
         Some(encoding) => Box::new(Decoding::new(plain, encoding)),
     })
 }
 
-fn too_long_a_window(path: &Path, wanted: u64, most: u64) -> Error {
-    let message = format!(
-        "a zstd window of {wanted} bytes, {most} are allowed, half of `prepare.max_memory_bytes`; raise it, or compress the file \
-         again without `--long`"
-    );
+/// Returns the decompressed bytes of a file. `memory` limits the memory of the decoder.
+fn decompressed(raw: BufReader<ExactReader>, compression: Compression, memory: u64) -> io::Result<Bytes> {
+    type Raw = BufReader<ExactReader>;
+    fn buffered(plain: impl Read + Send + 'static) -> Bytes {
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, plain))
+    }
+    Ok(match compression {
+        Compression::Plain => Box::new(raw),
+        Compression::Gzip => buffered(Members::<GzDecoder<Raw>>::new(raw, memory)?),
+        Compression::Bzip2 => buffered(Members::<BzDecoder<Raw>>::new(raw, memory)?),
+        Compression::Xz => buffered(Members::<XzDecoder<Raw>>::new(raw, memory + XZ_EXTRA_BYTES)?),
+        Compression::Lz4 => buffered(Members::<Lz4Frame<Raw>>::new(raw, memory)?),
+        Compression::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw)?;
+            decoder.window_log_max(log2(memory.max(WINDOW_BYTES)))?;
+            buffered(decoder)
+        }
+    })
+}
+
+fn too_much_memory(path: &Path, compression: Compression, wanted: u64, most: u64) -> Error {
+    let (what, fix) = match compression {
+        Compression::Zstd => ("a zstd window", "compress the file again without `--long`"),
+        Compression::Xz => ("an xz dictionary", "compress the file again with `xz -6`"),
+        _ => ("a decoder", "decompress the file"),
+    };
+    let limit = "half of `prepare.max_memory_bytes`";
+    let message = format!("{what} of {wanted} bytes, {most} are allowed, {limit}; raise it, or {fix}");
     Error::UnusableFile { path: path.to_owned(), line: None, message }
 }
 
@@ -171,16 +134,21 @@ impl Read for ExactReader {
 
 /// Converts a read error to one with a hint.
 pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
-    let compressed = Compression::from_path(path) != Compression::Plain;
+    let compression = Compression::from_path(path);
+    let compressed = compression != Compression::Plain;
     let unfit = |message: String| Error::UnusableFile { path: path.to_owned(), line: None, message };
-    let message = if error.to_string().contains("requires too much memory") {
+    let text = error.to_string();
+    let message = if text.contains("requires too much memory") {
         return unfit(
             "a zstd frame with a longer window than its first one; compress it again, as one frame".to_owned(),
         );
-    } else if error.to_string() == gzip::TRAILING_BYTES {
+    } else if compressed && text.contains("memory limit") {
+        return unfit("an xz stream with a larger dictionary than its first block; compress it again".to_owned());
+    } else if compressed && text.ends_with(TRAILING_BYTES) {
+        let [program, extension] = compression.program();
         return unfit(format!(
-            "{error}; if they are not part of the text, remove them with `gzip -dc OLD.gz | gzip > NEW.gz`, else download \
-             the file again"
+            "{error}; if they are not part of the text, remove them with `{program} -dc OLD.{extension} | {program} > \
+             NEW.{extension}`, else download the file again"
         ));
     } else if let (true, None) = (compressed, error.raw_os_error()) {
         return unfit(format!(

@@ -10,6 +10,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::compression::without_compression;
 use crate::{Error, Result};
 
 /// Discovered files.
@@ -51,11 +52,13 @@ impl SkippedFiles {
     /// Returns how the skipped files can be read.
     fn hint(&self) -> &'static str {
         let has = |extensions: &[&str]| extensions.iter().any(|one| self.0.contains_key(&format!("`*.{one}`")));
-        if has(&["bz2", "xz", "lz4", "lzma", "br"]) {
+        if has(&["lzma", "br", "lzo", "z", "sz"]) {
             "decompress them, or compress them as `.gz` or `.zst`"
         } else if has(&["zip", "tar", "tgz", "7z", "rar"]) {
             "unpack the archives and name the folder"
-        } else if has(&["csv", "tsv", "arrow", "feather", "orc", "avro", "xlsx"]) {
+        } else if has(&["csv", "tsv", "arrow", "feather", "ipc", "warc", "wet", "xml", "parquet"]) {
+            "set `prepare.format` to the format of these files, or leave it out"
+        } else if has(&["orc", "avro", "xlsx"]) {
             "convert the tables to Parquet or JSONL"
         } else {
             "to read files of another extension, name them or use a glob"
@@ -127,7 +130,7 @@ const OWN: [[&str; 2]; 2] = [["versions", "parts"], ["checkpoints", "log"]];
 /// Filter for files in folders.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileFilter<'a> {
-    /// Accepted extensions, before an optional `.gz` or `.zst`.
+    /// Accepted extensions, before the extension of a compression.
     pub(super) extensions: &'a [&'a str],
     /// Maximum number of files per input, in order of discovery.
     pub(super) most: usize,
@@ -286,8 +289,7 @@ fn kind(found: FileType) -> &'static str {
 #[must_use]
 pub fn plain_extension(name: &str) -> String {
     let name = name.to_ascii_lowercase();
-    let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
-    plain.rsplit_once('.').map_or(String::new(), |(_, extension)| extension.to_owned())
+    without_compression(&name).rsplit_once('.').map_or(String::new(), |(_, extension)| extension.to_owned())
 }
 
 #[cfg(test)]
@@ -308,7 +310,7 @@ mod tests {
     #[test]
     fn skipped_files_are_counted_and_named() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let files = ["a/x.txt", "a/Y.TXT", "a/z.Txt.GZ", "a/p.xz", "a/q.xz", "a/README", "a/.hidden", "b/c/d.txt"];
+        let files = ["a/x.txt", "a/Y.TXT", "a/z.Txt.GZ", "a/p.br", "a/q.br", "a/README", "a/.hidden", "b/c/d.txt"];
         write_all(home.path(), &files.map(|name| (name, "")));
         symlink("nowhere", home.path().join("a/gone.txt")).expect("linked");
         assert!(Command::new("mkfifo").arg(home.path().join("a/pipe.txt")).status().expect("it runs").success());
@@ -317,7 +319,7 @@ mod tests {
         let (found, told) = walked(home.path(), &["a"]).expect("readable");
         assert_eq!(found, ["a/Y.TXT", "a/x.txt", "a/z.Txt.GZ"]);
         let told = told.expect("something");
-        for word in ["5 skipped", "2 `*.xz`", "a/p.xz", "1 without an extension", "1 broken symbolic links", "1 a pipe"]
+        for word in ["5 skipped", "2 `*.br`", "a/p.br", "1 without an extension", "1 broken symbolic links", "1 a pipe"]
         {
             assert!(told.contains(word), "`{word}` is missing in {told}");
         }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
+use super::compression::Compression;
 use super::cut::group;
 use super::discover::SkippedFiles;
 use super::documents::{Complaint, DocumentPlace, Documents};
@@ -136,7 +137,7 @@ impl Corpus {
     /// Returns the largest compressed file: only one worker can read it, so it bounds the speedup of more workers.
     #[must_use]
     pub fn largest_compressed(&self) -> Option<&InputFile> {
-        let compressed = |file: &&InputFile| bytes::Compression::from_path(&file.path) != bytes::Compression::Plain;
+        let compressed = |file: &&InputFile| Compression::from_path(&file.path) != Compression::Plain;
         self.files.iter().filter(compressed).max_by_key(|file| file.bytes)
     }
 

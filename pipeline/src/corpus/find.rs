@@ -6,7 +6,6 @@ use std::ops::Range;
 use schemas::{Document, PartId};
 
 use super::bytes;
-use super::discover::plain_extension;
 use super::files::Corpus;
 use super::input_split::{Part, Piece};
 use crate::Result;
@@ -25,7 +24,7 @@ impl Corpus {
     /// If the file cannot be read.
     pub fn line(&self, piece: &Piece, line: u64, most: usize) -> Result<Option<String>> {
         let Some(file) = self.file(&piece.name).filter(|file| file.bytes == piece.bytes) else { return Ok(None) };
-        if plain_extension(&piece.name) == "parquet" {
+        if self.format().has_rows() {
             return Ok(None);
         }
         let refused = |error: io::Error| bytes::read_error(&file.path, &error);
@@ -47,7 +46,7 @@ impl Corpus {
     /// If the file cannot be read.
     pub fn find(&self, name: &str, range: &Range<u64>) -> Result<Option<Document>> {
         let Some(file) = self.file(name) else { return Ok(None) };
-        let counts_bytes = plain_extension(name) != "parquet";
+        let counts_bytes = !self.format().has_rows();
         let pieces = self.pieces(file, STRIDE)?;
         let holds = |piece: &Range<u64>| counts_bytes && piece.contains(&range.start);
         let mut pieces: Vec<_> = pieces.into_iter().map(|(piece, _)| piece).collect();

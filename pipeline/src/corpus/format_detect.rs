@@ -171,6 +171,11 @@ mod tests {
         assert_eq!(counted(), []);
         write_all(home.path(), &files);
         assert_eq!(counted(), [("jsonl", 2, 8), ("text", 1, 2), ("parquet", 1, 1)]);
+        let more = ["f.feather", "g.csv.lz4", "h.warc.wet.xz", "i.xml.bz2", "j.tsv"].map(|name| (name, ""));
+        write_all(home.path(), &more);
+        let found = counted().into_iter().map(|(format, ..)| format).collect::<std::collections::BTreeSet<_>>();
+        let expected = ["arrow", "csv", "jsonl", "parquet", "text", "tsv", "warc", "wikipedia_xml"];
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]

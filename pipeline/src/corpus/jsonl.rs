@@ -1,7 +1,8 @@
 //! JSONL format: each line is a JSON object.
 //!
 //! # What
-//! One field contains the text, and an optional second one the document id. All other fields are skipped unread.
+//! One field contains the text, and an optional second one the document id. All other fields are skipped unread. A file
+//! `*.json` may also be one array of such objects, or of texts ([`json_array`](super::json_array)).
 //!
 //! # Why
 //! Most published corpora use this format.
@@ -15,18 +16,18 @@
 //! # Reference
 //! JSON Lines, <https://jsonlines.org>; RFC 8259.
 
-use std::fmt;
-use std::mem::take;
 use std::ops::Range;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::IgnoredAny;
 
 use super::Format;
-use super::input_split::{PieceRange, PieceReader, ReadOptions};
+use super::discover::plain_extension;
+use super::input_split::{BytesRead, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::lines::{BYTE_ORDER_MARK, Border, Line, LineRecords, cut};
-use super::record::{Record, RecordBuffers, RejectReason};
-use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_lines};
+use super::json_array::ArrayRecords;
+use super::json_object::{Fields, parse};
+use super::lines::{BYTE_ORDER_MARK, Border, LineRecords, cut, whole};
+use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_lines, of_text};
 use crate::Result;
 
 /// JSONL: each line is a JSON object with a text field.
@@ -44,17 +45,29 @@ impl Format for JsonLines {
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         let head = head(file, reading)?;
+        let fields = Fields::new(reading);
+        if may_be_array(file) && begins_array(&head) {
+            let FileCheck { unfit, .. } = of_text(&head);
+            return Ok(FileCheck { unfit, head: check_elements(file, &fields, reading)? });
+        }
         let FileCheck { unfit, .. } = of_lines(file, &head, reading)?;
         let unfit = unfit.or_else(|| not_lines(&head).map(str::to_owned));
-        Ok(FileCheck { unfit, head: parse_head(&head, &Fields::new(reading)) })
+        Ok(FileCheck { unfit, head: parse_head(&head, &fields) })
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
+        if is_array(file, reading)? {
+            return Ok(whole(file));
+        }
         cut(file, stride, Border::Line, reading)
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
         let fields = Fields::new(reading);
+        // A file that is cut is no array.
+        if *range == (0..file.bytes) && is_array(file, reading)? {
+            return Ok(Box::new(ArrayRecords::open(file, reading)?));
+        }
         let records = LineRecords::open(file, range, reading, move |line, spare| parse(&fields, line, spare))?;
         Ok(Box::new(records.with_text_field(&reading.text_field)))
     }
@@ -73,95 +86,40 @@ impl Format for JsonLines {
     }
 }
 
-/// Names of the fields that are read.
-#[derive(Clone, Debug)]
-struct Fields {
-    text: String,
-    id: Option<String>,
+/// Whether a file may be one JSON array. The other extensions promise lines.
+fn may_be_array(file: &InputFile) -> bool {
+    plain_extension(&file.name) == "json"
 }
 
-impl Fields {
-    fn new(reading: &ReadOptions) -> Self {
-        Self { text: reading.text_field.clone(), id: reading.id_field.clone() }
-    }
+fn is_array(file: &InputFile, reading: &ReadOptions) -> Result<bool> {
+    Ok(may_be_array(file) && begins_array(&head(file, reading)?))
 }
 
-fn parse(fields: &Fields, line: &Line<'_>, spare: &mut RecordBuffers) -> Record {
-    let json = String::from_utf8_lossy(line.bytes);
-    let mut repaired = matches!(json, std::borrow::Cow::Owned(_));
-    let found = read(fields, &json, spare).ok().or_else(|| {
-        let python = as_json(&json)?;
-        let found = read(fields, &python, spare).ok()?;
-        repaired |= matches!(&found.0, Field::Text(text) if text.contains(char::REPLACEMENT_CHARACTER));
-        Some(found)
-    });
-    let mut record = match found {
-        None => rejected(RejectReason::BrokenJson, line),
-        Some((text, id)) => assemble(fields, text, id, line),
-    };
-    if repaired {
-        record.complaints.insert(0, (RejectReason::InvalidUtf8, line.number));
-    }
-    record
+/// Returns the first line of a text, and whether it is the only one.
+fn first_line(head: &[u8]) -> (&[u8], bool) {
+    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).trim_ascii();
+    let end = memchr::memchr(b'\n', head);
+    (head[..end.unwrap_or(head.len())].trim_ascii(), end.is_none())
 }
 
-/// Converts the non-standard output of Python's `json` to JSON of the same length. `NaN` and infinities become a value
-/// that is neither text nor id, unpaired surrogates the replacement character. Returns `None` if the line has neither.
-fn as_json(line: &str) -> Option<String> {
-    const NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
-    let mut bytes = line.as_bytes().to_vec();
-    let mut at = 0;
-    let mut in_string = false;
-    let mut changed = false;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => in_string = !in_string,
-            b'\\' if in_string => {
-                let unit = |at: usize| unit(&bytes, at);
-                match (unit(at), unit(at + 6)) {
-                    (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 6,
-                    (Some(0xd800..=0xdfff), _) => {
-                        bytes[at + 2..at + 6].copy_from_slice(b"fffd");
-                        changed = true;
-                    }
-                    _ => {}
-                }
-                at += 1;
-            }
-            _ if in_string => {}
-            _ => {
-                if let Some(number) = NUMBERS.iter().find(|number| bytes[at..].starts_with(number)) {
-                    let value = format!("{:<1$}", "[]", number.len());
-                    bytes[at..at + number.len()].copy_from_slice(value.as_bytes());
-                    (at, changed) = (at + number.len() - 1, true);
-                }
-            }
-        }
-        at += 1;
-    }
-    changed.then(|| String::from_utf8(bytes).expect("ASCII took the place of ASCII"))
-}
-
-/// Returns the code unit of `\u1234` at that position.
-fn unit(bytes: &[u8], at: usize) -> Option<u16> {
-    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
-    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+/// Whether JSON with this beginning is one array of objects or texts.
+fn begins_array(head: &[u8]) -> bool {
+    let (first, is_only_line) = first_line(head);
+    let begins = first
+        .strip_prefix(b"[")
+        .is_some_and(|rest| matches!(rest.trim_ascii_start().first(), None | Some(b'{' | b'"' | b']')));
+    // An array that ends on its line may be a broken line of JSONL.
+    begins && (is_only_line || serde_json::from_slice::<IgnoredAny>(first).is_err())
 }
 
 /// Returns the reason why JSON with this beginning is not JSONL, with a hint; `None` if it may be.
 fn not_lines(head: &[u8]) -> Option<&'static str> {
-    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).trim_ascii();
-    let line_end = memchr::memchr(b'\n', head);
-    let first = head[..line_end.unwrap_or(head.len())].trim_ascii();
-    let begins_array =
-        first.strip_prefix(b"[").is_some_and(|rest| matches!(rest.trim_ascii_start().first(), None | Some(b'{')));
-    let is_only_line = line_end.is_none();
-    // An array that ends on its line may be a broken line of JSONL.
-    if begins_array && (is_only_line || serde_json::from_slice::<IgnoredAny>(first).is_err()) {
+    if begins_array(head) {
         Some(
-            "a JSON array, not JSONL: each line must be one object; convert it with `jq -c '.[]' OLD.json > NEW.jsonl`",
+            "a JSON array, not JSONL: each line must be one object; rename it to `.json`, or convert it with \
+             `jq -c '.[]' OLD.json > NEW.jsonl`",
         )
-    } else if first == b"{" {
+    } else if first_line(head).0 == b"{" {
         Some(
             "JSON over several lines, not JSONL: each line must be one object; convert it with `jq -c . OLD.json > NEW.jsonl`",
         )
@@ -170,12 +128,44 @@ fn not_lines(head: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Maximum number of elements of an array that are checked.
+const CHECKED_ELEMENTS: u64 = 20;
+
+/// Checks the first elements of an array.
+fn check_elements(file: &InputFile, fields: &Fields, reading: &ReadOptions) -> Result<Head> {
+    let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
+    let mut found = Head { is_cut: true, ..Head::default() };
+    let mut elements = ArrayRecords::open(file, &uncounted)?;
+    for number in 1..=CHECKED_ELEMENTS {
+        // An error here is ignored: the part of the file reports it.
+        let Ok(true) = elements.each(|element| add_value(&mut found, element, fields, number)) else { break };
+    }
+    uncounted.memory_budget.release();
+    Ok(found)
+}
+
 /// Checks the complete lines in the beginning of a file.
 fn parse_head(head: &[u8], fields: &Fields) -> Head {
     let mut found = Head { is_cut: head.len() as u64 >= HEAD_BYTES, ..Head::default() };
     let lines = head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     for (number, line) in (1_u64..).zip(lines) {
-        let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(line) else { continue };
+        add_value(&mut found, line, fields, number);
+    }
+    found
+}
+
+/// Adds the object of a line, or the text of an element, to the summary.
+fn add_value(found: &mut Head, json: &[u8], fields: &Fields, number: u64) {
+    let object = match serde_json::from_slice(json) {
+        Ok(serde_json::Value::Object(object)) => object,
+        Ok(serde_json::Value::String(_)) if fields.id.is_none() => {
+            found.records += 1;
+            found.with_fields += 1;
+            return;
+        }
+        _ => return,
+    };
+    {
         found.records += 1;
         let mut is_usable = true;
         let id = fields.id.as_ref().map(|name| (name, true));
@@ -190,7 +180,6 @@ fn parse_head(head: &[u8], fields: &Fields) -> Head {
         found.with_fields += u64::from(is_usable);
         found.fields.extend(object.into_iter().map(|(name, _)| name));
     }
-    found
 }
 
 /// Returns the reason why a value of that line is neither a text nor, if `is_id`, an id.
@@ -211,210 +200,9 @@ fn unusable_value(value: &serde_json::Value, is_id: bool, line: u64) -> Option<S
     (!is_usable).then(|| format!("is {} in line {line}, but {wanted}", schemas::printable(&shown)))
 }
 
-fn rejected(reason: RejectReason, line: &Line<'_>) -> Record {
-    Record::rejected(reason, line.range.clone(), line.number)
-}
-
-fn read(fields: &Fields, json: &str, spare: &mut RecordBuffers) -> serde_json::Result<(Field, Field)> {
-    let mut deserializer = serde_json::Deserializer::from_str(json);
-    let found = Object { fields, spare }.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(found)
-}
-
-fn assemble(fields: &Fields, text: Field, id: Field, line: &Line<'_>) -> Record {
-    let id = match (&fields.id, id) {
-        (None, _) => None,
-        (Some(_), Field::Text(id) | Field::Number(id)) => Some(id),
-        (Some(_), Field::Missing) => return rejected(RejectReason::MissingField, line),
-        (Some(_), Field::Other) => return rejected(RejectReason::NonStringField, line),
-    };
-    match text {
-        Field::Text(text) => Record::of_text(id, text, line.range.clone(), line.number),
-        Field::Missing => rejected(RejectReason::MissingField, line),
-        Field::Number(_) | Field::Other => rejected(RejectReason::NonStringField, line),
-    }
-}
-
-/// Value of a field of a line.
-#[derive(Debug, Default, PartialEq)]
-enum Field {
-    #[default]
-    Missing,
-    Text(String),
-    Number(String),
-    Other,
-}
-
-/// Reads the two fields of an object and skips the others without allocating them.
-struct Object<'a> {
-    fields: &'a Fields,
-    spare: &'a mut RecordBuffers,
-}
-
-impl<'de> DeserializeSeed<'de> for Object<'_> {
-    type Value = (Field, Field);
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Object<'_> {
-    type Value = (Field, Field);
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "an object with a field `{}`", self.fields.text)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut text = Field::Missing;
-        let mut id = Field::Missing;
-        while let Some(Key { is_text, is_id }) = map.next_key_seed(self.fields)? {
-            if is_text {
-                let room = String::from_utf8(take(&mut self.spare.text)).unwrap_or_default();
-                let value = map.next_value_seed(Value { room })?;
-                if let (true, Field::Text(value)) = (is_id, &value) {
-                    id = Field::Text(value.clone());
-                }
-                text = value;
-            } else if is_id {
-                id = map.next_value_seed(Value { room: take(&mut self.spare.id) })?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok((text, id))
-    }
-}
-
-/// Matches a field name against the two configured ones.
-struct Key {
-    is_text: bool,
-    is_id: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for &Fields {
-    type Value = Key;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for &Fields {
-    type Value = Key;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the name of a field")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Key, E> {
-        Ok(Key { is_text: name == self.text, is_id: self.id.as_deref() == Some(name) })
-    }
-}
-
-/// Reads the value of a field; text is stored in `room`.
-struct Value {
-    room: String,
-}
-
-impl Value {
-    fn number(mut self, number: impl fmt::Display) -> Field {
-        use fmt::Write as _;
-
-        self.room.clear();
-        write!(self.room, "{number}").expect("in memory");
-        Field::Number(self.room)
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Value {
-    type Value = Field;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Value {
-    type Value = Field;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value")
-    }
-
-    fn visit_str<E: serde::de::Error>(mut self, text: &str) -> Result<Field, E> {
-        self.room.clear();
-        self.room.push_str(text);
-        Ok(Field::Text(self.room))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Field, E> {
-        Ok(self.number(number))
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Field, E> {
-        Ok(self.number(number))
-    }
-
-    // Larger numbers have lost digits in parsing, so that two ids could become equal.
-    fn visit_f64<E: serde::de::Error>(self, _number: f64) -> Result<Field, E> {
-        Ok(Field::Other)
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, _value: bool) -> Result<Field, E> {
-        Ok(Field::Other)
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Field, E> {
-        Ok(Field::Other)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Field, A::Error> {
-        IgnoredAny.visit_seq(seq).map(|_| Field::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Field, A::Error> {
-        IgnoredAny.visit_map(map).map(|_| Field::Other)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(line: &str) -> (Option<String>, Vec<RejectReason>) {
-        let fields = Fields { text: "text".into(), id: None };
-        let bytes = line.as_bytes();
-        let line = Line { bytes, fits: true, range: 0..bytes.len() as u64, number: 0 };
-        let record = parse(&fields, &line, &mut RecordBuffers::default());
-        let reasons = record.complaints.into_iter().map(|(reason, _)| reason);
-        (record.document.map(|document| document.text), reasons.collect())
-    }
-
-    #[test]
-    fn json_written_by_python_loses_no_document() {
-        for line in [
-            r#"{"score": NaN, "text": "a", "low": -Infinity, "all": [Infinity, NaN]}"#,
-            r#"{"text": "a", "other": "\ud800", "\udfff": 1}"#,
-            r#"{"other": "\ud83d x \ude42", "text": "a"}"#,
-            r#"{"text": {"text": "b"}, "other": [[{"text": "c"}]], "te\u0078t": "a"}"#,
-        ] {
-            assert_eq!(text(line), (Some("a".into()), vec![]), "{line}");
-        }
-        assert_eq!(
-            text(r#"{"text": "x \ud800 NaN"}"#),
-            (Some("x \u{fffd} NaN".into()), vec![RejectReason::InvalidUtf8])
-        );
-        assert_eq!(text(r#"{"text": "\ud83d\ude42 \\ud800", "n": NaN}"#), (Some("🙂 \\ud800".into()), vec![]));
-        for other in ["NaN", "1", "-1", "1.5", "true", "null", "[\"a\"]", "{\"text\": \"a\"}"] {
-            assert_eq!(text(&format!("{{\"text\": {other}}}")), (None, vec![RejectReason::NonStringField]), "{other}");
-        }
-        for broken in [r#"{"text": "a", "n": Nan}"#, r#"{"text": "a" NaN}"#, r#"{"text": "\ud8"}"#, "NaN", "\"\\"] {
-            assert_eq!(text(broken), (None, vec![RejectReason::BrokenJson]), "{broken}");
-        }
-    }
 
     #[test]
     fn fields_are_detected_from_the_start_of_a_file() {

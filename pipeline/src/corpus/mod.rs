@@ -6,25 +6,33 @@
 //! Invalid text is data, not an error: it is repaired or skipped, and counted by [`RejectReason`].
 
 mod bytes;
+mod columns;
+mod compression;
 mod cut;
 mod decode;
+mod decoder_memory;
+mod delimited;
 mod discover;
 mod documents;
 mod files;
 mod find;
 mod format_detect;
-mod gzip;
 mod input_split;
 mod inputs;
+mod json_array;
+mod json_object;
 mod json_text;
 mod lines;
+mod members;
 mod memory_budget;
 mod record;
+mod scanner;
 mod sniff;
 mod window;
 
 use std::ops::Range;
 
+pub use self::compression::without_compression;
 pub use self::cut::group;
 pub use self::decode::by_name as encoding_by_name;
 pub use self::discover::{SkippedFiles, plain_extension};
@@ -47,6 +55,11 @@ schemas::registry! {
         text_lines::PlainLines,
         jsonl::JsonLines,
         parquet::ParquetRows,
+        arrow::IpcRows,
+        csv::CommaSeparated,
+        tsv::TabSeparated,
+        warc::WarcRecords,
+        wikipedia_xml::WikipediaPages,
     }
 }
 
@@ -63,6 +76,11 @@ pub trait Format: Send + Sync {
 
     /// Returns true if records have fields, which `prepare.text_field` and `prepare.id_field` select.
     fn has_fields(&self) -> bool {
+        false
+    }
+
+    /// Returns true if positions count rows of a binary file, and not bytes and lines of a text.
+    fn has_rows(&self) -> bool {
         false
     }
 

@@ -17,9 +17,7 @@
 //! The Apache Parquet format, <https://parquet.apache.org/docs/file-format/>.
 
 use std::convert::Infallible;
-use std::mem::take;
 use std::ops::Range;
-use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use ::parquet::arrow::ProjectionMask;
@@ -33,22 +31,20 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, FieldRef, Schema};
 use runtime::catch_decoder;
 
-use super::Format;
 use super::input_split::{BytesRead, PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::record::{Record, RecordBuffers, RejectReason};
+use super::record::{Record, RecordBuffers};
+use super::{Format, columns};
 use crate::{Error, Result};
 
-mod cells;
 mod pages;
 mod raw;
 
-use self::cells::is_text;
 use self::pages::Pages;
 use self::raw::Raw;
-use super::bytes::{ReadHash, require_skippable, reserve};
+use super::bytes::ReadHash;
 use super::memory_budget::{Reservation, ResourcesExhausted};
-use super::sniff::{FileCheck, Head};
+use super::sniff::FileCheck;
 
 /// Maximum number of rows decoded at a time.
 const ROWS: u64 = 256;
@@ -66,6 +62,10 @@ impl Format for ParquetRows {
         true
     }
 
+    fn has_rows(&self) -> bool {
+        true
+    }
+
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
         let (raw, _hold) = Raw::open(file, &ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() })?;
         let metadata = match catch_decoder(|| ArrowReaderMetadata::load(&raw, ArrowReaderOptions::default())) {
@@ -74,28 +74,7 @@ impl Format for ParquetRows {
         };
         let schema = metadata.schema();
         let records = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
-        let names = schema.fields().iter().map(|field| field.name().clone()).collect();
-        let mut head = Head { records, with_fields: records, fields: names, ..Head::default() };
-        let mut unfit = None;
-        for (key, name) in fields(reading) {
-            let is_id = key == "prepare.id_field";
-            let reason = match schema.field_with_name(name) {
-                Err(_) => {
-                    let columns: Vec<_> = head.fields.iter().map(|name| format!("`{name}`")).collect();
-                    format!("no column `{name}`; it has {}; set `{key}`", columns.join(", "))
-                }
-                Ok(field) if is_text(field.data_type()) || (is_id && field.data_type().is_integer()) => continue,
-                Ok(field) => {
-                    let wanted = if is_id { "text or whole numbers" } else { "text" };
-                    let reason = format!("holds {}, not {wanted}", field.data_type());
-                    head.unusable.insert(name.to_owned(), reason.clone());
-                    format!("column `{name}` {reason}; set `{key}`")
-                }
-            };
-            head.with_fields = 0;
-            unfit.get_or_insert(reason);
-        }
-        Ok(FileCheck { unfit, head })
+        Ok(columns::check(schema, records, reading))
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
@@ -131,16 +110,10 @@ impl Format for ParquetRows {
     }
 }
 
-/// Returns the columns that are read, each with its configuration key.
-fn fields(reading: &ReadOptions) -> impl Iterator<Item = (&'static str, &str)> {
-    let id = reading.id_field.as_deref().map(|name| ("prepare.id_field", name));
-    [("prepare.text_field", reading.text_field.as_str())].into_iter().chain(id)
-}
-
 fn load(file: &InputFile, raw: &Raw, reading: &ReadOptions) -> Result<ArrowReaderMetadata> {
     let metadata = catch_decoder(|| {
         let metadata = ArrowReaderMetadata::load(raw, ArrowReaderOptions::default())?;
-        let names: Vec<&str> = fields(reading).map(|(_, name)| name).collect();
+        let names: Vec<&str> = columns::names(reading).map(|(_, name)| name).collect();
         text_as_bytes(&metadata, &names)
     });
     metadata.map_err(|error| damaged(file, &error))
@@ -235,7 +208,7 @@ impl Rows {
             return Err(raw::error(file, "it has fewer row groups than it had: it was changed meanwhile".into()));
         }
         let schema = metadata.schema();
-        let roots = fields(reading).filter_map(|(_, name)| schema.index_of(name).ok()).collect::<Vec<_>>();
+        let roots = columns::names(reading).filter_map(|(_, name)| schema.index_of(name).ok()).collect::<Vec<_>>();
         let first = rows_before(file, &metadata, range)?;
         Ok(Self {
             columns: ProjectionMask::roots(metadata.parquet_schema(), roots),
@@ -322,31 +295,6 @@ impl Rows {
         let rows = most.saturating_sub(least) / page_bytes.max(1);
         Ok(usize::try_from(rows.clamp(1, ROWS)).expect("a few"))
     }
-
-    fn record(&self, batch: &RecordBatch, index: usize, spare: &mut RecordBuffers) -> Result<Record> {
-        let column = |name| batch.column_by_name(name).expect("checked before the first part");
-        let row = self.row;
-        let line = self.row - self.first;
-        let cell = |name, mut bytes| cells::append(column(name), index, &mut bytes).map(|()| bytes);
-        let id = self.reading.id_field.as_ref().map(|id| cell(id, take(&mut spare.id).into_bytes()));
-        let text = cell(&self.reading.text_field, take(&mut spare.text));
-        let (Some(text), None | Some(Some(_))) = (text, &id) else {
-            return Ok(Record::rejected(RejectReason::MissingField, row..row + 1, line));
-        };
-        let bytes = text.len() as u64;
-        if !reserve(bytes, &self.reading) {
-            require_skippable(&self.file.path, line, bytes, &self.reading)?;
-            return Ok(Record::rejected(RejectReason::TooLong, row..row + 1, line));
-        }
-        let mut record = Record::of_bytes(text, row..row + 1, line);
-        if let Some(document) = &mut record.document {
-            let repaired = |id: FromUtf8Error| String::from_utf8_lossy(id.as_bytes()).into_owned();
-            document.id = id.flatten().map(|id| String::from_utf8(id).unwrap_or_else(repaired));
-        }
-        // Complaints refer to rows: line breaks within a cell are not lines of the file.
-        record.complaints.iter_mut().for_each(|(_, at)| *at = line);
-        Ok(record)
-    }
 }
 
 impl PieceReader for Rows {
@@ -354,7 +302,8 @@ impl PieceReader for Rows {
         self.reading.memory_budget.release();
         loop {
             if let Some((batch, index)) = self.batch.take_if(|(batch, index)| *index < batch.num_rows()) {
-                let record = self.record(&batch, index, spare)?;
+                let (range, line) = (self.row..self.row + 1, self.row - self.first);
+                let record = columns::record(&self.file, &batch, index, (range, line), &self.reading, spare)?;
                 self.batch = Some((batch, index + 1));
                 self.row += 1;
                 return Ok(Some(record));

@@ -114,6 +114,10 @@ pub enum RejectReason {
     Nul,
     /// Line that is not a JSON object; skipped.
     BrokenJson,
+    /// Row, page or record that breaks the rules of its format; skipped.
+    BrokenRecord,
+    /// Content of a type that is not read, such as HTML; skipped.
+    UnsupportedType,
     /// Missing text or id; skipped.
     MissingField,
     /// Text that is not a string, or an id that is neither a string nor a number; skipped.
@@ -130,6 +134,8 @@ impl fmt::Display for RejectReason {
             Self::InvalidUtf8 => "invalid_utf8",
             Self::Nul => "nul",
             Self::BrokenJson => "broken_json",
+            Self::BrokenRecord => "broken_record",
+            Self::UnsupportedType => "unsupported_type",
             Self::MissingField => "missing_field",
             Self::NonStringField => "non_string_field",
             Self::EmptyDocument => "empty_document",

@@ -76,7 +76,7 @@ pub(super) fn beginning(file: &InputFile, bytes: u64, reading: &ReadOptions) -> 
 /// First bytes of file formats that are often named as text, each with the format and the fix.
 const MAGIC: [(&[u8], &str); 5] = [
     (b"PAR1", "a Parquet file; rename it to `.parquet`, and set `prepare.format = \"parquet\"`"),
-    (b"ARROW1", "an Arrow file; convert it to Parquet"),
+    (b"ARROW1", "an Arrow file; rename it to `.arrow`, and set `prepare.format = \"arrow\"`"),
     (b"BZh", "bzip2-compressed; decompress it"),
     (b"\xfd7zXZ\0", "xz-compressed; decompress it"),
     (b"PK\x03\x04", "a ZIP archive; unpack it"),

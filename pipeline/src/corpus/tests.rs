@@ -1,6 +1,7 @@
 //! Tests of single formats in addition to the contract: cuts lose nothing, and valid input gives no complaints.
 
 mod long_documents;
+mod reading_speed;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -346,9 +347,9 @@ fn errors_of_unusable_files_name_the_cause_and_the_way_out() {
     };
     let array = b"[\n  {\"text\": \"a\"},\n  {\"text\": \"b\"}\n]\n";
     let files: [(&str, &str, &[u8], [&str; 2]); 7] = [
-        ("jsonl", "a.json", array, ["a JSON array", "jq -c '.[]'"]),
-        ("jsonl", "a.json", b"[{\"text\": \"a\"}, {\"text\": \"b\"}]", ["a JSON array", "jq -c '.[]'"]),
-        ("jsonl", "a.json", "\u{feff}[{\"text\": \"a\"},\n{\"text\": \"b\"}]".as_bytes(), ["a JSON array", "jq -c"]),
+        ("jsonl", "a.jsonl", array, ["a JSON array", "jq -c '.[]'"]),
+        ("jsonl", "a.ndjson", b"[{\"text\": \"a\"}, {\"text\": \"b\"}]", ["a JSON array", "jq -c '.[]'"]),
+        ("jsonl", "a.jsonl", "\u{feff}[{\"text\": \"a\"},\n{\"text\": \"b\"}]".as_bytes(), ["a JSON array", "jq -c"]),
         ("jsonl", "a.json", b"{\n  \"text\": \"a\"\n}\n", ["JSON over several lines", "jq -c ."]),
         ("text_lines", "a.txt.zst", &with_dictionary, ["a zstd dictionary", "zstd -d -D"]),
         ("text_lines", "a.txt.gz", &trailing, ["bytes that are not gzip follow", "gzip -dc"]),

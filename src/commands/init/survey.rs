@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, Part, RejectReason, group};
+use pipeline::corpus::{
+    AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, Part, RejectReason, group, without_compression,
+};
 use pipeline::prepare::PrepareConfig;
 use schemas::PartId;
 use serde_json::Value;
@@ -205,7 +207,7 @@ fn as_patterns(inputs: &[String]) -> Vec<String> {
 /// Returns the glob for all files of a file's folder with its extension, as in `corpus/*.jsonl.zst`.
 fn pattern_of(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
-    let stem = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
+    let stem = without_compression(name);
     let extension = &name[stem.rfind('.')?..];
     let folder = file.parent()?.to_str()?;
     let is_plain = !folder.contains(['*', '?', '[']) && file.is_file();
@@ -282,6 +284,8 @@ fn text_bytes(file: &InputFile) -> u64 {
     let tenths = match ending.as_deref() {
         Some("gz") => 28,
         Some("zst") => 32,
+        Some("bz2" | "xz") => 37,
+        Some("lz4") => 18,
         Some("parquet") => 17,
         _ => 10,
     };

@@ -10,7 +10,8 @@ use ::parquet::errors::Result as ParquetResult;
 use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 
-use crate::corpus::bytes::{Compression, read_whole};
+use crate::corpus::bytes::read_whole;
+use crate::corpus::compression::Compression;
 use crate::corpus::input_split::{BytesRead, ReadOptions};
 use crate::corpus::inputs::InputFile;
 use crate::corpus::memory_budget::{MemoryBudget, Reservation};

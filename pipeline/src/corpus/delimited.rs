@@ -1,0 +1,237 @@
+//! Rows of tables as text: fields between delimiters, with or without quotes.
+
+use std::mem::take;
+use std::ops::Range;
+
+use csv_core::{ReadFieldResult, Reader, ReaderBuilder, Terminator};
+
+use super::bytes::reserve;
+use super::input_split::{BytesRead, PieceEnd, PieceReader, ReadOptions};
+use super::inputs::InputFile;
+use super::lines::BYTE_ORDER_MARK;
+use super::record::{RawDocument, Record, RecordBuffers, RejectReason};
+use super::scanner::ByteScanner;
+use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text};
+use crate::Result;
+
+/// Maximum bytes of the names of the columns.
+const HEADER_BYTES_MAX: usize = 1 << 20;
+
+/// Rules of a table as text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    pub(super) delimiter: u8,
+    pub(super) has_quotes: bool,
+}
+
+/// Checks the first row of a file.
+pub(super) fn check(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
+    let head = head(file, reading)?;
+    let check = of_text(&head);
+    if check.unfit.is_some() || head.is_empty() {
+        return Ok(check);
+    }
+    let (names, _) = column_names(dialect, file, reading)?;
+    let wanted = [
+        Some(("prepare.text_field", &reading.text_field)),
+        reading.id_field.as_ref().map(|id| ("prepare.id_field", id)),
+    ];
+    let missing = wanted.into_iter().flatten().find(|(_, name)| !names.contains(name));
+    let records = memchr::memchr_iter(b'\n', &head).count().saturating_sub(1) as u64;
+    let unfit = missing.map(|(key, name)| {
+        let names: Vec<String> = names.iter().take(20).map(|name| format!("`{}`", schemas::printable(name))).collect();
+        format!(
+            "no column `{name}`: the first row names {}; set `{key}`, or add a row with the names",
+            names.join(", ")
+        )
+    });
+    let with_fields = if unfit.is_none() { records } else { 0 };
+    let is_cut = head.len() as u64 >= HEAD_BYTES;
+    let fields = names.into_iter().collect();
+    Ok(FileCheck { unfit, head: Head { records, with_fields, fields, is_cut, ..Head::default() } })
+}
+
+/// Returns the fields of the first row, and the offset of its end.
+fn column_names(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -> Result<(Vec<String>, u64)> {
+    let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
+    let mut rows = RowScanner::open(dialect, file, &(0..file.bytes), &uncounted)?;
+    let names = rows.header()?;
+    Ok((names, rows.offset()))
+}
+
+/// Scanner of the rows of a range of a file.
+pub(super) struct RowScanner {
+    bytes: ByteScanner,
+    parser: Reader,
+}
+
+/// Row that was read to its end.
+pub(super) struct Row {
+    fields: usize,
+    /// False if the file ends within a quoted field.
+    is_closed: bool,
+}
+
+impl RowScanner {
+    pub(super) fn open(dialect: Dialect, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
+        let mut builder = ReaderBuilder::new();
+        builder.delimiter(dialect.delimiter).quoting(dialect.has_quotes).terminator(Terminator::CRLF);
+        Ok(Self { bytes: ByteScanner::open(file, range, reading)?, parser: builder.build() })
+    }
+
+    /// Reads the names of the columns. A longer first row than any header is one without names.
+    pub(super) fn header(&mut self) -> Result<Vec<String>> {
+        if self.bytes.has(BYTE_ORDER_MARK.len())? && self.bytes.ahead().starts_with(BYTE_ORDER_MARK) {
+            self.bytes.take(BYTE_ORDER_MARK.len());
+        }
+        let mut names: Vec<Vec<u8>> = vec![Vec::new()];
+        let mut length = 0;
+        self.read(|field, bytes| {
+            length += bytes.len() + 1;
+            if length > HEADER_BYTES_MAX {
+                return;
+            }
+            names.resize(names.len().max(field + 1), Vec::new());
+            names[field].extend_from_slice(bytes);
+        })?;
+        Ok(names.into_iter().map(|name| String::from_utf8_lossy(&name).trim().to_owned()).collect())
+    }
+
+    /// Position of the next byte to be taken.
+    pub(super) fn offset(&self) -> u64 {
+        self.bytes.offset()
+    }
+
+    /// Takes line ends. Returns false at the end of the range.
+    pub(super) fn pass_row_end(&mut self) -> Result<bool> {
+        Ok(self.bytes.take_while(|byte| matches!(byte, b'\n' | b'\r'))?.is_some())
+    }
+
+    /// Takes a row, and passes the parts of its fields to `part`, with their numbers. Returns `None` at the end.
+    pub(super) fn read(&mut self, mut part: impl FnMut(usize, &[u8])) -> Result<Option<Row>> {
+        if !self.pass_row_end()? {
+            return Ok(None);
+        }
+        self.parser.reset();
+        // The parser removes a byte-order mark if it is in one part: so it depends on the buffer, and is prevented.
+        let mut most = 1;
+        let mut output = [0; 4096];
+        let mut field = 0;
+        loop {
+            if self.bytes.ahead().is_empty() && !self.bytes.more()? {
+                // The end of the file ends the row as a line feed does, unless it is within quotes.
+                let (result, ..) = self.parser.read_field(b"\n", &mut output);
+                let is_closed = matches!(result, ReadFieldResult::Field { .. });
+                return Ok(Some(Row { fields: field + 1, is_closed }));
+            }
+            let ahead = self.bytes.ahead();
+            let input = &ahead[..ahead.len().min(most)];
+            let (result, taken, written) = self.parser.read_field(input, &mut output);
+            self.bytes.take(taken);
+            part(field, &output[..written]);
+            most = usize::MAX;
+            match result {
+                ReadFieldResult::InputEmpty | ReadFieldResult::OutputFull => {}
+                ReadFieldResult::Field { record_end } => {
+                    field += 1;
+                    if record_end {
+                        return Ok(Some(Row { fields: field, is_closed: true }));
+                    }
+                }
+                ReadFieldResult::End => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Reader of the rows of a piece.
+pub(super) struct Rows {
+    rows: RowScanner,
+    reading: ReadOptions,
+    columns: usize,
+    text: usize,
+    id: Option<usize>,
+}
+
+impl Rows {
+    pub(super) fn open(dialect: Dialect, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
+        let (names, header_end) = column_names(dialect, file, reading)?;
+        // A column that is missing is no field of any row: all rows are rejected.
+        let place = |name: &String| names.iter().position(|column| column == name).unwrap_or(usize::MAX);
+        let mut rows = RowScanner::open(dialect, file, range, reading)?;
+        // Blank lines before the first row may be pieces.
+        if range.start < header_end {
+            rows.header()?;
+        }
+        let text = place(&reading.text_field);
+        let id = reading.id_field.as_ref().map(place);
+        Ok(Self { rows, reading: reading.clone(), columns: names.len(), text, id })
+    }
+}
+
+impl PieceReader for Rows {
+    fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
+        self.rows.bytes.release();
+        if !self.rows.pass_row_end()? {
+            return Ok(None);
+        }
+        let start = self.rows.bytes.offset();
+        let line = self.rows.bytes.line();
+        let mut text = take(&mut spare.text);
+        let mut id = take(&mut spare.id).into_bytes();
+        id.clear();
+        let mut length = 0_u64;
+        let mut has_text = false;
+        let mut has_id = self.id.is_none();
+        let mut fits = true;
+        let row = self.rows.read(|field, bytes| {
+            if field == self.text {
+                has_text = true;
+                length += bytes.len() as u64;
+            }
+            if Some(field) == self.id {
+                has_id = true;
+            }
+            if fits && !bytes.is_empty() {
+                let columns = usize::from(field == self.text) + usize::from(Some(field) == self.id);
+                fits = columns == 0 || reserve((text.len() + id.len() + columns * bytes.len()) as u64, &self.reading);
+            }
+            if fits && field == self.text {
+                text.extend_from_slice(bytes);
+            }
+            if fits && Some(field) == self.id {
+                id.extend_from_slice(bytes);
+            }
+            if !fits {
+                (text, id) = (Vec::new(), Vec::new());
+                self.reading.memory_budget.release();
+            }
+        })?;
+        let Some(row) = row else { return Ok(None) };
+        let range = start..self.rows.bytes.offset();
+        self.rows.pass_row_end()?;
+        if !row.is_closed || row.fields != self.columns {
+            return Ok(Some(Record::rejected(RejectReason::BrokenRecord, range, line)));
+        }
+        if !has_text || !has_id {
+            return Ok(Some(Record::rejected(RejectReason::MissingField, range, line)));
+        }
+        if !fits {
+            self.rows.bytes.require_skippable(line, length)?;
+            return Ok(Some(Record::rejected(RejectReason::TooLong, range, line)));
+        }
+        let mut record = Record::of_bytes(text, range, line);
+        if let (Some(RawDocument { id: place, .. }), Some(_)) = (&mut record.document, self.id) {
+            *place = Some(String::from_utf8_lossy(&id).into_owned());
+        }
+        Ok(Some(record))
+    }
+
+    fn skip(&mut self, to: u64) -> Result<()> {
+        self.rows.bytes.skip(to)
+    }
+
+    fn reached(&self) -> PieceEnd {
+        self.rows.bytes.reached()
+    }
+}
