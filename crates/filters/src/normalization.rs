@@ -175,7 +175,10 @@ mod tests {
         let text = "\n e\u{301} \t ﬁ\u{7}\u{feff}Ａ \n\n\n\nx\u{a0}\n\n";
         assert!(matches!(none.apply(text), Cow::Borrowed(same) if same == text));
         let cases = [
-            (Normalization { unicode: UnicodeForm::Nfc, ..none.clone() }, "\n é \t ﬁ\u{7}\u{feff}Ａ \n\n\n\nx\u{a0}\n\n"),
+            (
+                Normalization { unicode: UnicodeForm::Nfc, ..none.clone() },
+                "\n é \t ﬁ\u{7}\u{feff}Ａ \n\n\n\nx\u{a0}\n\n",
+            ),
             (Normalization { unicode: UnicodeForm::Nfkc, ..none.clone() }, "\n é \t fi\u{7}\u{feff}A \n\n\n\nx \n\n"),
             (Normalization { remove_control: true, ..none.clone() }, "\n e\u{301} \t ﬁＡ \n\n\n\nx\u{a0}\n\n"),
             (Normalization { collapse_blanks: true, ..none.clone() }, "\n e\u{301} ﬁ\u{7}\u{feff}Ａ \n\n\n\nx \n\n"),

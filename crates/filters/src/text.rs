@@ -3,12 +3,15 @@
 //! A *word* is a run of characters without white space. A *line* ends with a line feed. A *character* is a Unicode scalar
 //! value, as in Python.
 
-use std::collections::HashSet;
-
 use foldhash::fast::FixedState;
 
-/// Set with a fixed hash function. Nothing iterates over it, so results do not depend on its order.
-pub(crate) type Seen<T> = HashSet<T, FixedState>;
+/// Set with a fixed hash function. Nothing iterates over it.
+#[expect(clippy::disallowed_types, reason = "faster than a tree, and nothing iterates over it")]
+pub(crate) type Seen<T> = std::collections::HashSet<T, FixedState>;
+
+/// Map with a fixed hash function. Nothing iterates over it.
+#[expect(clippy::disallowed_types, reason = "faster than a tree, and nothing iterates over it")]
+pub(crate) type Index<K, V> = std::collections::HashMap<K, V, FixedState>;
 
 /// Maximum length of the text that the rules about repetition examine. It bounds the memory of their tables.
 pub(crate) const MAX_EXAMINED_BYTES: usize = 4 << 20;
@@ -47,7 +50,26 @@ pub(crate) fn ends_with_ellipsis(line: &str) -> bool {
 pub(crate) fn is_sentence_end(character: char) -> bool {
     matches!(
         character,
-        '.' | '!' | '?' | '…' | '‼' | '⁇' | '⁈' | '⁉' | '。' | '！' | '？' | '．' | '｡' | '।' | '॥' | '؟' | '۔' | '։' | '።' | '။' | '។'
+        '.' | '!'
+            | '?'
+            | '…'
+            | '‼'
+            | '⁇'
+            | '⁈'
+            | '⁉'
+            | '。'
+            | '！'
+            | '？'
+            | '．'
+            | '｡'
+            | '।'
+            | '॥'
+            | '؟'
+            | '۔'
+            | '։'
+            | '።'
+            | '။'
+            | '។'
     )
 }
 
@@ -58,7 +80,8 @@ pub(crate) fn is_closing(character: char) -> bool {
 
 /// Returns the text up to at most `most` bytes, at a character boundary.
 pub(crate) fn front(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// Counts sentences: runs of [sentence ends](is_sentence_end) with closing marks after them, before white space or the end

@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn documents_above_the_count_are_removed() {
-        let filter = |max_matches| Blocklist { max_matches, ..Blocklist::default() }.build(Some(b"spam\ncheap pills\n"));
+        let filter =
+            |max_matches| Blocklist { max_matches, ..Blocklist::default() }.build(Some(b"spam\ncheap pills\n"));
         let verdict = |max_matches, text: &str| filter(max_matches).expect("a list").apply(text);
         assert_eq!(verdict(0, "no such word"), Verdict::Keep);
         assert_eq!(verdict(0, "Buy cheap PILLS"), Verdict::Remove("blocked"));

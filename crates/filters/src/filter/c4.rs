@@ -52,6 +52,7 @@ const PHRASES: [&str; 8] = [
 /// Rules of C4. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the configuration")]
 pub struct C4 {
     /// Endings of lines that are kept. An empty list keeps all lines, as FineWeb does.
     pub end_marks: Vec<char>,
@@ -96,7 +97,10 @@ impl Default for C4 {
 impl Filter for C4 {
     fn problems(&self) -> Vec<Problem> {
         let is_zero = self.max_word_characters == 0;
-        is_zero.then(|| Problem::new("max_word_characters", "0 is too few").hint("give 1 or more")).into_iter().collect()
+        is_zero
+            .then(|| Problem::new("max_word_characters", "0 is too few").hint("give 1 or more"))
+            .into_iter()
+            .collect()
     }
 
     fn file(&self) -> Option<(&'static str, &Path)> {
@@ -192,7 +196,8 @@ impl Rules {
                 return LineVerdict::Drop;
             }
         }
-        let has_end = settings.end_marks.is_empty() || (line.ends_with(&settings.end_marks[..]) && !line.ends_with("..."));
+        let has_end =
+            settings.end_marks.is_empty() || (line.ends_with(&settings.end_marks[..]) && !line.ends_with("..."));
         if !has_end || words < settings.min_words_per_line || words == 0 {
             return LineVerdict::Drop;
         }
@@ -251,7 +256,14 @@ mod tests {
     #[test]
     fn lines_that_are_no_sentences_are_dropped() {
         let long = format!("A word {} is long.", "x".repeat(1001));
-        for line in ["Home", "Read more...", "Too short.", "Please enable JavaScript now.", "We use cookies on this site.", &long] {
+        for line in [
+            "Home",
+            "Read more...",
+            "Too short.",
+            "Please enable JavaScript now.",
+            "We use cookies on this site.",
+            &long,
+        ] {
             assert_eq!(verdict(&format!("{line}\n{PROSE}\n{line}")), changed(PROSE), "{line}");
         }
         assert_eq!(verdict(PROSE), Verdict::Keep);

@@ -40,12 +40,18 @@ fn load(filter: &AnyFilter) -> LoadedFilter {
 /// Texts that are unusual in some way.
 fn texts() -> Vec<String> {
     let line = "The cat sat on the mat, and that was the end of it. Who would have known?\n";
-    let mut texts: Vec<String> = ["", "a", "\n", " ", "中", "\u{301}", "\u{10ffff}", "{", "@", "+", "]", "…", "."].map(String::from).to_vec();
+    let mut texts: Vec<String> =
+        ["", "a", "\n", " ", "中", "\u{301}", "\u{10ffff}", "{", "@", "+", "]", "…", "."].map(String::from).to_vec();
     for character in ['a', ' ', '\n', '.', '@', '1', ':', ']', '[', '#', '中', '\u{301}', '\u{fdfa}'] {
         texts.push(character.to_string().repeat((1 << 20) / character.len_utf8()));
     }
     texts.push(line.repeat(20));
-    texts.push((0..2000).map(|number| format!("Line {number} of many has the number {number} in it.\n")).collect());
+    texts.push(
+        (0..2000)
+            .map(|number| format!("Line {number} of many has the number {number} in it."))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    );
     texts.push("a b ".repeat(1 << 18));
     texts.push("1.1.1.1 ".repeat(1 << 15));
     texts.push("a@b.cd".repeat(1 << 15));
@@ -77,7 +83,7 @@ fn every_filter_is_pure_and_names_its_rules() {
     for filter in filters() {
         for text in texts() {
             let name = filter.kind();
-            let start = &text[..text.floor_char_boundary(40)];
+            let start = crate::text::front(&text, 40);
             let verdict = filter.apply(&text);
             assert_eq!(filter.apply(&text), verdict, "{name}: {start:?}");
             match verdict {
@@ -96,11 +102,12 @@ fn every_filter_is_pure_and_names_its_rules() {
 
 #[test]
 fn a_filter_that_claims_to_be_idempotent_keeps_what_it_returned() {
-    for settings in AnyFilter::examples().iter().filter(|filter| filter.problems().is_empty() && filter.is_idempotent()) {
+    for settings in AnyFilter::examples().iter().filter(|filter| filter.problems().is_empty() && filter.is_idempotent())
+    {
         let filter = load(settings);
         for text in texts() {
             if let Verdict::Change(changed) = filter.apply(&text) {
-                let start = &text[..text.floor_char_boundary(40)];
+                let start = crate::text::front(&text, 40);
                 assert_eq!(filter.apply(&changed), Verdict::Keep, "{}: {start:?}", filter.kind());
             }
         }
@@ -114,18 +121,20 @@ fn a_megabyte_takes_no_quadratic_time() {
         for text in texts() {
             let begin = Instant::now();
             let _ = filter.apply(&text);
-            let start = &text[..text.floor_char_boundary(40)];
+            let start = crate::text::front(&text, 40);
             assert!(begin.elapsed() < Duration::from_secs(30), "{}: {start:?}", filter.kind());
         }
     }
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a file of a test")]
 fn the_digest_of_a_list_is_that_of_its_content() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("list.txt");
-    let filter: AnyFilter = toml::from_str(&format!("kind = 'blocklist'\nfile = '{}'", path.display())).expect("a filter");
-    let error = filter.load().err().expect("no such file").to_string();
+    let filter: AnyFilter =
+        toml::from_str(&format!("kind = 'blocklist'\nfile = '{}'", path.display())).expect("a filter");
+    let error = filter.load().expect_err("no such file").to_string();
     assert!(error.contains("`file`") && error.contains("list.txt"), "{error}");
     std::fs::write(&path, LIST).expect("room for it");
     let loaded = filter.load().unwrap_or_else(|problem| panic!("{problem}"));

@@ -63,8 +63,9 @@ impl Filter for Fineweb {
             share_problem("min_punctuated_lines", self.min_punctuated_lines),
             share_problem("max_short_lines", self.max_short_lines),
             share_problem("max_duplicate_line_characters", self.max_duplicate_line_characters),
-            (!is_ratio)
-                .then(|| Problem::new("max_newlines_per_word", format!("{ratio} is not a ratio")).hint("give 0 or more")),
+            (!is_ratio).then(|| {
+                Problem::new("max_newlines_per_word", format!("{ratio} is not a ratio")).hint("give 0 or more")
+            }),
         ];
         problems.into_iter().flatten().collect()
     }

@@ -81,7 +81,9 @@ impl Filter for GopherQuality {
         let problems = [
             order_problem("min_words", self.min_words, self.max_words),
             order_problem("min_mean_word_length", self.min_mean_word_length, self.max_mean_word_length),
-            (!is_ratio).then(|| Problem::new("max_symbols_per_word", format!("{ratio} is not a ratio")).hint("give 0 or more")),
+            (!is_ratio).then(|| {
+                Problem::new("max_symbols_per_word", format!("{ratio} is not a ratio")).hint("give 0 or more")
+            }),
             share_problem("max_bullet_lines", self.max_bullet_lines),
             share_problem("max_ellipsis_lines", self.max_ellipsis_lines),
             share_problem("min_alphabetic_words", self.min_alphabetic_words),
@@ -218,7 +220,10 @@ mod tests {
             (format!("{prose}{}", "… ".repeat(6) + &"... ".repeat(6)), Verdict::Remove("ellipses")),
             (format!("{prose}{}", "123 ".repeat(40)), Verdict::Remove("few_alphabetic_words")),
             ("- the quick brown fox and its friend\n".repeat(9), Verdict::Remove("bullet_lines")),
-            (("the quick brown fox and its very good friend that ran\n".repeat(2) + "and then...\n\n").repeat(4), Verdict::Remove("ellipsis_lines")),
+            (
+                ("the quick brown fox and its very good friend that ran\n".repeat(2) + "and then...\n\n").repeat(4),
+                Verdict::Remove("ellipsis_lines"),
+            ),
             ("quick brown fox ".repeat(20), Verdict::Remove("few_stop_words")),
             ("the quick fox ".repeat(20), Verdict::Remove("few_stop_words")),
             ("\"The\" quick fox of, ".repeat(20), Verdict::Keep),

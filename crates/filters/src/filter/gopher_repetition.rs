@@ -23,7 +23,6 @@
 //! # Reference
 //! Rae et al. 2021, "Scaling Language Models: Methods, Analysis & Insights from Training Gopher", appendix A.1.1, table A1.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 
 use foldhash::fast::FixedState;
@@ -32,7 +31,7 @@ use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
 use super::{Filter, TextFilter, Verdict, share_problem};
-use crate::text::{MAX_EXAMINED_BYTES, Seen, characters, front, lines, share};
+use crate::text::{Index, MAX_EXAMINED_BYTES, Seen, characters, front, lines, share};
 
 /// Names of the rules about the most frequent n-gram, n from 2 on.
 const TOP: [&str; 3] = ["top_2_gram", "top_3_gram", "top_4_gram"];
@@ -112,7 +111,11 @@ impl GopherRepetition {
         let lines = Duplicates::count(lines(text));
         let rules = [
             (paragraphs.share(), self.max_duplicate_paragraphs, "duplicate_paragraphs"),
-            (share(paragraphs.characters, total), self.max_duplicate_paragraph_characters, "duplicate_paragraph_characters"),
+            (
+                share(paragraphs.characters, total),
+                self.max_duplicate_paragraph_characters,
+                "duplicate_paragraph_characters",
+            ),
             (lines.share(), self.max_duplicate_lines, "duplicate_lines"),
             (share(lines.characters, total), self.max_duplicate_line_characters, "duplicate_line_characters"),
         ];
@@ -141,7 +144,7 @@ impl GopherRepetition {
 #[derive(Default)]
 struct Duplicates {
     all: u64,
-    duplicates: u64,
+    repeated: u64,
     characters: u64,
 }
 
@@ -152,7 +155,7 @@ impl Duplicates {
         for part in parts {
             counts.all += 1;
             if !seen.insert(part) {
-                counts.duplicates += 1;
+                counts.repeated += 1;
                 counts.characters += characters(part);
             }
         }
@@ -160,7 +163,7 @@ impl Duplicates {
     }
 
     fn share(&self) -> f64 {
-        share(self.duplicates, self.all)
+        share(self.repeated, self.all)
     }
 }
 
@@ -205,7 +208,7 @@ impl NGrams {
 
     /// Characters of all occurrences of the most frequent n-gram, 0 if none occurs twice.
     fn top_characters(&self) -> u64 {
-        let mut counts: HashMap<u64, Occurrences, FixedState> = HashMap::default();
+        let mut counts: Index<u64, Occurrences> = Index::default();
         let mut top = Occurrences { first: 0, count: 1 };
         for (at, &hash) in self.hashes.iter().enumerate() {
             let first = u32::try_from(at).expect("the text is shorter than 4 GiB");
@@ -264,7 +267,19 @@ mod tests {
 
     /// Text of that many different words.
     fn prose(words: usize) -> String {
-        (0..words).map(|number| format!("word{number} ")).collect()
+        (0..words).map(|number| format!("word{number}")).collect::<Vec<_>>().join(" ") + " "
+    }
+
+    /// Text of ten phrases of that many words. Each occurs twice, with so many other words after it.
+    fn repeated(phrase: usize, others: usize) -> String {
+        let words =
+            |kind: &str, count: usize| (0..count).map(|at| format!("{kind}w{at}")).collect::<Vec<_>>().join(" ") + " ";
+        let one = |number: usize| -> String {
+            let phrase = words(&format!("p{number}"), phrase);
+            let [first, second] = ["a", "b"].map(|kind| words(&format!("{kind}{number}"), others));
+            format!("{phrase}{first}{phrase}{second}")
+        };
+        (0..10).map(one).collect()
     }
 
     #[test]
@@ -280,15 +295,17 @@ mod tests {
             (format!("a\na\nb\n{long}"), Verdict::Keep),
             (format!("a\na\na\nb\n{long}"), Verdict::Remove("duplicate_lines")),
             (format!("{0}\n{0}\nx\ny\nz", prose(30)), Verdict::Remove("duplicate_line_characters")),
-            ((0..40).map(|number| format!("green tea {number} ")).collect(), Verdict::Remove("top_2_gram")),
+            (
+                (0..40).map(|number| format!("green tea {number}")).collect::<Vec<_>>().join(" "),
+                Verdict::Remove("top_2_gram"),
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(verdict(&text), expected, "{}", &text[..text.len().min(60)]);
         }
-        let phrases: String = (0..9).map(|number| format!("{} {} ", prose(5), prose(20).replace("word", &format!("w{number}x")))).collect();
-        assert_eq!(verdict(&phrases), Verdict::Remove("duplicate_5_grams"));
-        let phrases: String = (0..4).map(|number| format!("{} {} ", prose(10), prose(45).replace("word", &format!("w{number}x")))).collect();
-        assert_eq!(verdict(&phrases), Verdict::Remove("duplicate_10_grams"));
+        assert_eq!(verdict(&repeated(5, 6)), Verdict::Remove("duplicate_5_grams"));
+        assert_eq!(verdict(&repeated(10, 24)), Verdict::Remove("duplicate_10_grams"));
+        assert_eq!(verdict(&repeated(10, 40)), Verdict::Keep);
     }
 
     /// Counts of the definition, with strings instead of hashes.

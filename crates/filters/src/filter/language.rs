@@ -13,7 +13,7 @@
 //! `unknown_language` is the rule for texts without letters.
 //!
 //! # Reference
-//! Cavnar and Trenkle 1994, "N-Gram-Based Text Categorization"; Wenzek et al. 2020, "`CCNet`", for the use as a filter.
+//! Cavnar and Trenkle 1994, "N-Gram-Based Text Categorization"; Wenzek et al. 2020, "CCNet", for the use as a filter.
 
 use schemars::JsonSchema;
 use schemas::Problem;
@@ -50,7 +50,7 @@ impl Filter for Language {
         }
         let unknown = self.languages.iter().filter(|code| Lang::from_code(code.as_str()).is_none());
         problems.extend(unknown.map(|code| {
-            let known: Vec<&str> = Lang::all().iter().map(|language| language.code()).collect();
+            let known: Vec<&str> = Lang::all().iter().map(Lang::code).collect();
             let message = format!("`{}` is not a known language", code.escape_debug());
             Problem::new("languages", message).hint(format!("give some of {}", known.join(", ")))
         }));
@@ -86,8 +86,10 @@ mod tests {
 
     #[test]
     fn texts_of_allowed_languages_are_kept() {
-        let english = "The committee of the whole house met in the morning, and the members were asked to give their views.";
-        let german = "Der Ausschuss trat am Morgen zusammen, und die Mitglieder wurden gebeten, ihre Ansichten zu äußern.";
+        let english =
+            "The committee of the whole house met in the morning, and the members were asked to give their views.";
+        let german =
+            "Der Ausschuss trat am Morgen zusammen, und die Mitglieder wurden gebeten, ihre Ansichten zu äußern.";
         let chinese = "委员会上午开会，要求各成员发表意见。";
         let of = |codes: &[&str]| {
             let languages = codes.iter().map(|&code| code.to_owned()).collect();

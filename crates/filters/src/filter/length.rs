@@ -13,8 +13,8 @@
 //! # Reference
 //! Xue et al. 2021, "mT5", section 3.1: at least three lines of 200 characters. The default here is one text of 200.
 
-use schemas::Problem;
 use schemars::JsonSchema;
+use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
 use super::{Filter, TextFilter, Verdict, order_problem};

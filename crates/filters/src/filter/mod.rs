@@ -86,7 +86,11 @@ pub struct FileDigest {
 
 impl std::fmt::Debug for LoadedFilter {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("LoadedFilter").field("kind", &self.kind).field("file", &self.file).finish()
+        formatter
+            .debug_struct("LoadedFilter")
+            .field("kind", &self.kind)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
     }
 }
 
@@ -136,7 +140,7 @@ fn share_problem(key: &str, share: f64) -> Option<Problem> {
 }
 
 /// Returns a problem if a lower bound is above its upper bound.
-fn order_problem<T: PartialOrd + std::fmt::Display>(key: &str, min: T, max: T) -> Option<Problem> {
+fn order_problem<T: Copy + PartialOrd + std::fmt::Display>(key: &str, min: T, max: T) -> Option<Problem> {
     let message = || format!("the minimum {min} is above the maximum {max}: every document would be removed");
     (min > max).then(|| Problem::new(key, message()).hint("lower it, or raise the maximum"))
 }

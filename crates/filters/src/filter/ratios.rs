@@ -71,7 +71,8 @@ impl Filter for Ratios {
             share_problem("min_stop_words", self.min_stop_words),
             share_problem("max_stop_words", self.max_stop_words),
             order_problem("min_stop_words", self.min_stop_words, self.max_stop_words),
-            is_unused.then(|| Problem::new("stop_words", "it is empty").hint("list words, or set `min_stop_words = 0.0`")),
+            is_unused
+                .then(|| Problem::new("stop_words", "it is empty").hint("list words, or set `min_stop_words = 0.0`")),
         ];
         problems.into_iter().flatten().collect()
     }

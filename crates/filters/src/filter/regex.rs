@@ -8,8 +8,8 @@
 //!
 //! # Definition
 //! The syntax is that of the crate `regex`: Unicode classes, no look-around, no back-references. A search takes linear time.
-//! `^` and `$` match at line ends after `(?m)`. `replacement` may refer to groups as `$1` or `${name}`; `$$` is a dollar
-//! sign. Rules: `match` for `action = "remove"`, `no_match` for `"keep"`, `blank_after_replacement` for `"replace"`. A
+//! `^` and `$` match at line ends after `(?m)`. `replacement` may refer to groups as `${1}` or `${name}`; `$$` is a dollar
+//! sign. Without braces, all letters and digits that follow belong to the name. Rules: `match` for `action = "remove"`, `no_match` for `"keep"`, `blank_after_replacement` for `"replace"`. A
 //! replacement can match again, so this filter is not idempotent.
 //!
 //! # Reference
@@ -171,9 +171,12 @@ mod tests {
         assert_eq!(verdict("c.t", Remove, "", "a dog"), Verdict::Keep);
         assert_eq!(verdict("c.t", Keep, "", "a cat"), Verdict::Keep);
         assert_eq!(verdict("c.t", Keep, "", "a dog"), Verdict::Remove("no_match"));
-        assert_eq!(verdict("c(.)t", Replace, "d$1g", "a cat, a cot"), Verdict::Change("a dag, a dog".into()));
+        assert_eq!(verdict("c(.)t", Replace, "d${1}g", "a cat, a cot"), Verdict::Change("a dag, a dog".into()));
         assert_eq!(verdict("c.t", Replace, "x", "a dog"), Verdict::Keep);
-        assert_eq!(verdict(r"(?m)^Menu: .*\n", Replace, "", "Menu: a | b\nText.\nMenu: c\n"), Verdict::Change("Text.\n".into()));
+        assert_eq!(
+            verdict(r"(?m)^Menu: .*\n", Replace, "", "Menu: a | b\nText.\nMenu: c\n"),
+            Verdict::Change("Text.\n".into())
+        );
         assert_eq!(verdict("a+", Replace, " ", "aaa"), Verdict::Remove("blank_after_replacement"));
         let bomb = "$0".repeat(100);
         assert_eq!(verdict("a+", Replace, &bomb, &"a".repeat(10_000)), Verdict::Remove("too_long_after_replacement"));

@@ -12,7 +12,10 @@ pub(super) fn phone_ranges(text: &str) -> Vec<Range<usize>> {
     let mut at = 0;
     while let Some(step) = bytes[at..].iter().position(|byte| is_start(*byte)) {
         let start = at + step;
-        let is_joined = text[..start].chars().next_back().is_some_and(|before| before.is_alphanumeric() || ".-,+_".contains(before));
+        let is_joined = text[..start]
+            .chars()
+            .next_back()
+            .is_some_and(|before| before.is_alphanumeric() || ".-,+_".contains(before));
         match number_end(bytes, start).filter(|_| !is_joined) {
             Some(end) => {
                 ranges.push(start..end);
@@ -42,7 +45,8 @@ fn number_end(bytes: &[u8], start: usize) -> Option<usize> {
             at += digits;
             end = at;
         }
-        let separators = bytes[at..most].iter().take_while(|byte| matches!(byte, b' ' | b'.' | b'-' | b'(' | b')')).count();
+        let separators =
+            bytes[at..most].iter().take_while(|byte| matches!(byte, b' ' | b'.' | b'-' | b'(' | b')')).count();
         // Two numbers in a sentence are further apart.
         if separators > 2 || (separators == 0 && digits == 0) {
             break;
