@@ -30,6 +30,7 @@ mod split_writer;
 mod summary;
 mod tail;
 mod text_batch;
+mod text_rules;
 mod text_stats;
 
 use std::sync::Arc;
@@ -62,6 +63,7 @@ pub(crate) use self::reject_stats::RejectStats;
 pub(crate) use self::reject_stats::{RejectsOfReason, noted};
 pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
+pub use self::text_rules::FilteredDocument;
 use crate::{Error, Result};
 
 /// Finished parts in the queue before aggregation, per worker. Reports are small, so workers do not wait for the
@@ -119,6 +121,11 @@ impl Preparation {
             announced: false,
             hears: None,
         })
+    }
+
+    /// Plans a run that writes nothing, as if there was no folder. [`PrepareOptions::null_writer`] must be set.
+    pub fn plan_dry(config: &PrepareConfig) -> Result<Self> {
+        Ok(Self { planned: Planned::new(config, None)?, store: None, announced: false, hears: None })
     }
 
     /// Sets the callback that receives the worker statistics.
@@ -239,7 +246,7 @@ impl Preparation {
         let description = self.planned.describe();
         let warnings = self.planned.warnings();
         let lists = if target.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
-        let Planned { config, corpus, tokenizer, settings, part_bytes, .. } = self.planned;
+        let Planned { config, corpus, tokenizer, rules, settings, part_bytes, .. } = self.planned;
         let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
         let settings = settings.digest();
         let progress = Arc::new(Progress::new(tasks.iter().map(|task| &task.part)));
@@ -247,6 +254,7 @@ impl Preparation {
             config,
             corpus,
             tokenizer,
+            rules,
             sample: Sample::default(),
             settings,
             tasks,
@@ -293,6 +301,9 @@ impl Preparation {
         }
         drop(results);
         assert_eq!(fold.parts.len(), work.tasks.len(), "every part in effect is folded");
+        if options.sample.is_some() && fold.is_without_documents() {
+            return Err(Error::Config("the sample has no document; raise `--sample`".to_owned()));
+        }
         if let Err(error) = fold.check_rejects(&work.config.inputs) {
             // A corpus that never had a document leaves nothing behind. Published dataset versions stay.
             let never = fold.report().documents == 0 && lists.iter().count() == 1;
@@ -352,6 +363,7 @@ fn summarize(work: &PrepareJob, fold: &Aggregate<'_>, done: &RunResults<'_>, beg
         change: done.change,
         pack: work.config.packing.kind(),
         corpus: fold.report(),
+        filtered: fold.filtered(),
         lines: fold.lines,
         parts_made: fold.made,
         parts_skipped: fold.skipped,

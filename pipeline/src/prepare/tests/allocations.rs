@@ -36,11 +36,12 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let progress = Progress::new(tasks.iter().map(|task| &task.part));
     let store = Store::folder(&config.folder).expect("a folder");
     let lock = Lock::acquire(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
-    let Planned { config, corpus, tokenizer, settings, .. } = planned;
+    let Planned { config, corpus, tokenizer, rules, settings, .. } = planned;
     let sample = Sample::default();
     let settings = settings.digest();
     let options = PrepareOptions::default();
-    let work = PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };
+    let work =
+        PrepareJob { config, corpus, tokenizer, rules, sample, settings, tasks, options, target: Some((store, lock)) };
     // Use up the compared sample first: the reference tokenizer allocates.
     while work.sample.select(sentences[0]).is_some() {}
     let (_stopper, stop) = runtime::cancel_pair();
