@@ -41,11 +41,12 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document, source }), .. } => {
             prepare::forget_document(&config, &document, source.as_deref())?;
         }
-        Verb::Prepare { config, source, watch, report, slow, inject_faults, verb: None } => {
+        Verb::Prepare { config, source, watch, report, dry_run, sample, slow, inject_faults, verb: None } => {
             let source = source.as_deref();
             let slow = slow.as_deref();
             let faults = inject_faults.as_deref();
-            let options = prepare::Options { source, watch, report: report.as_deref(), slow, faults };
+            let dry_run = dry_run.then_some(sample);
+            let options = prepare::Options { source, watch, report: report.as_deref(), dry_run, slow, faults };
             prepare::run(&config.unwrap_or_default(), options)?;
         }
         Verb::Plan { config, on, measure: _, watts, json } => {

@@ -2,6 +2,7 @@
 
 mod preparation;
 
+pub use self::preparation::filter;
 use std::collections::BTreeMap;
 
 pub(crate) use preparation::beside_progress_bar;

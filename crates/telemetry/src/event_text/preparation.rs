@@ -75,7 +75,8 @@ pub(super) fn end(end: &PrepareEnd) -> String {
 }
 
 /// Returns what a filter removed and changed: documents, bytes, and documents by rule.
-pub(crate) fn filter(filter: &FilterReport) -> String {
+#[must_use]
+pub fn filter(filter: &FilterReport) -> String {
     let FilterReport { name, read, removed, changed, cut_bytes } = filter;
     let all = filter.removed_in_all();
     let share = 100.0 * all.documents as f64 / read.documents.max(1) as f64;
