@@ -2,9 +2,9 @@
 
 mod preparation;
 
-pub use self::preparation::filter;
 use std::collections::BTreeMap;
 
+pub use self::preparation::filter;
 pub(crate) use preparation::beside_progress_bar;
 use schemas::ordinal::Step;
 
