@@ -36,6 +36,7 @@ mod text_stats;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use filters::AnyFilter;
 use runtime::{CancelToken, Poll, PoolOptions, PoolStats, WorkPool, WorkerStats, cancel_pair};
 use schemas::manifest::PartEntry;
 use schemas::{DatasetVersion, Shard};

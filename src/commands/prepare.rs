@@ -135,7 +135,7 @@ fn all(
         let config = only_corpus(corpora, "--watch")?;
         return watch::run(config, every, || once(config));
     }
-    for NamedCorpus { source, prepare } in corpora {
+    for NamedCorpus { source, prepare, .. } in corpora {
         if let (Some(source), 2..) = (source, corpora.len()) {
             outcome(format_args!("source {source}"));
         }

@@ -18,7 +18,7 @@ pub(super) fn checked(share: f64) -> Result<f64, Usage> {
 
 /// Prepares a sample of each corpus and prints what the filters remove.
 pub(super) fn run(corpora: &[NamedCorpus], share: f64) -> pipeline::Result<()> {
-    for NamedCorpus { source, prepare } in corpora {
+    for NamedCorpus { source, prepare, .. } in corpora {
         if let (Some(source), 2..) = (source, corpora.len()) {
             outcome(format_args!("source {source}"));
         }
