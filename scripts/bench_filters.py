@@ -1,12 +1,15 @@
 """Filters on the documents of corpora: what each removes, its cost on one core, and the same filters of datatrove.
 
-usage: bench_filters.py PROGRAM CORPUS ...
+usage: bench_filters.py [--alone] [--documents N] PROGRAM CORPUS ...
 
 PROGRAM is `filter_documents`, an example of the package `cloze-filters`. A corpus is a file or folder of text or JSON lines
 (`text`), plain, `.gz` or `.zst`; documents of text files are separated by blank lines and joined to at least 1,000 bytes.
-WikiText files are split at their titles instead. Prints Markdown.
+WikiText files are split at their titles instead, and their lines are trimmed, because datatrove does not trim them. Prints
+Markdown. With `--alone`, datatrove is not run. With `--documents`, only the
+first N documents of each corpus are read.
 """
 
+import argparse
 import gzip
 import json
 import pathlib
@@ -37,7 +40,7 @@ def documents(path):
         return [json.loads(line)["text"] for line in text.splitlines() if line.strip()]
     starts = [match.start() for match in TITLE.finditer(text)]
     if len(starts) > 1:
-        return [text[start:end] for start, end in zip(starts, starts[1:] + [len(text)])]
+        return ["\n".join(line.strip() for line in text[start:end].split("\n")) for start, end in zip(starts, starts[1:] + [len(text)])]
     found = [""]
     for paragraph in text.split("\n\n") if "\n\n" in text else text.split("\n"):
         found[-1] += paragraph + "\n"
@@ -88,11 +91,18 @@ def run_rival(document, rival, texts):
 
 
 def main():
-    program, *corpora = sys.argv[1:]
-    document, others = rivals()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--documents", type=int, default=None)
+    parser.add_argument("program")
+    parser.add_argument("corpora", nargs="+")
+    options = parser.parse_args()
+    program, corpora = options.program, options.corpora
+    document, others = (None, {}) if options.alone else rivals()
+    summary = {}
     for corpus in map(pathlib.Path, corpora):
         files = sorted(path for path in corpus.rglob("*") if ".txt" in path.name or ".jsonl" in path.name or ".raw" in path.name)
-        texts = [text for path in files or [corpus] for text in documents(path)]
+        texts = [text for path in files or [corpus] for text in documents(path)][: options.documents]
         size = sum(len(text.encode()) for text in texts)
         print(f"\n{corpus.name}: {len(texts):,} documents, {size / 1e6:.1f} MB\n")
         print("| filter | removed | of the bytes | rules | changed | cut | MB/s | datatrove removed | equal verdicts | datatrove MB/s |")
@@ -100,6 +110,7 @@ def main():
         for row in ours(program, texts):
             name = row["filter"]
             removed = sum(row["removed"].values())
+            summary.setdefault(name, []).append(f"{100 * removed / len(texts):.1f} %")
             rules = ", ".join(f"{rule} {count}" for rule, count in row["removed"].items())
             cells = [
                 f"{100 * removed / len(texts):.1f} %",
@@ -120,6 +131,10 @@ def main():
             else:
                 cells += ["–"] * 3
             print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+    names = [pathlib.Path(corpus).name for corpus in corpora]
+    print("\nRemoved documents:\n\n| filter | " + " | ".join(names) + " |\n|---" + "|---" * len(names) + "|")
+    for name, shares in summary.items():
+        print(f"| {name} | " + " | ".join(shares) + " |")
 
 
 main()

@@ -175,6 +175,9 @@ struct NGrams {
     before: Vec<u32>,
     /// Hash of the n words from each word on.
     hashes: Vec<u64>,
+    /// False if the n words from that word on occur once. A longer n-gram that occurs twice contains none of those, so
+    /// most long n-grams need no table.
+    may_repeat: Vec<bool>,
 }
 
 impl NGrams {
@@ -188,12 +191,16 @@ impl NGrams {
             sum += u32::try_from(word.chars().count()).expect("the text is shorter than 4 GiB");
             before.push(sum);
         }
-        Self { n: 1, hashes: words.clone(), words, before }
+        Self { n: 1, hashes: words.clone(), may_repeat: vec![true; words.len()], words, before }
     }
 
     /// Adds a word to each n-gram.
     fn lengthen(&mut self) {
-        let Self { n, words, hashes, .. } = self;
+        let Self { n, words, hashes, may_repeat, .. } = self;
+        for at in 1..may_repeat.len() {
+            may_repeat[at - 1] &= may_repeat[at];
+        }
+        may_repeat.pop();
         hashes.pop();
         for (hash, word) in hashes.iter_mut().zip(words.iter().skip(*n)) {
             *hash = mix(*hash, *word);
@@ -207,16 +214,19 @@ impl NGrams {
     }
 
     /// Characters of all occurrences of the most frequent n-gram, 0 if none occurs twice.
-    fn top_characters(&self) -> u64 {
+    fn top_characters(&mut self) -> u64 {
         let mut counts: Index<u64, Occurrences> = Index::default();
         let mut top = Occurrences { first: 0, count: 1 };
-        for (at, &hash) in self.hashes.iter().enumerate() {
+        for (at, &hash) in self.hashes.iter().enumerate().filter(|(at, _)| self.may_repeat[*at]) {
             let first = u32::try_from(at).expect("the text is shorter than 4 GiB");
             let found = counts.entry(hash).or_insert(Occurrences { first, count: 0 });
             found.count += 1;
             if found.count > top.count || (found.count == top.count && found.first < top.first) {
                 top = *found;
             }
+        }
+        for (may_repeat, hash) in self.may_repeat.iter_mut().zip(&self.hashes) {
+            *may_repeat = *may_repeat && counts[hash].count > 1;
         }
         if top.count < 2 {
             return 0;
@@ -230,7 +240,7 @@ impl NGrams {
         let mut sum = 0;
         let mut at = 0;
         while let Some(&hash) = self.hashes.get(at) {
-            if seen.insert(hash) {
+            if !self.may_repeat[at] || seen.insert(hash) {
                 at += 1;
             } else {
                 sum += self.characters(at);
