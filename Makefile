@@ -3,7 +3,7 @@
 # Checks and tests are built with every feature, and all of them with the same: other features would build all again.
 FEATURES := --features cloze/otlp,cloze-train/otlp
 
-.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-filters bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -57,6 +57,9 @@ streaming-proof: ## compare a run that starts during preparation with one that s
 
 bench: setup     ## nanoseconds per token of each stage, tokens per second of a step
 	cargo bench --workspace
+
+bench-filters:  ## what each text filter removes, and its cost, next to datatrove (CORPORA="folder …", RIVALS=folder)
+	@scripts/bench-filters
 
 bench-load: setup  ## loading throughput, next to other loaders (RIVALS=script)
 	@scripts/bench-load

@@ -130,6 +130,14 @@ pub enum Verb {
         /// sources.
         #[arg(long, value_name = "FILE", conflicts_with = "watch")]
         report: Option<PathBuf>,
+        /// Write nothing: read, filter and tokenize a sample of the documents, and print what each filter removes. An
+        /// existing folder does not matter.
+        #[arg(long, conflicts_with_all = ["watch", "report", "slow", "inject_faults"])]
+        dry_run: bool,
+        /// Share of the documents in the sample of `--dry-run`, chosen by `prepare.seed` and their places. All lines are
+        /// read.
+        #[arg(long, value_name = "SHARE", requires = "dry_run", default_value_t = 0.01)]
+        sample: f64,
         /// Delay the writer before each segment that it commits.
         #[arg(long, value_name = "writer=MS")]
         slow: Option<String>,

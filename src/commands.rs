@@ -58,12 +58,14 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             let options = prepare::Options { report: report.as_deref(), ..prepare::Options::default() };
             prepare::run_phase(&shared, prepare::Phase::Finalize, options)?;
         }
-        Verb::Prepare { config, source, watch, report, slow, inject_faults, verb: None } => {
+        Verb::Prepare { config, source, watch, report, dry_run, sample, slow, inject_faults, verb: None } => {
             let source = source.as_deref();
             let slow = slow.as_deref();
             let faults = inject_faults.as_deref();
             let report = report.as_deref();
-            let options = prepare::Options { source, watch, report, slow, faults, ..prepare::Options::default() };
+            let dry_run = dry_run.then_some(sample);
+            let phase = prepare::Phase::All;
+            let options = prepare::Options { source, watch, report, dry_run, slow, faults, phase };
             prepare::run(&config.unwrap_or_default(), options)?;
         }
         Verb::Plan { config, on, measure: _, watts, json } => {

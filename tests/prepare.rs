@@ -358,3 +358,19 @@ fn file_names_are_escaped_for_terminals() {
         assert!(!outcome.stderr.contains(['\u{1b}', '\u{7}']), "{outcome}");
     }
 }
+
+/// Filters of the configuration, in a dry run and in a real one.
+#[test]
+fn a_dry_run_shows_what_the_filters_remove_and_writes_nothing() {
+    let home = corpus();
+    let sets = ["--set", "prepare.filters=[{kind=\"regex\", pattern=\"the\"}, {kind=\"length\", min_words=1}]"];
+    let args = |more: &[&'static str]| [&["prepare"], &sets[..], more].concat();
+    let dry = home.run_ok(&args(&["--dry-run", "--sample", "0.5"]));
+    assert!(dry.stdout.contains("filter regex: ") && dry.stdout.contains("× match"), "{dry}");
+    assert!(dry.stdout.contains("estimate for the whole corpus: about "), "{dry}");
+    assert!(!home.join("data").exists(), "a dry run writes nothing");
+    let wrong = home.run(&args(&["--sample", "0.5"]));
+    assert_eq!(wrong.code, Some(2), "{wrong}");
+    let wrong = home.run(&args(&["--dry-run", "--sample", "0"]));
+    assert!(wrong.code == Some(2) && wrong.stderr.contains("give a share above 0"), "{wrong}");
+}

@@ -28,6 +28,10 @@ use self::import_cycles::import_cycles;
 /// schemas contains only plain data.
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-analysis", "cloze-schemas schemars serde"),
+    (
+        "cloze-filters",
+        "cloze-schemas aho-corasick blake3 foldhash memchr regex schemars serde unicode-normalization whatlang",
+    ),
     ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),
@@ -41,7 +45,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-pipeline",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-ipc arrow-schema blake3 bytes \
+        "cloze-filters cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-ipc arrow-schema blake3 bytes \
          bzip2 csv-core encoding_rs flate2 glob liblzma lz4_flex memchr parquet quick-xml schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
@@ -90,6 +94,7 @@ const REGISTRIES: &[(&str, &str)] = &[
     ("trainer/plan/src/networks", "network"),
     ("crates/tasks/src/task", "task"),
     ("crates/analysis/src/analysis", "analysis"),
+    ("crates/filters/src/filter", "filter"),
 ];
 
 /// Families whose members are configured in one package and built in another, with both folders.

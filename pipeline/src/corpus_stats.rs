@@ -14,7 +14,7 @@ use store::Store;
 
 pub use self::lengths::{Lengths, Octave};
 use crate::corpus::Corpus;
-use crate::prepare::{self, PrepareConfig, RejectsOfReason};
+use crate::prepare::{self, FilteredDocument, PrepareConfig, RejectsOfReason};
 use crate::shard::reader::{ShardExpectation, ShardReader};
 use crate::{Result, load};
 
@@ -67,6 +67,8 @@ pub struct CorpusStats {
     pub unknown_words: Vec<(String, u64)>,
     /// Rejections and repairs.
     pub rejects: Vec<Reject>,
+    /// Documents that filters removed.
+    pub filtered: Vec<FilteredDocument>,
     /// Statistics of stored rows.
     pub rows: StoredRows,
     /// Ids with the number of their occurrences in training documents.
@@ -142,6 +144,7 @@ impl CorpusStats {
             sources: Vec::new(),
             unknown_words: Vec::new(),
             rejects: Vec::new(),
+            filtered: Vec::new(),
             rows: StoredRows::sample(&store, &manifest, &now.train, &vocab)?,
             vocab,
             tokenizer: manifest.tokenizer.clone(),
@@ -182,6 +185,7 @@ impl CorpusStats {
     fn add_noted(&mut self, store: &Store, parts: &BTreeSet<PartId>, corpus: Option<&Corpus>) -> Result<()> {
         let noted = prepare::noted(store, parts, NOTED)?;
         self.rejects = noted.complaints.into_iter().map(|complained| reject(complained, corpus)).collect();
+        self.filtered = noted.filtered;
         self.unknown_words = noted.unknown_words;
         Ok(())
     }

@@ -37,12 +37,14 @@ mod split_writer;
 mod summary;
 mod tail;
 mod text_batch;
+mod text_rules;
 mod text_stats;
 mod verify;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub use filters::AnyFilter;
 use runtime::{CancelToken, cancel_pair};
 use schemas::{DatasetVersion, PartId};
 use store::{Lock, Store};
@@ -74,6 +76,7 @@ pub(crate) use self::reject_stats::{RejectsOfReason, noted};
 pub use self::shared::{Share, ShareSummary, SharedPreparation};
 pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
+pub use self::text_rules::FilteredDocument;
 pub use self::verify::{FolderCheck, FolderProblem, verify};
 use crate::{Error, Result};
 
@@ -119,6 +122,11 @@ impl Preparation {
             announced: false,
             hears: None,
         })
+    }
+
+    /// Plans a run that writes nothing, as if there was no folder. [`PrepareOptions::null_writer`] must be set.
+    pub fn plan_dry(config: &PrepareConfig) -> Result<Self> {
+        Ok(Self { planned: Planned::new(config, None)?, store: None, announced: false, hears: None })
     }
 
     /// Sets the callback that receives the worker statistics.
@@ -262,13 +270,14 @@ impl Preparation {
         let description = self.planned.describe();
         let warnings = self.planned.warnings();
         let lists = if store.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
-        let Planned { config, corpus, tokenizer, settings, part_bytes, .. } = self.planned;
+        let Planned { config, corpus, tokenizer, rules, settings, part_bytes, .. } = self.planned;
         let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
         let listing = store.as_ref().map(ObjectListing::read).transpose()?.unwrap_or_default();
         let work = Arc::new(PrepareJob {
             config,
             corpus,
             tokenizer,
+            rules,
             sample: Sample::default(),
             settings: settings.digest(),
             tasks,

@@ -34,11 +34,13 @@
 //! another version.
 
 mod check;
+mod filter_report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::filter_report::{FilterReport, TextCount};
 use crate::ordinal::{DatasetVersion, PartId};
 use crate::sealed::{SealError, Sealed};
 use crate::vocab::SpecialIds;
@@ -285,6 +287,9 @@ pub struct CorpusReport {
     pub forgotten: u64,
     /// Lines or documents rejected or repaired, by reason.
     pub rejected: BTreeMap<String, u64>,
+    /// Counts of the normalization and of each filter, in their order; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<FilterReport>,
     /// Sentences and cuts of packing; absent if all counts are 0.
     #[serde(default, skip_serializing_if = "PackReport::is_empty")]
     pub packing: PackReport,
@@ -335,6 +340,7 @@ impl CorpusReport {
         for (reason, count) in &other.rejected {
             *self.rejected.entry(reason.clone()).or_default() += count;
         }
+        FilterReport::add_all(&mut self.filters, &other.filters);
         self.packing.add(&other.packing);
     }
 }

@@ -1,5 +1,6 @@
 //! `cloze prepare`: prepares a corpus with progress and a closing report.
 
+mod dry_run;
 mod interruption;
 mod phase;
 mod service;
@@ -43,6 +44,8 @@ pub struct Options<'a> {
     pub(crate) watch: Option<f64>,
     /// HTML report about the corpus.
     pub(crate) report: Option<&'a Path>,
+    /// Share of the documents of a dry run.
+    pub(crate) dry_run: Option<f64>,
     /// Delay: `writer=MS`.
     pub(crate) slow: Option<&'a str>,
     /// Faults to inject.
@@ -58,7 +61,11 @@ pub(crate) fn run_phase(args: &SharedPrepareArgs, phase: Phase, options: Options
 
 /// Prepares the corpus, or continues to. With `watch`, it continues until a signal.
 pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
-    let Options { source, watch, report, slow, faults, phase } = options;
+    let Options { source, watch, report, dry_run, slow, faults, phase } = options;
+    if let Some(share) = dry_run {
+        let share = dry_run::checked(share)?;
+        return Ok(dry_run::run(&Parsed::read(&args.config, &args.set)?.into_corpora(source)?, share)?);
+    }
     report.map_or(Ok(()), output_file::check)?;
     let injector = faults.map(FaultPlan::parse).transpose()?.map(FaultInjector::new);
     let parsed = Parsed::read(&args.config, &args.set)?;
@@ -140,7 +147,7 @@ fn all(
         let config = only_corpus(corpora, "--watch")?;
         return watch::run(config, every, || once(config));
     }
-    for NamedCorpus { source, prepare } in corpora {
+    for NamedCorpus { source, prepare, .. } in corpora {
         if let (Some(source), 2..) = (source, corpora.len()) {
             outcome(format_args!("source {source}"));
         }

@@ -18,12 +18,19 @@ pub struct NamedCorpus {
     pub(crate) source: Option<String>,
     /// Configuration of its preparation.
     pub prepare: PrepareConfig,
+    /// Whether the source has filters of its own.
+    has_filters: bool,
 }
 
 impl NamedCorpus {
     /// Replaces the key of a problem by the key of the source that the user wrote.
     fn named(&self, mut problem: Problem) -> Problem {
         if let Some(source) = &self.source
+            && let Some(rest) = problem.key.strip_prefix("prepare.filters")
+            && self.has_filters
+        {
+            problem.key = format!("sources.{source}.filters{rest}");
+        } else if let Some(source) = &self.source
             && let Some(key) = ["inputs", "format", "folder"].iter().find(|key| problem.key == format!("prepare.{key}"))
         {
             problem.key = format!("sources.{source}.{key}");
@@ -72,16 +79,18 @@ impl Config {
         let of_sources = self.sources.iter().filter(|(_, source)| !source.inputs.is_empty());
         let named = |(name, source): (&String, &SourceConfig)| NamedCorpus {
             source: Some(name.clone()),
+            has_filters: source.filters.is_some(),
             prepare: PrepareConfig {
                 inputs: source.inputs.clone(),
                 format: source.format.clone().unwrap_or_else(|| self.prepare.format.clone()),
                 folder: source.folder.clone(),
+                filters: source.filters.clone().unwrap_or_else(|| self.prepare.filters.clone()),
                 ..self.prepare.clone()
             },
         };
         let of_sources: Vec<NamedCorpus> = of_sources.map(named).collect();
         let is_named = of_sources.is_empty() || !self.prepare.inputs.is_empty();
-        let alone = is_named.then(|| NamedCorpus { source: None, prepare: self.prepare.clone() });
+        let alone = is_named.then(|| NamedCorpus { source: None, prepare: self.prepare.clone(), has_filters: false });
         alone.into_iter().chain(of_sources).collect()
     }
 

@@ -121,6 +121,7 @@ pub(crate) fn sections() -> Vec<Section> {
                     section.keys.extend(key.into_iter().map(|key| Key { meaning: meaning.clone(), ..key }));
                 }
                 sections.push(section);
+                sections.extend(filters(property));
             }
             None => alone.keys.extend(keys(&name, property, defaults.get(&name))),
         }
@@ -137,6 +138,18 @@ fn families(name: &str) -> Option<fn(&str) -> Table> {
         "networks" => Some(|kind| table(trainer_plan::networks::AnyNetwork::of_kind(kind))),
         _ => None,
     }
+}
+
+/// Returns the sections of filters, if the section has a list of them.
+fn filters(property: &Json) -> Vec<Section> {
+    let members = property["properties"]["filters"]["items"]["oneOf"].as_array().into_iter().flatten();
+    let sections = members.filter_map(|member| {
+        let kind = member["properties"]["kind"]["const"].as_str()?;
+        let defaults = table(pipeline::prepare::AnyFilter::of_kind(kind));
+        let head = "[[prepare.filters]]".to_owned();
+        Some(Section { head, kind: Some(kind.to_owned()), ..section(member, &defaults) })
+    });
+    sections.collect()
 }
 
 fn table(component: Option<impl serde::Serialize>) -> Table {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use pipeline::corpus::AnyFormat;
 use pipeline::mixture::Weight;
+use pipeline::prepare::AnyFilter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub(crate) struct SourceConfig {
     /// Format of these files. Default: `prepare.format`, or the format that the extensions of most bytes indicate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) format: Option<AnyFormat>,
+    /// Filters of this corpus, as `[[sources.NAME.filters]]`. Default: `prepare.filters`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) filters: Option<Vec<AnyFilter>>,
     /// Share of the rows, relative to the weights of the other sources: a number, or a list of weights. Each weight of
     /// a list applies from a row of the stream on, the first from row 0. A source whose weight is always 0 is not read.
     pub(crate) weight: Weight,

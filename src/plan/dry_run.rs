@@ -67,7 +67,7 @@ impl DryRun {
     /// Returns text lines: the preparation, the plan, and warnings.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for NamedCorpus { source, prepare } in self.plan.config.corpora() {
+        for NamedCorpus { source, prepare, .. } in self.plan.config.corpora() {
             let is_prepared = match source {
                 None => !self.plan.data.is_expected(),
                 Some(_) => is_prepared(&prepare.folder),

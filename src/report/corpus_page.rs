@@ -32,6 +32,10 @@ pub(crate) fn page(corpora: &[(Option<String>, CorpusStats)]) -> String {
             (unknown(stats))
             h2 { "Rejected and repaired" }
             (rejected(stats))
+            @if !stats.corpus.filters.is_empty() {
+                h2 { "Filters" }
+                (filters(stats))
+            }
             h2 { "Rows and padding" }
             (rows(stats))
             h2 { "Sources" }
@@ -177,6 +181,40 @@ fn rejected(stats: &CorpusStats) -> Markup {
         (table(&["reason", "", "lines or documents"], reasons))
         h3 { "Examples" }
         (table(&["place", "reason", "begin of the line"], examples))
+    }
+}
+
+/// Renders what the filters removed and changed, and the first removed documents.
+fn filters(stats: &CorpusStats) -> Markup {
+    let reports = &stats.corpus.filters;
+    let rows = reports.iter().map(|report| {
+        let removed = report.removed_in_all();
+        let part = share(removed.documents, report.read.documents);
+        let numbers = [report.read.documents, removed.documents].map(|number| Number(count(number)));
+        let sizes = [count(report.changed), bytes(removed.bytes), bytes(report.cut_bytes)].map(Number);
+        [Code(report.name.clone())].into_iter().chain(numbers).chain([Number(percent(part))]).chain(sizes).collect()
+    });
+    let rules = reports.iter().flat_map(|report| {
+        let all = report.read.documents;
+        report.removed.iter().map(move |(rule, removed)| {
+            let part = share(removed.documents, all);
+            let numbers = [Number(percent(part)), Number(count(removed.documents)), Number(bytes(removed.bytes))];
+            let names = [Code(report.name.clone()), Code(rule.clone()), Bars(vec![part])];
+            names.into_iter().chain(numbers).collect()
+        })
+    });
+    let examples = stats.filtered.iter().map(|found| {
+        let [filter, rule, text] = [&found.filter, &found.rule, &found.text].map(|it| Code(it.clone()));
+        vec![filter, rule, File(found.place.clone()), text]
+    });
+    html! {
+        (table(&["filter", "documents read", "removed", "", "changed", "removed text", "cut from changed"], rows))
+        h3 { "Removed by rule" }
+        (table(&["filter", "rule", "", "of the documents", "documents", "text"], rules))
+        @if !stats.filtered.is_empty() {
+            h3 { "First removed documents" }
+            div.scroll { (table(&["filter", "rule", "place", "begin of the text"], examples)) }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod preparation;
 
 use std::collections::BTreeMap;
 
+pub use self::preparation::filter;
 pub(crate) use preparation::beside_progress_bar;
 use schemas::ordinal::Step;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use schemas::DatasetVersion;
+use schemas::manifest::FilterReport;
 use serde::{Deserialize, Serialize};
 
 use crate::number::{Float, OptionalNumber};
@@ -150,6 +151,9 @@ pub struct PrepareEnd {
     pub forgotten: u64,
     /// Lines or documents rejected or repaired, by reason.
     pub rejected: BTreeMap<String, u64>,
+    /// Counts of the normalization and of each filter, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<FilterReport>,
     /// Sentences, if the packing keeps them.
     pub sentences: u64,
     /// Sentences that were cut because they are longer than a sample.

@@ -167,6 +167,11 @@ impl MemoryBudget {
         bytes <= self.share
     }
 
+    /// Returns the maximum reservation of a document.
+    pub fn document_max(&self) -> u64 {
+        self.very_long.total
+    }
+
     /// Reserves memory for the current document of `bytes` bytes so far, until it is [released](Self::release).
     pub fn document(&self, bytes: u64) -> Result<(), ResourcesExhausted> {
         if self.is_short(bytes) {

@@ -10,18 +10,22 @@ use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry}
 use schemas::{DatasetVersion, Manifest, PartId, Shard, Split, manifest};
 use tracing::warn;
 
-use super::commit_record::CommitRecord;
+use super::commit_record::{CommitRecord, FilteredText};
 use super::job::PrepareJob;
 use super::part::PartOutcome;
 use super::part_list::{PartList, VersionLists};
 use super::progress::Stages;
 use super::provisional_manifest;
 use super::reject_stats::{has_too_long, reasons, too_many_bad_lines, usual_max};
+use super::text_rules::{self, FilteredDocument};
 use crate::corpus::{Corpus, Piece};
 use crate::{Error, Result};
 
 /// Maximum number of logged rejects of a corpus.
 const EXAMPLES: usize = 5;
+
+/// Maximum number of removed documents that are kept of a filter.
+const FILTERED: usize = 3;
 
 /// Sums over the parts of one list that are in effect.
 #[derive(Clone, Debug)]
@@ -48,6 +52,8 @@ pub(super) struct Aggregate<'a> {
     /// First rejects of each part, and the number of lines of each piece. Together they locate a reject.
     complaints: BTreeMap<PartId, Vec<ListedReject>>,
     lengths: BTreeMap<Piece, u64>,
+    /// First documents that each filter removed, by filter and part.
+    filtered: BTreeMap<String, BTreeMap<PartId, Vec<ListedText>>>,
 }
 
 /// Reject with its piece and its line within the piece.
@@ -55,6 +61,12 @@ struct ListedReject {
     reason: String,
     piece: Piece,
     line: u64,
+}
+
+/// Removed document with its piece.
+struct ListedText {
+    piece: Piece,
+    text: FilteredText,
 }
 
 impl<'a> Aggregate<'a> {
@@ -73,6 +85,7 @@ impl<'a> Aggregate<'a> {
             stages: Stages::default(),
             complaints: BTreeMap::new(),
             lengths: BTreeMap::new(),
+            filtered: BTreeMap::new(),
         }
     }
 
@@ -105,6 +118,7 @@ impl<'a> Aggregate<'a> {
         sum.corpus.add(&record.report);
         record.add_counts(&mut sum.counts);
         self.lines += record.lines;
+        self.add_filtered(record);
         for (index, reached) in &record.read {
             self.lengths.insert(record.part.pieces[*index].clone(), reached.lines);
         }
@@ -113,6 +127,43 @@ impl<'a> Aggregate<'a> {
             let piece = record.part.pieces[example.piece].clone();
             complaints.push(ListedReject { reason: example.reason.clone(), piece, line: example.line });
         }
+    }
+
+    /// Keeps the removed documents of the first parts only.
+    fn add_filtered(&mut self, record: &CommitRecord) {
+        for text in &record.filtered {
+            let parts = self.filtered.entry(text.filter.clone()).or_default();
+            let texts = parts.entry(record.part.id).or_default();
+            if texts.len() < FILTERED {
+                let piece = record.part.pieces[text.piece].clone();
+                texts.push(ListedText { piece, text: text.clone() });
+            }
+            while parts.len() > FILTERED {
+                parts.pop_last();
+            }
+        }
+    }
+
+    /// Returns the first documents that each filter removed, in the order of the filters.
+    pub(super) fn filtered(&self) -> Vec<FilteredDocument> {
+        let report = self.report();
+        let of_filter = report.filters.iter().filter_map(|filter| self.filtered.get(&filter.name));
+        let first = of_filter.flat_map(|parts| parts.values().flatten().take(FILTERED));
+        let shown = first.map(|ListedText { piece, text }| FilteredDocument {
+            filter: text.filter.clone(),
+            rule: text.rule.clone(),
+            place: self.line_of(piece, text.line),
+            text: text.text.clone(),
+        });
+        shown.collect()
+    }
+
+    /// Whether no document was kept, rejected or removed.
+    pub(super) fn is_without_documents(&self) -> bool {
+        let report = self.report();
+        report.documents == 0
+            && report.rejected.is_empty()
+            && report.filters.iter().all(|filter| filter.read.documents == 0)
     }
 
     /// Returns the counts over all part lists.
@@ -131,6 +182,9 @@ impl<'a> Aggregate<'a> {
     pub(super) fn check_rejects(&self, inputs: &[String]) -> Result<()> {
         let report = self.report();
         if report.documents == 0 {
+            if let Some(error) = text_rules::all_removed(&report, inputs) {
+                return Err(error);
+            }
             let found = if report.rejected.is_empty() { "only empty text".into() } else { reasons(&report.rejected) };
             let inputs = inputs.join("`, `");
             let key = if has_too_long(&report.rejected) { "max_document_bytes" } else { "format" };
@@ -162,9 +216,13 @@ impl<'a> Aggregate<'a> {
         all.map(|complaint| (complaint.reason.as_str(), self.place(complaint)))
     }
 
+    fn place(&self, ListedReject { piece, line, .. }: &ListedReject) -> String {
+        self.line_of(piece, *line)
+    }
+
     /// Returns `file:line` if all earlier pieces of the file are read. Otherwise the line is relative to the start of
     /// the piece.
-    fn place(&self, ListedReject { piece, line, .. }: &ListedReject) -> String {
+    fn line_of(&self, piece: &Piece, line: u64) -> String {
         let path = self.corpus.path(piece).display();
         let first = Piece { range: 0..0, ..piece.clone() };
         let mut lines = 0;
@@ -175,7 +233,7 @@ impl<'a> Aggregate<'a> {
             }
             (lines, end) = (lines + length, before.range.end);
         }
-        if end == piece.range.start { format!("{path}:{}", lines + line + 1) } else { piece.describe(&path, *line) }
+        if end == piece.range.start { format!("{path}:{}", lines + line + 1) } else { piece.describe(&path, line) }
     }
 }
 

@@ -47,6 +47,9 @@ pub(super) struct CommitRecord {
     pub(super) lines: u64,
     /// First rejected or repaired lines.
     pub(super) examples: Vec<Example>,
+    /// First documents that each filter removed. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) filtered: Vec<FilteredText>,
     /// Most frequent words that became the unknown token, among the examined ones. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unknown_words: Vec<(String, u64)>,
@@ -65,6 +68,22 @@ pub(super) struct Example {
     pub(super) piece: usize,
     /// 0-based line within the piece.
     pub(super) line: u64,
+}
+
+/// Document that a filter removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FilteredText {
+    /// Name of the filter, as in the report.
+    pub(super) filter: String,
+    /// Name of the rule.
+    pub(super) rule: String,
+    /// Index of the piece within the part.
+    pub(super) piece: usize,
+    /// 0-based line within the piece.
+    pub(super) line: u64,
+    /// Beginning of the text, as it reached the filter.
+    pub(super) text: String,
 }
 
 impl Sealed for CommitRecord {
@@ -212,6 +231,7 @@ impl CommitRecord {
         let ids = self.counts.chunks(2).try_fold(0_u64, |id, pair| id.checked_add(pair[0]).filter(|_| pair.len() == 2));
         self.read.iter().all(|(piece, _)| *piece < pieces)
             && self.examples.iter().all(|example| example.piece < pieces)
+            && self.filtered.iter().all(|filtered| filtered.piece < pieces)
             && ids.is_some_and(|largest| u32::try_from(largest).is_ok())
     }
 

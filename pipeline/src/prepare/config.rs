@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use encoding_rs::Encoding;
+use filters::{AnyFilter, Normalization};
 use schemars::JsonSchema;
 use schemas::{Problem, manifest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::text_rules::TextRules;
 use crate::corpus::{
     AnyFormat, BytesRead, COPIES, CorpusConfig, InvalidFilePolicy, MemoryBudget, ReadOptions, encoding_by_name,
 };
@@ -77,6 +79,14 @@ pub struct PrepareConfig {
     /// Maximum memory for text in bytes, at least 32 MiB. A document may use 1/64 of it, a text that the tokenizer
     /// cannot split about 1/2000, a zstd window half. For `cloze tokenizer train` it includes the distinct words.
     pub max_memory_bytes: u64,
+    /// Normalization of each document before the filters. Default: none. The id of a document without id field stays the
+    /// BLAKE3 of the text as it was read.
+    #[serde(skip_serializing_if = "Normalization::is_none")]
+    pub normalization: Normalization,
+    /// Filters, as `[[prepare.filters]]`, applied in order to each document before the tokenizer. Documents that they
+    /// remove are counted by filter and rule, and are no bad lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<AnyFilter>,
 }
 
 impl Default for PrepareConfig {
@@ -104,6 +114,8 @@ impl Default for PrepareConfig {
             max_bad_lines: None,
             workers: None,
             max_memory_bytes: 4 << 30,
+            normalization: Normalization::default(),
+            filters: Vec::new(),
         }
     }
 }
@@ -197,6 +209,7 @@ impl PrepareConfig {
             let names = "names are those of <https://encoding.spec.whatwg.org>: utf-8, utf-16le, windows-1252, gbk, …";
             require(false, "encoding", format!("`{name}` is not a known encoding"), names);
         }
+        problems.extend(TextRules::problems(&self.filters));
         problems
     }
 
@@ -252,6 +265,15 @@ impl Settings {
             None => settings.remove("encoding"),
         };
         Self(settings)
+    }
+
+    /// Replaces the paths of word lists by the digests of their contents.
+    pub(super) fn with_word_lists(mut self, rules: &TextRules) -> Self {
+        for (filter, digest) in rules.word_lists() {
+            let filters = self.0.get_mut("filters").expect("a word list belongs to a filter");
+            filters[filter][digest.key] = Value::from(digest.blake3.as_str());
+        }
+        self
     }
 
     /// Share of the documents in the validation split.
@@ -372,6 +394,14 @@ mod tests {
             .chain(["version", "rules"].map(String::from))
             .collect();
         assert_eq!(settings(&PrepareConfig::default()).0.into_keys().collect::<BTreeSet<_>>(), expected);
+    }
+
+    /// Folders of before these keys existed stay valid.
+    #[test]
+    fn settings_without_filters_have_the_digest_of_before() {
+        let settings = settings(&PrepareConfig::default());
+        assert!(!settings.0.contains_key("filters") && !settings.0.contains_key("normalization"));
+        assert_eq!(settings.digest(), "366d552789d1b48536630cae61c01d60c15d77708f2afba726e95eb4cc596cae");
     }
 
     /// Parts are not reused if a later program version has a key that this one does not know.

@@ -45,6 +45,7 @@ fn record() -> CommitRecord {
         report: CorpusReport { rejected: BTreeMap::from([("nul".to_owned(), 1)]), ..CorpusReport::default() },
         lines: 3,
         examples: vec![Example { reason: "nul".into(), piece: 0, line: 1 }],
+        filtered: Vec::new(),
         unknown_words: vec![("☃".into(), 3)],
         counts: sparse(&[0, 5, 0, 7]),
     }

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use schemas::{DatasetVersion, PartId};
+use schemas::{DatasetVersion, Document, PartId};
 use store::{LeaseContender, Store};
 
 use super::commit_record::PartBinding;
 use super::config::PrepareConfig;
 use super::listing::ObjectListing;
 use super::part_list::VersionLists;
-use crate::corpus::{Corpus, Part};
+use super::text_rules::TextRules;
+use crate::corpus::{Corpus, Found, Part};
 use crate::tokenize::{Tokenizer, front};
 
 /// Options of a run for profiling and streaming, which are not part of any configuration.
@@ -23,6 +24,18 @@ pub struct PrepareOptions {
     pub null_writer: bool,
     /// Makes the writer sleep this long for each segment, to test that a slow writer is detected.
     pub write_delay: Duration,
+    /// Share of the documents that are processed, to estimate the result; `None` for all.
+    pub sample: Option<f64>,
+}
+
+impl PrepareOptions {
+    /// Whether a document is processed. The choice depends on the seed, the file and the place in it only, so that it is
+    /// the same for any number of workers.
+    pub(super) fn samples(&self, part: &Part, found: &Found, seed: u64) -> bool {
+        let Some(share) = self.sample else { return true };
+        let id = format!("{seed} {} {}", found.range.start, part.pieces[found.piece].name);
+        Document::is_sampled(&id, share)
+    }
 }
 
 /// Part in effect.
@@ -69,6 +82,8 @@ pub(super) struct PrepareJob {
     pub(super) config: PrepareConfig,
     pub(super) corpus: Corpus,
     pub(super) tokenizer: Box<dyn Tokenizer>,
+    /// Normalization and filters.
+    pub(super) rules: TextRules,
     /// Text that is tokenized by both implementations.
     pub(super) sample: Sample,
     /// BLAKE3 of the settings.

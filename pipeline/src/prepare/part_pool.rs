@@ -147,6 +147,9 @@ impl<'a> PartPool<'a> {
     ) -> Result<PrepareSummary> {
         let Self { work, fold, .. } = &self;
         assert_eq!(fold.parts.len(), work.tasks.len(), "every part in effect is folded");
+        if work.options.sample.is_some() && fold.is_without_documents() {
+            return Err(Error::Config("the sample has no document; raise `--sample`".to_owned()));
+        }
         if let Err(error) = fold.check_rejects(&work.config.inputs) {
             // A corpus that never had a document leaves nothing behind. Published dataset versions stay.
             let never = fold.report().documents == 0 && lists.iter().count() == 1;
@@ -188,6 +191,7 @@ impl<'a> PartPool<'a> {
             change,
             pack: work.config.packing.kind(),
             corpus: fold.report(),
+            filtered: fold.filtered(),
             lines: fold.lines,
             parts_made: fold.made,
             parts_skipped: fold.skipped,

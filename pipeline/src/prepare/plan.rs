@@ -19,6 +19,7 @@ use super::document_table;
 use super::fingerprints::Fingerprints;
 use super::job::ForgottenDocuments;
 use super::part_list::{self, DamagedList, PartList, ReadableLists, VersionLists};
+use super::text_rules::TextRules;
 use crate::corpus::{Corpus, Part, Shares};
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
@@ -75,6 +76,7 @@ pub(super) struct Planned {
     pub(super) config: PrepareConfig,
     pub(super) corpus: Corpus,
     pub(super) tokenizer: Box<dyn Tokenizer>,
+    pub(super) rules: TextRules,
     pub(super) settings: Settings,
     pub(super) part_bytes: u64,
     /// Existing lists.
@@ -102,7 +104,8 @@ pub fn fits(config: &PrepareConfig) -> Result<()> {
     let Some(found) = lists.settings() else { return Ok(()) };
     let tokenizer = tokenize::load(&config.tokenizer, config.lowercase)?;
     let part_bytes = config.part_bytes.or(found.part_bytes()).unwrap_or_default();
-    check_settings(found, &Settings::new(config, part_bytes, &tokenizer.facts().manifest), &store)
+    let now = Settings::new(config, part_bytes, &tokenizer.facts().manifest);
+    check_settings(found, &now.with_word_lists(&TextRules::load(&config.normalization, &config.filters)?), &store)
 }
 
 impl Planned {
@@ -120,7 +123,8 @@ impl Planned {
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
-        let mut settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest);
+        let rules = TextRules::load(&config.normalization, &config.filters)?;
+        let mut settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
         if let (Some(found), Some(store)) = (lists.settings(), store) {
             check_settings(found, &settings, store)?;
             // Equal settings can be stored differently by a version with fewer keys. Records are bound to the stored
@@ -134,6 +138,7 @@ impl Planned {
             config,
             corpus,
             tokenizer,
+            rules,
             settings,
             part_bytes,
             lists,

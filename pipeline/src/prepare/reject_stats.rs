@@ -7,6 +7,7 @@ use schemas::{PartId, Sealed as _};
 use store::Store;
 
 use super::commit_record::CommitRecord;
+use super::text_rules::FilteredDocument;
 use super::text_stats::most_frequent;
 use crate::corpus::{Piece, RejectReason};
 use crate::{Error, Result};
@@ -139,6 +140,8 @@ pub(super) fn reasons(rejected: &BTreeMap<String, u64>) -> String {
 pub(crate) struct RecordedReject {
     /// First rejected or repaired lines of each segment, in the order of the parts.
     pub complaints: Vec<RejectsOfReason>,
+    /// First documents that filters removed in each segment, in the order of the parts.
+    pub filtered: Vec<FilteredDocument>,
     /// Words that became the unknown token with their counts, the most frequent first. Each segment contributes the
     /// most frequent of its examined words.
     pub unknown_words: Vec<(String, u64)>,
@@ -161,6 +164,7 @@ pub(crate) struct RejectsOfReason {
 /// If a record cannot be read.
 pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Result<RecordedReject> {
     let mut complaints = Vec::new();
+    let mut filtered = Vec::new();
     let mut unknown = BTreeMap::<String, u64>::new();
     for entry in store.list("parts")? {
         let damaged = |message: &dyn std::fmt::Display| {
@@ -174,6 +178,11 @@ pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Res
         for (word, count) in record.unknown_words {
             *unknown.entry(word).or_default() += count;
         }
+        for text in record.filtered.into_iter().take(most.saturating_sub(filtered.len())) {
+            let piece = record.part.pieces.get(text.piece).ok_or_else(|| damaged(&"it names no piece of its part"))?;
+            let place = piece.describe(&piece.name, text.line);
+            filtered.push(FilteredDocument { filter: text.filter, rule: text.rule, place, text: text.text });
+        }
         for example in record.examples {
             let piece =
                 record.part.pieces.get(example.piece).ok_or_else(|| damaged(&"it names no piece of its part"))?;
@@ -182,7 +191,7 @@ pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Res
             }
         }
     }
-    Ok(RecordedReject { complaints, unknown_words: most_frequent(unknown, most) })
+    Ok(RecordedReject { complaints, filtered, unknown_words: most_frequent(unknown, most) })
 }
 
 #[cfg(test)]

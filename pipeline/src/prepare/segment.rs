@@ -14,6 +14,7 @@ use super::job::{PrepareJob, Task};
 use super::progress::{Progress, Stage, Stopwatch};
 use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
 use super::text_batch::{Batch, DocumentRef};
+use super::text_rules::{RuleCounts, TextPlace};
 use super::text_stats::{self, UnknownWords};
 use crate::corpus::{Complaint, DocumentPlace, Found, MemoryBudget, PieceEnd, RejectReason, ResourcesExhausted};
 use crate::pack::Packer;
@@ -29,6 +30,10 @@ const REPORT_LINES: u64 = 256;
 
 /// Copies of a document's text during tokenization: the text and the line it was read from.
 const TEXTS: u64 = 2;
+
+/// Bytes of memory that filters need per byte of text: 12 for the longest compatible composition, or the tables of
+/// n-grams of prose.
+const TEXTS_FILTERED: u64 = 16;
 
 /// Bytes of memory that the `tokenizers` crate needs per byte of text without a split. 180 to 200 were measured with
 /// Chinese and WordPiece, where each character is a word.
@@ -48,6 +53,7 @@ pub(super) struct Segment<'a> {
     text_bytes: u64,
     lines: u64,
     examples: Vec<Complaint>,
+    filtered: RuleCounts,
     unknowns: UnknownWords,
     counts: Vec<u64>,
     sentences: Sentences,
@@ -109,6 +115,7 @@ impl<'a> Segment<'a> {
             text_bytes: 0,
             lines: 0,
             examples: Vec::new(),
+            filtered: RuleCounts::new(&work.rules),
             unknowns: UnknownWords::default(),
             counts: vec![0; vocab_size as usize],
             sentences: Sentences::default(),
@@ -133,7 +140,8 @@ impl<'a> Segment<'a> {
         for complaint in &found.complaints {
             self.reject(*complaint);
         }
-        if let Some(document) = &found.document {
+        let is_sampled = |found: &&Found| self.work.options.samples(&self.task.part, found, self.work.config.seed);
+        if let Some(document) = Some(found).filter(is_sampled).and_then(|found| found.document.as_ref()) {
             let Document { id, text } = document;
             self.take_document(
                 &DocumentRef { id, text, piece: found.piece, line: found.line, range: found.range.clone() },
@@ -159,6 +167,21 @@ impl<'a> Segment<'a> {
             return Ok(());
         }
         self.text_bytes += text.len() as u64;
+        if self.work.rules.is_empty() {
+            return self.accept(document, room);
+        }
+        // Tables of filters: long documents are filtered one at a time.
+        let bytes = (text.len() as u64).saturating_mul(TEXTS_FILTERED).min(room.document_max());
+        room.document(bytes).expect("it is not above the maximum");
+        let place = TextPlace { piece, line };
+        match self.work.rules.apply(text, place, &mut self.filtered) {
+            Some(text) => self.accept(&DocumentRef { text: &text, range: document.range.clone(), ..*document }, room),
+            None => Ok(()),
+        }
+    }
+
+    /// Tokenizes a document, or adds it to those that wait.
+    fn accept(&mut self, document: &DocumentRef<'_>, room: &MemoryBudget) -> Result<()> {
         if self.may_wait(document, room) {
             self.compare(document)?;
             self.batch.push(document);
@@ -334,6 +357,8 @@ impl<'a> Segment<'a> {
         let finish = |side: SplitWriter| watch.during(Stage::Write, || side.finish());
         let train = finish(train)?;
         let valid = finish(valid)?;
+        let (filters, filtered) = self.filtered.finish();
+        report.filters = filters;
         report.packing.add(&train.report);
         report.packing.add(&valid.report);
         let documents = match self.table {
@@ -360,6 +385,7 @@ impl<'a> Segment<'a> {
             report,
             lines: self.lines,
             examples: self.examples.into_iter().map(example).collect(),
+            filtered,
             unknown_words: self.unknowns.into_most_frequent(),
             counts: sparse(&self.counts),
         };

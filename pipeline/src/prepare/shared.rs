@@ -36,6 +36,7 @@ use super::plan::{self, check_settings};
 use super::planned_inputs::PlannedInputs;
 use super::progress::EventSink;
 use super::summary::PrepareSummary;
+use super::text_rules::TextRules;
 use crate::corpus::Corpus;
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
@@ -74,6 +75,7 @@ pub struct SharedPreparation {
     store: Store,
     lists: VersionLists,
     tokenizer: Box<dyn Tokenizer>,
+    rules: TextRules,
     settings: String,
     part_bytes: u64,
 }
@@ -104,9 +106,11 @@ impl SharedPreparation {
         let part_bytes = found.part_bytes().unwrap_or_default();
         let tokenizer =
             Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend));
-        check_settings(found, &Settings::new(config, part_bytes, &tokenizer.facts().manifest), store)?;
+        let rules = TextRules::load(&config.normalization, &config.filters)?;
+        let settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
+        check_settings(found, &settings, store)?;
         let settings = found.digest();
-        Ok(Self { config: config.clone(), store: store.clone(), lists, tokenizer, settings, part_bytes })
+        Ok(Self { config: config.clone(), store: store.clone(), lists, tokenizer, rules, settings, part_bytes })
     }
 
     /// Makes the parts of a share. Returns when all of them exist.
@@ -195,10 +199,20 @@ impl SharedPreparation {
         access: PartAccess,
     ) -> Result<Arc<PrepareJob>> {
         let listing = ObjectListing::read(&store)?;
-        let Self { config, tokenizer, settings, .. } = self;
-        let sample = Sample::default();
-        let store = Some(store);
-        Ok(Arc::new(PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, store, listing, access }))
+        let Self { config, tokenizer, rules, settings, .. } = self;
+        Ok(Arc::new(PrepareJob {
+            config,
+            corpus,
+            tokenizer,
+            rules,
+            sample: Sample::default(),
+            settings,
+            tasks,
+            options,
+            store: Some(store),
+            listing,
+            access,
+        }))
     }
 }
 

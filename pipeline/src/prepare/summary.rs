@@ -9,6 +9,7 @@ use telemetry::preparation::{PrepareEnd, SplitCounts, StageSeconds};
 
 use super::change::DatasetChange;
 use super::progress::Stages;
+use super::text_rules::FilteredDocument;
 
 /// Maximum share of unknown tokens before a warning that the tokenizer does not fit the corpus.
 const UNKNOWN_RATE_MAX: f64 = 0.05;
@@ -24,6 +25,8 @@ pub struct PrepareSummary {
     pub pack: &'static str,
     /// Counts of all data in effect: documents, words, tokens, packing losses, and rejected lines by reason.
     pub corpus: CorpusReport,
+    /// First documents that each filter removed.
+    pub filtered: Vec<FilteredDocument>,
     /// Number of lines or documents that were read.
     pub lines: u64,
     /// Parts made by this run.
@@ -83,6 +86,7 @@ impl PrepareSummary {
             unknown: corpus.unknown,
             forgotten: corpus.forgotten,
             rejected: corpus.rejected.clone(),
+            filters: corpus.filters.clone(),
             sentences: packing.sentences,
             cut_sentences: packing.cut_sentences,
             cut_documents: packing.cut_documents,

@@ -323,6 +323,7 @@ mod allocations;
 mod dataset_versions;
 mod dirty;
 mod events;
+mod filters;
 mod ids;
 mod masks;
 mod refusals;

@@ -1,5 +1,7 @@
 //! Events of a preparation as text.
 
+use schemas::manifest::FilterReport;
+
 use crate::preparation::{LargestFile, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::quantities::{bytes, count, counted, eta};
 
@@ -67,8 +69,30 @@ pub(super) fn end(end: &PrepareEnd) -> String {
     }
     let rejected = end.rejected.iter();
     lines.extend(rejected.map(|(reason, number)| format!("  rejected or repaired: {} × {reason}", count(*number))));
+    lines.extend(end.filters.iter().map(filter));
     lines.extend(end.warnings.iter().map(|warning| format!("  warning: {warning}")));
     lines.join("\n")
+}
+
+/// Returns what a filter removed and changed: documents, bytes, and documents by rule.
+#[must_use]
+pub fn filter(filter: &FilterReport) -> String {
+    let FilterReport { name, read, removed, changed, cut_bytes } = filter;
+    let all = filter.removed_in_all();
+    let share = 100.0 * all.documents as f64 / read.documents.max(1) as f64;
+    let mut text = format!(
+        "  filter {name}: {} of {} removed ({share:.1} %), {}",
+        count(all.documents),
+        counted(read.documents, "document"),
+        bytes(all.bytes)
+    );
+    for (rule, removed) in removed {
+        text += &format!("; {} × {rule}", count(removed.documents));
+    }
+    if *changed > 0 {
+        text += &format!("; {} changed, {} cut", counted(*changed, "document"), bytes(*cut_bytes));
+    }
+    text
 }
 
 /// Returns the packing of documents into samples, and what it cut.

@@ -345,6 +345,7 @@ pub(super) fn prepare_end() -> PrepareEnd {
         unknown: 0,
         forgotten: 1,
         rejected: [("empty".to_owned(), 2)].into(),
+        filters: Vec::new(),
         sentences: 9000,
         cut_sentences: 0,
         cut_documents: 0,

@@ -36,6 +36,7 @@ fn record(part: &Part, segment: u32, last: bool) -> CommitRecord {
         report: CorpusReport::default(),
         lines: 0,
         examples: Vec::new(),
+        filtered: Vec::new(),
         unknown_words: Vec::new(),
         counts: Vec::new(),
     }

@@ -36,13 +36,14 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let tasks = in_order(&planned.coming());
     let progress = Progress::new(tasks.iter().map(|task| &task.part));
     let store = Store::folder(&config.folder).expect("a folder");
-    let Planned { config, corpus, tokenizer, settings, .. } = planned;
+    let Planned { config, corpus, tokenizer, rules, settings, .. } = planned;
     let sample = Sample::default();
     let settings = settings.digest();
     let options = PrepareOptions::default();
     let (listing, access) = (ObjectListing::default(), PartAccess::Make);
     let store = Some(store);
-    let work = PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, store, listing, access };
+    let work =
+        PrepareJob { config, corpus, tokenizer, rules, sample, settings, tasks, options, store, listing, access };
     // Use up the compared sample first: the reference tokenizer allocates.
     while work.sample.select(sentences[0]).is_some() {}
     let (_stopper, stop) = runtime::cancel_pair();

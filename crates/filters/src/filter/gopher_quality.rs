@@ -1,0 +1,235 @@
+//! Quality rules of Gopher.
+//!
+//! # What
+//! Removes documents that do not look like prose: too short, of strange words, of lists, without common words.
+//!
+//! # Why
+//! Web pages contain menus, tag clouds, tables and generated text. Simple counts recognize most of them.
+//!
+//! # Definition
+//! Words are runs without white space. Words without a letter or digit do not count towards `min_words`, `max_words` and
+//! the mean length. Lines are those that are not blank. Rules, in this order:
+//! - `too_few_words`, `too_many_words`: bounds of the number of words;
+//! - `short_words`, `long_words`: bounds of the mean number of characters of a word;
+//! - `hashes`, `ellipses`: number of `#`, or of `…` and `...`, for each word;
+//! - `bullet_lines`: share of lines that start with `•`, `●`, `◦`, `▪`, `‣`, `-` or `*`;
+//! - `ellipsis_lines`: share of lines that end with an ellipsis;
+//! - `few_alphabetic_words`: share of words with a letter, of all words;
+//! - `few_stop_words`: number of different words of `stop_words`, in any case and without punctuation around them.
+//!
+//! # Reference
+//! Rae et al. 2021, "Scaling Language Models: Methods, Analysis & Insights from Training Gopher", appendix A.1.1.
+
+use schemars::JsonSchema;
+use schemas::Problem;
+use serde::{Deserialize, Serialize};
+
+use super::{Filter, TextFilter, Verdict, order_problem, share_problem};
+use crate::text::{Seen, bare, characters, ends_with_ellipsis, is_wordlike, lines, share};
+
+/// Characters that mark an item of a list.
+const BULLETS: [char; 7] = ['•', '●', '◦', '▪', '‣', '-', '*'];
+
+/// Quality rules of Gopher. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GopherQuality {
+    /// Minimum number of words.
+    pub min_words: u64,
+    /// Maximum number of words.
+    pub max_words: u64,
+    /// Minimum mean number of characters of a word.
+    pub min_mean_word_length: f64,
+    /// Maximum mean number of characters of a word.
+    pub max_mean_word_length: f64,
+    /// Maximum number of `#`, and of ellipses, for each word.
+    pub max_symbols_per_word: f64,
+    /// Maximum share of lines that start with a bullet.
+    pub max_bullet_lines: f64,
+    /// Maximum share of lines that end with an ellipsis.
+    pub max_ellipsis_lines: f64,
+    /// Minimum share of words with a letter.
+    pub min_alphabetic_words: f64,
+    /// Minimum number of different stop words. 0 disables the rule.
+    pub min_stop_words: u64,
+    /// Stop words. Replace them for another language than English.
+    pub stop_words: Vec<String>,
+}
+
+impl Default for GopherQuality {
+    fn default() -> Self {
+        Self {
+            min_words: 50,
+            max_words: 100_000,
+            min_mean_word_length: 3.0,
+            max_mean_word_length: 10.0,
+            max_symbols_per_word: 0.1,
+            max_bullet_lines: 0.9,
+            max_ellipsis_lines: 0.3,
+            min_alphabetic_words: 0.8,
+            min_stop_words: 2,
+            stop_words: ["the", "be", "to", "of", "and", "that", "have", "with"].map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+impl Filter for GopherQuality {
+    fn problems(&self) -> Vec<Problem> {
+        let ratio = self.max_symbols_per_word;
+        let is_ratio = ratio >= 0.0 && ratio.is_finite();
+        let distinct = self.stop_words.iter().collect::<std::collections::BTreeSet<_>>().len() as u64;
+        let problems = [
+            order_problem("min_words", self.min_words, self.max_words),
+            order_problem("min_mean_word_length", self.min_mean_word_length, self.max_mean_word_length),
+            (!is_ratio).then(|| {
+                Problem::new("max_symbols_per_word", format!("{ratio} is not a ratio")).hint("give 0 or more")
+            }),
+            share_problem("max_bullet_lines", self.max_bullet_lines),
+            share_problem("max_ellipsis_lines", self.max_ellipsis_lines),
+            share_problem("min_alphabetic_words", self.min_alphabetic_words),
+            order_problem("min_stop_words", self.min_stop_words, distinct),
+        ];
+        problems.into_iter().flatten().collect()
+    }
+
+    fn build(&self, _: Option<&[u8]>) -> Result<Box<dyn TextFilter>, Problem> {
+        let stop_words: Seen<String> = self.stop_words.iter().map(|word| word.to_lowercase()).collect();
+        let longest = stop_words_length(&self.stop_words);
+        Ok(Box::new(Rules { settings: self.clone(), stop_words, longest }))
+    }
+}
+
+/// Returns the length of the longest stop word in bytes.
+fn stop_words_length(words: &[String]) -> usize {
+    words.iter().map(String::len).max().unwrap_or(0)
+}
+
+struct Rules {
+    settings: GopherQuality,
+    stop_words: Seen<String>,
+    longest: usize,
+}
+
+#[derive(Default)]
+struct WordCounts {
+    all: u64,
+    wordlike: u64,
+    wordlike_characters: u64,
+    alphabetic: u64,
+}
+
+impl WordCounts {
+    fn count(text: &str) -> Self {
+        let mut counts = Self::default();
+        for word in text.split_whitespace() {
+            counts.all += 1;
+            counts.alphabetic += u64::from(word.chars().any(char::is_alphabetic));
+            if is_wordlike(word) {
+                counts.wordlike += 1;
+                counts.wordlike_characters += characters(word);
+            }
+        }
+        counts
+    }
+}
+
+impl TextFilter for Rules {
+    fn apply(&self, text: &str) -> Verdict {
+        let of_words = self.word_rule(text, &WordCounts::count(text));
+        let found = of_words.or_else(|| self.line_rule(text)).or_else(|| self.stop_word_rule(text));
+        found.map_or(Verdict::Keep, Verdict::Remove)
+    }
+}
+
+impl Rules {
+    fn word_rule(&self, text: &str, words: &WordCounts) -> Option<&'static str> {
+        let settings = &self.settings;
+        let mean = share(words.wordlike_characters, words.wordlike);
+        let hashes = memchr::memchr_iter(b'#', text.as_bytes()).count() as u64;
+        let rules = [
+            (words.wordlike < settings.min_words, "too_few_words"),
+            (words.wordlike > settings.max_words, "too_many_words"),
+            (mean < settings.min_mean_word_length, "short_words"),
+            (mean > settings.max_mean_word_length, "long_words"),
+            (share(hashes, words.all) > settings.max_symbols_per_word, "hashes"),
+            (share(ellipses(text), words.all) > settings.max_symbols_per_word, "ellipses"),
+            (share(words.alphabetic, words.all) < settings.min_alphabetic_words, "few_alphabetic_words"),
+        ];
+        rules.into_iter().find(|(is, _)| *is).map(|(_, rule)| rule)
+    }
+
+    fn line_rule(&self, text: &str) -> Option<&'static str> {
+        let (mut all, mut bullets, mut ellipses) = (0, 0, 0);
+        for line in lines(text) {
+            all += 1;
+            bullets += u64::from(line.starts_with(BULLETS));
+            ellipses += u64::from(ends_with_ellipsis(line));
+        }
+        if share(bullets, all) > self.settings.max_bullet_lines {
+            return Some("bullet_lines");
+        }
+        (share(ellipses, all) > self.settings.max_ellipsis_lines).then_some("ellipsis_lines")
+    }
+
+    fn stop_word_rule(&self, text: &str) -> Option<&'static str> {
+        let wanted = usize::try_from(self.settings.min_stop_words).unwrap_or(usize::MAX);
+        let mut found = Seen::default();
+        let mut words = text.split_whitespace();
+        while found.len() < wanted {
+            let Some(word) = words.next().map(bare) else { return Some("few_stop_words") };
+            // Lowercase letters are at most three times as long.
+            if word.len() <= self.longest * 3 {
+                let word = word.to_lowercase();
+                if self.stop_words.contains(&word) {
+                    found.insert(word);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Counts `…` and `...`, without overlaps.
+fn ellipses(text: &str) -> u64 {
+    let dots = memchr::memmem::find_iter(text.as_bytes(), b"...").count();
+    let signs = memchr::memmem::find_iter(text.as_bytes(), "…".as_bytes()).count();
+    (dots + signs) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(text: &str) -> Verdict {
+        GopherQuality::default().build(None).expect("valid").apply(text)
+    }
+
+    #[test]
+    fn each_rule_removes_what_it_names() {
+        let prose = "the quick brown fox and its friend went to the market with money ".repeat(8);
+        let shouted = prose.to_uppercase();
+        let cases = [
+            (prose.clone(), Verdict::Keep),
+            (shouted, Verdict::Keep),
+            (prose[..100].to_owned(), Verdict::Remove("too_few_words")),
+            ("the and ".repeat(50_001), Verdict::Remove("too_many_words")),
+            ("a to ".repeat(50), Verdict::Remove("short_words")),
+            ("incomprehensibilities and the ".repeat(60), Verdict::Keep),
+            ("incomprehensibilities to ".repeat(60), Verdict::Remove("long_words")),
+            (format!("{prose}{}", "# ".repeat(12)), Verdict::Remove("hashes")),
+            (format!("{prose}{}", "… ".repeat(6) + &"... ".repeat(6)), Verdict::Remove("ellipses")),
+            (format!("{prose}{}", "123 ".repeat(40)), Verdict::Remove("few_alphabetic_words")),
+            ("- the quick brown fox and its friend\n".repeat(9), Verdict::Remove("bullet_lines")),
+            (
+                ("the quick brown fox and its very good friend that ran\n".repeat(2) + "and then...\n\n").repeat(4),
+                Verdict::Remove("ellipsis_lines"),
+            ),
+            ("quick brown fox ".repeat(20), Verdict::Remove("few_stop_words")),
+            ("the quick fox ".repeat(20), Verdict::Remove("few_stop_words")),
+            ("\"The\" quick fox of, ".repeat(20), Verdict::Keep),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(verdict(&text), expected, "{}", &text[..text.len().min(60)]);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Length in characters, words and lines.
+//!
+//! # What
+//! Removes documents that are too short or too long.
+//!
+//! # Why
+//! Headings, menus and error pages are short. Concatenated dumps are long.
+//!
+//! # Definition
+//! A character is a Unicode scalar value. A word is a run without white space. Lines are those that are not blank.
+//! Each bound is inclusive. The rules are `too_few_…` and `too_many_…` of `characters`, `words` and `lines`.
+//!
+//! # Reference
+//! Xue et al. 2021, "mT5", section 3.1: at least three lines of 200 characters. The default here is one text of 200.
+
+use schemars::JsonSchema;
+use schemas::Problem;
+use serde::{Deserialize, Serialize};
+
+use super::{Filter, TextFilter, Verdict, order_problem};
+use crate::text::{characters, lines};
+
+/// Bounds of length. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Length {
+    /// Minimum number of characters.
+    pub min_characters: u64,
+    /// Maximum number of characters. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_characters: Option<u64>,
+    /// Minimum number of words.
+    pub min_words: u64,
+    /// Maximum number of words. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_words: Option<u64>,
+    /// Minimum number of lines.
+    pub min_lines: u64,
+    /// Maximum number of lines. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_lines: Option<u64>,
+}
+
+impl Default for Length {
+    fn default() -> Self {
+        Self { min_characters: 200, max_characters: None, min_words: 0, max_words: None, min_lines: 0, max_lines: None }
+    }
+}
+
+impl Filter for Length {
+    fn problems(&self) -> Vec<Problem> {
+        let order = |key, min, max: Option<u64>| max.and_then(|max| order_problem(key, min, max));
+        let problems = [
+            order("min_characters", self.min_characters, self.max_characters),
+            order("min_words", self.min_words, self.max_words),
+            order("min_lines", self.min_lines, self.max_lines),
+        ];
+        problems.into_iter().flatten().collect()
+    }
+
+    fn build(&self, _: Option<&[u8]>) -> Result<Box<dyn TextFilter>, Problem> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl TextFilter for Length {
+    fn apply(&self, text: &str) -> Verdict {
+        let is_over = |max: Option<u64>, found: u64| max.is_some_and(|max| found > max);
+        let found = characters(text);
+        if found < self.min_characters {
+            return Verdict::Remove("too_few_characters");
+        }
+        if is_over(self.max_characters, found) {
+            return Verdict::Remove("too_many_characters");
+        }
+        if self.min_words > 0 || self.max_words.is_some() {
+            let found = text.split_whitespace().count() as u64;
+            if found < self.min_words {
+                return Verdict::Remove("too_few_words");
+            }
+            if is_over(self.max_words, found) {
+                return Verdict::Remove("too_many_words");
+            }
+        }
+        if self.min_lines > 0 || self.max_lines.is_some() {
+            let found = lines(text).count() as u64;
+            if found < self.min_lines {
+                return Verdict::Remove("too_few_lines");
+            }
+            if is_over(self.max_lines, found) {
+                return Verdict::Remove("too_many_lines");
+            }
+        }
+        Verdict::Keep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_inclusive() {
+        let filter = Length {
+            min_characters: 2,
+            max_characters: Some(11),
+            min_words: 2,
+            max_words: Some(3),
+            min_lines: 1,
+            max_lines: Some(2),
+        };
+        let cases = [
+            ("é", Verdict::Remove("too_few_characters")),
+            ("ééé", Verdict::Remove("too_few_words")),
+            ("é é", Verdict::Keep),
+            ("a b c d", Verdict::Remove("too_many_words")),
+            ("a\n\nb", Verdict::Keep),
+            ("a\nb\nc", Verdict::Remove("too_many_lines")),
+            ("aaaaaaaaaa bb", Verdict::Remove("too_many_characters")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(filter.apply(text), expected, "{text:?}");
+        }
+    }
+}
