@@ -28,6 +28,7 @@ use self::import_cycles::import_cycles;
 /// schemas contains only plain data.
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-analysis", "cloze-schemas schemars serde"),
+    ("cloze-duplicates", "blake3 unicode-normalization"),
     ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),
@@ -41,8 +42,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-pipeline",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema blake3 bytes \
-         encoding_rs flate2 glob memchr parquet schemars serde serde_json thiserror tokenizers toml tracing \
+        "cloze-duplicates cloze-runtime cloze-schemas cloze-store cloze-tasks cloze-telemetry arrow-array arrow-buffer arrow-schema \
+         blake3 bytes encoding_rs flate2 glob memchr parquet schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
     (
