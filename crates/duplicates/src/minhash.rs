@@ -24,7 +24,7 @@ pub struct NearOptions {
 }
 
 impl Default for NearOptions {
-    /// Five words, 14 bands of 8 rows, as FineWeb: half of the pairs with a similarity of 0.685 are found.
+    /// Five words, 14 bands of 8 rows, as `FineWeb`: half of the pairs with a similarity of 0.685 are found.
     fn default() -> Self {
         Self { shingle_words: 5, bands: 14, rows: 8, seed: 1 }
     }

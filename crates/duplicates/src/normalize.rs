@@ -13,17 +13,23 @@
 use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
-use crate::word_hash::hash_word;
+use crate::word_hash::{WordHash, hash_word};
 
-/// Lowercase form of ASCII letters and digits, 0 for separators, 255 for bytes of other characters.
+/// Mark of ASCII characters that separate words.
+const SEPARATOR: u8 = 0;
+
+/// Mark of bytes of characters that are not ASCII.
+const OTHER: u8 = 255;
+
+/// Lowercase form of ASCII letters and digits, or a mark.
 const BYTES: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte: u8 = 0;
     loop {
         table[byte as usize] = match byte {
-            128.. => 255,
+            128.. => OTHER,
             _ if byte.is_ascii_alphanumeric() => byte.to_ascii_lowercase(),
-            _ => 0,
+            _ => SEPARATOR,
         };
         if byte == 255 {
             break table;
@@ -57,7 +63,8 @@ impl<'a> Normalized<'a> {
 /// Normalizer, which reuses its memory.
 #[derive(Debug, Default)]
 pub struct Normalizer {
-    text: String,
+    /// UTF-8: each word with a space after it.
+    text: Vec<u8>,
     words: Vec<u64>,
 }
 
@@ -66,31 +73,36 @@ impl Normalizer {
     pub fn normalize(&mut self, text: &str) -> Normalized<'_> {
         self.text.clear();
         self.words.clear();
-        self.text.reserve(text.len());
+        self.text.reserve(text.len() + 1);
         let bytes = text.as_bytes();
         let mut at = 0;
         while at < bytes.len() {
             let start = at;
-            let mut all = 0;
-            while at < bytes.len() && BYTES[usize::from(bytes[at])] != 0 {
-                all |= bytes[at];
+            let begin = self.text.len();
+            let mut hash = WordHash::new();
+            let mut last = 0;
+            while at < bytes.len() {
+                last = BYTES[usize::from(bytes[at])];
+                if matches!(last, SEPARATOR | OTHER) {
+                    break;
+                }
+                self.text.push(last);
+                hash.push(last);
                 at += 1;
             }
-            if start < at {
-                let piece = &text[start..at];
-                if all < 128 { self.push_ascii(piece) } else { self.push_unicode(piece) }
+            if last == OTHER {
+                self.text.truncate(begin);
+                let is_in_piece = |byte: &&u8| BYTES[usize::from(**byte)] != SEPARATOR;
+                at = start + bytes[start..].iter().take_while(is_in_piece).count();
+                self.push_unicode(&text[start..at]);
+            } else if begin < self.text.len() {
+                self.words.push(hash.finish());
+                self.text.push(b' ');
             }
             at += 1;
         }
-        self.text.truncate(self.text.trim_end().len());
-        Normalized { text: &self.text, words: &self.words }
-    }
-
-    fn push_ascii(&mut self, word: &str) {
-        let start = self.text.len();
-        self.text.push_str(word);
-        self.text[start..].make_ascii_lowercase();
-        self.end_word(start);
+        self.text.truncate(self.text.len().saturating_sub(1));
+        Normalized { text: std::str::from_utf8(&self.text).expect("made of characters"), words: &self.words }
     }
 
     fn push_unicode(&mut self, piece: &str) {
@@ -107,10 +119,10 @@ impl Normalizer {
             if is_whole_word(character) {
                 self.end_word(start);
                 start = self.text.len();
-                self.text.push(character);
+                self.push_character(character);
                 self.end_word(start);
             } else if character.is_alphanumeric() || is_combining_mark(character) {
-                self.text.push(character);
+                self.push_character(character);
                 continue;
             } else {
                 self.end_word(start);
@@ -120,11 +132,15 @@ impl Normalizer {
         self.end_word(start);
     }
 
+    fn push_character(&mut self, character: char) {
+        self.text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
     /// Ends the word that begins at that byte, if it has a character.
     fn end_word(&mut self, start: usize) {
         if start < self.text.len() {
-            self.words.push(hash_word(&self.text.as_bytes()[start..]));
-            self.text.push(' ');
+            self.words.push(hash_word(&self.text[start..]));
+            self.text.push(b' ');
         }
     }
 }
