@@ -15,6 +15,7 @@ mod change;
 mod commit_record;
 mod config;
 mod document_table;
+mod duplicate_fold;
 mod duplicate_ids;
 mod fingerprints;
 mod gc;
@@ -25,14 +26,20 @@ mod plan;
 mod progress;
 mod provisional_manifest;
 mod reject_stats;
+mod removal;
+mod removal_config;
 mod segment;
+mod sign;
+mod signatures;
 mod split_writer;
 mod summary;
 mod tail;
+mod test_sets;
 mod text_batch;
 mod text_stats;
+mod verdicts;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use runtime::{CancelToken, Poll, PoolOptions, PoolStats, WorkPool, WorkerStats, cancel_pair};
@@ -52,14 +59,15 @@ pub use self::job::PrepareOptions;
 use self::job::{PrepareJob, Sample, in_order, long_ones_first};
 pub use self::part_list::valid_fraction;
 use self::part_list::{ReadableLists, VersionLists};
+pub use self::plan::{DuplicatesCost, PrepareMemory, PreparePlan, fits};
 use self::plan::{ForgetPlan, Planned};
-pub use self::plan::{PrepareMemory, PreparePlan, fits};
 use self::progress::{EventSink, Progress};
 pub use self::progress::{Stage, Stages};
 use self::provisional_manifest::ProvisionalManifest;
 pub(crate) use self::provisional_manifest::vocab_to_parquet;
 pub(crate) use self::reject_stats::RejectStats;
 pub(crate) use self::reject_stats::{RejectsOfReason, noted};
+pub use self::removal_config::{DecontaminationConfig, DuplicatesConfig, TestSetConfig, TestSplit};
 pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
 use crate::{Error, Result};
@@ -239,7 +247,7 @@ impl Preparation {
         let description = self.planned.describe();
         let warnings = self.planned.warnings();
         let lists = if target.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
-        let Planned { config, corpus, tokenizer, settings, part_bytes, .. } = self.planned;
+        let Planned { config, corpus, tokenizer, test_sets, settings, part_bytes, .. } = self.planned;
         let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
         let settings = settings.digest();
         let progress = Arc::new(Progress::new(tasks.iter().map(|task| &task.part)));
@@ -248,11 +256,20 @@ impl Preparation {
             corpus,
             tokenizer,
             sample: Sample::default(),
+            test_sets,
+            verdicts: OnceLock::new(),
             settings,
             tasks,
             options,
             target,
         });
+        let dataset_version = lists.newest();
+        voice.emit(EventKind::PrepareStart(description.start(dataset_version)));
+        for warning in warnings {
+            voice.emit(EventKind::Warning(warning));
+        }
+        let verdicts = duplicate_fold::compare_documents(&work, &lists, stop, &mut voice)?;
+        work.verdicts.set(verdicts).expect("set once");
         let workers = work.config.workers();
         let mut results = {
             let work = Arc::clone(&work);
@@ -263,11 +280,6 @@ impl Preparation {
                 part::make(&work, task, &progress, stop)
             })
         };
-        let dataset_version = lists.newest();
-        voice.emit(EventKind::PrepareStart(description.start(dataset_version)));
-        for warning in warnings {
-            voice.emit(EventKind::Warning(warning));
-        }
         let worker_stats = results.stats();
         if let Some(hears) = self.hears {
             hears(worker_stats.clone());
@@ -306,7 +318,7 @@ impl Preparation {
             duplicate_ids(&work, &fold)?.into_iter().for_each(|warning| voice.emit(EventKind::Warning(warning)));
         }
         let removed = match &work.target {
-            Some((store, _)) => gc::remove_others(store, &fold.objects)?,
+            Some((store, _)) => gc::remove_others(store, &[&*fold.objects, &*work.comparison_objects()].concat())?,
             None => 0,
         };
         let written = self.announced || published || removed > 0;

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry};
 use schemas::{DatasetVersion, Manifest, PartId, Shard, Split, manifest};
-use tracing::warn;
+use tracing::{info, warn};
 
-use super::commit_record::CommitRecord;
+use super::commit_record::{CommitRecord, ContaminatedExample};
 use super::job::PrepareJob;
 use super::part::PartOutcome;
 use super::part_list::{PartList, VersionLists};
@@ -47,6 +47,8 @@ pub(super) struct Aggregate<'a> {
     pub(super) stages: Stages,
     /// First rejects of each part, and the number of lines of each piece. Together they locate a reject.
     complaints: BTreeMap<PartId, Vec<ListedReject>>,
+    /// First documents of each part that share text with a test set.
+    contaminated: BTreeMap<PartId, Vec<(Piece, ContaminatedExample)>>,
     lengths: BTreeMap<Piece, u64>,
 }
 
@@ -72,6 +74,7 @@ impl<'a> Aggregate<'a> {
             rows_made: 0,
             stages: Stages::default(),
             complaints: BTreeMap::new(),
+            contaminated: BTreeMap::new(),
             lengths: BTreeMap::new(),
         }
     }
@@ -108,6 +111,10 @@ impl<'a> Aggregate<'a> {
         for (index, reached) in &record.read {
             self.lengths.insert(record.part.pieces[*index].clone(), reached.lines);
         }
+        let contaminated = self.contaminated.entry(record.part.id).or_default();
+        for example in record.contaminated.iter().take(EXAMPLES - contaminated.len().min(EXAMPLES)) {
+            contaminated.push((record.part.pieces[example.piece].clone(), example.clone()));
+        }
         let complaints = self.complaints.entry(record.part.id).or_default();
         for example in record.examples.iter().take(EXAMPLES - complaints.len().min(EXAMPLES)) {
             let piece = record.part.pieces[example.piece].clone();
@@ -142,6 +149,12 @@ impl<'a> Aggregate<'a> {
         for (reason, place) in self.examples() {
             warn!(reason, place, "prepare: rejected or repaired text");
         }
+        for (piece, ContaminatedExample { test_set, run, line, .. }) in
+            self.contaminated.values().flatten().take(EXAMPLES)
+        {
+            let place = self.place(piece, *line);
+            info!(test_set, run, place, "prepare: removed a document that shares text with a test set");
+        }
         Ok(())
     }
 
@@ -159,12 +172,12 @@ impl<'a> Aggregate<'a> {
     /// Returns reason and place of the first rejects, in the order of the parts.
     fn examples(&self) -> impl Iterator<Item = (&str, String)> {
         let all = self.complaints.values().flatten().take(EXAMPLES);
-        all.map(|complaint| (complaint.reason.as_str(), self.place(complaint)))
+        all.map(|complaint| (complaint.reason.as_str(), self.place(&complaint.piece, complaint.line)))
     }
 
     /// Returns `file:line` if all earlier pieces of the file are read. Otherwise the line is relative to the start of
     /// the piece.
-    fn place(&self, ListedReject { piece, line, .. }: &ListedReject) -> String {
+    fn place(&self, piece: &Piece, line: u64) -> String {
         let path = self.corpus.path(piece).display();
         let first = Piece { range: 0..0, ..piece.clone() };
         let mut lines = 0;
@@ -175,7 +188,7 @@ impl<'a> Aggregate<'a> {
             }
             (lines, end) = (lines + length, before.range.end);
         }
-        if end == piece.range.start { format!("{path}:{}", lines + line + 1) } else { piece.describe(&path, *line) }
+        if end == piece.range.start { format!("{path}:{}", lines + line + 1) } else { piece.describe(&path, line) }
     }
 }
 

@@ -9,6 +9,7 @@ use schemas::{Problem, manifest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::removal_config::{DecontaminationConfig, DuplicatesConfig};
 use crate::corpus::{
     AnyFormat, BytesRead, COPIES, CorpusConfig, InvalidFilePolicy, MemoryBudget, ReadOptions, encoding_by_name,
 };
@@ -77,6 +78,12 @@ pub struct PrepareConfig {
     /// Maximum memory for text in bytes, at least 32 MiB. A document may use 1/64 of it, a text that the tokenizer
     /// cannot split about 1/2000, a zstd window half. For `cloze tokenizer train` it includes the distinct words.
     pub max_memory_bytes: u64,
+    /// Removal of duplicate documents. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicates: Option<DuplicatesConfig>,
+    /// Removal of documents that share runs of words with test sets. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decontamination: Option<DecontaminationConfig>,
 }
 
 impl Default for PrepareConfig {
@@ -104,6 +111,8 @@ impl Default for PrepareConfig {
             max_bad_lines: None,
             workers: None,
             max_memory_bytes: 4 << 30,
+            duplicates: None,
+            decontamination: None,
         }
     }
 }
@@ -197,6 +206,8 @@ impl PrepareConfig {
             let names = "names are those of <https://encoding.spec.whatwg.org>: utf-8, utf-16le, windows-1252, gbk, …";
             require(false, "encoding", format!("`{name}` is not a known encoding"), names);
         }
+        problems.extend(self.duplicates.iter().flat_map(DuplicatesConfig::problems));
+        problems.extend(self.decontamination.iter().flat_map(DecontaminationConfig::problems));
         problems
     }
 
@@ -252,6 +263,20 @@ impl Settings {
             None => settings.remove("encoding"),
         };
         Self(settings)
+    }
+
+    /// Replaces the files of the test sets by the digest of their runs.
+    pub(super) fn with_test_sets(mut self, digest: Option<&str>) -> Self {
+        match digest {
+            Some(digest) => self.0.insert("decontamination".to_owned(), digest.into()),
+            None => self.0.remove("decontamination"),
+        };
+        self
+    }
+
+    /// Whether parts are made without duplicates.
+    pub(super) fn removes_duplicates(&self) -> bool {
+        self.0.contains_key("duplicates")
     }
 
     /// Share of the documents in the validation split.
