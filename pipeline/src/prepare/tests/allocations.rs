@@ -40,7 +40,8 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let sample = Sample::default();
     let settings = settings.digest();
     let options = PrepareOptions::default();
-    let work = PrepareJob { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };
+    let (target, test_sets, verdicts) = (Some((store, lock)), None, OnceLock::new());
+    let work = PrepareJob { config, corpus, tokenizer, sample, test_sets, verdicts, settings, tasks, options, target };
     // Use up the compared sample first: the reference tokenizer allocates.
     while work.sample.select(sentences[0]).is_some() {}
     let (_stopper, stop) = runtime::cancel_pair();
