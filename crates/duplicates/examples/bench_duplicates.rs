@@ -75,7 +75,9 @@ fn main() {
     let Some(file) = arguments.next() else { return };
     let test_set = std::fs::read_to_string(file).expect("readable UTF-8");
     let mut builder = RunIndexBuilder::new(13);
-    test_set.lines().for_each(|line| drop(builder.add(0, normalizer.normalize(line))));
+    for line in test_set.lines() {
+        builder.add(0, normalizer.normalize(line));
+    }
     let index = builder.build();
     println!("index: {} runs of 13 words", index.len());
     let find = |normalizer: &mut Normalizer| -> usize {
