@@ -87,13 +87,12 @@ pub(super) fn compare_documents(
         let known = VersionVerdicts::read(store, &work.settings, list.dataset_version)?;
         let known =
             known.map(|known| Ok::<_, Error>(known.is_intact(store, &parts)?.then_some(known))).transpose()?.flatten();
-        let verdicts = match known {
-            Some(known) => known,
-            None => {
-                let all = earlier.iter().chain(&parts).map(|part| (*part).clone()).collect();
-                sign_parts(work, all, stop, voice)?;
-                make_verdicts(work, store, list.dataset_version, &earlier, &parts, &digests)?
-            }
+        let verdicts = if let Some(known) = known {
+            known
+        } else {
+            let all = earlier.iter().chain(&parts).map(|part| (*part).clone()).collect();
+            sign_parts(work, all, stop, voice)?;
+            make_verdicts(work, store, list.dataset_version, &earlier, &parts, &digests)?
         };
         digests.add(Some(verdicts));
         earlier.extend(parts);

@@ -183,7 +183,8 @@ impl PartMaker<'_> {
 
     fn begin(&self, records: &[CommitRecord], from: DocumentPlace, rows: [u32; 2]) -> Segment<'_> {
         let number = u32::try_from(records.len()).expect("segments are few");
-        Segment::begin(self.work, self.task, &self.compared.verdicts, self.progress, &self.watch, number, from, rows)
+        let segment = Segment::begin(self.work, self.task, self.progress, &self.watch, number, from, rows);
+        segment.without_duplicates(&self.compared.verdicts)
     }
 
     fn more(&self, rows: [u32; 2], more: [u64; 2]) -> Result<[u32; 2]> {

@@ -24,20 +24,21 @@ pub(super) enum Removal {
 
 /// Finds and counts the documents to remove.
 pub(super) struct Remover<'a> {
-    verdicts: &'a PartVerdicts,
+    /// Verdicts on the part, if duplicates are removed.
+    pub(super) verdicts: Option<&'a PartVerdicts>,
     test_sets: Option<&'a TestSets>,
     normalizer: Normalizer,
 }
 
 impl<'a> Remover<'a> {
-    pub(super) fn new(verdicts: &'a PartVerdicts, test_sets: Option<&'a TestSets>) -> Self {
-        Self { verdicts, test_sets, normalizer: Normalizer::default() }
+    pub(super) fn new(test_sets: Option<&'a TestSets>) -> Self {
+        Self { verdicts: None, test_sets, normalizer: Normalizer::default() }
     }
 
     /// Checks the document that begins there, and counts it if it is removed.
     pub(super) fn find(&mut self, piece: usize, start: u64, text: &str, report: &mut CorpusReport) -> Removal {
         let bytes = text.len() as u64;
-        if let Some(kind) = self.verdicts.find(piece, start) {
+        if let Some(kind) = self.verdicts.and_then(|verdicts| verdicts.find(piece, start)) {
             let counts = &mut report.duplicates;
             let (documents, text_bytes) = match kind {
                 DuplicateKind::Exact => (&mut counts.exact_documents, &mut counts.exact_bytes),

@@ -19,7 +19,7 @@ use crate::corpus::AnyFormat;
 pub struct DuplicatesConfig {
     /// Remove documents with the same words in the same order.
     pub exact: bool,
-    /// Remove documents that share most of their shingles with another one, found by MinHash with bands.
+    /// Remove documents that share most of their shingles with another one, found by `MinHash` with bands.
     pub near: bool,
     /// Words of a shingle, 1 to 64. Shorter documents have no near duplicates.
     pub shingle_words: u32,
@@ -153,7 +153,7 @@ impl DecontaminationConfig {
         for (index, set) in self.test_sets.iter().enumerate() {
             let key = |key: &str| format!("test_sets[{index}]{key}");
             let known = set.task.as_deref().map(tasks::AnyTask::of_kind);
-            let is_one = known.is_some() != !set.files.is_empty();
+            let is_one = known.is_some() == set.files.is_empty();
             let either = "it needs either `task` and `data`, or `files`".to_owned();
             require(is_one, &key(""), either, "for example `task = \"sst2\", data = \"glue/SST-2\"`");
             let unknown =

@@ -75,7 +75,6 @@ impl<'a> Segment<'a> {
     pub(super) fn begin(
         work: &'a PrepareJob,
         task: &'a Task,
-        verdicts: &'a PartVerdicts,
         progress: &'a Progress,
         watch: &'a Stopwatch,
         number: u32,
@@ -114,7 +113,7 @@ impl<'a> Segment<'a> {
             text_bytes: 0,
             lines: 0,
             examples: Vec::new(),
-            remover: Remover::new(verdicts, work.test_sets.as_ref()),
+            remover: Remover::new(work.test_sets.as_ref()),
             contaminated: Vec::new(),
             unknowns: UnknownWords::default(),
             counts: vec![0; vocab_size as usize],
@@ -123,6 +122,13 @@ impl<'a> Segment<'a> {
             unreported_lines: 0,
             unreported: Vec::new(),
         }
+    }
+
+    /// Removes duplicates by the verdicts on the part.
+    #[must_use]
+    pub(super) fn without_duplicates(mut self, verdicts: &'a PartVerdicts) -> Self {
+        self.remover.verdicts = Some(verdicts);
+        self
     }
 
     /// Whether enough text was read to commit the segment.
@@ -185,11 +191,10 @@ impl<'a> Segment<'a> {
         let DocumentRef { text, piece, line, .. } = *document;
         match self.remover.find(piece, document.range.start, text, &mut self.report) {
             Removal::None => return false,
-            Removal::Duplicate => {}
             Removal::Contaminated { test_set, run } if self.contaminated.len() < EXAMPLES => {
                 self.contaminated.push(ContaminatedExample { test_set, run, piece, line });
             }
-            Removal::Contaminated { .. } => {}
+            Removal::Duplicate | Removal::Contaminated { .. } => {}
         }
         true
     }
