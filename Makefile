@@ -3,7 +3,7 @@
 # Checks and tests are built with every feature, and all of them with the same: other features would build all again.
 FEATURES := --features cloze/otlp,cloze-train/otlp
 
-.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-filters bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-duplicates bench-filters bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -73,6 +73,9 @@ bench-tokenize:  ## tokenization throughput next to other tokenizers, ids compar
 bench-prepare: setup  ## `cloze prepare` next to `datasets.map` to Parquet (TOKENIZER=folder FILE=text; run bench-tokenize first)
 	cargo build --release --quiet -p cloze -p cloze-train
 	@scripts/bench-prepare
+
+bench-duplicates:  ## cost of finding duplicates next to datatrove's MinHash (FILE=one document per line, TEST_FILE=text, RIVALS=folder)
+	@scripts/bench-duplicates
 
 bench-train: setup  ## a training step on the CPU next to Hugging Face (RIVALS=script, RIVALS_PYTHON=python)
 	@scripts/bench-train

@@ -30,7 +30,7 @@ pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
 pub(crate) use self::subcommands::DEFAULT_CONFIG;
 pub use self::subcommands::{
-    ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, SharedPrepareArgs, TokenizerVerb,
+    ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, ShareFlags, SharedPrepareArgs, TokenizerVerb,
 };
 pub use self::sweep_args::{SweepArgs, SweepVerb};
 pub(crate) use self::sweep_args::{SweepExecution, SweepRequest};

@@ -45,14 +45,15 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Prepare { verb: Some(PrepareVerb::Plan(shared)), .. } => {
             prepare::run_phase(&shared, prepare::Phase::Plan, prepare::Options::default())?;
         }
-        Verb::Prepare {
-            verb: Some(PrepareVerb::Run { shared, index, count, lease, lease_timeout, slow, inject_faults }),
-            ..
-        } => {
-            let share = prepare::ShareArgs { index, count, lease, lease_seconds: lease_timeout }.share()?;
+        Verb::Prepare { verb: Some(PrepareVerb::Run { shared, share, slow, inject_faults }), .. } => {
+            let share = prepare::share(&share)?;
             let (slow, faults) = (slow.as_deref(), inject_faults.as_deref());
             let options = prepare::Options { slow, faults, ..prepare::Options::default() };
             prepare::run_phase(&shared, prepare::Phase::Run(share), options)?;
+        }
+        Verb::Prepare { verb: Some(PrepareVerb::Signatures { shared, share }), .. } => {
+            let share = prepare::share(&share)?;
+            prepare::run_phase(&shared, prepare::Phase::Sign(share), prepare::Options::default())?;
         }
         Verb::Prepare { verb: Some(PrepareVerb::Finalize { shared, report }), .. } => {
             let options = prepare::Options { report: report.as_deref(), ..prepare::Options::default() };

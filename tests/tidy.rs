@@ -28,6 +28,7 @@ use self::import_cycles::import_cycles;
 /// schemas contains only plain data.
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-analysis", "cloze-schemas schemars serde"),
+    ("cloze-duplicates", "blake3 unicode-normalization"),
     (
         "cloze-filters",
         "cloze-schemas aho-corasick blake3 foldhash memchr regex schemars serde unicode-normalization whatlang",
@@ -45,7 +46,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-pipeline",
-        "cloze-filters cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-ipc arrow-schema blake3 bytes \
+        "cloze-duplicates cloze-filters cloze-runtime cloze-schemas cloze-store cloze-tasks cloze-telemetry arrow-array arrow-buffer \
+         arrow-ipc arrow-schema blake3 bytes \
          bzip2 csv-core encoding_rs flate2 glob liblzma lz4_flex memchr parquet quick-xml schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),

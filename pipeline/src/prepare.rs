@@ -15,6 +15,7 @@ mod change;
 mod commit_record;
 mod config;
 mod document_table;
+mod duplicate_fold;
 mod duplicate_ids;
 mod fingerprints;
 mod folder_lock;
@@ -31,18 +32,24 @@ mod planned_inputs;
 mod progress;
 mod provisional_manifest;
 mod reject_stats;
+mod removal;
+mod removal_config;
 mod segment;
 mod shared;
+mod sign;
+mod signatures;
 mod split_writer;
 mod summary;
 mod tail;
+mod test_sets;
 mod text_batch;
 mod text_rules;
 mod text_stats;
+mod verdicts;
 mod verify;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use filters::AnyFilter;
 use runtime::{CancelToken, cancel_pair};
@@ -64,8 +71,8 @@ pub use self::part_list::valid_fraction;
 use self::part_list::{ReadableLists, VersionLists};
 use self::part_pool::PartPool;
 pub use self::part_pool::PoolStatsCallback;
+pub use self::plan::{DuplicatesCost, PrepareMemory, PreparePlan, fits};
 use self::plan::{ForgetPlan, Planned};
-pub use self::plan::{PrepareMemory, PreparePlan, fits};
 use self::planned_inputs::PlannedInputs;
 use self::progress::EventSink;
 pub use self::progress::{Stage, Stages};
@@ -73,6 +80,7 @@ use self::provisional_manifest::ProvisionalManifest;
 pub(crate) use self::provisional_manifest::vocab_to_parquet;
 pub(crate) use self::reject_stats::RejectStats;
 pub(crate) use self::reject_stats::{RejectsOfReason, noted};
+pub use self::removal_config::{DecontaminationConfig, DuplicatesConfig, TestSetConfig, TestSplit};
 pub use self::shared::{Share, ShareSummary, SharedPreparation};
 pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
@@ -270,7 +278,7 @@ impl Preparation {
         let description = self.planned.describe();
         let warnings = self.planned.warnings();
         let lists = if store.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
-        let Planned { config, corpus, tokenizer, rules, settings, part_bytes, .. } = self.planned;
+        let Planned { config, corpus, tokenizer, rules, test_sets, settings, part_bytes, .. } = self.planned;
         let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
         let listing = store.as_ref().map(ObjectListing::read).transpose()?.unwrap_or_default();
         let work = Arc::new(PrepareJob {
@@ -279,6 +287,8 @@ impl Preparation {
             tokenizer,
             rules,
             sample: Sample::default(),
+            test_sets,
+            verdicts: OnceLock::new(),
             settings: settings.digest(),
             tasks,
             options,
@@ -290,6 +300,8 @@ impl Preparation {
         for warning in warnings {
             voice.emit(EventKind::Warning(warning));
         }
+        let verdicts = duplicate_fold::compare_documents(&work, &lists, stop, &mut voice)?;
+        work.verdicts.set(verdicts).expect("set once");
         let mut pool = PartPool::new(&work);
         pool.run(stop, &mut voice, self.hears)?;
         pool.publish(&lists, description.change, self.announced, &mut voice)

@@ -13,6 +13,8 @@
 //! valid/part-00000-00-00.parquet …
 //! documents/part-00000-00.parquet …   positions of documents, one row each, in the order of their source
 //! parts/part-00000-00.json …          commit records, one per segment of a part, sealed: merged into the manifest
+//! signatures/part-00000.bin, .json    signatures of documents, and their sealed record: only if duplicates are removed
+//! verdicts/part-00000.bin             removed duplicates of each part; `verdicts/00000.json` of each version is sealed
 //! lock                                current or last holder of the folder's lock
 //! ```
 //!
@@ -35,12 +37,14 @@
 
 mod check;
 mod filter_report;
+mod removed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::filter_report::{FilterReport, TextCount};
+pub use self::removed::{ContaminationCounts, DuplicateCounts, TestSetCounts};
 use crate::ordinal::{DatasetVersion, PartId};
 use crate::sealed::{SealError, Sealed};
 use crate::vocab::SpecialIds;
@@ -285,6 +289,12 @@ pub struct CorpusReport {
     /// Documents excluded because they are to be forgotten; absent if there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub forgotten: u64,
+    /// Documents excluded as duplicates; absent if there are none.
+    #[serde(default, skip_serializing_if = "DuplicateCounts::is_empty")]
+    pub duplicates: DuplicateCounts,
+    /// Documents excluded because they share text with test sets; absent if there are none.
+    #[serde(default, skip_serializing_if = "ContaminationCounts::is_empty")]
+    pub contaminated: ContaminationCounts,
     /// Lines or documents rejected or repaired, by reason.
     pub rejected: BTreeMap<String, u64>,
     /// Counts of the normalization and of each filter, in their order; absent if there are none.
@@ -337,6 +347,8 @@ impl CorpusReport {
         self.tokens += other.tokens;
         self.unknown += other.unknown;
         self.forgotten += other.forgotten;
+        self.duplicates.add(&other.duplicates);
+        self.contaminated.add(&other.contaminated);
         for (reason, count) in &other.rejected {
             *self.rejected.entry(reason.clone()).or_default() += count;
         }

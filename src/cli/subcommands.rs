@@ -58,24 +58,25 @@ pub enum PrepareVerb {
     Run {
         #[command(flatten)]
         shared: SharedPrepareArgs,
-        /// Make every COUNT-th part, from part I on (from 0). Default: that of a Slurm array or a Kubernetes Indexed Job.
-        #[arg(long, value_name = "I", requires = "count")]
-        index: Option<u64>,
-        /// Number of shares. Default: that of a Slurm array.
-        #[arg(long, value_name = "COUNT")]
-        count: Option<u64>,
-        /// Lease parts, also in a Slurm array.
-        #[arg(long, conflicts_with_all = ["index", "count"])]
-        lease: bool,
-        /// Time without a heartbeat after which the lease of another process expires.
-        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = number::lease_seconds)]
-        lease_timeout: f64,
+        #[command(flatten)]
+        share: ShareFlags,
         /// Delay the writer before each segment that it commits.
         #[arg(long, value_name = "writer=MS")]
         slow: Option<String>,
         /// Faults to inject, as for `cloze prepare`.
         #[arg(long, value_name = "FILE|SPEC")]
         inject_faults: Option<String>,
+    },
+    /// Compare all documents of the plan, if `[prepare.duplicates]` is set; before `prepare run`.
+    ///
+    /// Each process makes the signatures of a share of the parts. The process that finds the last ones compares the
+    /// documents.
+    #[command(after_help = "Example: cloze prepare signatures --index 3 --count 8")]
+    Signatures {
+        #[command(flatten)]
+        shared: SharedPrepareArgs,
+        #[command(flatten)]
+        share: ShareFlags,
     },
     /// Check that all parts of the plan exist, and write the manifest.
     Finalize {
@@ -96,6 +97,23 @@ pub enum PrepareVerb {
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
     },
+}
+
+/// Share of the parts of a plan.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ShareFlags {
+    /// Take every COUNT-th part, from part I on (from 0). Default: that of a Slurm array or a Kubernetes Indexed Job.
+    #[arg(long, value_name = "I", requires = "count")]
+    pub(crate) index: Option<u64>,
+    /// Number of shares. Default: that of a Slurm array.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
+    /// Lease parts, also in a Slurm array.
+    #[arg(long, conflicts_with_all = ["index", "count"])]
+    pub(crate) lease: bool,
+    /// Time without a heartbeat after which the lease of another process expires.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = number::lease_seconds)]
+    pub(crate) lease_timeout: f64,
 }
 
 /// Configuration and corpus of a phase of a preparation.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use interruption::Shared;
 pub use phase::Phase;
-pub(crate) use phase::ShareArgs;
+pub(crate) use phase::share;
 use pipeline::corpus_stats::CorpusStats;
 use pipeline::load::RowOrder;
 use pipeline::prepare::{
@@ -231,6 +231,16 @@ fn run_in(
             preparation.run(options, &clock, observer).map(|_| None)
         }
         Phase::Plan => plan()?.write_plan(&clock, observer).map(|plan| Some(planned(config, &plan))),
+        Phase::Sign(share) => {
+            let folder = config.folder.display();
+            let is_done = open()?.sign(share, &stop, &clock, observer)?;
+            let rest = if is_done {
+                "all documents are compared; run `cloze prepare run`"
+            } else {
+                "the signatures of this share exist; when all shares are done, the documents are compared"
+            };
+            Ok(Some(format!("{folder}: {rest}")))
+        }
         Phase::Run(share) => {
             let summary = open()?.run(share, options, &stop, &clock, observer, hears)?;
             Ok(Some(shared(config, share, &summary)))

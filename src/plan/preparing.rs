@@ -1,6 +1,6 @@
 //! Description of the work of `cloze prepare`, as part of a plan.
 
-use pipeline::prepare::{self, Preparation, PrepareConfig, PrepareMemory, PreparePlan};
+use pipeline::prepare::{self, DuplicatesCost, Preparation, PrepareConfig, PrepareMemory, PreparePlan};
 use schemas::Problem;
 use telemetry::quantities::{bytes, count, counted};
 
@@ -77,9 +77,29 @@ fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
         bytes(text.very_long),
         bytes(worker),
     ));
+    lines.extend(plan.duplicates.map(duplicates));
+    if let Some(runs) = plan.test_runs {
+        lines.push(format!("           decontamination: {} of test sets", counted(runs, "run")));
+    }
     if let Some((name, size)) = &plan.largest_compressed {
         lines.push(format!("           one worker reads {name} from end to end, {} compressed", bytes(*size)));
     }
     lines.extend(plan.change.map(|change| format!("           {change}")));
     lines
+}
+
+/// Describes the comparison of all documents before the parts.
+fn duplicates(cost: DuplicatesCost) -> String {
+    let passes = match cost.fold.passes {
+        1 => String::new(),
+        passes => format!(", each column read {passes} times"),
+    };
+    format!(
+        "           duplicates: about {} of 2 kB are compared: {} of memory{passes}, {} a worker for signatures, \
+         {} on disk",
+        counted(cost.documents, "document"),
+        bytes(cost.fold.bytes()),
+        bytes(cost.worker_bytes),
+        bytes(cost.disk_bytes),
+    )
 }

@@ -36,6 +36,7 @@ pub(crate) fn page(corpora: &[(Option<String>, CorpusStats)]) -> String {
                 h2 { "Filters" }
                 (filters(stats))
             }
+            (removed(stats))
             h2 { "Rows and padding" }
             (rows(stats))
             h2 { "Sources" }
@@ -214,6 +215,33 @@ fn filters(stats: &CorpusStats) -> Markup {
         @if !stats.filtered.is_empty() {
             h3 { "First removed documents" }
             div.scroll { (table(&["filter", "rule", "place", "begin of the text"], examples)) }
+        }
+    }
+}
+
+/// Renders the duplicates and the documents that share text with test sets, if any were removed.
+fn removed(stats: &CorpusStats) -> Markup {
+    let (duplicates, contaminated) = (stats.corpus.duplicates, &stats.corpus.contaminated);
+    let row = |what: &str, documents, text_bytes, runs: Option<u64>| {
+        vec![
+            Text(what.to_owned()),
+            Number(count(documents)),
+            Number(bytes(text_bytes)),
+            Number(runs.map_or_else(String::new, count)),
+        ]
+    };
+    let kinds = [
+        ("exact duplicates", duplicates.exact_documents, duplicates.exact_bytes),
+        ("near duplicates", duplicates.near_documents, duplicates.near_bytes),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, documents, _)| *documents > 0);
+    let kinds = kinds.map(|(what, documents, text_bytes)| row(what, documents, text_bytes, None));
+    let sets = contaminated.test_sets.iter();
+    let sets = sets.map(|(name, set)| row(&format!("text of {name}"), set.documents, set.text_bytes, Some(set.runs)));
+    html! {
+        @if !duplicates.is_empty() || !contaminated.is_empty() {
+            h3 { "Duplicates and text of test sets" }
+            (table(&["removed", "documents", "text", "shared runs"], kinds.chain(sets)))
         }
     }
 }

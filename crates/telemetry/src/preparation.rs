@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::number::{Float, OptionalNumber};
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Plan of a preparation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrepareStart {
@@ -149,6 +154,24 @@ pub struct PrepareEnd {
     /// Documents that were excluded because they are to be forgotten.
     #[serde(default)]
     pub forgotten: u64,
+    /// Documents removed because their words equal those of an earlier document.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exact_duplicates: u64,
+    /// Documents removed because they are similar to an earlier document.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub near_duplicates: u64,
+    /// Bytes of text in removed duplicates.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duplicate_bytes: u64,
+    /// Documents removed because they share text with test sets.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub contaminated: u64,
+    /// Bytes of text in these documents.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub contaminated_bytes: u64,
+    /// Documents that share text with each test set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub contaminated_by: BTreeMap<String, u64>,
     /// Lines or documents rejected or repaired, by reason.
     pub rejected: BTreeMap<String, u64>,
     /// Counts of the normalization and of each filter, in their order.

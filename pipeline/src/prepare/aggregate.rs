@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry};
 use schemas::{DatasetVersion, Manifest, PartId, Shard, Split, manifest};
-use tracing::warn;
+use tracing::{info, warn};
 
-use super::commit_record::{CommitRecord, FilteredText};
+use super::commit_record::{CommitRecord, ContaminatedExample, FilteredText};
 use super::job::PrepareJob;
 use super::part::PartOutcome;
 use super::part_list::{PartList, VersionLists};
@@ -51,6 +51,8 @@ pub(super) struct Aggregate<'a> {
     pub(super) stages: Stages,
     /// First rejects of each part, and the number of lines of each piece. Together they locate a reject.
     complaints: BTreeMap<PartId, Vec<ListedReject>>,
+    /// First documents of each part that share text with a test set.
+    contaminated: BTreeMap<PartId, Vec<(Piece, ContaminatedExample)>>,
     lengths: BTreeMap<Piece, u64>,
     /// First documents that each filter removed, by filter and part.
     filtered: BTreeMap<String, BTreeMap<PartId, Vec<ListedText>>>,
@@ -84,6 +86,7 @@ impl<'a> Aggregate<'a> {
             rows_made: 0,
             stages: Stages::default(),
             complaints: BTreeMap::new(),
+            contaminated: BTreeMap::new(),
             lengths: BTreeMap::new(),
             filtered: BTreeMap::new(),
         }
@@ -122,6 +125,10 @@ impl<'a> Aggregate<'a> {
         for (index, reached) in &record.read {
             self.lengths.insert(record.part.pieces[*index].clone(), reached.lines);
         }
+        let contaminated = self.contaminated.entry(record.part.id).or_default();
+        for example in record.contaminated.iter().take(EXAMPLES - contaminated.len().min(EXAMPLES)) {
+            contaminated.push((record.part.pieces[example.piece].clone(), example.clone()));
+        }
         let complaints = self.complaints.entry(record.part.id).or_default();
         for example in record.examples.iter().take(EXAMPLES - complaints.len().min(EXAMPLES)) {
             let piece = record.part.pieces[example.piece].clone();
@@ -152,7 +159,7 @@ impl<'a> Aggregate<'a> {
         let shown = first.map(|ListedText { piece, text }| FilteredDocument {
             filter: text.filter.clone(),
             rule: text.rule.clone(),
-            place: self.line_of(piece, text.line),
+            place: self.place(piece, text.line),
             text: text.text.clone(),
         });
         shown.collect()
@@ -196,6 +203,12 @@ impl<'a> Aggregate<'a> {
         for (reason, place) in self.examples() {
             warn!(reason, place, "prepare: rejected or repaired text");
         }
+        for (piece, ContaminatedExample { test_set, run, line, .. }) in
+            self.contaminated.values().flatten().take(EXAMPLES)
+        {
+            let place = self.place(piece, *line);
+            info!(test_set, run, place, "prepare: removed a document that shares text with a test set");
+        }
         Ok(())
     }
 
@@ -213,16 +226,12 @@ impl<'a> Aggregate<'a> {
     /// Returns reason and place of the first rejects, in the order of the parts.
     fn examples(&self) -> impl Iterator<Item = (&str, String)> {
         let all = self.complaints.values().flatten().take(EXAMPLES);
-        all.map(|complaint| (complaint.reason.as_str(), self.place(complaint)))
-    }
-
-    fn place(&self, ListedReject { piece, line, .. }: &ListedReject) -> String {
-        self.line_of(piece, *line)
+        all.map(|complaint| (complaint.reason.as_str(), self.place(&complaint.piece, complaint.line)))
     }
 
     /// Returns `file:line` if all earlier pieces of the file are read. Otherwise the line is relative to the start of
     /// the piece.
-    fn line_of(&self, piece: &Piece, line: u64) -> String {
+    fn place(&self, piece: &Piece, line: u64) -> String {
         let path = self.corpus.path(piece).display();
         let first = Piece { range: 0..0, ..piece.clone() };
         let mut lines = 0;

@@ -17,6 +17,8 @@ use super::config::Settings;
 use super::fingerprints::Fingerprints;
 use super::job::ForgottenDocuments;
 use super::part_list::{self, PartList, VersionLists};
+use super::signatures::SignatureRecord;
+use super::verdicts::VerdictDigests;
 use crate::corpus::{Corpus, InputFile, Part, Piece, PieceEnd, RecordBuffers, group};
 use crate::{Error, Result};
 
@@ -240,6 +242,7 @@ impl Comparison<'_> {
     fn memory(&self) -> Result<Memory> {
         let mut memory = Memory { settings: self.settings.digest(), ..Memory::default() };
         let Some(store) = self.store else { return Ok(memory) };
+        memory.verdicts = VerdictDigests::read(store, self.settings, self.lists)?;
         memory.seen = Fingerprints::read(store)?;
         for list in self.lists.iter() {
             let stat = store.head(&part_list::file_name(list.dataset_version.0 as usize))?;
@@ -284,7 +287,7 @@ impl Comparison<'_> {
         memory: &mut Memory,
     ) -> Result<bool> {
         if !memory.reached.contains_key(&part.id) {
-            let reached = self.recorded_ends(dataset_version, part, &memory.settings)?;
+            let reached = self.recorded_ends(dataset_version, part, memory)?;
             memory.reached.insert(part.id, reached);
         }
         match memory.reached[&part.id].get(piece) {
@@ -298,13 +301,24 @@ impl Comparison<'_> {
         &self,
         dataset_version: DatasetVersion,
         part: &Part,
-        settings: &str,
+        memory: &Memory,
     ) -> Result<BTreeMap<Piece, PieceEnd>> {
+        let Some(store) = self.store else { return Ok(BTreeMap::new()) };
         let omit = ForgottenDocuments::new(self.lists, dataset_version);
-        let bound = PartBinding { settings, forgotten: omit.name(), part };
-        let found = self.store.map(|store| FoundPart::read(store, bound)).transpose()?.unwrap_or_default();
-        let read = found.records.into_iter().flat_map(|record| record.read);
-        Ok(read.map(|(index, reached)| (part.pieces[index].clone(), reached)).collect())
+        let mut ends = BTreeMap::new();
+        // Without verdicts, no part was made.
+        if let Some(verdicts) = memory.verdicts.get(part.id) {
+            let bound = PartBinding { settings: &memory.settings, forgotten: omit.name(), verdicts, part };
+            let read = FoundPart::read(store, bound)?.records.into_iter().flat_map(|record| record.read);
+            ends.extend(read.map(|(index, reached)| (part.pieces[index].clone(), reached)));
+        }
+        // The verdicts are about the text of the signatures.
+        if self.settings.removes_duplicates()
+            && let Some(signed) = SignatureRecord::read(store, &memory.settings, part)?
+        {
+            ends.extend(part.pieces.iter().cloned().zip(signed.read));
+        }
+        Ok(ends)
     }
 
     /// Whether reading a piece again gives the same result. An unreadable piece counts as changed.
@@ -320,6 +334,8 @@ impl Comparison<'_> {
 struct Memory {
     /// BLAKE3 of the settings.
     settings: String,
+    /// Verdicts on duplicates.
+    verdicts: VerdictDigests,
     /// Time at which each list was written.
     since: BTreeMap<DatasetVersion, SystemTime>,
     /// Recorded ends of the pieces of a part.

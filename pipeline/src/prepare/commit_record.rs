@@ -28,6 +28,9 @@ pub(super) struct CommitRecord {
     pub(super) segment: u32,
     /// BLAKE3 of the omitted document ids, joined: those of the part's list.
     pub(super) forgotten: String,
+    /// BLAKE3 of the verdicts on duplicates of the part. Absent if duplicates stay.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) verdicts: String,
     /// Start of the segment, and rows of the part before it: of the training split, of the validation split.
     pub(super) from: DocumentPlace,
     pub(super) first_rows: [u32; 2],
@@ -50,6 +53,9 @@ pub(super) struct CommitRecord {
     /// First documents that each filter removed. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) filtered: Vec<FilteredText>,
+    /// First documents that share a run of words with a test set. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) contaminated: Vec<ContaminatedExample>,
     /// Most frequent words that became the unknown token, among the examined ones. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unknown_words: Vec<(String, u64)>,
@@ -86,6 +92,20 @@ pub(super) struct FilteredText {
     pub(super) text: String,
 }
 
+/// Place of the corpus with a document that shares a run of words with a test set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ContaminatedExample {
+    /// Test set.
+    pub(super) test_set: String,
+    /// First shared run.
+    pub(super) run: String,
+    /// Index of the piece within the part.
+    pub(super) piece: usize,
+    /// 0-based line within the piece.
+    pub(super) line: u64,
+}
+
 impl Sealed for CommitRecord {
     const FORMAT: &'static str = "cloze commit record";
     const VERSION: u32 = 3;
@@ -97,6 +117,8 @@ impl Sealed for CommitRecord {
 pub(super) struct PartBinding<'a> {
     pub(super) settings: &'a str,
     pub(super) forgotten: &'a str,
+    /// Empty if duplicates stay.
+    pub(super) verdicts: &'a str,
     pub(super) part: &'a Part,
 }
 
@@ -169,6 +191,7 @@ impl FoundPart {
             (record.part != *bound.part, "of another part"),
             (record.segment as usize != self.records.len(), "of another segment"),
             (record.forgotten != bound.forgotten, "made with another list of forgotten documents"),
+            (record.verdicts != bound.verdicts, "made with other verdicts on duplicates"),
             (record.from != self.next() || rows != self.rows(), "it does not start where the previous one ends"),
             (!record.names_its_own(), "it names objects of other segments"),
             (!record.counts_what_is_there(), "it counts unknown pieces or ids"),
@@ -232,6 +255,7 @@ impl CommitRecord {
         self.read.iter().all(|(piece, _)| *piece < pieces)
             && self.examples.iter().all(|example| example.piece < pieces)
             && self.filtered.iter().all(|filtered| filtered.piece < pieces)
+            && self.contaminated.iter().all(|example| example.piece < pieces)
             && ids.is_some_and(|largest| u32::try_from(largest).is_ok())
     }
 

@@ -10,6 +10,7 @@ use schemas::{Problem, manifest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::removal_config::{DecontaminationConfig, DuplicatesConfig};
 use super::text_rules::TextRules;
 use crate::corpus::{
     AnyFormat, BytesRead, COPIES, CorpusConfig, InvalidFilePolicy, MemoryBudget, ReadOptions, encoding_by_name,
@@ -87,6 +88,12 @@ pub struct PrepareConfig {
     /// remove are counted by filter and rule, and are no bad lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<AnyFilter>,
+    /// Removal of duplicate documents. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicates: Option<DuplicatesConfig>,
+    /// Removal of documents that share runs of words with test sets. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decontamination: Option<DecontaminationConfig>,
 }
 
 impl Default for PrepareConfig {
@@ -116,6 +123,8 @@ impl Default for PrepareConfig {
             max_memory_bytes: 4 << 30,
             normalization: Normalization::default(),
             filters: Vec::new(),
+            duplicates: None,
+            decontamination: None,
         }
     }
 }
@@ -210,6 +219,8 @@ impl PrepareConfig {
             require(false, "encoding", format!("`{name}` is not a known encoding"), names);
         }
         problems.extend(TextRules::problems(&self.filters));
+        problems.extend(self.duplicates.iter().flat_map(DuplicatesConfig::problems));
+        problems.extend(self.decontamination.iter().flat_map(DecontaminationConfig::problems));
         problems
     }
 
@@ -274,6 +285,20 @@ impl Settings {
             filters[filter][digest.key] = Value::from(digest.blake3.as_str());
         }
         self
+    }
+
+    /// Replaces the files of the test sets by the digest of their runs.
+    pub(super) fn with_test_sets(mut self, digest: Option<&str>) -> Self {
+        match digest {
+            Some(digest) => self.0.insert("decontamination".to_owned(), digest.into()),
+            None => self.0.remove("decontamination"),
+        };
+        self
+    }
+
+    /// Whether parts are made without duplicates.
+    pub(super) fn removes_duplicates(&self) -> bool {
+        self.0.contains_key("duplicates")
     }
 
     /// Share of the documents in the validation split.

@@ -35,6 +35,7 @@ fn record() -> CommitRecord {
         part: part(),
         segment: 0,
         forgotten: "f".into(),
+        verdicts: String::new(),
         from: DocumentPlace::default(),
         first_rows: [0, 0],
         read: vec![(0, reached.clone())],
@@ -46,6 +47,7 @@ fn record() -> CommitRecord {
         lines: 3,
         examples: vec![Example { reason: "nul".into(), piece: 0, line: 1 }],
         filtered: Vec::new(),
+        contaminated: Vec::new(),
         unknown_words: vec![("☃".into(), 3)],
         counts: sparse(&[0, 5, 0, 7]),
     }
@@ -58,7 +60,7 @@ fn a_record_is_read_as_written_or_refused() {
         let store = Store::in_memory(FaultConfig::none());
         store.put("parts/part-00000-00.json", &record.seal()).expect("memory takes all");
         let part = part();
-        let bound = PartBinding { settings: &record.settings, forgotten: "f", part: &part };
+        let bound = PartBinding { settings: &record.settings, forgotten: "f", verdicts: "", part: &part };
         let mut found = FoundPart::read(&store, bound).expect("answered");
         assert!(found.records.iter().all(|read| *read == record));
         found.verify(&store, &ObjectListing::default()).expect("answered");

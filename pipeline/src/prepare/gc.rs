@@ -8,7 +8,7 @@ use super::provisional_manifest::ProvisionalManifest;
 use crate::Result;
 
 /// Folders of the objects that belong to parts.
-pub(super) const FOLDERS: [&str; 4] = ["documents", "parts", "train", "valid"];
+pub(super) const FOLDERS: [&str; 6] = ["documents", "parts", "signatures", "train", "valid", "verdicts"];
 
 /// Removes every part object that is not among `ours`, the objects of parts in effect. Returns the number of removed
 /// objects.
@@ -31,6 +31,7 @@ pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
 /// Removes the records and lists of a corpus without documents. Nothing else was written for it.
 pub(super) fn remove(store: &Store) -> Result<()> {
     remove_others(store, &[])?;
+    store.delete_all("verdicts")?;
     store.delete_all("versions")?;
     ProvisionalManifest::remove(store)
 }

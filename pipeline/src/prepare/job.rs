@@ -1,6 +1,7 @@
 //! Inputs that all workers of a preparation share: tasks, corpus, tokenizer, folder, and the text that is tokenized twice.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,9 +12,13 @@ use super::commit_record::PartBinding;
 use super::config::PrepareConfig;
 use super::listing::ObjectListing;
 use super::part_list::VersionLists;
+use super::signatures;
+use super::test_sets::TestSets;
 use super::text_rules::TextRules;
+use super::verdicts::{self, PartVerdicts, VerdictDigests};
 use crate::corpus::{Corpus, Found, Part};
 use crate::tokenize::{Tokenizer, front};
+use crate::{Error, Result};
 
 /// Options of a run for profiling and streaming, which are not part of any configuration.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,6 +91,10 @@ pub(super) struct PrepareJob {
     pub(super) rules: TextRules,
     /// Text that is tokenized by both implementations.
     pub(super) sample: Sample,
+    /// Runs of words that no document may have.
+    pub(super) test_sets: Option<TestSets>,
+    /// Verdicts on duplicates, as soon as all documents are compared.
+    pub(super) verdicts: OnceLock<VerdictDigests>,
     /// BLAKE3 of the settings.
     pub(super) settings: String,
     /// Tasks in processing order.
@@ -123,7 +132,40 @@ impl PrepareJob {
     }
 
     pub(super) fn bound<'a>(&'a self, task: &'a Task) -> PartBinding<'a> {
-        PartBinding { settings: &self.settings, forgotten: task.forgotten.name(), part: &task.part }
+        let part = &task.part;
+        let verdicts = self.verdict_digest(part.id);
+        PartBinding { settings: &self.settings, forgotten: task.forgotten.name(), verdicts, part }
+    }
+
+    /// BLAKE3 of the verdicts on the documents of a part; empty if duplicates stay.
+    pub(super) fn verdict_digest(&self, part: PartId) -> &str {
+        self.verdicts.get().and_then(|verdicts| verdicts.get(part)).unwrap_or_default()
+    }
+
+    /// Reads the verdicts on the documents of a part.
+    pub(super) fn read_verdicts(&self, part: PartId) -> Result<PartVerdicts> {
+        let digest = self.verdict_digest(part);
+        let Some(store) = self.store().filter(|_| !digest.is_empty()) else { return Ok(PartVerdicts::default()) };
+        let lost = || {
+            Error::Config(format!(
+                "{}: damaged during the run; run the same command again",
+                store.place(&verdicts::part_name(part))
+            ))
+        };
+        PartVerdicts::read(store, part, digest)?.ok_or_else(lost)
+    }
+
+    /// Returns the names of the signatures and verdicts of all parts in effect.
+    pub(super) fn comparison_objects(&self) -> Vec<String> {
+        let parts = self.tasks.iter().filter(|_| self.config.duplicates.is_some()).map(|task| &task.part);
+        parts
+            .flat_map(|part| signatures::object_names(part).into_iter().chain([verdicts::part_name(part.id)]))
+            .collect()
+    }
+
+    /// Whether a document is not longer than `max_document_bytes`.
+    pub(super) fn accepts_length(&self, text: &str) -> bool {
+        self.config.max_document_bytes.is_none_or(|most| text.len() as u64 <= most)
     }
 }
 

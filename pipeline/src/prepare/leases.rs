@@ -21,6 +21,16 @@ pub(super) fn name(part: PartId) -> String {
     format!("{FOLDER}/part-{:05}", part.0)
 }
 
+/// Name of the lease of the signatures of a part.
+pub(super) fn signatures_name(part: PartId) -> String {
+    format!("{FOLDER}/signatures-{:05}", part.0)
+}
+
+/// Name of the lease of the comparison of all documents.
+pub(super) fn comparison_name() -> String {
+    format!("{FOLDER}/comparison")
+}
+
 /// Returns the terms of leases that expire after that time without a heartbeat.
 pub(super) fn terms(expiry: Duration) -> LeaseConfig {
     LeaseConfig { heartbeat_interval: expiry / HEARTBEATS, takeover_delay: expiry }

@@ -13,6 +13,8 @@ use super::leases;
 use super::listing::ObjectListing;
 use super::progress::{Progress, Stage, Stages, Stopwatch};
 use super::segment::Segment;
+use super::signatures::SignatureRecord;
+use super::verdicts::PartVerdicts;
 use crate::corpus::{DocumentPlace, Documents, PieceEnd};
 use crate::{Error, Result};
 
@@ -114,8 +116,10 @@ fn make(
     if let Some(reason) = &found.damage {
         warn!(part = task.part.id.0, reason, "prepare: remaking the missing segments");
     }
-    let part = PartMaker { work, task, progress, stop, watch: Stopwatch::start(Stage::Read), count: progress.part() };
     let made = !found.is_whole();
+    let compared = if made { ComparedPart::read(work, task)? } else { ComparedPart::default() };
+    let watch = Stopwatch::start(Stage::Read);
+    let part = PartMaker { work, task, progress, stop, watch, count: progress.part(), compared };
     let records = if made { part.make_missing(found)? } else { Some((found.records, 0)) };
     let Some((records, rows)) = records else { return Ok(None) };
     progress.finish_part(&task.part, &part.count);
@@ -135,6 +139,36 @@ struct PartMaker<'a> {
     stop: &'a CancelToken,
     watch: Stopwatch,
     count: crate::corpus::BytesRead,
+    compared: ComparedPart,
+}
+
+/// Verdicts on the duplicates of a part, and the text that they are about.
+#[derive(Default)]
+struct ComparedPart {
+    verdicts: PartVerdicts,
+    /// Ends of all pieces. Empty if duplicates stay, or if the signatures were deleted.
+    read: Vec<PieceEnd>,
+}
+
+impl ComparedPart {
+    fn read(work: &PrepareJob, task: &Task) -> Result<Self> {
+        let verdicts = work.read_verdicts(task.part.id)?;
+        let store = work.store().filter(|_| work.config.duplicates.is_some());
+        let record = store.map(|store| SignatureRecord::read(store, &work.settings, &task.part)).transpose()?.flatten();
+        Ok(Self { verdicts, read: record.map(|record| record.read).unwrap_or_default() })
+    }
+
+    /// Fails if a piece was read that has changed since its signatures.
+    fn check(&self, work: &PrepareJob, task: &Task, read: &[(usize, PieceEnd)]) -> Result<()> {
+        let changed = read.iter().find(|(piece, end)| self.read.get(*piece).is_some_and(|signed| signed != end));
+        changed.map_or(Ok(()), |(piece, _)| {
+            let path = work.corpus.path(&task.part.pieces[*piece]).to_owned();
+            let message = "it changed after its documents were compared; run the same command again when the file no \
+                           longer changes, finished parts are kept"
+                .to_owned();
+            Err(Error::Corpus { path, line: None, message })
+        })
+    }
 }
 
 impl PartMaker<'_> {
@@ -177,6 +211,7 @@ impl PartMaker<'_> {
             }
             if let Some(place) = full.take() {
                 let read = new(&records, documents.read(), place.piece);
+                self.compared.check(self.work, self.task, &read)?;
                 let (record, more) = segment.commit(read, Some(place.clone()))?;
                 records.push(record);
                 (rows, made) = (self.more(rows, more)?, made + more.iter().sum::<u64>());
@@ -189,6 +224,7 @@ impl PartMaker<'_> {
             }
         }
         let read = new(&records, documents.read(), self.task.part.pieces.len());
+        self.compared.check(self.work, self.task, &read)?;
         let (record, more) = segment.commit(read, None)?;
         records.push(record);
         Ok(Some((records, made + more.iter().sum::<u64>())))
@@ -196,7 +232,8 @@ impl PartMaker<'_> {
 
     fn begin(&self, records: &[CommitRecord], from: DocumentPlace, rows: [u32; 2]) -> Segment<'_> {
         let number = u32::try_from(records.len()).expect("segments are few");
-        Segment::begin(self.work, self.task, self.progress, &self.watch, number, from, rows)
+        let segment = Segment::begin(self.work, self.task, self.progress, &self.watch, number, from, rows);
+        segment.without_duplicates(&self.compared.verdicts)
     }
 
     fn more(&self, rows: [u32; 2], more: [u64; 2]) -> Result<[u32; 2]> {

@@ -50,9 +50,9 @@ pub(super) fn check_part(
     store: &Store,
     task: &Task,
     settings: &str,
+    verdicts: Option<&str>,
     expectation: PartExpectation,
 ) -> Result<PartCheck> {
-    let bound = PartBinding { settings, forgotten: task.forgotten.name(), part: &task.part };
     let entry = PartEntry { id: task.part.id, train: Vec::new(), valid: Vec::new() };
     let mut check = PartCheck {
         entry,
@@ -64,7 +64,14 @@ pub(super) fn check_part(
         tokens: 0,
         problems: Vec::new(),
     };
-    let found = FoundPart::read(store, bound)?;
+    // Without verdicts on duplicates, no part was made.
+    let found = match verdicts {
+        Some(verdicts) => {
+            let bound = PartBinding { settings, forgotten: task.forgotten.name(), verdicts, part: &task.part };
+            FoundPart::read(store, bound)?
+        }
+        None => FoundPart::default(),
+    };
     if !found.is_whole() {
         let next = found.records.len();
         let missing = || format!("part {}: the record of segment {next} is missing", task.part.id);

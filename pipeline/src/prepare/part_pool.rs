@@ -22,7 +22,7 @@ use crate::{Error, Result};
 
 /// Finished parts in the queue before aggregation, per worker. Reports are small, so workers do not wait for the
 /// aggregation.
-const DEPTH: usize = 4;
+pub(super) const DEPTH: usize = 4;
 
 /// Interval of progress events while no part is finished.
 pub(super) const PULSE: Duration = Duration::from_millis(500);
@@ -165,7 +165,8 @@ impl<'a> PartPool<'a> {
         let removed = match work.store() {
             Some(store) => {
                 store.delete(planned_inputs::NAME)?;
-                leases::remove_all(store)? + gc::remove_others(store, &fold.objects)?
+                let kept = [&*fold.objects, &*work.comparison_objects()].concat();
+                leases::remove_all(store)? + gc::remove_others(store, &kept)?
             }
             None => 0,
         };

@@ -6,6 +6,7 @@
 
 use std::io::ErrorKind;
 
+use duplicates::FoldMemory;
 use schemas::sample::{ROWS_PER_GROUP, id_type};
 use schemas::{DatasetVersion, Document, Manifest, ManifestError, manifest};
 use store::Store;
@@ -16,10 +17,14 @@ use super::change::{ComparedCorpus, Comparison, DatasetChange, InvalidFiles};
 use super::commit_record::{FoundPart, PartBinding};
 use super::config::{PrepareConfig, Settings};
 use super::document_table;
+use super::duplicate_fold::sorted_bytes;
 use super::fingerprints::Fingerprints;
 use super::job::ForgottenDocuments;
 use super::part_list::{self, DamagedList, PartList, ReadableLists, VersionLists};
+use super::signatures;
+use super::test_sets::TestSets;
 use super::text_rules::TextRules;
+use super::verdicts::VerdictDigests;
 use crate::corpus::{Corpus, Part, Shares};
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
@@ -45,6 +50,10 @@ pub struct PreparePlan {
     pub memory: PrepareMemory,
     /// Name and bytes of the largest compressed file. It cannot be split, so it is the critical path.
     pub largest_compressed: Option<(String, u64)>,
+    /// Cost of comparing documents, if duplicates are removed.
+    pub duplicates: Option<DuplicatesCost>,
+    /// Runs of words of all test sets, if documents that have one are removed.
+    pub test_runs: Option<u64>,
     /// Changes since the folder was prepared, if any.
     pub change: Option<DatasetChange>,
     /// The tokenizer.
@@ -77,6 +86,8 @@ pub(super) struct Planned {
     pub(super) corpus: Corpus,
     pub(super) tokenizer: Box<dyn Tokenizer>,
     pub(super) rules: TextRules,
+    /// Runs of words that no document may have.
+    pub(super) test_sets: Option<TestSets>,
     pub(super) settings: Settings,
     pub(super) part_bytes: u64,
     /// Existing lists.
@@ -104,8 +115,10 @@ pub fn fits(config: &PrepareConfig) -> Result<()> {
     let Some(found) = lists.settings() else { return Ok(()) };
     let tokenizer = tokenize::load(&config.tokenizer, config.lowercase)?;
     let part_bytes = config.part_bytes.or(found.part_bytes()).unwrap_or_default();
-    let now = Settings::new(config, part_bytes, &tokenizer.facts().manifest);
-    check_settings(found, &now.with_word_lists(&TextRules::load(&config.normalization, &config.filters)?), &store)
+    let test_sets = TestSets::read(config)?.map(|sets| sets.index.digest());
+    let rules = TextRules::load(&config.normalization, &config.filters)?;
+    let now = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
+    check_settings(found, &now.with_test_sets(test_sets.as_deref()), &store)
 }
 
 impl Planned {
@@ -124,7 +137,10 @@ impl Planned {
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
         let rules = TextRules::load(&config.normalization, &config.filters)?;
-        let mut settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
+        let test_sets = TestSets::read(config)?;
+        let digest = test_sets.as_ref().map(|sets| sets.index.digest());
+        let settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
+        let mut settings = settings.with_test_sets(digest.as_deref());
         if let (Some(found), Some(store)) = (lists.settings(), store) {
             check_settings(found, &settings, store)?;
             // Equal settings can be stored differently by a version with fewer keys. Records are bound to the stored
@@ -139,6 +155,7 @@ impl Planned {
             corpus,
             tokenizer,
             rules,
+            test_sets,
             settings,
             part_bytes,
             lists,
@@ -231,6 +248,8 @@ impl Planned {
             text_bytes_max: self.config.max_memory_bytes,
             memory: PrepareMemory::new(&self.config, self.tokenizer.facts().manifest.vocab_size),
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
+            duplicates: DuplicatesCost::new(&self.config, self.corpus.bytes()),
+            test_runs: self.test_sets.as_ref().map(|sets| sets.index.len() as u64),
             change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.dataset_version.0 > 0),
             tokenizer: self.tokenizer.facts().manifest.clone(),
             tokenized_by: self.tokenizer.implementation_name().to_owned(),
@@ -315,6 +334,35 @@ impl PrepareMemory {
     }
 }
 
+/// Bytes of text of a document in an estimate of their number.
+const USUAL_DOCUMENT_BYTES: u64 = 2_000;
+
+/// Estimated cost of comparing the documents of a corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DuplicatesCost {
+    /// Estimated documents: 2,000 bytes on disk each.
+    pub documents: u64,
+    /// Memory of the comparison for so many documents.
+    pub fold: FoldMemory,
+    /// Memory of each worker that computes signatures.
+    pub worker_bytes: u64,
+    /// Bytes of the signatures on disk.
+    pub disk_bytes: u64,
+}
+
+impl DuplicatesCost {
+    fn new(config: &PrepareConfig, corpus_bytes: u64) -> Option<Self> {
+        let bands = config.duplicates.as_ref()?.near_options().map_or(0, |near| near.bands);
+        let documents = corpus_bytes.div_ceil(USUAL_DOCUMENT_BYTES);
+        Some(Self {
+            documents,
+            fold: FoldMemory::new(documents, sorted_bytes(config.max_memory_bytes)),
+            worker_bytes: signatures::writer_bytes(bands),
+            disk_bytes: documents * signatures::document_bytes(bands),
+        })
+    }
+}
+
 /// Result of a request to forget a document.
 pub(super) enum ForgetPlan {
     /// An earlier list already omits it.
@@ -339,12 +387,15 @@ pub(super) fn plan_forget(planned: &Planned, store: &Store, id: &str) -> Result<
         return Err(refused(format!("{what}; run `cloze prepare`, then forget")));
     }
     let settings = planned.settings.digest();
+    let verdicts = VerdictDigests::read(store, &planned.settings, &planned.lists)?;
     let mut holders = Vec::<&Part>::new();
     let mut documents = 0;
     let mut of_that_id = 0;
     for (dataset_version, part) in planned.lists.in_effect().into_values() {
         let omit = ForgottenDocuments::new(&planned.lists, dataset_version);
-        let found = FoundPart::read(store, PartBinding { settings: &settings, forgotten: omit.name(), part })?;
+        let bound = |verdicts| PartBinding { settings: &settings, forgotten: omit.name(), verdicts, part };
+        let found = verdicts.get(part.id).map(|verdicts| FoundPart::read(store, bound(verdicts))).transpose()?;
+        let found = found.unwrap_or_default();
         if !found.is_whole() {
             return Err(refused(format!("part {} is not there; run `cloze prepare` to its end, then forget", part.id)));
         }

@@ -8,14 +8,16 @@ use schemas::manifest::CorpusReport;
 use schemas::sample::OptionalColumns;
 use store::Store;
 
-use super::commit_record::{CommitRecord, Example, sparse, stem};
+use super::commit_record::{CommitRecord, ContaminatedExample, Example, sparse, stem};
 use super::document_table::{Entry, TableWriter};
 use super::job::{PrepareJob, Task};
 use super::progress::{Progress, Stage, Stopwatch};
+use super::removal::{Removal, Remover};
 use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
 use super::text_batch::{Batch, DocumentRef};
 use super::text_rules::{RuleCounts, TextPlace};
 use super::text_stats::{self, UnknownWords};
+use super::verdicts::PartVerdicts;
 use crate::corpus::{Complaint, DocumentPlace, Found, MemoryBudget, PieceEnd, RejectReason, ResourcesExhausted};
 use crate::pack::Packer;
 use crate::sentences::Sentences;
@@ -54,6 +56,8 @@ pub(super) struct Segment<'a> {
     lines: u64,
     examples: Vec<Complaint>,
     filtered: RuleCounts,
+    remover: Remover<'a>,
+    contaminated: Vec<ContaminatedExample>,
     unknowns: UnknownWords,
     counts: Vec<u64>,
     sentences: Sentences,
@@ -116,6 +120,8 @@ impl<'a> Segment<'a> {
             lines: 0,
             examples: Vec::new(),
             filtered: RuleCounts::new(&work.rules),
+            remover: Remover::new(work.test_sets.as_ref()),
+            contaminated: Vec::new(),
             unknowns: UnknownWords::default(),
             counts: vec![0; vocab_size as usize],
             sentences: Sentences::default(),
@@ -123,6 +129,13 @@ impl<'a> Segment<'a> {
             unreported_lines: 0,
             unreported: Vec::new(),
         }
+    }
+
+    /// Removes duplicates by the verdicts on the part.
+    #[must_use]
+    pub(super) fn without_duplicates(mut self, verdicts: &'a PartVerdicts) -> Self {
+        self.remover.verdicts = Some(verdicts);
+        self
     }
 
     /// Whether enough text was read to commit the segment.
@@ -161,9 +174,12 @@ impl<'a> Segment<'a> {
             self.report.forgotten += 1;
             return Ok(());
         }
-        if self.work.config.max_document_bytes.is_some_and(|most| text.len() as u64 > most) {
+        if !self.work.accepts_length(text) {
             self.pack_waiting()?;
             self.reject(Complaint { reason: RejectReason::TooLong, piece, line });
+            return Ok(());
+        }
+        if self.remove(document) {
             return Ok(());
         }
         self.text_bytes += text.len() as u64;
@@ -191,6 +207,19 @@ impl<'a> Segment<'a> {
         self.make_room(document, room)?;
         self.compare(document)?;
         self.pack(document)
+    }
+
+    /// Counts a document that is a duplicate or shares text with a test set. Returns false for other documents.
+    fn remove(&mut self, document: &DocumentRef<'_>) -> bool {
+        let DocumentRef { text, piece, line, .. } = *document;
+        match self.remover.find(piece, document.range.start, text, &mut self.report) {
+            Removal::None => return false,
+            Removal::Contaminated { test_set, run } if self.contaminated.len() < EXAMPLES => {
+                self.contaminated.push(ContaminatedExample { test_set, run, piece, line });
+            }
+            Removal::Duplicate | Removal::Contaminated { .. } => {}
+        }
+        true
     }
 
     fn reject(&mut self, complaint: Complaint) {
@@ -375,6 +404,7 @@ impl<'a> Segment<'a> {
             part: task.part.clone(),
             segment: self.number,
             forgotten: task.forgotten.name().to_owned(),
+            verdicts: work.verdict_digest(task.part.id).to_owned(),
             from: self.from,
             first_rows,
             read,
@@ -386,6 +416,7 @@ impl<'a> Segment<'a> {
             lines: self.lines,
             examples: self.examples.into_iter().map(example).collect(),
             filtered,
+            contaminated: self.contaminated,
             unknown_words: self.unknowns.into_most_frequent(),
             counts: sparse(&self.counts),
         };

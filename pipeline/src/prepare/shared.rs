@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use telemetry::{Clock, EventKind, Observer};
 use tracing::info;
 
 use super::config::{PrepareConfig, Settings};
+use super::duplicate_fold;
 use super::fingerprints::Fingerprints;
 use super::folder_lock::lock_folder;
 use super::job::{PartAccess, PrepareJob, PrepareOptions, Sample, Task, long_ones_first};
@@ -35,11 +36,17 @@ use super::part_pool::{PartPool, PoolStatsCallback};
 use super::plan::{self, check_settings};
 use super::planned_inputs::PlannedInputs;
 use super::progress::EventSink;
+use super::signatures::SignatureRecord;
 use super::summary::PrepareSummary;
+use super::test_sets::TestSets;
 use super::text_rules::TextRules;
+use super::verdicts::VerdictDigests;
 use crate::corpus::Corpus;
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
+
+/// Time without a heartbeat after which another process compares the documents.
+const COMPARISON_EXPIRY: Duration = Duration::from_secs(60);
 
 /// Parts that a process makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +83,8 @@ pub struct SharedPreparation {
     lists: VersionLists,
     tokenizer: Box<dyn Tokenizer>,
     rules: TextRules,
+    test_sets: Option<TestSets>,
+    verdicts: VerdictDigests,
     settings: String,
     part_bytes: u64,
 }
@@ -107,10 +116,23 @@ impl SharedPreparation {
         let tokenizer =
             Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend));
         let rules = TextRules::load(&config.normalization, &config.filters)?;
+        let test_sets = TestSets::read(config)?;
+        let digest = test_sets.as_ref().map(|sets| sets.index.digest());
         let settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
-        check_settings(found, &settings, store)?;
+        check_settings(found, &settings.with_test_sets(digest.as_deref()), store)?;
+        let verdicts = VerdictDigests::read(store, found, &lists)?;
         let settings = found.digest();
-        Ok(Self { config: config.clone(), store: store.clone(), lists, tokenizer, rules, settings, part_bytes })
+        Ok(Self {
+            config: config.clone(),
+            store: store.clone(),
+            lists,
+            tokenizer,
+            rules,
+            test_sets,
+            verdicts,
+            settings,
+            part_bytes,
+        })
     }
 
     /// Makes the parts of a share. Returns when all of them exist.
@@ -127,14 +149,8 @@ impl SharedPreparation {
         hears: Option<PoolStatsCallback>,
     ) -> Result<ShareSummary> {
         let began = Instant::now();
-        let mut tasks = long_ones_first(&self.lists, self.part_bytes);
-        let access = match share {
-            Share::Index { index, count } => {
-                tasks = (0..).zip(tasks).filter(|(at, _)| *at % count == index).map(|(_, task)| task).collect();
-                PartAccess::Make
-            }
-            Share::Leases { expiry } => PartAccess::Lease(LeaseContender::new(&self.store, leases::terms(expiry))),
-        };
+        self.refuse_uncompared()?;
+        let (tasks, access) = self.share(share);
         let corpus = self.corpus(&tasks)?;
         let dataset_version = self.lists.newest();
         let store = self.store.clone();
@@ -166,6 +182,7 @@ impl SharedPreparation {
     /// # Errors
     /// [`Error::Unfinished`] if parts are missing.
     pub fn finalize(self, stop: &CancelToken, clock: &Clock, observer: &mut dyn Observer) -> Result<PrepareSummary> {
+        self.refuse_uncompared()?;
         let (guarded, _lock): (Store, Lock) = lock_folder(&self.store)?;
         let tasks = long_ones_first(&self.lists, self.part_bytes);
         // Only the places of rejected lines need the files, and they have the names.
@@ -177,6 +194,67 @@ impl SharedPreparation {
         pool.run(stop, &mut voice, None)?;
         pool.refuse_missing()?;
         pool.publish(&lists, None, false, &mut voice)
+    }
+
+    /// Makes the signatures of a share, for the removal of duplicates. If those of all parts exist then, compares all
+    /// documents. Returns whether they are compared.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if duplicates stay.
+    pub fn sign(self, share: Share, stop: &CancelToken, clock: &Clock, observer: &mut dyn Observer) -> Result<bool> {
+        if self.config.duplicates.is_none() {
+            return Err(Error::Config("`prepare.duplicates` is not set, so no documents are compared".to_owned()));
+        }
+        let (tasks, access) = self.share(share);
+        let corpus = self.corpus(&tasks)?;
+        let lists = self.lists.clone();
+        let store = self.store.clone();
+        let work = self.job(store.clone(), corpus, tasks, PrepareOptions::default(), access)?;
+        let mut voice = EventSink { clock, observer };
+        let mut left: Vec<_> = work.tasks.iter().map(|task| task.part.clone()).collect();
+        loop {
+            left = duplicate_fold::sign_parts(&work, left, stop, &mut voice)?;
+            let (PartAccess::Lease(contender), false) = (&work.access, left.is_empty()) else { break };
+            thread::sleep(contender.terms().heartbeat_interval);
+        }
+        for (_, part) in lists.in_effect().into_values() {
+            if SignatureRecord::read(&store, &work.settings, part)?.is_none() {
+                return Ok(false);
+            }
+        }
+        // One process compares; the others wait for it.
+        let contender = LeaseContender::new(&store, leases::terms(COMPARISON_EXPIRY));
+        loop {
+            let lease = contender.try_acquire(&leases::comparison_name()).map_err(std::io::Error::from)?;
+            if lease.is_some() {
+                duplicate_fold::compare_documents(&work, &lists, stop, &mut voice)?;
+                return Ok(true);
+            }
+            thread::sleep(contender.terms().heartbeat_interval);
+        }
+    }
+
+    /// Returns the parts of a share, longest first, and how they are accessed.
+    fn share(&self, share: Share) -> (Vec<Task>, PartAccess) {
+        let tasks = long_ones_first(&self.lists, self.part_bytes);
+        match share {
+            Share::Index { index, count } => {
+                let own = (0..).zip(tasks).filter(|(at, _)| *at % count == index);
+                (own.map(|(_, task)| task).collect(), PartAccess::Make)
+            }
+            Share::Leases { expiry } => {
+                (tasks, PartAccess::Lease(LeaseContender::new(&self.store, leases::terms(expiry))))
+            }
+        }
+    }
+
+    /// Refuses to make parts before all documents are compared.
+    fn refuse_uncompared(&self) -> Result<()> {
+        if self.lists.in_effect().keys().all(|&part| self.verdicts.get(part).is_some()) {
+            return Ok(());
+        }
+        let message = "its documents are not compared yet; run `cloze prepare signatures` until it says so".to_owned();
+        Err(Error::Unfinished { place: self.store.place(""), message })
     }
 
     /// Returns the corpus with the files of these tasks, from the plan if it names their places.
@@ -199,13 +277,15 @@ impl SharedPreparation {
         access: PartAccess,
     ) -> Result<Arc<PrepareJob>> {
         let listing = ObjectListing::read(&store)?;
-        let Self { config, tokenizer, rules, settings, .. } = self;
+        let Self { config, tokenizer, rules, test_sets, verdicts, settings, .. } = self;
         Ok(Arc::new(PrepareJob {
             config,
             corpus,
             tokenizer,
             rules,
             sample: Sample::default(),
+            test_sets,
+            verdicts: OnceLock::from(verdicts),
             settings,
             tasks,
             options,

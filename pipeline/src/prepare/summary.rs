@@ -67,6 +67,8 @@ impl PrepareSummary {
         let corpus = &self.corpus;
         let packing = &self.corpus.packing;
         let stages = &self.stages;
+        let by_set = corpus.contaminated.test_sets.iter();
+        let contaminated_by = by_set.map(|(name, counts)| (name.clone(), counts.documents));
         let split = |(samples, tokens)| SplitCounts { samples, tokens };
         PrepareEnd {
             place,
@@ -85,6 +87,12 @@ impl PrepareSummary {
             tokens: corpus.tokens,
             unknown: corpus.unknown,
             forgotten: corpus.forgotten,
+            exact_duplicates: corpus.duplicates.exact_documents,
+            near_duplicates: corpus.duplicates.near_documents,
+            duplicate_bytes: corpus.duplicates.exact_bytes + corpus.duplicates.near_bytes,
+            contaminated: corpus.contaminated.documents,
+            contaminated_bytes: corpus.contaminated.text_bytes,
+            contaminated_by: contaminated_by.collect(),
             rejected: corpus.rejected.clone(),
             filters: corpus.filters.clone(),
             sentences: packing.sentences,

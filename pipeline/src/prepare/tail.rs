@@ -11,6 +11,7 @@ use super::config::Settings;
 use super::job::{Task, in_order};
 use super::part_list::VersionLists;
 use super::provisional_manifest::ProvisionalManifest;
+use super::verdicts::{VerdictDigests, VersionVerdicts};
 use crate::epoch_plan::Segment;
 use crate::{Error, Result};
 
@@ -65,11 +66,13 @@ impl PartLists {
     /// [`Error::Unfinished`] if the provisional manifest is missing.
     pub fn pending(&self, dataset_version: DatasetVersion) -> Result<PendingSegments> {
         let settings = self.lists.settings().map(Settings::digest).unwrap_or_default();
+        let removes_duplicates = self.lists.settings().is_some_and(Settings::removes_duplicates);
         Ok(PendingSegments {
             store: self.store.clone(),
             announcement: ProvisionalManifest::read(&self.store)?,
             lists: self.up_to(dataset_version),
             settings,
+            verdicts: VerdictDigests::empty(removes_duplicates),
             tasks: self.tasks(dataset_version),
             at: 0,
             found: FoundPart::default(),
@@ -93,6 +96,8 @@ pub struct PendingSegments {
     announcement: ProvisionalManifest,
     lists: VersionLists,
     settings: String,
+    /// Verdicts that were there at the last poll.
+    verdicts: VerdictDigests,
     tasks: Vec<Task>,
     /// Number of complete parts.
     at: usize,
@@ -114,7 +119,13 @@ impl PendingSegments {
                 (self.at, self.found) = (self.at + 1, FoundPart::default());
                 continue;
             }
-            let bound = PartBinding { settings: &self.settings, forgotten: task.forgotten.name(), part: &task.part };
+            if self.verdicts.get(task.part.id).is_none() {
+                self.verdicts.add(VersionVerdicts::read(&self.store, &self.settings, task.dataset_version)?);
+            }
+            // Documents are compared before the first part is made.
+            let Some(verdicts) = self.verdicts.get(task.part.id) else { break };
+            let forgotten = task.forgotten.name();
+            let bound = PartBinding { settings: &self.settings, forgotten, verdicts, part: &task.part };
             if !self.found.read_next(&self.store, bound)? {
                 break;
             }

@@ -321,7 +321,9 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
 
 mod allocations;
 mod dataset_versions;
+mod decontamination;
 mod dirty;
+mod duplicates;
 mod events;
 mod filters;
 mod ids;

@@ -26,6 +26,7 @@ use super::part_check::{PartCheck, PartExpectation, check_part};
 use super::part_list::{ReadableLists, VersionLists};
 use super::part_pool::PULSE;
 use super::provisional_manifest::ProvisionalManifest;
+use super::verdicts::VerdictDigests;
 use crate::load;
 use crate::{Error, Result};
 
@@ -137,13 +138,17 @@ fn check_parts(
     check: &mut FolderCheck,
 ) -> Result<RecordSums> {
     let settings = lists.settings().map(Settings::digest).unwrap_or_default();
+    let verdicts = match lists.settings() {
+        Some(settings) => VerdictDigests::read(store, settings, lists)?,
+        None => VerdictDigests::empty(false),
+    };
     let tasks = Arc::new(in_order(lists));
     let all = tasks.len() as u64;
     let options = PoolOptions { name: "verify", item: "part", workers, queue_depth: 2 * workers };
     let store = store.clone();
     let mut results = WorkPool::<PartCheck, Error>::new(all, options, move |index, _| {
         let task = &tasks[usize::try_from(index).expect("parts are in memory")];
-        check_part(&store, task, &settings, expectation).map(Some)
+        check_part(&store, task, &settings, verdicts.get(task.part.id), expectation).map(Some)
     });
     let mut sums = RecordSums { counts: vec![0; expectation.vocab_size()], ..RecordSums::default() };
     loop {

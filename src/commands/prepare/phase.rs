@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pipeline::prepare::Share;
 
+use crate::cli::ShareFlags;
 use crate::exit::Usage;
 
 /// Phase of a preparation.
@@ -15,62 +16,49 @@ pub enum Phase {
     All,
     /// Writes the part list.
     Plan,
+    /// Makes the signatures of a share of the parts.
+    Sign(Share),
     /// Makes a share of the parts.
     Run(Share),
     /// Writes the manifest.
     Finalize,
 }
 
-/// Arguments that select a share.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct ShareArgs {
-    /// 0-based index of the share.
-    pub(crate) index: Option<u64>,
-    /// Number of shares.
-    pub(crate) count: Option<u64>,
-    /// Leases parts, whatever the scheduler says.
-    pub(crate) lease: bool,
-    /// Seconds after which the lease of another process expires.
-    pub(crate) lease_seconds: f64,
+/// Returns the share of these arguments, or of the scheduler that started this process.
+pub(crate) fn share(flags: &ShareFlags) -> Result<Share, Usage> {
+    share_in(flags, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-impl ShareArgs {
-    /// Returns the share of these arguments, or of the scheduler that started this process.
-    pub(crate) fn share(&self) -> Result<Share, Usage> {
-        self.share_in(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+fn share_in(flags: &ShareFlags, environment: &dyn Fn(&str) -> Option<String>) -> Result<Share, Usage> {
+    let leases = Share::Leases { expiry: Duration::from_secs_f64(flags.lease_timeout) };
+    if flags.lease {
+        return Ok(leases);
     }
-
-    fn share_in(&self, environment: &dyn Fn(&str) -> Option<String>) -> Result<Share, Usage> {
-        let leases = Share::Leases { expiry: Duration::from_secs_f64(self.lease_seconds) };
-        if self.lease {
-            return Ok(leases);
-        }
-        let number = |name: &str| match environment(name) {
-            None => Ok(None),
-            Some(text) => match text.parse::<u64>() {
-                Ok(number) => Ok(Some(number)),
-                Err(_) => Err(Usage(format!("{name}={text}: not a number; give --index and --count, or --lease"))),
-            },
-        };
-        let (index, count) = match (self.index, self.count) {
+    let number = |name: &str| match environment(name) {
+        None => Ok(None),
+        Some(text) => match text.parse::<u64>() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(Usage(format!("{name}={text}: not a number; give --index and --count, or --lease"))),
+        },
+    };
+    let (index, count) = match (flags.index, flags.count) {
+        (Some(index), Some(count)) => (index, count),
+        (None, Some(count)) => match number("JOB_COMPLETION_INDEX")?.or(slurm_index(&number)?) {
+            Some(index) => (index, count),
+            None => {
+                let message = "--count: neither --index, JOB_COMPLETION_INDEX nor SLURM_ARRAY_TASK_ID says which share \
+                               this is";
+                return Err(Usage(message.to_owned()));
+            }
+        },
+        (_, None) => match (slurm_index(&number)?, number("SLURM_ARRAY_TASK_COUNT")?) {
             (Some(index), Some(count)) => (index, count),
-            (None, Some(count)) => match number("JOB_COMPLETION_INDEX")?.or(slurm_index(&number)?) {
-                Some(index) => (index, count),
-                None => {
-                    let message = "--count: neither --index, JOB_COMPLETION_INDEX nor SLURM_ARRAY_TASK_ID says which \
-                                   share this is";
-                    return Err(Usage(message.to_owned()));
-                }
-            },
-            (_, None) => match (slurm_index(&number)?, number("SLURM_ARRAY_TASK_COUNT")?) {
-                (Some(index), Some(count)) => (index, count),
-                _ => return Ok(leases),
-            },
-        };
-        match NonZeroU64::new(count) {
-            Some(count) if index < count.get() => Ok(Share::Index { index, count }),
-            _ => Err(Usage(format!("share {index} of {count}: the index must be below the count; it begins at 0"))),
-        }
+            _ => return Ok(leases),
+        },
+    };
+    match NonZeroU64::new(count) {
+        Some(count) if index < count.get() => Ok(Share::Index { index, count }),
+        _ => Err(Usage(format!("share {index} of {count}: the index must be below the count; it begins at 0"))),
     }
 }
 
@@ -92,9 +80,9 @@ fn slurm_index(number: &dyn Fn(&str) -> Result<Option<u64>, Usage>) -> Result<Op
 mod tests {
     use super::*;
 
-    fn share(args: ShareArgs, environment: &[(&str, &str)]) -> Result<Share, String> {
+    fn found(flags: ShareFlags, environment: &[(&str, &str)]) -> Result<Share, String> {
         let find = |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        args.share_in(&find).map_err(|Usage(message)| message)
+        share_in(&flags, &find).map_err(|Usage(message)| message)
     }
 
     fn index(index: u64, count: u64) -> Result<Share, String> {
@@ -103,7 +91,7 @@ mod tests {
 
     #[test]
     fn share_comes_from_arguments_or_from_the_scheduler() {
-        let none = ShareArgs { lease_seconds: 60.0, ..ShareArgs::default() };
+        let none = ShareFlags { index: None, count: None, lease: false, lease_timeout: 60.0 };
         let slurm = |id| {
             [
                 ("SLURM_ARRAY_TASK_ID", id),
@@ -113,27 +101,27 @@ mod tests {
             ]
         };
         let leases = Ok(Share::Leases { expiry: Duration::from_secs(60) });
-        assert_eq!(share(none, &[]), leases);
-        assert_eq!(share(none, &slurm("5")), index(2, 4));
-        assert_eq!(share(ShareArgs { lease: true, ..none }, &slurm("5")), leases);
-        assert_eq!(share(ShareArgs { index: Some(1), count: Some(3), ..none }, &slurm("5")), index(1, 3));
-        let of_8 = ShareArgs { count: Some(8), ..none };
-        assert_eq!(share(of_8, &[("JOB_COMPLETION_INDEX", "7")]), index(7, 8));
-        assert_eq!(share(none, &[("JOB_COMPLETION_INDEX", "7")]), leases, "Kubernetes does not tell the count");
-        assert_eq!(share(of_8, &slurm("3")), index(1, 8));
+        assert_eq!(found(none, &[]), leases);
+        assert_eq!(found(none, &slurm("5")), index(2, 4));
+        assert_eq!(found(ShareFlags { lease: true, ..none }, &slurm("5")), leases);
+        assert_eq!(found(ShareFlags { index: Some(1), count: Some(3), ..none }, &slurm("5")), index(1, 3));
+        let of_8 = ShareFlags { count: Some(8), ..none };
+        assert_eq!(found(of_8, &[("JOB_COMPLETION_INDEX", "7")]), index(7, 8));
+        assert_eq!(found(none, &[("JOB_COMPLETION_INDEX", "7")]), leases, "Kubernetes does not tell the count");
+        assert_eq!(found(of_8, &slurm("3")), index(1, 8));
     }
 
     #[test]
     fn a_share_that_cannot_be_is_refused() {
-        let none = ShareArgs { lease_seconds: 60.0, ..ShareArgs::default() };
+        let none = ShareFlags { index: None, count: None, lease: false, lease_timeout: 60.0 };
         for (args, environment, word) in [
-            (ShareArgs { index: Some(3), count: Some(3), ..none }, &[][..], "share 3 of 3"),
-            (ShareArgs { index: Some(0), count: Some(0), ..none }, &[], "share 0 of 0"),
-            (ShareArgs { count: Some(3), ..none }, &[], "which share this is"),
+            (ShareFlags { index: Some(3), count: Some(3), ..none }, &[][..], "share 3 of 3"),
+            (ShareFlags { index: Some(0), count: Some(0), ..none }, &[], "share 0 of 0"),
+            (ShareFlags { count: Some(3), ..none }, &[], "which share this is"),
             (none, &[("SLURM_ARRAY_TASK_ID", "x")], "not a number"),
             (none, &[("SLURM_ARRAY_TASK_ID", "4"), ("SLURM_ARRAY_TASK_STEP", "3")], "no range"),
         ] {
-            let error = share(args, environment).expect_err("refused");
+            let error = found(args, environment).expect_err("refused");
             assert!(error.contains(word), "{error}");
         }
     }

@@ -67,6 +67,23 @@ pub(super) fn end(end: &PrepareEnd) -> String {
     if end.forgotten > 0 {
         lines.push(format!("  documents excluded because they are to be forgotten: {}", count(end.forgotten)));
     }
+    if end.exact_duplicates + end.near_duplicates > 0 {
+        lines.push(format!(
+            "  removed duplicates: {} exact, {} near ({} of text)",
+            count(end.exact_duplicates),
+            count(end.near_duplicates),
+            bytes(end.duplicate_bytes),
+        ));
+    }
+    if end.contaminated > 0 {
+        let sets = end.contaminated_by.iter().map(|(name, documents)| format!("{name} {}", count(*documents)));
+        lines.push(format!(
+            "  removed documents that share text with test sets: {} ({} of text): {}",
+            count(end.contaminated),
+            bytes(end.contaminated_bytes),
+            sets.collect::<Vec<_>>().join(", "),
+        ));
+    }
     let rejected = end.rejected.iter();
     lines.extend(rejected.map(|(reason, number)| format!("  rejected or repaired: {} × {reason}", count(*number))));
     lines.extend(end.filters.iter().map(filter));

@@ -26,6 +26,7 @@ fn record(part: &Part, segment: u32, last: bool) -> CommitRecord {
         part: part.clone(),
         segment,
         forgotten: "f".into(),
+        verdicts: String::new(),
         from: place(segment as usize),
         first_rows: [segment * 10, 0],
         read: Vec::new(),
@@ -37,6 +38,7 @@ fn record(part: &Part, segment: u32, last: bool) -> CommitRecord {
         lines: 0,
         examples: Vec::new(),
         filtered: Vec::new(),
+        contaminated: Vec::new(),
         unknown_words: Vec::new(),
         counts: Vec::new(),
     }
@@ -48,7 +50,8 @@ fn keep(store: &Store, record: &CommitRecord) {
 }
 
 fn found(store: &Store, part: &Part) -> FoundPart {
-    let mut found = FoundPart::read(store, PartBinding { settings: "s", forgotten: "f", part }).expect("answered");
+    let mut found =
+        FoundPart::read(store, PartBinding { settings: "s", forgotten: "f", verdicts: "", part }).expect("answered");
     found.verify(store, &ObjectListing::default()).expect("answered");
     found
 }
@@ -103,7 +106,7 @@ fn a_record_of_other_settings_is_an_error_and_not_missing() {
     let store = Store::in_memory(FaultConfig::none());
     let part = part(3);
     keep(&store, &CommitRecord { settings: "other".into(), ..record(&part, 0, true) });
-    let bound = PartBinding { settings: "s", forgotten: "f", part: &part };
+    let bound = PartBinding { settings: "s", forgotten: "f", verdicts: "", part: &part };
     let error = FoundPart::read(&store, bound).expect_err("of another folder").to_string();
     assert!(error.contains("parts/part-00003-00.json") && error.contains("other settings"), "{error}");
     // The fix that the error names.
@@ -131,7 +134,7 @@ fn unreachable_store_is_an_error_and_not_damage() {
     let part = part(3);
     keep(&Store::from_memory(&memory), &record(&part, 0, true));
     let silent = Store::from_memory(&memory.with_faults(FaultConfig { failures: 1.0, ..FaultConfig::none() }));
-    let bound = PartBinding { settings: "s", forgotten: "f", part: &part };
+    let bound = PartBinding { settings: "s", forgotten: "f", verdicts: "", part: &part };
     let error = FoundPart::read(&silent, bound).expect_err("the store does not answer").to_string();
     assert!(error.contains("memory:parts/part-00003-00.json"), "{error}");
     let mut found = FoundPart::read(&Store::from_memory(&memory), bound).expect("no fault");

@@ -41,9 +41,22 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let settings = settings.digest();
     let options = PrepareOptions::default();
     let (listing, access) = (ObjectListing::default(), PartAccess::Make);
-    let store = Some(store);
-    let work =
-        PrepareJob { config, corpus, tokenizer, rules, sample, settings, tasks, options, store, listing, access };
+    let (test_sets, verdicts, store) = (None, OnceLock::new(), Some(store));
+    let work = PrepareJob {
+        config,
+        corpus,
+        tokenizer,
+        rules,
+        sample,
+        test_sets,
+        verdicts,
+        settings,
+        tasks,
+        options,
+        store,
+        listing,
+        access,
+    };
     // Use up the compared sample first: the reference tokenizer allocates.
     while work.sample.select(sentences[0]).is_some() {}
     let (_stopper, stop) = runtime::cancel_pair();

@@ -1,0 +1,264 @@
+//! Fold of all signatures to verdicts, in memory that does not grow with the bands.
+//!
+//! Documents have numbers in the order in which they are preferred. The first `settled` of them stay in any case: later
+//! documents are compared with them. The fold reads one column at a time: the hashes of the exact texts, then those of
+//! each band. It sorts (hash, number) and joins the documents of equal hashes. If a column does not fit into the memory,
+//! it is read several times, each time for another range of hashes. Clusters do not depend on the order of the joins, so
+//! the verdicts are a function of the set of (number, signature).
+
+use crate::bit_set::BitSet;
+use crate::clusters::Clusters;
+
+/// Bytes of a document in the clusters and the set of exact duplicates.
+const CLUSTER_BYTES_PER_1000: u64 = 4_000 + 250;
+
+/// Bytes of a document while the exact hashes, the largest column, are sorted: 128 bits and its number.
+const ENTRY_BYTES: u64 = 20;
+
+/// Memory of a fold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoldMemory {
+    /// Bytes for clusters and verdicts, which grow with the documents.
+    pub clusters: u64,
+    /// Bytes for hashes that are sorted at a time.
+    pub entries: u64,
+    /// Number of times that each column is read.
+    pub passes: u32,
+}
+
+impl FoldMemory {
+    /// Computes the memory for that number of documents, of which at most `max_bytes` are for hashes.
+    pub fn new(documents: u64, max_bytes: u64) -> Self {
+        let all = documents.saturating_mul(ENTRY_BYTES);
+        let passes = all.div_ceil(max_bytes.max(1)).max(1).next_power_of_two().min(1 << 16);
+        Self {
+            clusters: documents.saturating_mul(CLUSTER_BYTES_PER_1000) / 1000,
+            entries: all.div_ceil(passes),
+            passes: u32::try_from(passes).expect("at most 2^16"),
+        }
+    }
+
+    /// Returns the sum of both.
+    pub fn bytes(&self) -> u64 {
+        self.clusters + self.entries
+    }
+}
+
+/// Size of a fold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoldPlan {
+    /// Number of documents, including settled ones.
+    pub documents: u32,
+    /// Documents with lower numbers stay whatever they equal.
+    pub settled: u32,
+    /// Number of bands.
+    pub bands: usize,
+    /// Bytes for hashes that are sorted at a time.
+    pub max_bytes: u64,
+}
+
+/// Source of the signatures, one column at a time, in any order of documents.
+pub trait Columns {
+    /// Error of reading.
+    type Error;
+
+    /// Calls `visit` with the number of each document and the hash of its exact text.
+    fn exact(&mut self, visit: &mut dyn FnMut(u32, u128)) -> Result<(), Self::Error>;
+
+    /// Calls `visit` with the number of each document and its hash of a band.
+    fn band(&mut self, band: usize, visit: &mut dyn FnMut(u32, u64)) -> Result<(), Self::Error>;
+}
+
+/// Verdicts on all documents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts {
+    /// Documents whose normalized text equals that of a document with a lower number.
+    pub exact: BitSet,
+    /// Other documents that are in a cluster with a lower number.
+    pub near: BitSet,
+}
+
+/// Decides which documents are removed. Documents that `columns` does not name, and hashes of 0, equal nothing.
+///
+/// # Errors
+/// The first error of reading.
+pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C::Error> {
+    let mut clusters = Clusters::new(plan.documents);
+    let passes = FoldMemory::new(u64::from(plan.documents), plan.max_bytes).passes;
+    let mut entries = Vec::<([u32; 4], u32)>::new();
+    for pass in 0..passes {
+        columns.exact(&mut |document, hash| {
+            let words = words_128(hash);
+            if hash != 0 && pass_of(words[0], passes) == pass {
+                entries.push((words, document));
+            }
+        })?;
+        join_equal(&mut entries, &mut clusters);
+    }
+    drop(entries);
+    let mut verdicts = Verdicts { exact: BitSet::new(plan.documents), near: BitSet::new(plan.documents) };
+    for document in plan.settled..plan.documents {
+        if clusters.root(document) != document {
+            verdicts.exact.insert(document);
+        }
+    }
+    let mut entries = Vec::<([u32; 2], u32)>::new();
+    for band in 0..plan.bands {
+        for pass in 0..passes {
+            columns.band(band, &mut |document, hash| {
+                let words = words_64(hash);
+                if hash != 0 && pass_of(words[0], passes) == pass {
+                    entries.push((words, document));
+                }
+            })?;
+            join_equal(&mut entries, &mut clusters);
+        }
+    }
+    for document in plan.settled..plan.documents {
+        if clusters.root(document) != document && !verdicts.exact.contains(document) {
+            verdicts.near.insert(document);
+        }
+    }
+    Ok(verdicts)
+}
+
+/// Joins the documents of equal hashes, and removes all entries.
+fn join_equal<const WORDS: usize>(entries: &mut Vec<([u32; WORDS], u32)>, clusters: &mut Clusters) {
+    entries.sort_unstable();
+    for pair in entries.windows(2) {
+        let [(hash, document), (next_hash, next)] = pair else { unreachable!("windows of two") };
+        if hash == next_hash {
+            clusters.join(*document, *next);
+        }
+    }
+    entries.clear();
+}
+
+/// Pass that handles a hash, by its leading bits. `passes` is a power of two.
+fn pass_of(leading: u32, passes: u32) -> u32 {
+    leading.checked_shr(32 - passes.trailing_zeros()).unwrap_or(0)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the words of a hash")]
+fn words_64(hash: u64) -> [u32; 2] {
+    [(hash >> 32) as u32, hash as u32]
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the words of a hash")]
+fn words_128(hash: u128) -> [u32; 4] {
+    [(hash >> 96) as u32, (hash >> 64) as u32, (hash >> 32) as u32, hash as u32]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Signatures in memory, in any order.
+    #[derive(Clone, Debug)]
+    struct Memory(Vec<(u32, u128, Vec<u64>)>);
+
+    impl Columns for Memory {
+        type Error = std::convert::Infallible;
+
+        fn exact(&mut self, visit: &mut dyn FnMut(u32, u128)) -> Result<(), Self::Error> {
+            self.0.iter().for_each(|(document, hash, _)| visit(*document, *hash));
+            Ok(())
+        }
+
+        fn band(&mut self, band: usize, visit: &mut dyn FnMut(u32, u64)) -> Result<(), Self::Error> {
+            self.0.iter().for_each(|(document, _, bands)| visit(*document, bands[band]));
+            Ok(())
+        }
+    }
+
+    fn verdicts(memory: &Memory, settled: u32, max_bytes: u64) -> (Vec<u32>, Vec<u32>) {
+        let documents = memory.0.iter().map(|(document, ..)| document + 1).max().unwrap_or(0);
+        let plan = FoldPlan { documents, settled, bands: 2, max_bytes };
+        let Ok(found) = fold(&plan, &mut memory.clone());
+        let members = |set: &BitSet| (0..documents).filter(|&document| set.contains(document)).collect();
+        (members(&found.exact), members(&found.near))
+    }
+
+    /// Hash with the given leading and trailing words.
+    fn hash(leading: u64, trailing: u64) -> u64 {
+        leading << 60 | trailing
+    }
+
+    #[test]
+    fn the_lowest_of_a_cluster_stays() {
+        let row = |document, exact: u64, a, b| (document, u128::from(exact), vec![a, b]);
+        let memory = Memory(vec![
+            row(5, 50, 1, 2),
+            row(0, 10, 3, 4),
+            row(4, 10, 3, 4),
+            row(2, 20, 5, 2),
+            row(3, 30, 5, 6),
+            row(1, 0, 0, 0),
+            row(6, 0, 0, 0),
+        ]);
+        // 4 equals 0; 5 and 3 are joined with 2 by different bands; documents without words equal nothing.
+        assert_eq!(verdicts(&memory, 0, 1 << 20), (vec![4], vec![3, 5]));
+        assert_eq!(verdicts(&memory, 4, 1 << 20), (vec![4], vec![5]), "settled documents stay");
+        assert_eq!(verdicts(&Memory(Vec::new()), 0, 0), (vec![], vec![]));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_more_passes() {
+        let million = FoldMemory::new(1_000_000, 1 << 30);
+        assert_eq!((million.clusters, million.entries, million.passes), (4_250_000, 20_000_000, 1));
+        let billion = FoldMemory::new(1_000_000_000, 1 << 30);
+        assert_eq!(billion.passes, 32);
+        assert!(billion.entries <= 1 << 30);
+    }
+
+    proptest! {
+        /// Neither the order of arrival nor the number of passes changes a verdict, and they are those of the definition.
+        #[test]
+        fn verdicts_depend_on_the_signatures_alone(
+            rows in proptest::collection::vec((0_u64..6, 0_u64..9, 0_u64..9), 0..40),
+            settled in 0_u32..9,
+            turn in 0_usize..40,
+        ) {
+            let row = |(document, &(exact, a, b)): (u32, &(u64, u64, u64))| {
+                let wide = |value: u64| if value == 0 { 0 } else { hash(value, value) };
+                (document, u128::from(wide(exact)) << 64, vec![wide(a), wide(b)])
+            };
+            let mut memory = Memory((0..).zip(&rows).map(row).collect());
+            let expected = verdicts(&memory, settled, 1 << 20);
+            prop_assert_eq!(&expected, &by_definition(&rows, settled));
+            if !rows.is_empty() {
+                memory.0.rotate_left(turn % rows.len());
+            }
+            memory.0.reverse();
+            for max_bytes in [1, 100, 1 << 20] {
+                prop_assert_eq!(&verdicts(&memory, settled, max_bytes), &expected);
+            }
+        }
+    }
+
+    /// Clusters by repeated comparison of all pairs.
+    fn by_definition(rows: &[(u64, u64, u64)], settled: u32) -> (Vec<u32>, Vec<u32>) {
+        let lowest = |equal: &dyn Fn(usize, usize) -> bool| {
+            let mut lowest: Vec<usize> = (0..rows.len()).collect();
+            for _ in rows {
+                for a in 0..rows.len() {
+                    for b in 0..rows.len() {
+                        if equal(a, b) {
+                            lowest[a] = lowest[a].min(lowest[b]);
+                        }
+                    }
+                }
+            }
+            let removed = |&document: &usize| lowest[document] < document && document >= settled as usize;
+            (0..rows.len()).filter(removed).map(|document| u32::try_from(document).expect("few")).collect::<Vec<_>>()
+        };
+        let same = |a: u64, b: u64| a == b && a != 0;
+        let exact = lowest(&|a, b| same(rows[a].0, rows[b].0));
+        let all =
+            |a: usize, b: usize| same(rows[a].0, rows[b].0) || same(rows[a].1, rows[b].1) || same(rows[a].2, rows[b].2);
+        let near = lowest(&all).into_iter().filter(|document| !exact.contains(document)).collect();
+        (exact, near)
+    }
+}

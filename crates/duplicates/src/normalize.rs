@@ -1,0 +1,208 @@
+//! Normalization of text for comparisons. This is the one definition of a *word* for duplicates and decontamination.
+//!
+//! 1. The text is cut at every ASCII character that is neither a letter nor a digit: white space, punctuation, symbols,
+//!    control characters.
+//! 2. Each piece with other characters is converted to Unicode NFKC. Then every character is lowercased
+//!    (`char::to_lowercase`).
+//! 3. A word is a maximal run of letters, digits (`char::is_alphanumeric`) and combining marks. All other characters
+//!    separate words and are dropped. In scripts without spaces between words (Han, kana, Thai, Lao, Myanmar, Khmer),
+//!    each letter is a word.
+//!
+//! The normalized text is its words, separated by single spaces. `Don't — “Naïve” ﬁle!` becomes `don t naïve file`.
+
+use unicode_normalization::char::is_combining_mark;
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
+
+use crate::word_hash::{WordHash, hash_word};
+
+/// Mark of ASCII characters that separate words.
+const SEPARATOR: u8 = 0;
+
+/// Mark of bytes of characters that are not ASCII.
+const OTHER: u8 = 255;
+
+/// Lowercase form of ASCII letters and digits, or a mark.
+const BYTES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte: u8 = 0;
+    loop {
+        table[byte as usize] = match byte {
+            128.. => OTHER,
+            _ if byte.is_ascii_alphanumeric() => byte.to_ascii_lowercase(),
+            _ => SEPARATOR,
+        };
+        if byte == 255 {
+            break table;
+        }
+        byte += 1;
+    }
+};
+
+/// Normalized text of a document.
+#[derive(Clone, Copy, Debug)]
+pub struct Normalized<'a> {
+    /// Words, separated by single spaces.
+    pub text: &'a str,
+    /// Hash of each word.
+    pub words: &'a [u64],
+}
+
+impl<'a> Normalized<'a> {
+    /// Returns a run of words as text.
+    ///
+    /// # Panics
+    /// If the text has fewer words.
+    pub fn run(&self, first: usize, words: usize) -> &'a str {
+        let mut spaces = self.text.match_indices(' ').map(|(at, _)| at);
+        let start = if first == 0 { 0 } else { spaces.nth(first - 1).expect("the word exists") + 1 };
+        let end = spaces.nth(words - 1).unwrap_or(self.text.len());
+        &self.text[start..end]
+    }
+}
+
+/// Normalizer, which reuses its memory.
+#[derive(Debug, Default)]
+pub struct Normalizer {
+    /// UTF-8: each word with a space after it.
+    text: Vec<u8>,
+    words: Vec<u64>,
+}
+
+impl Normalizer {
+    /// Normalizes a text.
+    pub fn normalize(&mut self, text: &str) -> Normalized<'_> {
+        self.text.clear();
+        self.words.clear();
+        self.text.reserve(text.len() + 1);
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            let start = at;
+            let begin = self.text.len();
+            let mut hash = WordHash::new();
+            let mut last = 0;
+            while at < bytes.len() {
+                last = BYTES[usize::from(bytes[at])];
+                if matches!(last, SEPARATOR | OTHER) {
+                    break;
+                }
+                self.text.push(last);
+                hash.push(last);
+                at += 1;
+            }
+            if last == OTHER {
+                self.text.truncate(begin);
+                let is_in_piece = |byte: &&u8| BYTES[usize::from(**byte)] != SEPARATOR;
+                at = start + bytes[start..].iter().take_while(is_in_piece).count();
+                self.push_unicode(&text[start..at]);
+            } else if begin < self.text.len() {
+                self.words.push(hash.finish());
+                self.text.push(b' ');
+            }
+            at += 1;
+        }
+        self.text.truncate(self.text.len().saturating_sub(1));
+        Normalized { text: std::str::from_utf8(&self.text).expect("made of characters"), words: &self.words }
+    }
+
+    fn push_unicode(&mut self, piece: &str) {
+        if is_nfkc_quick(piece.chars()) == IsNormalized::Yes {
+            self.push_characters(piece.chars());
+        } else {
+            self.push_characters(piece.nfkc());
+        }
+    }
+
+    fn push_characters(&mut self, characters: impl Iterator<Item = char>) {
+        let mut start = self.text.len();
+        for character in characters.flat_map(char::to_lowercase) {
+            if is_whole_word(character) {
+                self.end_word(start);
+                start = self.text.len();
+                self.push_character(character);
+                self.end_word(start);
+            } else if character.is_alphanumeric() || is_combining_mark(character) {
+                self.push_character(character);
+                continue;
+            } else {
+                self.end_word(start);
+            }
+            start = self.text.len();
+        }
+        self.end_word(start);
+    }
+
+    fn push_character(&mut self, character: char) {
+        self.text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
+    /// Ends the word that begins at that byte, if it has a character.
+    fn end_word(&mut self, start: usize) {
+        if start < self.text.len() {
+            self.words.push(hash_word(&self.text[start..]));
+            self.text.push(b' ');
+        }
+    }
+}
+
+/// Whether a character belongs to a script that puts no spaces between words.
+fn is_whole_word(character: char) -> bool {
+    let is_in_range = matches!(character,
+        '\u{0E00}'..='\u{0EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}'
+        | '\u{3005}'..='\u{3007}' | '\u{3041}'..='\u{30FF}' | '\u{31F0}'..='\u{31FF}'
+        | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}');
+    is_in_range && character.is_alphanumeric()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn normalized(text: &str) -> String {
+        let mut normalizer = Normalizer::default();
+        let found = normalizer.normalize(text);
+        assert_eq!(found.text.split(' ').filter(|word| !word.is_empty()).count(), found.words.len());
+        found.text.to_owned()
+    }
+
+    #[test]
+    fn words_are_as_defined() {
+        for (text, expected) in [
+            ("Don't — “Naïve” ﬁle!", "don t naïve file"),
+            ("well @-@ known , 1 @,@ 000", "well known 1 000"),
+            ("well-known, 1,000", "well known 1 000"),
+            ("Ｆｕｌｌ width², e\u{301}te\u{301}", "full width2 été"),
+            ("中文 text漢字3 カナ", "中 文 text 漢 字 3 カ ナ"),
+            ("नमस्ते ΣΑΣ", "नमस्ते σασ"),
+            ("a\u{a0}b…c\u{200b}d", "a b c d"),
+            ("  \n\t!?", ""),
+            ("", ""),
+        ] {
+            assert_eq!(normalized(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_words_is_found_in_the_text() {
+        let mut normalizer = Normalizer::default();
+        let text = normalizer.normalize("One two, three four");
+        assert_eq!([text.run(0, 2), text.run(1, 2), text.run(2, 2)], ["one two", "two three", "three four"]);
+        assert_eq!((text.run(0, 4), text.run(3, 1)), ("one two three four", "four"));
+    }
+
+    proptest! {
+        /// Case, punctuation, white space and composition do not matter, and a normalized text stays as it is.
+        #[test]
+        fn equal_texts_for_readers_are_equal(text in "\\PC{0,40}", words in "[a-z]{1,4}( [a-z]{1,4}){0,6}") {
+            let once = normalized(&text);
+            // A letter whose lowercase form is not in NFKC changes once more.
+            if once.chars().eq(once.nfkc()) {
+                prop_assert_eq!(&normalized(&once), &once);
+            }
+            prop_assert_eq!(normalized(&words.to_uppercase().replace(' ', " ,\n")), words.clone());
+            prop_assert_eq!(normalized(&format!("“{words}”")), words);
+        }
+    }
+}

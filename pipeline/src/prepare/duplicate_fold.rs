@@ -1,0 +1,262 @@
+//! Comparison of all documents before the parts: signatures of each part, then verdicts of each dataset version.
+//!
+//! Documents are ordered by dataset version, file name and position. The verdicts of a dataset version are made once,
+//! from the parts in effect at that time: documents of earlier versions stay, and new ones are compared with those that
+//! stayed. Forgotten documents take part in the comparison, so their duplicates do not return.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use duplicates::{BitSet, Columns, FoldPlan, Verdicts, fold};
+use runtime::{CancelToken, Poll, PoolOptions, WorkPool};
+use schemas::{DatasetVersion, PartId};
+use store::Store;
+use telemetry::EventKind;
+use tracing::info;
+
+use super::job::PrepareJob;
+use super::part_list::VersionLists;
+use super::part_pool::{DEPTH, PULSE};
+use super::progress::{EventSink, Progress};
+use super::sign::{SignResult, sign_part};
+use super::signatures::SignatureRecord;
+use super::verdicts::{DuplicateKind, PartVerdicts, RemovedDocument, VerdictDigests, VersionVerdicts, parts_in_effect};
+use crate::corpus::{Part, Piece};
+use crate::{Error, Result};
+
+/// Share of `prepare.max_memory_bytes` for hashes that are sorted at a time. No text is in memory during a fold.
+const MEMORY_SHARE: u64 = 2;
+
+/// Returns the bytes of a fold for hashes that are sorted at a time.
+pub(super) fn sorted_bytes(max_memory_bytes: u64) -> u64 {
+    max_memory_bytes / MEMORY_SHARE
+}
+
+/// Makes the missing signatures of these parts. Returns the parts that other processes have leased.
+pub(super) fn sign_parts(
+    work: &Arc<PrepareJob>,
+    parts: Vec<Part>,
+    stop: &CancelToken,
+    voice: &mut EventSink<'_>,
+) -> Result<Vec<Part>> {
+    let began = Instant::now();
+    let parts = Arc::new(parts);
+    let progress = Arc::new(Progress::new(parts.iter()));
+    let workers = work.config.workers();
+    let options = PoolOptions { name: "sign", item: "part", workers, queue_depth: DEPTH * workers };
+    let mut results = {
+        let (work, parts, progress) = (Arc::clone(work), Arc::clone(&parts), Arc::clone(&progress));
+        WorkPool::new(parts.len() as u64, options, move |index, stop| {
+            let part = usize::try_from(index).expect("parts are in memory");
+            Ok::<_, Error>(sign_part(&work, &parts[part], &progress, stop)?.map(|result| (part, result)))
+        })
+    };
+    let mut made = 0_u64;
+    let mut leased = Vec::new();
+    loop {
+        if stop.is_cancelled() {
+            return Err(Error::Stopped);
+        }
+        match results.next_timeout(PULSE)? {
+            Poll::Item((_, SignResult::Made)) => made += 1,
+            Poll::Item((_, SignResult::Kept)) => {}
+            Poll::Item((part, SignResult::Leased)) => leased.push(parts[part].clone()),
+            Poll::Pending => {}
+            Poll::End => break,
+        }
+        voice.emit(EventKind::PrepareProgress(progress.at(began.elapsed())));
+    }
+    if made > 0 {
+        info!(parts = made, seconds = began.elapsed().as_secs_f64(), "prepare: signatures of documents written");
+    }
+    Ok(leased)
+}
+
+/// Makes the missing signatures and verdicts of all parts in effect. Returns the digests of the verdicts.
+pub(super) fn compare_documents(
+    work: &Arc<PrepareJob>,
+    lists: &VersionLists,
+    stop: &CancelToken,
+    voice: &mut EventSink<'_>,
+) -> Result<VerdictDigests> {
+    let mut digests = VerdictDigests::empty(work.config.duplicates.is_some());
+    let (Some(store), true) = (work.store(), work.config.duplicates.is_some()) else { return Ok(digests) };
+    let dropped = lists.dropped(lists.newest());
+    let mut earlier = Vec::<&Part>::new();
+    for list in lists.iter() {
+        let parts = parts_in_effect(list, &dropped);
+        if parts.is_empty() {
+            continue;
+        }
+        let known = VersionVerdicts::read(store, &work.settings, list.dataset_version)?;
+        let known =
+            known.map(|known| Ok::<_, Error>(known.is_intact(store, &parts)?.then_some(known))).transpose()?.flatten();
+        let verdicts = if let Some(known) = known {
+            known
+        } else {
+            let all = earlier.iter().chain(&parts).map(|part| (*part).clone()).collect();
+            sign_parts(work, all, stop, voice)?;
+            make_verdicts(work, store, list.dataset_version, &earlier, &parts, &digests)?
+        };
+        digests.add(Some(verdicts));
+        earlier.extend(parts);
+    }
+    Ok(digests)
+}
+
+/// Part with its signatures and the numbers of its documents.
+struct NumberedPart {
+    record: SignatureRecord,
+    /// Number of the first document of each piece.
+    first: Vec<u32>,
+}
+
+/// Signatures of all parts in a folder.
+struct StoredColumns<'a> {
+    store: &'a Store,
+    parts: &'a [NumberedPart],
+    /// Removed documents of earlier dataset versions, which are compared with nothing.
+    removed: &'a BitSet,
+    exact: bool,
+}
+
+impl NumberedPart {
+    /// Returns the number of each document, in order.
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        let pieces = self.first.iter().zip(&self.record.documents);
+        pieces.flat_map(|(&first, &documents)| first..first + u32::try_from(documents).expect("checked by `number`"))
+    }
+}
+
+impl Columns for StoredColumns<'_> {
+    type Error = Error;
+
+    fn exact(&mut self, visit: &mut dyn FnMut(u32, u128)) -> Result<()> {
+        for part in self.parts.iter().filter(|_| self.exact) {
+            let mut numbers = part.numbers();
+            part.record.exact(self.store, |hash| {
+                let document = numbers.next().expect("as many as hashes");
+                if !self.removed.contains(document) {
+                    visit(document, hash);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn band(&mut self, band: usize, visit: &mut dyn FnMut(u32, u64)) -> Result<()> {
+        for part in self.parts {
+            let mut numbers = part.numbers();
+            part.record.band(self.store, band, |hash| {
+                let document = numbers.next().expect("as many as hashes");
+                if !self.removed.contains(document) {
+                    visit(document, hash);
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes and writes the verdicts on the documents of `parts`.
+fn make_verdicts(
+    work: &PrepareJob,
+    store: &Store,
+    dataset_version: DatasetVersion,
+    earlier: &[&Part],
+    parts: &[&Part],
+    digests: &VerdictDigests,
+) -> Result<VersionVerdicts> {
+    let began = Instant::now();
+    let config = work.config.duplicates.as_ref().expect("duplicates are removed");
+    let mut documents = 0;
+    let mut numbered = number(work, store, earlier, &mut documents)?;
+    let settled = documents;
+    numbered.extend(number(work, store, parts, &mut documents)?);
+    let mut removed = BitSet::new(settled);
+    for part in &numbered[..earlier.len()] {
+        let id = part.record.part.id;
+        let digest = digests.get(id).expect("earlier verdicts were made before");
+        let lost = || changed(store, &super::verdicts::part_name(id));
+        for document in PartVerdicts::read(store, id, digest)?.ok_or_else(lost)?.iter() {
+            let first = part.first.get(document.piece as usize).copied().unwrap_or(settled);
+            if let Some(number) = first.checked_add(document.number).filter(|&number| number < settled) {
+                removed.insert(number);
+            }
+        }
+    }
+    let bands = config.near_options().map_or(0, |near| near.bands);
+    let plan = FoldPlan { documents, settled, bands, max_bytes: sorted_bytes(work.config.max_memory_bytes) };
+    let mut columns = StoredColumns { store, parts: &numbered, removed: &removed, exact: config.exact };
+    let verdicts = fold(&plan, &mut columns)?;
+    let mut digests = BTreeMap::<PartId, String>::new();
+    for part in &numbered[earlier.len()..] {
+        let own = of_part(store, part, &verdicts)?;
+        digests.insert(part.record.part.id, own.write(store, &part.record.part)?);
+    }
+    let made = VersionVerdicts { settings: work.settings.clone(), dataset_version, parts: digests };
+    made.write(store)?;
+    info!(
+        documents = u64::from(documents),
+        exact = verdicts.exact.count(),
+        near = verdicts.near.count(),
+        seconds = began.elapsed().as_secs_f64(),
+        "prepare: documents compared"
+    );
+    Ok(made)
+}
+
+/// Numbers the documents of these parts by file and position, from `next` on.
+fn number(work: &PrepareJob, store: &Store, parts: &[&Part], next: &mut u32) -> Result<Vec<NumberedPart>> {
+    let mut numbered = Vec::with_capacity(parts.len());
+    for part in parts {
+        let record = SignatureRecord::read(store, &work.settings, part)?;
+        let record = record.ok_or_else(|| changed(store, &format!("signatures of part {}", part.id)))?;
+        numbered.push(NumberedPart { first: vec![0; record.documents.len()], record });
+    }
+    let mut pieces: Vec<(Piece, usize, usize)> = Vec::new();
+    for (part, NumberedPart { record, .. }) in numbered.iter().enumerate() {
+        pieces.extend(record.part.pieces.iter().cloned().enumerate().map(|(index, piece)| (piece, part, index)));
+    }
+    pieces.sort_unstable();
+    for (_, part, piece) in pieces {
+        let NumberedPart { record, first } = &mut numbered[part];
+        first[piece] = *next;
+        let after = u32::try_from(record.documents[piece]).ok().and_then(|documents| next.checked_add(documents));
+        *next = after.ok_or_else(too_many)?;
+    }
+    Ok(numbered)
+}
+
+/// Collects the removed documents of a part.
+fn of_part(store: &Store, part: &NumberedPart, verdicts: &Verdicts) -> Result<PartVerdicts> {
+    let mut found = PartVerdicts::default();
+    let places = (0..).zip(part.first.iter().zip(&part.record.documents));
+    let mut places = places.flat_map(|(piece, (&first, &documents))| {
+        (0..u32::try_from(documents).expect("checked by `number`")).map(move |number| (piece, number, first + number))
+    });
+    part.record.starts(store, |start| {
+        let (piece, number, document) = places.next().expect("as many as starts");
+        let kind = if verdicts.exact.contains(document) {
+            DuplicateKind::Exact
+        } else if verdicts.near.contains(document) {
+            DuplicateKind::Near
+        } else {
+            return;
+        };
+        found.push(RemovedDocument { piece, number, start, kind });
+    })?;
+    Ok(found)
+}
+
+fn too_many() -> Error {
+    Error::Config(
+        "`prepare.duplicates` compares at most 4,294,967,295 documents; prepare the corpus into several folders"
+            .to_owned(),
+    )
+}
+
+fn changed(store: &Store, name: &str) -> Error {
+    Error::Config(format!("{}: it changed during the comparison; run the same command again", store.place(name)))
+}

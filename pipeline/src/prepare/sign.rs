@@ -1,0 +1,73 @@
+//! Signatures of one part: read its documents, sign them, write the signatures and their record, in one thread.
+
+use duplicates::Signer;
+use runtime::CancelToken;
+
+use super::job::{PartAccess, PrepareJob};
+use super::leases;
+use super::progress::Progress;
+use super::signatures::{SignatureRecord, SignatureWriter};
+use crate::Result;
+use crate::corpus::{DocumentPlace, Part};
+
+/// Result of an attempt at the signatures of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SignResult {
+    Made,
+    /// They exist and are intact.
+    Kept,
+    /// Another process has leased them.
+    Leased,
+}
+
+/// Makes the signatures of a part, unless they exist and are intact. Returns `None` after a stop.
+pub(super) fn sign_part(
+    work: &PrepareJob,
+    part: &Part,
+    progress: &Progress,
+    stop: &CancelToken,
+) -> Result<Option<SignResult>> {
+    let (Some(store), Some(config)) = (work.store(), &work.config.duplicates) else {
+        return Ok(Some(SignResult::Kept));
+    };
+    let count = progress.part();
+    let is_there = || match SignatureRecord::read(store, &work.settings, part)? {
+        Some(record) => record.is_intact(store),
+        None => Ok(false),
+    };
+    if is_there()? {
+        progress.finish_part(part, &count);
+        return Ok(Some(SignResult::Kept));
+    }
+    let mut _lease = None;
+    if let PartAccess::Lease(contender) = &work.access {
+        _lease = contender.try_acquire(&leases::signatures_name(part.id)).map_err(std::io::Error::from)?;
+        if _lease.is_none() {
+            return Ok(Some(SignResult::Leased));
+        }
+        // The previous holder may have completed them.
+        if is_there()? {
+            progress.finish_part(part, &count);
+            return Ok(Some(SignResult::Kept));
+        }
+    }
+    let near = config.near_options();
+    let mut signer = Signer::new(near);
+    let mut writer = SignatureWriter::new(store, part, near.map_or(0, |near| near.bands))?;
+    let mut documents = work.corpus.documents(part, DocumentPlace::default(), &count)?;
+    while let Some(found) = documents.next() {
+        let found = found?;
+        if stop.is_cancelled() {
+            return Ok(None);
+        }
+        // A document that is rejected anyway must not remove another one.
+        if let Some(document) = found.document.as_ref().filter(|document| work.accepts_length(&document.text)) {
+            writer.add(found.piece, found.range.start, signer.sign(&document.text))?;
+        }
+        documents.take_back(found);
+    }
+    let read = documents.read().iter().map(|(_, end)| end.clone()).collect();
+    writer.finish(&work.settings, read)?;
+    progress.finish_part(part, &count);
+    Ok(Some(SignResult::Made))
+}

@@ -1,0 +1,129 @@
+//! Index of the test sets of `[prepare.decontamination]`, made when a preparation is planned.
+
+use duplicates::{Normalizer, RunIndex, RunIndexBuilder};
+use schemas::PartId;
+use tasks::task::SetPurpose;
+use tasks::{AnyTask, ExampleReader};
+use tracing::info;
+
+use super::config::PrepareConfig;
+use super::removal_config::{DecontaminationConfig, TestSetConfig, TestSplit};
+use crate::corpus::{BytesRead, Corpus, CorpusConfig, DocumentPlace, InvalidFilePolicy, Part};
+use crate::{Error, Result};
+
+/// Runs of words of all test sets.
+#[derive(Debug)]
+pub(super) struct TestSets {
+    pub(super) index: RunIndex,
+    names: Vec<String>,
+}
+
+impl TestSets {
+    /// Reads the test sets of a configuration. Returns `None` without the section.
+    pub(super) fn read(config: &PrepareConfig) -> Result<Option<Self>> {
+        let Some(DecontaminationConfig { run_words, test_sets }) = &config.decontamination else { return Ok(None) };
+        let mut builder = RunIndexBuilder::new(*run_words as usize);
+        let mut normalizer = Normalizer::default();
+        for (set, test_set) in test_sets.iter().enumerate() {
+            let mut texts = TestTexts { builder: &mut builder, normalizer: &mut normalizer, set, texts: 0, short: 0 };
+            match &test_set.task {
+                Some(task) => read_task(task, test_set, &mut texts)?,
+                None => read_files(config, test_set, &mut texts)?,
+            }
+            let (name, texts, short) = (test_set.name(), texts.texts, texts.short);
+            info!(test_set = name, texts, short, "prepare: test set read; texts below `run_words` have no run");
+        }
+        let names = test_sets.iter().map(|set| set.name().to_owned()).collect();
+        Ok(Some(Self { index: builder.build(), names }))
+    }
+
+    /// Returns the names of the test sets in a set of bits.
+    pub(super) fn names(&self, sets: u64) -> impl Iterator<Item = &str> {
+        self.names.iter().enumerate().filter(move |(set, _)| sets >> set & 1 == 1).map(|(_, name)| name.as_str())
+    }
+}
+
+/// Texts of a test set, on their way to the index.
+struct TestTexts<'a> {
+    builder: &'a mut RunIndexBuilder,
+    normalizer: &'a mut Normalizer,
+    set: usize,
+    texts: u64,
+    /// Texts with fewer words than a run.
+    short: u64,
+}
+
+impl TestTexts<'_> {
+    fn add(&mut self, text: &str) {
+        self.texts += 1;
+        self.short += u64::from(self.builder.add(self.set, self.normalizer.normalize(text)) == 0);
+    }
+}
+
+fn read_task(name: &str, config: &TestSetConfig, texts: &mut TestTexts<'_>) -> Result<()> {
+    let task = AnyTask::of_kind(name).expect("checked with the configuration");
+    let folder = config.data.as_ref().expect("checked with the configuration");
+    let splits = config.splits.as_deref().unwrap_or(&[TestSplit::Dev, TestSplit::Test]);
+    let is_read = |purpose: SetPurpose| {
+        splits.contains(&match purpose {
+            SetPurpose::Train => TestSplit::Train,
+            SetPurpose::Dev => TestSplit::Dev,
+            SetPurpose::Test => TestSplit::Test,
+        })
+    };
+    let mut files = 0;
+    for set in task.sets().into_iter().filter(|set| is_read(set.purpose)) {
+        let file = folder.join(&set.file);
+        if !file.exists() {
+            continue;
+        }
+        files += 1;
+        let refused = |error: tasks::RowError| Error::Config(format!("`prepare.decontamination`: {error}"));
+        // Consecutive questions share their passage.
+        let mut passage = None;
+        for example in ExampleReader::open(&file, &set.layout, &task.output()).map_err(refused)? {
+            let example = example.map_err(refused)?;
+            texts.add(&example.first);
+            if example.second != passage {
+                example.second.iter().for_each(|text| texts.add(text));
+                passage = example.second;
+            }
+        }
+    }
+    if files == 0 {
+        let folder = folder.display();
+        return Err(Error::Config(format!(
+            "`prepare.decontamination`: {folder} has no file of the task `{name}` with these splits; check `data` and `splits`"
+        )));
+    }
+    Ok(())
+}
+
+fn read_files(config: &PrepareConfig, test_set: &TestSetConfig, texts: &mut TestTexts<'_>) -> Result<()> {
+    let format = test_set.format.clone().unwrap_or_default();
+    let usual = vec!["text".to_owned()];
+    let fields = test_set.text_fields.as_ref().filter(|_| format.has_fields()).unwrap_or(&usual);
+    for field in fields {
+        let mut reading = config.corpus().reading;
+        (reading.text_field, reading.id_field, reading.encoding) = (field.clone(), None, None);
+        reading.bytes_read = BytesRead::default();
+        let inputs = test_set.files.clone();
+        let corpus = Corpus::open(&CorpusConfig {
+            inputs,
+            format: format.clone(),
+            reading,
+            on_invalid_file: InvalidFilePolicy::Error,
+        })?;
+        for file in corpus.sort_out(corpus.files().iter())?.fit {
+            let pieces = corpus.pieces(file, u64::MAX)?.into_iter().map(|(piece, _)| piece).collect();
+            let part = Part { id: PartId(0), bytes: file.bytes, pieces };
+            let mut documents = corpus.documents(&part, DocumentPlace::default(), &BytesRead::default())?;
+            while let Some(found) = documents.next() {
+                let found = found?;
+                found.document.iter().for_each(|document| texts.add(&document.text));
+                documents.take_back(found);
+            }
+        }
+    }
+    Ok(())
+}
