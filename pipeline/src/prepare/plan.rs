@@ -19,7 +19,7 @@ use super::document_table;
 use super::fingerprints::Fingerprints;
 use super::job::ForgottenDocuments;
 use super::part_list::{self, DamagedList, PartList, ReadableLists, VersionLists};
-use crate::corpus::{Corpus, Part, Shares};
+use crate::corpus::{Corpus, Part, READER_BYTES, Shares};
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
 
@@ -305,7 +305,9 @@ impl PrepareMemory {
         let id_bytes = id_type(vocab_size).primitive_width().expect("a number") as u64;
         let group = ROWS_PER_GROUP as u64 * u64::from(config.packing.content(config.max_seq_len)) * id_bytes;
         // While rows are written, a page and its compressed bytes are in memory too, and a table twice.
-        let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES;
+        let is_remote = config.inputs.iter().any(|input| remote_store::is_url(input));
+        let reader = if is_remote { READER_BYTES } else { 0 };
+        let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES + reader;
         Self { text: Shares::new(config.max_memory_bytes), worker }
     }
 }
