@@ -71,7 +71,9 @@ pub trait Upload: Debug + Send {
 pub struct Stat {
     /// Length of the object.
     pub bytes: u64,
-    /// Version of the content. It changes with every write and is never reused.
+    /// Version of the content. It changes with every write of other content. A server that derives it from the content
+    /// gives equal content an equal version, so an object that is replaced by version must never return to an earlier
+    /// content: its bytes contain a counter, or identify their writer.
     pub version: Version,
     /// Time of the write, by the clock of the storage: for display, not for decisions.
     pub modified: SystemTime,

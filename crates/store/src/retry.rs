@@ -1,17 +1,25 @@
 //! Retries of calls without an answer: a bounded number of times, with growing pauses.
+//!
+//! # Definition
+//! The n-th pause is drawn uniformly from the upper half of `(0, pause · 2^(n-1)]`, with the upper limit of a pause in
+//! place of larger values. Clients that failed together so do not return together. The draw depends on the process, on
+//! the number of the call that is repeated and on n.
 
 use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use tracing::debug;
+
+use crate::fault_config::draws;
 
 /// Number of retries, and the pauses between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
     /// Maximum number of calls, including the first.
     pub attempts_max: u32,
-    /// Pause after the first call. Each following pause is twice as long.
+    /// Longest pause after the first call. The bound of each following pause is twice as large.
     pub pause: Duration,
     /// Upper limit of a pause.
     pub pause_max: Duration,
@@ -46,6 +54,12 @@ pub(crate) enum RetryOn {
 }
 
 impl Retries {
+    /// Repeats the call until its error is not transient or a device error. The argument tells the call whether it is a
+    /// repetition.
+    pub fn repeat<T>(&self, call: impl FnMut(bool) -> io::Result<T>) -> io::Result<T> {
+        self.retry_request(RetryOn::Any, call)
+    }
+
     /// Repeats the call until its error is not transient. The argument tells the call whether it is a repetition.
     pub(crate) fn retry_request<T>(
         &self,
@@ -53,11 +67,13 @@ impl Retries {
         mut call: impl FnMut(bool) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut pause = self.pause.min(self.pause_max);
+        let mut number = None;
         for attempt in 1.. {
             match call(attempt > 1) {
                 Err(error) if attempt < self.attempts(&error, after) => {
                     debug!(attempt, %error, "the store did not answer, asking again");
-                    thread::sleep(pause);
+                    let number = *number.get_or_insert_with(|| REPEATED.fetch_add(1, Ordering::Relaxed));
+                    thread::sleep(with_jitter(pause, &format!("{} {number} {attempt}", std::process::id())));
                     pause = (pause * 2).min(self.pause_max);
                 }
                 Err(error) if attempt > 1 && self.attempts(&error, after) > 1 => {
@@ -79,6 +95,15 @@ impl Retries {
             RetryOn::Transient | RetryOn::Any | RetryOn::Device => 1,
         }
     }
+}
+
+/// Calls of this process that were repeated.
+static REPEATED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns a pause between half of `pause` and `pause`, determined by an address.
+fn with_jitter(pause: Duration, address: &str) -> Duration {
+    let [draw, _] = draws(address);
+    pause.mul_f64(1.0 - draw / 2.0)
 }
 
 /// Returns true if the error means that the answer was lost, not that the request failed.
@@ -114,6 +139,18 @@ mod tests {
         assert_eq!(calls_for(ErrorKind::TimedOut, 2), (3, Ok(())));
         assert_eq!(calls_for(ErrorKind::TimedOut, 9), (3, Err(ErrorKind::TimedOut)));
         assert_eq!(calls_for(ErrorKind::NotFound, 9), (1, Err(ErrorKind::NotFound)));
+    }
+
+    #[test]
+    fn pauses_differ_between_calls_and_stay_in_the_upper_half() {
+        let pause = Duration::from_millis(80);
+        let pauses: Vec<_> = (0..1000).map(|call| with_jitter(pause, &format!("7 {call} 1"))).collect();
+        assert!(pauses.iter().all(|found| (pause / 2..=pause).contains(found)), "{pauses:?}");
+        let mean = pauses.iter().sum::<Duration>() / 1000;
+        // Uniform on [40, 80] ms: the mean of a thousand is within five standard errors of 60 ms.
+        assert!((Duration::from_millis(58)..Duration::from_millis(62)).contains(&mean), "{mean:?}");
+        assert_eq!(with_jitter(pause, "7 1 1"), pauses[1], "the same address has the same pause");
+        assert_eq!(with_jitter(Duration::ZERO, "7 1 1"), Duration::ZERO);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | [`files()`], [`folder_hash`] | content of a folder |
 //! | [`every_objective`], [`assert_equal_runs`], [`tuning`] | arguments and comparisons of runs |
 //! | [`crash_after()`] | store that fails after a number of changes |
+//! | [`check_contract()`] | contract of every storage backend |
 //! | [`corpus`] | generated documents |
 //! | [`tree`] | source files of this repository |
 
@@ -20,6 +21,7 @@ mod outcome;
 mod running;
 mod runs;
 mod skip;
+mod store_contract;
 pub mod tree;
 pub mod tuning;
 
@@ -30,4 +32,5 @@ pub use self::outcome::Outcome;
 pub use self::running::{Running, send, wait_for_handler, wait_for_thread};
 pub use self::runs::{CLOCKS, assert_equal_runs, every_objective, values, with_every_objective};
 pub use self::skip::{print_uncaptured, skip};
+pub use self::store_contract::check_contract;
 pub use self::tree::root;

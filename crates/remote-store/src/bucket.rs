@@ -1,0 +1,331 @@
+//! Storage backend over a bucket of S3, Google Cloud Storage or Azure Blob Storage.
+
+use std::fmt::{self, Debug, Formatter};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::multipart::MultipartStore;
+use object_store::path::Path;
+use object_store::{
+    GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, PutResult,
+    UpdateVersion,
+};
+use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
+use tokio::time::timeout;
+
+use crate::connector::observed;
+use crate::failure::{self, Failure};
+use crate::location::{BucketPlace, Service};
+use crate::runtime;
+use crate::upload::BucketUpload;
+
+/// Slowest upload that is progress, per second. A part of 8 MiB may so take 32 seconds longer than a request without a
+/// body.
+const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 256 << 10;
+
+/// Largest buffer that is reserved for an answer before its bytes arrive.
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+
+/// Client of one bucket.
+pub(crate) trait ObjectClient: ObjectStore + MultipartStore {}
+
+impl<T: ObjectStore + MultipartStore> ObjectClient for T {}
+
+/// Storage backend over a prefix of a bucket. Clones share the client.
+#[derive(Clone)]
+pub(crate) struct Bucket {
+    client: Arc<dyn ObjectClient>,
+    service: Service,
+    prefix: String,
+    display: String,
+    stall_timeout: Duration,
+}
+
+/// Without the client: it contains credentials.
+impl Debug for Bucket {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bucket").field(&self.display).finish()
+    }
+}
+
+impl Bucket {
+    pub(crate) fn new(client: Arc<dyn ObjectClient>, place: &BucketPlace, stall_timeout: Duration) -> Self {
+        let BucketPlace { service, prefix, display, .. } = place.clone();
+        Self { client, service, prefix, display, stall_timeout }
+    }
+
+    pub(crate) fn client(&self) -> &Arc<dyn ObjectClient> {
+        &self.client
+    }
+
+    pub(crate) fn stall_timeout(&self) -> Duration {
+        self.stall_timeout
+    }
+
+    /// Returns the time limit of a request that sends `bytes` bytes.
+    pub(crate) fn upload_limit(&self, bytes: usize) -> Duration {
+        self.stall_timeout + Duration::from_secs(bytes as u64 / UPLOAD_BYTES_PER_SECOND_MIN)
+    }
+
+    fn path(&self, name: &str) -> io::Result<Path> {
+        let joined = if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) };
+        Path::parse(joined.trim_end_matches('/')).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))
+    }
+
+    /// Returns the name of an object of a listing; `None` for the marker of the prefix itself.
+    fn name_of<'a>(&self, path: &'a Path) -> Option<&'a str> {
+        let path = path.as_ref();
+        if self.prefix.is_empty() {
+            return Some(path).filter(|path| !path.is_empty());
+        }
+        path.strip_prefix(&self.prefix)?.strip_prefix('/').filter(|name| !name.is_empty())
+    }
+
+    async fn put(&self, path: &Path, bytes: Bytes, mode: PutMode) -> Result<Stat, Failure> {
+        let length = bytes.len();
+        let call = self.client.put_opts(path, PutPayload::from_bytes(bytes), mode.into());
+        let put = observed(self.upload_limit(length), call).await?;
+        Ok(stat_of_put(put, length as u64)?)
+    }
+
+    /// Puts the whole object with one request.
+    pub(crate) async fn overwrite(&self, path: &Path, bytes: Bytes) -> io::Result<Stat> {
+        Ok(self.put(path, bytes, PutMode::Overwrite).await?)
+    }
+
+    async fn meta(&self, path: &Path) -> io::Result<Option<ObjectMeta>> {
+        match observed(self.stall_timeout, self.client.head(path)).await {
+            Ok(meta) => Ok(Some(meta)),
+            Err(failure) if failure.error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Begins a read; `None` if the object is absent.
+    pub(crate) async fn open(&self, path: &Path, range: Option<GetRange>) -> Result<Option<GetResult>, Failure> {
+        let options = GetOptions { range, ..GetOptions::default() };
+        match observed(self.stall_timeout, self.client.get_opts(path, options)).await {
+            Ok(result) => Ok(Some(result)),
+            Err(failure) if failure.error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Passes the bytes of an answer to `sink` as they arrive, and checks that they are complete.
+    pub(crate) async fn drain(&self, result: GetResult, mut sink: impl FnMut(&[u8])) -> io::Result<()> {
+        let expected = result.range.end - result.range.start;
+        let mut received = 0;
+        let mut stream = result.into_stream();
+        loop {
+            match timeout(self.stall_timeout, stream.next()).await {
+                Err(_) => return Err(failure::stalled(self.stall_timeout)),
+                Ok(Some(Err(error))) => return Err(failure::cut_body(&error)),
+                Ok(Some(Ok(chunk))) => {
+                    received += chunk.len() as u64;
+                    sink(&chunk);
+                }
+                Ok(None) if received == expected => return Ok(()),
+                Ok(None) => {
+                    let message = format!("the answer ended after {received} of {expected} bytes");
+                    return Err(io::Error::new(ErrorKind::ConnectionReset, message));
+                }
+            }
+        }
+    }
+
+    async fn collect(&self, result: GetResult) -> io::Result<Vec<u8>> {
+        let length = (result.range.end - result.range.start).min(RESERVE_BYTES_MAX);
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+        self.drain(result, |chunk| bytes.extend_from_slice(chunk)).await?;
+        Ok(bytes)
+    }
+
+    async fn read_range(&self, path: &Path, range: Range<u64>) -> io::Result<Vec<u8>> {
+        if range.is_empty() {
+            return self.meta(path).await?.map(|_| Vec::new()).ok_or_else(|| ErrorKind::NotFound.into());
+        }
+        // Servers parse the end of a range as a signed number.
+        let range = range.start..range.end.min(i64::MAX as u64);
+        match self.open(path, Some(GetRange::Bounded(range))).await {
+            Ok(Some(result)) => self.collect(result).await,
+            Ok(None) => Err(ErrorKind::NotFound.into()),
+            // The object ends before the range.
+            Err(failure) if failure.status == Some(416) => Ok(Vec::new()),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Lists page by page. After an error the listing continues behind the newest object, as long as it progresses.
+    async fn entries(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut last: Option<Path> = None;
+        loop {
+            let mut stream = match &last {
+                None => self.client.list(Some(folder)),
+                Some(last) => self.client.list_with_offset(Some(folder), last),
+            };
+            let before = entries.len();
+            let error = loop {
+                match observed(self.stall_timeout, async { stream.next().await.transpose() }).await {
+                    Ok(None) => return Ok(without_markers(entries)),
+                    Ok(Some(meta)) => {
+                        let Some(name) = self.name_of(&meta.location) else { continue };
+                        entries.push(Entry { name: name.to_owned(), stat: stat_of(&meta)? });
+                        last = Some(meta.location);
+                    }
+                    Err(failure) => break failure.error,
+                }
+            };
+            if entries.len() == before || !is_transient(error.kind()) {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn create(&self, path: &Path, bytes: Bytes) -> io::Result<Created> {
+        match self.put(path, bytes, PutMode::Create).await {
+            Ok(stat) => Ok(Created::Made(stat)),
+            Err(failure) => match failure.status {
+                Some(409) if is_conflict(&failure.code) => Err(busy()),
+                Some(409 | 412 | 304) => Ok(Created::Exists),
+                _ => Err(failure.into()),
+            },
+        }
+    }
+
+    async fn replace(&self, path: &Path, bytes: Bytes, expected: &Version) -> io::Result<Replaced> {
+        let e_tag = expected.to_string();
+        let version = match self.service {
+            // This service compares generations. The generation of this moment either has the tag or is too new.
+            Service::Google => match self.meta(path).await? {
+                Some(meta) if meta.e_tag.as_ref() == Some(&e_tag) => meta.version,
+                _ => return Ok(Replaced::Changed),
+            },
+            Service::S3 | Service::Azure => None,
+        };
+        let mode = PutMode::Update(UpdateVersion { e_tag: Some(e_tag), version });
+        match self.put(path, bytes, mode).await {
+            Ok(stat) => Ok(Replaced::Made(stat)),
+            Err(failure) => match failure.status {
+                Some(409) => Err(busy()),
+                Some(404 | 412) => Ok(Replaced::Changed),
+                _ => Err(failure.into()),
+            },
+        }
+    }
+}
+
+impl StoreBackend for Bucket {
+    fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
+        let (bucket, path) = (self.clone(), self.path(name)?);
+        runtime::run(async move {
+            let Some(result) = bucket.open(&path, None).await? else { return Ok(None) };
+            let stat = stat_of(&result.meta)?;
+            Ok(Some((bucket.collect(result).await?, stat)))
+        })
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let (bucket, path) = (self.clone(), self.path(name)?);
+        runtime::run(async move { bucket.read_range(&path, range).await })
+    }
+
+    fn head(&self, name: &str) -> io::Result<Option<Stat>> {
+        let (bucket, path) = (self.clone(), self.path(name)?);
+        runtime::run(async move { bucket.meta(&path).await?.as_ref().map(stat_of).transpose() })
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
+        let (bucket, path) = (self.clone(), self.path(folder)?);
+        runtime::run(async move { bucket.entries(&path).await })
+    }
+
+    fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+        Ok(Box::new(BucketUpload::new(self.clone(), self.path(name)?)))
+    }
+
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
+        let (bucket, path, bytes) = (self.clone(), self.path(name)?, Bytes::copy_from_slice(bytes));
+        runtime::run(async move { bucket.create(&path, bytes).await })
+    }
+
+    fn put_if_version(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
+        let (bucket, path, bytes) = (self.clone(), self.path(name)?, Bytes::copy_from_slice(bytes));
+        let expected = expected.clone();
+        runtime::run(async move { bucket.replace(&path, bytes, &expected).await })
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        let (bucket, path) = (self.clone(), self.path(name)?);
+        runtime::run(async move {
+            match observed(bucket.stall_timeout, bucket.client.delete(&path)).await {
+                Err(failure) if failure.error.kind() != ErrorKind::NotFound => Err(failure.into()),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Removes nothing. An unfinished multipart upload may belong to a live writer, and is in no listing: a lifecycle
+    /// rule of the bucket must abort those that are older than the longest run (`docs/object-stores.md`).
+    fn sweep(&self, _folder: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    fn display_path(&self, name: &str) -> String {
+        if name.is_empty() { self.display.clone() } else { format!("{}/{name}", self.display) }
+    }
+
+    fn local(&self, _folder: &str) -> Option<PathBuf> {
+        None
+    }
+}
+
+/// Returns true if the server refused a conditional write because another one was in progress.
+fn is_conflict(code: &str) -> bool {
+    matches!(code, "ConditionalRequestConflict" | "OperationAborted")
+}
+
+fn busy() -> io::Error {
+    io::Error::new(ErrorKind::WouldBlock, "another write of this object was in progress")
+}
+
+/// Returns true if a listing may continue after an error of that kind.
+fn is_transient(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::ConnectionReset)
+}
+
+/// Removes the empty objects that some programs create for folders: `a` if there is `a/b`.
+fn without_markers(mut entries: Vec<Entry>) -> Vec<Entry> {
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+    entries.retain(|entry| {
+        let inside = format!("{}/", entry.name);
+        let at = names.partition_point(|name| *name < inside);
+        entry.stat.bytes > 0 || !names.get(at).is_some_and(|name| name.starts_with(&inside))
+    });
+    entries
+}
+
+/// Returns the metadata of an object of a listing or a read.
+pub(crate) fn stat_of(meta: &ObjectMeta) -> io::Result<Stat> {
+    let version = version_of(meta.e_tag.clone())?;
+    // Listings have fractions of a second, answers to reads have not.
+    let seconds = u64::try_from(meta.last_modified.timestamp()).unwrap_or_default();
+    Ok(Stat { bytes: meta.size, version, modified: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) })
+}
+
+/// Returns the metadata after a put. The time is of this machine: the answer has none.
+pub(crate) fn stat_of_put(put: PutResult, bytes: u64) -> io::Result<Stat> {
+    Ok(Stat { bytes, version: version_of(put.e_tag)?, modified: SystemTime::now() })
+}
+
+fn version_of(e_tag: Option<String>) -> io::Result<Version> {
+    let missing =
+        || io::Error::new(ErrorKind::Unsupported, "the server sends no ETag, so versions cannot be told apart");
+    Ok(Version::new(e_tag.filter(|tag| !tag.is_empty()).ok_or_else(missing)?))
+}

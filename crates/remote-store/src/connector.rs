@@ -1,0 +1,124 @@
+//! HTTP client below `object_store` that records why a request failed.
+//!
+//! # Why
+//! Errors of `object_store` contain URLs and bodies of answers, which may contain credentials, and hide the status. This
+//! client keeps the status and the error code, and passes error answers on without their body.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+};
+use tokio::time::timeout;
+
+use crate::failure::{self, Failure};
+
+/// Longest part of an error answer that is searched for a code.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Address of the credential services of AWS, Azure and Google in their machines.
+const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
+
+tokio::task_local! {
+    /// Failure of the newest request of this call.
+    static NEWEST: Arc<Mutex<Option<Failure>>>;
+}
+
+/// Connector of recorded clients.
+#[derive(Debug, Default)]
+pub(crate) struct RecordingConnector {}
+
+impl HttpConnector for RecordingConnector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(RecordingClient(ReqwestConnector::default().connect(options)?)))
+    }
+}
+
+#[derive(Debug)]
+struct RecordingClient(HttpClient);
+
+#[async_trait]
+impl HttpService for RecordingClient {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_metadata = request.uri().host().is_some_and(|host| METADATA_HOSTS.contains(&host));
+        let answer = self.0.execute(request).await;
+        let failure = match &answer {
+            Ok(response) if !response.status().is_client_error() && !response.status().is_server_error() => {
+                if response.status().is_redirection() {
+                    record(Failure::from_status(response.status().as_u16(), String::new()));
+                }
+                return answer;
+            }
+            _ if is_metadata => without_credentials(),
+            Ok(_) => return record_answer(answer?).await,
+            Err(error) => Failure::from_transport(error),
+        };
+        record(failure);
+        answer
+    }
+}
+
+/// Records an error answer, and returns it without its body.
+async fn record_answer(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (parts, body) = response.into_parts();
+    let is_small = parts.headers.get("content-length").and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let body = if is_small.is_none_or(|length| length <= BODY_BYTES_MAX) { body.bytes().await? } else { Bytes::new() };
+    let header = |name: &str| parts.headers.get(name).and_then(|code| code.to_str().ok()).map(str::to_owned);
+    let code = match header("x-ms-error-code") {
+        Some(code) => failure::checked_code(&code),
+        None => failure::code_in(&String::from_utf8_lossy(&body[..body.len().min(BODY_BYTES_MAX)])),
+    };
+    record(Failure::from_status(parts.status.as_u16(), code));
+    Ok(HttpResponse::from_parts(parts, Bytes::new().into()))
+}
+
+/// Returns the failure of a machine that has no credentials of its own.
+fn without_credentials() -> Failure {
+    let message = "no credentials were found; set those of docs/object-stores.md in the environment \
+                   (public buckets: AWS_SKIP_SIGNATURE=true, GOOGLE_SKIP_SIGNATURE=true or AZURE_SKIP_SIGNATURE=true)";
+    std::io::Error::new(std::io::ErrorKind::PermissionDenied, message).into()
+}
+
+fn record(failure: Failure) {
+    // Outside of `observed` nobody reads it.
+    let _ = NEWEST.try_with(|newest| *newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure));
+}
+
+/// Runs one call of `object_store` with a time limit, and returns the reason if it fails.
+pub(crate) async fn observed<T>(
+    limit: Duration,
+    call: impl Future<Output = object_store::Result<T>>,
+) -> Result<T, Failure> {
+    let newest = Arc::new(Mutex::new(None));
+    let answer = timeout(limit, NEWEST.scope(Arc::clone(&newest), call)).await;
+    match answer {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => {
+            let newest = newest.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Err(newest.unwrap_or_else(|| without_request(&error)))
+        }
+        Err(_) => Err(failure::stalled(limit).into()),
+    }
+}
+
+/// Returns the failure of a call whose requests all had good answers, or that sent none.
+fn without_request(error: &object_store::Error) -> Failure {
+    use std::io::{Error, ErrorKind};
+    match error {
+        object_store::Error::NotFound { .. } => ErrorKind::NotFound.into(),
+        object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. } => {
+            Error::new(ErrorKind::Unsupported, "the store does not support this request")
+        }
+        // S3 may report an overload in the body of a good answer to a long request.
+        error if error.to_string().contains("Server returned error response") => {
+            Error::new(ErrorKind::WouldBlock, "the server answered 200 with an error in the body")
+        }
+        error => failure::other(error),
+    }
+    .into()
+}

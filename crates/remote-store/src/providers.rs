@@ -1,0 +1,104 @@
+//! Clients of the three services, configured from the environment.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::{ClientOptions, RetryConfig};
+
+use crate::bucket::{Bucket, ObjectClient};
+use crate::connector::RecordingConnector;
+use crate::location::{BucketPlace, Service};
+use crate::options::StoreOptions;
+use crate::web::install_cryptography;
+
+/// Longest time to open a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Shortest secret that is removed from messages. Shorter values are flags and names.
+const SECRET_CHARS_MIN: usize = 8;
+
+/// Connects to a bucket. Sends no request.
+pub(crate) fn connect(place: &BucketPlace, options: &StoreOptions) -> io::Result<Bucket> {
+    install_cryptography();
+    let client = match place.service {
+        Service::S3 => s3(place, options),
+        Service::Google => google(place, options),
+        Service::Azure => azure(place, options),
+    };
+    let client = client.map_err(|error| {
+        let message = format!("{}: cannot configure the store: {}", place.display, without_secrets(&error, options));
+        io::Error::new(ErrorKind::InvalidInput, message)
+    })?;
+    Ok(Bucket::new(client, place, options.stall_timeout))
+}
+
+fn s3(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
+    let builder = AmazonS3Builder::new().with_client_options(client_options(options)).with_retry(no_retries());
+    let builder = with_environment(builder, options, "AWS_", |builder, key, value| builder.with_config(key, value));
+    let builder = builder.with_http_connector(RecordingConnector::default());
+    Ok(Arc::new(builder.with_bucket_name(&place.bucket).build()?))
+}
+
+fn google(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
+    let builder = GoogleCloudStorageBuilder::new().with_client_options(client_options(options));
+    let builder = builder.with_retry(no_retries()).with_http_connector(RecordingConnector::default());
+    let builder = with_environment(builder, options, "GOOGLE_", |builder, key, value| builder.with_config(key, value));
+    Ok(Arc::new(builder.with_bucket_name(&place.bucket).build()?))
+}
+
+fn azure(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
+    let builder = MicrosoftAzureBuilder::new().with_client_options(client_options(options)).with_retry(no_retries());
+    let builder = with_environment(builder, options, "AZURE_", |builder, key, value| builder.with_config(key, value));
+    let builder = builder.with_http_connector(RecordingConnector::default());
+    let builder = match &place.account {
+        Some(account) => builder.with_account(account),
+        None => builder,
+    };
+    Ok(Arc::new(builder.with_container_name(&place.bucket).build()?))
+}
+
+/// Sets every variable of the environment that begins with `start` and that the builder knows.
+fn with_environment<B, K: std::str::FromStr>(
+    builder: B,
+    options: &StoreOptions,
+    start: &str,
+    set: impl Fn(B, K, &str) -> B,
+) -> B {
+    let known = options.environment.iter().filter(|(name, value)| name.starts_with(start) && !value.is_empty());
+    known.fold(builder, |builder, (name, value)| match name.to_ascii_lowercase().parse() {
+        Ok(key) => set(builder, key, value),
+        Err(_) => builder,
+    })
+}
+
+/// Returns options without the time limit of a whole request: a large object may take long. `observed` limits the time
+/// without progress.
+fn client_options(options: &StoreOptions) -> ClientOptions {
+    let connect_timeout = CONNECT_TIMEOUT.min(options.stall_timeout);
+    ClientOptions::new().with_timeout_disabled().with_connect_timeout(connect_timeout)
+}
+
+/// Returns the policy of one attempt per call: the store repeats it.
+fn no_retries() -> RetryConfig {
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
+}
+
+/// Returns the message without the values of variables that may hold credentials.
+fn without_secrets(error: &object_store::Error, options: &StoreOptions) -> String {
+    let mut message = error.to_string();
+    for value in secrets(&options.environment) {
+        message = message.replace(value, "…");
+    }
+    message
+}
+
+fn secrets(environment: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
+    let is_store = |name: &str| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|start| name.starts_with(start));
+    let values = environment.iter().filter(move |(name, _)| is_store(name)).map(|(_, value)| value.as_str());
+    values.filter(|value| value.len() >= SECRET_CHARS_MIN)
+}

@@ -1,0 +1,209 @@
+//! HTTP client of the stores that can only be read.
+//!
+//! # Definition
+//! Redirects are followed by this client, not by the library below: the token goes only to requests of the origin that it
+//! belongs to, and never over an unencrypted connection after an encrypted one.
+
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::time::{Duration, UNIX_EPOCH};
+
+use reqwest::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, LOCATION, RANGE,
+};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response};
+use store::{Stat, Version};
+use tokio::time::timeout;
+use url::{Origin, Url};
+
+use crate::failure::{self, Failure};
+use crate::options::StoreOptions;
+
+const REDIRECTS_MAX: usize = 10;
+/// Longest time to open a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest answer that is kept as a whole for the client's own use, such as a page of a file list.
+const TEXT_BYTES_MAX: usize = 32 << 20;
+/// Largest buffer that is reserved for an answer before its bytes arrive.
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+
+/// Chooses ring for encrypted connections, once per process. Another choice that was made before stays.
+pub(crate) fn install_cryptography() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Client for one server and the servers that it redirects to.
+#[derive(Clone)]
+pub(crate) struct Web {
+    client: Client,
+    stall_timeout: Duration,
+    /// Header for requests to its origin.
+    token: Option<(Origin, HeaderValue)>,
+}
+
+/// Answer of a server, after redirects.
+pub(crate) struct Answer {
+    response: Response,
+    /// Headers of the first answer: those of the redirect, or of the only one.
+    pub(crate) first: HeaderMap,
+}
+
+impl Web {
+    /// Creates a client. The token is sent to `origin` only.
+    pub(crate) fn new(options: &StoreOptions, token: Option<(Origin, &str)>) -> io::Result<Self> {
+        install_cryptography();
+        let connect_timeout = CONNECT_TIMEOUT.min(options.stall_timeout);
+        let client = Client::builder().redirect(Policy::none()).connect_timeout(connect_timeout);
+        let client = client.user_agent(concat!("cloze/", env!("CARGO_PKG_VERSION"))).build();
+        let client = client.map_err(|error| io::Error::other(format!("cannot start an HTTP client: {error}")))?;
+        let token = token.map(|(origin, token)| {
+            let mut header = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
+                io::Error::new(ErrorKind::InvalidInput, "HF_TOKEN contains characters that no token has")
+            })?;
+            header.set_sensitive(true);
+            Ok::<_, io::Error>((origin, header))
+        });
+        Ok(Self { client, stall_timeout: options.stall_timeout, token: token.transpose()? })
+    }
+
+    /// Sends a request and follows redirects. An error status is a failure.
+    pub(crate) async fn send(&self, method: Method, url: Url, range: Option<Range<u64>>) -> Result<Answer, Failure> {
+        let mut url = url;
+        let mut first: Option<HeaderMap> = None;
+        for _ in 0..=REDIRECTS_MAX {
+            let response = self.send_once(method.clone(), url.clone(), range.as_ref()).await?;
+            let first = first.get_or_insert_with(|| response.headers().clone());
+            let status = response.status();
+            if !status.is_redirection() {
+                if status.is_success() {
+                    return Ok(Answer { first: first.clone(), response });
+                }
+                let code = response.headers().get("x-error-code").and_then(|code| code.to_str().ok());
+                let code = failure::checked_code(code.unwrap_or_default());
+                return Err(Failure::from_status(status.as_u16(), code));
+            }
+            let target = response.headers().get(LOCATION).and_then(|target| target.to_str().ok());
+            let target = target.and_then(|target| url.join(target).ok());
+            let target = target.ok_or_else(|| io::Error::other("the server redirects to no valid address"))?;
+            let is_downgrade = url.scheme() == "https" && target.scheme() != "https";
+            if is_downgrade || !matches!(target.scheme(), "http" | "https") {
+                return Err(io::Error::other("the server redirects to an address that is not encrypted").into());
+            }
+            url = target;
+        }
+        Err(io::Error::other(format!("the server redirects more than {REDIRECTS_MAX} times")).into())
+    }
+
+    async fn send_once(&self, method: Method, url: Url, range: Option<&Range<u64>>) -> Result<Response, Failure> {
+        // Without compression the length of the answer is that of the file.
+        let mut request = self.client.request(method, url.clone()).header(ACCEPT_ENCODING, "identity");
+        if let Some(Range { start, end }) = range {
+            request = request.header(RANGE, format!("bytes={start}-{}", end - 1));
+        }
+        if let Some((origin, header)) = &self.token
+            && *origin == url.origin()
+        {
+            request = request.header(AUTHORIZATION, header.clone());
+        }
+        match timeout(self.stall_timeout, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(Failure::from_transport(&error)),
+            Err(_) => Err(failure::stalled(self.stall_timeout).into()),
+        }
+    }
+
+    /// Reads the whole body, and checks that it is complete.
+    pub(crate) async fn body(&self, answer: Answer, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let Answer { mut response, .. } = answer;
+        let expected = length_of(response.headers());
+        let reserve = expected.unwrap_or_default().min(RESERVE_BYTES_MAX);
+        let mut bytes = Vec::with_capacity(usize::try_from(reserve).unwrap_or_default());
+        loop {
+            match timeout(self.stall_timeout, response.chunk()).await {
+                Err(_) => return Err(failure::stalled(self.stall_timeout)),
+                Ok(Err(error)) => return Err(failure::cut_body(&error)),
+                Ok(Ok(None)) => break,
+                Ok(Ok(Some(chunk))) if chunk.len() > bytes_max - bytes.len() => {
+                    let message = format!("the answer is longer than {bytes_max} bytes");
+                    return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+                }
+                Ok(Ok(Some(chunk))) => bytes.extend_from_slice(&chunk),
+            }
+        }
+        match expected {
+            Some(expected) if expected != bytes.len() as u64 => {
+                let message = format!("the answer ended after {} of {expected} bytes", bytes.len());
+                Err(io::Error::new(ErrorKind::ConnectionReset, message))
+            }
+            _ => Ok(bytes),
+        }
+    }
+
+    /// Reads a short text.
+    pub(crate) async fn text(&self, url: Url) -> Result<(HeaderMap, Vec<u8>), Failure> {
+        let answer = self.send(Method::GET, url, None).await?;
+        let headers = answer.first.clone();
+        Ok((headers, self.body(answer, TEXT_BYTES_MAX).await?))
+    }
+
+    /// Reads a file with its metadata.
+    pub(crate) async fn get(&self, url: Url) -> Result<(Vec<u8>, Stat), Failure> {
+        let answer = self.send(Method::GET, url, None).await?;
+        let (first, last) = (answer.first.clone(), answer.response.headers().clone());
+        let bytes = self.body(answer, usize::MAX).await?;
+        let stat = stat_of(&first, &last, bytes.len() as u64);
+        Ok((bytes, stat))
+    }
+
+    /// Reads the bytes of a range, fewer where the file ends.
+    pub(crate) async fn get_range(&self, url: Url, range: Range<u64>) -> Result<Vec<u8>, Failure> {
+        let range = range.start..range.end.min(i64::MAX as u64);
+        if range.is_empty() {
+            return self.head(url).await.map(|_| Vec::new());
+        }
+        let answer = match self.send(Method::GET, url, Some(range.clone())).await {
+            Err(failure) if failure.status == Some(416) => return Ok(Vec::new()),
+            answer => answer?,
+        };
+        let found = answer.response.headers().get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
+        let start = found.and_then(|found| found.strip_prefix("bytes ")?.split('-').next()?.parse::<u64>().ok());
+        if answer.response.status().as_u16() != 206 || start != Some(range.start) {
+            let message = "the server ignores byte ranges; download the file, or use a server that supports them";
+            return Err(io::Error::new(ErrorKind::Unsupported, message).into());
+        }
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        Ok(self.body(answer, length).await?)
+    }
+
+    /// Reads the metadata of a file.
+    pub(crate) async fn head(&self, url: Url) -> Result<Stat, Failure> {
+        let answer = match self.send(Method::HEAD, url.clone(), None).await {
+            // An address may be signed for GET only. The body is not read.
+            Err(failure) if matches!(failure.status, Some(403 | 405 | 501)) => {
+                self.send(Method::GET, url, None).await?
+            }
+            answer => answer?,
+        };
+        let last = answer.response.headers();
+        let length = length_of(last).ok_or_else(|| {
+            io::Error::new(ErrorKind::Unsupported, "the server does not tell the length of the file; download it")
+        })?;
+        Ok(stat_of(&answer.first, last, length))
+    }
+}
+
+fn length_of(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Returns the metadata of a file. The tags are those of a server that redirects, if it has some: the target may give the
+/// same file another one each time.
+fn stat_of(first: &HeaderMap, last: &HeaderMap, bytes: u64) -> Stat {
+    let text = |headers: &HeaderMap, name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
+    let tag = ["x-linked-etag", ETAG.as_str()].iter().find_map(|name| text(first, name));
+    let tag = tag.or_else(|| text(last, ETAG.as_str())).map(|tag| tag.trim_matches('"').to_owned());
+    let version = tag.or_else(|| text(last, "last-modified").map(|time| format!("{time}, {bytes} bytes")));
+    let version = Version::new(version.unwrap_or_else(|| format!("{bytes} bytes")));
+    Stat { bytes, version, modified: UNIX_EPOCH }
+}
