@@ -41,7 +41,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-pipeline",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema blake3 bytes \
+        "cloze-remote-store cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema blake3 bytes \
          encoding_rs flate2 glob memchr parquet schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
@@ -67,12 +67,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-testkit", "cloze-store blake3 libc rustix serde_json tempfile toml"),
     (
         "cloze",
-        "cloze-analysis cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow arrow-array blake3 chrono clap clap_complete clap_mangen maud parquet ratatui schemars serde \
+        "cloze-analysis cloze-remote-store cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow arrow-array blake3 chrono clap clap_complete clap_mangen maud parquet ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing rustix",
     ),
     (
         "cloze-train",
-        "cloze cloze-analysis cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-tasks cloze-trainer cloze-trainer-plan anyhow \
+        "cloze cloze-analysis cloze-remote-store cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-tasks cloze-trainer cloze-trainer-plan anyhow \
          blake3 serde_json toml tracing",
     ),
 ];

@@ -189,7 +189,7 @@ impl Preparation {
     fn acquire_lock(&mut self) -> Result<(Store, Lock)> {
         let store = match &self.store {
             Some(store) => store.clone(),
-            None => Store::folder(&self.planned.config.folder)?,
+            None => remote_store::open_path(&self.planned.config.folder)?,
         };
         let lock =
             Lock::acquire(&store, LOCK, Holder::this_process(), LeaseConfig::default()).map_err(

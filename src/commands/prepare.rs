@@ -173,7 +173,7 @@ fn prepare_once(
     let done = match services.injector {
         None => with_backend(Preparation::plan(config)?, services).run(options, &Clock::system(), watcher),
         Some(injector) => {
-            let store = Store::folder(&config.folder)?;
+            let store = remote_store::open_path(&config.folder)?;
             injector.record_in(store.clone())?;
             let preparation = with_backend(Preparation::plan_in(config, &injector.wrap(&store))?, services);
             preparation.run(options, &Clock::system(), &mut Killed { injector, watcher })

@@ -92,7 +92,7 @@ pub(super) struct Planned {
 /// Checks that an existing folder matches the configuration, without reading the corpus.
 pub fn fits(config: &PrepareConfig) -> Result<()> {
     config.check()?;
-    let Ok(store) = Store::existing(&config.folder) else { return Ok(()) };
+    let Ok(store) = remote_store::existing_path(&config.folder) else { return Ok(()) };
     let ReadableLists { lists, damaged } = VersionLists::read_undamaged(&store)?;
     if damaged.is_some() {
         // A preparation tries to remake it.
@@ -235,7 +235,7 @@ impl Planned {
 
 /// Returns the store of the configured folder, if it exists.
 pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
-    match Store::existing(&config.folder) {
+    match remote_store::existing_path(&config.folder) {
         Ok(store) => Ok(Some(store)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
