@@ -70,7 +70,7 @@ pub enum RowOrder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// Prepared folder. Default: `prepare.folder`.
+    /// Prepared folder; a path, or a URL such as `s3://BUCKET/PREFIX`. Default: `prepare.folder`.
     pub folder: PathBuf,
     /// Tokens of a row, frame included. Default: `max_seq_len` of the manifest. A shorter row is a piece of a sample.
     pub seq_len: Option<u32>,

@@ -327,6 +327,7 @@ mod events;
 mod ids;
 mod masks;
 mod refusals;
+mod remote;
 mod segments;
 mod store_faults;
 mod unfit;
