@@ -40,8 +40,8 @@ use self::sources::SourceConfig;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
-    /// The run folder: log, checkpoints, the resolved configuration. No default, so that no run writes to a folder by
-    /// accident.
+    /// The run folder: log, checkpoints, the resolved configuration. A path, or a URL such as
+    /// `s3://BUCKET/PREFIX`. No default, so that no run writes to a folder by accident.
     pub folder: PathBuf,
     /// Maximum seconds of a stop, from the signal on. After them, the process exits with the last complete checkpoint,
     /// and later steps are lost. 0: no limit.

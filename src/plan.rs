@@ -194,7 +194,8 @@ impl Plan {
 
     fn saved_with(run: &Path, set: &[String], purpose: Purpose) -> anyhow::Result<Self> {
         let config = run.join("config.toml");
-        if !config.exists() {
+        // The configuration of a run in an object store is read from there, which reports one that is missing.
+        if !config.exists() && !remote_store::is_url_path(run) {
             let inner = run.join("run");
             let hint = if inner.join("config.toml").is_file() {
                 format!("name the run of this fine-tuning, {}", inner.display())
@@ -225,10 +226,10 @@ impl Plan {
     /// Rows that the run skips; empty if the run does not exist yet.
     pub fn left_out(&self) -> pipeline::Result<RunBadRows> {
         let folder = &self.config.run.folder;
-        if folder.as_os_str().is_empty() || !folder.is_dir() {
+        if folder.as_os_str().is_empty() || !(folder.is_dir() || remote_store::is_url_path(folder)) {
             return Ok(RunBadRows::default());
         }
-        RunBadRows::open(&Store::existing(folder)?)
+        RunBadRows::open(&remote_store::existing_path(folder)?)
     }
 
     /// Training stream.
@@ -278,6 +279,11 @@ fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
     let folder = &config.run.folder;
     let mut problems: Vec<Problem> = otlp::problem(config.run.otlp).into_iter().collect();
     problems.extend(output_folder_problem("run.folder", folder));
+    if config.run.tensorboard && remote_store::is_url_path(folder) {
+        let message = "the files of TensorBoard are appended to, which an object store does not support";
+        let hint = "remove it, or set `run.folder` to a local folder; `cloze report` reads the log of the run";
+        problems.push(Problem::new("run.tensorboard", message).hint(hint));
+    }
     if purpose == Purpose::DryRun {
         problems.extend(Machine::detect().problem(&config.training.train));
     }
@@ -294,7 +300,7 @@ fn run_problems(config: &Config, purpose: Purpose) -> Vec<Problem> {
 /// # Errors
 /// The reason why the run cannot continue: all checkpoints are damaged, or the configuration is another one.
 fn resumed_state(config: &Config, train: Option<&trainer_plan::TrainPlan>) -> Result<Option<State>, Problem> {
-    let Ok(folder) = Store::existing(&config.run.folder) else { return Ok(None) };
+    let Ok(folder) = remote_store::existing_path(&config.run.folder) else { return Ok(None) };
     let Ok(steps) = checkpoint::steps(&folder) else { return Ok(None) };
     let problem = |error: trainer_plan::Error| Problem::new("run.folder", error.to_string());
     let newest = steps.first().copied();
@@ -316,7 +322,7 @@ fn resumed_state(config: &Config, train: Option<&trainer_plan::TrainPlan>) -> Re
 /// example. Such a run would start again and delete its log.
 fn lost_checkpoints(config: &Config) -> Option<Problem> {
     let run = &config.run.folder;
-    let folder = Store::existing(run).ok()?;
+    let folder = remote_store::existing_path(run).ok()?;
     let found = checkpoint::list(&folder.prefixed(checkpoint::FOLDER)).ok()?;
     if found.into_values().any(|form| form != CheckpointForm::Unfinished) {
         return None;
@@ -334,5 +340,5 @@ fn lost_checkpoints(config: &Config) -> Option<Problem> {
 
 /// Whether a run folder has a complete checkpoint. A folder that cannot be read is reported when the run starts.
 fn has_saved(run: &Path) -> bool {
-    Store::existing(run).and_then(|run| checkpoint::steps(&run)).is_ok_and(|steps| !steps.is_empty())
+    remote_store::existing_path(run).and_then(|run| checkpoint::steps(&run)).is_ok_and(|steps| !steps.is_empty())
 }

@@ -46,7 +46,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-pipeline",
-        "cloze-duplicates cloze-filters cloze-runtime cloze-schemas cloze-store cloze-tasks cloze-telemetry arrow-array arrow-buffer \
+        "cloze-duplicates cloze-filters cloze-remote-store cloze-runtime cloze-schemas cloze-store cloze-tasks cloze-telemetry arrow-array arrow-buffer \
          arrow-ipc arrow-schema blake3 bytes \
          bzip2 csv-core encoding_rs flate2 glob liblzma lz4_flex memchr parquet quick-xml schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
@@ -73,12 +73,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-testkit", "cloze-store blake3 libc rustix serde_json tempfile toml"),
     (
         "cloze",
-        "cloze-analysis cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow arrow-array blake3 chrono clap clap_complete clap_mangen maud parquet ratatui schemars serde \
+        "cloze-analysis cloze-remote-store cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-report cloze-server cloze-tasks cloze-trainer-plan anyhow arrow-array blake3 chrono clap clap_complete clap_mangen maud parquet ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing rustix",
     ),
     (
         "cloze-train",
-        "cloze cloze-analysis cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-tasks cloze-trainer cloze-trainer-plan anyhow \
+        "cloze cloze-analysis cloze-remote-store cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-tasks cloze-trainer cloze-trainer-plan anyhow \
          blake3 serde_json toml tracing",
     ),
 ];

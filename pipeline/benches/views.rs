@@ -98,6 +98,7 @@ impl Bench {
             data: &data,
             views: &self.views,
             wanted: &wanted,
+            cache: None,
             seed: 1,
             rows_per_batch: u64::from(ROWS),
         };

@@ -126,6 +126,7 @@ fn plan(folders: &[Folder], workers: u64, columns: &[(&str, ColumnSpec)]) -> Res
         data: &data,
         views: &views,
         wanted: &wanted,
+        cache: None,
         seed: 1,
         rows_per_batch: ROWS_PER_BATCH,
     };

@@ -11,12 +11,13 @@ mod epoch_span;
 mod segment_source;
 mod split_snapshot;
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use runtime::{CancelToken, starved};
-use schemas::{DatasetVersion, Epoch, Split};
+use schemas::{DatasetVersion, Epoch, Shard, Split};
 
 pub(crate) use self::epoch_span::EpochSpan;
 use self::segment_source::WindowBuilder;
@@ -51,6 +52,17 @@ pub(crate) struct EpochPlan {
     window_builder: Mutex<Option<WindowBuilder>>,
     dataset_versions: Option<Arc<dyn EpochVersions>>,
     arrange: Box<Arrange>,
+}
+
+/// Window of a stream.
+#[derive(Debug)]
+pub(crate) struct DecidedWindow {
+    /// First row after the window.
+    pub(crate) end_row: u64,
+    /// Shards of its row groups, each once, in the order of the row groups.
+    pub(crate) shards: Vec<Shard>,
+    /// Whether its row groups are decoded since an earlier epoch.
+    pub(crate) stays_decoded: bool,
 }
 
 /// Decisions so far.
@@ -201,6 +213,22 @@ impl EpochPlan {
         let span = self.known().find(row).cloned()?;
         let (epoch, start) = span.locate(row);
         span.rows(epoch, start..start + 1).next().map(|row| row.window)
+    }
+
+    /// Returns the window of a row whose data is decided; neither decides nor waits.
+    pub(crate) fn decided_window(&self, row: u64) -> Option<DecidedWindow> {
+        let span = self.known().find(row).cloned()?;
+        let (epoch, offset) = span.locate(row);
+        let sampler = span.sampler();
+        let (window, end) = sampler.window_at(epoch, offset);
+        let mut listed = BTreeSet::new();
+        let shards = sampler.window(epoch, window).into_iter().map(|block| sampler.blocks()[block].shard);
+        let shards = shards.filter(|&shard| listed.insert(shard));
+        Some(DecidedWindow {
+            end_row: row - offset + end,
+            shards: shards.map(|shard| span.snapshot().split.shards[shard as usize].clone()).collect(),
+            stays_decoded: sampler.is_resident() && epoch != span.first_epoch,
+        })
     }
 
     /// Returns the number of passes over the data in the first `rows` rows.

@@ -15,6 +15,7 @@ mod latency_injection;
 mod memory;
 mod plan;
 mod plan_summary;
+mod read_ahead;
 mod request;
 mod row_facts;
 mod source;
@@ -36,7 +37,7 @@ pub use self::bad_rows::{BadRow, BadRows, ExcludedRows, ROW_ATTEMPTS, RowFaults,
 use self::batch_ranges::BatchRanges;
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
 pub use self::latency_injection::{Contention, DelayedWorkers, LatencyInjection};
-pub use self::plan_summary::{LoadFacts, SourceFacts, StreamedFacts, ViewFacts};
+pub use self::plan_summary::{CacheFacts, LoadFacts, SourceFacts, StreamedFacts, ViewFacts};
 pub use self::request::{LoadRequest, MissingParts, Rows, SourceRequest};
 pub use self::row_facts::RowFacts;
 use self::source::{HeldGroups, RowRefs, Source};
@@ -48,6 +49,7 @@ use crate::error::Result;
 use crate::mixture::SourceAssignment;
 use crate::rng::Key;
 use crate::sampler::RowRef;
+use crate::shard::cache::ShardCache;
 use crate::shard::groups::{Groups, WorkerIndex};
 use crate::shard::reader::ShardExpectation;
 
@@ -68,7 +70,7 @@ pub enum RowOrder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// Prepared folder. Default: `prepare.folder`.
+    /// Prepared folder; a path, or a URL such as `s3://BUCKET/PREFIX`. Default: `prepare.folder`.
     pub folder: PathBuf,
     /// Tokens of a row, frame included. Default: `max_seq_len` of the manifest. A shorter row is a piece of a sample.
     pub seq_len: Option<u32>,
@@ -89,6 +91,12 @@ pub struct DataConfig {
     /// Maximum memory of decoded row groups and batches of a split per process, in bytes. `prefetch_batches` is
     /// reduced to fit, then the number of workers. A run that does not fit with one worker and one batch is refused.
     pub max_memory_bytes: u64,
+    /// Folder of the local copies of shards, if the prepared folder is in an object store. Runs and processes share it.
+    /// Default: `cloze/shards` in `$XDG_CACHE_HOME` or `~/.cache`.
+    pub cache_folder: PathBuf,
+    /// Maximum bytes of these copies; those used least recently are removed. 0: no copies, each row group is read from
+    /// the store.
+    pub cache_bytes: u64,
     /// Number of rows that a run may replace by padding because making them panics twice. Each is logged and recorded
     /// in `bad_rows.json`. With one more, the run stops.
     pub max_bad_rows: u64,
@@ -118,12 +126,22 @@ impl Default for DataConfig {
             workers: None,
             prefetch_batches: 2,
             max_memory_bytes: 4 << 30,
+            cache_folder: PathBuf::new(),
+            cache_bytes: 20 << 30,
             max_bad_rows: 0,
         }
     }
 }
 
 impl DataConfig {
+    /// Returns the cache of the shards of remote folders; `None` if it is off, or without a folder for it.
+    #[must_use]
+    pub fn shard_cache(&self) -> Option<ShardCache> {
+        let is_set = !self.cache_folder.as_os_str().is_empty();
+        let folder = if is_set { Some(self.cache_folder.clone()) } else { ShardCache::default_folder() };
+        folder.filter(|_| self.cache_bytes > 0).map(|folder| ShardCache::shared(&folder, self.cache_bytes))
+    }
+
     /// Number of workers. Four workers are several times faster than an accelerator needs.
     #[must_use]
     pub fn workers(&self) -> usize {

@@ -238,7 +238,7 @@ impl Preparation {
     fn acquire_lock(&mut self) -> Result<(Store, Lock)> {
         let store = match &self.store {
             Some(store) => store.clone(),
-            None => Store::folder(&self.planned.config.folder)?,
+            None => remote_store::open_path(&self.planned.config.folder)?,
         };
         let (store, lock) = lock_folder(&store)?;
         leases::refuse_live(&store)?;

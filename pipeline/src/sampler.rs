@@ -232,6 +232,15 @@ impl Sampler {
         epoch.order[window.places.clone()].to_vec()
     }
 
+    /// Returns the window of a row of an epoch, and the first row after the window.
+    pub(crate) fn window_at(&self, epoch: Epoch, row: u64) -> (u64, u64) {
+        let order = self.epoch(epoch);
+        let offset = row / self.copies;
+        let after = order.windows.partition_point(|window| window.start <= offset);
+        let end = order.windows.get(after).map_or(self.rows_per_epoch, |next| next.start * self.copies);
+        (after as u64 - 1, end)
+    }
+
     /// Draws stored rows of a window one by one with replacement, endlessly: the block of each, and its row in the
     /// block.
     pub fn draws(&self, epoch: Epoch, window: u64, mut rng: Rng) -> impl Iterator<Item = (usize, usize)> {

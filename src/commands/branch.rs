@@ -56,7 +56,7 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         let name = format!("{}/{page}", exposure::FOLDER);
         papers.push((name.clone(), from.get(&name)?));
     }
-    let held = RunFolder::acquire(&Store::folder(out)?)?;
+    let held = RunFolder::acquire(&remote_store::open_path(out)?)?;
     let branch = branch::make(&from, Step(step), held.store(), plan.train(), &papers, &Clock::system())?;
     if is_json {
         outcome(json!({ "branch": branch, "run": out.display().to_string() }));

@@ -44,10 +44,11 @@ pub(crate) fn run(run: &Path, verb: Option<CheckpointVerb>, is_json: bool) -> an
 /// Opens the folder of an existing run.
 pub fn existing(run: &Path) -> anyhow::Result<Store> {
     let missing = || Usage(format!("{}: no run is here; name the folder of `run.folder`", run.display()));
-    if !run.join("config.toml").is_file() {
+    let store = remote_store::existing_path(run).with_context(missing)?;
+    if store.head("config.toml")?.is_none() {
         return Err(missing().into());
     }
-    Store::existing(run).with_context(missing)
+    Ok(store)
 }
 
 /// Retention rules of a run, as saved with it.

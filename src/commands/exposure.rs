@@ -22,7 +22,7 @@ const PREFIX_MIN: usize = 6;
 
 /// Prints the totals of a run, or of one of its documents.
 pub(crate) fn run(run: &Path, document: Option<&str>, json: bool) -> anyhow::Result<()> {
-    let store = Store::existing(run)?;
+    let store = remote_store::existing_path(run)?;
     if let Some(asked) = document {
         let (id, [kept, rolled_back]) = asked_for(run, &store, asked)?;
         one(&id, &kept, &rolled_back, json);

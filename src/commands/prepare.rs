@@ -193,7 +193,7 @@ fn prepare_once(
     let done = match services.injector {
         None => run_in(config, None, phase, options, services, watcher),
         Some(injector) => {
-            let store = Store::folder(&config.folder)?;
+            let store = remote_store::open_path(&config.folder)?;
             injector.record_in(store.clone())?;
             let faulty = injector.wrap(&store);
             run_in(config, Some(&faulty), phase, options, services, &mut Killed { injector, watcher })

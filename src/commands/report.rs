@@ -41,11 +41,11 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
         if shown.contains(folder) {
             continue;
         }
-        if !folder.join("config.toml").is_file() {
+        let store = remote_store::existing_path(folder).map_err(|_| Usage(describe_missing(folder)))?;
+        let Some((config, _)) = store.get_with_stat("config.toml")? else {
             return Err(Usage(describe_missing(folder)).into());
-        }
-        let store = Store::existing(folder)?;
-        let config = fs::read_to_string(folder.join("config.toml")).with_context(|| folder.display().to_string())?;
+        };
+        let config = String::from_utf8(config).with_context(|| folder.display().to_string())?;
         let mut about = about(Kind::Train, folder);
         // Runs in different folders may have equal names.
         if shown.iter().any(|other| other.file_name() == folder.file_name()) {

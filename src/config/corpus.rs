@@ -44,11 +44,17 @@ pub(super) fn problems(config: &PrepareConfig) -> Vec<Problem> {
     named.filter_map(|input| problem(input, config)).chain(taken).collect()
 }
 
-/// Returns the problem of a folder that is written: a file is there, or it is a URL.
+/// Schemes of the stores that are only read.
+const READ_ONLY: [&str; 3] = ["http://", "https://", "hf://"];
+
+/// Returns the problem of a folder that is written: a file is there, or it is a URL of a store that is only read.
 pub(crate) fn output_folder_problem(key: &str, folder: &Path) -> Option<Problem> {
-    if let Some(message) = schemas::url_refusal(folder) {
-        let hint = "name a local folder, and copy it after the command has ended";
-        return Some(Problem::new(key, message).hint(hint));
+    if let Some(url) = folder.to_str().filter(|url| remote_store::is_url(url)) {
+        let is_read_only = READ_ONLY.iter().any(|scheme| url.starts_with(scheme));
+        return is_read_only.then(|| {
+            let message = format!("{url}: stores of this kind are only read");
+            Problem::new(key, message).hint("name a local folder, or a URL such as `s3://BUCKET/PREFIX`")
+        });
     }
     let hint = "name a folder, or an unused path";
     // The path itself, then its parents. The first that exists decides.
@@ -89,7 +95,7 @@ pub(super) fn tokenizer_problem(config: &PrepareConfig) -> Option<Problem> {
 
 /// Whether all inputs exist.
 pub(crate) fn is_there(inputs: &[String]) -> bool {
-    inputs.iter().all(|input| is_glob(input) || Path::new(input).exists())
+    inputs.iter().all(|input| is_glob(input) || remote_store::is_url(input) || Path::new(input).exists())
 }
 
 /// Checks one input as the corpus reader does. The reader itself would report only the first invalid input.

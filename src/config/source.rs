@@ -194,13 +194,26 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
+/// Reads a configuration from an object store, such as that of a run.
+fn read_object(url: &Path) -> std::io::Result<String> {
+    let name = url.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let store = remote_store::existing_path(url.parent().unwrap_or(url))?;
+    let Some(stat) = store.head(name)? else { return Err(std::io::ErrorKind::NotFound.into()) };
+    let text = store.get_range(name, 0..stat.bytes.min(BYTES_MAX + 1))?;
+    String::from_utf8(text).map_err(std::io::Error::other)
+}
+
 fn read(file: &Path) -> Result<String, String> {
     // A configuration may be a pipe, but not a device without an end.
-    let text = File::open(file).and_then(|opened| {
-        let mut text = String::new();
-        opened.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-        Ok(text)
-    });
+    let text = if remote_store::is_url_path(file) {
+        read_object(file)
+    } else {
+        File::open(file).and_then(|opened| {
+            let mut text = String::new();
+            opened.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+            Ok(text)
+        })
+    };
     let text = text.map_err(|error| format!("cannot read the configuration {}: {error}", file.display()))?;
     if text.len() as u64 > BYTES_MAX {
         return Err(format!("{}: more than {} MiB are no configuration", file.display(), BYTES_MAX >> 20));

@@ -80,6 +80,14 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         bytes(plan.config.data.max_memory_bytes),
         count(facts.shards_open_max),
     ));
+    if let Some(cache) = &facts.cache {
+        lines.push(format!(
+            "cache      at most {} of remote shards in {} (`data.cache_bytes`), at most {} shards ahead",
+            bytes(cache.max_bytes),
+            cache.folder.display(),
+            count(cache.shards_ahead_max as u64),
+        ));
+    }
     if plan.config.data.order == RowOrder::Streamed {
         lines.push(core_split_line(plan, facts));
     }

@@ -40,6 +40,8 @@ excluded! {
     "data.workers": "affects which worker builds a batch, not its content",
     "data.prefetch_batches": "affects when a batch is built, not its content",
     "data.max_memory_bytes": "affects how many batches are prefetched, not their content",
+    "data.cache_folder": "the place of local copies",
+    "data.cache_bytes": "affects what is read from local copies, not its content",
     "data.max_bad_rows": "a limit; the bad rows themselves are recorded with the run",
     "train.device": "equal up to rounding; a change of the device is logged",
     "train.threads": "equal up to rounding; a change is logged",

@@ -22,7 +22,7 @@ pub(super) struct RunProgress {
 impl RunProgress {
     /// Returns the progress of the run in a folder that continues from this state.
     pub(super) fn new(folder: &Path, state: &State) -> Self {
-        let summary = Store::existing(folder).ok().and_then(|run| RunSummary::in_short("", &run).ok());
+        let summary = remote_store::existing_path(folder).ok().and_then(|run| RunSummary::in_short("", &run).ok());
         let speed = summary.and_then(|summary| summary.steps_per_s);
         let seconds_per_step = speed.filter(|speed| *speed > 0.0).map(|speed| 1.0 / speed);
         Self { step: state.step.0, trained_s: state.trained_s.unwrap_or(0.0), seconds_per_step }

@@ -59,6 +59,7 @@ pub(super) fn request<'a>(
         data: &config.data,
         views,
         wanted,
+        cache: config.data.shard_cache(),
         seed: config.seed,
         rows_per_batch: config.micro_batch_size(),
     }

@@ -57,7 +57,7 @@ pub(super) fn plan(
     purpose: Purpose,
 ) -> Option<TrainPlan> {
     let folder = &parsed.config.run.folder;
-    let found = if folder.is_dir() { spans_of(folder) } else { Ok(Vec::new()) };
+    let found = if folder.is_dir() || remote_store::is_url_path(folder) { spans_of(folder) } else { Ok(Vec::new()) };
     let spans = found.unwrap_or_else(|error| {
         parsed.add(parsed.source.mistake("run.folder", error.to_string()));
         Vec::new()
@@ -135,7 +135,7 @@ fn size_problem(plan: &TrainPlan) -> Option<Problem> {
 }
 
 fn spans_of(folder: &Path) -> Result<Vec<Span>, trainer_plan::Error> {
-    step_budget::spans(&Store::existing(folder)?)
+    step_budget::spans(&remote_store::existing_path(folder)?)
 }
 
 /// Returns the class that a network of a run is exported as. `family` is the choice of the user.

@@ -67,8 +67,8 @@ impl DatasetVersions {
         hashes: &[String],
     ) -> Result<Self> {
         let name = list_name(source);
-        let has_run = !run.as_os_str().is_empty() && run.is_dir();
-        let found = if has_run { VersionList::read(&Store::existing(run)?, &name)? } else { None };
+        let has_run = !run.as_os_str().is_empty() && (run.is_dir() || remote_store::is_url_path(run));
+        let found = if has_run { VersionList::read(&remote_store::existing_path(run)?, &name)? } else { None };
         let list = found.clone().unwrap_or_else(|| VersionList::new(order, hashes));
         list.check_order(order)?;
         list.check_hashes(hashes, data)?;

@@ -44,6 +44,7 @@ mod web;
 mod web_backend;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use store::{Store, StoreBackend};
@@ -69,6 +70,22 @@ pub fn existing(location: &str) -> io::Result<Store> {
         Location::Folder(path) => Store::existing(path),
         _ => open(location),
     }
+}
+
+/// Opens the store that a path of the configuration names, as [`open`] does. A path may be a URL.
+pub fn open_path(path: &Path) -> io::Result<Store> {
+    // A path that is no text is no URL.
+    path.to_str().map_or_else(|| Store::folder(path), open)
+}
+
+/// Opens the store that a path of the configuration names, as [`existing`] does. A path may be a URL.
+pub fn existing_path(path: &Path) -> io::Result<Store> {
+    path.to_str().map_or_else(|| Store::existing(path), existing)
+}
+
+/// Whether a path of the configuration is a URL.
+pub fn is_url_path(path: &Path) -> bool {
+    path.to_str().is_some_and(is_url)
 }
 
 /// Opens the store at `location` with these options. Creates a folder that is missing.

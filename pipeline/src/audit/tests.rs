@@ -58,6 +58,7 @@ impl Home {
             data: &data,
             views: &views,
             wanted: &wanted,
+            cache: None,
             seed: 7,
             rows_per_batch: 30,
         };

@@ -1,7 +1,6 @@
 //! Decompressed bytes of a file.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use super::compression::{Compression, is_skippable};
 use super::decode::Decoding;
 use super::decoder_memory::{XZ_EXTRA_BYTES, decoder_bytes};
 use super::input_split::{BytesRead, ReadOptions};
+use super::inputs::{FileReader, InputFile};
 use super::members::{Lz4Frame, Members, TRAILING_BYTES};
 use super::memory_budget::{COPIES, Reservation, ResourcesExhausted};
 use super::window::{WINDOW_BYTES, log2, needs_dictionary};
@@ -27,14 +27,15 @@ pub(super) type Bytes = Box<dyn BufRead + Send>;
 /// file is empty.
 ///
 /// Downloads keep the name `.gz` if the server has decompressed them, or has sent an HTML page. Others lose it.
-pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
+pub(super) fn name_problem(file: &InputFile) -> Result<Option<String>> {
+    let path = &file.path;
     let named = Compression::from_path(path);
-    if bytes == 0 {
+    if file.bytes == 0 {
         return Ok(None);
     }
     let mut head = Vec::new();
-    let file = File::open(path).map_err(|error| read_error(path, &error))?;
-    file.take(64).read_to_end(&mut head).map_err(|error| read_error(path, &error))?;
+    let reader = file.reader(0..file.bytes.min(64)).map_err(|error| read_error(path, &error))?;
+    reader.take(64).read_to_end(&mut head).map_err(|error| read_error(path, &error))?;
     if named == Compression::Zstd && needs_dictionary(&head) {
         let message = "compressed with a zstd dictionary, which cannot be read; decompress it (`zstd -d -D DICTIONARY`), \
                        and compress it again without";
@@ -49,19 +50,19 @@ pub(super) fn name_problem(path: &Path, bytes: u64) -> Result<Option<String>> {
 }
 
 /// Returns true if a file can be read from the middle: it is plain, and its encoding has character boundaries.
-pub(super) fn can_be_entered(path: &Path, reading: &ReadOptions) -> bool {
-    Compression::from_path(path) == Compression::Plain && reading.encoding.is_none()
+pub(super) fn can_be_entered(file: &InputFile, reading: &ReadOptions) -> bool {
+    Compression::from_path(&file.path) == Compression::Plain && reading.encoding.is_none()
 }
 
 /// Opens the bytes `range` of a file, decompressed and as UTF-8; ranges of files without entry points are always whole.
 /// A file that ends before its range is an error when the reader reaches its end, never a shorter text.
-pub(super) fn open(path: &Path, range: &Range<u64>, reading: &ReadOptions) -> Result<Bytes> {
+pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Bytes> {
     if range.is_empty() {
         return Ok(Box::new(io::empty()));
     }
+    let path = &file.path;
     let refused = |error: io::Error| read_error(path, &error);
-    let mut file = File::open(path).map_err(refused)?;
-    file.seek(SeekFrom::Start(range.start)).map_err(refused)?;
+    let file = file.reader(range.clone()).map_err(refused)?;
     let left = range.end - range.start;
     let count = reading.bytes_read.clone();
     let mut raw = BufReader::with_capacity(BUFFER_BYTES, ExactReader { file, left, count, hold: None });
@@ -111,7 +112,7 @@ fn too_much_memory(path: &Path, compression: Compression, wanted: u64, most: u64
 
 /// Reader of a file up to an offset that existed at discovery.
 struct ExactReader {
-    file: File,
+    file: FileReader,
     left: u64,
     count: BytesRead,
     /// Memory for the decoder, reserved while the file is open.
@@ -164,15 +165,15 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
 
 /// Reads all bytes of a file, decompressed; `make_room` is called with the number of bytes so far.
 pub(super) fn read_whole(
-    path: &Path,
+    file: &InputFile,
     range: &Range<u64>,
     reading: &ReadOptions,
     mut make_room: impl FnMut(u64) -> Result<()>,
 ) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut source = open(path, range, reading)?;
+    let mut source = open(file, range, reading)?;
     loop {
-        let ready = source.fill_buf().map_err(|error| read_error(path, &error))?;
+        let ready = source.fill_buf().map_err(|error| read_error(&file.path, &error))?;
         if ready.is_empty() {
             return Ok(bytes);
         }

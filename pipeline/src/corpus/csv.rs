@@ -48,7 +48,7 @@ impl Format for CommaSeparated {
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
-        if file.bytes <= stride || !can_be_entered(&file.path, reading) {
+        if file.bytes <= stride || !can_be_entered(file, reading) {
             return Ok(whole(file));
         }
         cut_after_rows(file, stride, reading)

@@ -10,15 +10,28 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use store::Stat;
+
 use super::compression::without_compression;
+use super::object::StoredObject;
+use super::object_inputs::{self, ObjectListing, Purpose};
 use crate::{Error, Result};
 
 /// Discovered files.
 #[derive(Debug, Default)]
 pub(super) struct DiscoveredFiles {
-    /// Files, with the number of path components of each that form its name.
-    pub(super) paths: BTreeMap<PathBuf, usize>,
+    /// Files by path, objects by URL.
+    pub(super) paths: BTreeMap<PathBuf, DiscoveredFile>,
     pub(super) passed: SkippedFiles,
+}
+
+/// File on a file system, or object of a store.
+#[derive(Debug)]
+pub(super) struct DiscoveredFile {
+    /// Number of last path components that form its name.
+    pub(super) components: usize,
+    /// The object and its metadata; `None` for a file.
+    pub(super) object: Option<(StoredObject, Stat)>,
 }
 
 /// Skipped paths: a count and one example per kind. Hidden files are not counted.
@@ -76,8 +89,12 @@ pub(super) fn walk(inputs: &[String], wanted: FileFilter<'_>) -> Result<Discover
     let mut walked = DiscoveredFiles::default();
     for input in inputs {
         let mut walk =
-            FolderWalk { filter: wanted, folders: BTreeSet::new(), found: BTreeSet::new(), passed: &mut walked.passed };
-        let base = walk.expand(input)?;
+            FolderWalk { filter: wanted, folders: BTreeSet::new(), found: BTreeMap::new(), passed: &mut walked.passed };
+        if remote_store::is_url(input) {
+            walk.objects(input)?;
+        } else {
+            walk.files(input)?;
+        }
         let found = walk.found;
         if found.is_empty() {
             let hint = walked.passed.hint();
@@ -87,10 +104,10 @@ pub(super) fn walk(inputs: &[String], wanted: FileFilter<'_>) -> Result<Discover
             let extensions = wanted.extensions.join(", *.");
             return Err(unusable(input, format!("no input here; looked for *.{extensions}{skipped}{hint_of_glob}")));
         }
-        for path in found {
-            let below = path.strip_prefix(&base).map_or(1, |name| name.components().count()).max(1);
-            let longest = walked.paths.entry(path).or_default();
-            *longest = below.max(*longest);
+        for (path, found) in found {
+            let components = found.components;
+            let known = walked.paths.entry(path).or_insert(found);
+            known.components = components.max(known.components);
         }
     }
     walked.follow_once()?;
@@ -101,7 +118,7 @@ impl DiscoveredFiles {
     /// Removes links to files that are also found by their own path.
     fn follow_once(&mut self) -> Result<()> {
         let mut places = BTreeMap::<(u64, u64), Vec<PathBuf>>::new();
-        for path in self.paths.keys() {
+        for (path, _) in self.paths.iter().filter(|(_, found)| found.object.is_none()) {
             let metadata = fs::metadata(path).map_err(|error| unusable(path, error.to_string()))?;
             places.entry((metadata.dev(), metadata.ino())).or_default().push(path.clone());
         }
@@ -127,6 +144,29 @@ impl DiscoveredFiles {
 /// Marker entries of prepared folders and runs. Such folders are no corpus, although some files have its extensions.
 const OWN: [[&str; 2]; 2] = [["versions", "parts"], ["checkpoints", "log"]];
 
+/// Returns the folders of a listing that `cloze` wrote; empty text stands for the listed prefix itself.
+fn own_folders<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    // Bit 2 i + j of a folder: it has the entry j of the signs i.
+    let mut signs = BTreeMap::<&str, u8>::new();
+    for name in names {
+        for folder in folders_of(name) {
+            let below = if folder.is_empty() { name } else { &name[folder.len() + 1..] };
+            let entry = below.split('/').next().unwrap_or_default();
+            let found = OWN.iter().flatten().position(|sign| *sign == entry);
+            if let Some(index) = found {
+                *signs.entry(folder).or_default() |= 1 << index;
+            }
+        }
+    }
+    let is_own = |found: u8| found & 0b11 == 0b11 || found & 0b1100 == 0b1100;
+    signs.into_iter().filter(|(_, found)| is_own(*found)).map(|(folder, _)| folder.to_owned()).collect()
+}
+
+/// Returns the folders of a name, from the listed prefix (empty) down.
+fn folders_of(name: &str) -> impl Iterator<Item = &str> {
+    std::iter::once("").chain(name.match_indices('/').map(|(slash, _)| &name[..slash]))
+}
+
 /// Filter for files in folders.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileFilter<'a> {
@@ -147,11 +187,67 @@ struct FolderWalk<'a> {
     filter: FileFilter<'a>,
     /// Visited folders, by their own paths.
     folders: BTreeSet<PathBuf>,
-    found: BTreeSet<PathBuf>,
+    found: BTreeMap<PathBuf, DiscoveredFile>,
     passed: &'a mut SkippedFiles,
 }
 
 impl FolderWalk<'_> {
+    /// Finds the files of one input.
+    fn files(&mut self, input: &str) -> Result<()> {
+        let base = self.expand(input)?;
+        for (path, found) in &mut self.found {
+            found.components = path.strip_prefix(&base).map_or(1, |name| name.components().count()).max(1);
+        }
+        Ok(())
+    }
+
+    /// Finds the objects of a URL.
+    fn objects(&mut self, input: &str) -> Result<()> {
+        let purpose = if self.filter.most == usize::MAX { Purpose::Corpus } else { Purpose::Check };
+        let listing = object_inputs::find(input, purpose)?;
+        let ObjectListing { store, entries, is_exact } = &*listing;
+        let own = if *is_exact { BTreeSet::new() } else { own_folders(entries.iter().map(|entry| &*entry.name)) };
+        for folder in &own {
+            self.passed.note("folders that `cloze` wrote", Path::new(&store.place(folder)));
+        }
+        for entry in entries {
+            let name = &entry.name;
+            let is_hidden = name.split('/').any(|part| part.starts_with('.'));
+            let is_own = || folders_of(name).any(|folder| own.contains(folder));
+            if !is_exact && (is_hidden || is_own()) {
+                continue;
+            }
+            if self.found.len() >= self.filter.most {
+                break;
+            }
+            let path = PathBuf::from(store.place(name));
+            if *is_exact || self.is_wanted(name, &path) {
+                let object = StoredObject::new(store.clone(), name.clone());
+                let components = name.split('/').count();
+                self.found.insert(path, DiscoveredFile { components, object: Some((object, entry.stat.clone())) });
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: PathBuf) {
+        self.found.insert(path, DiscoveredFile { components: 1, object: None });
+    }
+
+    /// Whether a file of a folder has a wanted extension. Records one that has not.
+    fn is_wanted(&mut self, name: &str, path: &Path) -> bool {
+        let extension = plain_extension(name.rsplit('/').next().unwrap_or(name));
+        if self.filter.extensions.contains(&extension.as_str()) {
+            return true;
+        }
+        if extension.is_empty() {
+            self.passed.note("without an extension", path);
+        } else {
+            self.passed.note(format!("`*.{}`", extension.escape_debug()), path);
+        }
+        false
+    }
+
     /// Finds the files of one input. Returns the folder that their names are relative to.
     fn expand(&mut self, input: &str) -> Result<PathBuf> {
         if input.is_empty() {
@@ -163,7 +259,7 @@ impl FolderWalk<'_> {
         match metadata_of(path)? {
             Some(metadata) if metadata.is_file() => {
                 let base = absolute.parent().map(Path::to_path_buf).unwrap_or_default();
-                self.found.insert(absolute);
+                self.add(absolute);
                 Ok(base)
             }
             Some(metadata) if metadata.is_dir() => {
@@ -183,7 +279,8 @@ impl FolderWalk<'_> {
             }
             None if input.contains("://") => Err(unusable(
                 input,
-                "a store of that kind cannot be read; copy the files to a disk, or mount it, and name the folder",
+                "a store of that kind cannot be read; use `s3://`, `gs://`, `az://`, `https://` or `hf://`, or copy the \
+                 files to a disk and name the folder",
             )),
             None => Err(unusable(
                 input,
@@ -203,7 +300,7 @@ impl FolderWalk<'_> {
             }
             match metadata_of(&path)? {
                 Some(metadata) if metadata.is_file() => {
-                    self.found.insert(std::path::absolute(path)?);
+                    self.add(std::path::absolute(path)?);
                 }
                 Some(metadata) if metadata.is_dir() => self.passed.note("folders that a glob matches", &path),
                 other => self.skip(&path, other.as_ref()),
@@ -237,16 +334,11 @@ impl FolderWalk<'_> {
             if self.found.len() >= self.filter.most {
                 break;
             }
-            let extension = plain_extension(&name);
             match metadata_of(&path)? {
                 Some(metadata) if metadata.is_dir() => self.folder(&path)?,
                 Some(metadata) if metadata.is_file() => {
-                    if self.filter.extensions.contains(&extension.as_str()) {
-                        self.found.insert(std::path::absolute(&path)?);
-                    } else if extension.is_empty() {
-                        self.passed.note("without an extension", &path);
-                    } else {
-                        self.passed.note(format!("`*.{}`", extension.escape_debug()), &path);
+                    if self.is_wanted(&name, &path) {
+                        self.add(std::path::absolute(&path)?);
                     }
                 }
                 other => self.skip(&path, other.as_ref()),

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 
+use runtime::{OrderedPool, PoolOptions};
 use schemars::JsonSchema;
 use schemas::PartId;
 use serde::{Deserialize, Serialize};
@@ -153,11 +155,18 @@ impl Corpus {
     pub fn sort_out<'a>(&self, files: impl Iterator<Item = &'a InputFile>) -> Result<SniffResult<'a>> {
         let mut sorted = SniffResult::default();
         let mut head = Head::default();
-        for file in files {
-            let check = match bytes::name_problem(&file.path, file.bytes)? {
-                Some(problem) => FileCheck::unfit(problem),
-                None => self.format.check(file, &self.reading)?,
-            };
+        let files: Vec<&InputFile> = files.collect();
+        let checker = Arc::new((self.format.clone(), self.reading.clone()));
+        let checks = map_files(&files, move |file| {
+            let (format, reading) = &*checker;
+            let file = file.with_head()?;
+            match bytes::name_problem(&file)? {
+                Some(problem) => Ok(FileCheck::unfit(problem)),
+                None => format.check(&file, reading),
+            }
+        });
+        for (file, check) in files.into_iter().zip(checks) {
+            let check = check?;
             let FileCheck { unfit, head: more } = check;
             head.add(more);
             match unfit {
@@ -235,14 +244,31 @@ impl Corpus {
         Ok(ranges.into_iter().map(|(range, weight)| (piece(range), weight)).collect())
     }
 
+    /// Cuts files as [`pieces`](Self::pieces) does, in their order. Objects are read in parallel.
+    pub fn pieces_of(&self, files: &[&InputFile], stride: u64) -> Result<Vec<(Piece, u64)>> {
+        let cutter = Arc::new((self.format.clone(), self.reading.clone()));
+        let ranges = map_files(files, move |file| {
+            let (format, reading) = &*cutter;
+            format.pieces(file, stride, reading)
+        });
+        let mut pieces = Vec::new();
+        for (file, ranges) in files.iter().zip(ranges) {
+            let piece = |range| Piece { name: file.name.clone(), bytes: file.bytes, range };
+            pieces.extend(ranges?.into_iter().map(|(range, weight)| (piece(range), weight)));
+        }
+        Ok(pieces)
+    }
+
+    /// Returns an error if one of the files has changed since discovery. Objects are asked for in parallel.
+    pub fn refuse_others(&self, files: &[&InputFile]) -> Result<()> {
+        map_files(files, InputFile::refuse_another).collect()
+    }
+
     /// Returns the whole corpus in some 256 parts, for counting.
     pub fn parts(&self) -> Result<Vec<Part>> {
         // Counting writes no files per part, so that parts may be small.
         let size = self.part_bytes(1 << 20);
-        let mut pieces = Vec::new();
-        for file in self.sort_out(self.files.iter())?.fit {
-            pieces.extend(self.pieces(file, size)?);
-        }
+        let pieces = self.pieces_of(&self.sort_out(self.files.iter())?.fit, size)?;
         Ok(group(pieces, size, 0, PartId(0)))
     }
 
@@ -275,4 +301,22 @@ impl Corpus {
     pub fn reading(&self) -> &ReadOptions {
         &self.reading
     }
+}
+
+/// Threads that check objects: each request waits for the network.
+const OBJECT_CHECKS: PoolOptions = PoolOptions { name: "objects", item: "object", workers: 64, queue_depth: 2 };
+
+/// Applies a function to files, in order: in parallel if one of them is an object.
+fn map_files<T: Send + 'static>(
+    files: &[&InputFile],
+    apply: impl Fn(&InputFile) -> Result<T> + Send + Sync + 'static,
+) -> Box<dyn Iterator<Item = Result<T>>> {
+    let files: Vec<InputFile> = files.iter().copied().cloned().collect();
+    if files.iter().all(|file| file.object().is_none()) {
+        return Box::new(files.into_iter().map(move |file| apply(&file)));
+    }
+    let workers = OBJECT_CHECKS.workers.min(files.len());
+    Box::new(OrderedPool::new(0..files.len() as u64, PoolOptions { workers, ..OBJECT_CHECKS }, move |index| {
+        apply(&files[usize::try_from(index).expect("files are in memory")])
+    }))
 }

@@ -28,7 +28,7 @@ impl Corpus {
             return Ok(None);
         }
         let refused = |error: io::Error| bytes::read_error(&file.path, &error);
-        let mut text = bytes::open(&file.path, &piece.range, self.reading())?.take(MAX_SKIPPED_BYTES);
+        let mut text = bytes::open(file, &piece.range, self.reading())?.take(MAX_SKIPPED_BYTES);
         for _ in 0..line {
             if text.skip_until(b'\n').map_err(refused)? == 0 {
                 return Ok(None);

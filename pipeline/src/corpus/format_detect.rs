@@ -73,12 +73,19 @@ impl FileExtensions {
         let filter = FileFilter { extensions: &extensions, most: MAX_FILES };
         let mut found = Self::default();
         for input in inputs {
-            let walked = walk(std::slice::from_ref(input), filter).unwrap_or_default();
+            // A listing takes requests, which the extension in the URL makes unnecessary.
+            let is_told = remote_store::is_url(input) && extensions.contains(&&*plain_extension(input));
+            let walked =
+                if is_told { None } else { walk(std::slice::from_ref(input), filter).ok() }.unwrap_or_default();
             if walked.paths.is_empty() {
                 found.add(Path::new(input), 0);
             }
-            for path in walked.paths.keys() {
-                found.add(path, path.metadata().map_or(0, |metadata| metadata.len()));
+            for (path, file) in &walked.paths {
+                let bytes = match &file.object {
+                    Some((_, stat)) => stat.bytes,
+                    None => path.metadata().map_or(0, |metadata| metadata.len()),
+                };
+                found.add(path, bytes);
             }
         }
         found

@@ -8,20 +8,24 @@
 //! extended by one more parent folder, until all names differ. Files are sorted by name.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use store::Stat;
 
-use super::discover::{DiscoveredFiles, FileFilter, SkippedFiles, unusable, walk};
+use super::discover::{DiscoveredFile, DiscoveredFiles, FileFilter, SkippedFiles, unusable, walk};
+use super::object::{ObjectReader, StoredObject};
 use crate::{Error, Result};
 
-/// File of a corpus.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// File of a corpus, on a file system or in an object store.
+#[derive(Clone, Debug)]
 pub struct InputFile {
-    /// Path of the file.
+    /// Path of the file, or URL of the object.
     pub path: PathBuf,
     /// Name within the corpus, `/` separated.
     pub name: String,
@@ -31,16 +35,36 @@ pub struct InputFile {
     pub touched: SystemTime,
     /// Identity, to detect a replaced or modified file.
     pub identity: FileIdentity,
+    /// Object that has the bytes; `None` if they are in a file at `path`.
+    object: Option<StoredObject>,
 }
 
 /// Identity of a file from its metadata, without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileIdentity {
     bytes: u64,
     modified: (i64, i64),
     changed: (i64, i64),
     inode: (u64, u64),
+    /// Version of an object (its `ETag`, for example), which has no other identity than this and its length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+}
+
+/// Reader of a range of a file.
+pub(super) enum FileReader {
+    Local(File),
+    Object(ObjectReader),
+}
+
+impl Read for FileReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Local(file) => file.read(buffer),
+            Self::Object(object) => object.read(buffer),
+        }
+    }
 }
 
 impl FileIdentity {
@@ -65,17 +89,56 @@ impl InputFile {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
             inode: (metadata.dev(), metadata.ino()),
+            version: None,
         };
         // A time before 1970 counts as 1970.
         let touched = SystemTime::UNIX_EPOCH + newest.unwrap_or_default();
-        Ok(Self { path, name, bytes: identity.bytes, touched, identity })
+        Ok(Self { path, name, bytes: identity.bytes, touched, identity, object: None })
+    }
+
+    /// Creates the file of an object from its metadata. `url` is its location for messages.
+    pub(super) fn from_object(url: PathBuf, name: String, object: StoredObject, stat: &Stat) -> Self {
+        let identity = FileIdentity::of_object(stat);
+        Self { path: url, name, bytes: stat.bytes, touched: stat.modified, identity, object: Some(object) }
+    }
+
+    /// Returns the object that has the bytes; `None` for a local file.
+    pub(super) fn object(&self) -> Option<&StoredObject> {
+        self.object.as_ref()
+    }
+
+    /// Returns the same file with its beginning in memory, if it is an object: several short reads take one request.
+    pub(super) fn with_head(&self) -> Result<Self> {
+        let object = self.object.as_ref().map(|object| object.with_head(self.bytes)).transpose();
+        let object = object.map_err(|error| unusable(&self.path, format!("{error}; check `prepare.inputs`")))?;
+        Ok(Self { object, ..self.clone() })
+    }
+
+    /// Opens the bytes from the beginning of a range on. The reader of a local file does not end with the range.
+    pub(super) fn reader(&self, range: Range<u64>) -> io::Result<FileReader> {
+        if let Some(object) = &self.object {
+            return Ok(FileReader::Object(object.reader(range)));
+        }
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(range.start))?;
+        Ok(FileReader::Local(file))
+    }
+
+    /// Returns the current identity.
+    fn identity_now(&self) -> Result<FileIdentity> {
+        let Some(object) = &self.object else { return Ok(Self::new(self.path.clone(), self.name.clone())?.identity) };
+        let stat = object.stat().map_err(|error| unusable(&self.path, error.to_string()))?;
+        let gone =
+            || unusable(&self.path, "the object was removed after the preparation began; check `prepare.inputs`");
+        stat.as_ref().map(FileIdentity::of_object).ok_or_else(gone)
     }
 
     /// Returns an error if the file has changed since discovery.
     pub fn refuse_another(&self) -> Result<()> {
-        let now = Self::new(self.path.clone(), self.name.clone())?.identity;
+        let now = self.identity_now()?;
         // A new hard link or another owner changes `changed` only, not the text.
-        if (FileIdentity { changed: self.identity.changed, ..now }) == self.identity {
+        let now = FileIdentity { changed: self.identity.changed, ..now };
+        if now == self.identity {
             return Ok(());
         }
         let message = if now.bytes == self.bytes {
@@ -85,6 +148,12 @@ impl InputFile {
         };
         let hint = "; run the same command again when the file no longer changes, finished parts are kept";
         Err(unusable(&self.path, message + hint))
+    }
+}
+
+impl FileIdentity {
+    fn of_object(stat: &Stat) -> Self {
+        Self { bytes: stat.bytes, version: Some(stat.version.to_string()), ..Self::default() }
     }
 }
 
@@ -100,19 +169,19 @@ pub(super) fn check(inputs: &[String], extensions: &[&str]) -> Result<()> {
 }
 
 /// Names files by the given number of last path components, and by more where names collide.
-fn name_all(mut paths: BTreeMap<PathBuf, usize>) -> Result<Vec<InputFile>> {
+fn name_all(mut paths: BTreeMap<PathBuf, DiscoveredFile>) -> Result<Vec<InputFile>> {
     loop {
         let mut takers = BTreeMap::<String, u32>::new();
-        for (path, &components) in &paths {
-            *takers.entry(last_components(path, components)?).or_default() += 1;
+        for (path, found) in &paths {
+            *takers.entry(last_components(path, found.components)?).or_default() += 1;
         }
         let meets = |path: &Path, components| -> Result<bool> {
             Ok(takers[&last_components(path, components)?] > 1 && components < path.components().count())
         };
         let mut grown = false;
-        for (path, components) in &mut paths {
-            if meets(path, *components)? {
-                *components += 1;
+        for (path, found) in &mut paths {
+            if meets(path, found.components)? {
+                found.components += 1;
                 grown = true;
             }
         }
@@ -120,9 +189,12 @@ fn name_all(mut paths: BTreeMap<PathBuf, usize>) -> Result<Vec<InputFile>> {
             break;
         }
     }
-    let named = |(path, components): (PathBuf, usize)| {
-        let name = last_components(&path, components)?;
-        InputFile::new(path, name)
+    let named = |(path, found): (PathBuf, DiscoveredFile)| {
+        let name = last_components(&path, found.components)?;
+        match found.object {
+            None => InputFile::new(path, name),
+            Some((object, stat)) => Ok(InputFile::from_object(path, name, object, &stat)),
+        }
     };
     let mut files = paths.into_iter().map(named).collect::<Result<Vec<_>>>()?;
     files.sort_by(|a, b| a.name.cmp(&b.name));

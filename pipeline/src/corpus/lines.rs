@@ -1,8 +1,8 @@
 //! Lines of a range of a file, and the cut points of plain files.
 
-use std::io::{BufRead, Seek, SeekFrom};
+use std::io::BufRead;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::bytes::{Bytes, ReadHash, can_be_entered, open, read_error, require_skippable, reserve};
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
@@ -46,7 +46,7 @@ pub(super) struct LineReader {
 
 impl LineReader {
     pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
-        let bytes = open(&file.path, range, reading)?;
+        let bytes = open(file, range, reading)?;
         let path = file.path.clone();
         let reading = reading.clone();
         let buffer = Vec::new();
@@ -294,13 +294,13 @@ pub(super) enum Border {
 
 /// Cuts a plain file after the first border at or after each multiple of `stride`.
 pub(super) fn cut(file: &InputFile, stride: u64, border: Border, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
-    if file.bytes <= stride || !can_be_entered(&file.path, reading) {
+    if file.bytes <= stride || !can_be_entered(file, reading) {
         return Ok(whole(file));
     }
     let mut cuts = vec![0];
     let mut at = stride;
     while at < file.bytes {
-        let border = next_border(&file.path, at, border).map_err(|error| read_error(&file.path, &error))?;
+        let border = next_border(file, at, border).map_err(|error| read_error(&file.path, &error))?;
         cuts.push(border.min(file.bytes));
         at = (border / stride + 1) * stride;
     }
@@ -310,11 +310,9 @@ pub(super) fn cut(file: &InputFile, stride: u64, border: Border, reading: &ReadO
 }
 
 /// Returns the offset after the first border that ends after `from`, or the file's end.
-fn next_border(path: &Path, from: u64, border: Border) -> std::io::Result<u64> {
-    let mut file = std::fs::File::open(path)?;
+fn next_border(file: &InputFile, from: u64, border: Border) -> std::io::Result<u64> {
     // Starts one byte earlier, to detect a line that ends exactly at `from`.
-    file.seek(SeekFrom::Start(from - 1))?;
-    let mut bytes = std::io::BufReader::new(file);
+    let mut bytes = std::io::BufReader::new(file.reader(from - 1..file.bytes)?);
     let mut at = from - 1 + bytes.skip_until(b'\n')? as u64;
     if border == Border::Line {
         return Ok(at);

@@ -25,6 +25,8 @@ mod json_text;
 mod lines;
 mod members;
 mod memory_budget;
+mod object;
+mod object_inputs;
 mod record;
 mod scanner;
 mod sniff;
@@ -43,6 +45,7 @@ pub use self::input_split::{BytesRead, Part, Piece, PieceEnd, PieceRange, PieceR
 pub use self::inputs::{FileIdentity, InputFile};
 pub(crate) use self::memory_budget::COPIES;
 pub use self::memory_budget::{MemoryBudget, ResourcesExhausted, Shares};
+pub(crate) use self::object::READER_BYTES;
 pub use self::record::{RawDocument, Record, RecordBuffers, RejectReason};
 pub use self::sniff::{FileCheck, Head};
 use crate::Result;

@@ -25,7 +25,7 @@ use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use ::parquet::basic::Type as PhysicalType;
-use ::parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, RowGroupMetaData};
+use ::parquet::file::metadata::{ColumnChunkMetaData, FileMetaData, ParquetMetaDataBuilder, RowGroupMetaData};
 use ::parquet::schema::types::{SchemaDescriptor, Type};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, FieldRef, Schema};
@@ -37,6 +37,7 @@ use super::record::{Record, RecordBuffers};
 use super::{Format, columns};
 use crate::{Error, Result};
 
+mod object_source;
 mod pages;
 mod raw;
 
@@ -179,7 +180,7 @@ fn damaged(file: &InputFile, error: &dyn std::fmt::Display) -> Error {
 struct Rows {
     file: InputFile,
     raw: Raw,
-    /// Memory of the file, if it was compressed as a whole and is large.
+    /// Memory of the file if it was compressed as a whole and is large, or of the row group of an object.
     whole: Option<Reservation>,
     /// Memory of the pages of the current row group.
     pages: Option<Reservation>,
@@ -236,20 +237,24 @@ impl Rows {
         let Some(group) = self.groups.next() else { return Ok(false) };
         self.unreported = u64::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
         let mut page_bytes = 0;
-        let chunks = self.metadata.metadata().row_group(group).columns().iter().enumerate();
-        for (_, chunk) in chunks.filter(|&(leaf, _)| self.columns.leaf_included(leaf)) {
-            let place = catch_decoder(|| Ok::<_, Infallible>(chunk.byte_range()));
-            let (start, length) = place.map_err(|error| damaged(&self.file, &error))?;
+        let chunks = self.chunks(group)?;
+        if !Raw::is_wrapped(&self.file) {
+            self.whole = None;
+            self.whole = self
+                .raw
+                .prefetch(&chunks, &self.reading.memory_budget)
+                .map_err(|error| raw::error(&self.file, format!("{error}; run the same command again")))?;
+        }
+        for chunk in chunks {
             // A chunk with unreadable headers is left to the decoder, which reports the error.
-            page_bytes +=
-                Pages::read(&self.raw, start..start.saturating_add(length)).map_or(0, |pages| pages.page_bytes_max);
+            page_bytes += Pages::read(&self.raw, chunk.clone()).map_or(0, |pages| pages.page_bytes_max);
             let read = &mut self.read;
             let uncounted = &mut self.uncounted;
             let take = |bytes: &[u8]| {
                 read.push(bytes);
                 *uncounted += bytes.len() as u64;
             };
-            self.raw.each(start..start.saturating_add(length), take).map_err(|error| {
+            self.raw.each(chunk, take).map_err(|error| {
                 raw::unfit(&self.file, format!("row group {group} cannot be read ({error}); replace the file"))
             })?;
         }
@@ -261,6 +266,17 @@ impl Rows {
         let reader = catch_decoder(|| builder.build());
         self.batches = Some(reader.map_err(|error| damaged(&self.file, &error))?);
         Ok(true)
+    }
+
+    /// Returns the ranges of the column chunks of a row group that are read.
+    fn chunks(&self, group: usize) -> Result<Vec<Range<u64>>> {
+        let chunks = self.metadata.metadata().row_group(group).columns().iter().enumerate();
+        let range = |(_, chunk): (usize, &ColumnChunkMetaData)| {
+            let place = catch_decoder(|| Ok::<_, Infallible>(chunk.byte_range()));
+            let (start, length) = place.map_err(|error| damaged(&self.file, &error))?;
+            Ok(start..start.saturating_add(length))
+        };
+        chunks.filter(|&(leaf, _)| self.columns.leaf_included(leaf)).map(range).collect()
     }
 
     /// Reports the bytes of `rows` rows of the group. A file decompressed as a whole was reported when it was read.

@@ -27,7 +27,7 @@ pub(super) struct ByteScanner {
 impl ByteScanner {
     pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
         Ok(Self {
-            bytes: open(&file.path, range, reading)?,
+            bytes: open(file, range, reading)?,
             path: file.path.clone(),
             reading: reading.clone(),
             buffer: Vec::new(),

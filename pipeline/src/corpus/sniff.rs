@@ -69,7 +69,7 @@ pub(super) fn beginning(file: &InputFile, bytes: u64, reading: &ReadOptions) -> 
     let mut head = Vec::new();
     let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
     // A read error here is ignored: the part of the file reports it.
-    let _ = open(&file.path, &(0..file.bytes), &uncounted)?.take(bytes).read_to_end(&mut head);
+    let _ = open(file, &(0..file.bytes), &uncounted)?.take(bytes).read_to_end(&mut head);
     Ok(head)
 }
 

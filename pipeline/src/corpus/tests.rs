@@ -1,6 +1,7 @@
 //! Tests of single formats in addition to the contract: cuts lose nothing, and valid input gives no complaints.
 
 mod long_documents;
+mod objects;
 mod reading_speed;
 
 use std::collections::BTreeMap;

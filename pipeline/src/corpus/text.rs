@@ -46,7 +46,7 @@ impl Format for WholeFiles {
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
         reading.memory_budget.release();
         let nothing = PieceEnd { to: 0, lines: 0, blake3: ReadHash::default().hex() };
-        let mut source = bytes::open(&file.path, range, reading)?;
+        let mut source = bytes::open(file, range, reading)?;
         let mut read = ReadHash::default();
         let mut bytes = Vec::new();
         let mut fits = true;

@@ -68,7 +68,7 @@ impl Format for WikipediaPages {
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
-        if file.bytes <= stride || !can_be_entered(&file.path, reading) {
+        if file.bytes <= stride || !can_be_entered(file, reading) {
             return Ok(whole(file));
         }
         let mut starts = vec![0];

@@ -13,12 +13,12 @@ use store::Store;
 
 use crate::error::{Error, Result};
 
-/// Opens the store of a prepared folder on this machine.
+/// Opens the store of a prepared folder. Its path may be a URL.
 ///
 /// # Errors
 /// [`Error::Config`] if there is no such folder, [`Error::Io`] if it cannot be read.
 pub fn find(folder: &Path) -> Result<Store> {
-    Store::existing(folder).map_err(|error| match error.kind() {
+    remote_store::existing_path(folder).map_err(|error| match error.kind() {
         ErrorKind::NotFound => nothing_at(&folder.display()),
         _ => Error::Io(error),
     })

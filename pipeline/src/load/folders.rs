@@ -127,7 +127,10 @@ impl Folder<'_> {
                 streamed(&snapshot, growth, follow, options).map_err(|error| unread(&key, &error))?
             }
         };
-        let shards = Arc::new(OpenShards::new(self.store.clone(), ShardExpectation::from_manifest(self.manifest)));
+        let shards = OpenShards::new(self.store.clone(), ShardExpectation::from_manifest(self.manifest));
+        // The files of a local folder need no copies.
+        let cache = request.cache.clone().filter(|_| self.store.local().is_none());
+        let shards = Arc::new(shards.with_cache(cache));
         Ok(Source { name: self.name.map(str::to_owned), shards, epoch_plan: course, outline, seed })
     }
 }

@@ -1,5 +1,7 @@
 //! Derived values of a plan, for display.
 
+use std::path::PathBuf;
+
 use runtime::PoolOptions;
 use schemas::ColumnSpec;
 
@@ -50,9 +52,22 @@ pub struct LoadFacts {
     pub groups_bytes: u64,
     /// Maximum number of shards whose footers are in memory.
     pub shards_open_max: u64,
+    /// Local cache of remote shards, if a folder is remote.
+    pub cache: Option<CacheFacts>,
     /// Sources of a mixture. Empty for a single folder. The counts above are totals of all sources; values of windows
     /// are those of the worst source.
     pub sources: Vec<SourceFacts>,
+}
+
+/// Local cache of remote shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheFacts {
+    /// Folder of the files.
+    pub folder: PathBuf,
+    /// Maximum bytes of the files.
+    pub max_bytes: u64,
+    /// Maximum number of shards that are downloaded ahead of a stream.
+    pub shards_ahead_max: usize,
 }
 
 /// One source of a mixture.
@@ -145,9 +160,16 @@ impl LoadPlan {
             groups_alive_max: sum(|source| source.groups_alive_max),
             groups_bytes,
             shards_open_max: open.map(|shards| shards as u64).sum(),
+            cache: self.cache_facts(),
             sources: if self.is_mixture() { sources } else { Vec::new() },
             views,
         }
+    }
+
+    fn cache_facts(&self) -> Option<CacheFacts> {
+        let cache = self.sources.iter().find_map(|source| source.shards.cache())?;
+        let folder = cache.folder().to_owned();
+        Some(CacheFacts { folder, max_bytes: cache.max_bytes(), shards_ahead_max: self.shards_ahead_max() })
     }
 
     fn source_facts(&self, index: usize, source: &Source, groups_alive_max: u64) -> SourceFacts {

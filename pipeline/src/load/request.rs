@@ -9,6 +9,7 @@ use store::Store;
 use super::DataConfig;
 use crate::epoch_plan::{EpochVersions, SegmentSource};
 use crate::mixture::Weight;
+use crate::shard::cache::ShardCache;
 use crate::views::{AnyView, ViewName};
 
 /// Rows of a stream.
@@ -62,6 +63,8 @@ pub struct LoadRequest<'a> {
     pub views: &'a BTreeMap<ViewName, AnyView>,
     /// Columns that are read. Other columns are not made.
     pub wanted: &'a BTreeSet<(ViewName, ColumnSpec)>,
+    /// Cache of the shards of remote folders. Without it, they are read from their stores directly.
+    pub cache: Option<ShardCache>,
     /// The run's seed.
     pub seed: u64,
     /// Rows of a batch.

@@ -12,6 +12,7 @@ use super::bad_rows::{BadRow, RowPolicy};
 use super::batch_builder::MadeBatch;
 use super::batch_ranges::BatchRanges;
 use super::latency_injection::{Contention, ContentionLock, LatencyInjection};
+use super::read_ahead::ReadAhead;
 use crate::error::Result;
 use crate::exposure::RowDocuments;
 use crate::shard::groups::{Groups, WorkerIndex};
@@ -38,6 +39,8 @@ pub struct BatchStream {
     workers: OrderedPool<MadeBatch, crate::Error>,
     plan: Arc<LoadPlan>,
     groups: Arc<Groups>,
+    /// Downloads of remote shards.
+    ahead: Option<Arc<ReadAhead>>,
     cut: BatchRanges,
     /// Number of received batches.
     received: u64,
@@ -68,6 +71,8 @@ impl BatchStream {
         let groups = Arc::new(plan.groups());
         let cut = plan.cut(from, share);
         let workers = plan.workers_of(share);
+        let ahead = ReadAhead::start(plan, from.0).map(Arc::new);
+        let frees = ahead.clone();
         let maker = Arc::clone(plan);
         let decoded = Arc::clone(&groups);
         let policy = options.policy.clone();
@@ -81,7 +86,13 @@ impl BatchStream {
                 hindrance.inject(worker, own);
             }
             let by = WorkerIndex { index: worker, count: workers.workers };
-            let make = || maker.make(&decoded, cut.index(own), cut.rows(own), by, &policy, Some(&stop));
+            let make = || {
+                let rows = cut.rows(own);
+                if let Some(ahead) = &frees {
+                    ahead.advance(&maker, rows.end);
+                }
+                maker.make(&decoded, cut.index(own), rows, by, &policy, Some(&stop))
+            };
             let made = match &contended {
                 Some(contended) => contended.run_after_delay(own, &stop, make)?,
                 None => make()?,
@@ -99,6 +110,7 @@ impl BatchStream {
             workers,
             plan,
             groups,
+            ahead,
             cut,
             received: 0,
             replay,
@@ -173,6 +185,9 @@ impl BatchStream {
 impl Drop for BatchStream {
     fn drop(&mut self) {
         self.cancel_source.cancel();
+        if let Some(ahead) = &self.ahead {
+            ahead.cancel();
+        }
     }
 }
 

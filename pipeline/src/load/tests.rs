@@ -17,6 +17,7 @@ mod dataset_versions;
 mod memory;
 mod mixtures;
 mod pairs;
+mod remote;
 mod shards;
 mod shares;
 mod streamed;
@@ -88,6 +89,7 @@ impl Home {
             data,
             views,
             wanted,
+            cache: None,
             seed: 7,
             rows_per_batch: 8,
         }

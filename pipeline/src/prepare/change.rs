@@ -205,20 +205,16 @@ impl Comparison<'_> {
     /// Checks and cuts files. Returns the pieces of valid files, and the invalid files.
     fn pieces<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<(Vec<(Piece, u64)>, InvalidFiles)> {
         let sorted = self.corpus.sort_out(names.filter_map(|name| self.corpus.file(name)))?;
-        let mut pieces = Vec::new();
-        for file in sorted.fit {
-            pieces.extend(self.corpus.pieces(file, self.part_bytes)?);
-        }
+        let pieces = self.corpus.pieces_of(&sorted.fit, self.part_bytes)?;
         let unfit = sorted.unfit.into_iter().map(|(file, why)| (file.path.display().to_string(), why));
         Ok((pieces, unfit.collect()))
     }
 
     /// Fails for files that changed while they were cut, and records the identity of the others.
     fn note_cut<'n>(&self, names: impl Iterator<Item = &'n str>, memory: &mut Memory) -> Result<()> {
-        for file in names.filter_map(|name| self.corpus.file(name)) {
-            file.refuse_another()?;
-            memory.new_fingerprints.note(file);
-        }
+        let files: Vec<_> = names.filter_map(|name| self.corpus.file(name)).collect();
+        self.corpus.refuse_others(&files)?;
+        files.into_iter().for_each(|file| memory.new_fingerprints.note(file));
         Ok(())
     }
 

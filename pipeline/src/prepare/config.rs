@@ -26,7 +26,8 @@ use crate::{Error, Result};
 #[serde(default, deny_unknown_fields)]
 pub struct PrepareConfig {
     /// Files, folders and globs. Folders are walked; hidden files and files with other extensions in them are
-    /// skipped.
+    /// skipped. URLs name objects, prefixes and globs of object stores: `s3://BUCKET/PREFIX/`,
+    /// `hf://datasets/OWNER/NAME`.
     pub inputs: Vec<String>,
     /// Format of the files. Default: the format that the file extensions of most bytes indicate.
     pub format: AnyFormat,
@@ -51,7 +52,7 @@ pub struct PrepareConfig {
     /// Bytes of text above which a document is skipped and counted, whatever its size. Default: no limit; a document
     /// above 1/64 of `max_memory_bytes` is an error.
     pub max_document_bytes: Option<u64>,
-    /// Prepared folder.
+    /// Prepared folder; a path, or a URL such as `s3://BUCKET/PREFIX`.
     pub folder: PathBuf,
     /// Longest row that training can request, frame tokens included; 4 to 32,767.
     pub max_seq_len: u32,

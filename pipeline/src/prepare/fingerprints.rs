@@ -49,7 +49,7 @@ impl Fingerprints {
     }
 
     pub(super) fn note(&mut self, file: &InputFile) {
-        self.0.insert(file.name.clone(), file.identity);
+        self.0.insert(file.name.clone(), file.identity.clone());
     }
 
     /// Writes the object, unless it is unchanged.

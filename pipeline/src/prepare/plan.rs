@@ -25,7 +25,7 @@ use super::signatures;
 use super::test_sets::TestSets;
 use super::text_rules::TextRules;
 use super::verdicts::VerdictDigests;
-use crate::corpus::{Corpus, Part, Shares};
+use crate::corpus::{Corpus, Part, READER_BYTES, Shares};
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
 
@@ -105,7 +105,7 @@ pub(super) struct Planned {
 /// Checks that an existing folder matches the configuration, without reading the corpus.
 pub fn fits(config: &PrepareConfig) -> Result<()> {
     config.check()?;
-    let Ok(store) = Store::existing(&config.folder) else { return Ok(()) };
+    let Ok(store) = remote_store::existing_path(&config.folder) else { return Ok(()) };
     let ReadableLists { lists, damaged } = VersionLists::read_undamaged(&store)?;
     if damaged.is_some() {
         // A preparation tries to remake it.
@@ -259,7 +259,7 @@ impl Planned {
 
 /// Returns the store of the configured folder, if it exists.
 pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
-    match Store::existing(&config.folder) {
+    match remote_store::existing_path(&config.folder) {
         Ok(store) => Ok(Some(store)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
@@ -329,7 +329,9 @@ impl PrepareMemory {
         let id_bytes = id_type(vocab_size).primitive_width().expect("a number") as u64;
         let group = ROWS_PER_GROUP as u64 * u64::from(config.packing.content(config.max_seq_len)) * id_bytes;
         // While rows are written, a page and its compressed bytes are in memory too, and a table twice.
-        let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES;
+        let is_remote = config.inputs.iter().any(|input| remote_store::is_url(input));
+        let reader = if is_remote { READER_BYTES } else { 0 };
+        let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES + reader;
         Self { text: Shares::new(config.max_memory_bytes), worker }
     }
 }

@@ -179,9 +179,6 @@ impl<'a> Segment<'a> {
             self.reject(Complaint { reason: RejectReason::TooLong, piece, line });
             return Ok(());
         }
-        if self.remove(document) {
-            return Ok(());
-        }
         self.text_bytes += text.len() as u64;
         if self.work.rules.is_empty() {
             return self.accept(document, room);
@@ -196,8 +193,11 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Tokenizes a document, or adds it to those that wait.
+    /// Tokenizes a document that the filters keep, or adds it to those that wait, unless it is a duplicate or contaminated.
     fn accept(&mut self, document: &DocumentRef<'_>, room: &MemoryBudget) -> Result<()> {
+        if self.remove(document) {
+            return Ok(());
+        }
         if self.may_wait(document, room) {
             self.compare(document)?;
             self.batch.push(document);

@@ -7,6 +7,7 @@ use super::job::{PartAccess, PrepareJob};
 use super::leases;
 use super::progress::Progress;
 use super::signatures::{SignatureRecord, SignatureWriter};
+use super::text_rules::{RuleCounts, TextPlace};
 use crate::Result;
 use crate::corpus::{DocumentPlace, Part};
 
@@ -53,6 +54,8 @@ pub(super) fn sign_part(
     }
     let near = config.near_options();
     let mut signer = Signer::new(near);
+    // Counted when the part is made.
+    let mut filtered = RuleCounts::new(&work.rules);
     let mut writer = SignatureWriter::new(store, part, near.map_or(0, |near| near.bands))?;
     let mut documents = work.corpus.documents(part, DocumentPlace::default(), &count)?;
     while let Some(found) = documents.next() {
@@ -60,9 +63,12 @@ pub(super) fn sign_part(
         if stop.is_cancelled() {
             return Ok(None);
         }
-        // A document that is rejected anyway must not remove another one.
-        if let Some(document) = found.document.as_ref().filter(|document| work.accepts_length(&document.text)) {
-            writer.add(found.piece, found.range.start, signer.sign(&document.text))?;
+        // A document that is rejected or filtered anyway must not remove another one.
+        let document = found.document.as_ref().filter(|document| work.accepts_length(&document.text));
+        let place = TextPlace { piece: found.piece, line: found.line };
+        let kept = document.and_then(|document| work.rules.apply(&document.text, place, &mut filtered));
+        if let Some(text) = kept {
+            writer.add(found.piece, found.range.start, signer.sign(&text))?;
         }
         documents.take_back(found);
     }

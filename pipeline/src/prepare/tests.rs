@@ -329,6 +329,7 @@ mod filters;
 mod ids;
 mod masks;
 mod refusals;
+mod remote;
 mod segments;
 mod shared;
 mod store_faults;

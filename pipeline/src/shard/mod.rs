@@ -8,6 +8,7 @@
 //! their number (`u32`) and their starts (`u16` each); and, where a row has targets, their number (`u32`) and the targets
 //! (`i32` each).
 
+pub mod cache;
 pub mod groups;
 mod ids;
 pub mod opened;

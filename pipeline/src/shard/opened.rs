@@ -6,20 +6,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use runtime::{CancelToken, starved};
 use schemas::Shard;
 use store::Store;
 
-use super::reader::{Damage, ShardExpectation, ShardReader};
+use super::cache::ShardCache;
+use super::reader::{Damage, Group, ShardExpectation, ShardReader};
 
 /// Maximum number of shards whose footers are in memory. A window uses at most as many as it has row groups; two
 /// windows fit.
 pub(crate) const SHARDS_OPEN_MAX: usize = 64;
+
+/// Attempts to read a row group from the cache, before it is read from the folder.
+const CACHE_READS_MAX: u32 = 3;
 
 /// Shards of a folder, opened at their first use.
 #[derive(Debug)]
 pub struct OpenShards {
     store: Store,
     expectation: ShardExpectation,
+    /// Cache of a remote folder.
+    cache: Option<ShardCache>,
     known: Mutex<KnownShards>,
 }
 
@@ -38,11 +45,52 @@ impl OpenShards {
     /// Creates an empty cache.
     #[must_use]
     pub fn new(store: Store, promise: ShardExpectation) -> Self {
-        Self { store, expectation: promise, known: Mutex::default() }
+        Self { store, expectation: promise, cache: None, known: Mutex::default() }
+    }
+
+    /// Reads the shards through this cache.
+    #[must_use]
+    pub fn with_cache(self, cache: Option<ShardCache>) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// Returns the cache, if the shards are read through one.
+    pub(crate) fn cache(&self) -> Option<&ShardCache> {
+        self.cache.as_ref()
+    }
+
+    /// Downloads a shard into the cache, unless it is there or after a cancellation.
+    pub(crate) fn prefetch(&self, shard: &Shard, stop: &CancelToken) {
+        let _ = self.cache.as_ref().and_then(|cache| cache.fetch(&self.store, shard, Some(stop)));
     }
 
     /// Reads a row group of a shard. Opens and verifies the shard first, unless that was done before.
-    pub(super) fn read(&self, shard: &Shard, group: usize) -> Result<super::reader::Group, Damage> {
+    pub(super) fn read(&self, shard: &Shard, group: usize) -> Result<Group, Damage> {
+        if let Some(cache) = &self.cache {
+            for _ in 0..CACHE_READS_MAX {
+                let Some((local, copy)) = starved(|| cache.fetch(&self.store, shard, None)) else { break };
+                match self.read_copy(&local, &copy, group) {
+                    Ok(group) => return Ok(group),
+                    // Another process has removed the file, or it is damaged since it was verified.
+                    Err(_) => {
+                        cache.distrust(shard);
+                        self.lock().open.remove(&copy.path);
+                    }
+                }
+            }
+        }
+        self.read_stored(shard, group)
+    }
+
+    /// Reads a row group of a verified copy in the cache.
+    fn read_copy(&self, local: &Store, copy: &Shard, group: usize) -> Result<Group, Damage> {
+        let (opened, _) = self.find(&copy.path);
+        let reader = opened.get_or_init(|| ShardReader::reopen(local, copy, self.expectation));
+        reader.as_ref().map_err(Clone::clone)?.read(group)
+    }
+
+    /// Reads a row group of a shard in the folder.
+    fn read_stored(&self, shard: &Shard, group: usize) -> Result<Group, Damage> {
         let (opened, is_verified) = self.find(&shard.path);
         let reader = opened.get_or_init(|| {
             if is_verified {

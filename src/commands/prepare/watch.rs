@@ -93,7 +93,7 @@ fn watch(
 
 fn check_inputs(config: &PrepareConfig) -> CorpusFingerprint {
     let corpus = Corpus::open(&config.corpus()).map_err(|error| error.to_string())?;
-    Ok(corpus.files().iter().map(|file| (file.name.clone(), file.identity)).collect())
+    Ok(corpus.files().iter().map(|file| (file.name.clone(), file.identity.clone())).collect())
 }
 
 #[cfg(test)]

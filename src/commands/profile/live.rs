@@ -34,7 +34,7 @@ pub(crate) fn run(run: &Path, options: Options) -> anyhow::Result<()> {
     let wanted = options.seconds.map_or(RequestedProfile::Next(options.steps), RequestedProfile::Seconds);
     // Parsed as the run will parse it.
     let wanted: RequestedProfile = wanted.to_string().parse().map_err(Usage)?;
-    let folder = Store::existing(run).with_context(|| run.display().to_string())?;
+    let folder = remote_store::existing_path(run).with_context(|| run.display().to_string())?;
     let is_held = || Lock::seen(&folder, store::LOCK).map(|holder| holder.is_some());
     if !is_held()? {
         return Err(Usage(format!(

@@ -56,7 +56,7 @@ fn folder(source: Option<&str>) -> String {
 impl PreparedData {
     /// Opens the copy in the run folder of a configuration. `None` if it is missing or damaged.
     pub(super) fn open_copy(config: &Config) -> Option<Self> {
-        let run = Store::existing(&config.run.folder).ok()?;
+        let run = remote_store::existing_path(&config.run.folder).ok()?;
         let sources = config.sources_read();
         if sources.is_empty() {
             return open_folder(&run, None);

@@ -140,7 +140,7 @@ impl Training {
     /// Removes the address from the run folder.
     fn clear_address(&self) {
         // Opens the folder directly, because the lock may be released already.
-        let Ok(run) = Store::existing(&self.folder) else { return };
+        let Ok(run) = remote_store::existing_path(&self.folder) else { return };
         let is_own = |bytes: &[u8]| {
             serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["instance"] == self.state.instance())
         };

@@ -102,7 +102,7 @@ impl Target {
 
 /// Evaluates a checkpoint of `run` on the dev and test sets of its task, or of another one.
 pub(crate) fn run(run: &Path, options: Options<'_>) -> anyhow::Result<()> {
-    let store = Store::existing(run)?;
+    let store = remote_store::existing_path(run)?;
     let model = Model::open(run, &store, options.step)?;
     let (train, drawn) = model.record.few_shot_split()?.map(|drawn| (drawn.train, drawn.dev)).unzip();
     let prompt = model.record.prompt_encoder(&model.tokenizer, train.as_deref().unwrap_or_default())?;

@@ -45,7 +45,7 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
     let model = Model::new(&plan, network, family.map(Into::into))?;
     let staged = Staged::new(out)?;
-    let checkpoints = Store::existing(run)?;
+    let checkpoints = remote_store::existing_path(run)?;
     let (from, snapshot) = checkpoint::pick(&checkpoints, chosen_step(&plan, &checkpoints, step)?)?;
     let folder = Store::folder(staged.path())?;
     model.put(&snapshot.main, &folder)?;

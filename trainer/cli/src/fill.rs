@@ -65,7 +65,7 @@ pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]
 fn of_run(run: &Path, step: Option<u64>) -> anyhow::Result<Model> {
     let plan = Plan::of_run(run)?;
     let tokenizer = plan.tokenizer()?;
-    let filler = Filler::open(plan.train(), &Store::existing(run)?, step.map(Step))?;
+    let filler = Filler::open(plan.train(), &remote_store::existing_path(run)?, step.map(Step))?;
     Ok(Model { filler, tokenizer, vocab: Arc::clone(plan.vocab()), is_counted: true })
 }
 

@@ -30,12 +30,12 @@ impl Blocks {
             return Ok(None);
         }
         let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
-        let mut beginning = open(&file.path, &(0..file.bytes.min(8)), &uncounted)?;
+        let mut beginning = open(file, &(0..file.bytes.min(8)), &uncounted)?;
         let ready = beginning.fill_buf().map_err(|error| read_error(&file.path, &error))?;
         if !ready.starts_with(MAGIC) {
             return Ok(None);
         }
-        let bytes = |range: Range<u64>| read_whole(&file.path, &range, &uncounted, |_| Ok(()));
+        let bytes = |range: Range<u64>| read_whole(file, &range, &uncounted, |_| Ok(()));
         let no_footer = || damaged(file, "it has no footer: it is truncated, or its writer was not closed");
         let end = file.bytes.checked_sub(10).filter(|&end| end >= 8).ok_or_else(no_footer)?;
         let tail = bytes(end..file.bytes)?;

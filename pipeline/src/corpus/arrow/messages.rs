@@ -80,7 +80,7 @@ pub(super) struct Messages {
 impl Messages {
     /// Opens the messages in that range from the beginning of the file on.
     pub(super) fn open(file: &InputFile, range: Range<u64>, reading: &ReadOptions) -> Result<Self> {
-        let source = open(&file.path, &range, reading)?;
+        let source = open(file, &range, reading)?;
         let mut messages = Self {
             file: file.clone(),
             reading: reading.clone(),
@@ -96,7 +96,7 @@ impl Messages {
 
     /// Continues with the messages in another range of the file.
     pub(super) fn continue_at(&mut self, range: Range<u64>) -> Result<()> {
-        self.source = open(&self.file.path, &range, &self.reading)?;
+        self.source = open(&self.file, &range, &self.reading)?;
         Ok(())
     }
 

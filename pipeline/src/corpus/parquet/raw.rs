@@ -1,4 +1,4 @@
-//! Raw bytes of a Parquet file: on disk, or in memory if the whole file was compressed.
+//! Raw bytes of a Parquet file: on disk, in an object store, or in memory if the whole file was compressed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -15,6 +15,7 @@ use crate::corpus::compression::Compression;
 use crate::corpus::input_split::{BytesRead, ReadOptions};
 use crate::corpus::inputs::InputFile;
 use crate::corpus::memory_budget::{MemoryBudget, Reservation};
+use crate::corpus::parquet::object_source::ObjectSource;
 use crate::{Error, Result};
 
 /// Bytes read at a time: enough for BLAKE3 to hash many chunks in parallel.
@@ -24,6 +25,8 @@ const CHUNK_BYTES: u64 = 1 << 18;
 pub(super) enum Raw {
     /// File and its length.
     File(Arc<File>, u64),
+    /// Object of a store.
+    Object(Arc<ObjectSource>),
     /// Decompressed content of a file.
     Memory(Bytes),
 }
@@ -46,6 +49,10 @@ impl Raw {
     pub(super) fn open(file: &InputFile, reading: &ReadOptions) -> Result<(Self, Option<Reservation>)> {
         if Self::is_wrapped(file) {
             return Self::unwrap(file, reading);
+        }
+        if let Some(object) = file.object() {
+            let source = ObjectSource::open(object, file.bytes).map_err(|refused| error(file, refused.to_string()))?;
+            return Ok((Self::Object(Arc::new(source)), None));
         }
         let handle = File::open(&file.path).map_err(|refused| error(file, refused.to_string()))?;
         let bytes = handle.metadata().map_err(|refused| error(file, refused.to_string()))?.len();
@@ -73,7 +80,7 @@ impl Raw {
         let room = MemoryBudget::new(2 * most, 1);
         let bytes_read = BytesRead::default();
         let plain = ReadOptions { encoding, memory_budget: room, bytes_read, ..reading.clone() };
-        let bytes = read_whole(&file.path, &(0..file.bytes), &plain, |bytes| {
+        let bytes = read_whole(file, &(0..file.bytes), &plain, |bytes| {
             if bytes <= most {
                 return Ok(());
             }
@@ -83,6 +90,26 @@ impl Raw {
             Err(unfit(file, message))
         })?;
         Ok(Bytes::from(bytes))
+    }
+
+    /// Fetches column chunks of an object into memory, with a reservation if they exceed the share; chunks that do not
+    /// fit are fetched block by block when they are read. The reservation is as in [`unwrap`](Self::unwrap).
+    pub(super) fn prefetch(
+        &self,
+        chunks: &[Range<u64>],
+        memory_budget: &MemoryBudget,
+    ) -> io::Result<Option<Reservation>> {
+        let Self::Object(source) = self else { return Ok(None) };
+        source.clear();
+        let bytes = chunks.iter().map(|chunk| chunk.end.saturating_sub(chunk.start)).fold(0, u64::saturating_add);
+        let files = memory_budget.file_max();
+        if bytes > files / 4 || chunks.iter().any(|chunk| chunk.end > source.length) {
+            return Ok(None);
+        }
+        let is_small = bytes <= memory_budget.share() / 2;
+        let hold = if is_small { None } else { memory_budget.file(files / 2).unwrap_or_default() };
+        source.fetch(chunks)?;
+        Ok(hold)
     }
 
     /// Passes the bytes of a range to `take`, one chunk at a time.
@@ -106,6 +133,7 @@ impl Raw {
                 file.read_exact_at(&mut bytes, start)?;
                 Ok(bytes.into())
             }
+            Self::Object(source) => source.exactly(start..end),
             Self::Memory(bytes) => {
                 let at = |offset| usize::try_from(offset).expect("it is in memory");
                 Ok(bytes.slice(at(start)..at(end)))
@@ -118,6 +146,7 @@ impl Length for Raw {
     fn len(&self) -> u64 {
         match self {
             Self::File(_, bytes) => *bytes,
+            Self::Object(source) => source.length,
             Self::Memory(bytes) => bytes.len() as u64,
         }
     }
@@ -146,6 +175,11 @@ impl Read for RawSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = match &self.raw {
             Raw::File(file, _) => file.read_at(buffer, self.at)?,
+            Raw::Object(source) => {
+                let bytes = source.read(self.at, buffer.len())?;
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                bytes.len()
+            }
             Raw::Memory(bytes) => {
                 let rest = usize::try_from(self.at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
                 let count = rest.len().min(buffer.len());

@@ -115,7 +115,7 @@ impl ModelCard<'_> {
 
     /// Returns the scores of the validation of this step; empty if it was not validated.
     fn scores(&self) -> Result<BTreeMap<String, f64>, trainer_plan::Error> {
-        let run = Store::existing(self.run)?;
+        let run = remote_store::existing_path(self.run)?;
         let listed = checkpoint::list_with_reasons(&run, &self.plan.train().checkpoints)?;
         Ok(listed.into_iter().find(|it| it.step == self.step).map_or_else(BTreeMap::new, |it| it.figures))
     }

@@ -69,7 +69,8 @@ impl<'a> TrainSession<'a> {
 
     /// Watches the run folder for requests, if it exists.
     pub(super) fn watch_run_folder(&self) -> anyhow::Result<()> {
-        self.watch(self.run.folder.is_dir())
+        let folder = &self.run.folder;
+        self.watch(folder.is_dir() || remote_store::is_url_path(folder))
     }
 
     /// Plans the run as soon as its first data is prepared. Starts the preparation of `--prepare`.
@@ -153,7 +154,7 @@ impl<'a> TrainSession<'a> {
     fn train_in_folder(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<RunOutcome> {
         // Dropped at the end of the training, not of the session.
         let server = self.server.take();
-        let folder = self.with_faults(Store::folder(&plan.config().run.folder)?);
+        let folder = self.with_faults(remote_store::open_path(&plan.config().run.folder)?);
         let run = hold_folder(&folder)?;
         let plan = self.replan_if_changed(plan, run.store())?;
         let store = run.store().clone();
@@ -200,7 +201,7 @@ impl<'a> TrainSession<'a> {
         if self.options.replay.is_some() || path.as_os_str().is_empty() || !is_wanted {
             return Ok(());
         }
-        let folder = self.with_faults(if path.is_dir() { Store::existing(path)? } else { Store::folder(path)? });
+        let folder = self.with_faults(remote_store::open_path(path)?);
         // If another process trains in the folder, the requests are for that process.
         if Lock::seen(&folder, store::LOCK)?.is_some() {
             return Ok(());

@@ -130,7 +130,7 @@ impl Waiting<'_> {
     /// Returns the lease status of the folder. A missing folder is idle, then deserted after the same timeout.
     fn observe(&mut self) -> anyhow::Result<LeaseStatus> {
         if self.watch.is_none() {
-            match Store::existing(&self.data.folder) {
+            match remote_store::existing_path(&self.data.folder) {
                 Ok(store) => self.watch = Some(LeaseWatch::new(&store, prepare::LOCK, LeaseConfig::default())),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
@@ -147,10 +147,14 @@ impl Waiting<'_> {
 /// Opens the store of prepared data. The folder of a streamed run may be missing, because a preparation will create it.
 pub(super) fn find_data(folder: &Path, order: RowOrder) -> pipeline::Result<Store> {
     load::find(folder).map_err(|error| match error {
-        pipeline::Error::Config(_) if order == RowOrder::Streamed && !folder.exists() => pipeline::Error::Unfinished {
-            place: folder.display().to_string(),
-            message: "there is no such folder yet; run `cloze prepare`, or change `data.folder`".to_owned(),
-        },
+        pipeline::Error::Config(_)
+            if order == RowOrder::Streamed && !folder.exists() && !remote_store::is_url_path(folder) =>
+        {
+            pipeline::Error::Unfinished {
+                place: folder.display().to_string(),
+                message: "there is no such folder yet; run `cloze prepare`, or change `data.folder`".to_owned(),
+            }
+        }
         error => error,
     })
 }

@@ -1,0 +1,171 @@
+use runtime::cancel_pair;
+use schemas::Manifest;
+use store::{FaultConfig, MemoryBackend};
+
+use super::*;
+use crate::shard::opened::OpenShards;
+use crate::shard::reader::ShardExpectation;
+use crate::shard::synthetic::Synthetic;
+
+/// Remote folder of a dozen shards of one row group, and an empty folder for copies.
+struct Remote {
+    memory: MemoryBackend,
+    store: Store,
+    manifest: Manifest,
+    home: tempfile::TempDir,
+}
+
+impl Remote {
+    fn new() -> Self {
+        let memory = MemoryBackend::new(FaultConfig::none());
+        let store = Store::from_memory(&memory);
+        let shape = Synthetic { rows_per_group: 20, groups_per_shard: 1, train_rows: 240, ..Synthetic::default() };
+        let manifest = shape.write(&store).expect("written");
+        Self { memory, store, manifest, home: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    fn shards(&self) -> Vec<Shard> {
+        self.manifest.now().train.shards
+    }
+
+    /// Cache of another process.
+    fn cache(&self, max_bytes: u64) -> ShardCache {
+        ShardCache::new(self.home.path().join("cache"), max_bytes)
+    }
+
+    fn open(&self, cache: &ShardCache) -> OpenShards {
+        let expectation = ShardExpectation::from_manifest(&self.manifest);
+        OpenShards::new(self.store.clone(), expectation).with_cache(Some(cache.clone()))
+    }
+
+    fn requests(&self) -> u64 {
+        self.memory.tally().calls
+    }
+
+    /// Names and bytes of the files, without those of writers.
+    fn files(&self) -> BTreeMap<String, u64> {
+        let folder = self.home.path().join("cache");
+        let entries = fs::read_dir(folder).expect("there").map(|entry| entry.expect("readable"));
+        entries
+            .map(|entry| (entry.file_name().into_string().expect("text"), entry.metadata().expect("there").len()))
+            .collect()
+    }
+}
+
+const MANY: u64 = 1 << 30;
+
+#[test]
+fn a_shard_is_downloaded_once_for_all_processes() {
+    let remote = Remote::new();
+    let before = remote.requests();
+    let (first, second) = (remote.cache(MANY), remote.cache(MANY));
+    for cache in [&first, &second, &first] {
+        let shards = remote.open(cache);
+        for shard in remote.shards() {
+            assert_eq!(shards.read(&shard, 0).expect("good").rows(), 20);
+        }
+    }
+    let names: Vec<String> = remote.shards().iter().map(file_name).collect();
+    assert_eq!(remote.requests() - before, names.len() as u64, "one request each");
+    let expected: BTreeSet<_> = names.into_iter().collect();
+    assert_eq!(remote.files().into_keys().collect::<BTreeSet<_>>(), expected);
+}
+
+#[test]
+fn damaged_and_missing_files_are_downloaded_again() {
+    let remote = Remote::new();
+    let shard = &remote.shards()[0];
+    let cache = remote.cache(MANY);
+    let shards = remote.open(&cache);
+    shards.read(shard, 0).expect("good");
+    let path = cache.folder().join(file_name(shard));
+    let good = fs::read(&path).expect("there");
+    let flipped: Vec<u8> = good.iter().map(|byte| byte ^ 1).collect();
+    // Another process hashes the file before it uses it.
+    for damage in [&flipped[..], &good[..9]] {
+        fs::write(&path, damage).expect("ours");
+        remote.open(&remote.cache(MANY)).read(shard, 0).expect("downloaded again");
+        assert!(fs::read(&path).expect("there") == good);
+    }
+    // This process has verified it, and reads it again when it cannot be decoded or is gone.
+    fs::write(&path, &flipped).expect("ours");
+    assert_eq!(shards.read(shard, 0).expect("downloaded again").rows(), 20);
+    fs::remove_file(&path).expect("ours");
+    assert_eq!(shards.read(shard, 0).expect("downloaded again").rows(), 20);
+    assert!(fs::read(&path).expect("there") == good);
+}
+
+#[test]
+fn the_bound_holds_and_the_least_recently_used_files_go() {
+    let remote = Remote::new();
+    let shards = remote.shards();
+    let bound = shards[..4].iter().map(|shard| shard.bytes).sum::<u64>() + 100;
+    let cache = remote.cache(bound);
+    let fetch = |index: usize| cache.fetch(&remote.store, &shards[index], None).expect("fetched");
+    for index in [0, 1, 2] {
+        fetch(index);
+        let file = File::open(cache.folder().join(file_name(&shards[index]))).expect("there");
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(index as u64)).expect("set");
+    }
+    fetch(0);
+    for index in 3..shards.len() {
+        fetch(index);
+        let files = remote.files();
+        assert!(files.values().sum::<u64>() <= bound, "{files:?}");
+        let has = |index: usize| files.contains_key(&file_name(&shards[index]));
+        match index {
+            3 => assert!(has(0) && has(1) && has(2) && has(3)),
+            4 => assert!(has(0) && !has(1) && has(2), "the first was used again"),
+            _ => assert!(has(index)),
+        }
+    }
+    // Another process finds the files, and respects the same bound.
+    let other = remote.cache(bound);
+    for shard in &shards {
+        other.fetch(&remote.store, shard, None).expect("fetched");
+        assert!(remote.files().values().sum::<u64>() <= bound);
+    }
+}
+
+#[test]
+fn shards_are_read_directly_where_no_copy_can_be_made() {
+    let remote = Remote::new();
+    let shard = &remote.shards()[0];
+    let too_small = remote.cache(shard.bytes - 1);
+    assert_eq!(remote.open(&too_small).read(shard, 0).expect("good").rows(), 20);
+    fs::write(remote.home.path().join("cache"), "a file").expect("free");
+    assert_eq!(remote.open(&remote.cache(MANY)).read(shard, 0).expect("good").rows(), 20);
+}
+
+#[test]
+fn damage_in_the_store_is_reported_and_leaves_no_file() {
+    let remote = Remote::new();
+    let shard = &remote.shards()[0];
+    let mut bytes = remote.store.get(&shard.path).expect("there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    remote.store.put(&shard.path, &bytes).expect("written");
+    let error = remote.open(&remote.cache(MANY)).read(shard, 0).expect_err("damaged");
+    assert!(crate::Error::from(error).to_string().contains("BLAKE3"));
+    assert!(remote.files().is_empty(), "{:?}", remote.files());
+}
+
+#[test]
+fn interrupted_downloads_leave_no_half_file() {
+    let remote = Remote::new();
+    let shard = &remote.shards()[0];
+    let cache = remote.cache(MANY);
+    let (source, stop) = cancel_pair();
+    source.cancel();
+    assert!(cache.fetch(&remote.store, shard, Some(&stop)).is_none());
+    assert!(remote.files().is_empty(), "{:?}", remote.files());
+    // The file of a killed writer, and that of one at work.
+    for (name, age) in [("dead", 2 * ABANDONED.as_secs()), ("alive", 0)] {
+        let path = cache.folder().join(format!(".{name}.tmp"));
+        let file = File::create(&path).expect("ours");
+        file.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("set");
+    }
+    remote.cache(MANY).fetch(&remote.store, shard, None).expect("fetched");
+    let expected = [".alive.tmp".to_owned(), file_name(shard)];
+    assert_eq!(remote.files().into_keys().collect::<Vec<_>>(), expected);
+}
