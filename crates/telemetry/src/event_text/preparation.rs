@@ -104,10 +104,10 @@ pub fn filter(filter: &FilterReport) -> String {
         bytes(all.bytes)
     );
     for (rule, removed) in removed {
-        text += &format!("; {} × {rule}", count(removed.documents));
+        text.extend(["; ", &count(removed.documents), " × ", rule]);
     }
     if *changed > 0 {
-        text += &format!("; {} changed, {} cut", counted(*changed, "document"), bytes(*cut_bytes));
+        text.extend(["; ", &counted(*changed, "document"), " changed, ", &bytes(*cut_bytes), " cut"]);
     }
     text
 }
