@@ -15,17 +15,13 @@ impl Random {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
     }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).expect("below a usize")
-    }
 }
 
 /// Words with the frequencies of a language: word `n` is about `1/n` as frequent as the first.
 fn text(random: &mut Random, words: usize) -> Vec<String> {
     let word = |random: &mut Random| {
         let uniform = random.next() as f64 / u64::MAX as f64;
-        format!("w{}", 30_000_f64.powf(uniform) as u32)
+        format!("w{:.0}", 30_000_f64.powf(uniform))
     };
     (0..words).map(|_| word(random)).collect()
 }
