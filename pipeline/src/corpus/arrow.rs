@@ -18,7 +18,6 @@
 //! Arrow columnar format, "Serialization and Interprocess Communication",
 //! <https://arrow.apache.org/docs/format/Columnar.html>.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -130,7 +129,7 @@ fn read_schema(messages: &mut Messages) -> Result<SchemaRef> {
         let header = header.ok_or_else(|| ArrowError::IpcError("the first message is no schema".to_owned()))?;
         arrow_ipc::convert::try_fb_to_schema(header)
     });
-    let schema = schema.map_err(|error| not_arrow(&error.to_string()))?;
+    let schema = schema.map_err(|error| not_arrow(&error))?;
     let fields: Vec<FieldRef> = schema
         .fields()
         .iter()
@@ -149,6 +148,10 @@ fn as_bytes(data_type: &DataType) -> DataType {
     }
 }
 
+/// Values of the dictionaries, by id.
+#[expect(clippy::disallowed_types, reason = "the type of the decoder; its order is not used")]
+type Dictionaries = std::collections::HashMap<i64, ArrayRef>;
+
 /// Reader of the rows of consecutive record batches.
 struct Rows {
     messages: Messages,
@@ -156,14 +159,14 @@ struct Rows {
     schema: SchemaRef,
     /// Columns that are read.
     columns: Vec<usize>,
-    dictionaries: HashMap<i64, ArrayRef>,
+    dictionaries: Dictionaries,
     /// Current batch and its next row.
     batch: Option<(RecordBatch, usize)>,
     /// Number of the next batch.
     next_batch: u64,
     /// Position after the last row, and the rows of the piece up to there.
     to: u64,
-    rows: u64,
+    lines: u64,
 }
 
 impl Rows {
@@ -178,11 +181,11 @@ impl Rows {
             reading: reading.clone(),
             schema,
             columns,
-            dictionaries: HashMap::new(),
+            dictionaries: Dictionaries::default(),
             batch: None,
             next_batch: 0,
             to: 0,
-            rows: 0,
+            lines: 0,
         };
         if let Some(blocks) = blocks {
             // The dictionaries before the first batch.
@@ -243,11 +246,11 @@ impl PieceReader for Rows {
         self.reading.memory_budget.release();
         loop {
             if let Some((batch, index)) = self.batch.take_if(|(batch, index)| *index < batch.num_rows()) {
-                let place = (self.to..self.to + 1, self.rows);
+                let place = (self.to..self.to + 1, self.lines);
                 let record = columns::record(self.messages.file(), &batch, index, place, &self.reading, spare)?;
                 self.batch = Some((batch, index + 1));
                 self.to += 1;
-                self.rows += 1;
+                self.lines += 1;
                 return Ok(Some(record));
             }
             if !self.begin_batch()? {
@@ -264,7 +267,7 @@ impl PieceReader for Rows {
                 *index += usize::try_from(passed).expect("the rows are in memory");
             }
             self.to += passed;
-            self.rows += passed;
+            self.lines += passed;
             if self.to < to && !self.begin_batch()? {
                 let message = format!("it ends before position {to}, which was read before");
                 return Err(Error::Corpus { path: self.messages.file().path.clone(), line: None, message });
@@ -274,7 +277,7 @@ impl PieceReader for Rows {
     }
 
     fn reached(&self) -> PieceEnd {
-        PieceEnd { to: self.to, lines: self.rows, blake3: self.messages.hash() }
+        PieceEnd { to: self.to, lines: self.lines, blake3: self.messages.hash() }
     }
 }
 

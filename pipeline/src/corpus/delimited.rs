@@ -146,7 +146,7 @@ impl RowScanner {
 
 /// Reader of the rows of a piece.
 pub(super) struct Rows {
-    rows: RowScanner,
+    scanner: RowScanner,
     reading: ReadOptions,
     columns: usize,
     text: usize,
@@ -165,18 +165,18 @@ impl Rows {
         }
         let text = place(&reading.text_field);
         let id = reading.id_field.as_ref().map(place);
-        Ok(Self { rows, reading: reading.clone(), columns: names.len(), text, id })
+        Ok(Self { scanner: rows, reading: reading.clone(), columns: names.len(), text, id })
     }
 }
 
 impl PieceReader for Rows {
     fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
-        self.rows.bytes.release();
-        if !self.rows.pass_row_end()? {
+        self.scanner.bytes.release();
+        if !self.scanner.pass_row_end()? {
             return Ok(None);
         }
-        let start = self.rows.bytes.offset();
-        let line = self.rows.bytes.line();
+        let start = self.scanner.bytes.offset();
+        let line = self.scanner.bytes.line();
         let mut text = take(&mut spare.text);
         let mut id = take(&mut spare.id).into_bytes();
         id.clear();
@@ -184,7 +184,7 @@ impl PieceReader for Rows {
         let mut has_text = false;
         let mut has_id = self.id.is_none();
         let mut fits = true;
-        let row = self.rows.read(|field, bytes| {
+        let row = self.scanner.read(|field, bytes| {
             if field == self.text {
                 has_text = true;
                 length += bytes.len() as u64;
@@ -208,8 +208,8 @@ impl PieceReader for Rows {
             }
         })?;
         let Some(row) = row else { return Ok(None) };
-        let range = start..self.rows.bytes.offset();
-        self.rows.pass_row_end()?;
+        let range = start..self.scanner.bytes.offset();
+        self.scanner.pass_row_end()?;
         if !row.is_closed || row.fields != self.columns {
             return Ok(Some(Record::rejected(RejectReason::BrokenRecord, range, line)));
         }
@@ -217,7 +217,7 @@ impl PieceReader for Rows {
             return Ok(Some(Record::rejected(RejectReason::MissingField, range, line)));
         }
         if !fits {
-            self.rows.bytes.require_skippable(line, length)?;
+            self.scanner.bytes.require_skippable(line, length)?;
             return Ok(Some(Record::rejected(RejectReason::TooLong, range, line)));
         }
         let mut record = Record::of_bytes(text, range, line);
@@ -228,10 +228,10 @@ impl PieceReader for Rows {
     }
 
     fn skip(&mut self, to: u64) -> Result<()> {
-        self.rows.bytes.skip(to)
+        self.scanner.bytes.skip(to)
     }
 
     fn reached(&self) -> PieceEnd {
-        self.rows.bytes.reached()
+        self.scanner.bytes.reached()
     }
 }

@@ -55,7 +55,8 @@ impl Format for TabSeparated {
     fn example(&self) -> super::contract::Example {
         super::contract::Example {
             write: |texts| {
-                let rows: String = texts.iter().enumerate().map(|(key, text)| format!("{text}\t{key}\n")).collect();
+                let row = |(key, text): (usize, &&str)| format!("{text}\t{key}\n");
+                let rows: String = texts.iter().enumerate().map(row).collect();
                 ["\u{feff}text\tkey\n", &rows].concat().into_bytes()
             },
             dirty: b"key\ttext\n1\t\"a\r\n2\n\n3\t\n4\tb\xff\n5\tc\td\n6\te".to_vec(),

@@ -23,7 +23,9 @@ pub(super) fn batch(texts: &[Option<&str>]) -> RecordBatch {
 /// Returns a stream of these batches.
 pub(super) fn stream(batches: &[&[Option<&str>]]) -> Vec<u8> {
     let mut writer = StreamWriter::try_new(Vec::new(), &schema()).expect("in memory");
-    batches.iter().for_each(|texts| writer.write(&batch(texts)).expect("in memory"));
+    for texts in batches {
+        writer.write(&batch(texts)).expect("in memory");
+    }
     writer.into_inner().expect("in memory")
 }
 
@@ -32,11 +34,15 @@ fn written(columns: &[RecordBatch], is_file: bool, compression: Option<Compressi
     let schema = columns[0].schema();
     if is_file {
         let mut writer = FileWriter::try_new_with_options(Vec::new(), &schema, options).expect("in memory");
-        columns.iter().for_each(|batch| writer.write(batch).expect("in memory"));
+        for batch in columns {
+            writer.write(batch).expect("in memory");
+        }
         return writer.into_inner().expect("in memory");
     }
     let mut writer = StreamWriter::try_new_with_options(Vec::new(), &schema, options).expect("in memory");
-    columns.iter().for_each(|batch| writer.write(batch).expect("in memory"));
+    for batch in columns {
+        writer.write(batch).expect("in memory");
+    }
     writer.into_inner().expect("in memory")
 }
 

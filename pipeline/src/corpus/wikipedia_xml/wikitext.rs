@@ -154,12 +154,11 @@ impl<'a> Parser<'a> {
             return true;
         }
         let has_colon = target.starts_with(':');
-        match frame.pipe.filter(|&pipe| pipe + 1 < self.out.len()) {
-            Some(pipe) => self.out.replace_range(frame.before..=pipe, ""),
-            None => {
-                self.out.truncate(frame.pipe.unwrap_or(self.out.len()));
-                self.out.replace_range(frame.before..frame.start + usize::from(has_colon), "");
-            }
+        if let Some(pipe) = frame.pipe.filter(|&pipe| pipe + 1 < self.out.len()) {
+            self.out.replace_range(frame.before..=pipe, "");
+        } else {
+            self.out.truncate(frame.pipe.unwrap_or(self.out.len()));
+            self.out.replace_range(frame.before..frame.start + usize::from(has_colon), "");
         }
         true
     }
@@ -360,14 +359,11 @@ impl<'a> Parser<'a> {
             is_name && tag.get(name.len()).is_some_and(|byte| matches!(byte, b'>' | b' ' | b'\t' | b'\n'))
         });
         let end = found.and_then(|at| memchr::memchr(b'>', &rest[at..]).map(|end| (at, at + end + 1)));
-        match end {
-            Some((at, end)) => Some((&self.input[self.at..self.at + at], self.at + end)),
-            None => {
-                // No later search of this tag can succeed: time stays linear.
-                self.unclosed.push(name);
-                None
-            }
+        if end.is_none() {
+            // No later search of this tag can succeed: time stays linear.
+            self.unclosed.push(name);
         }
+        end.map(|(at, end)| (&self.input[self.at..self.at + at], self.at + end))
     }
 }
 
