@@ -66,7 +66,7 @@ fn only_what_passes_is_repeated() {
 fn a_refused_connection_is_reported_at_once() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").to_string();
     let store = open_with("s3://bucket/runs", &options(&address)).expect("opened");
-    let error = store.get("x").expect_err("nobody listens");
+    let error = store.get("x").expect_err("the port is closed");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
 }
 

@@ -1,7 +1,7 @@
 //! Contract of every storage backend.
 //!
 //! # What
-//! [`check_contract`] runs each law on a store of its own, which must be empty.
+//! [`check_contract`] runs each law on a separate store, which must be empty.
 //!
 //! # Definition
 //! Two answers are of the same write if length and version are equal. The time of the write is for display; some
