@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
     let usage = || io::Error::new(io::ErrorKind::InvalidInput, "usage: throughput URL");
     let location = std::env::args().nth(1).ok_or_else(usage)?;
     let store = remote_store::open(&location)?.prefixed(&format!("throughput-{}", std::process::id()));
-    let content: Vec<u8> = (0..OBJECT_BYTES).map(|at| (at / 7 % 251) as u8).collect();
+    let content: Vec<u8> = (0..=250).cycle().take(OBJECT_BYTES).collect();
     for threads in [1, 8] {
         let put = measure(threads, |at| store.put(&at.to_string(), &content).map(drop))?;
         let get = measure(threads, |at| read(&store, at))?;

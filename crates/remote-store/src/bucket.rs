@@ -157,10 +157,12 @@ impl Bucket {
             // The object ends before the range.
             Err(failure) if failure.status == Some(416) => Ok(Vec::new()),
             // Azurite answers such a range with no bytes, which `object_store` refuses.
-            Err(failure) if failure.error.kind() == ErrorKind::Other => match self.meta(path).await? {
-                Some(meta) if meta.size <= range.start => Ok(Vec::new()),
-                _ => Err(failure.into()),
-            },
+            Err(failure) if failure.status.is_none() && failure.error.kind() == ErrorKind::Other => {
+                match self.meta(path).await? {
+                    Some(meta) if meta.size <= range.start => Ok(Vec::new()),
+                    _ => Err(failure.into()),
+                }
+            }
             Err(failure) => Err(failure.into()),
         }
     }

@@ -123,13 +123,11 @@ impl Hub {
                 format!("dataset `{repository}` has no revision `{revision}`; choose one that {host} lists")
             }
             _ if failure.code == "GatedRepo" => format!(
-                "dataset `{repository}` is gated: accept its conditions at {host}/datasets/{repository} and set HF_TOKEN \
-                 to a token of that account"
+                "dataset `{repository}` is gated: accept its conditions at {host}/datasets/{repository} and \
+                 set HF_TOKEN to a token of that account"
             ),
             Some(401 | 403) => {
-                format!(
-                    "dataset `{repository}` does not exist on {host}, or is private: check the name; if it is private, {token}"
-                )
+                format!("dataset `{repository}` does not exist on {host}, or is private: check the name, or {token}")
             }
             Some(404) => format!("dataset `{repository}` does not exist on {host}; check the owner and the name"),
             _ => return failure.into(),

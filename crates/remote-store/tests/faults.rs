@@ -77,14 +77,14 @@ fn a_stall_ends_the_request() {
     let stall_timeout = Duration::from_millis(200);
     let options = StoreOptions { stall_timeout, ..options(&server.address) };
     let store = open_with("s3://bucket/runs", &options).expect("opened");
-    store.put("x", &[7; 100_000]).expect("put");
+    store.put("x", &vec![7; 100_000]).expect("put");
     let mut stalls = 3;
     server.set_faults(move |_| {
         stalls -= 1;
         (stalls >= 0).then_some(Fault::Deliver(Delivery::Stall(50_000)))
     });
     let begun = Instant::now();
-    assert_eq!(store.get("x").expect("the fourth answer is whole"), [7; 100_000]);
+    assert_eq!(store.get("x").expect("the fourth answer is whole"), vec![7; 100_000]);
     assert!(begun.elapsed() >= 3 * stall_timeout, "three requests stalled");
 
     strike(&server, Fault::Deliver(Delivery::Stall(0)));
