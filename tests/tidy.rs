@@ -33,6 +33,10 @@ const MAY_USE: &[(&str, &str)] = &[
         "cloze-filters",
         "cloze-schemas aho-corasick blake3 foldhash memchr regex schemars serde unicode-normalization whatlang",
     ),
+    (
+        "cloze-remote-store",
+        "cloze-store async-trait blake3 bytes futures-util object_store percent-encoding reqwest rustls serde serde_json tokio url",
+    ),
     ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),

@@ -66,7 +66,7 @@ fn only_what_passes_is_repeated() {
 fn a_refused_connection_is_reported_at_once() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").to_string();
     let store = open_with("s3://bucket/runs", &options(&address)).expect("opened");
-    let error = store.get("x").expect_err("nobody listens");
+    let error = store.get("x").expect_err("the port is closed");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
 }
 
@@ -77,14 +77,14 @@ fn a_stall_ends_the_request() {
     let stall_timeout = Duration::from_millis(200);
     let options = StoreOptions { stall_timeout, ..options(&server.address) };
     let store = open_with("s3://bucket/runs", &options).expect("opened");
-    store.put("x", &[7; 100_000]).expect("put");
+    store.put("x", &vec![7; 100_000]).expect("put");
     let mut stalls = 3;
     server.set_faults(move |_| {
         stalls -= 1;
         (stalls >= 0).then_some(Fault::Deliver(Delivery::Stall(50_000)))
     });
     let begun = Instant::now();
-    assert_eq!(store.get("x").expect("the fourth answer is whole"), [7; 100_000]);
+    assert_eq!(store.get("x").expect("the fourth answer is whole"), vec![7; 100_000]);
     assert!(begun.elapsed() >= 3 * stall_timeout, "three requests stalled");
 
     strike(&server, Fault::Deliver(Delivery::Stall(0)));

@@ -141,7 +141,7 @@ fn refusals_name_the_repository_and_the_fix() {
             Some("planted-other"),
             ErrorKind::PermissionDenied,
             "`private/data`",
-            "no access",
+            "use a token with access",
         ),
         ("hf://datasets/gated/data", Some(TOKEN), ErrorKind::PermissionDenied, "`gated/data`", "accept its conditions"),
         ("hf://datasets/owner/data@v9", None, ErrorKind::NotFound, "`owner/data`", "no revision `v9`"),

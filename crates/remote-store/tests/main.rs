@@ -1,5 +1,7 @@
 //! Network stores against servers on loopback: the contract, faults, secrets.
 
+#![allow(clippy::format_push_string, reason = "short texts, where speed is of no concern")]
+
 mod contract;
 mod faults;
 mod hub;

@@ -90,13 +90,17 @@ pub(crate) fn serve(handler: impl Fn(&Request) -> Response + Send + Sync + 'stat
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
     let handler: Arc<Handler> = Arc::new(handler);
-    thread::spawn(move || {
+    start("server", move || {
         for stream in listener.incoming().flatten() {
             let handler = Arc::clone(&handler);
-            thread::spawn(move || answer_all(stream, &*handler));
+            start("connection", move || answer_all(stream, &*handler));
         }
     });
     address
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().name(name.to_owned()).spawn(work).expect("started");
 }
 
 /// Answers the requests of one connection.

@@ -1,4 +1,4 @@
-//! S3 server in memory with injected faults: the requests that `object_store` sends, conditional puts, multipart uploads.
+//! S3 server in memory with injected faults: conditional puts, multipart uploads, ranges, pages.
 //!
 //! A version derives from the content, as on the real service.
 
