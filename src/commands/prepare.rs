@@ -13,7 +13,6 @@ use interruption::Shared;
 use pipeline::corpus_stats::CorpusStats;
 use pipeline::load::RowOrder;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
-use store::Store;
 pub use telemetry::alerts::{Alerts, AlertsConfig};
 use telemetry::dispatcher::Dispatcher;
 pub use telemetry::otlp::{Otlp, RunResource};
