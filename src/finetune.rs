@@ -157,6 +157,9 @@ fn differences(found: &str, wanted: &str) -> String {
 /// Checks that files can be written to the folder: it is local, no file and no run.
 fn check_out(out: &Path) -> anyhow::Result<()> {
     let refuse = |message: String| Err(Usage(format!("--out {}: {message}", out.display())).into());
+    if let Some(url) = schemas::url_refusal(out) {
+        return Err(Usage(format!("--out {url}; name a local folder")).into());
+    }
     if let Some(problem) = output_folder_problem("out", out) {
         return refuse(format!("{}; name a local folder", problem.message));
     }

@@ -358,7 +358,7 @@ fn usage_errors_have_exit_code_2() {
     check(&["plan", "--config", "broken.toml"], &["in: broken.toml:1", "TOML parse error"]);
     check(&["plan", "--set", "train.steps"], &["a key and a value", "in: --set train.steps"]);
     check(&["plan", "--set", "train..steps=5"], &["`train..steps` has an empty name"]);
-    check(&["prepare", "--set", "prepare.inputs=[\"s3://bucket/a\"]"], &["a store of that kind cannot be read"]);
+    check(&["prepare", "--set", "prepare.inputs=[\"ftp://host/a\"]"], &["is not a supported store"]);
     check(
         &["prepare", "--set", "prepare.inputs=[\"absent\"]"],
         &["absent: no such file or folder", "[prepare], `inputs`"],

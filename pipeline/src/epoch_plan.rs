@@ -59,10 +59,9 @@ pub(crate) struct EpochPlan {
 pub(crate) struct DecidedWindow {
     /// First row after the window.
     pub(crate) end_row: u64,
-    /// Shards of its row groups, each once, in the order of the row groups.
+    /// Shards of its row groups, each once, in the order of the row groups. Empty if they are decoded since an earlier
+    /// epoch.
     pub(crate) shards: Vec<Shard>,
-    /// Whether its row groups are decoded since an earlier epoch.
-    pub(crate) stays_decoded: bool,
 }
 
 /// Decisions so far.
@@ -220,6 +219,11 @@ impl EpochPlan {
         let span = self.known().find(row).cloned()?;
         let (epoch, offset) = span.locate(row);
         let sampler = span.sampler();
+        if sampler.is_resident() && epoch != span.first_epoch {
+            // Without the order of an epoch that is far ahead.
+            let end_row = row - offset + sampler.rows_per_epoch();
+            return Some(DecidedWindow { end_row, shards: Vec::new() });
+        }
         let (window, end) = sampler.window_at(epoch, offset);
         let mut listed = BTreeSet::new();
         let shards = sampler.window(epoch, window).into_iter().map(|block| sampler.blocks()[block].shard);
@@ -227,7 +231,6 @@ impl EpochPlan {
         Some(DecidedWindow {
             end_row: row - offset + end,
             shards: shards.map(|shard| span.snapshot().split.shards[shard as usize].clone()).collect(),
-            stays_decoded: sampler.is_resident() && epoch != span.first_epoch,
         })
     }
 

@@ -5,7 +5,6 @@ use std::path::Path;
 use pipeline::exposure::{self, ListedPage};
 use schemas::{Step, shell_quoted};
 use serde_json::json;
-use store::Store;
 use telemetry::Clock;
 use telemetry::terminal::outcome;
 use toml::Value;

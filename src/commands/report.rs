@@ -7,7 +7,6 @@ use anyhow::Context as _;
 use schemas::shell_quoted;
 use server::Kind;
 use server::report::Report;
-use store::Store;
 use telemetry::Clock;
 use telemetry::quantities::count;
 use telemetry::terminal::outcome;

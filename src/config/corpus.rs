@@ -185,7 +185,7 @@ mod tests {
         assert_eq!([below("text"), below("text/a.txt"), below("none/a.bin"), below("*/a.txt")], ["", "", "", ""]);
         assert_eq!(below("loud"), "", "the corpus reader accepts it");
         assert!(below("*.nothing").contains("*.nothing: no input here"), "{}", below("*.nothing"));
-        assert!(problem_of("s3://bucket/a").contains("cannot be read; copy the files"));
+        assert!(problem_of("ftp://host/a").contains("is not a supported store"));
         assert!(below("absent").contains("no such file or folder; paths are relative"));
         let hint = below("jsonl");
         assert!(hint.contains("2 `*.jsonl`") && hint.contains("set `prepare.format = \"jsonl\"`"), "{hint}");

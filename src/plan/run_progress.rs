@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use store::Store;
 use trainer_plan::TrainPlan;
 use trainer_plan::checkpoint::State;
 

@@ -7,7 +7,6 @@ use pipeline::load::{LoadPlan, Rows};
 use pipeline::views::AnyView;
 use schemas::Problem;
 use schemas::columns::{ATTENTION_MASK, LABELS, TOKEN_TYPES};
-use store::Store;
 use trainer_plan::config::{ModelFamily, TrainConfig};
 use trainer_plan::encoder::VocabFacts;
 use trainer_plan::hf::{self, ExportChoice};

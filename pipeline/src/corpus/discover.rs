@@ -277,11 +277,6 @@ impl FolderWalk<'_> {
             None if path.is_symlink() => {
                 Err(unusable(input, "a broken symbolic link; correct it, or check `prepare.inputs`"))
             }
-            None if input.contains("://") => Err(unusable(
-                input,
-                "a store of that kind cannot be read; use `s3://`, `gs://`, `az://`, `https://` or `hf://`, or copy the \
-                 files to a disk and name the folder",
-            )),
             None => Err(unusable(
                 input,
                 "no such file or folder; paths are relative to the folder that `cloze` is started in",

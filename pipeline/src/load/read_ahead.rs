@@ -56,6 +56,7 @@ struct UpcomingShard {
     row: u64,
     /// `None` if the data of this row is not decided yet, or stays decoded.
     shard: Option<Shard>,
+    is_decided: bool,
 }
 
 impl ReadAhead {
@@ -111,11 +112,14 @@ impl SourceAhead {
     }
 
     fn advance(&mut self, row: u64) {
-        loop {
+        // The worker that calls this may be the one that decides the next data, so it does not wait for that.
+        let mut undecided = 0;
+        while undecided < SHARDS_MAX {
             let item = self.upcoming.lock().unwrap_or_else(PoisonError::into_inner).item(self.reached);
             if item.row >= row || starved(|| self.pool.next()).is_none_or(|item| item.is_err()) {
                 return;
             }
+            undecided += usize::from(!item.is_decided);
             self.reached += 1;
             self.upcoming.lock().unwrap_or_else(PoisonError::into_inner).forget_before(self.reached);
         }
@@ -146,17 +150,15 @@ impl Upcoming {
         let window = plan.sources[self.source].epoch_plan.decided_window(row);
         let Some(window) = window else {
             // Asked again when the stream has reached this row.
-            self.items.push_back(UpcomingShard { row, shard: None });
+            self.items.push_back(UpcomingShard { row, shard: None, is_decided: false });
             return;
         };
         self.row = window.end_row;
-        let before = self.items.len();
-        if !window.stays_decoded {
-            self.items.extend(window.shards.into_iter().map(|shard| UpcomingShard { row, shard: Some(shard) }));
+        let item = |shard| UpcomingShard { row, shard, is_decided: true };
+        if window.shards.is_empty() {
+            self.items.push_back(item(None));
         }
-        if self.items.len() == before {
-            self.items.push_back(UpcomingShard { row, shard: None });
-        }
+        self.items.extend(window.shards.into_iter().map(|shard| item(Some(shard))));
     }
 }
 

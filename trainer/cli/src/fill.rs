@@ -8,7 +8,6 @@ use cloze::model_folder::ModelFolder;
 use cloze::plan::Plan;
 use pipeline::tokenize::{self, Tokenizer as _};
 use schemas::{Step, Vocab, printable};
-use store::Store;
 use telemetry::terminal::{Paint, line, note, painted};
 use trainer::training::{Filler, TokenGuess};
 use trainer_plan::encoder::VocabFacts;

@@ -7,7 +7,6 @@ use std::path::Path;
 use cloze::finetune::TaskRecord;
 use cloze::plan::Plan;
 use schemas::{Step, printable};
-use store::Store;
 use telemetry::quantities::{count, short};
 use trainer_plan::checkpoint::{self, State};
 use trainer_plan::hf::ExportChoice;
