@@ -31,11 +31,11 @@ pub struct PrepareConfig {
     pub inputs: Vec<String>,
     /// Format of the files. Default: the format that the file extensions of most bytes indicate.
     pub format: AnyFormat,
-    /// JSONL and Parquet: field or column with the text.
+    /// Formats with fields (JSON, tables): field or column with the text.
     pub text_field: String,
-    /// JSONL and Parquet: field or column with the document id. Default: the BLAKE3 of the text.
+    /// Formats with fields, and WARC: field, column or header with the document id. Default: the BLAKE3 of the text.
     pub id_field: Option<String>,
-    /// Text and JSONL: encoding of the files, by its WHATWG name (`utf-16le`, `windows-1252`, `gbk`, `shift_jis`, …).
+    /// Text, JSON, CSV and TSV: encoding of the files, by its WHATWG name (`utf-16le`, `windows-1252`, `gbk`, `shift_jis`, …).
     /// Default: UTF-8. A byte-order mark overrides it. Files in another encoding than UTF-8 are read by one worker
     /// each.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -383,7 +383,21 @@ mod tests {
 
     #[test]
     fn formats_have_plain_names() {
-        assert_eq!(AnyFormat::KINDS, ["text", "text_paragraphs", "text_lines", "jsonl", "parquet"]);
+        assert_eq!(
+            AnyFormat::KINDS,
+            [
+                "text",
+                "text_paragraphs",
+                "text_lines",
+                "jsonl",
+                "parquet",
+                "arrow",
+                "csv",
+                "tsv",
+                "warc",
+                "wikipedia_xml",
+            ]
+        );
         for format in AnyFormat::examples() {
             let config: PrepareConfig =
                 toml::from_str(&format!("format = \"{}\"", format.kind())).expect("a known format");

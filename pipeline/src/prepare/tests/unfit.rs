@@ -54,9 +54,9 @@ fn files_that_cannot_be_used_are_all_named_at_once_or_all_left_out() {
 #[test]
 fn skipped_files_are_reported() {
     let home = many();
-    write_all(home.folder.path(), &[("in/a.html", "x"), ("in/b.xz", "x"), ("in/c.xz", "x")]);
+    write_all(home.folder.path(), &[("in/a.html", "x"), ("in/b.br", "x"), ("in/c.br", "x")]);
     let (_, told) = warnings(&home.config);
-    assert!(told["skipped_files"].starts_with("3 skipped in `prepare.inputs`: 2 `*.xz` ("), "{told:?}");
+    assert!(told["skipped_files"].starts_with("3 skipped in `prepare.inputs`: 2 `*.br` ("), "{told:?}");
 }
 
 /// Encoder for a text.
