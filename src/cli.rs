@@ -9,6 +9,7 @@ mod finetune_args;
 mod help;
 mod number;
 mod output_args;
+mod prepare_args;
 mod profile_args;
 mod subcommands;
 mod sweep_args;
@@ -26,12 +27,11 @@ pub use self::choice::{
 };
 pub use self::finetune_args::{Hyperparameters, Warmup};
 use self::output_args::OutputArgs;
+pub use self::prepare_args::{PrepareArgs, PrepareVerb, ShareFlags, SharedPrepareArgs};
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
 pub(crate) use self::subcommands::DEFAULT_CONFIG;
-pub use self::subcommands::{
-    ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, ShareFlags, SharedPrepareArgs, TokenizerVerb,
-};
+pub use self::subcommands::{ConfigArgs, ConfigVerb, InspectVerb, ProfileVerb, TokenizerVerb};
 pub use self::sweep_args::{SweepArgs, SweepVerb};
 pub(crate) use self::sweep_args::{SweepExecution, SweepRequest};
 
@@ -117,37 +117,7 @@ pub enum Verb {
         args_conflicts_with_subcommands = true,
         after_help = "Example: cloze prepare -c run.toml --set prepare.workers=8"
     )]
-    Prepare {
-        #[command(flatten)]
-        config: Option<ConfigArgs>,
-        /// Prepare only the corpus of this source (`[sources.NAME]` with `inputs`).
-        #[arg(long, value_name = "NAME")]
-        source: Option<String>,
-        /// Keep running, and prepare changes of the inputs every SECONDS (default 10).
-        #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
-        watch: Option<f64>,
-        /// Write a report about the corpus into one HTML file: lengths, tokens per word, unknown words, rejects, padding,
-        /// sources.
-        #[arg(long, value_name = "FILE", conflicts_with = "watch")]
-        report: Option<PathBuf>,
-        /// Write nothing: read, filter and tokenize a sample of the documents, and print what each filter removes. An
-        /// existing folder does not matter.
-        #[arg(long, conflicts_with_all = ["watch", "report", "slow", "inject_faults"])]
-        dry_run: bool,
-        /// Share of the documents in the sample of `--dry-run`, chosen by `prepare.seed` and their places. All lines are
-        /// read.
-        #[arg(long, value_name = "SHARE", requires = "dry_run", default_value_t = 0.01)]
-        sample: f64,
-        /// Delay the writer before each segment that it commits.
-        #[arg(long, value_name = "writer=MS")]
-        slow: Option<String>,
-        /// Faults to inject: `seed=7,eio=store:0.01,lost=store:0.01,kill=part:3`, or a file.
-        #[arg(long, value_name = "FILE|SPEC")]
-        inject_faults: Option<String>,
-        /// Other verb.
-        #[command(subcommand)]
-        verb: Option<PrepareVerb>,
-    },
+    Prepare(PrepareArgs),
     /// Check every object of a prepared folder, and make damaged parts again.
     ///
     /// Hashes and decodes all shards and tables, and compares them with the records and the manifest. Exits with 1 if

@@ -24,7 +24,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, SweepVerb, TokenizerVerb, TuneArgs, Verb};
+use crate::cli::{ConfigVerb, InspectVerb, ProfileVerb, SweepVerb, TokenizerVerb, TuneArgs, Verb};
 use crate::plan::run_time::TargetMachine;
 
 /// Runs a verb that computes no tensors. [`train_program::is_needed`](crate::train_program::is_needed) selects the
@@ -39,36 +39,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Config { verb: Some(ConfigVerb::Schema), .. } => config::schema(),
         Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
-        Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document, source }), .. } => {
-            prepare::forget_document(&config, &document, source.as_deref())?;
-        }
-        Verb::Prepare { verb: Some(PrepareVerb::Plan(shared)), .. } => {
-            prepare::run_phase(&shared, prepare::Phase::Plan, prepare::Options::default())?;
-        }
-        Verb::Prepare { verb: Some(PrepareVerb::Run { shared, share, slow, inject_faults }), .. } => {
-            let share = prepare::share(&share)?;
-            let (slow, faults) = (slow.as_deref(), inject_faults.as_deref());
-            let options = prepare::Options { slow, faults, ..prepare::Options::default() };
-            prepare::run_phase(&shared, prepare::Phase::Run(share), options)?;
-        }
-        Verb::Prepare { verb: Some(PrepareVerb::Signatures { shared, share }), .. } => {
-            let share = prepare::share(&share)?;
-            prepare::run_phase(&shared, prepare::Phase::Sign(share), prepare::Options::default())?;
-        }
-        Verb::Prepare { verb: Some(PrepareVerb::Finalize { shared, report }), .. } => {
-            let options = prepare::Options { report: report.as_deref(), ..prepare::Options::default() };
-            prepare::run_phase(&shared, prepare::Phase::Finalize, options)?;
-        }
-        Verb::Prepare { config, source, watch, report, dry_run, sample, slow, inject_faults, verb: None } => {
-            let source = source.as_deref();
-            let slow = slow.as_deref();
-            let faults = inject_faults.as_deref();
-            let report = report.as_deref();
-            let dry_run = dry_run.then_some(sample);
-            let phase = prepare::Phase::All;
-            let options = prepare::Options { source, watch, report, dry_run, slow, faults, phase };
-            prepare::run(&config.unwrap_or_default(), options)?;
-        }
+        Verb::Prepare(args) => prepare::dispatch(args)?,
         Verb::Plan { config, on, measure: _, watts, json } => {
             plan::run(&config, plan::PlanOptions { target: TargetMachine { gpu: on, watts }, json })?;
         }

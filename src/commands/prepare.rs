@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use interruption::Shared;
 pub use phase::Phase;
-pub(crate) use phase::share;
 use pipeline::corpus_stats::CorpusStats;
 use pipeline::load::RowOrder;
 use pipeline::prepare::{
@@ -27,7 +26,7 @@ use telemetry::terminal::outcome;
 use telemetry::{Clock, Event, EventKind, Observer};
 
 use super::output_file;
-use crate::cli::{ConfigArgs, SharedPrepareArgs};
+use crate::cli::{ConfigArgs, PrepareArgs, PrepareVerb, SharedPrepareArgs};
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
 use crate::exit::Usage;
@@ -54,8 +53,35 @@ pub struct Options<'a> {
     pub(crate) phase: Phase,
 }
 
+/// Runs `cloze prepare` or one of its subcommands.
+pub(crate) fn dispatch(args: PrepareArgs) -> anyhow::Result<()> {
+    let PrepareArgs { config, source, watch, report, dry_run, sample, slow, inject_faults, verb } = args;
+    let none = Options::default();
+    match verb {
+        None => {
+            let dry_run = dry_run.then_some(sample);
+            let (source, report) = (source.as_deref(), report.as_deref());
+            let (slow, faults, phase) = (slow.as_deref(), inject_faults.as_deref(), Phase::All);
+            let options = Options { source, watch, report, dry_run, slow, faults, phase };
+            run(&config.unwrap_or_default(), options)
+        }
+        Some(PrepareVerb::Forget { config, document, source }) => {
+            forget_document(&config, &document, source.as_deref())
+        }
+        Some(PrepareVerb::Plan(shared)) => run_phase(&shared, Phase::Plan, none),
+        Some(PrepareVerb::Signatures { shared, share }) => run_phase(&shared, Phase::Sign(phase::share(&share)?), none),
+        Some(PrepareVerb::Run { shared, share, slow, inject_faults }) => {
+            let options = Options { slow: slow.as_deref(), faults: inject_faults.as_deref(), ..none };
+            run_phase(&shared, Phase::Run(phase::share(&share)?), options)
+        }
+        Some(PrepareVerb::Finalize { shared, report }) => {
+            run_phase(&shared, Phase::Finalize, Options { report: report.as_deref(), ..none })
+        }
+    }
+}
+
 /// Runs one phase of a preparation that several processes share.
-pub(crate) fn run_phase(args: &SharedPrepareArgs, phase: Phase, options: Options<'_>) -> anyhow::Result<()> {
+fn run_phase(args: &SharedPrepareArgs, phase: Phase, options: Options<'_>) -> anyhow::Result<()> {
     run(&args.config, Options { source: args.source.as_deref(), phase, ..options })
 }
 
@@ -289,7 +315,7 @@ impl Observer for Killed<'_> {
 }
 
 /// Removes a document from the corpus.
-pub(crate) fn forget_document(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
+fn forget_document(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
     let config = only_corpus(&corpora, "forget")?;
     let clock = Clock::system();
