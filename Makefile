@@ -3,7 +3,7 @@
 # Checks and tests are built with every feature, and all of them with the same: other features would build all again.
 FEATURES := --features cloze/otlp,cloze-train/otlp
 
-.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-remote bench-watched profile-cases golden test-extension code-stats fuzz soak test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers test-stores fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-remote bench-watched profile-cases golden test-extension code-stats fuzz soak test-deploy test-page clean
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -32,6 +32,9 @@ check: setup     ## the checks of CI
 
 test-readers: setup  ## read the outputs of a small run with TensorBoard, DuckDB, a collector and Perfetto (PROGRAM=path)
 	@scripts/test-readers
+
+test-stores:     ## run the contract of a store on moto (S3) and Azurite (Azure); writes docs/stores-tested.md (SCRATCH=folder keeps the servers)
+	@scripts/test-stores
 
 fmt:             ## format by list: cargo fmt does not see modules that a macro declares
 	git ls-files '*.rs' | xargs rustfmt --edition 2024

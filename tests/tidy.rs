@@ -28,6 +28,10 @@ use self::import_cycles::import_cycles;
 /// schemas contains only plain data.
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-analysis", "cloze-schemas schemars serde"),
+    (
+        "cloze-remote-store",
+        "cloze-store async-trait blake3 bytes futures-util object_store percent-encoding reqwest rustls serde serde_json tokio url",
+    ),
     ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),

@@ -1,8 +1,8 @@
 //! HTTP client below `object_store` that records why a request failed.
 //!
 //! # Why
-//! Errors of `object_store` contain URLs and bodies of answers, which may contain credentials, and hide the status. This
-//! client keeps the status and the error code, and passes error answers on without their body.
+//! Errors of `object_store` contain URLs and bodies of answers, which may contain credentials, and hide the status.
+//! This client keeps the status and the error code, and passes error answers on without their body.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,7 +77,7 @@ async fn record_answer(response: HttpResponse) -> Result<HttpResponse, HttpError
     Ok(HttpResponse::from_parts(parts, Bytes::new().into()))
 }
 
-/// Returns the failure of a machine that has no credentials of its own.
+/// Returns the failure of a machine without a role.
 fn without_credentials() -> Failure {
     let message = "no credentials were found; set those of docs/object-stores.md in the environment \
                    (public buckets: AWS_SKIP_SIGNATURE=true, GOOGLE_SKIP_SIGNATURE=true or AZURE_SKIP_SIGNATURE=true)";
@@ -85,7 +85,7 @@ fn without_credentials() -> Failure {
 }
 
 fn record(failure: Failure) {
-    // Outside of `observed` nobody reads it.
+    // Outside of `observed` no caller reads it.
     let _ = NEWEST.try_with(|newest| *newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure));
 }
 

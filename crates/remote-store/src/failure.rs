@@ -91,16 +91,16 @@ pub(crate) fn other(error: &(dyn Error + 'static)) -> io::Error {
 
 /// Returns the kind of an error status.
 fn kind_of(status: u16, code: &str) -> ErrorKind {
+    // S3 answers 400 with this code when the body of a request arrives too slowly.
+    if matches!(status, 408 | 504) || (status == 400 && code == "RequestTimeout") {
+        return ErrorKind::TimedOut;
+    }
     match status {
-        408 | 504 => ErrorKind::TimedOut,
-        // S3 answers so when the body of a request arrives too slowly.
-        400 if code == "RequestTimeout" => ErrorKind::TimedOut,
-        429 => ErrorKind::WouldBlock,
         401 | 403 => ErrorKind::PermissionDenied,
         404 | 410 => ErrorKind::NotFound,
         501 | 505 => ErrorKind::Unsupported,
         507 => ErrorKind::StorageFull,
-        500.. => ErrorKind::WouldBlock,
+        429 | 500.. => ErrorKind::WouldBlock,
         _ => ErrorKind::Other,
     }
 }

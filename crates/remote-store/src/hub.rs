@@ -1,13 +1,13 @@
 //! Storage backend over a dataset repository of the Hugging Face Hub. It can only be read.
 //!
 //! # Definition
-//! The revision is resolved to a commit when the store opens; every later request names that commit. `HF_ENDPOINT` is the
-//! server (default `https://huggingface.co`), `HF_TOKEN` the token. The token goes to that server only, not to the
+//! The revision is resolved to a commit when the store opens; every later request names that commit. `HF_ENDPOINT` is
+//! the server (default `https://huggingface.co`), `HF_TOKEN` the token. The token goes to that server only, not to the
 //! storage that it redirects to.
 //!
 //! # Reference
-//! Hugging Face, "Hub API Endpoints": `/api/datasets/{repo}/revision/{revision}`, `/api/datasets/{repo}/tree/{revision}`,
-//! `/datasets/{repo}/resolve/{revision}/{path}`.
+//! Hugging Face, "Hub API Endpoints": `/api/datasets/{repo}/revision/{revision}`,
+//! `/api/datasets/{repo}/tree/{revision}`, `/datasets/{repo}/resolve/{revision}/{path}`.
 
 use std::fmt::{self, Debug, Formatter};
 use std::io::{self, ErrorKind};
@@ -117,19 +117,17 @@ impl Hub {
     fn explain(&self, failure: Failure) -> io::Error {
         let DatasetPlace { repository, revision, .. } = &self.place;
         let host = self.host();
-        let token = if self.has_token { "the token in HF_TOKEN has no access to it" } else { "set HF_TOKEN" };
+        let token = if self.has_token { "use a token with access in HF_TOKEN" } else { "set HF_TOKEN" };
         let message = match failure.status {
             _ if failure.code == "RevisionNotFound" => {
                 format!("dataset `{repository}` has no revision `{revision}`; choose one that {host} lists")
             }
             _ if failure.code == "GatedRepo" => format!(
-                "dataset `{repository}` is gated: accept its conditions at {host}/datasets/{repository} and set HF_TOKEN \
-                 to a token of that account"
+                "dataset `{repository}` is gated: accept its conditions at {host}/datasets/{repository} and \
+                 set HF_TOKEN to a token of that account"
             ),
             Some(401 | 403) => {
-                format!(
-                    "dataset `{repository}` does not exist on {host}, or is private: check the name; if it is private, {token}"
-                )
+                format!("dataset `{repository}` does not exist on {host}, or is private: check the name, or {token}")
             }
             Some(404) => format!("dataset `{repository}` does not exist on {host}; check the owner and the name"),
             _ => return failure.into(),

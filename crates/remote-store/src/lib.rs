@@ -17,7 +17,7 @@
 //! # Definition
 //! | guarantee | bucket |
 //! |---|---|
-//! | an object is whole or absent | one request puts a small object; a large one is a multipart upload that its last request completes |
+//! | an object is whole or absent | one request, or a multipart upload that its last request completes |
 //! | create excludes | `If-None-Match: *`, on Google Cloud Storage generation 0 |
 //! | replace excludes | `If-Match` with the `ETag`, on Google Cloud Storage the generation that has this `ETag` |
 //! | a version | the `ETag`. Some servers derive it from the content, so equal bytes may have equal versions |

@@ -8,7 +8,7 @@ use url::Url;
 
 /// Text of an unknown scheme's error.
 const SUPPORTED: &str = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, abfs://CONTAINER/PREFIX, \
-                         http://…, https://…, hf://datasets/OWNER/NAME[@REVISION][/PREFIX], file:///FOLDER, or a path";
+                         http://…, https://…, hf://datasets/OWNER/NAME[@REVISION][/PREFIX], file:///FOLDER, a path";
 
 /// Parsed location.
 pub(crate) enum Location {

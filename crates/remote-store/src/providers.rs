@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{ClientOptions, RetryConfig};
@@ -40,7 +40,9 @@ pub(crate) fn connect(place: &BucketPlace, options: &StoreOptions) -> io::Result
 fn s3(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
     let builder = AmazonS3Builder::new().with_client_options(client_options(options)).with_retry(no_retries());
     let builder = with_environment(builder, options, "AWS_", |builder, key, value| builder.with_config(key, value));
+    // A delete of many objects hides the error of one in a good answer, and some servers do not know it.
     let builder = builder.with_http_connector(RecordingConnector::default());
+    let builder = builder.with_config(AmazonS3ConfigKey::DisableBulkDelete, "true");
     Ok(Arc::new(builder.with_bucket_name(&place.bucket).build()?))
 }
 

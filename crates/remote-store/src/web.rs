@@ -1,8 +1,8 @@
 //! HTTP client of the stores that can only be read.
 //!
 //! # Definition
-//! Redirects are followed by this client, not by the library below: the token goes only to requests of the origin that it
-//! belongs to, and never over an unencrypted connection after an encrypted one.
+//! Redirects are followed by this client, not by the library below: the token goes only to requests of the origin that
+//! it belongs to, and never over an unencrypted connection after an encrypted one.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -197,8 +197,8 @@ fn length_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Returns the metadata of a file. The tags are those of a server that redirects, if it has some: the target may give the
-/// same file another one each time.
+/// Returns the metadata of a file. The tags are those of a server that redirects, if it has some: the target may give
+/// the same file another one each time.
 fn stat_of(first: &HeaderMap, last: &HeaderMap, bytes: u64) -> Stat {
     let text = |headers: &HeaderMap, name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
     let tag = ["x-linked-etag", ETAG.as_str()].iter().find_map(|name| text(first, name));

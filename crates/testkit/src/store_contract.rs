@@ -1,7 +1,7 @@
 //! Contract of every storage backend.
 //!
 //! # What
-//! [`check_contract`] runs each law on a store of its own, which must be empty.
+//! [`check_contract`] runs each law on a separate store, which must be empty.
 //!
 //! # Definition
 //! Two answers are of the same write if length and version are equal. The time of the write is for display; some
@@ -92,7 +92,7 @@ fn ranges_are_exact(store: &Store) {
         (std::ops::Range { start: 5, end: 3 }, ErrorKind::InvalidInput),
     ] {
         let error = store.get_range("x", range.clone()).expect_err("it ends before");
-        assert_eq!(error.kind(), kind, "{range:?}");
+        assert_eq!(error.kind(), kind, "{range:?}: {error}");
         assert!(error.to_string().starts_with(&store.place("x")), "{error}");
     }
     assert_eq!(store.get_range("y", 0..1).expect_err("it is not there").kind(), ErrorKind::NotFound);

@@ -1,0 +1,12 @@
+//! Network stores against servers on loopback: the contract, faults, secrets.
+
+#![allow(clippy::format_push_string, reason = "short texts, where speed is of no concern")]
+
+mod contract;
+mod faults;
+mod hub;
+mod large;
+mod locations;
+mod secrets;
+mod servers;
+mod web;

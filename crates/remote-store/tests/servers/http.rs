@@ -1,0 +1,172 @@
+//! Small HTTP server whose answers can be cut, delayed or lost.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+/// Request with its body.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    /// Percent-encoded path without the query.
+    pub(crate) path: String,
+    pub(crate) query: String,
+    /// Names in lower case.
+    headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Request {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Value of a parameter of the query, decoded.
+    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
+        let mut parameters = self.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        parameters.find(|(known, _)| *known == name).map(|(_, value)| decoded(&value.replace('+', " ")))
+    }
+
+    /// First and last byte of the range that was asked for.
+    pub(crate) fn range(&self) -> Option<(usize, usize)> {
+        let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
+        Some((first.parse().expect("a number"), last.parse().expect("a number")))
+    }
+}
+
+pub(crate) fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8().expect("UTF-8").into_owned()
+}
+
+/// How an answer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    Whole,
+    /// The connection closes after that many bytes of the body.
+    Cut(usize),
+    /// After that many bytes of the body nothing follows, until the client closes the connection.
+    Stall(usize),
+    /// The connection closes without an answer.
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) delivery: Delivery,
+}
+
+impl Response {
+    pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into(), delivery: Delivery::Whole }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Whole content, or the range of it that was asked for.
+    pub(crate) fn of_content(request: &Request, content: &[u8]) -> Self {
+        match request.range() {
+            None => Self::new(200, content),
+            Some((first, _)) if first >= content.len() => Self::new(416, ""),
+            Some((first, last)) => {
+                let last = last.min(content.len() - 1);
+                let range = format!("bytes {first}-{last}/{}", content.len());
+                Self::new(206, &content[first..=last]).with("content-range", range)
+            }
+        }
+    }
+}
+
+type Handler = dyn Fn(&Request) -> Response + Send + Sync;
+
+/// Starts a server; returns its address. It ends with the process.
+pub(crate) fn serve(handler: impl Fn(&Request) -> Response + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let handler: Arc<Handler> = Arc::new(handler);
+    start("server", move || {
+        for stream in listener.incoming().flatten() {
+            let handler = Arc::clone(&handler);
+            start("connection", move || answer_all(stream, &*handler));
+        }
+    });
+    address
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().name(name.to_owned()).spawn(work).expect("started");
+}
+
+/// Answers the requests of one connection.
+fn answer_all(stream: TcpStream, handler: &Handler) {
+    stream.set_nodelay(true).expect("set");
+    let mut reader = BufReader::new(stream.try_clone().expect("cloned"));
+    let mut stream = stream;
+    while let Some(request) = read_request(&mut reader) {
+        let response = handler(&request);
+        if !send(&mut stream, &request, &response) {
+            return;
+        }
+    }
+}
+
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
+    let mut words = line.split(' ');
+    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let mut request = Request { method, path: path.to_owned(), query: query.to_owned(), headers, body: Vec::new() };
+    let length = request.header("content-length").map_or(0, |length| length.parse().expect("a number"));
+    request.body = vec![0; length];
+    reader.read_exact(&mut request.body).ok()?;
+    Some(request)
+}
+
+/// Sends an answer. Returns false if the connection is closed.
+fn send(stream: &mut TcpStream, request: &Request, response: &Response) -> bool {
+    if response.delivery == Delivery::Lost {
+        let _ = stream.shutdown(Shutdown::Both);
+        return false;
+    }
+    let mut head = format!("HTTP/1.1 {} X\r\n", response.status);
+    // The answer to HEAD tells the length of the body that it leaves out.
+    if response.status != 204 {
+        head += &format!("content-length: {}\r\n", response.body.len());
+    }
+    for (name, value) in &response.headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "\r\n";
+    let body = if request.method == "HEAD" { &[] } else { &*response.body };
+    let sent = match response.delivery {
+        Delivery::Cut(bytes) | Delivery::Stall(bytes) => &body[..bytes.min(body.len())],
+        Delivery::Whole | Delivery::Lost => body,
+    };
+    let outcome = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(sent));
+    match response.delivery {
+        Delivery::Whole => outcome.is_ok(),
+        Delivery::Stall(_) => {
+            // Ends when the client gives up.
+            let _ = stream.read(&mut [0]);
+            false
+        }
+        Delivery::Cut(_) | Delivery::Lost => {
+            let _ = stream.shutdown(Shutdown::Both);
+            false
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Servers on loopback for the tests of this package.
+
+pub(crate) mod http;
+pub(crate) mod s3;
+
+use std::time::Duration;
+
+use remote_store::StoreOptions;
+use store::Retries;
+
+/// Secret key of the tests. No output may contain it.
+pub(crate) const SECRET: &str = "planted-secret-key";
+
+/// Options for a server at that address. Retries have no pauses.
+pub(crate) fn options(address: &str) -> StoreOptions {
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", "planted-access-key"),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("AWS_SESSION_TOKEN", "planted-session-token"),
+        ("AWS_ENDPOINT_URL", &format!("http://{address}")),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (pause, pause_max) = (Duration::ZERO, Duration::ZERO);
+    let retries = Retries { attempts_max: 20, pause, pause_max };
+    StoreOptions { retries, ..StoreOptions::new(environment) }
+}

@@ -1,0 +1,189 @@
+//! S3 server in memory with injected faults: conditional puts, multipart uploads, ranges, pages.
+//!
+//! A version derives from the content, as on the real service.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::http::{self, Delivery, Request, Response, decoded};
+
+const DATE: &str = "Sat, 28 Nov 2026 06:00:00 GMT";
+const BUCKET: &str = "/bucket";
+
+/// Fault of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Answer with this status, without an effect.
+    Status(u16),
+    /// The request has its effect; its answer is delivered so.
+    Deliver(Delivery),
+}
+
+type Faults = dyn FnMut(&Request) -> Option<Fault> + Send;
+
+/// Server. Clones share the state.
+#[derive(Clone)]
+pub(crate) struct S3 {
+    state: Arc<Mutex<State>>,
+    pub(crate) address: String,
+}
+
+pub(crate) struct State {
+    pub(crate) objects: BTreeMap<String, Vec<u8>>,
+    pub(crate) uploads: BTreeMap<String, Upload>,
+    /// Uploads that were begun.
+    begun: usize,
+    pub(crate) requests: Vec<String>,
+    page: usize,
+    faults: Box<Faults>,
+}
+
+#[derive(Default)]
+pub(crate) struct Upload {
+    key: String,
+    pub(crate) parts: BTreeMap<usize, Vec<u8>>,
+}
+
+impl S3 {
+    pub(crate) fn start() -> Self {
+        let state = State {
+            objects: BTreeMap::new(),
+            uploads: BTreeMap::new(),
+            begun: 0,
+            requests: Vec::new(),
+            page: 1000,
+            faults: Box::new(|_| None),
+        };
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        let address = http::serve(move |request| shared.lock().expect("no panic").answer(request));
+        Self { state, address }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic")
+    }
+
+    pub(crate) fn set_faults(&self, faults: impl FnMut(&Request) -> Option<Fault> + Send + 'static) {
+        self.state().faults = Box::new(faults);
+    }
+}
+
+impl State {
+    fn answer(&mut self, request: &Request) -> Response {
+        self.requests.push(format!("{} {}?{}", request.method, request.path, request.query));
+        match (self.faults)(request) {
+            Some(Fault::Status(status)) => {
+                Response::new(status, "<Error><Code>SlowDown</Code><Message>planted-message</Message></Error>")
+            }
+            Some(Fault::Deliver(delivery)) => Response { delivery, ..self.apply(request) },
+            None => self.apply(request),
+        }
+    }
+
+    fn apply(&mut self, request: &Request) -> Response {
+        let key = decoded(request.path.strip_prefix(BUCKET).expect("the bucket").trim_start_matches('/'));
+        let upload = request.parameter("uploadId");
+        match (&*request.method, upload) {
+            ("GET", _) if key.is_empty() => self.list(request),
+            ("GET" | "HEAD", _) => self.get(request, &key),
+            ("PUT", Some(id)) => self.put_part(request, &id),
+            ("PUT", None) => self.put(request, key),
+            ("POST", Some(id)) => self.complete(&id),
+            ("POST", None) if key.is_empty() => self.delete_all(request),
+            ("POST", None) => {
+                self.begun += 1;
+                let id = format!("upload-{}", self.begun);
+                let body =
+                    format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>");
+                self.uploads.insert(id, Upload { key, parts: BTreeMap::new() });
+                Response::new(200, body)
+            }
+            ("DELETE", Some(id)) => Response::new(if self.uploads.remove(&id).is_some() { 204 } else { 404 }, ""),
+            ("DELETE", None) => {
+                self.objects.remove(&key);
+                Response::new(204, "")
+            }
+            (method, _) => panic!("{method} is not a request of S3"),
+        }
+    }
+
+    fn get(&self, request: &Request, key: &str) -> Response {
+        let Some(content) = self.objects.get(key) else { return error(404, "NoSuchKey") };
+        Response::of_content(request, content).with("etag", e_tag(content)).with("last-modified", DATE)
+    }
+
+    fn put(&mut self, request: &Request, key: String) -> Response {
+        let found = self.objects.get(&key).map(|content| e_tag(content));
+        let is_met = match (request.header("if-none-match"), request.header("if-match")) {
+            (Some("*"), None) => found.is_none(),
+            (None, Some(_)) if found.is_none() => return error(404, "NoSuchKey"),
+            (None, Some(tag)) => found.as_deref() == Some(tag),
+            (None, None) => true,
+            other => panic!("{other:?}"),
+        };
+        if !is_met {
+            return error(412, "PreconditionFailed");
+        }
+        let tag = e_tag(&request.body);
+        self.objects.insert(key, request.body.clone());
+        Response::new(200, "").with("etag", tag)
+    }
+
+    fn put_part(&mut self, request: &Request, id: &str) -> Response {
+        let Some(upload) = self.uploads.get_mut(id) else { return error(404, "NoSuchUpload") };
+        let number = request.parameter("partNumber").expect("a number").parse().expect("a number");
+        upload.parts.insert(number, request.body.clone());
+        Response::new(200, "").with("etag", e_tag(&request.body))
+    }
+
+    fn complete(&mut self, id: &str) -> Response {
+        let Some(upload) = self.uploads.remove(id) else { return error(404, "NoSuchUpload") };
+        let numbers: Vec<_> = upload.parts.keys().copied().collect();
+        assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>(), "parts are missing");
+        let content = upload.parts.into_values().collect::<Vec<_>>().concat();
+        let tag = e_tag(&content);
+        self.objects.insert(upload.key, content);
+        let result = format!("<CompleteMultipartUploadResult><ETag>{tag}</ETag></CompleteMultipartUploadResult>");
+        Response::new(200, result)
+    }
+
+    fn delete_all(&mut self, request: &Request) -> Response {
+        let body = String::from_utf8(request.body.clone()).expect("text");
+        for key in body.split("<Key>").skip(1) {
+            self.objects.remove(key.split("</Key>").next().expect("an end"));
+        }
+        Response::new(200, "<DeleteResult></DeleteResult>")
+    }
+
+    fn list(&self, request: &Request) -> Response {
+        let prefix = request.parameter("prefix").unwrap_or_default();
+        let after = request.parameter("continuation-token").or_else(|| request.parameter("start-after"));
+        let after = after.unwrap_or_default();
+        let found = self.objects.iter().filter(|(key, _)| key.starts_with(&prefix) && **key > after);
+        let mut page: Vec<_> = found.take(self.page + 1).collect();
+        let is_truncated = page.len() > self.page;
+        page.truncate(self.page);
+        let mut body = format!("<ListBucketResult><IsTruncated>{is_truncated}</IsTruncated>");
+        if is_truncated {
+            body += &format!("<NextContinuationToken>{}</NextContinuationToken>", page[self.page - 1].0);
+        }
+        for (key, content) in page {
+            body += &format!(
+                "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{}</ETag>\
+                 <LastModified>2026-11-28T06:00:00.000Z</LastModified></Contents>",
+                content.len(),
+                e_tag(content)
+            );
+        }
+        Response::new(200, body + "</ListBucketResult>")
+    }
+}
+
+fn e_tag(content: &[u8]) -> String {
+    format!("\"{}\"", &blake3::hash(content).to_hex()[..32])
+}
+
+fn error(status: u16, code: &str) -> Response {
+    Response::new(status, format!("<Error><Code>{code}</Code></Error>"))
+}

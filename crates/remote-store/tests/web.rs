@@ -1,0 +1,62 @@
+//! HTTP servers as stores: files, ranges, signed addresses.
+
+use std::io::ErrorKind;
+
+use remote_store::open_with;
+
+use crate::servers::http::{Request, Response, serve};
+use crate::servers::options;
+
+const CONTENT: &[u8] = b"0123456789";
+
+/// Serves one file to requests with the right query, in ranges except at `/plain`.
+fn answer(request: &Request) -> Response {
+    match &*request.path {
+        _ if request.query != "sig=planted%2Fsignature" => Response::new(403, "planted-body"),
+        "/data/a%20b/x.txt" => Response::of_content(request, CONTENT).with("etag", "\"tag\""),
+        "/data/plain" => Response::new(200, CONTENT).with("last-modified", "Sat, 28 Nov 2026 06:00:00 GMT"),
+        "/data/get-only" if request.method == "HEAD" => Response::new(403, ""),
+        "/data/get-only" => Response::new(200, CONTENT),
+        "/data/loop" => Response::new(302, "").with("location", "/data/loop?sig=planted%2Fsignature"),
+        _ => Response::new(404, ""),
+    }
+}
+
+#[test]
+fn files_of_a_server_are_read_with_the_query_of_their_prefix() {
+    let address = serve(answer);
+    let location = format!("http://{address}/data/?sig=planted%2Fsignature");
+    let store = open_with(&location, &options(&address)).expect("opened");
+    let name = "a b/x.txt";
+    assert_eq!(store.get(name).expect("there"), CONTENT);
+    assert_eq!(store.get_range(name, 3..7).expect("there"), b"3456");
+    assert_eq!(store.get_range(name, 3..12).expect_err("it ends before").kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(store.get_range(name, 5..5).expect("there"), b"");
+    let stat = store.head(name).expect("answered").expect("there");
+    assert_eq!((stat.bytes, stat.version.to_string()), (10, "tag".to_owned()));
+    assert_eq!(store.get_with_stat(name).expect("answered"), Some((CONTENT.to_vec(), stat)));
+    assert_eq!(store.head("absent").expect("answered"), None);
+    assert_eq!(store.head("get-only").expect("answered").map(|stat| stat.bytes), Some(10));
+    let plain = store.head("plain").expect("answered").expect("there");
+    assert_eq!(plain.version.to_string(), "Sat, 28 Nov 2026 06:00:00 GMT, 10 bytes");
+
+    let failures = [
+        (store.get_range("plain", 3..7).map(drop), ErrorKind::Unsupported, "ignores byte ranges"),
+        (store.get("loop").map(drop), ErrorKind::Other, "more than 10 times"),
+        (store.list("").map(drop), ErrorKind::Unsupported, "no list of files"),
+        (store.put("x", b"1").map(drop), ErrorKind::ReadOnlyFilesystem, "can only be read"),
+        (store.put_if_absent("x", b"1").map(drop), ErrorKind::ReadOnlyFilesystem, "can only be read"),
+        (store.delete("x"), ErrorKind::ReadOnlyFilesystem, "can only be read"),
+    ];
+    for (outcome, kind, expected) in failures {
+        let error = outcome.expect_err(expected);
+        let text = format!("{error} {error:?} {store:?}");
+        assert_eq!(error.kind(), kind, "{text}");
+        assert!(text.contains(expected) && !text.contains("planted"), "{text}");
+        assert!(error.to_string().starts_with(&format!("http://{address}/data")), "{text}");
+    }
+    let unsigned = open_with(&format!("http://{address}/data"), &options(&address)).expect("opened");
+    let error = unsigned.get(name).expect_err("it is not signed");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    assert!(!error.to_string().contains("planted"), "{error}");
+}
