@@ -55,7 +55,7 @@ pub struct FileIdentity {
 /// Reader of a range of a file.
 pub(super) enum FileReader {
     Local(File),
-    Object(ObjectReader),
+    Object(Box<ObjectReader>),
 }
 
 impl Read for FileReader {
@@ -117,7 +117,7 @@ impl InputFile {
     /// Opens the bytes from the beginning of a range on. The reader of a local file does not end with the range.
     pub(super) fn reader(&self, range: Range<u64>) -> io::Result<FileReader> {
         if let Some(object) = &self.object {
-            return Ok(FileReader::Object(object.reader(range)));
+            return Ok(FileReader::Object(Box::new(object.reader(range))));
         }
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(range.start))?;

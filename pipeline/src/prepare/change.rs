@@ -214,7 +214,9 @@ impl Comparison<'_> {
     fn note_cut<'n>(&self, names: impl Iterator<Item = &'n str>, memory: &mut Memory) -> Result<()> {
         let files: Vec<_> = names.filter_map(|name| self.corpus.file(name)).collect();
         self.corpus.refuse_others(&files)?;
-        files.into_iter().for_each(|file| memory.new_fingerprints.note(file));
+        for file in files {
+            memory.new_fingerprints.note(file);
+        }
         Ok(())
     }
 

@@ -59,11 +59,11 @@ struct CacheState {
 #[derive(Debug, Default)]
 struct Usage {
     /// Bytes at the last listing, and of the downloads since then. `None` before the first listing.
-    known_bytes: Option<u64>,
+    known: Option<u64>,
     /// Bytes of the downloads since the last listing.
-    since_bytes: u64,
+    since: u64,
     /// Bytes of the downloads in progress.
-    pending_bytes: u64,
+    pending: u64,
 }
 
 /// File of the cache.
@@ -164,7 +164,7 @@ impl ShardCache {
                 return Ok(None);
             }
             let outcome = download(remote, &local, shard, stop);
-            lock(&self.0.usage).pending_bytes -= shard.bytes;
+            lock(&self.0.usage).pending -= shard.bytes;
             match outcome? {
                 Download::Done => {
                     lock(&self.0.verified).insert(shard.blake3.clone());
@@ -208,20 +208,20 @@ impl ShardCache {
     fn make_room(&self, bytes: u64) -> io::Result<bool> {
         let most = self.0.max_bytes;
         let mut usage = lock(&self.0.usage);
-        let is_listed = usage.known_bytes.is_some_and(|known| known + bytes <= most);
-        if !is_listed || usage.since_bytes > most / 16 {
-            let wanted = bytes + usage.pending_bytes;
+        let is_listed = usage.known.is_some_and(|known| known + bytes <= most);
+        if !is_listed || usage.since > most / 16 {
+            let wanted = bytes + usage.pending;
             let left = self.evict(most.saturating_sub(wanted))?;
-            usage.known_bytes = Some(left + usage.pending_bytes);
-            usage.since_bytes = 0;
+            usage.known = Some(left + usage.pending);
+            usage.since = 0;
         }
-        let known = usage.known_bytes.unwrap_or_default();
+        let known = usage.known.unwrap_or_default();
         if known + bytes > most {
             return Ok(false);
         }
-        usage.known_bytes = Some(known + bytes);
-        usage.since_bytes += bytes;
-        usage.pending_bytes += bytes;
+        usage.known = Some(known + bytes);
+        usage.since += bytes;
+        usage.pending += bytes;
         Ok(true)
     }
 

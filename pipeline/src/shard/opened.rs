@@ -69,14 +69,12 @@ impl OpenShards {
         if let Some(cache) = &self.cache {
             for _ in 0..CACHE_READS_MAX {
                 let Some((local, copy)) = starved(|| cache.fetch(&self.store, shard, None)) else { break };
-                match self.read_copy(&local, &copy, group) {
-                    Ok(group) => return Ok(group),
-                    // Another process has removed the file, or it is damaged since it was verified.
-                    Err(_) => {
-                        cache.distrust(shard);
-                        self.lock().open.remove(&copy.path);
-                    }
+                if let Ok(group) = self.read_copy(&local, &copy, group) {
+                    return Ok(group);
                 }
+                // Another process has removed the file, or it is damaged since it was verified.
+                cache.distrust(shard);
+                self.lock().open.remove(&copy.path);
             }
         }
         self.read_stored(shard, group)

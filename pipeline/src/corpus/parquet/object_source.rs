@@ -80,8 +80,8 @@ impl ObjectSource {
     pub(super) fn exactly(&self, range: Range<u64>) -> io::Result<Bytes> {
         let known = {
             let fetched = self.fetched();
-            let parts = fetched.chunks.iter().chain([&fetched.block, &self.tail]);
-            parts.filter_map(|part| part.slice(&range)).next()
+            let mut parts = fetched.chunks.iter().chain([&fetched.block, &self.tail]);
+            parts.find_map(|part| part.slice(&range))
         };
         if let Some(known) = known {
             return Ok(known);

@@ -6,6 +6,7 @@ use super::*;
 use crate::shard::opened::OpenShards;
 use crate::shard::reader::ShardExpectation;
 use crate::shard::synthetic::Synthetic;
+use crate::testing::write_all;
 
 /// Remote folder of a dozen shards of one row group, and an empty folder for copies.
 struct Remote {
@@ -83,12 +84,12 @@ fn damaged_and_missing_files_are_downloaded_again() {
     let flipped: Vec<u8> = good.iter().map(|byte| byte ^ 1).collect();
     // Another process hashes the file before it uses it.
     for damage in [&flipped[..], &good[..9]] {
-        fs::write(&path, damage).expect("ours");
+        write_all(cache.folder(), &[(&*file_name(shard), damage)]);
         remote.open(&remote.cache(MANY)).read(shard, 0).expect("downloaded again");
         assert!(fs::read(&path).expect("there") == good);
     }
     // This process has verified it, and reads it again when it cannot be decoded or is gone.
-    fs::write(&path, &flipped).expect("ours");
+    write_all(cache.folder(), &[(&*file_name(shard), &flipped)]);
     assert_eq!(shards.read(shard, 0).expect("downloaded again").rows(), 20);
     fs::remove_file(&path).expect("ours");
     assert_eq!(shards.read(shard, 0).expect("downloaded again").rows(), 20);
@@ -133,7 +134,7 @@ fn shards_are_read_directly_where_no_copy_can_be_made() {
     let shard = &remote.shards()[0];
     let too_small = remote.cache(shard.bytes - 1);
     assert_eq!(remote.open(&too_small).read(shard, 0).expect("good").rows(), 20);
-    fs::write(remote.home.path().join("cache"), "a file").expect("free");
+    write_all(remote.home.path(), &[("cache", "a file")]);
     assert_eq!(remote.open(&remote.cache(MANY)).read(shard, 0).expect("good").rows(), 20);
 }
 
@@ -159,10 +160,12 @@ fn interrupted_downloads_leave_no_half_file() {
     source.cancel();
     assert!(cache.fetch(&remote.store, shard, Some(&stop)).is_none());
     assert!(remote.files().is_empty(), "{:?}", remote.files());
+    write_all(remote.home.path(), &[("any", "some bytes")]);
     // The file of a killed writer, and that of one at work.
     for (name, age) in [("dead", 2 * ABANDONED.as_secs()), ("alive", 0)] {
         let path = cache.folder().join(format!(".{name}.tmp"));
-        let file = File::create(&path).expect("ours");
+        fs::copy(remote.home.path().join("any"), &path).expect("free");
+        let file = File::open(&path).expect("ours");
         file.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("set");
     }
     remote.cache(MANY).fetch(&remote.store, shard, None).expect("fetched");
