@@ -3,7 +3,7 @@
 # Checks and tests are built with every feature, and all of them with the same: other features would build all again.
 FEATURES := --features cloze/otlp,cloze-train/otlp
 
-.PHONY: help setup demo install dist test test-timing check test-readers test-stores fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-duplicates bench-filters bench-load bench-prepare bench-tokenize bench-train bench-remote bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers test-stores fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-duplicates bench-filters bench-load bench-many-files bench-prepare bench-tokenize bench-train bench-remote bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -86,6 +86,9 @@ bench-train: setup  ## a training step on the CPU next to Hugging Face (RIVALS=s
 bench-watched: setup  ## cost of monitoring and profiling per step, alternating with unmonitored steps (CLOZE, PAIRS, STEPS)
 	cargo build --release --quiet -p cloze -p cloze-train
 	@scripts/bench-watched
+
+bench-many-files: ## steps of a preparation with 10,000 and 100,000 files (after a release build)
+	@scripts/bench-many-files
 
 bench-remote: setup  ## waiting for data of a training from a server with 100 ms per request (CLOZE, LATENCY, STEPS)
 	cargo build --release --quiet -p cloze -p cloze-train
