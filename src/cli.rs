@@ -118,7 +118,7 @@ pub enum Verb {
         after_help = "Example: cloze prepare -c run.toml --set prepare.workers=8"
     )]
     Prepare(PrepareArgs),
-    /// Check every object of a prepared folder, and make damaged parts again.
+    /// Check a prepared folder, and make damaged parts again.
     ///
     /// Hashes and decodes all shards and tables, and compares them with the records and the manifest. Exits with 1 if
     /// anything is damaged.

@@ -46,7 +46,7 @@ fn output_of_init_can_be_prepared_and_planned() {
     let quoted = home.run_ok(&["init", "text", "--out", "my $runs/it's.toml"]).stdout;
     assert!(quoted.contains("cloze prepare -c 'my $runs/it'\\''s.toml'\n"), "{quoted}");
     home.write("other/a.bin", "no text");
-    home.run(&["init", "other"]).assert_fails(2, &["no file of a known extension (*.json, "]);
+    home.run(&["init", "other"]).assert_fails(2, &["no file of a known extension (*.arrow, "]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interruption::Shared;
-pub use phase::Phase;
+pub use phase::PreparePhase;
 use pipeline::corpus_stats::CorpusStats;
 use pipeline::load::RowOrder;
 use pipeline::prepare::{
@@ -50,7 +50,7 @@ pub struct Options<'a> {
     /// Faults to inject.
     pub(crate) faults: Option<&'a str>,
     /// Phase of the preparation.
-    pub(crate) phase: Phase,
+    pub(crate) phase: PreparePhase,
 }
 
 /// Runs `cloze prepare` or one of its subcommands.
@@ -61,27 +61,29 @@ pub(crate) fn dispatch(args: PrepareArgs) -> anyhow::Result<()> {
         None => {
             let dry_run = dry_run.then_some(sample);
             let (source, report) = (source.as_deref(), report.as_deref());
-            let (slow, faults, phase) = (slow.as_deref(), inject_faults.as_deref(), Phase::All);
+            let (slow, faults, phase) = (slow.as_deref(), inject_faults.as_deref(), PreparePhase::All);
             let options = Options { source, watch, report, dry_run, slow, faults, phase };
             run(&config.unwrap_or_default(), options)
         }
         Some(PrepareVerb::Forget { config, document, source }) => {
             forget_document(&config, &document, source.as_deref())
         }
-        Some(PrepareVerb::Plan(shared)) => run_phase(&shared, Phase::Plan, none),
-        Some(PrepareVerb::Signatures { shared, share }) => run_phase(&shared, Phase::Sign(phase::share(&share)?), none),
+        Some(PrepareVerb::Plan(shared)) => run_phase(&shared, PreparePhase::Plan, none),
+        Some(PrepareVerb::Signatures { shared, share }) => {
+            run_phase(&shared, PreparePhase::Sign(phase::share(&share)?), none)
+        }
         Some(PrepareVerb::Run { shared, share, slow, inject_faults }) => {
             let options = Options { slow: slow.as_deref(), faults: inject_faults.as_deref(), ..none };
-            run_phase(&shared, Phase::Run(phase::share(&share)?), options)
+            run_phase(&shared, PreparePhase::Run(phase::share(&share)?), options)
         }
         Some(PrepareVerb::Finalize { shared, report }) => {
-            run_phase(&shared, Phase::Finalize, Options { report: report.as_deref(), ..none })
+            run_phase(&shared, PreparePhase::Finalize, Options { report: report.as_deref(), ..none })
         }
     }
 }
 
 /// Runs one phase of a preparation that several processes share.
-fn run_phase(args: &SharedPrepareArgs, phase: Phase, options: Options<'_>) -> anyhow::Result<()> {
+fn run_phase(args: &SharedPrepareArgs, phase: PreparePhase, options: Options<'_>) -> anyhow::Result<()> {
     run(&args.config, Options { source: args.source.as_deref(), phase, ..options })
 }
 
@@ -211,7 +213,7 @@ struct Services<'a> {
 /// Prepares the corpus once, or runs one phase of it.
 fn prepare_once(
     config: &PrepareConfig,
-    phase: Phase,
+    phase: PreparePhase,
     options: PrepareOptions,
     services: &Services<'_>,
     watcher: &mut Shared,
@@ -236,7 +238,7 @@ fn prepare_once(
 fn run_in(
     config: &PrepareConfig,
     store: Option<&Store>,
-    phase: Phase,
+    phase: PreparePhase,
     options: PrepareOptions,
     services: &Services<'_>,
     observer: &mut dyn Observer,
@@ -249,15 +251,15 @@ fn run_in(
         || store.map_or_else(|| SharedPreparation::open(config), |store| SharedPreparation::open_in(config, store));
     let hears: Option<PoolStatsCallback> = services.backend.map(PrepareBackend::stats_callback);
     match phase {
-        Phase::All => {
+        PreparePhase::All => {
             let preparation = match hears {
                 Some(hears) => plan()?.telling(hears),
                 None => plan()?,
             };
             preparation.run(options, &clock, observer).map(|_| None)
         }
-        Phase::Plan => plan()?.write_plan(&clock, observer).map(|plan| Some(planned(config, &plan))),
-        Phase::Sign(share) => {
+        PreparePhase::Plan => plan()?.write_plan(&clock, observer).map(|plan| Some(planned(config, &plan))),
+        PreparePhase::Sign(share) => {
             let folder = config.folder.display();
             let is_done = open()?.sign(share, &stop, &clock, observer)?;
             let rest = if is_done {
@@ -267,11 +269,11 @@ fn run_in(
             };
             Ok(Some(format!("{folder}: {rest}")))
         }
-        Phase::Run(share) => {
+        PreparePhase::Run(share) => {
             let summary = open()?.run(share, options, &stop, &clock, observer, hears)?;
             Ok(Some(shared(config, share, &summary)))
         }
-        Phase::Finalize => open()?.finalize(&stop, &clock, observer).map(|_| None),
+        PreparePhase::Finalize => open()?.finalize(&stop, &clock, observer).map(|_| None),
     }
 }
 

@@ -18,7 +18,7 @@ pub struct NamedCorpus {
     pub(crate) source: Option<String>,
     /// Configuration of its preparation.
     pub prepare: PrepareConfig,
-    /// Whether the source has filters of its own.
+    /// Whether the source has separate filters.
     has_filters: bool,
 }
 

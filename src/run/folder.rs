@@ -31,6 +31,7 @@
 //! and it writes nothing.
 
 use std::io;
+use std::path::Path;
 
 use pipeline::exposure::{self, Exposure};
 use schemas::{RowIndex, Step};
@@ -40,6 +41,9 @@ use telemetry::{Clock, Event, EventKind, Observer, Position, jsonl};
 use trainer_plan::checkpoint::State;
 use trainer_plan::run::rollback;
 use trainer_plan::run::rollback_archive::RollbackArchive;
+
+use crate::config::corpus::output_folder_problem;
+use crate::exit::Usage;
 
 /// The folder of a run, held by this process.
 pub struct RunFolder {
@@ -56,6 +60,9 @@ pub struct RunFolder {
 impl RunFolder {
     /// Locks a folder, and removes partial files of a killed process.
     pub fn acquire(folder: &Store) -> anyhow::Result<Self> {
+        if let Some(problem) = output_folder_problem("run.folder", Path::new(&folder.place(""))) {
+            return Err(Usage(problem.to_string()).into());
+        }
         let lock = Lock::acquire(folder, store::LOCK, Holder::this_process(), LeaseConfig::default());
         let lock = lock.map_err(|error| match error {
             LockError::Held { place, holder } => anyhow::anyhow!(

@@ -83,7 +83,8 @@ fn packages_are_drawn_as_they_are() {
     let mut offences = Vec::new();
     for row in table(&page, "| package | holds | may use |") {
         let Some(used) = ours.get(row[0].trim_matches(['`', '/'])).filter(|_| row[2] != "everything") else { continue };
-        let words: BTreeSet<&str> = super::words(&row[2]).filter(|word| ours.contains_key(word)).collect();
+        let named = row[2].split([',', ';']).map(str::trim);
+        let words: BTreeSet<&str> = named.filter(|word| ours.contains_key(word)).collect();
         if words != *used {
             offences.push(format!("{}: `{}`, but it uses {used:?}", row[0], row[2]));
         }

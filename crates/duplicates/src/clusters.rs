@@ -25,7 +25,8 @@ impl Clusters {
     /// Joins two clusters. The result does not depend on the order of the calls.
     pub(crate) fn join(&mut self, a: u32, b: u32) {
         let roots = (self.root(a), self.root(b));
-        let (low, high) = (roots.0.min(roots.1), roots.0.max(roots.1));
+        let low = roots.0.min(roots.1);
+        let high = roots.0.max(roots.1);
         self.0[high as usize] = low;
     }
 }

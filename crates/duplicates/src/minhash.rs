@@ -138,7 +138,8 @@ mod tests {
                 bands
             };
             let equal = |pair| -> f64 {
-                let (one, other) = (sign(2 * pair), sign(2 * pair + 1));
+                let one = sign(2 * pair);
+                let other = sign(2 * pair + 1);
                 one.iter().zip(&other).filter(|(a, b)| a == b).count() as f64
             };
             let counts: Vec<f64> = (0..pairs).map(equal).collect();

@@ -59,7 +59,8 @@ pub(crate) fn mix(mut hash: u64) -> u64 {
 fn fold_multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     #[expect(clippy::cast_possible_truncation, reason = "the two halves of the product")]
-    let (low, high) = (product as u64, (product >> 64) as u64);
+    let low = product as u64;
+    let high = (product >> 64) as u64;
     low ^ high
 }
 

@@ -77,7 +77,8 @@ fn check_recall(options: NearOptions, words: usize, rate: f64, seed: u64) {
     const PAIRS: u32 = 1500;
     let mut random = Random(seed);
     let mut texts = Vec::new();
-    let (mut expected, mut spread) = (0.0, 0.0);
+    let mut expected = 0.0;
+    let mut spread = 0.0;
     for _ in 0..PAIRS {
         let original = text(&mut random, words);
         let copy = edited(&mut random, &original, rate);
@@ -89,7 +90,8 @@ fn check_recall(options: NearOptions, words: usize, rate: f64, seed: u64) {
     let plan = FoldPlan { documents: 2 * PAIRS, settled: 0, bands: options.bands, max_bytes: 1 << 20 };
     let Ok(verdicts) = fold(&plan, &mut Corpus::sign(&texts, options));
     let found = (0..PAIRS).filter(|pair| verdicts.near.contains(2 * pair + 1) || verdicts.exact.contains(2 * pair + 1));
-    let (found, unrelated) = (found.count() as f64, (0..PAIRS).filter(|pair| verdicts.near.contains(2 * pair)).count());
+    let found = found.count() as f64;
+    let unrelated = (0..PAIRS).filter(|pair| verdicts.near.contains(2 * pair)).count();
     let allowed = 4.0 * spread.sqrt() + 1.0;
     let case =
         format!("{options:?}, {words} words, {rate} edited: {found} found, {expected:.1} ± {allowed:.1} expected");

@@ -48,7 +48,7 @@ fn filters(criterion: &mut Criterion) {
         let loaded = loaded.expect("valid settings").load().unwrap_or_else(|problem| panic!("{problem}"));
         group.bench_function(loaded.kind(), |bencher| {
             bencher.iter(|| {
-                documents.iter().map(|text| loaded.apply(text)).filter(|it| *it == filters::Verdict::Keep).count()
+                documents.iter().map(|text| loaded.apply(text)).filter(|it| *it == filters::FilterVerdict::Keep).count()
             });
         });
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use filters::{AnyFilter, LoadedFilter, Verdict};
+use filters::{AnyFilter, FilterVerdict, LoadedFilter};
 
 /// Passes over the documents. The fastest one counts.
 const PASSES: usize = 3;
@@ -34,21 +34,23 @@ fn report(filter: &LoadedFilter, documents: &[String]) -> serde_json::Value {
         seconds = seconds.min(begin.elapsed().as_secs_f64());
     }
     let mut removed: BTreeMap<&str, u64> = BTreeMap::new();
-    let (mut removed_bytes, mut changed, mut cut_bytes) = (0, 0, 0);
+    let mut removed_bytes = 0;
+    let mut changed = 0;
+    let mut cut_bytes = 0;
     for (text, verdict) in documents.iter().zip(&verdicts) {
         match verdict {
-            Verdict::Keep => {}
-            Verdict::Change(new) => {
+            FilterVerdict::Keep => {}
+            FilterVerdict::Change(new) => {
                 changed += 1;
                 cut_bytes += text.len().saturating_sub(new.len());
             }
-            Verdict::Remove(rule) => {
+            FilterVerdict::Remove(rule) => {
                 *removed.entry(rule).or_default() += 1;
                 removed_bytes += text.len();
             }
         }
     }
-    let rule = |verdict: &Verdict| if let Verdict::Remove(rule) = verdict { rule } else { "" };
+    let rule = |verdict: &FilterVerdict| if let FilterVerdict::Remove(rule) = verdict { rule } else { "" };
     serde_json::json!({
         "filter": filter.kind(),
         "documents": documents.len(),

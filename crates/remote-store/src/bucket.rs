@@ -3,7 +3,6 @@
 use std::fmt::{self, Debug, Formatter};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,14 +14,12 @@ use object_store::{
     GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, PutResult,
     UpdateVersion,
 };
-use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
+use store::{Created, Entry, Replaced, Stat, Version};
 use tokio::time::timeout;
 
 use crate::connector::observed;
 use crate::failure::{self, Failure};
 use crate::location::{BucketPlace, Service};
-use crate::runtime;
-use crate::upload::BucketUpload;
 
 /// Slowest upload that is progress, per second. A part of 8 MiB may so take 32 seconds longer than a request without a
 /// body.
@@ -39,11 +36,11 @@ impl<T: ObjectStore + MultipartStore> ObjectClient for T {}
 /// Storage backend over a prefix of a bucket. Clones share the client.
 #[derive(Clone)]
 pub(crate) struct Bucket {
-    client: Arc<dyn ObjectClient>,
+    pub(crate) client: Arc<dyn ObjectClient>,
     service: Service,
     prefix: String,
-    display: String,
-    stall_timeout: Duration,
+    pub(crate) display: String,
+    pub(crate) stall_timeout: Duration,
 }
 
 /// Without the client: it contains credentials.
@@ -72,7 +69,7 @@ impl Bucket {
         self.stall_timeout + Duration::from_secs(bytes as u64 / UPLOAD_BYTES_PER_SECOND_MIN)
     }
 
-    fn path(&self, name: &str) -> io::Result<Path> {
+    pub(crate) fn path(&self, name: &str) -> io::Result<Path> {
         let joined = if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) };
         Path::parse(joined.trim_end_matches('/')).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))
     }
@@ -98,7 +95,7 @@ impl Bucket {
         Ok(self.put(path, bytes, PutMode::Overwrite).await?)
     }
 
-    async fn meta(&self, path: &Path) -> io::Result<Option<ObjectMeta>> {
+    pub(crate) async fn meta(&self, path: &Path) -> io::Result<Option<ObjectMeta>> {
         match observed(self.stall_timeout, self.client.head(path)).await {
             Ok(meta) => Ok(Some(meta)),
             Err(failure) if failure.error.kind() == ErrorKind::NotFound => Ok(None),
@@ -138,14 +135,14 @@ impl Bucket {
         }
     }
 
-    async fn collect(&self, result: GetResult) -> io::Result<Vec<u8>> {
+    pub(crate) async fn collect(&self, result: GetResult) -> io::Result<Vec<u8>> {
         let length = (result.range.end - result.range.start).min(RESERVE_BYTES_MAX);
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
         self.drain(result, |chunk| bytes.extend_from_slice(chunk)).await?;
         Ok(bytes)
     }
 
-    async fn read_range(&self, path: &Path, range: Range<u64>) -> io::Result<Vec<u8>> {
+    pub(crate) async fn read_range(&self, path: &Path, range: Range<u64>) -> io::Result<Vec<u8>> {
         if range.is_empty() {
             return self.meta(path).await?.map(|_| Vec::new()).ok_or_else(|| ErrorKind::NotFound.into());
         }
@@ -168,7 +165,7 @@ impl Bucket {
     }
 
     /// Lists page by page. After an error the listing continues behind the newest object, as long as it progresses.
-    async fn entries(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+    pub(crate) async fn entries(&self, folder: &Path) -> io::Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut last: Option<Path> = None;
         loop {
@@ -194,7 +191,7 @@ impl Bucket {
         }
     }
 
-    async fn create(&self, path: &Path, bytes: Bytes) -> io::Result<Created> {
+    pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> io::Result<Created> {
         match self.put(path, bytes, PutMode::Create).await {
             Ok(stat) => Ok(Created::Made(stat)),
             Err(failure) => match failure.status {
@@ -205,7 +202,7 @@ impl Bucket {
         }
     }
 
-    async fn replace(&self, path: &Path, bytes: Bytes, expected: &Version) -> io::Result<Replaced> {
+    pub(crate) async fn replace(&self, path: &Path, bytes: Bytes, expected: &Version) -> io::Result<Replaced> {
         let e_tag = quoted(expected);
         let version = match self.service {
             // This service compares generations. The generation of this moment either has the tag or is too new.
@@ -224,71 +221,6 @@ impl Bucket {
                 _ => Err(failure.into()),
             },
         }
-    }
-}
-
-impl StoreBackend for Bucket {
-    fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
-        let (bucket, path) = (self.clone(), self.path(name)?);
-        runtime::run(async move {
-            let Some(result) = bucket.open(&path, None).await? else { return Ok(None) };
-            let stat = stat_of(&result.meta)?;
-            Ok(Some((bucket.collect(result).await?, stat)))
-        })
-    }
-
-    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        let (bucket, path) = (self.clone(), self.path(name)?);
-        runtime::run(async move { bucket.read_range(&path, range).await })
-    }
-
-    fn head(&self, name: &str) -> io::Result<Option<Stat>> {
-        let (bucket, path) = (self.clone(), self.path(name)?);
-        runtime::run(async move { bucket.meta(&path).await?.as_ref().map(stat_of).transpose() })
-    }
-
-    fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
-        let (bucket, path) = (self.clone(), self.path(folder)?);
-        runtime::run(async move { bucket.entries(&path).await })
-    }
-
-    fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
-        Ok(Box::new(BucketUpload::new(self.clone(), self.path(name)?)))
-    }
-
-    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
-        let (bucket, path, bytes) = (self.clone(), self.path(name)?, Bytes::copy_from_slice(bytes));
-        runtime::run(async move { bucket.create(&path, bytes).await })
-    }
-
-    fn put_if_version(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
-        let (bucket, path, bytes) = (self.clone(), self.path(name)?, Bytes::copy_from_slice(bytes));
-        let expected = expected.clone();
-        runtime::run(async move { bucket.replace(&path, bytes, &expected).await })
-    }
-
-    fn delete(&self, name: &str) -> io::Result<()> {
-        let (bucket, path) = (self.clone(), self.path(name)?);
-        runtime::run(async move {
-            match observed(bucket.stall_timeout, bucket.client.delete(&path)).await {
-                Err(failure) if failure.error.kind() != ErrorKind::NotFound => Err(failure.into()),
-                _ => Ok(()),
-            }
-        })
-    }
-
-    /// Removes nothing. An unfinished multipart upload may belong to a live writer, and is in no listing: a lifecycle
-    /// rule of the bucket must abort those that are older than the longest run (`docs/object-stores.md`).
-    fn sweep(&self, _folder: &str) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-
-    fn display_path(&self, name: &str) -> String {
-        if name.is_empty() { self.display.clone() } else { format!("{}/{name}", self.display) }
-    }
-
-    fn local(&self, _folder: &str) -> Option<PathBuf> {
-        None
     }
 }
 

@@ -30,6 +30,7 @@
 //! Amazon S3 User Guide, "Conditional writes"; RFC 9110, section 13, for what the two headers decide.
 
 mod bucket;
+mod bucket_backend;
 mod connector;
 mod failure;
 mod hub;

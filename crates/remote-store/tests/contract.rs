@@ -33,7 +33,7 @@ fn a_bucket_keeps_every_law() {
     assert!(server.state().uploads.is_empty(), "an upload is left");
 }
 
-/// Of ten requests, one fails, one is lost after its effect, and the answer of one is cut.
+/// Fault rates: of ten requests, one fails, one is lost after its effect, and the answer of one is cut.
 #[test]
 fn faults_keep_the_contract_of_a_bucket() {
     let server = S3::start();

@@ -38,7 +38,7 @@ use crate::{Error, Result};
 mod footer;
 mod messages;
 
-use self::footer::Blocks;
+use self::footer::FooterBlocks;
 use self::messages::{Message, Messages, unfit};
 
 /// Arrow IPC: each row is a document.
@@ -75,7 +75,7 @@ impl Format for IpcRows {
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
-        let Some(blocks) = Blocks::read(file, &binary(reading))? else { return Ok(whole(file)) };
+        let Some(blocks) = FooterBlocks::read(file, &binary(reading))? else { return Ok(whole(file)) };
         let mut pieces: Vec<PieceRange> = Vec::new();
         for (index, block) in (0..).zip(&blocks.batches) {
             let bytes = block.end - block.start;
@@ -171,7 +171,7 @@ struct Rows {
 
 impl Rows {
     fn open(file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
-        let blocks = Blocks::read(file, reading)?;
+        let blocks = FooterBlocks::read(file, reading)?;
         let head = blocks.as_ref().map_or(0..file.bytes, |blocks| 0..blocks.head_end());
         let mut messages = Messages::open(file, head, reading)?;
         let schema = read_schema(&mut messages)?;

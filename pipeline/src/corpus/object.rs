@@ -79,7 +79,7 @@ impl StoredObject {
     }
 
     /// Returns the blocks of a range in order, fetched ahead by two threads.
-    fn blocks(&self, range: Range<u64>) -> Blocks {
+    fn blocks(&self, range: Range<u64>) -> BlockStream {
         let object = Arc::new(self.clone());
         let count = (range.end - range.start).div_ceil(BLOCK_BYTES);
         OrderedPool::new(0..count, READ_AHEAD, move |index| {
@@ -90,9 +90,9 @@ impl StoredObject {
 }
 
 /// Blocks of an object, in order.
-type Blocks = OrderedPool<Bytes, Error>;
+type BlockStream = OrderedPool<Bytes, Error>;
 
-fn next(blocks: &mut Blocks) -> io::Result<Option<Bytes>> {
+fn next(blocks: &mut BlockStream) -> io::Result<Option<Bytes>> {
     starved(|| blocks.next()).transpose().map_err(|error| match error {
         Error::Io(error) => error,
         error => io::Error::other(error),
@@ -108,7 +108,7 @@ pub(super) struct ObjectReader {
     left: Range<u64>,
     is_first: bool,
     /// All blocks after the first.
-    ahead: Option<Blocks>,
+    ahead: Option<BlockStream>,
 }
 
 impl ObjectReader {

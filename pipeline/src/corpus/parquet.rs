@@ -318,7 +318,8 @@ impl PieceReader for Rows {
         self.reading.memory_budget.release();
         loop {
             if let Some((batch, index)) = self.batch.take_if(|(batch, index)| *index < batch.num_rows()) {
-                let (range, line) = (self.row..self.row + 1, self.row - self.first);
+                let range = self.row..self.row + 1;
+                let line = self.row - self.first;
                 let record = columns::record(&self.file, &batch, index, (range, line), &self.reading, spare)?;
                 self.batch = Some((batch, index + 1));
                 self.row += 1;

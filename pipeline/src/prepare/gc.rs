@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 
 use store::Store;
 
+use super::listing::FOLDERS;
 use super::provisional_manifest::ProvisionalManifest;
 use crate::Result;
-
-/// Folders of the objects that belong to parts.
-pub(super) const FOLDERS: [&str; 6] = ["documents", "parts", "signatures", "train", "valid", "verdicts"];
 
 /// Removes every part object that is not among `ours`, the objects of parts in effect. Returns the number of removed
 /// objects.

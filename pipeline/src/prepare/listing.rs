@@ -7,8 +7,10 @@ use std::time::SystemTime;
 
 use store::Store;
 
-use super::gc::FOLDERS;
 use crate::Result;
+
+/// Folders of the objects that belong to parts.
+pub(super) const FOLDERS: [&str; 6] = ["documents", "parts", "signatures", "train", "valid", "verdicts"];
 
 /// Object as it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::shard::ContentHasher;
 use crate::shard::reader::{ShardExpectation, ShardReader};
 
-/// What shards and tokens of a folder must be.
+/// Expectation of the shards and tokens of a folder.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartExpectation {
     shard: ShardExpectation,
@@ -116,7 +116,8 @@ impl PartCheck {
             }
         };
         let mut content = ContentHasher::default();
-        let (mut rows, mut tokens) = (0, 0);
+        let mut rows = 0;
+        let mut tokens = 0;
         for group in 0..shard.groups.len() {
             let group = match reader.read(group) {
                 Ok(group) => group,
@@ -138,7 +139,8 @@ impl PartCheck {
         (self.rows, self.tokens) = (self.rows + rows, self.tokens + tokens);
         let place = store.place(&shard.path);
         if (rows, tokens) != (shard.rows, shard.tokens) {
-            let (found, claimed) = (format!("{rows} rows of {tokens} tokens"), (shard.rows, shard.tokens));
+            let found = format!("{rows} rows of {tokens} tokens");
+            let claimed = (shard.rows, shard.tokens);
             self.problems.push(format!("{place}: {found}, its record says {} of {}", claimed.0, claimed.1));
         }
         if content.finish() != shard.content {

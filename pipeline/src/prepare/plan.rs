@@ -344,7 +344,7 @@ const USUAL_DOCUMENT_BYTES: u64 = 2_000;
 pub struct DuplicatesCost {
     /// Estimated documents: 2,000 bytes on disk each.
     pub documents: u64,
-    /// Memory of the comparison for so many documents.
+    /// Memory of the comparison for that number of documents.
     pub fold: FoldMemory,
     /// Memory of each worker that computes signatures.
     pub worker_bytes: u64,

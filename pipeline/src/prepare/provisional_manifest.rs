@@ -86,7 +86,7 @@ impl ProvisionalManifest {
         self.pack.content
     }
 
-    /// Returns what shards and tokens of the folder must be.
+    /// Returns the expectation of shards and tokens.
     pub(super) fn part_expectation(&self) -> PartExpectation {
         PartExpectation::new(&self.tokenizer, &self.pack)
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use filters::filter::FileDigest;
-use filters::{AnyFilter, LoadedFilter, Normalization, Verdict};
+use filters::{AnyFilter, FilterVerdict, LoadedFilter, Normalization};
 use schemas::Problem;
 use schemas::manifest::{CorpusReport, FilterReport};
 
@@ -116,12 +116,12 @@ impl TextRules {
         for (step, filter) in (step..).zip(&self.filters) {
             counts.reports[step].read.add_text(&text);
             match filter.apply(&text) {
-                Verdict::Keep => {}
-                Verdict::Change(new) => {
+                FilterVerdict::Keep => {}
+                FilterVerdict::Change(new) => {
                     counts.change(step, &text, &new);
                     text = Cow::Owned(new);
                 }
-                Verdict::Remove(rule) => {
+                FilterVerdict::Remove(rule) => {
                     counts.remove(step, rule, &text, place);
                     return None;
                 }

@@ -1,4 +1,4 @@
-//! Phase of a preparation that a process runs, and its share of the parts.
+//! PreparePhase of a preparation that a process runs, and its share of the parts.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::exit::Usage;
 
 /// Phase of a preparation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum PreparePhase {
     /// All of it, in this process.
     #[default]
     All,

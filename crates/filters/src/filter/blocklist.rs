@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, TextFilter, Verdict};
+use super::{Filter, FilterVerdict, TextFilter};
 use crate::word_list::{MatchOptions, WordList};
 
 /// Blocklist. See the [module](self).
@@ -69,9 +69,9 @@ struct Matcher {
 }
 
 impl TextFilter for Matcher {
-    fn apply(&self, text: &str) -> Verdict {
+    fn apply(&self, text: &str) -> FilterVerdict {
         let found = self.words.count(text, self.max_matches.saturating_add(1));
-        if found > self.max_matches { Verdict::Remove("blocked") } else { Verdict::Keep }
+        if found > self.max_matches { FilterVerdict::Remove("blocked") } else { FilterVerdict::Keep }
     }
 }
 
@@ -84,10 +84,10 @@ mod tests {
         let filter =
             |max_matches| Blocklist { max_matches, ..Blocklist::default() }.build(Some(b"spam\ncheap pills\n"));
         let verdict = |max_matches, text: &str| filter(max_matches).expect("a list").apply(text);
-        assert_eq!(verdict(0, "no such word"), Verdict::Keep);
-        assert_eq!(verdict(0, "Buy cheap PILLS"), Verdict::Remove("blocked"));
-        assert_eq!(verdict(0, "spammers"), Verdict::Keep);
-        assert_eq!(verdict(1, "spam"), Verdict::Keep);
-        assert_eq!(verdict(1, "spam, Spam"), Verdict::Remove("blocked"));
+        assert_eq!(verdict(0, "no such word"), FilterVerdict::Keep);
+        assert_eq!(verdict(0, "Buy cheap PILLS"), FilterVerdict::Remove("blocked"));
+        assert_eq!(verdict(0, "spammers"), FilterVerdict::Keep);
+        assert_eq!(verdict(1, "spam"), FilterVerdict::Keep);
+        assert_eq!(verdict(1, "spam, Spam"), FilterVerdict::Remove("blocked"));
     }
 }

@@ -30,7 +30,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, TextFilter, Verdict};
+use super::{Filter, FilterVerdict, TextFilter};
 use crate::text::sentences;
 use crate::word_list::{MatchOptions, WordList};
 
@@ -130,7 +130,7 @@ enum LineVerdict {
 }
 
 impl TextFilter for Rules {
-    fn apply(&self, text: &str) -> Verdict {
+    fn apply(&self, text: &str) -> FilterVerdict {
         let mut kept = String::with_capacity(text.len());
         let mut count = 0;
         for line in text.split('\n') {
@@ -143,19 +143,19 @@ impl TextFilter for Rules {
             match self.judge(&kept[begin..]) {
                 LineVerdict::Keep => count += self.sentences(&kept[begin..]),
                 LineVerdict::Drop => kept.truncate(start),
-                LineVerdict::RemoveDocument(rule) => return Verdict::Remove(rule),
+                LineVerdict::RemoveDocument(rule) => return FilterVerdict::Remove(rule),
             }
         }
         if count < self.settings.min_sentences {
-            return Verdict::Remove("too_few_sentences");
+            return FilterVerdict::Remove("too_few_sentences");
         }
         if self.bad_words.as_ref().is_some_and(|words| words.count(&kept, 1) > 0) {
-            return Verdict::Remove("bad_words");
+            return FilterVerdict::Remove("bad_words");
         }
         if kept.is_empty() {
-            return Verdict::Remove("no_lines_left");
+            return FilterVerdict::Remove("no_lines_left");
         }
-        if kept == text { Verdict::Keep } else { Verdict::Change(kept) }
+        if kept == text { FilterVerdict::Keep } else { FilterVerdict::Change(kept) }
     }
 }
 
@@ -241,16 +241,16 @@ mod tests {
 
     const PROSE: &str = "One is here. Two is here. Three is here. Four is here. Five is here.";
 
-    fn with(settings: &C4, file: Option<&[u8]>, text: &str) -> Verdict {
+    fn with(settings: &C4, file: Option<&[u8]>, text: &str) -> FilterVerdict {
         settings.build(file).expect("valid").apply(text)
     }
 
-    fn verdict(text: &str) -> Verdict {
+    fn verdict(text: &str) -> FilterVerdict {
         with(&C4::default(), None, text)
     }
 
-    fn changed(text: &str) -> Verdict {
-        Verdict::Change(text.to_owned())
+    fn changed(text: &str) -> FilterVerdict {
+        FilterVerdict::Change(text.to_owned())
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         ] {
             assert_eq!(verdict(&format!("{line}\n{PROSE}\n{line}")), changed(PROSE), "{line}");
         }
-        assert_eq!(verdict(PROSE), Verdict::Keep);
+        assert_eq!(verdict(PROSE), FilterVerdict::Keep);
         assert_eq!(verdict(&format!("  {PROSE} ")), changed(PROSE));
         let cited = "[edit] One[12] is here [1]. Two is here. [citation needed]\nThree is[[3]4] here. Four is here. Five is [x] here.";
         let plain = "One is here . Two is here.\nThree is here. Four is here. Five is [x] here.";
@@ -283,11 +283,11 @@ mod tests {
             ("", "too_few_sentences"),
         ];
         for (text, rule) in cases {
-            assert_eq!(verdict(text), Verdict::Remove(rule), "{text}");
+            assert_eq!(verdict(text), FilterVerdict::Remove(rule), "{text}");
         }
-        assert_eq!(with(&C4::default(), Some(b"two\n"), PROSE), Verdict::Remove("bad_words"));
+        assert_eq!(with(&C4::default(), Some(b"two\n"), PROSE), FilterVerdict::Remove("bad_words"));
         let lax = C4 { min_sentences: 0, end_marks: Vec::new(), min_words_per_line: 0, ..C4::default() };
         assert_eq!(with(&lax, None, "Menu\n\nHome"), changed("Menu\nHome"));
-        assert_eq!(with(&lax, None, "\n[1]\n"), Verdict::Remove("no_lines_left"));
+        assert_eq!(with(&lax, None, "\n[1]\n"), FilterVerdict::Remove("no_lines_left"));
     }
 }

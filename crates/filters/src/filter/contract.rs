@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{AnyFilter, LoadedFilter, Verdict};
+use super::{AnyFilter, FilterVerdict, LoadedFilter};
 
 /// Content of the word lists of the tests.
 const LIST: &[u8] = b"spam\ncheap pills\n\xe4\xb8\xad\xe6\x96\x87\n";
@@ -87,11 +87,11 @@ fn every_filter_is_pure_and_names_its_rules() {
             let verdict = filter.apply(&text);
             assert_eq!(filter.apply(&text), verdict, "{name}: {start:?}");
             match verdict {
-                Verdict::Keep => {}
-                Verdict::Change(changed) => {
+                FilterVerdict::Keep => {}
+                FilterVerdict::Change(changed) => {
                     assert!(changed != text && !changed.trim().is_empty(), "{name}: {start:?}");
                 }
-                Verdict::Remove(rule) => {
+                FilterVerdict::Remove(rule) => {
                     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
                     assert!(!rule.is_empty() && rule.bytes().all(is_name), "{name}: `{rule}`");
                 }
@@ -106,9 +106,9 @@ fn a_filter_that_claims_to_be_idempotent_keeps_what_it_returned() {
     {
         let filter = load(settings);
         for text in texts() {
-            if let Verdict::Change(changed) = filter.apply(&text) {
+            if let FilterVerdict::Change(changed) = filter.apply(&text) {
                 let start = crate::text::front(&text, 40);
-                assert_eq!(filter.apply(&changed), Verdict::Keep, "{}: {start:?}", filter.kind());
+                assert_eq!(filter.apply(&changed), FilterVerdict::Keep, "{}: {start:?}", filter.kind());
             }
         }
     }
@@ -140,5 +140,5 @@ fn the_digest_of_a_list_is_that_of_its_content() {
     let loaded = filter.load().unwrap_or_else(|problem| panic!("{problem}"));
     let digest = loaded.file().expect("it has a list");
     assert_eq!((digest.key, digest.blake3.as_str()), ("file", blake3::hash(LIST).to_hex().as_str()));
-    assert_eq!(loaded.apply("no SPAM"), Verdict::Remove("blocked"));
+    assert_eq!(loaded.apply("no SPAM"), FilterVerdict::Remove("blocked"));
 }

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, TextFilter, Verdict, share_problem};
+use super::{Filter, FilterVerdict, TextFilter, share_problem};
 use crate::text::{MAX_EXAMINED_BYTES, Seen, characters, front, is_closing, is_sentence_end, lines, share};
 
 /// Rules of FineWeb. See the [module](self).
@@ -76,30 +76,32 @@ impl Filter for Fineweb {
 }
 
 impl TextFilter for Fineweb {
-    fn apply(&self, text: &str) -> Verdict {
-        let (mut all, mut punctuated, mut short) = (0, 0, 0);
+    fn apply(&self, text: &str) -> FilterVerdict {
+        let mut all = 0;
+        let mut punctuated = 0;
+        let mut short = 0;
         for line in lines(text) {
             all += 1;
             punctuated += u64::from(line.ends_with(|end| is_sentence_end(end) || is_closing(end)));
             short += u64::from(is_at_most(line, self.short_line_characters));
         }
         if all == 0 {
-            return Verdict::Remove("empty");
+            return FilterVerdict::Remove("empty");
         }
         if share(punctuated, all) < self.min_punctuated_lines {
-            return Verdict::Remove("few_punctuated_lines");
+            return FilterVerdict::Remove("few_punctuated_lines");
         }
         if share(short, all) > self.max_short_lines {
-            return Verdict::Remove("short_lines");
+            return FilterVerdict::Remove("short_lines");
         }
         if duplicate_share(front(text, MAX_EXAMINED_BYTES)) > self.max_duplicate_line_characters {
-            return Verdict::Remove("duplicate_line_characters");
+            return FilterVerdict::Remove("duplicate_line_characters");
         }
         let words = text.split_whitespace().count() as u64;
         if share(newlines(text), words) > self.max_newlines_per_word {
-            return Verdict::Remove("newlines");
+            return FilterVerdict::Remove("newlines");
         }
-        Verdict::Keep
+        FilterVerdict::Keep
     }
 }
 
@@ -131,14 +133,14 @@ mod tests {
         let prose: String = (0..8).map(line).collect();
         let bare = prose.replace('.', "");
         let cases = [
-            (prose.clone(), Verdict::Keep),
-            ("\n \n".to_owned(), Verdict::Remove("empty")),
-            (bare.clone(), Verdict::Remove("few_punctuated_lines")),
-            (format!("{bare}{}", line(9)), Verdict::Remove("few_punctuated_lines")),
-            (format!("{bare}{}{}", line(9), line(10)), Verdict::Keep),
-            ("He said “no”\nand left.\n".to_owned(), Verdict::Remove("short_lines")),
-            (format!("{}{}", line(0), prose), Verdict::Remove("duplicate_line_characters")),
-            (prose.replace('\n', "\n\n\n\n\n"), Verdict::Remove("newlines")),
+            (prose.clone(), FilterVerdict::Keep),
+            ("\n \n".to_owned(), FilterVerdict::Remove("empty")),
+            (bare.clone(), FilterVerdict::Remove("few_punctuated_lines")),
+            (format!("{bare}{}", line(9)), FilterVerdict::Remove("few_punctuated_lines")),
+            (format!("{bare}{}{}", line(9), line(10)), FilterVerdict::Keep),
+            ("He said “no”\nand left.\n".to_owned(), FilterVerdict::Remove("short_lines")),
+            (format!("{}{}", line(0), prose), FilterVerdict::Remove("duplicate_line_characters")),
+            (prose.replace('\n', "\n\n\n\n\n"), FilterVerdict::Remove("newlines")),
         ];
         for (text, expected) in cases {
             assert_eq!(Fineweb::default().apply(&text), expected, "{}", &text[..text.len().min(60)]);

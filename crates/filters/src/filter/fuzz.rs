@@ -1,6 +1,6 @@
 //! Fuzz targets: texts and word lists from anywhere.
 
-use super::Verdict;
+use super::FilterVerdict;
 use super::contract::filters;
 use crate::normalization::{Normalization, UnicodeForm};
 use crate::word_list::{MatchOptions, WordList};
@@ -31,10 +31,10 @@ fn any_text_is_kept_changed_or_removed() {
         let once = normalization.apply(&text);
         assert_eq!(normalization.apply(&once), once);
         for filter in filters.iter() {
-            if let Verdict::Change(changed) = filter.apply(&text) {
+            if let FilterVerdict::Change(changed) = filter.apply(&text) {
                 assert!(changed != text && !changed.trim().is_empty(), "{}", filter.kind());
                 if matches!(filter.kind(), "c4" | "pii") {
-                    assert_eq!(filter.apply(&changed), Verdict::Keep, "{}: {changed:?}", filter.kind());
+                    assert_eq!(filter.apply(&changed), FilterVerdict::Keep, "{}: {changed:?}", filter.kind());
                 }
             }
         }

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, TextFilter, Verdict, order_problem, share_problem};
+use super::{Filter, FilterVerdict, TextFilter, order_problem, share_problem};
 use crate::text::{Seen, bare, characters, ends_with_ellipsis, is_wordlike, lines, share};
 
 /// Characters that mark an item of a list.
@@ -134,10 +134,10 @@ impl WordCounts {
 }
 
 impl TextFilter for Rules {
-    fn apply(&self, text: &str) -> Verdict {
+    fn apply(&self, text: &str) -> FilterVerdict {
         let of_words = self.word_rule(text, &WordCounts::count(text));
         let found = of_words.or_else(|| self.line_rule(text)).or_else(|| self.stop_word_rule(text));
-        found.map_or(Verdict::Keep, Verdict::Remove)
+        found.map_or(FilterVerdict::Keep, FilterVerdict::Remove)
     }
 }
 
@@ -159,7 +159,9 @@ impl Rules {
     }
 
     fn line_rule(&self, text: &str) -> Option<&'static str> {
-        let (mut all, mut bullets, mut ellipses) = (0, 0, 0);
+        let mut all = 0;
+        let mut bullets = 0;
+        let mut ellipses = 0;
         for line in lines(text) {
             all += 1;
             bullets += u64::from(line.starts_with(BULLETS));
@@ -200,7 +202,7 @@ fn ellipses(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn verdict(text: &str) -> Verdict {
+    fn verdict(text: &str) -> FilterVerdict {
         GopherQuality::default().build(None).expect("valid").apply(text)
     }
 
@@ -209,24 +211,24 @@ mod tests {
         let prose = "the quick brown fox and its friend went to the market with money ".repeat(8);
         let shouted = prose.to_uppercase();
         let cases = [
-            (prose.clone(), Verdict::Keep),
-            (shouted, Verdict::Keep),
-            (prose[..100].to_owned(), Verdict::Remove("too_few_words")),
-            ("the and ".repeat(50_001), Verdict::Remove("too_many_words")),
-            ("a to ".repeat(50), Verdict::Remove("short_words")),
-            ("incomprehensibilities and the ".repeat(60), Verdict::Keep),
-            ("incomprehensibilities to ".repeat(60), Verdict::Remove("long_words")),
-            (format!("{prose}{}", "# ".repeat(12)), Verdict::Remove("hashes")),
-            (format!("{prose}{}", "… ".repeat(6) + &"... ".repeat(6)), Verdict::Remove("ellipses")),
-            (format!("{prose}{}", "123 ".repeat(40)), Verdict::Remove("few_alphabetic_words")),
-            ("- the quick brown fox and its friend\n".repeat(9), Verdict::Remove("bullet_lines")),
+            (prose.clone(), FilterVerdict::Keep),
+            (shouted, FilterVerdict::Keep),
+            (prose[..100].to_owned(), FilterVerdict::Remove("too_few_words")),
+            ("the and ".repeat(50_001), FilterVerdict::Remove("too_many_words")),
+            ("a to ".repeat(50), FilterVerdict::Remove("short_words")),
+            ("incomprehensibilities and the ".repeat(60), FilterVerdict::Keep),
+            ("incomprehensibilities to ".repeat(60), FilterVerdict::Remove("long_words")),
+            (format!("{prose}{}", "# ".repeat(12)), FilterVerdict::Remove("hashes")),
+            (format!("{prose}{}", "… ".repeat(6) + &"... ".repeat(6)), FilterVerdict::Remove("ellipses")),
+            (format!("{prose}{}", "123 ".repeat(40)), FilterVerdict::Remove("few_alphabetic_words")),
+            ("- the quick brown fox and its friend\n".repeat(9), FilterVerdict::Remove("bullet_lines")),
             (
                 ("the quick brown fox and its very good friend that ran\n".repeat(2) + "and then...\n\n").repeat(4),
-                Verdict::Remove("ellipsis_lines"),
+                FilterVerdict::Remove("ellipsis_lines"),
             ),
-            ("quick brown fox ".repeat(20), Verdict::Remove("few_stop_words")),
-            ("the quick fox ".repeat(20), Verdict::Remove("few_stop_words")),
-            ("\"The\" quick fox of, ".repeat(20), Verdict::Keep),
+            ("quick brown fox ".repeat(20), FilterVerdict::Remove("few_stop_words")),
+            ("the quick fox ".repeat(20), FilterVerdict::Remove("few_stop_words")),
+            ("\"The\" quick fox of, ".repeat(20), FilterVerdict::Keep),
         ];
         for (text, expected) in cases {
             assert_eq!(verdict(&text), expected, "{}", &text[..text.len().min(60)]);

@@ -30,7 +30,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, TextFilter, Verdict, share_problem};
+use super::{Filter, FilterVerdict, TextFilter, share_problem};
 use crate::text::{Index, MAX_EXAMINED_BYTES, Seen, characters, front, lines, share};
 
 /// Names of the rules about the most frequent n-gram, n from 2 on.
@@ -97,11 +97,11 @@ impl Filter for GopherRepetition {
 }
 
 impl TextFilter for GopherRepetition {
-    fn apply(&self, text: &str) -> Verdict {
+    fn apply(&self, text: &str) -> FilterVerdict {
         let text = front(text, MAX_EXAMINED_BYTES);
         let total = characters(text);
         let found = self.part_rule(text, total).or_else(|| self.n_gram_rule(text, total));
-        found.map_or(Verdict::Keep, Verdict::Remove)
+        found.map_or(FilterVerdict::Keep, FilterVerdict::Remove)
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(text: &str) -> Verdict {
+    fn verdict(text: &str) -> FilterVerdict {
         GopherRepetition::default().apply(text)
     }
 
@@ -280,7 +280,7 @@ mod tests {
         (0..words).map(|number| format!("word{number}")).collect::<Vec<_>>().join(" ") + " "
     }
 
-    /// Text of ten phrases of that many words. Each occurs twice, with so many other words after it.
+    /// Text of ten phrases of that many words. Each occurs twice, with as many other words after it.
     fn repeated(phrase: usize, others: usize) -> String {
         let words =
             |kind: &str, count: usize| (0..count).map(|at| format!("{kind}w{at}")).collect::<Vec<_>>().join(" ") + " ";
@@ -297,25 +297,28 @@ mod tests {
         let long = prose(300);
         let once = format!("{}\n\n", prose(12));
         let cases = [
-            (String::new(), Verdict::Keep),
-            ("two words".to_owned(), Verdict::Keep),
-            (long.clone(), Verdict::Keep),
-            ("a b c\n\n".repeat(2) + &long, Verdict::Remove("duplicate_paragraphs")),
-            (format!("{once}x\n\n{once}y\n\nz\n\n{}", prose(11)), Verdict::Remove("duplicate_paragraph_characters")),
-            (format!("a\na\nb\n{long}"), Verdict::Keep),
-            (format!("a\na\na\nb\n{long}"), Verdict::Remove("duplicate_lines")),
-            (format!("{0}\n{0}\nx\ny\nz", prose(30)), Verdict::Remove("duplicate_line_characters")),
+            (String::new(), FilterVerdict::Keep),
+            ("two words".to_owned(), FilterVerdict::Keep),
+            (long.clone(), FilterVerdict::Keep),
+            ("a b c\n\n".repeat(2) + &long, FilterVerdict::Remove("duplicate_paragraphs")),
+            (
+                format!("{once}x\n\n{once}y\n\nz\n\n{}", prose(11)),
+                FilterVerdict::Remove("duplicate_paragraph_characters"),
+            ),
+            (format!("a\na\nb\n{long}"), FilterVerdict::Keep),
+            (format!("a\na\na\nb\n{long}"), FilterVerdict::Remove("duplicate_lines")),
+            (format!("{0}\n{0}\nx\ny\nz", prose(30)), FilterVerdict::Remove("duplicate_line_characters")),
             (
                 (0..40).map(|number| format!("green tea {number}")).collect::<Vec<_>>().join(" "),
-                Verdict::Remove("top_2_gram"),
+                FilterVerdict::Remove("top_2_gram"),
             ),
         ];
         for (text, expected) in cases {
             assert_eq!(verdict(&text), expected, "{}", &text[..text.len().min(60)]);
         }
-        assert_eq!(verdict(&repeated(5, 6)), Verdict::Remove("duplicate_5_grams"));
-        assert_eq!(verdict(&repeated(10, 24)), Verdict::Remove("duplicate_10_grams"));
-        assert_eq!(verdict(&repeated(10, 40)), Verdict::Keep);
+        assert_eq!(verdict(&repeated(5, 6)), FilterVerdict::Remove("duplicate_5_grams"));
+        assert_eq!(verdict(&repeated(10, 24)), FilterVerdict::Remove("duplicate_10_grams"));
+        assert_eq!(verdict(&repeated(10, 40)), FilterVerdict::Keep);
     }
 
     /// Counts of the definition, with strings instead of hashes.
@@ -327,7 +330,8 @@ mod tests {
         let top = grams.iter().find(|gram| occurrences(gram) == most).filter(|_| most > 1);
         let top = top.map_or(0, |gram| characters(&gram.join(" ")) * most as u64);
         let mut seen = std::collections::BTreeSet::new();
-        let (mut sum, mut at) = (0, 0);
+        let mut sum = 0;
+        let mut at = 0;
         while at + n <= words.len() {
             let gram = &words[at..at + n];
             if seen.insert(gram) {

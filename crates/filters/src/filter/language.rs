@@ -20,7 +20,7 @@ use schemas::Problem;
 use serde::{Deserialize, Serialize};
 use whatlang::Lang;
 
-use super::{Filter, TextFilter, Verdict, share_problem};
+use super::{Filter, FilterVerdict, TextFilter, share_problem};
 use crate::text::front;
 
 /// Bytes that are compared with the profiles. More change no result in practice.
@@ -69,14 +69,18 @@ struct Detector {
 }
 
 impl TextFilter for Detector {
-    fn apply(&self, text: &str) -> Verdict {
+    fn apply(&self, text: &str) -> FilterVerdict {
         let Some(found) = whatlang::detect(front(text, EXAMINED_BYTES)) else {
-            return Verdict::Remove("unknown_language");
+            return FilterVerdict::Remove("unknown_language");
         };
         if !self.languages.contains(&found.lang()) {
-            return Verdict::Remove("other_language");
+            return FilterVerdict::Remove("other_language");
         }
-        if found.confidence() >= self.min_confidence { Verdict::Keep } else { Verdict::Remove("low_confidence") }
+        if found.confidence() >= self.min_confidence {
+            FilterVerdict::Keep
+        } else {
+            FilterVerdict::Remove("low_confidence")
+        }
     }
 }
 
@@ -95,12 +99,12 @@ mod tests {
             let languages = codes.iter().map(|&code| code.to_owned()).collect();
             Language { languages, ..Language::default() }.build(None).expect("known codes")
         };
-        assert_eq!(of(&["eng"]).apply(english), Verdict::Keep);
-        assert_eq!(of(&["eng"]).apply(german), Verdict::Remove("other_language"));
-        assert_eq!(of(&["eng", "cmn"]).apply(chinese), Verdict::Keep);
-        assert_eq!(of(&["eng"]).apply("12 + 3 = ?"), Verdict::Remove("unknown_language"));
+        assert_eq!(of(&["eng"]).apply(english), FilterVerdict::Keep);
+        assert_eq!(of(&["eng"]).apply(german), FilterVerdict::Remove("other_language"));
+        assert_eq!(of(&["eng", "cmn"]).apply(chinese), FilterVerdict::Keep);
+        assert_eq!(of(&["eng"]).apply("12 + 3 = ?"), FilterVerdict::Remove("unknown_language"));
         let strict = Language { min_confidence: 1.0, ..Language::default() }.build(None).expect("a share");
-        assert_eq!(strict.apply("no manual"), Verdict::Remove("other_language"));
+        assert_eq!(strict.apply("no manual"), FilterVerdict::Remove("other_language"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Length in characters, words and lines.
+//! Length of a text in characters, words and lines.
 //!
 //! # What
 //! Removes documents that are too short or too long.
@@ -17,13 +17,13 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, TextFilter, Verdict, order_problem};
+use super::{Filter, FilterVerdict, TextFilter, order_problem};
 use crate::text::{characters, lines};
 
 /// Bounds of length. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Length {
+pub struct TextLength {
     /// Minimum number of characters.
     pub min_characters: u64,
     /// Maximum number of characters. Default: no limit.
@@ -41,13 +41,13 @@ pub struct Length {
     pub max_lines: Option<u64>,
 }
 
-impl Default for Length {
+impl Default for TextLength {
     fn default() -> Self {
         Self { min_characters: 200, max_characters: None, min_words: 0, max_words: None, min_lines: 0, max_lines: None }
     }
 }
 
-impl Filter for Length {
+impl Filter for TextLength {
     fn problems(&self) -> Vec<Problem> {
         let order = |key, min, max: Option<u64>| max.and_then(|max| order_problem(key, min, max));
         let problems = [
@@ -63,35 +63,35 @@ impl Filter for Length {
     }
 }
 
-impl TextFilter for Length {
-    fn apply(&self, text: &str) -> Verdict {
+impl TextFilter for TextLength {
+    fn apply(&self, text: &str) -> FilterVerdict {
         let is_over = |max: Option<u64>, found: u64| max.is_some_and(|max| found > max);
         let found = characters(text);
         if found < self.min_characters {
-            return Verdict::Remove("too_few_characters");
+            return FilterVerdict::Remove("too_few_characters");
         }
         if is_over(self.max_characters, found) {
-            return Verdict::Remove("too_many_characters");
+            return FilterVerdict::Remove("too_many_characters");
         }
         if self.min_words > 0 || self.max_words.is_some() {
             let found = text.split_whitespace().count() as u64;
             if found < self.min_words {
-                return Verdict::Remove("too_few_words");
+                return FilterVerdict::Remove("too_few_words");
             }
             if is_over(self.max_words, found) {
-                return Verdict::Remove("too_many_words");
+                return FilterVerdict::Remove("too_many_words");
             }
         }
         if self.min_lines > 0 || self.max_lines.is_some() {
             let found = lines(text).count() as u64;
             if found < self.min_lines {
-                return Verdict::Remove("too_few_lines");
+                return FilterVerdict::Remove("too_few_lines");
             }
             if is_over(self.max_lines, found) {
-                return Verdict::Remove("too_many_lines");
+                return FilterVerdict::Remove("too_many_lines");
             }
         }
-        Verdict::Keep
+        FilterVerdict::Keep
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn bounds_are_inclusive() {
-        let filter = Length {
+        let filter = TextLength {
             min_characters: 2,
             max_characters: Some(11),
             min_words: 2,
@@ -110,13 +110,13 @@ mod tests {
             max_lines: Some(2),
         };
         let cases = [
-            ("é", Verdict::Remove("too_few_characters")),
-            ("ééé", Verdict::Remove("too_few_words")),
-            ("é é", Verdict::Keep),
-            ("a b c d", Verdict::Remove("too_many_words")),
-            ("a\n\nb", Verdict::Keep),
-            ("a\nb\nc", Verdict::Remove("too_many_lines")),
-            ("aaaaaaaaaa bb", Verdict::Remove("too_many_characters")),
+            ("é", FilterVerdict::Remove("too_few_characters")),
+            ("ééé", FilterVerdict::Remove("too_few_words")),
+            ("é é", FilterVerdict::Keep),
+            ("a b c d", FilterVerdict::Remove("too_many_words")),
+            ("a\n\nb", FilterVerdict::Keep),
+            ("a\nb\nc", FilterVerdict::Remove("too_many_lines")),
+            ("aaaaaaaaaa bb", FilterVerdict::Remove("too_many_characters")),
         ];
         for (text, expected) in cases {
             assert_eq!(filter.apply(text), expected, "{text:?}");

@@ -20,7 +20,7 @@ schemas::registry! {
         gopher_quality::GopherQuality,
         gopher_repetition::GopherRepetition,
         language::Language,
-        length::Length,
+        length::TextLength,
         pii::Pii,
         ratios::Ratios,
         regex::Regex,
@@ -29,7 +29,7 @@ schemas::registry! {
 
 /// Decision about one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FilterVerdict {
     /// Keeps the text unchanged.
     Keep,
     /// Replaces the text. The new text differs from the old one and is not blank.
@@ -65,7 +65,7 @@ pub trait Filter: Send + Sync {
 pub trait TextFilter: Send + Sync {
     /// Decides about the text of one document. The result depends on the text and the settings only. The time is linear
     /// in the length of the text.
-    fn apply(&self, text: &str) -> Verdict;
+    fn apply(&self, text: &str) -> FilterVerdict;
 }
 
 /// Loaded filter with its name and the digest of its file.
@@ -109,7 +109,7 @@ impl LoadedFilter {
 
     /// Decides about the text of one document.
     #[must_use]
-    pub fn apply(&self, text: &str) -> Verdict {
+    pub fn apply(&self, text: &str) -> FilterVerdict {
         self.filter.apply(text)
     }
 }

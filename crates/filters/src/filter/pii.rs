@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use self::address::{email_ranges, ip_ranges};
 use self::phone::phone_ranges;
-use super::{Filter, TextFilter, Verdict};
+use super::{Filter, FilterVerdict, TextFilter};
 
 /// Masks of personal data. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -105,7 +105,7 @@ impl Pii {
 }
 
 impl TextFilter for Pii {
-    fn apply(&self, text: &str) -> Verdict {
+    fn apply(&self, text: &str) -> FilterVerdict {
         let mut masked: Option<String> = None;
         let kinds = [
             (self.emails, email_ranges as fn(&str) -> Vec<std::ops::Range<usize>>, &self.email_replacement),
@@ -120,9 +120,9 @@ impl TextFilter for Pii {
             }
         }
         match masked {
-            Some(masked) if masked.trim().is_empty() => Verdict::Remove("blank_after_masking"),
-            Some(masked) if masked != text => Verdict::Change(masked),
-            _ => Verdict::Keep,
+            Some(masked) if masked.trim().is_empty() => FilterVerdict::Remove("blank_after_masking"),
+            Some(masked) if masked != text => FilterVerdict::Change(masked),
+            _ => FilterVerdict::Keep,
         }
     }
 }
@@ -146,9 +146,9 @@ mod tests {
     fn masked(text: &str) -> String {
         let filter = Pii { phone_numbers: true, ..Pii::default() };
         match filter.apply(text) {
-            Verdict::Change(text) => text,
-            Verdict::Keep => text.to_owned(),
-            Verdict::Remove(rule) => panic!("{rule}"),
+            FilterVerdict::Change(text) => text,
+            FilterVerdict::Keep => text.to_owned(),
+            FilterVerdict::Remove(rule) => panic!("{rule}"),
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn a_mask_may_be_empty_but_a_document_may_not() {
         let filter = Pii { email_replacement: String::new(), ..Pii::default() };
         assert!(filter.problems().is_empty());
-        assert_eq!(filter.apply("a@b.org "), Verdict::Remove("blank_after_masking"));
+        assert_eq!(filter.apply("a@b.org "), FilterVerdict::Remove("blank_after_masking"));
         let none = Pii { emails: false, ip_addresses: false, ip_replacement: "x".repeat(65), ..Pii::default() };
         assert_eq!(none.problems().len(), 2);
     }

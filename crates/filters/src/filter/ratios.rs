@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, TextFilter, Verdict, order_problem, share_problem};
+use super::{Filter, FilterVerdict, TextFilter, order_problem, share_problem};
 use crate::text::{Seen, bare, share};
 
 /// Bounds of shares. See the [module](self).
@@ -126,34 +126,35 @@ fn is_mark(character: char) -> bool {
 }
 
 impl TextFilter for Rules {
-    fn apply(&self, text: &str) -> Verdict {
+    fn apply(&self, text: &str) -> FilterVerdict {
         let settings = &self.settings;
         let counts = CharacterCounts::count(text);
         if share(counts.symbols, counts.visible) > settings.max_symbols {
-            return Verdict::Remove("symbols");
+            return FilterVerdict::Remove("symbols");
         }
         if share(counts.digits, counts.visible) > settings.max_digits {
-            return Verdict::Remove("digits");
+            return FilterVerdict::Remove("digits");
         }
         if share(counts.capitals, counts.letters) > settings.max_capitals {
-            return Verdict::Remove("capitals");
+            return FilterVerdict::Remove("capitals");
         }
         if settings.min_stop_words > 0.0 || settings.max_stop_words < 1.0 {
             let found = self.stop_word_share(text);
             if found < settings.min_stop_words {
-                return Verdict::Remove("few_stop_words");
+                return FilterVerdict::Remove("few_stop_words");
             }
             if found > settings.max_stop_words {
-                return Verdict::Remove("many_stop_words");
+                return FilterVerdict::Remove("many_stop_words");
             }
         }
-        Verdict::Keep
+        FilterVerdict::Keep
     }
 }
 
 impl Rules {
     fn stop_word_share(&self, text: &str) -> f64 {
-        let (mut words, mut found) = (0, 0);
+        let mut words = 0;
+        let mut found = 0;
         let mut lowercase = String::new();
         for word in text.split_whitespace().map(bare).filter(|word| !word.is_empty()) {
             words += 1;
@@ -180,14 +181,14 @@ mod tests {
         let settings = Ratios { min_stop_words: 0.2, max_stop_words: 0.8, ..Ratios::default() };
         let filter = settings.build(None).expect("valid");
         let cases = [
-            ("The cat is on a soft mat in town", Verdict::Keep),
-            ("the @@ cat ##", Verdict::Remove("symbols")),
-            ("the 12345 cat", Verdict::Remove("digits")),
-            ("THE CAT sat", Verdict::Remove("capitals")),
-            ("cat mat hat bat rat the", Verdict::Remove("few_stop_words")),
-            ("cat mat hat \"The\" of, dog", Verdict::Keep),
-            ("this is what they will have", Verdict::Remove("many_stop_words")),
-            ("", Verdict::Remove("few_stop_words")),
+            ("The cat is on a soft mat in town", FilterVerdict::Keep),
+            ("the @@ cat ##", FilterVerdict::Remove("symbols")),
+            ("the 12345 cat", FilterVerdict::Remove("digits")),
+            ("THE CAT sat", FilterVerdict::Remove("capitals")),
+            ("cat mat hat bat rat the", FilterVerdict::Remove("few_stop_words")),
+            ("cat mat hat \"The\" of, dog", FilterVerdict::Keep),
+            ("this is what they will have", FilterVerdict::Remove("many_stop_words")),
+            ("", FilterVerdict::Remove("few_stop_words")),
         ];
         for (text, expected) in cases {
             assert_eq!(filter.apply(text), expected, "{text}");
@@ -195,7 +196,7 @@ mod tests {
         let default = Ratios::default().build(None).expect("valid");
         let hindi = "हिन्दी विश्व की एक प्रमुख भाषा है।";
         for text in ["", hindi, "中文没有空格，也没有大写。", "Она читает книгу."] {
-            assert_eq!(default.apply(text), Verdict::Keep, "{text}");
+            assert_eq!(default.apply(text), FilterVerdict::Keep, "{text}");
         }
     }
 }

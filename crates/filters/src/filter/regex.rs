@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, TextFilter, Verdict};
+use super::{Filter, FilterVerdict, TextFilter};
 
 /// Maximum memory of a compiled pattern, and of the states that a search caches, in bytes.
 const MAX_COMPILED_BYTES: usize = 8 << 20;
@@ -108,26 +108,26 @@ struct Matcher {
 }
 
 impl TextFilter for Matcher {
-    fn apply(&self, text: &str) -> Verdict {
+    fn apply(&self, text: &str) -> FilterVerdict {
         match self.action {
-            RegexAction::Remove if self.regex.is_match(text) => Verdict::Remove("match"),
-            RegexAction::Keep if !self.regex.is_match(text) => Verdict::Remove("no_match"),
+            RegexAction::Remove if self.regex.is_match(text) => FilterVerdict::Remove("match"),
+            RegexAction::Keep if !self.regex.is_match(text) => FilterVerdict::Remove("no_match"),
             RegexAction::Replace => self.replace(text),
-            RegexAction::Remove | RegexAction::Keep => Verdict::Keep,
+            RegexAction::Remove | RegexAction::Keep => FilterVerdict::Keep,
         }
     }
 }
 
 impl Matcher {
-    fn replace(&self, text: &str) -> Verdict {
+    fn replace(&self, text: &str) -> FilterVerdict {
         let most = text.len().saturating_mul(MAX_GROWTH).saturating_add(FREE_GROWTH_BYTES);
         let Some(replaced) = replace_all(&self.regex, text, &self.replacement, most) else {
-            return Verdict::Remove("too_long_after_replacement");
+            return FilterVerdict::Remove("too_long_after_replacement");
         };
         match replaced {
-            replaced if replaced == text => Verdict::Keep,
-            replaced if replaced.trim().is_empty() => Verdict::Remove("blank_after_replacement"),
-            replaced => Verdict::Change(replaced.into_owned()),
+            replaced if replaced == text => FilterVerdict::Keep,
+            replaced if replaced.trim().is_empty() => FilterVerdict::Remove("blank_after_replacement"),
+            replaced => FilterVerdict::Change(replaced.into_owned()),
         }
     }
 }
@@ -158,7 +158,7 @@ fn replace_all<'t>(regex: &regex::Regex, text: &'t str, replacement: &str, most:
 mod tests {
     use super::*;
 
-    fn verdict(pattern: &str, action: RegexAction, replacement: &str, text: &str) -> Verdict {
+    fn verdict(pattern: &str, action: RegexAction, replacement: &str, text: &str) -> FilterVerdict {
         let filter = Regex { pattern: pattern.into(), action, replacement: replacement.into() };
         assert!(filter.problems().is_empty(), "{:?}", filter.problems());
         filter.build(None).expect("valid").apply(text)
@@ -167,19 +167,22 @@ mod tests {
     #[test]
     fn each_action_does_what_it_names() {
         use RegexAction::{Keep, Remove, Replace};
-        assert_eq!(verdict("c.t", Remove, "", "a cat"), Verdict::Remove("match"));
-        assert_eq!(verdict("c.t", Remove, "", "a dog"), Verdict::Keep);
-        assert_eq!(verdict("c.t", Keep, "", "a cat"), Verdict::Keep);
-        assert_eq!(verdict("c.t", Keep, "", "a dog"), Verdict::Remove("no_match"));
-        assert_eq!(verdict("c(.)t", Replace, "d${1}g", "a cat, a cot"), Verdict::Change("a dag, a dog".into()));
-        assert_eq!(verdict("c.t", Replace, "x", "a dog"), Verdict::Keep);
+        assert_eq!(verdict("c.t", Remove, "", "a cat"), FilterVerdict::Remove("match"));
+        assert_eq!(verdict("c.t", Remove, "", "a dog"), FilterVerdict::Keep);
+        assert_eq!(verdict("c.t", Keep, "", "a cat"), FilterVerdict::Keep);
+        assert_eq!(verdict("c.t", Keep, "", "a dog"), FilterVerdict::Remove("no_match"));
+        assert_eq!(verdict("c(.)t", Replace, "d${1}g", "a cat, a cot"), FilterVerdict::Change("a dag, a dog".into()));
+        assert_eq!(verdict("c.t", Replace, "x", "a dog"), FilterVerdict::Keep);
         assert_eq!(
             verdict(r"(?m)^Menu: .*\n", Replace, "", "Menu: a | b\nText.\nMenu: c\n"),
-            Verdict::Change("Text.\n".into())
+            FilterVerdict::Change("Text.\n".into())
         );
-        assert_eq!(verdict("a+", Replace, " ", "aaa"), Verdict::Remove("blank_after_replacement"));
+        assert_eq!(verdict("a+", Replace, " ", "aaa"), FilterVerdict::Remove("blank_after_replacement"));
         let bomb = "$0".repeat(100);
-        assert_eq!(verdict("a+", Replace, &bomb, &"a".repeat(10_000)), Verdict::Remove("too_long_after_replacement"));
+        assert_eq!(
+            verdict("a+", Replace, &bomb, &"a".repeat(10_000)),
+            FilterVerdict::Remove("too_long_after_replacement")
+        );
     }
 
     #[test]

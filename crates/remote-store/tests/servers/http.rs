@@ -39,7 +39,7 @@ pub(crate) fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8().expect("UTF-8").into_owned()
 }
 
-/// How an answer is sent.
+/// Delivery of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Whole,
@@ -120,7 +120,8 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
     let mut words = line.split(' ');
-    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let method = words.next()?.to_owned();
+    let target = words.next()?.to_owned();
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();

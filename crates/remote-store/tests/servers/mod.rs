@@ -22,7 +22,8 @@ pub(crate) fn options(address: &str) -> StoreOptions {
         ("AWS_REGION", "us-east-1"),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let (pause, pause_max) = (Duration::ZERO, Duration::ZERO);
+    let pause = Duration::ZERO;
+    let pause_max = Duration::ZERO;
     let retries = Retries { attempts_max: 20, pause, pause_max };
     StoreOptions { retries, ..StoreOptions::new(environment) }
 }

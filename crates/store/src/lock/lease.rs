@@ -58,9 +58,9 @@ pub(super) struct Content {
 }
 
 impl Content {
-    fn new(holder: &Holder, terms: LeaseConfig) -> Self {
+    fn new(holder: Holder, terms: LeaseConfig) -> Self {
         let takeover_delay_ms = u64::try_from(terms.takeover_delay.as_millis()).unwrap_or(u64::MAX);
-        Self { holder: holder.clone(), counter: 0, takeover_delay_ms, released: false }
+        Self { holder, counter: 0, takeover_delay_ms, released: false }
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -124,7 +124,7 @@ impl LeaseClaim {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LockError> {
         let store = with_short_retries(store, name, terms)?;
-        let content = Content::new(&holder, terms);
+        let content = Content::new(holder, terms);
         let (version, begun) = try_claim(&store, name, &content, terms, &*clock)?;
         Ok(Self::taken(store, name, terms, clock, content, version, begun))
     }
@@ -139,7 +139,7 @@ impl LeaseClaim {
         watched: &mut Option<ObservedLease>,
     ) -> Result<Option<Self>, LockError> {
         let store = with_short_retries(store, name, terms)?;
-        let content = Content::new(holder, terms);
+        let content = Content::new(holder.clone(), terms);
         match attempt(&store, name, &content, watched.as_ref(), terms, &*clock)? {
             Attempt::Taken { version, begun } => {
                 Ok(Some(Self::taken(store, name, terms, clock, content, version, begun)))

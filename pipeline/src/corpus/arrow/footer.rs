@@ -16,14 +16,14 @@ use crate::corpus::inputs::InputFile;
 const FOOTER_BYTES_MAX: u64 = 256 << 20;
 
 /// Byte ranges of the messages in a plain Arrow file.
-pub(super) struct Blocks {
+pub(super) struct FooterBlocks {
     pub(super) batches: Vec<Range<u64>>,
     dictionaries: Vec<Range<u64>>,
     /// Beginning of the footer.
     footer: u64,
 }
 
-impl Blocks {
+impl FooterBlocks {
     /// Reads the footer; `None` for a stream, and for a file that is compressed as a whole.
     pub(super) fn read(file: &InputFile, reading: &ReadOptions) -> Result<Option<Self>> {
         if Compression::from_path(&file.path) != Compression::Plain || file.bytes == 0 {

@@ -40,8 +40,11 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let sample = Sample::default();
     let settings = settings.digest();
     let options = PrepareOptions::default();
-    let (listing, access) = (ObjectListing::default(), PartAccess::Make);
-    let (test_sets, verdicts, store) = (None, OnceLock::new(), Some(store));
+    let listing = ObjectListing::default();
+    let access = PartAccess::Make;
+    let test_sets = None;
+    let verdicts = OnceLock::new();
+    let store = Some(store);
     let work = PrepareJob {
         config,
         corpus,

@@ -145,7 +145,8 @@ fn a_kill_costs_at_most_the_signatures_in_progress() {
         files.keys().filter(|name| name.starts_with(prefix) && name.ends_with(suffix)).count()
     };
     let parts = count(&whole, "signatures/", ".json");
-    let (mut signing, mut deciding) = (0, 0);
+    let mut signing = 0;
+    let mut deciding = 0;
     for writes in 1.. {
         let before = home.data();
         store::faults::fail_after(&home.config.folder, Some(writes));
@@ -219,7 +220,8 @@ fn documents_of_earlier_versions_stay_and_new_ones_are_compared_with_them() {
     let home = planted();
     home.run().expect("prepared");
     let before = home.data();
-    let (copy, near) = (line(3, 9).join(" "), line(2, 6).join(" ").replacen("cat", "hat", 1));
+    let copy = line(3, 9).join(" ");
+    let near = line(2, 6).join(" ").replacen("cat", "hat", 1);
     // The file sorts before the others, and has a copy of a removed document too.
     let lines = [copy, near, line(77, 0).join(" "), line(77, 0).join("  "), line(1, 2).join(" ")];
     write_all(home.folder.path(), &[("in/00.txt", lines.join("\n"))]);

@@ -94,7 +94,7 @@ fn a_part_of_a_dead_process_is_taken_over_and_that_of_a_live_one_is_not() {
     let lease = |part: u32| leases::name(schemas::PartId(part));
     let terms = leases::terms(EXPIRY);
     let alive = Lock::acquire(&store, &lease(3), store::Holder::this_process(), terms).expect("free");
-    // A lease that nobody renews, and whose holder is on another machine.
+    // Lease that is not renewed, of a holder on another machine.
     let mut content: serde_json::Value = serde_json::from_slice(&store.get(&lease(3)).expect("there")).expect("JSON");
     content["holder"]["host"] = "elsewhere".into();
     content["takeover_delay_ms"] = 0.into();

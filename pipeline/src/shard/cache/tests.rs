@@ -59,7 +59,8 @@ const MANY: u64 = 1 << 30;
 fn a_shard_is_downloaded_once_for_all_processes() {
     let remote = Remote::new();
     let before = remote.requests();
-    let (first, second) = (remote.cache(MANY), remote.cache(MANY));
+    let first = remote.cache(MANY);
+    let second = remote.cache(MANY);
     for cache in [&first, &second, &first] {
         let shards = remote.open(cache);
         for shard in remote.shards() {

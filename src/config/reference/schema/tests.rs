@@ -37,7 +37,7 @@ fn the_schema_accepts_every_file_in_configs_and_refuses_mistakes() {
         (json!({ "sede": 1 }), "sede"),
         (json!({ "seed": "one" }), "/seed"),
         (json!({ "prepare": { "max_seq_len": -4 } }), "/prepare/max_seq_len"),
-        (json!({ "prepare": { "format": "csv" } }), "/prepare/format"),
+        (json!({ "prepare": { "format": "docx" } }), "/prepare/format"),
         (json!({ "prepare": { "inputs": ["a", 3] } }), "/prepare/inputs/1"),
         (json!({ "data": { "wdith": 64 } }), "wdith"),
         (json!({ "views": { "masked": { "kind": "musk" } } }), "/views/masked"),
