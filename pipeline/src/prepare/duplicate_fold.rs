@@ -60,9 +60,8 @@ pub(super) fn sign_parts(
         }
         match results.next_timeout(PULSE)? {
             Poll::Item((_, SignResult::Made)) => made += 1,
-            Poll::Item((_, SignResult::Kept)) => {}
             Poll::Item((part, SignResult::Leased)) => leased.push(parts[part].clone()),
-            Poll::Pending => {}
+            Poll::Item((_, SignResult::Kept)) | Poll::Pending => {}
             Poll::End => break,
         }
         voice.emit(EventKind::PrepareProgress(progress.at(began.elapsed())));

@@ -40,10 +40,11 @@ pub(super) fn sign_part(
         progress.finish_part(part, &count);
         return Ok(Some(SignResult::Kept));
     }
-    let mut _lease = None;
+    // Released on drop.
+    let mut lease = None;
     if let PartAccess::Lease(contender) = &work.access {
-        _lease = contender.try_acquire(&leases::signatures_name(part.id)).map_err(std::io::Error::from)?;
-        if _lease.is_none() {
+        lease = contender.try_acquire(&leases::signatures_name(part.id)).map_err(std::io::Error::from)?;
+        if lease.is_none() {
             return Ok(Some(SignResult::Leased));
         }
         // The previous holder may have completed them.
@@ -74,6 +75,7 @@ pub(super) fn sign_part(
     }
     let read = documents.read().iter().map(|(_, end)| end.clone()).collect();
     writer.finish(&work.settings, read)?;
+    drop(lease);
     progress.finish_part(part, &count);
     Ok(Some(SignResult::Made))
 }

@@ -1,4 +1,4 @@
-//! PreparePhase of a preparation that a process runs, and its share of the parts.
+//! Phase of a preparation that a process runs, and its share of the parts.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -43,14 +43,12 @@ fn share_in(flags: &ShareFlags, environment: &dyn Fn(&str) -> Option<String>) ->
     };
     let (index, count) = match (flags.index, flags.count) {
         (Some(index), Some(count)) => (index, count),
-        (None, Some(count)) => match number("JOB_COMPLETION_INDEX")?.or(slurm_index(&number)?) {
-            Some(index) => (index, count),
-            None => {
-                let message = "--count: neither --index, JOB_COMPLETION_INDEX nor SLURM_ARRAY_TASK_ID says which share \
-                               this is";
-                return Err(Usage(message.to_owned()));
-            }
-        },
+        (None, Some(count)) => {
+            let missing =
+                "--count: neither --index, JOB_COMPLETION_INDEX nor SLURM_ARRAY_TASK_ID says which share this is";
+            let index = number("JOB_COMPLETION_INDEX")?.or(slurm_index(&number)?);
+            (index.ok_or_else(|| Usage(missing.to_owned()))?, count)
+        }
         (_, None) => match (slurm_index(&number)?, number("SLURM_ARRAY_TASK_COUNT")?) {
             (Some(index), Some(count)) => (index, count),
             _ => return Ok(leases),
@@ -85,8 +83,8 @@ mod tests {
         share_in(&flags, &find).map_err(|Usage(message)| message)
     }
 
-    fn index(index: u64, count: u64) -> Result<Share, String> {
-        Ok(Share::Index { index, count: NonZeroU64::new(count).expect("above 0") })
+    fn index(index: u64, count: u64) -> Share {
+        Share::Index { index, count: NonZeroU64::new(count).expect("above 0") }
     }
 
     #[test]
@@ -102,13 +100,13 @@ mod tests {
         };
         let leases = Ok(Share::Leases { expiry: Duration::from_secs(60) });
         assert_eq!(found(none, &[]), leases);
-        assert_eq!(found(none, &slurm("5")), index(2, 4));
+        assert_eq!(found(none, &slurm("5")), Ok(index(2, 4)));
         assert_eq!(found(ShareFlags { lease: true, ..none }, &slurm("5")), leases);
-        assert_eq!(found(ShareFlags { index: Some(1), count: Some(3), ..none }, &slurm("5")), index(1, 3));
+        assert_eq!(found(ShareFlags { index: Some(1), count: Some(3), ..none }, &slurm("5")), Ok(index(1, 3)));
         let of_8 = ShareFlags { count: Some(8), ..none };
-        assert_eq!(found(of_8, &[("JOB_COMPLETION_INDEX", "7")]), index(7, 8));
+        assert_eq!(found(of_8, &[("JOB_COMPLETION_INDEX", "7")]), Ok(index(7, 8)));
         assert_eq!(found(none, &[("JOB_COMPLETION_INDEX", "7")]), leases, "Kubernetes does not tell the count");
-        assert_eq!(found(of_8, &slurm("3")), index(1, 8));
+        assert_eq!(found(of_8, &slurm("3")), Ok(index(1, 8)));
     }
 
     #[test]

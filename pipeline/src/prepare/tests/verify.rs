@@ -15,7 +15,7 @@ fn check(store: &Store) -> FolderCheck {
 fn rot(home: &Home, name: &str, bytes: &[u8]) {
     let path = home.config.folder.join(name);
     let times = fs::metadata(&path).expect("there").modified().expect("kept by the file system");
-    fs::write(&path, bytes).expect("written");
+    write_all(&home.config.folder, &[(name, bytes)]);
     File::options().append(true).open(&path).and_then(|file| file.set_modified(times)).expect("set");
 }
 
