@@ -27,7 +27,8 @@ pub use self::choice::{
 };
 pub use self::finetune_args::{Hyperparameters, Warmup};
 use self::output_args::OutputArgs;
-pub use self::prepare_args::{PrepareArgs, PrepareVerb, ShareFlags, SharedPrepareArgs};
+pub use self::prepare_args::PrepareArgs;
+pub(crate) use self::prepare_args::{PrepareVerb, ShareFlags, SharedPrepareArgs};
 pub use self::profile_args::{ProfileArgs, TraceArgs, TuneArgs};
 pub use self::subcommands::CheckpointVerb;
 pub(crate) use self::subcommands::DEFAULT_CONFIG;

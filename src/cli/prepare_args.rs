@@ -43,7 +43,7 @@ pub struct PrepareArgs {
 
 /// Subcommands of `cloze prepare`.
 #[derive(Clone, Debug, Subcommand)]
-pub enum PrepareVerb {
+pub(crate) enum PrepareVerb {
     /// Write the part list, for processes that share the parts (`prepare run`).
     #[command(after_help = "Example: cloze prepare plan && sbatch --array=0-63 --wrap 'cloze prepare run'")]
     Plan(SharedPrepareArgs),
@@ -97,7 +97,7 @@ pub enum PrepareVerb {
 
 /// Share of the parts of a plan.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct ShareFlags {
+pub(crate) struct ShareFlags {
     /// Take every COUNT-th part, from part I on (from 0). Default: that of a Slurm array or a Kubernetes Indexed Job.
     #[arg(long, value_name = "I", requires = "count")]
     pub(crate) index: Option<u64>,
@@ -114,7 +114,7 @@ pub struct ShareFlags {
 
 /// Configuration and corpus of a phase of a preparation.
 #[derive(Clone, Debug, Args)]
-pub struct SharedPrepareArgs {
+pub(crate) struct SharedPrepareArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// Prepare only the corpus of this source (`[sources.NAME]` with `inputs`).

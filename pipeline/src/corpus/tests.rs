@@ -2,7 +2,6 @@
 
 mod long_documents;
 mod objects;
-mod reading_speed;
 
 use std::collections::BTreeMap;
 use std::path::Path;
