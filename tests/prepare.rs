@@ -363,7 +363,8 @@ fn file_names_are_escaped_for_terminals() {
 #[test]
 fn a_dry_run_shows_what_the_filters_remove_and_writes_nothing() {
     let home = corpus();
-    let sets = ["--set", "prepare.filters=[{kind=\"regex\", pattern=\"on Monday\"}, {kind=\"length\", min_words=1}]"];
+    let sets =
+        ["--set", "prepare.filters=[{kind=\"regex\", pattern=\"on Monday\"}, {kind=\"text_length\", min_words=1}]"];
     let args = |more: &[&'static str]| [&["prepare"], &sets[..], more].concat();
     let dry = home.run_ok(&args(&["--dry-run", "--sample", "0.5"]));
     assert!(dry.stdout.contains("filter regex: ") && dry.stdout.contains("× match"), "{dry}");

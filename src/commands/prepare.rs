@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interruption::Shared;
-pub use phase::PreparePhase;
+pub(crate) use phase::PreparePhase;
 use pipeline::corpus_stats::CorpusStats;
 use pipeline::load::RowOrder;
 use pipeline::prepare::{

@@ -10,7 +10,7 @@ use crate::exit::Usage;
 
 /// Phase of a preparation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PreparePhase {
+pub(crate) enum PreparePhase {
     /// All of it, in this process.
     #[default]
     All,
