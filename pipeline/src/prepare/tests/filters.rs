@@ -20,7 +20,7 @@ fn home() -> Home {
     home.config.normalization = Normalization { collapse_blanks: true, ..Normalization::default() };
     home.config.filters = filters(
         "[[filters]]\nkind = 'regex'\npattern = 'hat'\n[[filters]]\nkind = 'regex'\npattern = ' *中文'\naction = 'replace'\n\
-         [[filters]]\nkind = 'length'\nmin_characters = 26\n",
+         [[filters]]\nkind = 'text_length'\nmin_characters = 26\n",
     );
     home
 }
@@ -93,7 +93,7 @@ fn a_folder_has_one_set_of_filters() {
     let mut home = Home::new();
     home.run().expect("prepared");
     assert!(home.run().expect("nothing to do").nothing_to_do);
-    home.config.filters = filters("[[filters]]\nkind = 'length'\n");
+    home.config.filters = filters("[[filters]]\nkind = 'text_length'\n");
     let error = home.run().expect_err("other settings").to_string();
     assert!(error.contains("`filters` = not set, now [{"), "{error}");
 }
@@ -115,7 +115,7 @@ fn a_word_list_counts_by_its_content() {
     home.config.filters = other;
     assert!(home.run().expect_err("another list").to_string().contains("`filters`"));
     home.config.filters =
-        filters("[[filters]]\nkind = 'length'\n[[filters]]\nkind = 'blocklist'\nfile = '/no/such/list'\n");
+        filters("[[filters]]\nkind = 'text_length'\n[[filters]]\nkind = 'blocklist'\nfile = '/no/such/list'\n");
     let error = home.run().expect_err("no list").to_string();
     assert!(error.contains("`prepare.filters[1].file`") && error.contains("/no/such/list"), "{error}");
     home.config.filters = filters("[[filters]]\nkind = 'regex'\npattern = '('\n");
