@@ -187,7 +187,7 @@ impl Preparation {
         Ok(self.planned.describe())
     }
 
-    /// Makes parts again, such as those in which [`verify`] found damage, and writes damaged objects of no part again.
+    /// Makes parts again, such as those in which [`verify()`] found damage, and writes damaged objects of no part again.
     pub fn remake(
         mut self,
         parts: &BTreeSet<PartId>,
