@@ -1,5 +1,6 @@
 //! Dry run: the plan of a run, for users and programs to read.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use pipeline::load::{self, RowOrder};
@@ -16,7 +17,10 @@ use crate::run::data::{PreparedData, Purpose, SourceProblems};
 /// Whether a corpus is prepared in this folder. If the folder cannot be read, returns `true`; opening it reports the
 /// error.
 fn is_prepared(folder: &Path) -> bool {
-    folder.join(manifest::NAME).try_exists().unwrap_or(true)
+    match remote_store::existing_path(folder) {
+        Ok(store) => store.head(manifest::NAME).map_or(true, |found| found.is_some()),
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
 }
 
 /// Plan of a run for reading only. If no corpus is prepared yet, it uses the data that the configuration expects. No

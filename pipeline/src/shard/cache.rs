@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 use runtime::CancelToken;
 use schemas::Shard;
 use store::Store;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 /// Bytes of one request of a download.
 const BLOCK_BYTES: u64 = 8 << 20;
@@ -303,7 +303,7 @@ fn download(remote: &Store, local: &Store, shard: &Shard, stop: Option<&CancelTo
         return Ok(Download::Failed("its BLAKE3 differs from the manifest".to_owned()));
     }
     writer.commit()?;
-    info!(shard = remote.place(&shard.path), bytes = shard.bytes, "cache: shard downloaded");
+    debug!(shard = remote.place(&shard.path), bytes = shard.bytes, "cache: shard downloaded");
     Ok(Download::Done)
 }
 
