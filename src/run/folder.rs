@@ -58,6 +58,11 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
+    /// Whether a location is a URL that runs cannot be written to.
+    pub fn is_read_only(location: &Path) -> bool {
+        remote_store::is_url_path(location) && output_folder_problem("run.folder", location).is_some()
+    }
+
     /// Locks a folder, and removes partial files of a killed process.
     pub fn acquire(folder: &Store) -> anyhow::Result<Self> {
         if let Some(problem) = output_folder_problem("run.folder", Path::new(&folder.place(""))) {

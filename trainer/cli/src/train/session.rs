@@ -198,7 +198,8 @@ impl<'a> TrainSession<'a> {
     /// Watches the run folder for requests if `is_wanted`. Creates the folder if it is missing.
     fn watch(&self, is_wanted: bool) -> anyhow::Result<()> {
         let path = &self.run.folder;
-        if self.options.replay.is_some() || path.as_os_str().is_empty() || !is_wanted {
+        // The plan refuses a location that cannot be written, together with all other mistakes.
+        if self.options.replay.is_some() || path.as_os_str().is_empty() || !is_wanted || RunFolder::is_read_only(path) {
             return Ok(());
         }
         let folder = self.with_faults(remote_store::open_path(path)?);
