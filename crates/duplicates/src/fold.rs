@@ -85,16 +85,10 @@ pub struct Verdicts {
 pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C::Error> {
     let mut clusters = Clusters::new(plan.documents);
     let passes = FoldMemory::new(u64::from(plan.documents), plan.max_bytes).passes;
-    let mut entries = Vec::<([u32; 4], u32)>::new();
-    for pass in 0..passes {
-        columns.exact(&mut |document, hash| {
-            let words = words_128(hash);
-            if hash != 0 && pass_of(words[0], passes) == pass {
-                entries.push((words, document));
-            }
-        })?;
-        join_equal(&mut entries, &mut clusters);
-    }
+    let mut entries = Vec::new();
+    join_column(passes, &mut entries, &mut clusters, |visit| {
+        columns.exact(&mut |document, hash| visit(document, words_128(hash)))
+    })?;
     drop(entries);
     let mut verdicts = Verdicts { exact: BitSet::new(plan.documents), near: BitSet::new(plan.documents) };
     for document in plan.settled..plan.documents {
@@ -102,17 +96,11 @@ pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C:
             verdicts.exact.insert(document);
         }
     }
-    let mut entries = Vec::<([u32; 2], u32)>::new();
+    let mut entries = Vec::new();
     for band in 0..plan.bands {
-        for pass in 0..passes {
-            columns.band(band, &mut |document, hash| {
-                let words = words_64(hash);
-                if hash != 0 && pass_of(words[0], passes) == pass {
-                    entries.push((words, document));
-                }
-            })?;
-            join_equal(&mut entries, &mut clusters);
-        }
+        join_column(passes, &mut entries, &mut clusters, |visit| {
+            columns.band(band, &mut |document, hash| visit(document, words_64(hash)))
+        })?;
     }
     for document in plan.settled..plan.documents {
         if clusters.root(document) != document && !verdicts.exact.contains(document) {
@@ -120,6 +108,27 @@ pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C:
         }
     }
     Ok(verdicts)
+}
+
+/// Visitor of the documents of a column, each with the words of its hash.
+type VisitHash<'a, const WORDS: usize> = &'a mut dyn FnMut(u32, [u32; WORDS]);
+
+/// Reads a column in passes, and joins the documents of equal hashes. Hashes of 0 equal nothing.
+fn join_column<const WORDS: usize, E>(
+    passes: u32,
+    entries: &mut Vec<([u32; WORDS], u32)>,
+    clusters: &mut Clusters,
+    mut read: impl FnMut(VisitHash<'_, WORDS>) -> Result<(), E>,
+) -> Result<(), E> {
+    for pass in 0..passes {
+        read(&mut |document, hash| {
+            if hash != [0; WORDS] && pass_of(hash[0], passes) == pass {
+                entries.push((hash, document));
+            }
+        })?;
+        join_equal(entries, clusters);
+    }
+    Ok(())
 }
 
 /// Joins the documents of equal hashes, and removes all entries.

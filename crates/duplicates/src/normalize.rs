@@ -10,10 +10,15 @@
 //!
 //! The normalized text is its words, separated by single spaces. `Don't — “Naïve” ﬁle!` becomes `don t naïve file`.
 
+use std::ops::Range;
+
 use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
 use crate::word_hash::{WordHash, hash_word};
+
+/// Maximum memory that is kept from a longer document.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// Mark of ASCII characters that separate words.
 const SEPARATOR: u8 = 0;
@@ -47,16 +52,16 @@ pub struct Normalized<'a> {
     pub words: &'a [u64],
 }
 
-impl<'a> Normalized<'a> {
-    /// Returns a run of words as text.
+impl Normalized<'_> {
+    /// Returns the bytes of a run of words in the rest of the text that begins at byte `rest`, a word: `first` words of
+    /// the rest are skipped.
     ///
     /// # Panics
-    /// If the text has fewer words.
-    pub fn run(&self, first: usize, words: usize) -> &'a str {
-        let mut spaces = self.text.match_indices(' ').map(|(at, _)| at);
-        let start = if first == 0 { 0 } else { spaces.nth(first - 1).expect("the word exists") + 1 };
-        let end = spaces.nth(words - 1).unwrap_or(self.text.len());
-        &self.text[start..end]
+    /// If the rest has fewer words.
+    pub(crate) fn run_in(&self, rest: usize, first: usize, words: usize) -> Range<usize> {
+        let mut spaces = self.text[rest..].match_indices(' ').map(|(at, _)| rest + at);
+        let start = if first == 0 { rest } else { spaces.nth(first - 1).expect("the word exists") + 1 };
+        start..spaces.nth(words - 1).unwrap_or(self.text.len())
     }
 }
 
@@ -73,6 +78,9 @@ impl Normalizer {
     pub fn normalize(&mut self, text: &str) -> Normalized<'_> {
         self.text.clear();
         self.words.clear();
+        // The memory of a longer document is not kept.
+        self.text.shrink_to(KEPT_BYTES.max(text.len() + 1));
+        self.words.shrink_to(KEPT_BYTES / size_of::<u64>());
         self.text.reserve(text.len() + 1);
         let bytes = text.as_bytes();
         let mut at = 0;
@@ -188,8 +196,11 @@ mod tests {
     fn a_run_of_words_is_found_in_the_text() {
         let mut normalizer = Normalizer::default();
         let text = normalizer.normalize("One two, three four");
-        assert_eq!([text.run(0, 2), text.run(1, 2), text.run(2, 2)], ["one two", "two three", "three four"]);
-        assert_eq!((text.run(0, 4), text.run(3, 1)), ("one two three four", "four"));
+        let run = |first, words| &text.text[text.run_in(0, first, words)];
+        assert_eq!([run(0, 2), run(1, 2), run(2, 2)], ["one two", "two three", "three four"]);
+        assert_eq!((run(0, 4), run(3, 1)), ("one two three four", "four"));
+        let second = text.run_in(0, 1, 1).start;
+        assert_eq!(&text.text[text.run_in(second, 1, 2)], "three four", "counted from the second word");
     }
 
     proptest! {

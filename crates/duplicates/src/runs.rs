@@ -19,8 +19,6 @@ pub struct SharedRun<'a> {
     pub first: usize,
     /// Words of the run.
     pub text: &'a str,
-    /// Number of the run within the index.
-    pub run: usize,
     /// Test sets that have the run: bit `n` is set `n`.
     pub sets: u64,
 }
@@ -101,11 +99,6 @@ impl RunIndexBuilder {
 }
 
 impl RunIndex {
-    /// Words of a run.
-    pub fn run_words(&self) -> usize {
-        self.run_words
-    }
-
     /// Returns the number of distinct runs of a test set.
     pub fn runs(&self, set: usize) -> u64 {
         self.runs.iter().filter(|run| run.sets >> set & 1 == 1).count() as u64
@@ -136,15 +129,18 @@ impl RunIndex {
     pub fn find<'a>(&'a self, text: Normalized<'a>) -> impl Iterator<Item = SharedRun<'a>> {
         let hashes = self.rolling.runs(text.words).enumerate();
         let passing = hashes.filter(|(_, hash)| self.filter.contains(slot(*hash, self.filter_mask)));
+        // Place of the last run that was looked up: its first word and byte. Runs come in order, so the text is passed once.
+        let mut word = 0;
+        let mut byte = 0;
         passing.filter_map(move |(first, hash)| {
             let from = self.runs.partition_point(|run| run.hash < hash);
             self.runs.get(from).filter(|run| run.hash == hash)?;
-            let words = text.run(first, self.run_words);
+            let range = text.run_in(byte, first - word, self.run_words);
+            (word, byte) = (first, range.start);
+            let words = &text.text[range];
             let exact = hash_128(words.as_bytes());
-            let equal =
-                self.runs[from..].iter().take_while(|run| run.hash == hash).position(|run| run.exact == exact)?;
-            let run = from + equal;
-            Some(SharedRun { first, text: words, run, sets: self.runs[run].sets })
+            let run = self.runs[from..].iter().take_while(|run| run.hash == hash).find(|run| run.exact == exact)?;
+            Some(SharedRun { first, text: words, sets: run.sets })
         })
     }
 }

@@ -77,6 +77,16 @@ impl Home {
         prepare(&self.config)
     }
 
+    /// Prepares with a store that fails after that number of writes, as if the process had been killed.
+    fn run_interrupted(&self, writes: u64) -> Result<PrepareSummary> {
+        store::faults::fail_after(&self.config.folder, Some(writes));
+        let outcome = self.run();
+        store::faults::fail_after(&self.config.folder, None);
+        // The lock could not be released, and its holder, this process, is still alive.
+        let _ = fs::remove_file(self.config.folder.join(LOCK));
+        outcome
+    }
+
     fn forget(&self, document: &str) -> Result<(PrepareSummary, Option<DatasetVersion>)> {
         Preparation::plan(&self.config)?.forget_document(document, &Clock::still(), &mut Fanout::default())
     }
@@ -141,11 +151,7 @@ fn faults_cost_only_the_parts_in_hand_of(home: &Home) {
     let mut torn = 0;
     for writes in (0..400).step_by(11) {
         let before = home.data();
-        store::faults::fail_after(&home.config.folder, Some(writes));
-        let outcome = home.run();
-        store::faults::fail_after(&home.config.folder, None);
-        // The lock could not be released, and its holder, this process, is still alive.
-        let _ = fs::remove_file(home.config.folder.join(LOCK));
+        let outcome = home.run_interrupted(writes);
         let after = home.data();
         for (name, bytes) in &after {
             assert!(whole.get(name) == Some(bytes), "{name} is half-written after {writes} writes");

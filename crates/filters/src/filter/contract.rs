@@ -69,6 +69,7 @@ fn every_filter_survives_toml_and_refuses_unknown_keys() {
     for filter in AnyFilter::examples() {
         let name = filter.kind();
         let text = toml::to_string(&filter).expect("a table");
+        assert!(text.contains(&format!("kind = \"{name}\"")), "the name in counts is that of the settings: {text}");
         assert_eq!(toml::from_str::<AnyFilter>(&text).expect("of this version"), filter, "{name}");
         assert!(toml::from_str::<AnyFilter>(&format!("unknown = 1\n{text}")).is_err(), "{name}");
         // Only what has no default can be missing.

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, FilterVerdict, TextFilter, share_problem};
+use super::{Filter, FilterVerdict, TextFilter, ratio_problem, share_problem};
 use crate::text::{MAX_EXAMINED_BYTES, Seen, characters, front, is_closing, is_sentence_end, lines, share};
 
 /// Rules of FineWeb. See the [module](self).
@@ -57,15 +57,11 @@ impl Default for Fineweb {
 
 impl Filter for Fineweb {
     fn problems(&self) -> Vec<Problem> {
-        let ratio = self.max_newlines_per_word;
-        let is_ratio = ratio >= 0.0 && ratio.is_finite();
         let problems = [
             share_problem("min_punctuated_lines", self.min_punctuated_lines),
             share_problem("max_short_lines", self.max_short_lines),
             share_problem("max_duplicate_line_characters", self.max_duplicate_line_characters),
-            (!is_ratio).then(|| {
-                Problem::new("max_newlines_per_word", format!("{ratio} is not a ratio")).hint("give 0 or more")
-            }),
+            ratio_problem("max_newlines_per_word", self.max_newlines_per_word),
         ];
         problems.into_iter().flatten().collect()
     }

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, FilterVerdict, TextFilter, order_problem, share_problem};
+use super::{Filter, FilterVerdict, TextFilter, order_problem, ratio_problem, share_problem};
 use crate::text::{Seen, bare, characters, ends_with_ellipsis, is_wordlike, lines, share};
 
 /// Characters that mark an item of a list.
@@ -75,15 +75,11 @@ impl Default for GopherQuality {
 
 impl Filter for GopherQuality {
     fn problems(&self) -> Vec<Problem> {
-        let ratio = self.max_symbols_per_word;
-        let is_ratio = ratio >= 0.0 && ratio.is_finite();
         let distinct = self.stop_words.iter().collect::<std::collections::BTreeSet<_>>().len() as u64;
         let problems = [
             order_problem("min_words", self.min_words, self.max_words),
             order_problem("min_mean_word_length", self.min_mean_word_length, self.max_mean_word_length),
-            (!is_ratio).then(|| {
-                Problem::new("max_symbols_per_word", format!("{ratio} is not a ratio")).hint("give 0 or more")
-            }),
+            ratio_problem("max_symbols_per_word", self.max_symbols_per_word),
             share_problem("max_bullet_lines", self.max_bullet_lines),
             share_problem("max_ellipsis_lines", self.max_ellipsis_lines),
             share_problem("min_alphabetic_words", self.min_alphabetic_words),

@@ -20,10 +20,10 @@ schemas::registry! {
         gopher_quality::GopherQuality,
         gopher_repetition::GopherRepetition,
         language::Language,
-        length::TextLength,
         pii::Pii,
         ratios::Ratios,
         regex::Regex,
+        text_length::TextLength,
     }
 }
 
@@ -137,6 +137,12 @@ impl AnyFilter {
 fn share_problem(key: &str, share: f64) -> Option<Problem> {
     let is_valid = (0.0..=1.0).contains(&share);
     (!is_valid).then(|| Problem::new(key, format!("{share} is not a share")).hint("give 0.0 to 1.0"))
+}
+
+/// Returns a problem if a ratio is negative or no number.
+fn ratio_problem(key: &str, ratio: f64) -> Option<Problem> {
+    let is_valid = ratio >= 0.0 && ratio.is_finite();
+    (!is_valid).then(|| Problem::new(key, format!("{ratio} is not a ratio")).hint("give 0 or more"))
 }
 
 /// Returns a problem if a lower bound is above its upper bound.

@@ -148,10 +148,7 @@ fn a_kill_costs_at_most_the_signatures_in_progress() {
     let mut signing = 0;
     for writes in 1.. {
         let before = home.data();
-        store::faults::fail_after(&home.config.folder, Some(writes));
-        let outcome = home.run();
-        store::faults::fail_after(&home.config.folder, None);
-        let _ = fs::remove_file(home.config.folder.join(LOCK));
+        let outcome = home.run_interrupted(writes);
         let after = home.data();
         let names: Vec<_> = after.iter().filter(|(name, bytes)| whole.get(*name) != Some(*bytes)).collect();
         assert!(names.is_empty(), "half-written after {writes} writes");
@@ -176,10 +173,7 @@ fn a_kill_costs_at_most_the_signatures_in_progress() {
     let mut deciding: u32 = 0;
     for writes in 1.. {
         undecided();
-        store::faults::fail_after(&home.config.folder, Some(writes));
-        let _ = home.run();
-        store::faults::fail_after(&home.config.folder, None);
-        let _ = fs::remove_file(home.config.folder.join(LOCK));
+        let _ = home.run_interrupted(writes);
         let after = home.data();
         if after.contains_key("verdicts/00000.json") {
             break;

@@ -33,7 +33,7 @@ fn filters_are_applied_in_order_and_counted_by_rule() {
     let summary = home.run().expect("prepared");
     let [normalization, remove, replace, length] = &summary.corpus.filters[..] else { panic!("{:?}", summary.corpus) };
     let names = summary.corpus.filters.iter().map(|filter| filter.name.as_str());
-    assert_eq!(names.collect::<Vec<_>>(), ["normalization", "regex", "regex_2", "length"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["normalization", "regex", "regex_2", "text_length"]);
     let documents =
         |filter: &schemas::manifest::FilterReport| [filter.read, filter.removed_in_all()].map(|it| it.documents);
     assert_eq!(documents(normalization), [240, 0]);

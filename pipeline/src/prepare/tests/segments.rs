@@ -80,10 +80,7 @@ fn kill_loses_only_the_segment_in_progress() {
     let mut inside = 0;
     for writes in (3..).step_by(7) {
         let before = home.data();
-        store::faults::fail_after(&home.config.folder, Some(writes));
-        let outcome = home.run();
-        store::faults::fail_after(&home.config.folder, None);
-        let _ = fs::remove_file(home.config.folder.join(LOCK));
+        let outcome = home.run_interrupted(writes);
         let after = home.data();
         assert!(after.iter().all(|(name, bytes)| whole.get(name) == Some(bytes)), "{:?}", after.keys());
         assert!(before.keys().all(|name| after.contains_key(name)), "what was committed stays");
