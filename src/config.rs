@@ -12,7 +12,7 @@ mod mistake;
 pub(crate) mod reference;
 mod renamed;
 mod section;
-mod source;
+pub(crate) mod source;
 pub(crate) mod sources;
 
 use std::collections::BTreeMap;

@@ -45,11 +45,11 @@ mod test_sets;
 mod text_batch;
 mod text_rules;
 mod text_stats;
+mod text_tools;
 mod verdicts;
 mod verify;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
 
 pub use filters::AnyFilter;
 use runtime::{CancelToken, cancel_pair};
@@ -65,8 +65,7 @@ pub use self::document_table::{Origin, each_document, ids_like, origins};
 pub use self::folder_lock::LOCK;
 use self::folder_lock::lock_folder;
 pub use self::job::PrepareOptions;
-use self::job::{PartAccess, PrepareJob, Sample, in_order, long_ones_first};
-use self::listing::ObjectListing;
+use self::job::{PartAccess, PrepareJob, in_order, long_ones_first};
 pub use self::part_list::valid_fraction;
 use self::part_list::{ReadableLists, VersionLists};
 use self::part_pool::PartPool;
@@ -118,23 +117,21 @@ pub fn run(
 impl Preparation {
     /// Reads the corpus' outline, the tokenizer and the folder, and rejects invalid combinations. Writes nothing.
     pub fn plan(config: &PrepareConfig) -> Result<Self> {
-        let store = plan::existing(config)?;
-        Ok(Self { planned: Planned::new(config, store.as_ref())?, store, announced: false, hears: None })
+        Self::with(config, plan::existing(config)?)
     }
 
     /// Plans a preparation into a store other than the configuration's folder.
     pub fn plan_in(config: &PrepareConfig, store: &Store) -> Result<Self> {
-        Ok(Self {
-            planned: Planned::new(config, Some(store))?,
-            store: Some(store.clone()),
-            announced: false,
-            hears: None,
-        })
+        Self::with(config, Some(store.clone()))
     }
 
     /// Plans a run that writes nothing, as if there was no folder. [`PrepareOptions::null_writer`] must be set.
     pub fn plan_dry(config: &PrepareConfig) -> Result<Self> {
-        Ok(Self { planned: Planned::new(config, None)?, store: None, announced: false, hears: None })
+        Self::with(config, None)
+    }
+
+    fn with(config: &PrepareConfig, store: Option<Store>) -> Result<Self> {
+        Ok(Self { planned: Planned::new(config, store.as_ref())?, store, announced: false, hears: None })
     }
 
     /// Sets the callback that receives the worker statistics.
@@ -198,9 +195,9 @@ impl Preparation {
         let (_stopper, stop) = cancel_pair();
         let (store, _lock) = self.acquire_lock()?;
         self.write_list(&store)?;
+        let is_damaged = document_table::is_of("parts", parts);
         for entry in store.list("parts")? {
-            let is_damaged = parts.iter().any(|&part| commit_record::is_of_part(&entry.name, part));
-            if is_damaged {
+            if is_damaged(&entry.name) {
                 store.delete(&entry.name)?;
             }
         }
@@ -254,7 +251,7 @@ impl Preparation {
 
     /// Writes the provisional manifest, then the new part list, before any part of the list.
     fn write_list(&mut self, store: &Store) -> Result<()> {
-        self.announced = ProvisionalManifest::write(store, &self.planned.config, self.planned.tokenizer.facts())?;
+        self.announced = ProvisionalManifest::write(store, &self.planned.config, self.planned.tools.tokenizer.facts())?;
         if let Some((list, _)) = &self.planned.next {
             match self.planned.damaged.take() {
                 Some(damaged) => {
@@ -278,24 +275,10 @@ impl Preparation {
         let description = self.planned.describe();
         let warnings = self.planned.warnings();
         let lists = if store.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
-        let Planned { config, corpus, tokenizer, rules, test_sets, settings, part_bytes, .. } = self.planned;
+        let Planned { config, corpus, tools, settings, part_bytes, .. } = self.planned;
         let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
-        let listing = store.as_ref().map(ObjectListing::read).transpose()?.unwrap_or_default();
-        let work = Arc::new(PrepareJob {
-            config,
-            corpus,
-            tokenizer,
-            rules,
-            sample: Sample::default(),
-            test_sets,
-            verdicts: OnceLock::new(),
-            settings: settings.digest(),
-            tasks,
-            options,
-            store,
-            listing,
-            access: PartAccess::Make,
-        });
+        let settings = settings.digest();
+        let work = PrepareJob::new(config, corpus, tools, settings, tasks, options, store, PartAccess::Make)?;
         voice.emit(EventKind::PrepareStart(description.start(lists.newest())));
         for warning in warnings {
             voice.emit(EventKind::Warning(warning));

@@ -12,7 +12,7 @@ use telemetry::terminal::{ItemProgress, line, outcome};
 use telemetry::{Clock, Fanout};
 
 use crate::cli::ConfigArgs;
-use crate::config::Parsed;
+use crate::config::{Parsed, source};
 use crate::exit::Usage;
 
 /// Problems that are printed, at most.
@@ -54,9 +54,7 @@ fn check(store: &Store) -> anyhow::Result<FolderCheck> {
 /// Returns the configuration whose folder this is.
 fn config_of(folder: &Path, args: &ConfigArgs) -> anyhow::Result<PrepareConfig> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(None)?;
-    let is_it = |config: &PrepareConfig| {
-        config.folder.canonicalize().is_ok_and(|own| folder.canonicalize().is_ok_and(|asked| own == asked))
-    };
+    let is_it = |config: &PrepareConfig| source::is_same(&config.folder, folder);
     let found = corpora.into_iter().map(|corpus| corpus.prepare).find(is_it);
     let message = || {
         format!(

@@ -189,8 +189,8 @@ fn lineage(file: &Path) -> Result<Vec<(PathBuf, String)>, Mistake> {
     Ok(files)
 }
 
-/// Whether two readable paths are the same file.
-fn is_same(one: &Path, other: &Path) -> bool {
+/// Whether two paths or URLs are the same file or folder, which can be read.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 

@@ -165,6 +165,15 @@ impl Store {
         self.ask_after(RetryOn::Device, name, |name, _| once(name))
     }
 
+    /// Writes the whole object, unless it has these bytes already. Returns whether it was written.
+    pub fn put_if_changed(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        let is_changed = self.get_with_stat(name)?.is_none_or(|(found, _)| found != bytes);
+        if is_changed {
+            self.put(name, bytes)?;
+        }
+        Ok(is_changed)
+    }
+
     /// Begins an object of any size.
     pub fn writer(&self, name: &str) -> io::Result<ObjectWriter> {
         let upload = self.retried(name, |name, _| self.kind.begin_upload(name))?;

@@ -68,9 +68,9 @@ impl Read for FileReader {
 }
 
 impl FileIdentity {
-    /// Whether length and time of the last write are equal. Two machines number devices differently.
+    /// Whether length, time of the last write and version of an object are equal. Two machines number devices differently.
     pub(crate) fn has_same_content_stamp(&self, other: &Self) -> bool {
-        self.bytes == other.bytes && self.modified == other.modified
+        self.bytes == other.bytes && self.modified == other.modified && self.version == other.version
     }
 }
 
@@ -100,6 +100,11 @@ impl InputFile {
     pub(super) fn from_object(url: PathBuf, name: String, object: StoredObject, stat: &Stat) -> Self {
         let identity = FileIdentity::of_object(stat);
         Self { path: url, name, bytes: stat.bytes, touched: stat.modified, identity, object: Some(object) }
+    }
+
+    /// Whether the bytes are in an object store.
+    pub(crate) fn is_object(&self) -> bool {
+        self.object.is_some()
     }
 
     /// Returns the object that has the bytes; `None` for a local file.

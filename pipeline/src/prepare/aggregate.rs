@@ -171,6 +171,7 @@ impl<'a> Aggregate<'a> {
         report.documents == 0
             && report.rejected.is_empty()
             && report.filters.iter().all(|filter| filter.read.documents == 0)
+            && report.contaminated.is_empty()
     }
 
     /// Returns the counts over all part lists.
@@ -252,14 +253,11 @@ pub(super) fn publish(work: &PrepareJob, lists: &VersionLists, fold: &Aggregate<
     let Some(store) = work.store() else { return Ok(false) };
     let mut written = false;
     let mut write = |name: &str, bytes: &[u8]| -> Result<()> {
-        if store.get_with_stat(name)?.is_none_or(|(found, _)| found != bytes) {
-            store.put(name, bytes)?;
-            written = true;
-        }
+        written |= store.put_if_changed(name, bytes)?;
         Ok(())
     };
     let before = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
-    let facts = work.tokenizer.facts();
+    let facts = work.tools.tokenizer.facts();
     write(manifest::TOKENIZER, &facts.json)?;
     let mut dataset_versions = Vec::new();
     let newest = lists.iter().count() - 1;

@@ -8,7 +8,7 @@
 //! and no part is lost.
 
 use schemas::manifest::{CorpusReport, FileEntry};
-use schemas::{PartId, Sealed, Shard};
+use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
@@ -308,11 +308,6 @@ pub(super) fn sparse(counts: &[u64]) -> Vec<u64> {
 /// Returns the common part of a segment's object names.
 pub(super) fn stem(part: &Part, segment: usize) -> String {
     format!("part-{:05}-{segment:02}", part.id.0)
-}
-
-/// Whether an object is a record of that part.
-pub(super) fn is_of_part(name: &str, part: PartId) -> bool {
-    name.starts_with(&format!("parts/part-{:05}-", part.0))
 }
 
 fn file_name(part: &Part, segment: usize) -> String {

@@ -204,25 +204,15 @@ fn properties() -> WriterProperties {
 
 /// Counts the documents with that id in a table. Equal texts count separately.
 pub(super) fn count(store: &Store, table: &FileEntry, id: &str) -> Result<u64> {
-    let bytes = read_intact(store, table)?;
-    let damaged = |message: String| Error::Shard { place: store.place(&table.path), group: None, message };
-    let unreadable = |error: &dyn std::fmt::Display| damaged(error.to_string());
-    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes));
-    let builder = builder.map_err(|error| unreadable(&error))?;
-    let mask = ProjectionMask::columns(builder.parquet_schema(), ["id", "document"]);
-    let batches = builder.with_projection(mask).build().map_err(|error| unreadable(&error))?;
     let document = Document::hash(id);
     let mut count = 0;
-    for batch in batches {
-        let batch = batch.map_err(|error| unreadable(&error))?;
-        let ids = batch.column_by_name("id");
-        let documents = batch.column_by_name("document");
-        let ids = ids.and_then(|ids| ids.as_string_opt::<i32>()).ok_or_else(|| damaged("no column `id`".into()))?;
-        let documents = documents.and_then(|documents| documents.as_primitive_opt::<UInt64Type>());
-        let documents = documents.ok_or_else(|| damaged("no column `document`".into()))?;
+    each_batch(store, &table.path, read_intact(store, table)?, &["id", "document"], |batch| {
+        let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
+        let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?;
         let rows = documents.values().iter().enumerate().filter(|(_, found)| **found == document);
         count += rows.filter(|(row, _)| ids.is_valid(*row) && ids.value(*row) == id).count() as u64;
-    }
+        Some(())
+    })?;
     Ok(count)
 }
 
@@ -261,7 +251,7 @@ pub(super) fn each_origin(
     mut hear: impl FnMut(u64, Origin),
 ) -> Result<()> {
     let columns = ["id", "document", "source", "start", "end"];
-    each_table(store, is_of(parts), &columns, |batch| find_origins(batch, names, &mut hear))
+    each_table(store, is_of("documents", parts), &columns, |batch| find_origins(batch, names, &mut hear))
 }
 
 /// Calls `hear` for every document of a folder with its name in shards and the name of its file.
@@ -304,7 +294,7 @@ pub(crate) fn each_length(
     parts: &BTreeSet<PartId>,
     mut hear: impl FnMut(DocumentLength<'_>),
 ) -> Result<()> {
-    each_table(store, is_of(parts), &["id", "source", "valid", "tokens"], |batch| {
+    each_table(store, is_of("documents", parts), &["id", "source", "valid", "tokens"], |batch| {
         let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
         let valid = batch.column_by_name("valid")?.as_boolean_opt()?;
         let tokens = batch.column_by_name("tokens")?.as_primitive_opt::<UInt32Type>()?.values();
@@ -343,9 +333,9 @@ pub fn ids_like(store: &Store, asked: &str, called: Option<u64>) -> Result<BTree
     Ok(found)
 }
 
-/// Whether a table belongs to one of these parts, by its name.
-pub(super) fn is_of(parts: &BTreeSet<PartId>) -> impl Fn(&str) -> bool {
-    let stems: BTreeSet<String> = parts.iter().map(|part| format!("documents/part-{:05}", part.0)).collect();
+/// Whether an object of a folder, one per segment, belongs to one of these parts, by its name.
+pub(super) fn is_of(folder: &str, parts: &BTreeSet<PartId>) -> impl Fn(&str) -> bool {
+    let stems: BTreeSet<String> = parts.iter().map(|part| format!("{folder}/part-{:05}", part.0)).collect();
     // In `documents/part-00000-00.parquet`, the last number is that of the segment.
     move |name| name.rsplit_once('-').is_some_and(|(stem, _)| stems.contains(stem))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use duplicates::{BitSet, Columns, FoldPlan, Verdicts, fold};
-use runtime::{CancelToken, Poll, PoolOptions, WorkPool};
+use runtime::{CancelToken, PoolOptions, WorkPool};
 use schemas::{DatasetVersion, PartId};
 use store::Store;
 use telemetry::EventKind;
@@ -17,7 +17,7 @@ use tracing::info;
 
 use super::job::PrepareJob;
 use super::part_list::VersionLists;
-use super::part_pool::{DEPTH, PULSE};
+use super::part_pool::{DEPTH, drain};
 use super::progress::{EventSink, Progress};
 use super::sign::{SignResult, sign_part};
 use super::signatures::SignatureRecord;
@@ -54,18 +54,15 @@ pub(super) fn sign_parts(
     };
     let mut made = 0_u64;
     let mut leased = Vec::new();
-    loop {
-        if stop.is_cancelled() {
-            return Err(Error::Stopped);
-        }
-        match results.next_timeout(PULSE)? {
-            Poll::Item((_, SignResult::Made)) => made += 1,
-            Poll::Item((part, SignResult::Leased)) => leased.push(parts[part].clone()),
-            Poll::Item((_, SignResult::Kept)) | Poll::Pending => {}
-            Poll::End => break,
+    drain(&mut results, stop, |item| {
+        match item {
+            Some((_, SignResult::Made)) => made += 1,
+            Some((part, SignResult::Leased)) => leased.push(parts[part].clone()),
+            Some((_, SignResult::Kept)) | None => {}
         }
         voice.emit(EventKind::PrepareProgress(progress.at(began.elapsed())));
-    }
+        Ok(())
+    })?;
     if made > 0 {
         info!(parts = made, seconds = began.elapsed().as_secs_f64(), "prepare: signatures of documents written");
     }
@@ -88,15 +85,13 @@ pub(super) fn compare_documents(
         if parts.is_empty() {
             continue;
         }
-        let known = VersionVerdicts::read(store, &work.settings, list.dataset_version)?;
-        let known =
-            known.map(|known| Ok::<_, Error>(known.is_intact(store, &parts)?.then_some(known))).transpose()?.flatten();
-        let verdicts = if let Some(known) = known {
-            known
-        } else {
-            let all = earlier.iter().chain(&parts).map(|part| (*part).clone()).collect();
-            sign_parts(work, all, stop, voice)?;
-            make_verdicts(work, store, list.dataset_version, &earlier, &parts, &digests)?
+        let verdicts = match VersionVerdicts::read(store, &work.settings, list.dataset_version)? {
+            Some(known) if known.is_intact(store, &parts)? => known,
+            _ => {
+                let all = earlier.iter().chain(&parts).map(|part| (*part).clone()).collect();
+                sign_parts(work, all, stop, voice)?;
+                make_verdicts(work, store, list.dataset_version, &earlier, &parts, &digests)?
+            }
         };
         digests.add(Some(verdicts));
         earlier.extend(parts);

@@ -52,7 +52,7 @@ pub(super) fn find(store: &Store, parts: &BTreeSet<PartId>) -> Result<Option<Dup
 
 fn find_within(store: &Store, parts: &BTreeSet<PartId>, max_ids: usize) -> Result<Option<DuplicateIds>> {
     let mut counter = IdCounter { max_ids, ..IdCounter::default() };
-    each_table(store, is_of(parts), &["document"], |batch| {
+    each_table(store, is_of("documents", parts), &["document"], |batch| {
         let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?;
         documents.values().iter().for_each(|&document| counter.add(document));
         Some(())

@@ -4,23 +4,21 @@ use std::collections::BTreeSet;
 
 use store::Store;
 
-use super::listing::FOLDERS;
+use super::listing::ObjectListing;
 use super::provisional_manifest::ProvisionalManifest;
 use crate::Result;
 
-/// Removes every part object that is not among `ours`, the objects of parts in effect. Returns the number of removed
-/// objects.
-pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
+/// Removes every listed part object that is not among `ours`, the objects of parts in effect. Returns the number of
+/// removed objects.
+pub(super) fn remove_others(store: &Store, listing: &ObjectListing, ours: &[String]) -> Result<u64> {
     let ours: BTreeSet<&str> = ours.iter().map(String::as_str).collect();
     let mut removed = 0;
-    for folder in FOLDERS {
-        for entry in store.list(folder)? {
-            // Objects with other names do not belong to cloze.
-            let is_part = entry.name[folder.len()..].starts_with("/part-");
-            if is_part && !ours.contains(entry.name.as_str()) {
-                store.delete(&entry.name)?;
-                removed += 1;
-            }
+    for name in listing.names() {
+        // Objects with other names do not belong to cloze.
+        let is_part = name.split_once('/').is_some_and(|(_, name)| name.starts_with("part-"));
+        if is_part && !ours.contains(name) {
+            store.delete(name)?;
+            removed += 1;
         }
     }
     Ok(removed)
@@ -28,7 +26,7 @@ pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
 
 /// Removes the records and lists of a corpus without documents. Nothing else was written for it.
 pub(super) fn remove(store: &Store) -> Result<()> {
-    remove_others(store, &[])?;
+    remove_others(store, &ObjectListing::read(store)?, &[])?;
     store.delete_all("verdicts")?;
     store.delete_all("versions")?;
     ProvisionalManifest::remove(store)
@@ -48,7 +46,8 @@ mod tests {
         for name in names {
             store.put(name, b"1").expect("put");
         }
-        assert_eq!(remove_others(&store, &["train/part-0.parquet".to_owned()]).expect("removed"), 2);
+        let listing = ObjectListing::read(&store).expect("listed");
+        assert_eq!(remove_others(&store, &listing, &["train/part-0.parquet".to_owned()]).expect("removed"), 2);
         let left: Vec<String> = store.list("").expect("listed").into_iter().map(|entry| entry.name).collect();
         assert_eq!(left, ["parts/readme", "train/part-0.parquet", "valid/x"]);
     }

@@ -1,8 +1,9 @@
 //! Inputs that all workers of a preparation share: tasks, corpus, tokenizer, folder, and the text that is tokenized twice.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use schemas::{DatasetVersion, Document, PartId};
@@ -13,12 +14,16 @@ use super::config::PrepareConfig;
 use super::listing::ObjectListing;
 use super::part_list::VersionLists;
 use super::signatures;
-use super::test_sets::TestSets;
-use super::text_rules::TextRules;
+use super::text_rules::{RuleCounts, TextPlace};
+use super::text_tools::TextTools;
 use super::verdicts::{self, PartVerdicts, VerdictDigests};
-use crate::corpus::{Corpus, Found, Part};
-use crate::tokenize::{Tokenizer, front};
+use crate::corpus::{Corpus, Found, MemoryBudget, Part};
+use crate::tokenize::front;
 use crate::{Error, Result};
+
+/// Bytes of memory that filters need per byte of text: 12 for the longest compatible composition, or the tables of
+/// n-grams of prose.
+const TEXTS_FILTERED: u64 = 16;
 
 /// Options of a run for profiling and streaming, which are not part of any configuration.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,13 +91,9 @@ impl ForgottenDocuments {
 pub(super) struct PrepareJob {
     pub(super) config: PrepareConfig,
     pub(super) corpus: Corpus,
-    pub(super) tokenizer: Box<dyn Tokenizer>,
-    /// Normalization and filters.
-    pub(super) rules: TextRules,
+    pub(super) tools: TextTools,
     /// Text that is tokenized by both implementations.
     pub(super) sample: Sample,
-    /// Runs of words that no document may have.
-    pub(super) test_sets: Option<TestSets>,
     /// Verdicts on duplicates, as soon as all documents are compared.
     pub(super) verdicts: OnceLock<VerdictDigests>,
     /// BLAKE3 of the settings.
@@ -119,8 +120,43 @@ pub(super) enum PartAccess {
 }
 
 impl PrepareJob {
+    /// Creates a job, and lists the objects of its target.
+    #[expect(clippy::too_many_arguments, reason = "a constructor with one argument per field")]
+    pub(super) fn new(
+        config: PrepareConfig,
+        corpus: Corpus,
+        tools: TextTools,
+        settings: String,
+        tasks: Vec<Task>,
+        options: PrepareOptions,
+        store: Option<Store>,
+        access: PartAccess,
+    ) -> Result<Arc<Self>> {
+        let listing = store.as_ref().map(ObjectListing::read).transpose()?.unwrap_or_default();
+        let sample = Sample::default();
+        let verdicts = OnceLock::new();
+        Ok(Arc::new(Self { config, corpus, tools, sample, verdicts, settings, tasks, options, store, listing, access }))
+    }
+
     pub(super) fn store(&self) -> Option<&Store> {
         self.store.as_ref()
+    }
+
+    /// Returns the text of a document for the tokenizer, or `None` if a filter removes it. Long documents are filtered one
+    /// at a time, because of the tables of the filters.
+    pub(super) fn filter<'t>(
+        &self,
+        text: &'t str,
+        place: TextPlace,
+        counts: &mut RuleCounts,
+        room: &MemoryBudget,
+    ) -> Option<Cow<'t, str>> {
+        if self.tools.rules.is_empty() {
+            return Some(Cow::Borrowed(text));
+        }
+        let bytes = (text.len() as u64).saturating_mul(TEXTS_FILTERED).min(room.document_max());
+        room.document(bytes).expect("it is not above the maximum");
+        self.tools.rules.apply(text, place, counts)
     }
 
     /// Name of the actual or hypothetical target.
@@ -147,10 +183,9 @@ impl PrepareJob {
         let digest = self.verdict_digest(part);
         let Some(store) = self.store().filter(|_| !digest.is_empty()) else { return Ok(PartVerdicts::default()) };
         let lost = || {
-            Error::Config(format!(
-                "{}: damaged during the run; run the same command again",
-                store.place(&verdicts::part_name(part))
-            ))
+            let message =
+                "damaged; run `cloze prepare`, or `cloze prepare signatures` and then the same command".to_owned();
+            Error::Unfinished { place: store.place(&verdicts::part_name(part)), message }
         };
         PartVerdicts::read(store, part, digest)?.ok_or_else(lost)
     }

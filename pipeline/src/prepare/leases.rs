@@ -26,6 +26,11 @@ pub(super) fn signatures_name(part: PartId) -> String {
     format!("{FOLDER}/signatures-{:05}", part.0)
 }
 
+/// Name of the lease of a share by index.
+pub(super) fn share_name(index: u64, count: u64) -> String {
+    format!("{FOLDER}/share-{index}-of-{count}")
+}
+
 /// Name of the lease of the comparison of all documents.
 pub(super) fn comparison_name() -> String {
     format!("{FOLDER}/comparison")
@@ -37,6 +42,9 @@ pub(super) fn terms(expiry: Duration) -> LeaseConfig {
 }
 
 /// Refuses a folder in which other processes make parts. Returns nothing if all leases are released or abandoned.
+///
+/// The age of a lease is that of its object, by the clock of the storage. With clocks that differ by more than the expiry,
+/// a live lease may count as abandoned; its process then fails and starts again.
 pub(super) fn refuse_live(store: &Store) -> Result<()> {
     for entry in store.list(FOLDER)? {
         let holder: Option<Holder> = Lock::seen(store, &entry.name)?;

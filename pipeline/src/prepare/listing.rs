@@ -10,7 +10,7 @@ use store::Store;
 use crate::Result;
 
 /// Folders of the objects that belong to parts.
-pub(super) const FOLDERS: [&str; 6] = ["documents", "parts", "signatures", "train", "valid", "verdicts"];
+const FOLDERS: [&str; 6] = ["documents", "parts", "signatures", "train", "valid", "verdicts"];
 
 /// Object as it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,11 @@ impl ObjectListing {
                 }));
         }
         Ok(Self(objects))
+    }
+
+    /// Returns the names of the listed objects, in order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// Whether the object was listed.

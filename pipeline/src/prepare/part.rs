@@ -83,12 +83,18 @@ pub(super) fn process(
         PartAccess::Make => done(make(work, task, found, progress, stop)?),
         PartAccess::Read => Ok(Some(PartResult::Missing)),
         PartAccess::Lease(contender) => {
+            let store = work.store().expect("leases are in the target");
+            // Another process may have completed the part since the listing; then no lease is needed.
+            let now = find(work, task, store, None)?;
+            if now.is_whole() {
+                return done(make(work, task, now, progress, stop)?);
+            }
             let name = leases::name(task.part.id);
             let Some(_lease) = contender.try_acquire(&name).map_err(std::io::Error::from)? else {
                 return Ok(Some(PartResult::Leased));
             };
-            // The previous holder may have completed the part since the listing.
-            let found = find(work, task, work.store().expect("leases are in the target"), None)?;
+            // The previous holder may have completed segments.
+            let found = find(work, task, store, None)?;
             done(make(work, task, found, progress, stop)?)
         }
     }

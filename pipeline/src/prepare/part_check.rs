@@ -1,15 +1,15 @@
 //! Full check of one part of a prepared folder.
 
-use schemas::manifest::{CorpusReport, Frame, Pack, PartEntry, TokenizerInfo};
+use schemas::manifest::{Frame, Pack, PartEntry, TokenizerInfo};
 use schemas::{Shard, TokenIds};
 use store::Store;
 
 use super::commit_record::{CommitRecord, FoundPart, PartBinding};
 use super::document_table;
 use super::job::Task;
-use crate::Result;
 use crate::shard::ContentHasher;
 use crate::shard::reader::{ShardExpectation, ShardReader};
+use crate::{Error, Result};
 
 /// Expectation of the shards and tokens of a folder.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,6 @@ impl PartExpectation {
 pub(super) struct PartCheck {
     pub(super) entry: PartEntry,
     pub(super) records: Vec<CommitRecord>,
-    pub(super) report: CorpusReport,
     pub(super) objects: u64,
     pub(super) bytes: u64,
     pub(super) rows: u64,
@@ -54,23 +53,22 @@ pub(super) fn check_part(
     expectation: PartExpectation,
 ) -> Result<PartCheck> {
     let entry = PartEntry { id: task.part.id, train: Vec::new(), valid: Vec::new() };
-    let mut check = PartCheck {
-        entry,
-        records: Vec::new(),
-        report: CorpusReport::default(),
-        objects: 0,
-        bytes: 0,
-        rows: 0,
-        tokens: 0,
-        problems: Vec::new(),
-    };
-    // Without verdicts on duplicates, no part was made.
+    let mut check =
+        PartCheck { entry, records: Vec::new(), objects: 0, bytes: 0, rows: 0, tokens: 0, problems: Vec::new() };
+    // Missing verdicts on duplicates are a problem of the folder, not of this part.
     let found = match verdicts {
         Some(verdicts) => {
             let bound = PartBinding { settings, forgotten: task.forgotten.name(), verdicts, part: &task.part };
-            FoundPart::read(store, bound)?
+            match FoundPart::read(store, bound) {
+                // A record of another folder.
+                Err(error @ Error::Config(_)) => {
+                    check.problems.push(error.to_string());
+                    return Ok(check);
+                }
+                found => found?,
+            }
         }
-        None => FoundPart::default(),
+        None => return Ok(check),
     };
     if !found.is_whole() {
         let next = found.records.len();
@@ -79,7 +77,6 @@ pub(super) fn check_part(
     }
     let mut counts = vec![0_u64; expectation.vocab_size()];
     for record in &found.records {
-        check.report.add(&record.report);
         for shard in &record.train {
             check.shard(store, shard, expectation, Some(&mut counts))?;
         }
@@ -104,14 +101,14 @@ impl PartCheck {
         expectation: PartExpectation,
         mut counts: Option<&mut Vec<u64>>,
     ) -> Result<()> {
-        // A store that does not answer is no damage.
-        store.head(&shard.path)?;
         self.objects += 1;
         self.bytes += shard.bytes;
         let reader = match ShardReader::open(store, shard, expectation.shard) {
             Ok(reader) => reader,
             Err(damage) => {
-                self.problems.push(crate::Error::from(damage).to_string());
+                // A store that does not answer is no damage.
+                store.head(&shard.path)?;
+                self.problems.push(Error::from(damage).to_string());
                 return Ok(());
             }
         };
@@ -122,7 +119,7 @@ impl PartCheck {
             let group = match reader.read(group) {
                 Ok(group) => group,
                 Err(damage) => {
-                    self.problems.push(crate::Error::from(damage).to_string());
+                    self.problems.push(Error::from(damage).to_string());
                     return Ok(());
                 }
             };
@@ -159,7 +156,6 @@ impl PartCheck {
             return Ok(());
         };
         self.objects += 1;
-        store.head(&table.path)?;
         match document_table::totals(store, table) {
             Ok(totals) => {
                 self.bytes += totals.bytes;
@@ -174,7 +170,10 @@ impl PartCheck {
                     ));
                 }
             }
-            Err(error) => self.problems.push(error.to_string()),
+            Err(error) => {
+                store.head(&table.path)?;
+                self.problems.push(error.to_string());
+            }
         }
         Ok(())
     }
@@ -183,7 +182,7 @@ impl PartCheck {
     fn token_counts(&mut self, found: &[u64], expectation: PartExpectation) {
         // Packings that cut or drop tokens, or that add special ones to the content, have other counts by definition.
         let is_comparable = self.problems.is_empty()
-            && self.report.packing.cut_tokens == 0
+            && self.records.iter().all(|record| record.report.packing.cut_tokens == 0)
             && expectation.shard.frame == Frame::ClsSep
             && !expectation.shard.optional.targets;
         if !is_comparable {

@@ -27,6 +27,27 @@ pub(super) const DEPTH: usize = 4;
 /// Interval of progress events while no part is finished.
 pub(super) const PULSE: Duration = Duration::from_millis(500);
 
+/// Calls `hear` with each item of a pool, and with `None` while none is finished, so that progress can be shown.
+///
+/// # Errors
+/// The first error of an item or of `hear`; [`Error::Stopped`] if `stop` is cancelled.
+pub(super) fn drain<T: Send + 'static>(
+    results: &mut WorkPool<T, Error>,
+    stop: &CancelToken,
+    mut hear: impl FnMut(Option<T>) -> Result<()>,
+) -> Result<()> {
+    loop {
+        if stop.is_cancelled() {
+            return Err(Error::Stopped);
+        }
+        match results.next_timeout(PULSE)? {
+            Poll::Item(item) => hear(Some(item))?,
+            Poll::Pending => hear(None)?,
+            Poll::End => return Ok(()),
+        }
+    }
+}
+
 /// Callback that receives the worker statistics when the workers start.
 pub type PoolStatsCallback = Box<dyn FnOnce(PoolStats) + Send>;
 
@@ -48,7 +69,7 @@ impl<'a> PartPool<'a> {
         Self {
             work,
             progress: Arc::new(Progress::new(work.tasks.iter().map(|task| &task.part))),
-            fold: Aggregate::new(&work.corpus, work.config.max_bad_lines, work.tokenizer.facts().tokens.len()),
+            fold: Aggregate::new(&work.corpus, work.config.max_bad_lines, work.tools.tokenizer.facts().tokens.len()),
             left: (0..work.tasks.len()).collect(),
             missing: Vec::new(),
             stats: None,
@@ -87,19 +108,14 @@ impl<'a> PartPool<'a> {
             hears(stats.clone());
         }
         self.stats = Some(stats);
-        loop {
-            if stop.is_cancelled() {
-                return Err(Error::Stopped);
-            }
-            match results.next_timeout(PULSE)? {
-                Poll::Item((index, result)) => self.add(index, result, voice)?,
-                Poll::Pending => {}
-                Poll::End => break,
+        drain(&mut results, stop, |item| {
+            if let Some((index, result)) = item {
+                self.add(index, result, voice)?;
             }
             voice.emit(EventKind::PrepareProgress(self.progress.at(self.began.elapsed())));
             // Checked before a part is complete, so that an invalid corpus is rejected early.
-            self.progress.check_rejects(self.work.config.max_bad_lines)?;
-        }
+            self.progress.check_rejects(self.work.config.max_bad_lines)
+        })?;
         self.left.sort_unstable();
         Ok(())
     }
@@ -166,7 +182,7 @@ impl<'a> PartPool<'a> {
             Some(store) => {
                 store.delete(planned_inputs::NAME)?;
                 let kept = [&*fold.objects, &*work.comparison_objects()].concat();
-                leases::remove_all(store)? + gc::remove_others(store, &kept)?
+                leases::remove_all(store)? + gc::remove_others(store, &work.listing, &kept)?
             }
             None => 0,
         };

@@ -22,11 +22,9 @@ use super::fingerprints::Fingerprints;
 use super::job::ForgottenDocuments;
 use super::part_list::{self, DamagedList, PartList, ReadableLists, VersionLists};
 use super::signatures;
-use super::test_sets::TestSets;
-use super::text_rules::TextRules;
+use super::text_tools::TextTools;
 use super::verdicts::VerdictDigests;
 use crate::corpus::{Corpus, Part, READER_BYTES, Shares};
-use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
 
 /// Numbers of a preparation that `plan` prints.
@@ -84,10 +82,7 @@ impl PreparePlan {
 pub(super) struct Planned {
     pub(super) config: PrepareConfig,
     pub(super) corpus: Corpus,
-    pub(super) tokenizer: Box<dyn Tokenizer>,
-    pub(super) rules: TextRules,
-    /// Runs of words that no document may have.
-    pub(super) test_sets: Option<TestSets>,
+    pub(super) tools: TextTools,
     pub(super) settings: Settings,
     pub(super) part_bytes: u64,
     /// Existing lists.
@@ -113,12 +108,8 @@ pub fn fits(config: &PrepareConfig) -> Result<()> {
     }
     check_lists(&store, lists.iter().count())?;
     let Some(found) = lists.settings() else { return Ok(()) };
-    let tokenizer = tokenize::load(&config.tokenizer, config.lowercase)?;
     let part_bytes = config.part_bytes.or(found.part_bytes()).unwrap_or_default();
-    let test_sets = TestSets::read(config)?.map(|sets| sets.index.digest());
-    let rules = TextRules::load(&config.normalization, &config.filters)?;
-    let now = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
-    check_settings(found, &now.with_test_sets(test_sets.as_deref()), &store)
+    check_settings(found, &TextTools::load(config)?.settings(config, part_bytes), &store)
 }
 
 impl Planned {
@@ -126,8 +117,7 @@ impl Planned {
     /// nothing.
     pub(super) fn new(config: &PrepareConfig, store: Option<&Store>) -> Result<Self> {
         config.check()?;
-        let tokenizer =
-            Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend));
+        let tools = TextTools::load(config)?;
         let corpus = Corpus::open(&config.corpus())?;
         let ReadableLists { lists, damaged } =
             store.map_or_else(|| Ok(ReadableLists::default()), VersionLists::read_undamaged)?;
@@ -136,11 +126,7 @@ impl Planned {
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
-        let rules = TextRules::load(&config.normalization, &config.filters)?;
-        let test_sets = TestSets::read(config)?;
-        let digest = test_sets.as_ref().map(|sets| sets.index.digest());
-        let settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
-        let mut settings = settings.with_test_sets(digest.as_deref());
+        let mut settings = tools.settings(config, part_bytes);
         if let (Some(found), Some(store)) = (lists.settings(), store) {
             check_settings(found, &settings, store)?;
             // Equal settings can be stored differently by a version with fewer keys. Records are bound to the stored
@@ -150,20 +136,8 @@ impl Planned {
         let config = config.clone();
         let unfit = InvalidFiles::new();
         let seen = Fingerprints::default();
-        let mut planned = Self {
-            config,
-            corpus,
-            tokenizer,
-            rules,
-            test_sets,
-            settings,
-            part_bytes,
-            lists,
-            damaged,
-            next: None,
-            unfit,
-            fingerprints: seen,
-        };
+        let mut planned =
+            Self { config, corpus, tools, settings, part_bytes, lists, damaged, next: None, unfit, fingerprints: seen };
         let ComparedCorpus { next, unfit, fingerprints: seen } = planned.comparison(store).compare()?;
         (planned.next, planned.unfit, planned.fingerprints) = (next, unfit, seen);
         if let (Some(store), Some(damaged)) = (store, &planned.damaged)
@@ -246,13 +220,13 @@ impl Planned {
             workers,
             max_document_bytes,
             text_bytes_max: self.config.max_memory_bytes,
-            memory: PrepareMemory::new(&self.config, self.tokenizer.facts().manifest.vocab_size),
+            memory: PrepareMemory::new(&self.config, self.tools.tokenizer.facts().manifest.vocab_size),
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
             duplicates: DuplicatesCost::new(&self.config, self.corpus.bytes()),
-            test_runs: self.test_sets.as_ref().map(|sets| sets.index.len() as u64),
+            test_runs: self.tools.test_sets.as_ref().map(|sets| sets.index.len() as u64),
             change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.dataset_version.0 > 0),
-            tokenizer: self.tokenizer.facts().manifest.clone(),
-            tokenized_by: self.tokenizer.implementation_name().to_owned(),
+            tokenizer: self.tools.tokenizer.facts().manifest.clone(),
+            tokenized_by: self.tools.tokenizer.implementation_name().to_owned(),
         }
     }
 }

@@ -37,10 +37,7 @@ impl PlannedInputs {
 
     /// Writes the object, unless it is unchanged.
     pub(super) fn write(&self, store: &Store) -> Result<()> {
-        let bytes = self.seal();
-        if store.get_with_stat(NAME)?.is_none_or(|(found, _)| found != bytes) {
-            store.put(NAME, &bytes)?;
-        }
+        store.put_if_changed(NAME, &self.seal())?;
         Ok(())
     }
 
@@ -60,12 +57,18 @@ impl PlannedInputs {
         for &name in names {
             let Some(path) = self.0.get(name).filter(|path| path.is_file()) else { return Ok(None) };
             let file = InputFile::new(path.clone(), name.to_owned())?;
-            if fingerprints.has_other_content(&file) {
-                let message = "it has changed since the plan; run `cloze prepare plan` again, then the same command";
-                return Err(Error::Corpus { path: path.clone(), line: None, message: message.to_owned() });
-            }
+            refuse_changed(&file, fingerprints)?;
             files.push(file);
         }
         Ok(Some(files))
     }
+}
+
+/// Refuses a file whose content has changed since the plan, by its fingerprint.
+pub(super) fn refuse_changed(file: &InputFile, fingerprints: &Fingerprints) -> Result<()> {
+    if !fingerprints.has_other_content(file) {
+        return Ok(());
+    }
+    let message = "it has changed since the plan; run `cloze prepare plan` again, then the same command";
+    Err(Error::Corpus { path: file.path.clone(), line: None, message: message.to_owned() })
 }

@@ -63,10 +63,7 @@ impl ProvisionalManifest {
         };
         let mut written = false;
         for (name, bytes) in [(manifest::TOKENIZER, facts.json.clone()), (VOCAB, vocab), (NAME, announcement.seal())] {
-            if store.get_with_stat(name)?.is_none_or(|(found, _)| found != bytes) {
-                store.put(name, &bytes)?;
-                written = true;
-            }
+            written |= store.put_if_changed(name, &bytes)?;
         }
         Ok(written)
     }

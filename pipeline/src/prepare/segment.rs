@@ -33,10 +33,6 @@ const REPORT_LINES: u64 = 256;
 /// Copies of a document's text during tokenization: the text and the line it was read from.
 const TEXTS: u64 = 2;
 
-/// Bytes of memory that filters need per byte of text: 12 for the longest compatible composition, or the tables of
-/// n-grams of prose.
-const TEXTS_FILTERED: u64 = 16;
-
 /// Bytes of memory that the `tokenizers` crate needs per byte of text without a split. 180 to 200 were measured with
 /// Chinese and WordPiece, where each character is a word.
 const WHOLE_BYTES: u64 = 256;
@@ -87,7 +83,7 @@ impl<'a> Segment<'a> {
         from: DocumentPlace,
         first_rows: [u32; 2],
     ) -> Self {
-        let facts = work.tokenizer.facts();
+        let facts = work.tools.tokenizer.facts();
         let config = &work.config;
         let vocab_size = facts.manifest.vocab_size;
         let stem = stem(&task.part, number as usize);
@@ -119,8 +115,8 @@ impl<'a> Segment<'a> {
             text_bytes: 0,
             lines: 0,
             examples: Vec::new(),
-            filtered: RuleCounts::new(&work.rules),
-            remover: Remover::new(work.test_sets.as_ref()),
+            filtered: RuleCounts::new(&work.tools.rules),
+            remover: Remover::new(work.tools.test_sets.as_ref()),
             contaminated: Vec::new(),
             unknowns: UnknownWords::default(),
             counts: vec![0; vocab_size as usize],
@@ -180,14 +176,7 @@ impl<'a> Segment<'a> {
             return Ok(());
         }
         self.text_bytes += text.len() as u64;
-        if self.work.rules.is_empty() {
-            return self.accept(document, room);
-        }
-        // Tables of filters: long documents are filtered one at a time.
-        let bytes = (text.len() as u64).saturating_mul(TEXTS_FILTERED).min(room.document_max());
-        room.document(bytes).expect("it is not above the maximum");
-        let place = TextPlace { piece, line };
-        match self.work.rules.apply(text, place, &mut self.filtered) {
+        match self.work.filter(text, TextPlace { piece, line }, &mut self.filtered, room) {
             Some(text) => self.accept(&DocumentRef { text: &text, range: document.range.clone(), ..*document }, room),
             None => Ok(()),
         }
@@ -245,7 +234,7 @@ impl<'a> Segment<'a> {
         let whole = if room.is_short(bytes + text.len() as u64 * WHOLE_BYTES) {
             0
         } else {
-            self.work.tokenizer.longest_piece(text) as u64
+            self.work.tools.tokenizer.longest_piece(text) as u64
         };
         room.document(bytes + whole * WHOLE_BYTES).map_err(|ResourcesExhausted { wanted, most }| Error::UnusableFile {
             path: self.work.corpus.path(&self.task.part.pieces[document.piece]).to_owned(),
@@ -270,7 +259,7 @@ impl<'a> Segment<'a> {
     fn compare(&self, document: &DocumentRef<'_>) -> Result<()> {
         let Self { work, task, stopwatch: watch, .. } = *self;
         let Some(text) = work.sample.select(document.text) else { return Ok(()) };
-        watch.during(Stage::Tokenize, || work.tokenizer.compare(text)).map_err(|error| match error {
+        watch.during(Stage::Tokenize, || work.tools.tokenizer.compare(text)).map_err(|error| match error {
             Error::Config(what) => {
                 let place = work.corpus.path(&task.part.pieces[document.piece]).display();
                 Error::Config(format!("{place}:{}: {what}", document.line + 1))
@@ -287,9 +276,9 @@ impl<'a> Segment<'a> {
         let mut take = |ids: &[u32]| watch.during(Stage::Pack, || open.append(ids));
         watch.during(Stage::Tokenize, || {
             if work.config.packing.keeps_sentences() {
-                work.tokenizer.encode_runs(document.text, sentences.starts(document.text), &mut take)
+                work.tools.tokenizer.encode_runs(document.text, sentences.starts(document.text), &mut take)
             } else {
-                work.tokenizer.encode(document.text, &mut take)
+                work.tools.tokenizer.encode(document.text, &mut take)
             }
         })?;
         let came = watch.during(Stage::Pack, || open.end())?;
@@ -306,7 +295,7 @@ impl<'a> Segment<'a> {
         }
         let Self { work, stopwatch: watch, .. } = *self;
         let mut batch = take(&mut self.batch);
-        watch.during(Stage::Tokenize, || batch.tokenize(work.tokenizer.as_ref()))?;
+        watch.during(Stage::Tokenize, || batch.tokenize(work.tools.tokenizer.as_ref()))?;
         self.progress.add_text(batch.text_bytes(), batch.tokens());
         watch.during(Stage::Pack, || {
             batch.documents().try_for_each(|(document, ids)| {
@@ -327,7 +316,7 @@ impl<'a> Segment<'a> {
         let name = Document::hash(document.id);
         let valid = Document::is_valid(name, work.config.valid_fraction);
         let source = u16::try_from(document.piece).expect("a part has no more pieces than there are numbers");
-        let unknown_id = work.tokenizer.facts().special().unk;
+        let unknown_id = work.tools.tokenizer.facts().special().unk;
         // Token counts cover the training split only.
         let counts = (!valid).then_some(counts.as_mut_slice());
         let open = sides[usize::from(valid)].begin(name, source, watch, unknown_id, counts);
@@ -354,8 +343,8 @@ impl<'a> Segment<'a> {
         self.report.tokens += tokens;
         self.report.unknown += unknown;
         let Self { work, task, stopwatch: watch, unknowns, table, .. } = self;
-        if let (Some(unknown_id), 1..) = (work.tokenizer.facts().special().unk, unknown) {
-            watch.during(Stage::Tokenize, || unknowns.add_text(text, work.tokenizer.as_ref(), unknown_id))?;
+        if let (Some(unknown_id), 1..) = (work.tools.tokenizer.facts().special().unk, unknown) {
+            watch.during(Stage::Tokenize, || unknowns.add_text(text, work.tools.tokenizer.as_ref(), unknown_id))?;
         }
         let Some(table) = table else { return Ok(()) };
         table.add(&Entry {

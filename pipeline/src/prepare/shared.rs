@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,29 +24,26 @@ use telemetry::preparation::PrepareStart;
 use telemetry::{Clock, EventKind, Observer};
 use tracing::info;
 
-use super::config::{PrepareConfig, Settings};
+use super::config::PrepareConfig;
 use super::duplicate_fold;
 use super::fingerprints::Fingerprints;
 use super::folder_lock::lock_folder;
-use super::job::{PartAccess, PrepareJob, PrepareOptions, Sample, Task, long_ones_first};
+use super::job::{PartAccess, PrepareJob, PrepareOptions, Task, long_ones_first};
 use super::leases;
-use super::listing::ObjectListing;
 use super::part_list::VersionLists;
 use super::part_pool::{PartPool, PoolStatsCallback};
 use super::plan::{self, check_settings};
-use super::planned_inputs::PlannedInputs;
+use super::planned_inputs::{self, PlannedInputs};
 use super::progress::EventSink;
-use super::signatures::SignatureRecord;
+use super::signatures;
 use super::summary::PrepareSummary;
-use super::test_sets::TestSets;
-use super::text_rules::TextRules;
+use super::text_tools::TextTools;
 use super::verdicts::VerdictDigests;
-use crate::corpus::Corpus;
-use crate::tokenize::{self, Tokenizer};
+use crate::corpus::{Corpus, Part};
 use crate::{Error, Result};
 
-/// Time without a heartbeat after which another process compares the documents.
-const COMPARISON_EXPIRY: Duration = Duration::from_secs(60);
+/// Time without a heartbeat after which leases expire that have no configured time.
+const USUAL_EXPIRY: Duration = Duration::from_secs(60);
 
 /// Parts that a process makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +78,7 @@ pub struct SharedPreparation {
     config: PrepareConfig,
     store: Store,
     lists: VersionLists,
-    tokenizer: Box<dyn Tokenizer>,
-    rules: TextRules,
-    test_sets: Option<TestSets>,
+    tools: TextTools,
     verdicts: VerdictDigests,
     settings: String,
     part_bytes: u64,
@@ -113,26 +108,11 @@ impl SharedPreparation {
         let lists = VersionLists::read(store)?;
         let Some(found) = lists.settings() else { return Err(unplanned(&store.place(""))) };
         let part_bytes = found.part_bytes().unwrap_or_default();
-        let tokenizer =
-            Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend));
-        let rules = TextRules::load(&config.normalization, &config.filters)?;
-        let test_sets = TestSets::read(config)?;
-        let digest = test_sets.as_ref().map(|sets| sets.index.digest());
-        let settings = Settings::new(config, part_bytes, &tokenizer.facts().manifest).with_word_lists(&rules);
-        check_settings(found, &settings.with_test_sets(digest.as_deref()), store)?;
+        let tools = TextTools::load(config)?;
+        check_settings(found, &tools.settings(config, part_bytes), store)?;
         let verdicts = VerdictDigests::read(store, found, &lists)?;
         let settings = found.digest();
-        Ok(Self {
-            config: config.clone(),
-            store: store.clone(),
-            lists,
-            tokenizer,
-            rules,
-            test_sets,
-            verdicts,
-            settings,
-            part_bytes,
-        })
+        Ok(Self { config: config.clone(), store: store.clone(), lists, tools, verdicts, settings, part_bytes })
     }
 
     /// Makes the parts of a share. Returns when all of them exist.
@@ -150,6 +130,7 @@ impl SharedPreparation {
     ) -> Result<ShareSummary> {
         let began = Instant::now();
         self.refuse_uncompared()?;
+        let _live = self.hold_share(share)?;
         let (tasks, access) = self.share(share);
         let corpus = self.corpus(&tasks)?;
         let dataset_version = self.lists.newest();
@@ -162,7 +143,7 @@ impl SharedPreparation {
             workers: work.config.workers() as u64,
             text_bytes_max: work.config.max_memory_bytes,
             dataset_version,
-            tokenized_by: work.tokenizer.implementation_name().to_owned(),
+            tokenized_by: work.tools.tokenizer.implementation_name().to_owned(),
             ..PrepareStart::default()
         };
         let mut voice = EventSink { clock, observer };
@@ -184,6 +165,10 @@ impl SharedPreparation {
     pub fn finalize(self, stop: &CancelToken, clock: &Clock, observer: &mut dyn Observer) -> Result<PrepareSummary> {
         self.refuse_uncompared()?;
         let (guarded, _lock): (Store, Lock) = lock_folder(&self.store)?;
+        if VersionLists::read(&guarded)? != self.lists {
+            let message = "it was planned again meanwhile; run `cloze prepare run`, then finalize".to_owned();
+            return Err(Error::Unfinished { place: guarded.place(""), message });
+        }
         let tasks = long_ones_first(&self.lists, self.part_bytes);
         // Only the places of rejected lines need the files, and they have the names.
         let corpus = Corpus::with_files(&self.config.corpus(), Vec::new());
@@ -205,6 +190,7 @@ impl SharedPreparation {
         if self.config.duplicates.is_none() {
             return Err(Error::Config("`prepare.duplicates` is not set, so no documents are compared".to_owned()));
         }
+        let _live = self.hold_share(share)?;
         let (tasks, access) = self.share(share);
         let corpus = self.corpus(&tasks)?;
         let lists = self.lists.clone();
@@ -217,13 +203,13 @@ impl SharedPreparation {
             let (PartAccess::Lease(contender), false) = (&work.access, left.is_empty()) else { break };
             thread::sleep(contender.terms().heartbeat_interval);
         }
-        for (_, part) in lists.in_effect().into_values() {
-            if SignatureRecord::read(&store, &work.settings, part)?.is_none() {
-                return Ok(false);
-            }
+        let signed: BTreeSet<String> = store.list(signatures::FOLDER)?.into_iter().map(|entry| entry.name).collect();
+        let is_signed = |part: &Part| signatures::object_names(part).iter().all(|name| signed.contains(name));
+        if !lists.in_effect().into_values().all(|(_, part)| is_signed(part)) {
+            return Ok(false);
         }
         // One process compares; the others wait for it.
-        let contender = LeaseContender::new(&store, leases::terms(COMPARISON_EXPIRY));
+        let contender = LeaseContender::new(&store, leases::terms(USUAL_EXPIRY));
         loop {
             let lease = contender.try_acquire(&leases::comparison_name()).map_err(std::io::Error::from)?;
             if lease.is_some() {
@@ -232,6 +218,14 @@ impl SharedPreparation {
             }
             thread::sleep(contender.terms().heartbeat_interval);
         }
+    }
+
+    /// Shows processes that would remove the temporary files of this one that it is at work. Shares by index need this;
+    /// the leases of parts show it too. `None` also if the same share was started twice.
+    pub(super) fn hold_share(&self, share: Share) -> Result<Option<Lock>> {
+        let Share::Index { index, count } = share else { return Ok(None) };
+        let contender = LeaseContender::new(&self.store, leases::terms(USUAL_EXPIRY));
+        Ok(contender.try_acquire(&leases::share_name(index, count.get())).map_err(std::io::Error::from)?)
     }
 
     /// Returns the parts of a share, longest first, and how they are accessed.
@@ -261,10 +255,17 @@ impl SharedPreparation {
     fn corpus(&self, tasks: &[Task]) -> Result<Corpus> {
         let pieces = tasks.iter().flat_map(|task| &task.part.pieces);
         let names: BTreeSet<&str> = pieces.map(|piece| piece.name.as_str()).collect();
-        let planned = PlannedInputs::read(&self.store)?.open(&names, &Fingerprints::read(&self.store)?)?;
+        let fingerprints = Fingerprints::read(&self.store)?;
+        let planned = PlannedInputs::read(&self.store)?.open(&names, &fingerprints)?;
         match planned {
             Some(files) => Ok(Corpus::with_files(&self.config.corpus(), files)),
-            None => Corpus::open(&self.config.corpus()),
+            None => {
+                let corpus = Corpus::open(&self.config.corpus())?;
+                // A local corpus at another place may have other times; an object has a version.
+                let objects = names.iter().filter_map(|name| corpus.file(name)).filter(|file| file.is_object());
+                objects.into_iter().try_for_each(|file| planned_inputs::refuse_changed(file, &fingerprints))?;
+                Ok(corpus)
+            }
         }
     }
 
@@ -276,23 +277,10 @@ impl SharedPreparation {
         options: PrepareOptions,
         access: PartAccess,
     ) -> Result<Arc<PrepareJob>> {
-        let listing = ObjectListing::read(&store)?;
-        let Self { config, tokenizer, rules, test_sets, verdicts, settings, .. } = self;
-        Ok(Arc::new(PrepareJob {
-            config,
-            corpus,
-            tokenizer,
-            rules,
-            sample: Sample::default(),
-            test_sets,
-            verdicts: OnceLock::from(verdicts),
-            settings,
-            tasks,
-            options,
-            store: Some(store),
-            listing,
-            access,
-        }))
+        let Self { config, tools, verdicts, settings, .. } = self;
+        let job = PrepareJob::new(config, corpus, tools, settings, tasks, options, Some(store), access)?;
+        job.verdicts.set(verdicts).expect("set once");
+        Ok(job)
     }
 }
 

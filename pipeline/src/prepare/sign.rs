@@ -56,9 +56,10 @@ pub(super) fn sign_part(
     let near = config.near_options();
     let mut signer = Signer::new(near);
     // Counted when the part is made.
-    let mut filtered = RuleCounts::new(&work.rules);
+    let mut filtered = RuleCounts::new(&work.tools.rules);
     let mut writer = SignatureWriter::new(store, part, near.map_or(0, |near| near.bands))?;
     let mut documents = work.corpus.documents(part, DocumentPlace::default(), &count)?;
+    let room = documents.memory_budget().clone();
     while let Some(found) = documents.next() {
         let found = found?;
         if stop.is_cancelled() {
@@ -67,7 +68,7 @@ pub(super) fn sign_part(
         // A document that is rejected or filtered anyway must not remove another one.
         let document = found.document.as_ref().filter(|document| work.accepts_length(&document.text));
         let place = TextPlace { piece: found.piece, line: found.line };
-        let kept = document.and_then(|document| work.rules.apply(&document.text, place, &mut filtered));
+        let kept = document.and_then(|document| work.filter(&document.text, place, &mut filtered, &room));
         if let Some(text) = kept {
             writer.add(found.piece, found.range.start, signer.sign(&text))?;
         }

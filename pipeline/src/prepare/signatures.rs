@@ -15,6 +15,9 @@ use store::{ObjectWriter, Store};
 use crate::Result;
 use crate::corpus::{Part, PieceEnd};
 
+/// Folder of the signatures.
+pub(super) const FOLDER: &str = "signatures";
+
 /// Documents of a block.
 const BLOCK: u64 = 65_536;
 
@@ -201,11 +204,11 @@ impl<'a> SignatureWriter<'a> {
 }
 
 fn record_name(part: &Part) -> String {
-    format!("signatures/part-{:05}.json", part.id.0)
+    format!("{FOLDER}/part-{:05}.json", part.id.0)
 }
 
 fn blob_name(part: &Part) -> String {
-    format!("signatures/part-{:05}.bin", part.id.0)
+    format!("{FOLDER}/part-{:05}.bin", part.id.0)
 }
 
 /// Returns the names of the objects of a part.

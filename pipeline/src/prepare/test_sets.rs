@@ -8,7 +8,7 @@ use tracing::info;
 
 use super::config::PrepareConfig;
 use super::removal_config::{DecontaminationConfig, TestSetConfig, TestSplit};
-use crate::corpus::{BytesRead, Corpus, CorpusConfig, DocumentPlace, InvalidFilePolicy, Part};
+use crate::corpus::{BytesRead, Corpus, CorpusConfig, DocumentPlace, FileExtensions, InvalidFilePolicy, Part};
 use crate::{Error, Result};
 
 /// Runs of words of all test sets.
@@ -100,13 +100,16 @@ fn read_task(name: &str, config: &TestSetConfig, texts: &mut TestTexts<'_>) -> R
 }
 
 fn read_files(config: &PrepareConfig, test_set: &TestSetConfig, texts: &mut TestTexts<'_>) -> Result<()> {
-    let format = test_set.format.clone().unwrap_or_default();
+    let detected = || FileExtensions::detect(&test_set.files).format();
+    let format = test_set.format.clone().or_else(detected).unwrap_or_default();
     let usual = vec!["text".to_owned()];
     let fields = test_set.text_fields.as_ref().filter(|_| format.has_fields()).unwrap_or(&usual);
     for field in fields {
         let mut reading = config.corpus().reading;
         (reading.text_field, reading.id_field, reading.encoding) = (field.clone(), None, None);
         reading.bytes_read = BytesRead::default();
+        // A test text is never skipped: one that is too long is an error.
+        reading.skip_above_bytes = None;
         let inputs = test_set.files.clone();
         let corpus = Corpus::open(&CorpusConfig {
             inputs,

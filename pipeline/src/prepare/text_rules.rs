@@ -184,7 +184,7 @@ impl RuleCounts {
     }
 }
 
-/// Returns the error for a corpus without documents, if filters removed some.
+/// Returns the error for a corpus without documents, if filters or decontamination removed some.
 pub(super) fn all_removed(report: &CorpusReport, inputs: &[String]) -> Option<Error> {
     let mut parts = Vec::new();
     for filter in report.filters.iter().filter(|filter| !filter.removed.is_empty()) {
@@ -192,13 +192,15 @@ pub(super) fn all_removed(report: &CorpusReport, inputs: &[String]) -> Option<Er
         let rules = rules.collect::<Vec<_>>().join(", ");
         parts.push(format!("`{}` removed {} ({rules})", filter.name, filter.removed_in_all().documents));
     }
+    let mut hint = "change the filter in `[[prepare.filters]]`, or try its settings with `cloze prepare --dry-run`";
+    if !report.contaminated.is_empty() {
+        if parts.is_empty() {
+            hint = "change the test sets of `[prepare.decontamination]`, or prepare another corpus";
+        }
+        parts.push(format!("decontamination removed {}", report.contaminated.documents));
+    }
     let inputs = inputs.join("`, `");
-    let error = || {
-        let removed = parts.join(", ");
-        Error::UnusableCorpus(format!(
-            "`{inputs}`: no document is left: {removed}; change the filter in `[[prepare.filters]]`, or try its settings \
-             with `cloze prepare --dry-run`"
-        ))
-    };
+    let removed = parts.join(", ");
+    let error = || Error::UnusableCorpus(format!("`{inputs}`: no document is left: {removed}; {hint}"));
     (!parts.is_empty()).then(error)
 }

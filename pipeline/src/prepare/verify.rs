@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use runtime::{CancelToken, Poll, PoolOptions, WorkPool};
+use runtime::{CancelToken, PoolOptions, WorkPool};
 use schemas::manifest::{CorpusReport, PartEntry};
 use schemas::{Manifest, PartId};
 use store::Store;
@@ -24,9 +24,10 @@ use super::config::Settings;
 use super::job::in_order;
 use super::part_check::{PartCheck, PartExpectation, check_part};
 use super::part_list::{ReadableLists, VersionLists};
-use super::part_pool::PULSE;
+use super::part_pool::drain;
 use super::provisional_manifest::ProvisionalManifest;
-use super::verdicts::VerdictDigests;
+use super::signatures::SignatureRecord;
+use super::verdicts::{VerdictDigests, VersionVerdicts, parts_in_effect};
 use crate::load;
 use crate::{Error, Result};
 
@@ -109,7 +110,8 @@ pub fn verify(
     // Without any manifest, nothing says how shards are decoded; `cloze prepare` writes both again.
     let Some(expectation) = expectation else { return Ok(check) };
     let sums = check_parts(store, &lists, expectation, workers, stop, progress, &mut check)?;
-    if let Some(manifest) = manifest.filter(|_| check.damaged_parts().is_empty()) {
+    let is_compared = check_comparison(store, &lists, &mut check)?;
+    if let Some(manifest) = manifest.filter(|_| is_compared && check.damaged_parts().is_empty()) {
         check_manifest(store, &manifest, &sums, &mut check)?;
     }
     check.problems.sort_by_key(|problem| problem.part);
@@ -126,6 +128,34 @@ fn read_or_add<T>(read: Result<T>, check: &mut FolderCheck) -> Result<Option<T>>
             Ok(None)
         }
     }
+}
+
+/// Checks the signatures and verdicts on duplicates, if they are removed. Returns whether all verdicts are intact.
+fn check_comparison(store: &Store, lists: &VersionLists, check: &mut FolderCheck) -> Result<bool> {
+    let Some(settings) = lists.settings().filter(|settings| settings.removes_duplicates()) else { return Ok(true) };
+    let settings = settings.digest();
+    let dropped = lists.dropped(lists.newest());
+    let hint = "missing or damaged; `cloze prepare` writes it again";
+    let mut is_compared = true;
+    for list in lists.iter() {
+        let parts = parts_in_effect(list, &dropped);
+        if parts.is_empty() {
+            continue;
+        }
+        let verdicts = VersionVerdicts::read(store, &settings, list.dataset_version)?;
+        let is_intact = verdicts.map(|verdicts| verdicts.is_intact(store, &parts)).transpose()?.unwrap_or_default();
+        if !is_intact {
+            is_compared = false;
+            check.add(None, format!("verdicts on duplicates of dataset version {}: {hint}", list.dataset_version));
+        }
+        for part in parts {
+            let signatures = SignatureRecord::read(store, &settings, part)?;
+            if !signatures.map(|record| record.is_intact(store)).transpose()?.unwrap_or_default() {
+                check.add(None, format!("signatures of part {}: {hint}", part.id));
+            }
+        }
+    }
+    Ok(is_compared)
 }
 
 fn check_parts(
@@ -151,27 +181,24 @@ fn check_parts(
         check_part(&store, task, &settings, verdicts.get(task.part.id), expectation).map(Some)
     });
     let mut sums = RecordSums { counts: vec![0; expectation.vocab_size()], ..RecordSums::default() };
-    loop {
-        if stop.is_cancelled() {
-            return Err(Error::Stopped);
-        }
-        match results.next_timeout(PULSE)? {
-            Poll::Item(part) => {
-                check.parts += 1;
-                check.objects += part.objects;
-                check.bytes += part.bytes;
-                check.rows += part.rows;
-                check.tokens += part.tokens;
-                part.problems.into_iter().for_each(|problem| check.add(Some(part.entry.id), problem));
-                sums.report.add(&part.report);
-                part.records.iter().for_each(|record| record.add_counts(&mut sums.counts));
-                sums.entries.insert(part.entry.id, part.entry);
-                progress(check.parts, all);
+    drain(&mut results, stop, |part| {
+        if let Some(part) = part {
+            check.parts += 1;
+            check.objects += part.objects;
+            check.bytes += part.bytes;
+            check.rows += part.rows;
+            check.tokens += part.tokens;
+            part.problems.into_iter().for_each(|problem| check.add(Some(part.entry.id), problem));
+            for record in &part.records {
+                sums.report.add(&record.report);
+                record.add_counts(&mut sums.counts);
             }
-            Poll::Pending => progress(check.parts, all),
-            Poll::End => return Ok(sums),
+            sums.entries.insert(part.entry.id, part.entry);
         }
-    }
+        progress(check.parts, all);
+        Ok(())
+    })?;
+    Ok(sums)
 }
 
 /// Compares the newest dataset version of the manifest with the records, and reads the objects that it names.

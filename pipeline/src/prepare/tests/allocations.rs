@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::prepare::job::PrepareJob;
-use crate::prepare::job::Sample;
 use crate::prepare::part::PartResult;
 
 /// Number of documents of the smaller corpus.
@@ -36,30 +35,11 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let tasks = in_order(&planned.coming());
     let progress = Progress::new(tasks.iter().map(|task| &task.part));
     let store = Store::folder(&config.folder).expect("a folder");
-    let Planned { config, corpus, tokenizer, rules, settings, .. } = planned;
-    let sample = Sample::default();
-    let settings = settings.digest();
+    let Planned { config, corpus, tools, settings, .. } = planned;
     let options = PrepareOptions::default();
-    let listing = ObjectListing::default();
-    let access = PartAccess::Make;
-    let test_sets = None;
-    let verdicts = OnceLock::new();
     let store = Some(store);
-    let work = PrepareJob {
-        config,
-        corpus,
-        tokenizer,
-        rules,
-        sample,
-        test_sets,
-        verdicts,
-        settings,
-        tasks,
-        options,
-        store,
-        listing,
-        access,
-    };
+    let work = PrepareJob::new(config, corpus, tools, settings.digest(), tasks, options, store, PartAccess::Make);
+    let work = work.expect("listed");
     // Use up the compared sample first: the reference tokenizer allocates.
     while work.sample.select(sentences[0]).is_some() {}
     let (_stopper, stop) = runtime::cancel_pair();

@@ -90,3 +90,21 @@ fn test_sets_that_cannot_be_read_are_refused() {
         assert!(home.data().is_empty(), "nothing is written");
     }
 }
+
+#[test]
+fn the_format_of_a_test_set_is_detected() {
+    let detected = BOTH.replace(" format = 'jsonl',", "");
+    assert_ne!(detected, BOTH);
+    let counts = |test_sets: &str| home(test_sets).run().expect("prepared").corpus.contaminated;
+    assert_eq!(counts(&detected), counts(BOTH));
+}
+
+#[test]
+fn a_corpus_of_test_text_alone_names_the_decontamination() {
+    let mut home = home(BOTH);
+    let text = (0..3).map(|_| words(0).join(" ")).collect::<Vec<_>>().join("\n");
+    write_all(home.folder.path(), &[("leaked/all.txt", text)]);
+    home.config.inputs = vec![home.folder.path().join("leaked").display().to_string()];
+    let error = home.run().expect_err("nothing is left").to_string();
+    assert!(error.contains("decontamination removed 3") && error.contains("[prepare.decontamination]"), "{error}");
+}

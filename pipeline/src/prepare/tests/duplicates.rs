@@ -21,7 +21,7 @@ fn line(file: usize, line: usize) -> Vec<String> {
 }
 
 /// Six files of twelve documents. Each planted document is a copy of another one: the later of both is removed.
-fn planted() -> Home {
+pub(super) fn planted() -> Home {
     let mut home = Home::new();
     fs::remove_dir_all(home.folder.path().join("in")).expect("there");
     let mut texts: Vec<Vec<String>> = (0..6).map(|file| (0..12).map(|at| line(file, at).join(" ")).collect()).collect();

@@ -45,7 +45,7 @@ fn a_run_stops_where_ids_are_not_the_crates() {
     let mut preparation = Preparation::plan(&home.config).expect("a plan");
     assert!(preparation.describe().tokenized_by.starts_with("WordPiece by "), "{:?}", preparation.describe());
     let right = tokenize::load(&home.config.tokenizer, Some(true)).expect("a tokenizer");
-    preparation.planned.tokenizer = Box::new(Wrong(Box::new(right)));
+    preparation.planned.tools.tokenizer = Box::new(Wrong(Box::new(right)));
     let error = preparation.run(PrepareOptions::default(), &Clock::still(), &mut Fanout::default());
     assert!(error.expect_err("stopped").to_string().contains("they disagree on"));
 }

@@ -169,3 +169,35 @@ fn a_process_finds_the_files_at_another_place() {
     home.run().expect("prepared");
     assert_eq!(objects(&store), objects(&home.store()));
 }
+
+#[test]
+fn finalize_of_an_older_plan_is_refused() {
+    let home = many();
+    let store = Store::in_memory(FaultConfig::none());
+    plan_in(&home, &store);
+    share_in(&home, &store, index(0, 1)).expect("made");
+    let older = SharedPreparation::open_in(&home.config, &store).expect("complete");
+    home.put(500, "the cat sat on another mat");
+    plan_in(&home, &store);
+    let (_stopper, stop) = cancel_pair();
+    let error = older.finalize(&stop, &Clock::still(), &mut Fanout::default()).expect_err("an older plan").to_string();
+    assert!(error.contains("planned again meanwhile"), "{error}");
+    share_in(&home, &store, index(0, 1)).expect("made");
+    finalize_in(&home, &store).expect("complete");
+}
+
+/// A plain preparation would remove the temporary files of the process with the share.
+#[test]
+fn a_share_at_work_is_seen_by_plain_preparations() {
+    let home = many();
+    let store = Store::in_memory(FaultConfig::none());
+    plan_in(&home, &store);
+    let shared = SharedPreparation::open_in(&home.config, &store).expect("planned");
+    let held = shared.hold_share(index(1, 2)).expect("answered").expect("free");
+    let plan = || Preparation::plan_in(&home.config, &store).expect("a plan");
+    let error = plan().run(PrepareOptions::default(), &Clock::still(), &mut Fanout::default());
+    assert!(matches!(error, Err(Error::Locked { path, .. }) if path.display().to_string().ends_with("share-1-of-2")));
+    drop(held);
+    plan().run(PrepareOptions::default(), &Clock::still(), &mut Fanout::default()).expect("the share has ended");
+    assert_eq!(store.list("leases").expect("listed"), []);
+}

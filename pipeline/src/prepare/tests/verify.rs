@@ -110,3 +110,41 @@ fn a_store_that_does_not_answer_is_no_damage() {
     let error = verify(&empty, 2, &stop, &mut |_, _| ()).expect_err("empty").to_string();
     assert!(error.contains("no prepared corpus here"), "{error}");
 }
+
+#[test]
+fn a_record_of_another_folder_is_a_problem_of_its_part() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let other = PrepareConfig { max_seq_len: 20, ..home.config("other", 1) };
+    prepare(&other).expect("prepared");
+    let name = "parts/part-00001-00.json";
+    let foreign = fs::read(other.folder.join(name)).expect("there");
+    write_all(&home.config.folder, &[(name, foreign)]);
+    let found = check(&home.store());
+    assert_eq!(found.damaged_parts(), BTreeSet::from([PartId(1)]), "{:?}", found.problems);
+}
+
+/// The verdicts follow from the parts, so their loss damages none.
+#[test]
+fn damaged_verdicts_and_signatures_are_problems_of_no_part() {
+    let home = super::duplicates::planted();
+    let summary = home.run().expect("prepared");
+    assert!(summary.corpus.duplicates.exact_documents > 0);
+    assert_eq!(check(&home.store()).problems, []);
+    let whole = home.data();
+    for (name, word) in [
+        ("verdicts/00000.json", "verdicts on duplicates of dataset version 0"),
+        ("verdicts/part-00001.bin", "verdicts on duplicates of dataset version 0"),
+        ("signatures/part-00001.bin", "signatures of part 1"),
+        ("signatures/part-00001.json", "signatures of part 1"),
+    ] {
+        let mut damaged = whole[name].clone();
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 1;
+        rot(&home, name, &damaged);
+        let found = check(&home.store());
+        assert_eq!(found.damaged_parts(), BTreeSet::new(), "{name}: {:?}", found.problems);
+        assert!(found.problems[0].message.contains(word), "{name}: {:?}", found.problems);
+        write_all(&home.config.folder, &[(name, &whole[name])]);
+    }
+}
