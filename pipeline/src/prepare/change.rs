@@ -256,16 +256,18 @@ impl Comparison<'_> {
         if holders.iter().any(|(_, _, piece)| piece.bytes != file.bytes) {
             return Ok(true);
         }
-        if !memory.seen.has(file) {
-            let since = |dataset_version| memory.since.get(dataset_version).copied().unwrap_or(SystemTime::UNIX_EPOCH);
-            let is_known = memory.seen.knows(file);
-            let is_doubted = |dataset_version| is_known || file.touched >= since(dataset_version) - MAX_CLOCK_SKEW;
-            let doubted: PieceHolders<'_> =
-                holders.iter().filter(|(dataset_version, ..)| is_doubted(dataset_version)).copied().collect();
-            for (dataset_version, part, piece) in doubted {
-                if !self.reads_the_same(file, dataset_version, part, piece, memory)? {
-                    return Ok(true);
-                }
+        if memory.seen.has(file) {
+            memory.new_fingerprints.note(file);
+            return Ok(false);
+        }
+        let since = |dataset_version| memory.since.get(dataset_version).copied().unwrap_or(SystemTime::UNIX_EPOCH);
+        let is_known = memory.seen.knows(file);
+        let is_doubted = |dataset_version| is_known || file.touched >= since(dataset_version) - MAX_CLOCK_SKEW;
+        let doubted: PieceHolders<'_> =
+            holders.iter().filter(|(dataset_version, ..)| is_doubted(dataset_version)).copied().collect();
+        for (dataset_version, part, piece) in doubted {
+            if !self.reads_the_same(file, dataset_version, part, piece, memory)? {
+                return Ok(true);
             }
         }
         // The file may have changed during the comparison; then its identity is not recorded.

@@ -257,16 +257,14 @@ impl SharedPreparation {
         let names: BTreeSet<&str> = pieces.map(|piece| piece.name.as_str()).collect();
         let fingerprints = Fingerprints::read(&self.store)?;
         let planned = PlannedInputs::read(&self.store)?.open(&names, &fingerprints)?;
-        match planned {
-            Some(files) => Ok(Corpus::with_files(&self.config.corpus(), files)),
-            None => {
-                let corpus = Corpus::open(&self.config.corpus())?;
-                // A local corpus at another place may have other times; an object has a version.
-                let objects = names.iter().filter_map(|name| corpus.file(name)).filter(|file| file.is_object());
-                objects.into_iter().try_for_each(|file| planned_inputs::refuse_changed(file, &fingerprints))?;
-                Ok(corpus)
-            }
+        if let Some(files) = planned {
+            return Ok(Corpus::with_files(&self.config.corpus(), files));
         }
+        let corpus = Corpus::open(&self.config.corpus())?;
+        // A local corpus at another place may have other times; an object has a version.
+        let mut objects = names.iter().filter_map(|name| corpus.file(name)).filter(|file| file.is_object());
+        objects.try_for_each(|file| planned_inputs::refuse_changed(file, &fingerprints))?;
+        Ok(corpus)
     }
 
     fn job(
