@@ -1,8 +1,11 @@
 """Runs deploy/ray/prepare.py on three nodes on one machine and removes a node in mid-run.
 
-Arguments: prepare.py, the program, the configuration, the prepared folder. The last line says what happened.
+Arguments: prepare.py, the program, the configuration, its prepared folder. The last line says what happened.
 """
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,18 +14,39 @@ from pathlib import Path
 from ray.cluster_utils import Cluster
 
 
+def descendants(pid: int) -> list[int]:
+    """Processes that a process started, directly or indirectly."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(") ")[2].split()[1])
+        except OSError:
+            continue
+    found = [pid]
+    for known in found:
+        found += [child for child, parent in parents.items() if parent == known]
+    return found[1:]
+
+
+def lose(cluster: Cluster, node, program: Path) -> int:
+    """Removes a node with all its processes. Returns the number of its processes of the program."""
+    lost = descendants(node.all_processes["raylet"][0].process.pid)
+    programs = [pid for pid in lost if Path(f"/proc/{pid}/exe").resolve() == program.resolve()]
+    cluster.remove_node(node, allow_graceful=False)
+    # Ray leaves the processes that its tasks started.
+    for pid in programs:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(programs)
+
+
 def main() -> None:
     driver, program, config, folder = map(Path, sys.argv[1:])
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
     cluster.wait_for_nodes()
     words = [sys.executable, driver, config, "--program", program, "--processes", "3", "--address", cluster.address,
-             "--lease-timeout", "5", "--", "--slow", "writer=100", "--set", f"prepare.folder={folder}"]
-    # The plan and the last step read the folder from the configuration.
-    text = config.read_text()
-    changed = config.with_name("ray.toml")
-    changed.write_text("\n".join(f'folder = "{folder}"' if line.startswith("folder = ") else line for line in text.splitlines()))
-    words[2] = changed
+             "--lease-timeout", "5", "--", "--slow", "writer=100"]
     child = subprocess.Popen([str(word) for word in words])
     parts = folder / "parts"
     began = time.monotonic()
@@ -31,12 +55,14 @@ def main() -> None:
             sys.exit(f"no parts after {time.monotonic() - began:.0f} s; exit code {child.poll()}")
         time.sleep(0.2)
     before = len(list(parts.iterdir()))
-    cluster.remove_node(nodes[0], allow_graceful=False)
+    lost = lose(cluster, nodes[0], program)
+    if lost != 1:
+        sys.exit(f"the lost node ran {lost} processes of {program}, not 1")
     cluster.add_node(num_cpus=1)
     code = child.wait()
     if code != 0:
         sys.exit(f"the driver exits with {code}")
-    print(f"a node removed after {before} of {len(list(parts.iterdir()))} segments, another added")
+    print(f"a node and its process removed after {before} of {len(list(parts.iterdir()))} segments, another added")
 
 
 main()
