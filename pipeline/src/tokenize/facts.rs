@@ -1,7 +1,5 @@
 //! Facts about a tokenizer that other modules use.
 
-use std::collections::BTreeMap;
-
 use schemas::{SpecialIds, Vocab, manifest};
 use serde_json::Value;
 use tokenizers::Model as _;
@@ -22,19 +20,16 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Extracts the facts of a tokenizer: `json` is the file as written, `meant` the crate's own serialization.
+    /// Extracts the facts of a tokenizer: `tokens` are those of [`tokens`], `json` is the file as written, `meant` the
+    /// crate's own serialization.
     pub(super) fn new(
         model: &tokenizers::Tokenizer,
+        tokens: Vec<String>,
         json: &Value,
         meant: &Value,
         bytes: &[u8],
     ) -> Result<Self, String> {
         refuse_chance(meant)?;
-        let ids: BTreeMap<u32, String> = model.get_vocab(true).into_iter().map(|(token, id)| (id, token)).collect();
-        let size = size(model)?;
-        // An unused number is never drawn as a random word, like BERT's own `[unusedN]`.
-        let token = |id| ids.get(&id).cloned().unwrap_or_else(|| format!("[unused-id-{id}]"));
-        let tokens: Vec<String> = (0..size).map(token).collect();
         let special = special_ids(model)?;
         refuse_without_unknown(model, meant)?;
         let added = model.get_added_tokens_decoder();
@@ -51,7 +46,7 @@ impl Facts {
         let manifest = manifest::TokenizerInfo {
             fingerprint: fingerprint(json),
             kind: kind(meant),
-            vocab_size: size,
+            vocab_size: u32::try_from(tokens.len()).expect("checked by `tokens`"),
             lowercase: lowercases(&meant["normalizer"]),
             special,
             specials,
@@ -76,16 +71,26 @@ impl Facts {
 /// Maximum number of unused ids.
 const HOLES_MAX: u64 = 1000;
 
-/// Returns the number of ids. Each id costs memory and, in the crate, time, even if no token has it.
-pub(super) fn size(model: &tokenizers::Tokenizer) -> Result<u32, String> {
+/// Returns the text of each id. Each id costs memory and, in the crate, time, even if no token has it.
+pub(super) fn tokens(model: &tokenizers::Tokenizer) -> Result<Vec<String>, String> {
     let ids = model.get_vocab(true);
-    let tokens = ids.len() as u64;
-    let largest = ids.into_values().max().unwrap_or(0);
-    let size = if tokens == 0 { 0 } else { u64::from(largest) + 1 };
-    match u32::try_from(size) {
-        Ok(fits) if size <= 2 * tokens + HOLES_MAX => Ok(fits),
-        _ => Err(format!("its largest id is {largest}, and it has {tokens} tokens; ids must be consecutive")),
+    let known = ids.len() as u64;
+    let largest = ids.values().copied().max().unwrap_or(0);
+    let size = if known == 0 { 0 } else { u64::from(largest) + 1 };
+    if u32::try_from(size).is_err() || size > 2 * known + HOLES_MAX {
+        return Err(format!("its largest id is {largest}, and it has {known} tokens; ids must be consecutive"));
     }
+    let mut tokens = vec![None; usize::try_from(size).expect("it fits into 32 bits")];
+    for (token, id) in ids {
+        let first: &mut Option<String> = &mut tokens[id as usize];
+        // Which of several tokens with one id is shown does not depend on the order of the map.
+        if first.as_ref().is_none_or(|first| token < *first) {
+            *first = Some(token);
+        }
+    }
+    // An unused number is never drawn as a random word, like BERT's own `[unusedN]`.
+    let named = (0..).zip(tokens).map(|(id, token): (u32, _)| token.unwrap_or_else(|| format!("[unused-id-{id}]")));
+    Ok(named.collect())
 }
 
 /// Returns the special ids by their two usual spellings; the error names all missing ones.

@@ -2,32 +2,39 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Returns the BLAKE3 of the tokenizer without padding and truncation, keys sorted: equal for all serializations.
 pub(super) fn fingerprint(json: &Value) -> String {
     let mut text = Vec::new();
-    let mut json = json.clone();
-    if let Some(object) = json.as_object_mut() {
-        object.remove("padding");
-        object.remove("truncation");
+    match json {
+        Value::Object(object) => write_object(object, &["padding", "truncation"], &mut text),
+        other => write_sorted(other, &mut text),
     }
-    write_sorted(&json, &mut text);
     blake3::hash(&text).to_hex().to_string()
+}
+
+/// Writes an object without the keys in `omitted`.
+fn write_object(object: &Map<String, Value>, omitted: &[&str], text: &mut Vec<u8>) {
+    text.push(b'{');
+    let sorted: BTreeMap<_, _> = object.iter().filter(|(key, _)| !omitted.contains(&key.as_str())).collect();
+    for (key, value) in sorted {
+        write_leaf(key, text);
+        text.push(b':');
+        write_sorted(value, text);
+        text.push(b',');
+    }
+    text.push(b'}');
+}
+
+fn write_leaf(value: &impl Serialize, text: &mut Vec<u8>) {
+    serde_json::to_writer(text, value).expect("memory can be written, and keys are strings");
 }
 
 fn write_sorted(value: &Value, text: &mut Vec<u8>) {
     match value {
-        Value::Object(object) => {
-            text.push(b'{');
-            for (key, value) in object.iter().collect::<BTreeMap<_, _>>() {
-                text.extend_from_slice(Value::from(key.as_str()).to_string().as_bytes());
-                text.push(b':');
-                write_sorted(value, text);
-                text.push(b',');
-            }
-            text.push(b'}');
-        }
+        Value::Object(object) => write_object(object, &[], text),
         Value::Array(items) => {
             text.push(b'[');
             for item in items {
@@ -36,6 +43,6 @@ fn write_sorted(value: &Value, text: &mut Vec<u8>) {
             }
             text.push(b']');
         }
-        leaf => text.extend_from_slice(leaf.to_string().as_bytes()),
+        leaf => write_leaf(leaf, text),
     }
 }

@@ -7,7 +7,6 @@
 //! sides. `Cuts` proves that for the two families of BERT-style models; other tokenizers get whole documents. So a
 //! chunk's ids depend only on the chunk, and those of frequent ones are cached (`Memory`). That is 8 times faster on
 //! English novels, and reduces the crate's 40 bytes per byte of text to those of a word.
-//! faster on English novels, and the 40 bytes that the crate keeps per byte of text are those of a word.
 
 use std::ops::Range;
 

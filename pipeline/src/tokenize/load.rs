@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 
 use super::HfTokenizer;
 use super::describe::{byte_level, render, word_piece};
-use super::facts::{Facts, size};
+use super::facts::{Facts, tokens};
 use crate::{Error, Result};
 
 /// Reads the tokenizer at `path`: a file, or a folder that contains one. `lowercase` is required for a `vocab.txt`, and
@@ -94,12 +96,36 @@ fn from_json(bytes: &[u8], refuse: impl Fn(String) -> Error) -> Result<HfTokeniz
     let unreadable = |error: &dyn std::fmt::Display| refuse(format!("not a `tokenizer.json`: {error}"));
     let json: Value = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
     let model = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| unreadable(&error))?;
-    size(&model).map_err(&refuse)?;
+    let tokens = tokens(&model).map_err(&refuse)?;
     // A file may omit derivable fields, such as the type of its model.
     let meant = model.to_string(false).map_err(|error| unreadable(&error))?;
-    let meant: Value = serde_json::from_str(&meant).map_err(|error| unreadable(&error))?;
-    let facts = Facts::new(&model, &json, &meant, bytes).map_err(&refuse)?;
+    let meant = serde_json::from_str::<Serialized>(&meant).map_err(|error| unreadable(&error))?.into_value();
+    let facts = Facts::new(&model, tokens, &json, &meant, bytes).map_err(&refuse)?;
     Ok(HfTokenizer::new(model, &meant, facts))
+}
+
+/// Serialization of a tokenizer by the crate. The vocabulary is left out: parsing it would take most of the time.
+#[derive(Deserialize)]
+struct Serialized {
+    model: SerializedModel,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct SerializedModel {
+    #[serde(rename = "vocab")]
+    _vocab: IgnoredAny,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl Serialized {
+    fn into_value(self) -> Value {
+        let mut json = self.rest;
+        json.insert("model".into(), Value::Object(self.model.rest));
+        Value::Object(json)
+    }
 }
 
 #[cfg(test)]
