@@ -3,7 +3,8 @@
 //! Documents have numbers in the order in which they are preferred. The first `settled` of them stay in any case: later
 //! documents are compared with them. The fold reads one column at a time: the hashes of the exact texts, then those of
 //! each band. It sorts (hash, number) and joins the documents of equal hashes. If a column does not fit into the memory,
-//! it is read several times, each time for another range of hashes. Clusters do not depend on the order of the joins, so
+//! it is read several times, each time for another range of hashes. A range has more entries than its share only if many
+//! documents are equal; then equal entries are joined before more are read. Clusters do not depend on the order of the joins, so
 //! the verdicts are a function of the set of (number, signature).
 
 use crate::bit_set::BitSet;
@@ -14,6 +15,9 @@ const CLUSTER_BYTES_PER_1000: u64 = 4_000 + 250;
 
 /// Bytes of a document while the exact hashes, the largest column, are sorted: 128 bits and its number.
 const ENTRY_BYTES: u64 = 20;
+
+/// Entries above the share of a pass, since hashes are spread unevenly: 1/16 of the share and this number.
+const SPARE_ENTRIES: u64 = 1024;
 
 /// Memory of a fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +34,21 @@ impl FoldMemory {
     /// Computes the memory for that number of documents, of which at most `max_bytes` are for hashes.
     pub fn new(documents: u64, max_bytes: u64) -> Self {
         let all = documents.saturating_mul(ENTRY_BYTES);
-        let passes = all.div_ceil(max_bytes.max(1)).max(1).next_power_of_two().min(1 << 16);
+        let is_one_pass = all <= max_bytes;
+        let passes = if is_one_pass { 1 } else { all.saturating_add(all / 16).div_ceil(max_bytes.max(1)) };
+        let passes = passes.max(2 - u64::from(is_one_pass)).next_power_of_two().min(1 << 16);
+        let share = documents.div_ceil(passes);
+        let entries = if is_one_pass { documents } else { share + share / 16 + SPARE_ENTRIES };
         Self {
             clusters: documents.saturating_mul(CLUSTER_BYTES_PER_1000) / 1000,
-            entries: all.div_ceil(passes),
+            entries: entries.saturating_mul(ENTRY_BYTES),
             passes: u32::try_from(passes).expect("at most 2^16"),
         }
+    }
+
+    /// Returns the number of entries that are sorted at a time.
+    fn capacity(&self) -> usize {
+        usize::try_from(self.entries / ENTRY_BYTES).expect("it fits into memory")
     }
 
     /// Returns the sum of both.
@@ -84,9 +97,9 @@ pub struct Verdicts {
 /// The first error of reading.
 pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C::Error> {
     let mut clusters = Clusters::new(plan.documents);
-    let passes = FoldMemory::new(u64::from(plan.documents), plan.max_bytes).passes;
-    let mut entries = Vec::new();
-    join_column(passes, &mut entries, &mut clusters, |visit| {
+    let memory = FoldMemory::new(u64::from(plan.documents), plan.max_bytes);
+    let mut entries = Vec::with_capacity(memory.capacity());
+    join_column(memory.passes, &mut entries, &mut clusters, |visit| {
         columns.exact(&mut |document, hash| visit(document, words_128(hash)))
     })?;
     drop(entries);
@@ -96,9 +109,9 @@ pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C:
             verdicts.exact.insert(document);
         }
     }
-    let mut entries = Vec::new();
+    let mut entries = Vec::with_capacity(memory.capacity());
     for band in 0..plan.bands {
-        join_column(passes, &mut entries, &mut clusters, |visit| {
+        join_column(memory.passes, &mut entries, &mut clusters, |visit| {
             columns.band(band, &mut |document, hash| visit(document, words_64(hash)))
         })?;
     }
@@ -123,24 +136,28 @@ fn join_column<const WORDS: usize, E>(
     for pass in 0..passes {
         read(&mut |document, hash| {
             if hash != [0; WORDS] && pass_of(hash[0], passes) == pass {
+                if entries.len() == entries.capacity() {
+                    join_equal(entries, clusters);
+                }
                 entries.push((hash, document));
             }
         })?;
         join_equal(entries, clusters);
+        entries.clear();
     }
     Ok(())
 }
 
-/// Joins the documents of equal hashes, and removes all entries.
+/// Joins the documents of equal hashes, and keeps one entry of each hash.
 fn join_equal<const WORDS: usize>(entries: &mut Vec<([u32; WORDS], u32)>, clusters: &mut Clusters) {
     entries.sort_unstable();
-    for pair in entries.windows(2) {
-        let [(hash, document), (next_hash, next)] = pair else { unreachable!("windows of two") };
-        if hash == next_hash {
-            clusters.join(*document, *next);
+    entries.dedup_by(|next, kept| {
+        let is_equal = next.0 == kept.0;
+        if is_equal {
+            clusters.join(next.1, kept.1);
         }
-    }
-    entries.clear();
+        is_equal
+    });
 }
 
 /// Pass that handles a hash, by its leading bits. `passes` is a power of two.
@@ -220,6 +237,20 @@ mod tests {
         let billion = FoldMemory::new(1_000_000_000, 1 << 30);
         assert_eq!(billion.passes, 32);
         assert!(billion.entries <= 1 << 30);
+    }
+
+    #[test]
+    fn equal_hashes_stay_within_the_memory() {
+        let one_hash = Memory((0..100_000).map(|document| (document, 1_u128 << 127, vec![0, 0])).collect());
+        let memory = FoldMemory::new(100_000, 200_000);
+        assert_eq!((memory.passes, memory.capacity()), (16, 6250 + 390 + 1024));
+        let mut entries = Vec::with_capacity(memory.capacity());
+        let mut clusters = Clusters::new(100_000);
+        let Ok(()) = join_column(memory.passes, &mut entries, &mut clusters, |visit| {
+            one_hash.clone().exact(&mut |document, hash| visit(document, words_128(hash)))
+        });
+        assert_eq!(entries.capacity(), memory.capacity(), "no more was reserved");
+        assert!((0..100_000).all(|document| clusters.root(document) == 0));
     }
 
     proptest! {
