@@ -1,7 +1,8 @@
 """Prepares a corpus on a Ray cluster: `python prepare.py run.toml --processes 16 --cpus 8`.
 
 Each Ray task runs one process that leases parts. If a node is lost, the other processes take over its parts when its
-leases expire, and Ray starts its tasks again. Every node needs the program, the configuration and the folders.
+leases expire, and Ray starts its tasks again. A process that fails is retried three times. Every node needs the
+program, the configuration and the folders.
 """
 
 import argparse
@@ -12,10 +13,8 @@ import ray
 
 # Exit codes after which a retry does not help: the configuration, or the corpus.
 FINAL = (2, 42)
-
-
-class Retry(Exception):
-    """A process that failed in a way that may pass."""
+# Maximum number of retries of a process after a failure that may be temporary, or a kill.
+FAILURES_MAX = 3
 
 
 def cloze(phase: str, *words: str) -> int:
@@ -27,17 +26,22 @@ def main() -> int:
     if code != 0:
         return code
 
-    @ray.remote(num_cpus=ARGS.cpus, max_retries=-1, retry_exceptions=[Retry])
+    # Ray starts the task of a lost node again.
+    @ray.remote(num_cpus=ARGS.cpus, max_retries=-1)
     def work(words: list[str]) -> int:
-        code = subprocess.run(words, check=False).returncode
-        if code not in (0, *FINAL):
-            raise Retry(f"{' '.join(words)}: exit code {code}")
+        for _ in range(1 + FAILURES_MAX):
+            code = subprocess.run(words, check=False).returncode
+            if code in (0, *FINAL):
+                break
+            print(f"{' '.join(words)}: exit code {code}", file=sys.stderr)
         return code
 
     words = [ARGS.program, "prepare", "run", "--lease", "--config", ARGS.config, "--set", f"prepare.workers={ARGS.cpus}",
              "--lease-timeout", str(ARGS.lease_timeout), *ARGS.more]
     codes = ray.get([work.remote(words) for _ in range(ARGS.processes)])
-    return max(codes) or cloze("finalize")
+    final = [code for code in codes if code in FINAL]
+    # Other processes make the parts of one that failed. If parts are missing, `finalize` exits with 1.
+    return final[0] if final else cloze("finalize")
 
 
 def arguments() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Runs deploy/ray/prepare.py on three nodes on one machine and removes a node in mid-run.
+"""Runs deploy/ray/prepare.py on three nodes on one machine and removes a node in mid-run. Tries exit codes of a program.
 
 Arguments: prepare.py, the program, the configuration, its prepared folder. The last line says what happened.
 """
@@ -40,6 +40,23 @@ def lose(cluster: Cluster, node, program: Path) -> int:
     return len(programs)
 
 
+def try_codes(driver: Path, address: str, home: Path) -> str:
+    """Runs the driver with a program that plans, exits with a code when it makes parts, and then lacks them."""
+    program, runs = home / "ends", home / "runs"
+    program.write_text(f'#!/bin/sh\n[ "$2" = plan ] && exit 0\n[ "$2" = run ] && echo run >>{runs} && exit "$5"\nexit 1\n')
+    program.chmod(0o755)
+    told = []
+    for code, expected in ((42, 1), (2, 1), (1, 4)):
+        runs.unlink(missing_ok=True)
+        words = [sys.executable, driver, str(code), "--program", program, "--processes", "1", "--address", address]
+        ended = subprocess.run([str(word) for word in words], check=False).returncode
+        count = len(runs.read_text().splitlines())
+        if (ended, count) != (code, expected):
+            sys.exit(f"exit code {code}: {count} runs, not {expected}; the driver exits with {ended}")
+        told.append(f"{code}: {count} run{'s' * (count > 1)}")
+    return f"exit codes of a process, {', '.join(told)}, then the driver exits with the same"
+
+
 def main() -> None:
     driver, program, config, folder = map(Path, sys.argv[1:])
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
@@ -62,7 +79,8 @@ def main() -> None:
     code = child.wait()
     if code != 0:
         sys.exit(f"the driver exits with {code}")
-    print(f"a node and its process removed after {before} of {len(list(parts.iterdir()))} segments, another added")
+    print(f"a node and its process removed after {before} of {len(list(parts.iterdir()))} segments, another added; "
+          + try_codes(driver, cluster.address, config.parent))
 
 
 main()
