@@ -93,7 +93,7 @@ impl Lock {
     }
 
     /// Returns a store that changes only while this process holds the lock: the lock's own store or another. The lock
-    /// is [checked](Self::check) before every change, and for a put again before the object becomes visible.
+    /// is [checked](Self::check) directly before every change: for a put, before the object becomes visible.
     #[must_use]
     pub fn guard(&self, store: &Store) -> Store {
         store.wrap(|kind| Arc::new(GuardedBackend { kind, claim: Arc::clone(&self.claim) }))

@@ -16,8 +16,8 @@ use crate::name;
 use crate::retry::{Retries, RetryOn};
 use crate::writer::ObjectWriter;
 
-/// Bytes of a large object in memory at once: enough for BLAKE3 to hash many of its chunks in parallel.
-const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of a large object that are read at once. Over a network, the transfer then takes longer than the wait for it.
+const PIECE_BYTES: usize = 8 << 20;
 
 /// Set of named objects, each whole or absent; see the [crate].
 ///

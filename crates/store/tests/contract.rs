@@ -116,3 +116,17 @@ fn every_success_is_one_change() {
         assert_eq!(sum().split(' ').next(), Some(&*successes.to_string()));
     }
 }
+
+/// Over a network, a read waits for its request.
+#[test]
+fn a_large_object_is_hashed_in_few_reads() {
+    let memory = MemoryBackend::new(FaultConfig::none());
+    let store = Store::from_memory(&memory);
+    for (bytes, reads) in [((8 << 20) - 1, 1), (8 << 20, 1), ((8 << 20) + 1, 2), (20 << 20, 3)] {
+        let content: Vec<u8> = (0..=250).cycle().take(bytes).collect();
+        store.put("x", &content).expect("put");
+        let before = memory.tally().calls;
+        assert_eq!(store.hash("x", bytes as u64).expect("there"), blake3::hash(&content), "{bytes} bytes");
+        assert_eq!(memory.tally().calls - before, reads, "{bytes} bytes");
+    }
+}

@@ -1,12 +1,13 @@
 //! Store that only the holder of a lock changes.
 //!
 //! # What
-//! Wraps a store and [checks](super::Lock::check) its lock before each change: at the begin of a put and again before
-//! the object becomes visible, before a create, a replacement, a removal and a sweep. Reading needs no lock.
+//! Wraps a store and [checks](super::Lock::check) its lock directly before each change: before a put becomes visible,
+//! before a create, a replacement, a removal and a sweep. Reading needs no lock. A put begins without a request, because
+//! it changes nothing before its commit; it fails at once if this process knows already that the lock is lost.
 //!
 //! # Why
 //! A check that callers must remember is forgotten at some place. A process that was stopped, and continues after
-//! another process has taken over its lock, gets an error from its first write.
+//! another process has taken over its lock, changes no object.
 
 use std::io;
 use std::ops::Range;
@@ -41,7 +42,7 @@ impl StoreBackend for GuardedBackend {
     }
 
     fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {
-        self.claim.check()?;
+        self.claim.refuse_known_loss()?;
         let upload = self.kind.begin_upload(name)?;
         Ok(Box::new(GuardedUpload { upload, claim: Arc::clone(&self.claim) }))
     }

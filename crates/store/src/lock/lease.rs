@@ -184,8 +184,11 @@ impl LeaseClaim {
             return self.move_on(&mut state, |content| content.counter += 1);
         }
         self.refuse_lost(&state)?;
+        let version = state.version.clone();
+        // Without the mutex: workers check at the same time, and a heartbeat meanwhile is adopted.
+        drop(state);
         let found = self.store.head(&self.name)?;
-        if found.is_some_and(|found| found.version == state.version) { Ok(()) } else { self.adopt_found(&mut state) }
+        if found.is_some_and(|found| found.version == version) { Ok(()) } else { self.adopt_found(&mut self.state()) }
     }
 
     /// Releases the lock. A lost lock needs no release.
@@ -197,6 +200,11 @@ impl LeaseClaim {
 
     pub(super) fn is_lost(&self) -> bool {
         self.state().lost.is_some()
+    }
+
+    /// Returns an error if an earlier heartbeat or check found that the lock is lost. Sends no request.
+    pub(super) fn refuse_known_loss(&self) -> io::Result<()> {
+        self.refuse_lost(&self.state())
     }
 
     /// Replaces the object by its next content, if this process still holds the lock.
