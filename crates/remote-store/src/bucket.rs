@@ -17,6 +17,7 @@ use object_store::{
 use store::{Created, Entry, Replaced, Stat, Version};
 use tokio::time::timeout;
 
+use crate::body;
 use crate::connector::observed;
 use crate::failure::{self, Failure};
 use crate::location::{BucketPlace, Service};
@@ -24,9 +25,6 @@ use crate::location::{BucketPlace, Service};
 /// Slowest upload that is progress, per second. A part of 8 MiB may so take 32 seconds longer than a request without a
 /// body.
 const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 256 << 10;
-
-/// Largest buffer that is reserved for an answer before its bytes arrive.
-const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
 /// Client of one bucket.
 pub(crate) trait ObjectClient: ObjectStore + MultipartStore {}
@@ -54,14 +52,6 @@ impl Bucket {
     pub(crate) fn new(client: Arc<dyn ObjectClient>, place: &BucketPlace, stall_timeout: Duration) -> Self {
         let BucketPlace { service, prefix, display, .. } = place.clone();
         Self { client, service, prefix, display, stall_timeout }
-    }
-
-    pub(crate) fn client(&self) -> &Arc<dyn ObjectClient> {
-        &self.client
-    }
-
-    pub(crate) fn stall_timeout(&self) -> Duration {
-        self.stall_timeout
     }
 
     /// Returns the time limit of a request that sends `bytes` bytes.
@@ -126,18 +116,13 @@ impl Bucket {
                     received += chunk.len() as u64;
                     sink(&chunk);
                 }
-                Ok(None) if received == expected => return Ok(()),
-                Ok(None) => {
-                    let message = format!("the answer ended after {received} of {expected} bytes");
-                    return Err(io::Error::new(ErrorKind::ConnectionReset, message));
-                }
+                Ok(None) => return body::check_complete(received, expected),
             }
         }
     }
 
     pub(crate) async fn collect(&self, result: GetResult) -> io::Result<Vec<u8>> {
-        let length = (result.range.end - result.range.start).min(RESERVE_BYTES_MAX);
-        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+        let mut bytes = body::buffer(result.range.end - result.range.start);
         self.drain(result, |chunk| bytes.extend_from_slice(chunk)).await?;
         Ok(bytes)
     }

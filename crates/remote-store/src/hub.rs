@@ -12,24 +12,21 @@
 use std::fmt::{self, Debug, Formatter};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::Deserialize;
-use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
+use store::{Entry, Stat};
 use url::Url;
 
 use crate::failure::Failure;
 use crate::hub_tree::{Tree, read_tree};
-use crate::location::DatasetPlace;
+use crate::location::{DatasetPlace, is_web_scheme};
 use crate::options::StoreOptions;
-use crate::read_only::refuse;
+use crate::read_only::ReadBackend;
 use crate::runtime;
 use crate::web::Web;
 
 const ENDPOINT: &str = "https://huggingface.co";
-/// Scheme in errors.
-const SCHEME: &str = "a store at hf://";
 
 /// Storage backend over one commit of a dataset repository.
 pub(crate) struct Hub {
@@ -59,7 +56,7 @@ impl Hub {
     pub(crate) fn new(place: DatasetPlace, options: &StoreOptions) -> io::Result<Self> {
         let endpoint = options.variable("HF_ENDPOINT").unwrap_or(ENDPOINT);
         let endpoint = Url::parse(endpoint.trim_end_matches('/')).ok();
-        let endpoint = endpoint.filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none());
+        let endpoint = endpoint.filter(|url| is_web_scheme(url.scheme()) && url.query().is_none());
         let endpoint = endpoint.ok_or_else(|| {
             io::Error::new(ErrorKind::InvalidInput, "HF_ENDPOINT is not a URL such as https://huggingface.co")
         })?;
@@ -145,7 +142,9 @@ impl Hub {
     }
 }
 
-impl StoreBackend for Hub {
+impl ReadBackend for Hub {
+    const NAME: &'static str = "a store at hf://";
+
     fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         let (web, url) = (self.web.clone(), self.file_url(name));
         self.found(runtime::run(async move { Ok(web.get(url).await) })?)
@@ -176,33 +175,9 @@ impl StoreBackend for Hub {
         }
     }
 
-    fn begin_upload(&self, _name: &str) -> io::Result<Box<dyn Upload>> {
-        refuse(SCHEME)
-    }
-
-    fn put_if_absent(&self, _name: &str, _bytes: &[u8]) -> io::Result<Created> {
-        refuse(SCHEME)
-    }
-
-    fn put_if_version(&self, _name: &str, _bytes: &[u8], _expected: &Version) -> io::Result<Replaced> {
-        refuse(SCHEME)
-    }
-
-    fn delete(&self, _name: &str) -> io::Result<()> {
-        refuse(SCHEME)
-    }
-
-    fn sweep(&self, _folder: &str) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-
     fn display_path(&self, name: &str) -> String {
         let DatasetPlace { repository, .. } = &self.place;
         let path = self.path(name);
         format!("hf://datasets/{repository}@{}/{path}", self.commit()).trim_end_matches('/').to_owned()
-    }
-
-    fn local(&self, _folder: &str) -> Option<PathBuf> {
-        None
     }
 }

@@ -29,6 +29,7 @@
 //! # Reference
 //! Amazon S3 User Guide, "Conditional writes"; RFC 9110, section 13, for what the two headers decide.
 
+mod body;
 mod bucket;
 mod bucket_backend;
 mod connector;
@@ -53,11 +54,22 @@ use store::{Store, StoreBackend};
 use self::hub::Hub;
 use self::location::Location;
 pub use self::options::StoreOptions;
+use self::read_only::{ReadBackend as _, ReadOnly};
 use self::web_backend::WebBackend;
 
 /// Returns true if `location` is a URL, of a supported store or of another one, and not a path.
 pub fn is_url(location: &str) -> bool {
     location::scheme(location).is_some()
+}
+
+/// Returns true if `location` is the URL of a web server, which has no list of files.
+pub fn is_web(location: &str) -> bool {
+    location::is_web(location)
+}
+
+/// Returns a location without the parts of a URL that may hold a secret, for messages.
+pub fn without_secrets(location: &str) -> String {
+    location::without_secrets(location)
 }
 
 /// Opens the store at `location`, with the credentials of this process's environment. Creates a folder that is missing.
@@ -95,11 +107,11 @@ pub fn open_with(location: &str, options: &StoreOptions) -> io::Result<Store> {
     let backend: Arc<dyn StoreBackend> = match Location::parse(location)? {
         Location::Folder(path) => return Store::folder(path),
         Location::Bucket(place) => Arc::new(providers::connect(&place, options)?),
-        Location::Web(url) => Arc::new(WebBackend::new(url, options)?),
+        Location::Web(url) => Arc::new(ReadOnly(WebBackend::new(url, options)?)),
         Location::Hub(dataset) => {
             let hub = Hub::new(dataset, options)?;
             retries.repeat(|_| hub.pin()).map_err(|error| located(&hub.display_path(""), &error))?;
-            Arc::new(hub)
+            Arc::new(ReadOnly(hub))
         }
     };
     Ok(Store::new(backend).with_retries(retries))

@@ -23,7 +23,7 @@ pub(crate) enum Location {
 }
 
 /// Service of a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
     S3,
     Google,
@@ -61,6 +61,29 @@ pub(crate) fn scheme(location: &str) -> Option<String> {
     (first.is_ascii_alphabetic() && scheme.chars().all(follows)).then(|| scheme.to_ascii_lowercase())
 }
 
+/// Returns true if a URL is of a web server, which has no list of files.
+pub(crate) fn is_web(location: &str) -> bool {
+    scheme(location).is_some_and(|scheme| is_web_scheme(&scheme))
+}
+
+pub(crate) fn is_web_scheme(scheme: &str) -> bool {
+    matches!(scheme, "http" | "https")
+}
+
+/// Returns a URL without what may hold a secret: its user part, and for a web server its query and its fragment. The
+/// container of `abfs://CONTAINER@ACCOUNT` stays.
+pub(crate) fn without_secrets(location: &str) -> String {
+    let Some(scheme) = scheme(location) else { return location.to_owned() };
+    let rest = &location[scheme.len() + "://".len()..];
+    let authority = rest.split('/').next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map(|(user, _)| user);
+    let user = user.filter(|user| !scheme.starts_with("abfs") || user.contains(':'));
+    let start = user.map_or(0, |user| user.len() + 1);
+    let query = if is_web_scheme(&scheme) { rest.find(['?', '#']) } else { None };
+    // A query before the `@` makes the user part unclear: nothing of the URL is shown.
+    format!("{scheme}://{}", rest.get(start..query.unwrap_or(rest.len())).unwrap_or_default())
+}
+
 impl Location {
     /// Parses a path or a URL. Errors never repeat the user part or the query of a URL.
     pub(crate) fn parse(location: &str) -> io::Result<Self> {
@@ -70,7 +93,7 @@ impl Location {
             "gs" | "gcs" => bucket(Service::Google, "gs", location),
             "az" | "azure" => bucket(Service::Azure, "az", location),
             "abfs" | "abfss" => bucket(Service::Azure, "abfs", location),
-            "http" | "https" => {
+            web if is_web_scheme(web) => {
                 let url = Url::parse(location).map_err(|error| invalid(&scheme, &format!("is not a URL: {error}")))?;
                 Ok(Self::Web(url))
             }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
@@ -13,32 +12,54 @@ use object_store::{ClientOptions, RetryConfig};
 use crate::bucket::{Bucket, ObjectClient};
 use crate::connector::RecordingConnector;
 use crate::location::{BucketPlace, Service};
-use crate::options::StoreOptions;
+use crate::options::{CONNECT_TIMEOUT, StoreOptions};
 use crate::web::install_cryptography;
-
-/// Longest time to open a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Shortest secret that is removed from messages. Shorter values are flags and names.
 const SECRET_CHARS_MIN: usize = 8;
 
+/// Bucket and environment of a client.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ClientKey {
+    service: Service,
+    bucket: String,
+    account: Option<String>,
+    /// Endpoint and credentials.
+    environment: BTreeMap<String, String>,
+}
+
+/// Clients of this process. All prefixes of a bucket share the connections and the temporary credentials of one client.
+static CLIENTS: LazyLock<Mutex<BTreeMap<ClientKey, Arc<dyn ObjectClient>>>> = LazyLock::new(Mutex::default);
+
 /// Connects to a bucket. Sends no request.
 pub(crate) fn connect(place: &BucketPlace, options: &StoreOptions) -> io::Result<Bucket> {
+    let environment =
+        store_variables(&options.environment).map(|(name, value)| (name.clone(), value.clone())).collect();
+    let BucketPlace { service, bucket, account, .. } = place.clone();
+    let key = ClientKey { service, bucket, account, environment };
+    let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let client = match clients.get(&key) {
+        Some(client) => Arc::clone(client),
+        None => Arc::clone(clients.entry(key).or_insert(build(place, options)?)),
+    };
+    Ok(Bucket::new(client, place, options.stall_timeout))
+}
+
+fn build(place: &BucketPlace, options: &StoreOptions) -> io::Result<Arc<dyn ObjectClient>> {
     install_cryptography();
     let client = match place.service {
         Service::S3 => s3(place, options),
         Service::Google => google(place, options),
         Service::Azure => azure(place, options),
     };
-    let client = client.map_err(|error| {
+    client.map_err(|error| {
         let message = format!("{}: cannot configure the store: {}", place.display, without_secrets(&error, options));
         io::Error::new(ErrorKind::InvalidInput, message)
-    })?;
-    Ok(Bucket::new(client, place, options.stall_timeout))
+    })
 }
 
 fn s3(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
-    let builder = AmazonS3Builder::new().with_client_options(client_options(options)).with_retry(no_retries());
+    let builder = AmazonS3Builder::new().with_client_options(client_options()).with_retry(no_retries());
     let builder = with_environment(builder, options, "AWS_", |builder, key, value| builder.with_config(key, value));
     // A delete of many objects hides the error of one in a good answer, and some servers do not know it.
     let builder = builder.with_http_connector(RecordingConnector::default());
@@ -47,14 +68,14 @@ fn s3(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<d
 }
 
 fn google(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
-    let builder = GoogleCloudStorageBuilder::new().with_client_options(client_options(options));
+    let builder = GoogleCloudStorageBuilder::new().with_client_options(client_options());
     let builder = builder.with_retry(no_retries()).with_http_connector(RecordingConnector::default());
     let builder = with_environment(builder, options, "GOOGLE_", |builder, key, value| builder.with_config(key, value));
     Ok(Arc::new(builder.with_bucket_name(&place.bucket).build()?))
 }
 
 fn azure(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
-    let builder = MicrosoftAzureBuilder::new().with_client_options(client_options(options)).with_retry(no_retries());
+    let builder = MicrosoftAzureBuilder::new().with_client_options(client_options()).with_retry(no_retries());
     let builder = with_environment(builder, options, "AZURE_", |builder, key, value| builder.with_config(key, value));
     let builder = builder.with_http_connector(RecordingConnector::default());
     let builder = match &place.account {
@@ -80,9 +101,8 @@ fn with_environment<B, K: std::str::FromStr>(
 
 /// Returns options without the time limit of a whole request: a large object may take long. `observed` limits the time
 /// without progress.
-fn client_options(options: &StoreOptions) -> ClientOptions {
-    let connect_timeout = CONNECT_TIMEOUT.min(options.stall_timeout);
-    ClientOptions::new().with_timeout_disabled().with_connect_timeout(connect_timeout)
+fn client_options() -> ClientOptions {
+    ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT)
 }
 
 /// Returns the policy of one attempt per call: the store repeats it.
@@ -100,7 +120,12 @@ fn without_secrets(error: &object_store::Error, options: &StoreOptions) -> Strin
 }
 
 fn secrets(environment: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
-    let is_store = |name: &str| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|start| name.starts_with(start));
-    let values = environment.iter().filter(move |(name, _)| is_store(name)).map(|(_, value)| value.as_str());
+    let values = store_variables(environment).map(|(_, value)| value.as_str());
     values.filter(|value| value.len() >= SECRET_CHARS_MIN)
+}
+
+/// Returns the variables that configure the services.
+fn store_variables(environment: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+    let is_store = |name: &str| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|start| name.starts_with(start));
+    environment.iter().filter(move |(name, _)| is_store(name))
 }

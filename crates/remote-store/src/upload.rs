@@ -108,8 +108,8 @@ impl BucketUpload {
         }
         let (bucket, path) = (self.bucket.clone(), self.path.clone());
         let id: Arc<str> = runtime::run(async move {
-            let begun = bucket.client().create_multipart(&path);
-            Ok(observed(bucket.stall_timeout(), begun).await?)
+            let begun = bucket.client.create_multipart(&path);
+            Ok(observed(bucket.stall_timeout, begun).await?)
         })?
         .into();
         self.upload_id = Some(Arc::clone(&id));
@@ -123,7 +123,7 @@ impl BucketUpload {
         let (sender, answer) = sync_channel(1);
         let task = runtime::handle()?.spawn(async move {
             let limit = bucket.upload_limit(bytes.len());
-            let put = bucket.client().put_part(&path, &upload_id, number, PutPayload::from_bytes(bytes));
+            let put = bucket.client.put_part(&path, &upload_id, number, PutPayload::from_bytes(bytes));
             // An upload that was dropped does not read the answer.
             let _ = sender.send(observed(limit, put).await.map_err(io::Error::from));
         });
@@ -160,9 +160,9 @@ impl BucketUpload {
         let (bucket, path, length) = (self.bucket.clone(), self.path.clone(), self.length);
         let (upload_id, parts, hash) = (upload_id.to_string(), self.finished.clone(), self.hasher.finalize());
         runtime::run(async move {
-            let completed = bucket.client().complete_multipart(&path, &upload_id, parts);
+            let completed = bucket.client.complete_multipart(&path, &upload_id, parts);
             // A server joins the parts before it answers.
-            match observed(bucket.stall_timeout() * 2, completed).await {
+            match observed(bucket.stall_timeout * 2, completed).await {
                 Ok(put) => stat_of_put(put, length),
                 // The upload no longer exists: an earlier completion, whose answer was lost, may have ended it.
                 Err(failure) if repeated && matches!(failure.status, Some(400 | 404)) => {
@@ -232,8 +232,8 @@ impl Drop for BucketUpload {
         let (bucket, path, upload_id) = (self.bucket.clone(), self.path.clone(), upload_id.to_string());
         // If the abort fails, the lifecycle rule of the bucket removes the parts.
         let _ = runtime::run(async move {
-            let limit = bucket.stall_timeout().min(ABORT_TIMEOUT);
-            Ok(observed(limit, bucket.client().abort_multipart(&path, &upload_id)).await?)
+            let limit = bucket.stall_timeout.min(ABORT_TIMEOUT);
+            Ok(observed(limit, bucket.client.abort_multipart(&path, &upload_id)).await?)
         });
     }
 }

@@ -6,6 +6,7 @@
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
 
 use reqwest::header::{
@@ -17,16 +18,20 @@ use store::{Stat, Version};
 use tokio::time::timeout;
 use url::{Origin, Url};
 
+use crate::body;
 use crate::failure::{self, Failure};
-use crate::options::StoreOptions;
+use crate::options::{CONNECT_TIMEOUT, StoreOptions};
 
 const REDIRECTS_MAX: usize = 10;
-/// Longest time to open a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer that is kept as a whole for the client's own use, such as a page of a file list.
 const TEXT_BYTES_MAX: usize = 32 << 20;
-/// Largest buffer that is reserved for an answer before its bytes arrive.
-const RESERVE_BYTES_MAX: u64 = 64 << 20;
+
+/// Client of this process. All stores share its connections.
+static CLIENT: LazyLock<reqwest::Result<Client>> = LazyLock::new(|| {
+    install_cryptography();
+    let client = Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_TIMEOUT);
+    client.user_agent(concat!("cloze/", env!("CARGO_PKG_VERSION"))).build()
+});
 
 /// Chooses ring for encrypted connections, once per process. Another choice that was made before stays.
 pub(crate) fn install_cryptography() {
@@ -52,11 +57,8 @@ pub(crate) struct Answer {
 impl Web {
     /// Creates a client. The token is sent to `origin` only.
     pub(crate) fn new(options: &StoreOptions, token: Option<(Origin, &str)>) -> io::Result<Self> {
-        install_cryptography();
-        let connect_timeout = CONNECT_TIMEOUT.min(options.stall_timeout);
-        let client = Client::builder().redirect(Policy::none()).connect_timeout(connect_timeout);
-        let client = client.user_agent(concat!("cloze/", env!("CARGO_PKG_VERSION"))).build();
-        let client = client.map_err(|error| io::Error::other(format!("cannot start an HTTP client: {error}")))?;
+        let started = CLIENT.as_ref();
+        let client = started.map_err(|error| io::Error::other(format!("cannot start an HTTP client: {error}")))?;
         let token = token.map(|(origin, token)| {
             let mut header = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
                 io::Error::new(ErrorKind::InvalidInput, "HF_TOKEN contains characters that no token has")
@@ -64,7 +66,7 @@ impl Web {
             header.set_sensitive(true);
             Ok::<_, io::Error>((origin, header))
         });
-        Ok(Self { client, stall_timeout: options.stall_timeout, token: token.transpose()? })
+        Ok(Self { client: client.clone(), stall_timeout: options.stall_timeout, token: token.transpose()? })
     }
 
     /// Sends a request and follows redirects. An error status is a failure.
@@ -117,8 +119,7 @@ impl Web {
     pub(crate) async fn body(&self, answer: Answer, bytes_max: usize) -> io::Result<Vec<u8>> {
         let Answer { mut response, .. } = answer;
         let expected = length_of(response.headers());
-        let reserve = expected.unwrap_or_default().min(RESERVE_BYTES_MAX);
-        let mut bytes = Vec::with_capacity(usize::try_from(reserve).unwrap_or_default());
+        let mut bytes = body::buffer(expected.unwrap_or_default());
         loop {
             match timeout(self.stall_timeout, response.chunk()).await {
                 Err(_) => return Err(failure::stalled(self.stall_timeout)),
@@ -131,13 +132,8 @@ impl Web {
                 Ok(Ok(Some(chunk))) => bytes.extend_from_slice(&chunk),
             }
         }
-        match expected {
-            Some(expected) if expected != bytes.len() as u64 => {
-                let message = format!("the answer ended after {} of {expected} bytes", bytes.len());
-                Err(io::Error::new(ErrorKind::ConnectionReset, message))
-            }
-            _ => Ok(bytes),
-        }
+        expected.map_or(Ok(()), |expected| body::check_complete(bytes.len() as u64, expected))?;
+        Ok(bytes)
     }
 
     /// Reads a short text.

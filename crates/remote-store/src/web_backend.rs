@@ -1,21 +1,19 @@
 //! Storage backend over a prefix of an HTTP server. It can only be read, and has no list.
 
+use std::borrow::Cow;
 use std::fmt::{self, Debug, Formatter};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::PathBuf;
 
-use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
+use percent_encoding::percent_decode_str;
+use store::{Entry, Stat};
 use url::Url;
 
 use crate::failure::Failure;
 use crate::options::StoreOptions;
-use crate::read_only::refuse;
+use crate::read_only::ReadBackend;
 use crate::runtime;
 use crate::web::Web;
-
-/// Scheme in errors.
-const SCHEME: &str = "a store at http:// or https://";
 
 /// Storage backend over a prefix of an HTTP server.
 pub(crate) struct WebBackend {
@@ -43,11 +41,14 @@ impl WebBackend {
         Ok(Self { web: Web::new(options, None)?, base, display })
     }
 
-    /// Returns the URL of an object: its name joins the path, and the query stays.
+    /// Returns the URL of an object: its name joins the path, and the query stays. A name is a part of a URL, so it may
+    /// be encoded: `a%20b` and `a b` are the same object.
     fn url(&self, name: &str) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(name.split('/'));
+            // Encodes each part again. A part that is no UTF-8 when decoded stays as it is.
+            let decoded = |part| percent_decode_str(part).decode_utf8().unwrap_or(Cow::Borrowed(part));
+            path.pop_if_empty().extend(name.split('/').map(decoded));
         }
         url
     }
@@ -62,7 +63,9 @@ fn found<T>(outcome: Result<T, Failure>) -> io::Result<Option<T>> {
     }
 }
 
-impl StoreBackend for WebBackend {
+impl ReadBackend for WebBackend {
+    const NAME: &'static str = "a store at http:// or https://";
+
     fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         let (web, url) = (self.web.clone(), self.url(name));
         runtime::run(async move { found(web.get(url).await) })
@@ -83,31 +86,7 @@ impl StoreBackend for WebBackend {
         Err(io::Error::new(ErrorKind::Unsupported, message))
     }
 
-    fn begin_upload(&self, _name: &str) -> io::Result<Box<dyn Upload>> {
-        refuse(SCHEME)
-    }
-
-    fn put_if_absent(&self, _name: &str, _bytes: &[u8]) -> io::Result<Created> {
-        refuse(SCHEME)
-    }
-
-    fn put_if_version(&self, _name: &str, _bytes: &[u8], _expected: &Version) -> io::Result<Replaced> {
-        refuse(SCHEME)
-    }
-
-    fn delete(&self, _name: &str) -> io::Result<()> {
-        refuse(SCHEME)
-    }
-
-    fn sweep(&self, _folder: &str) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-
     fn display_path(&self, name: &str) -> String {
         if name.is_empty() { self.display.clone() } else { format!("{}/{name}", self.display) }
-    }
-
-    fn local(&self, _folder: &str) -> Option<PathBuf> {
-        None
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use remote_store::{StoreOptions, existing, is_url, open, open_with};
+use remote_store::{StoreOptions, existing, is_url, is_web, open, open_with, without_secrets};
 
 fn options() -> StoreOptions {
     let environment = [("AZURE_STORAGE_ACCOUNT_NAME", "account"), ("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")];
@@ -76,4 +76,26 @@ fn other_locations_are_refused_with_the_forms_that_are_supported() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{location}: {text}");
         assert!(text.contains(expected) && !text.contains("planted"), "{location}: {text}");
     }
+}
+
+#[test]
+fn secrets_of_a_url_are_left_out() {
+    let cases = [
+        ("https://host:8443/a/b.txt", "https://host:8443/a/b.txt"),
+        ("https://user:SECRET@host/a.txt", "https://host/a.txt"),
+        ("HTTPS://host/a.txt?sig=SECRET#SECRET", "https://host/a.txt"),
+        ("https://host/a@b.txt", "https://host/a@b.txt"),
+        ("https://host?sig=SECRET@SECRET", "https://"),
+        ("https://user:SE?CRET@host/a.txt", "https://"),
+        ("s3://user:SECRET@bucket/a", "s3://bucket/a"),
+        ("s3://bucket/a?.txt", "s3://bucket/a?.txt"),
+        ("abfs://container@account/a", "abfs://container@account/a"),
+        ("abfs://user:SECRET@account/a", "abfs://account/a"),
+        ("hf://datasets/a/b@main/c", "hf://datasets/a/b@main/c"),
+        ("a/b?c@d", "a/b?c@d"),
+    ];
+    for (location, expected) in cases {
+        assert_eq!(without_secrets(location), expected, "{location}");
+    }
+    assert!(is_web("HTTP://host") && is_web("https://host") && !is_web("s3://bucket") && !is_web("http"));
 }

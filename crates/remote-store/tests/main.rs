@@ -6,6 +6,7 @@ mod contract;
 mod faults;
 mod hub;
 mod large;
+mod leases;
 mod locations;
 mod secrets;
 mod servers;

@@ -1,11 +1,14 @@
 //! HTTP servers as stores: files, ranges, signed addresses.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::sync::{Arc, Mutex};
 
 use remote_store::open_with;
 
 use crate::servers::http::{Request, Response, serve};
 use crate::servers::options;
+use crate::servers::s3::DATE;
 
 const CONTENT: &[u8] = b"0123456789";
 
@@ -59,4 +62,51 @@ fn files_of_a_server_are_read_with_the_query_of_their_prefix() {
     let error = unsigned.get(name).expect_err("it is not signed");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     assert!(!error.to_string().contains("planted"), "{error}");
+}
+
+/// A name is a part of a URL: its encoding stays as it is.
+#[test]
+fn an_encoded_name_is_requested_as_it_is() {
+    let requested: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&requested);
+    let address = serve(move |request| {
+        log.lock().expect("no panic").push(request.path.clone());
+        Response::new(200, CONTENT)
+    });
+    let store = open_with(&format!("http://{address}/a%20b"), &options(&address)).expect("opened");
+    let cases = [
+        ("a%20b.txt", "/a%20b/a%20b.txt"),
+        ("a b.txt", "/a%20b/a%20b.txt"),
+        ("a%2Fb.txt", "/a%20b/a%2Fb.txt"),
+        ("100%25.txt", "/a%20b/100%25.txt"),
+        ("100%.txt", "/a%20b/100%25.txt"),
+        ("%C3%BC.txt", "/a%20b/%C3%BC.txt"),
+        // No climbing out of the prefix.
+        ("%2E%2E/x.txt", "/a%20b/x.txt"),
+    ];
+    for (name, expected) in cases {
+        store.get(name).expect("there");
+        assert_eq!(requested.lock().expect("no panic").pop().as_deref(), Some(expected), "{name}");
+        assert_eq!(store.place(name), format!("http://{address}/a%20b/{name}"));
+    }
+}
+
+#[test]
+fn stores_of_a_process_share_connections() {
+    const STORES: usize = 40;
+    let ports: Arc<Mutex<BTreeSet<u16>>> = Arc::default();
+    let log = Arc::clone(&ports);
+    let address = serve(move |request| {
+        log.lock().expect("no panic").insert(request.client_port);
+        Response::of_content(request, CONTENT).with("etag", "\"tag\"").with("last-modified", DATE)
+    });
+    for location in [format!("http://{address}"), "s3://bucket".to_owned()] {
+        for index in 0..STORES {
+            let store = open_with(&format!("{location}/{index}"), &options(&address)).expect("opened");
+            assert_eq!(store.get("x").expect("there"), CONTENT);
+        }
+        // A connection is free again shortly after its answer, so some requests need another one.
+        let connections = std::mem::take(&mut *ports.lock().expect("no panic")).len();
+        assert!(connections <= STORES / 2, "{connections} connections of {STORES} stores");
+    }
 }

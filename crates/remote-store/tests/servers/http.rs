@@ -15,6 +15,8 @@ pub(crate) struct Request {
     /// Names in lower case.
     headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+    /// Port of the client, which tells its connections apart.
+    pub(crate) client_port: u16,
 }
 
 impl Request {
@@ -35,8 +37,16 @@ impl Request {
     }
 }
 
+/// Decodes `%20` and the like.
 pub(crate) fn decoded(text: &str) -> String {
-    percent_encoding::percent_decode_str(text).decode_utf8().expect("UTF-8").into_owned()
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().expect("one part at least").as_bytes().to_vec();
+    for part in parts {
+        let (digits, plain) = part.split_at(2);
+        bytes.push(u8::from_str_radix(digits, 16).expect("two digits"));
+        bytes.extend(plain.as_bytes());
+    }
+    String::from_utf8(bytes).expect("UTF-8")
 }
 
 /// Delivery of an answer.
@@ -106,9 +116,10 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) {
 /// Answers the requests of one connection.
 fn answer_all(stream: TcpStream, handler: &Handler) {
     stream.set_nodelay(true).expect("set");
+    let Ok(client) = stream.peer_addr() else { return };
     let mut reader = BufReader::new(stream.try_clone().expect("cloned"));
     let mut stream = stream;
-    while let Some(request) = read_request(&mut reader) {
+    while let Some(request) = read_request(&mut reader, client.port()) {
         let response = handler(&request);
         if !send(&mut stream, &request, &response) {
             return;
@@ -116,7 +127,7 @@ fn answer_all(stream: TcpStream, handler: &Handler) {
     }
 }
 
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+fn read_request(reader: &mut BufReader<TcpStream>, client_port: u16) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
     let mut words = line.split(' ');
@@ -130,7 +141,8 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    let mut request = Request { method, path: path.to_owned(), query: query.to_owned(), headers, body: Vec::new() };
+    let body = Vec::new();
+    let mut request = Request { method, path: path.to_owned(), query: query.to_owned(), headers, body, client_port };
     let length = request.header("content-length").map_or(0, |length| length.parse().expect("a number"));
     request.body = vec![0; length];
     reader.read_exact(&mut request.body).ok()?;

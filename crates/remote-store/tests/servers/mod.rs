@@ -1,5 +1,9 @@
-//! Servers on loopback for the tests of this package.
+//! Servers on loopback for the tests of this package, and for those of the program (`tests/object_stores.rs`).
 
+#![allow(dead_code, reason = "each program of tests uses a part")]
+#![allow(clippy::format_push_string, reason = "short texts, where speed is of no concern")]
+
+pub(crate) mod azure;
 pub(crate) mod http;
 pub(crate) mod s3;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::http::{self, Delivery, Request, Response, decoded};
 
-const DATE: &str = "Sat, 28 Nov 2026 06:00:00 GMT";
+pub(crate) const DATE: &str = "Sat, 28 Nov 2026 06:00:00 GMT";
 const BUCKET: &str = "/bucket";
 
 /// Fault of a request.
@@ -46,6 +46,12 @@ pub(crate) struct Upload {
 
 impl S3 {
     pub(crate) fn start() -> Self {
+        Self::start_with(|_| ())
+    }
+
+    /// Starts a server that calls a function before it answers a request. The function may wait, because requests of
+    /// other connections are answered meanwhile.
+    pub(crate) fn start_with(before: impl Fn(&Request) + Send + Sync + 'static) -> Self {
         let state = State {
             objects: BTreeMap::new(),
             uploads: BTreeMap::new(),
@@ -56,7 +62,10 @@ impl S3 {
         };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
-        let address = http::serve(move |request| shared.lock().expect("no panic").answer(request));
+        let address = http::serve(move |request| {
+            before(request);
+            shared.lock().expect("no panic").answer(request)
+        });
         Self { state, address }
     }
 
@@ -180,7 +189,7 @@ impl State {
     }
 }
 
-fn e_tag(content: &[u8]) -> String {
+pub(super) fn e_tag(content: &[u8]) -> String {
     format!("\"{}\"", &blake3::hash(content).to_hex()[..32])
 }
 
