@@ -16,9 +16,9 @@
 
 use super::input_split::{PieceEnd, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::json_object::{Fields, parse};
+use super::json_object::{Fields, parse, parse_text};
 use super::json_text::JsonTextCounter;
-use super::lines::{BYTE_ORDER_MARK, Line};
+use super::lines::Line;
 use super::record::{Record, RecordBuffers, RejectReason};
 use super::scanner::ByteScanner;
 use crate::Result;
@@ -62,9 +62,7 @@ impl ArrayRecords {
 
     /// Takes the opening bracket. Returns the line at which the array breaks the rules before its first element.
     fn begin(&mut self) -> Result<Option<u64>> {
-        if self.bytes.has(BYTE_ORDER_MARK.len())? && self.bytes.ahead().starts_with(BYTE_ORDER_MARK) {
-            self.bytes.take(BYTE_ORDER_MARK.len());
-        }
+        self.bytes.take_byte_order_mark()?;
         if self.take_blanks()? == Some(b'[') {
             self.bytes.take(1);
         }
@@ -153,23 +151,9 @@ impl ArrayRecords {
         if !element.is_whole {
             return Record::rejected(RejectReason::BrokenJson, range, line);
         }
-        if bytes.first() != Some(&b'"') {
-            return parse(&self.fields, &Line { bytes, fits: true, range, number: line }, spare);
-        }
-        if self.fields.id.is_some() {
-            return Record::rejected(RejectReason::MissingField, range, line);
-        }
-        let text = String::from_utf8_lossy(bytes);
-        match serde_json::from_str::<String>(&text) {
-            Err(_) => Record::rejected(RejectReason::BrokenJson, range, line),
-            Ok(found) => {
-                let mut record = Record::of_text(None, found, range, line);
-                if matches!(text, std::borrow::Cow::Owned(_)) {
-                    record.complaints.insert(0, (RejectReason::InvalidUtf8, line));
-                }
-                record
-            }
-        }
+        let is_text = bytes.first() == Some(&b'"');
+        let line = Line { bytes, fits: true, range, number: line };
+        if is_text { parse_text(&self.fields, &line, spare) } else { parse(&self.fields, &line, spare) }
     }
 }
 
@@ -250,7 +234,7 @@ mod tests {
     use crate::corpus::{AnyFormat, InvalidFilePolicy};
     use crate::testing::write_all;
 
-    fn elements(text: &str) -> (Vec<String>, Vec<String>) {
+    fn elements(text: impl AsRef<[u8]>) -> (Vec<String>, Vec<String>) {
         let home = tempfile::tempdir().expect("a temporary folder");
         write_all(home.path(), &[("a.json", text)]);
         let mut cut = config(home.path(), AnyFormat::of_kind("jsonl").expect("known"), Some(1));
@@ -272,6 +256,21 @@ mod tests {
         for empty in ["[]", " [ ]\n", "[\n]"] {
             assert_eq!(elements(empty), (vec![], vec![]), "{empty}");
         }
+    }
+
+    #[test]
+    fn texts_are_repaired_and_counted_as_those_of_lines_are() {
+        let texts: [&[u8]; 7] =
+            [b"a", b"b\xff", b"c\\ud800", b"\\ud83d\\ude42", b"d\xff\\ud800", b"e\\ud8", b"\\u0000f\\ufffd"];
+        let lines: Vec<u8> = texts.iter().flat_map(|text| [&b"{\"text\": \""[..], text, b"\"}\n"].concat()).collect();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        write_all(home.path(), &[("a.json", lines)]);
+        let expected = read(&config(home.path(), AnyFormat::of_kind("jsonl").expect("known"), None)).expect("readable");
+        assert_eq!(expected.0, ["a", "b\u{fffd}", "c\u{fffd}", "\u{1f642}", "d\u{fffd}\u{fffd}", "f\u{fffd}"]);
+        let counted = ["invalid_utf8:2", "invalid_utf8:3", "invalid_utf8:5", "broken_json:6", "nul:7"];
+        assert_eq!(expected.1, counted.map(|complaint| complaint.replace(':', "@a.json:")));
+        let array: Vec<Vec<u8>> = texts.iter().map(|text| [&b"\""[..], text, b"\""].concat()).collect();
+        assert_eq!(elements([&b"["[..], &array.join(&b",\n"[..]), b"]"].concat()), expected);
     }
 
     #[test]

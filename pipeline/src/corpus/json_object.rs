@@ -1,4 +1,4 @@
-//! Fields of one JSON object, as text and id of a document.
+//! Fields of one JSON object, or one string, as text and id of a document.
 //!
 //! Some invalid JSON that Python writes is accepted: `NaN` and infinities in other fields, and unpaired surrogates. An
 //! unpaired surrogate in the text is replaced and counted.
@@ -27,19 +27,33 @@ impl Fields {
 
 /// Returns the record of a line with one object.
 pub(super) fn parse(fields: &Fields, line: &Line<'_>, spare: &mut RecordBuffers) -> Record {
+    repaired(fields, line, |json| read(fields, json, spare))
+}
+
+/// Returns the record of a line with one string: a text without an id.
+pub(super) fn parse_text(fields: &Fields, line: &Line<'_>, spare: &mut RecordBuffers) -> Record {
+    repaired(fields, line, |json| read_text(json, spare))
+}
+
+/// Returns the record of a line that `read` converts to text and id, with repairs if it is invalid.
+fn repaired(
+    fields: &Fields,
+    line: &Line<'_>,
+    mut read: impl FnMut(&str) -> serde_json::Result<(Field, Field)>,
+) -> Record {
     let json = String::from_utf8_lossy(line.bytes);
-    let mut repaired = matches!(json, std::borrow::Cow::Owned(_));
-    let found = read(fields, &json, spare).ok().or_else(|| {
+    let mut is_repaired = matches!(json, std::borrow::Cow::Owned(_));
+    let found = read(&json).ok().or_else(|| {
         let python = as_json(&json)?;
-        let found = read(fields, &python, spare).ok()?;
-        repaired |= matches!(&found.0, Field::Text(text) if text.contains(char::REPLACEMENT_CHARACTER));
+        let found = read(&python).ok()?;
+        is_repaired |= matches!(&found.0, Field::Text(text) if text.contains(char::REPLACEMENT_CHARACTER));
         Some(found)
     });
     let mut record = match found {
         None => rejected(RejectReason::BrokenJson, line),
         Some((text, id)) => assemble(fields, text, id, line),
     };
-    if repaired {
+    if is_repaired {
         record.complaints.insert(0, (RejectReason::InvalidUtf8, line.number));
     }
     record
@@ -97,6 +111,14 @@ fn read(fields: &Fields, json: &str, spare: &mut RecordBuffers) -> serde_json::R
     let found = Object { fields, spare }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(found)
+}
+
+fn read_text(json: &str, spare: &mut RecordBuffers) -> serde_json::Result<(Field, Field)> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let room = String::from_utf8(take(&mut spare.text)).unwrap_or_default();
+    let text = Value { room }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((text, Field::Missing))
 }
 
 fn assemble(fields: &Fields, text: Field, id: Field, line: &Line<'_>) -> Record {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::bytes::{Bytes, ReadHash, open, read_error, require_skippable, reserve};
 use super::input_split::{PieceEnd, ReadOptions};
 use super::inputs::InputFile;
+use super::lines::BYTE_ORDER_MARK;
 use super::record::{KEPT_BYTES, count_newlines};
 use crate::{Error, Result};
 
@@ -88,6 +89,14 @@ impl ByteScanner {
                 return Ok(None);
             }
         }
+    }
+
+    /// Takes a byte-order mark, if one is next.
+    pub(super) fn take_byte_order_mark(&mut self) -> Result<()> {
+        if self.has(BYTE_ORDER_MARK.len())? && self.ahead().starts_with(BYTE_ORDER_MARK) {
+            self.take(BYTE_ORDER_MARK.len());
+        }
+        Ok(())
     }
 
     /// Takes up to `count` bytes and holds none of them. Returns false if the file ends before.
