@@ -12,7 +12,8 @@
 //! Invalid UTF-8 is repaired and counted, and a row that lacks one of the columns is skipped and counted. The position of
 //! row `r` of record batch `b` is `2^32 b + r`. A file is cut between record batches, unless it is compressed as a whole or
 //! has a dictionary after its first batch. A stream is one piece, since only a reader from its beginning finds the
-//! batches. One batch is in memory at a time.
+//! batches. One batch is in memory at a time. A stream without batches still has a schema, so a file of 0 bytes is
+//! damaged.
 //!
 //! # Reference
 //! Arrow columnar format, "Serialization and Interprocess Communication",
@@ -27,9 +28,9 @@ use arrow_ipc::{MessageHeader, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use runtime::catch_decoder;
 
-use super::input_split::{BytesRead, PieceEnd, PieceRange, PieceReader, ReadOptions};
+use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::lines::whole;
+use super::piece_ranges::{group_units, whole};
 use super::record::{Record, RecordBuffers};
 use super::sniff::FileCheck;
 use super::{Format, columns};
@@ -39,7 +40,7 @@ mod footer;
 mod messages;
 
 use self::footer::FooterBlocks;
-use self::messages::{Message, Messages, unfit};
+use self::messages::{Message, Messages, damaged};
 
 /// Arrow IPC: each row is a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,11 +60,7 @@ impl Format for IpcRows {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        if file.bytes == 0 {
-            return Ok(FileCheck::default());
-        }
-        let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..binary(reading) };
-        let begun = Messages::open(file, 0..file.bytes, &uncounted).and_then(|mut messages| {
+        let begun = Messages::open(file, 0..file.bytes, &binary(reading).uncounted()).and_then(|mut messages| {
             let schema = read_schema(&mut messages)?;
             Ok((schema, messages.rows_of_first_batch()?))
         });
@@ -76,18 +73,8 @@ impl Format for IpcRows {
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
         let Some(blocks) = FooterBlocks::read(file, &binary(reading))? else { return Ok(whole(file)) };
-        let mut pieces: Vec<PieceRange> = Vec::new();
-        for (index, block) in (0..).zip(&blocks.batches) {
-            let bytes = block.end - block.start;
-            match pieces.last_mut() {
-                Some((range, sum)) if sum.saturating_add(bytes) <= stride || !blocks.can_be_cut() => {
-                    range.end = index + 1;
-                    *sum += bytes;
-                }
-                _ => pieces.push((index..index + 1, bytes)),
-            }
-        }
-        Ok(pieces)
+        let sizes = blocks.batches.iter().map(|block| block.end - block.start);
+        Ok(group_units(sizes, stride, blocks.can_be_cut()))
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
@@ -122,14 +109,14 @@ fn binary(reading: &ReadOptions) -> ReadOptions {
 /// bytes are read and repaired as in the other formats.
 fn read_schema(messages: &mut Messages) -> Result<SchemaRef> {
     let file = messages.file().clone();
-    let not_arrow = |reason: &str| unfit(&file, &format!("not a readable Arrow file ({reason}); replace it"));
-    let message = messages.next()?.ok_or_else(|| not_arrow("it has no schema"))?;
+    let reason = if file.bytes == 0 { "it has 0 bytes" } else { "it has no schema" };
+    let message = messages.next()?.ok_or_else(|| damaged(&file, &reason))?;
     let schema = catch_decoder(|| {
         let header = message.header()?.header_as_schema();
         let header = header.ok_or_else(|| ArrowError::IpcError("the first message is no schema".to_owned()))?;
         arrow_ipc::convert::try_fb_to_schema(header)
     });
-    let schema = schema.map_err(|error| not_arrow(&error))?;
+    let schema = schema.map_err(|error| damaged(&file, &error))?;
     let fields: Vec<FieldRef> = schema
         .fields()
         .iter()
@@ -235,10 +222,6 @@ impl Rows {
             .read_record_batch()
             .map(Some)
     }
-}
-
-fn damaged(file: &InputFile, error: &dyn std::fmt::Display) -> Error {
-    unfit(file, &format!("not a readable Arrow file ({error}); replace it"))
 }
 
 impl PieceReader for Rows {

@@ -1,5 +1,6 @@
 //! Columns of tables in memory: their check, and the record of a row.
 
+use std::fmt::Display;
 use std::io::Write as _;
 use std::mem::take;
 use std::ops::Range;
@@ -21,6 +22,11 @@ use crate::Result;
 pub(super) fn names(reading: &ReadOptions) -> impl Iterator<Item = (&'static str, &str)> {
     let id = reading.id_field.as_deref().map(|name| ("prepare.id_field", name));
     [("prepare.text_field", reading.text_field.as_str())].into_iter().chain(id)
+}
+
+/// Returns the message for a file that is damaged, or not of the format of its name.
+pub(super) fn damage(format: &str, reason: &dyn Display) -> String {
+    format!("not a readable {format} file ({reason}); replace it")
 }
 
 /// Checks the columns of a table with `records` rows.

@@ -13,14 +13,9 @@ pub(super) enum Compression {
     Lz4,
 }
 
-/// Every compression, with the extension of its files.
-const EXTENSIONS: [(&str, Compression); 5] = [
-    ("gz", Compression::Gzip),
-    ("zst", Compression::Zstd),
-    ("bz2", Compression::Bzip2),
-    ("xz", Compression::Xz),
-    ("lz4", Compression::Lz4),
-];
+/// Every compression.
+const COMPRESSIONS: [Compression; 5] =
+    [Compression::Gzip, Compression::Zstd, Compression::Bzip2, Compression::Xz, Compression::Lz4];
 
 /// Returns a file name without the extension of its compression, in any case of letters.
 #[must_use]
@@ -41,8 +36,7 @@ impl Compression {
     }
 
     fn from_extension(extension: &str) -> Option<Self> {
-        let found = EXTENSIONS.iter().find(|(name, _)| extension.eq_ignore_ascii_case(name));
-        found.map(|(_, compression)| *compression)
+        COMPRESSIONS.into_iter().find(|compression| extension.eq_ignore_ascii_case(compression.program()[1]))
     }
 
     /// Detects the compression from the first bytes of a file.
@@ -122,11 +116,11 @@ mod tests {
 
     #[test]
     fn compressions_are_known_by_name_and_by_first_bytes() {
-        for (extension, compression) in EXTENSIONS {
+        for compression in COMPRESSIONS {
+            let [_, extension] = compression.program();
             let name = format!("a.jsonl.{}", extension.to_uppercase());
             assert_eq!(Compression::from_path(Path::new(&name)), compression);
             assert_eq!(without_compression(&name), "a.jsonl");
-            assert_eq!(compression.program()[1], extension);
             for text in ["", "some words"] {
                 let head = compressed(&format!("a.{extension}"), text.as_bytes());
                 assert_eq!(Compression::of_head(&head), compression, "{extension}");

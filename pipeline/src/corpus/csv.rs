@@ -20,11 +20,10 @@
 use std::ops::Range;
 
 use super::Format;
-use super::bytes::can_be_entered;
 use super::delimited::{Dialect, RowScanner, Rows, check};
-use super::input_split::{BytesRead, PieceRange, PieceReader, ReadOptions};
+use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::lines::whole;
+use super::piece_ranges::cut_at;
 use super::sniff::FileCheck;
 use crate::Result;
 
@@ -48,10 +47,19 @@ impl Format for CommaSeparated {
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
-        if file.bytes <= stride || !can_be_entered(file, reading) {
-            return Ok(whole(file));
-        }
-        cut_after_rows(file, stride, reading)
+        let mut opened = None;
+        // Called only if the file is cut.
+        cut_at(file, stride, reading, |from| {
+            let rows = if let Some(rows) = &mut opened {
+                rows
+            } else {
+                let rows = opened.insert(RowScanner::open(CSV, file, &(0..file.bytes), &reading.uncounted())?);
+                // As the reader of the first piece does.
+                rows.header()?;
+                rows
+            };
+            end_of_row(rows, from)
+        })
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
@@ -79,23 +87,13 @@ impl Format for CommaSeparated {
     }
 }
 
-/// Cuts a file after the first row that ends at or after each multiple of `stride`.
-fn cut_after_rows(file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
-    let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
-    let mut rows = RowScanner::open(CSV, file, &(0..file.bytes), &uncounted)?;
-    // As the reader of the first piece does.
-    rows.header()?;
-    let mut starts = vec![0];
-    let mut next = stride;
-    while rows.read(|_, _| {})?.is_some() {
+/// Takes rows up to the first that ends at or after the offset `from`. Returns its end, or that of the file.
+fn end_of_row(rows: &mut RowScanner, from: u64) -> Result<u64> {
+    loop {
+        let is_row = rows.read(|_, _| {})?.is_some();
         rows.pass_row_end()?;
-        let end = rows.offset();
-        if end >= next {
-            starts.push(end.min(file.bytes));
-            next = (end / stride + 1).saturating_mul(stride);
+        if !is_row || rows.offset() >= from {
+            return Ok(rows.offset());
         }
     }
-    starts.push(file.bytes);
-    starts.dedup();
-    Ok(starts.windows(2).map(|pair| (pair[0]..pair[1], pair[1] - pair[0])).collect())
 }

@@ -6,9 +6,8 @@ use std::ops::Range;
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder, Terminator};
 
 use super::bytes::reserve;
-use super::input_split::{BytesRead, PieceEnd, PieceReader, ReadOptions};
+use super::input_split::{PieceEnd, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::lines::BYTE_ORDER_MARK;
 use super::record::{RawDocument, Record, RecordBuffers, RejectReason};
 use super::scanner::ByteScanner;
 use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text};
@@ -16,6 +15,9 @@ use crate::Result;
 
 /// Maximum bytes of the names of the columns.
 const HEADER_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a field that the parser writes at a time.
+const OUTPUT_BYTES: usize = 4096;
 
 /// Rules of a table as text.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,7 @@ pub(super) fn check(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -
     if check.unfit.is_some() || head.is_empty() {
         return Ok(check);
     }
-    let (names, _) = column_names(dialect, file, reading)?;
+    let names = RowScanner::open(dialect, file, &(0..file.bytes), &reading.uncounted())?.header()?;
     let wanted = [
         Some(("prepare.text_field", &reading.text_field)),
         reading.id_field.as_ref().map(|id| ("prepare.id_field", id)),
@@ -51,18 +53,12 @@ pub(super) fn check(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -
     Ok(FileCheck { unfit, head: Head { records, with_fields, fields, is_cut, ..Head::default() } })
 }
 
-/// Returns the fields of the first row, and the offset of its end.
-fn column_names(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -> Result<(Vec<String>, u64)> {
-    let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
-    let mut rows = RowScanner::open(dialect, file, &(0..file.bytes), &uncounted)?;
-    let names = rows.header()?;
-    Ok((names, rows.offset()))
-}
-
 /// Scanner of the rows of a range of a file.
 pub(super) struct RowScanner {
     bytes: ByteScanner,
     parser: Reader,
+    /// Bytes of a field that the parser has written.
+    output: Vec<u8>,
 }
 
 /// Row that was read to its end.
@@ -76,14 +72,13 @@ impl RowScanner {
     pub(super) fn open(dialect: Dialect, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
         let mut builder = ReaderBuilder::new();
         builder.delimiter(dialect.delimiter).quoting(dialect.has_quotes).terminator(Terminator::CRLF);
-        Ok(Self { bytes: ByteScanner::open(file, range, reading)?, parser: builder.build() })
+        let bytes = ByteScanner::open(file, range, reading)?;
+        Ok(Self { bytes, parser: builder.build(), output: vec![0; OUTPUT_BYTES] })
     }
 
     /// Reads the names of the columns. A longer first row than any header is one without names.
     pub(super) fn header(&mut self) -> Result<Vec<String>> {
-        if self.bytes.has(BYTE_ORDER_MARK.len())? && self.bytes.ahead().starts_with(BYTE_ORDER_MARK) {
-            self.bytes.take(BYTE_ORDER_MARK.len());
-        }
+        self.bytes.take_byte_order_mark()?;
         let mut names: Vec<Vec<u8>> = vec![Vec::new()];
         let mut length = 0;
         self.read(|field, bytes| {
@@ -115,20 +110,19 @@ impl RowScanner {
         self.parser.reset();
         // The parser removes a byte-order mark if it is in one part: so it depends on the buffer, and is prevented.
         let mut most = 1;
-        let mut output = [0; 4096];
         let mut field = 0;
         loop {
             if self.bytes.ahead().is_empty() && !self.bytes.more()? {
                 // The end of the file ends the row as a line feed does, unless it is within quotes.
-                let (result, ..) = self.parser.read_field(b"\n", &mut output);
+                let (result, ..) = self.parser.read_field(b"\n", &mut self.output);
                 let is_closed = matches!(result, ReadFieldResult::Field { .. });
                 return Ok(Some(Row { fields: field + 1, is_closed }));
             }
             let ahead = self.bytes.ahead();
             let input = &ahead[..ahead.len().min(most)];
-            let (result, taken, written) = self.parser.read_field(input, &mut output);
+            let (result, taken, written) = self.parser.read_field(input, &mut self.output);
             self.bytes.take(taken);
-            part(field, &output[..written]);
+            part(field, &self.output[..written]);
             most = usize::MAX;
             match result {
                 ReadFieldResult::InputEmpty | ReadFieldResult::OutputFull => {}
@@ -155,14 +149,20 @@ pub(super) struct Rows {
 
 impl Rows {
     pub(super) fn open(dialect: Dialect, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
-        let (names, header_end) = column_names(dialect, file, reading)?;
+        let mut rows = RowScanner::open(dialect, file, range, reading)?;
+        // Blank lines before the first row may be pieces, which have no rows and need no names.
+        let names = if range.start == 0 {
+            rows.header()?
+        } else {
+            let mut beginning = RowScanner::open(dialect, file, &(0..file.bytes), &reading.uncounted())?;
+            let names = beginning.header()?;
+            if range.start < beginning.offset() {
+                rows.header()?;
+            }
+            names
+        };
         // A column that is missing is no field of any row: all rows are rejected.
         let place = |name: &String| names.iter().position(|column| column == name).unwrap_or(usize::MAX);
-        let mut rows = RowScanner::open(dialect, file, range, reading)?;
-        // Blank lines before the first row may be pieces.
-        if range.start < header_end {
-            rows.header()?;
-        }
         let text = place(&reading.text_field);
         let id = reading.id_field.as_ref().map(place);
         Ok(Self { scanner: rows, reading: reading.clone(), columns: names.len(), text, id })

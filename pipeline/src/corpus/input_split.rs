@@ -87,6 +87,14 @@ pub struct ReadOptions {
     pub bytes_read: BytesRead,
 }
 
+impl ReadOptions {
+    /// Returns the same options without the counter: for bytes that are read again later.
+    #[must_use]
+    pub fn uncounted(&self) -> Self {
+        Self { bytes_read: BytesRead::default(), ..self.clone() }
+    }
+}
+
 /// Counter of the file bytes read so far; clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct BytesRead {

@@ -107,6 +107,11 @@ impl InputFile {
         self.object.is_some()
     }
 
+    /// Returns an error for a file that a retry cannot read either.
+    pub(super) fn unfit_error(&self, message: String) -> Error {
+        Error::UnusableFile { path: self.path.clone(), line: None, message }
+    }
+
     /// Returns the object that has the bytes; `None` for a local file.
     pub(super) fn object(&self) -> Option<&StoredObject> {
         self.object.as_ref()

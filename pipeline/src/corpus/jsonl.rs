@@ -22,11 +22,12 @@ use serde::de::IgnoredAny;
 
 use super::Format;
 use super::discover::plain_extension;
-use super::input_split::{BytesRead, PieceRange, PieceReader, ReadOptions};
+use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::json_array::ArrayRecords;
 use super::json_object::{Fields, parse};
-use super::lines::{BYTE_ORDER_MARK, Border, LineRecords, cut, whole};
+use super::lines::{BYTE_ORDER_MARK, Border, LineRecords, cut};
+use super::piece_ranges::whole;
 use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_lines, of_text};
 use crate::Result;
 
@@ -133,14 +134,23 @@ const CHECKED_ELEMENTS: u64 = 20;
 
 /// Checks the first elements of an array.
 fn check_elements(file: &InputFile, fields: &Fields, reading: &ReadOptions) -> Result<Head> {
-    let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
-    let mut found = Head { is_cut: true, ..Head::default() };
-    let mut elements = ArrayRecords::open(file, &uncounted)?;
+    let mut found = Head::default();
+    let mut elements = ArrayRecords::open(file, &reading.uncounted())?;
+    let mut is_at_end = false;
     for number in 1..=CHECKED_ELEMENTS {
+        let next = elements.each(|element| {
+            // An element that does not fit comes empty.
+            found.is_cut |= element.is_empty();
+            add_value(&mut found, element, fields, number);
+        });
         // An error here is ignored: the part of the file reports it.
-        let Ok(true) = elements.each(|element| add_value(&mut found, element, fields, number)) else { break };
+        let Ok(true) = next else {
+            is_at_end = next.is_ok();
+            break;
+        };
     }
-    uncounted.memory_budget.release();
+    found.is_cut |= !is_at_end;
+    reading.memory_budget.release();
     Ok(found)
 }
 
@@ -165,21 +175,19 @@ fn add_value(found: &mut Head, json: &[u8], fields: &Fields, number: u64) {
         }
         _ => return,
     };
-    {
-        found.records += 1;
-        let mut is_usable = true;
-        let id = fields.id.as_ref().map(|name| (name, true));
-        for (name, is_id) in [(&fields.text, false)].into_iter().chain(id) {
-            let value = object.get(name);
-            let reason = value.and_then(|value| unusable_value(value, is_id, number));
-            is_usable &= value.is_some() && reason.is_none();
-            if let Some(reason) = reason {
-                found.unusable.entry(name.clone()).or_insert(reason);
-            }
+    found.records += 1;
+    let mut is_usable = true;
+    let id = fields.id.as_ref().map(|name| (name, true));
+    for (name, is_id) in [(&fields.text, false)].into_iter().chain(id) {
+        let value = object.get(name);
+        let reason = value.and_then(|value| unusable_value(value, is_id, number));
+        is_usable &= value.is_some() && reason.is_none();
+        if let Some(reason) = reason {
+            found.unusable.entry(name.clone()).or_insert(reason);
         }
-        found.with_fields += u64::from(is_usable);
-        found.fields.extend(object.into_iter().map(|(name, _)| name));
     }
+    found.with_fields += u64::from(is_usable);
+    found.fields.extend(object.into_iter().map(|(name, _)| name));
 }
 
 /// Returns the reason why a value of that line is neither a text nor, if `is_id`, an id.

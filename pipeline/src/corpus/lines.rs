@@ -4,10 +4,11 @@ use std::io::BufRead;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::bytes::{Bytes, ReadHash, can_be_entered, open, read_error, require_skippable, reserve};
+use super::bytes::{Bytes, ReadHash, open, read_error, require_skippable, reserve};
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::json_text::JsonTextCounter;
+use super::piece_ranges::cut_at;
 use super::record::{KEPT_BYTES, Record, RecordBuffers, RejectReason, count_newlines};
 use crate::{Error, Result};
 
@@ -280,11 +281,6 @@ pub(super) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 
-/// Returns a file as one piece.
-pub(super) fn whole(file: &InputFile) -> Vec<PieceRange> {
-    vec![(0..file.bytes, file.bytes)]
-}
-
 /// Type of cut points of a plain file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Border {
@@ -294,19 +290,9 @@ pub(super) enum Border {
 
 /// Cuts a plain file after the first border at or after each multiple of `stride`.
 pub(super) fn cut(file: &InputFile, stride: u64, border: Border, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
-    if file.bytes <= stride || !can_be_entered(file, reading) {
-        return Ok(whole(file));
-    }
-    let mut cuts = vec![0];
-    let mut at = stride;
-    while at < file.bytes {
-        let border = next_border(file, at, border).map_err(|error| read_error(&file.path, &error))?;
-        cuts.push(border.min(file.bytes));
-        at = (border / stride + 1) * stride;
-    }
-    cuts.push(file.bytes);
-    cuts.dedup();
-    Ok(cuts.windows(2).map(|pair| (pair[0]..pair[1], pair[1] - pair[0])).collect())
+    cut_at(file, stride, reading, |from| {
+        next_border(file, from, border).map_err(|error| read_error(&file.path, &error))
+    })
 }
 
 /// Returns the offset after the first border that ends after `from`, or the file's end.

@@ -27,6 +27,7 @@ mod members;
 mod memory_budget;
 mod object;
 mod object_inputs;
+mod piece_ranges;
 mod record;
 mod scanner;
 mod sniff;

@@ -31,8 +31,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, FieldRef, Schema};
 use runtime::catch_decoder;
 
-use super::input_split::{BytesRead, PieceEnd, PieceRange, PieceReader, ReadOptions};
+use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
+use super::piece_ranges::group_units;
 use super::record::{Record, RecordBuffers};
 use super::{Format, columns};
 use crate::{Error, Result};
@@ -68,10 +69,10 @@ impl Format for ParquetRows {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        let (raw, _hold) = Raw::open(file, &ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() })?;
+        let (raw, _hold) = Raw::open(file, &reading.uncounted())?;
         let metadata = match catch_decoder(|| ArrowReaderMetadata::load(&raw, ArrowReaderOptions::default())) {
             Ok(metadata) => metadata,
-            Err(error) => return Ok(FileCheck::unfit(format!("not a readable Parquet file ({error}); replace it"))),
+            Err(error) => return Ok(FileCheck::unfit(columns::damage("Parquet", &error))),
         };
         let schema = metadata.schema();
         let records = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
@@ -80,20 +81,10 @@ impl Format for ParquetRows {
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
         let metadata = load(file, &Raw::open(file, reading)?.0, reading)?;
-        let groups = metadata.metadata().row_groups();
-        let mut pieces: Vec<PieceRange> = Vec::new();
-        for (index, group) in (0_u64..).zip(groups) {
-            let bytes = u64::try_from(group.compressed_size()).unwrap_or(0);
-            match pieces.last_mut() {
-                // A file compressed as a whole is one piece, since it is decompressed as a whole.
-                Some((range, sum)) if *sum + bytes <= stride || Raw::is_wrapped(file) => {
-                    range.end = index + 1;
-                    *sum += bytes;
-                }
-                _ => pieces.push((index..index + 1, bytes)),
-            }
-        }
-        Ok(pieces)
+        let size = |group: &RowGroupMetaData| u64::try_from(group.compressed_size()).unwrap_or(0);
+        let sizes = metadata.metadata().row_groups().iter().map(size);
+        // A file compressed as a whole is one piece, since it is decompressed as a whole.
+        Ok(group_units(sizes, stride, !Raw::is_wrapped(file)))
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
@@ -173,7 +164,7 @@ fn rows_before(file: &InputFile, metadata: &ArrowReaderMetadata, range: &Range<u
 }
 
 fn damaged(file: &InputFile, error: &dyn std::fmt::Display) -> Error {
-    raw::unfit(file, format!("not a readable Parquet file ({error}); replace it"))
+    file.unfit_error(columns::damage("Parquet", error))
 }
 
 /// Reader of the rows of several row groups, one row group after another.
@@ -255,7 +246,7 @@ impl Rows {
                 *uncounted += bytes.len() as u64;
             };
             self.raw.each(chunk, take).map_err(|error| {
-                raw::unfit(&self.file, format!("row group {group} cannot be read ({error}); replace the file"))
+                self.file.unfit_error(format!("row group {group} cannot be read ({error}); replace the file"))
             })?;
         }
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.raw.clone(), self.metadata.clone())
@@ -300,7 +291,7 @@ impl Rows {
             let hint = "raise it, or write the file again with smaller pages";
             let message =
                 format!("pages that take {wanted} bytes; {most} are allowed by `prepare.max_memory_bytes`; {hint}");
-            raw::unfit(&self.file, message)
+            self.file.unfit_error(message)
         };
         let most = if self.whole.is_some() { room.file_max() / 4 } else { room.share() };
         if self.whole.is_none() {

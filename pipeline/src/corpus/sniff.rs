@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use super::bytes::open;
-use super::input_split::{BytesRead, ReadOptions};
+use super::input_split::ReadOptions;
 use super::inputs::InputFile;
 use crate::Result;
 
@@ -67,9 +67,8 @@ pub(super) fn head(file: &InputFile, reading: &ReadOptions) -> Result<Vec<u8>> {
 /// Reads the first `bytes` bytes of a text file, decompressed and as UTF-8.
 pub(super) fn beginning(file: &InputFile, bytes: u64, reading: &ReadOptions) -> Result<Vec<u8>> {
     let mut head = Vec::new();
-    let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
     // A read error here is ignored: the part of the file reports it.
-    let _ = open(file, &(0..file.bytes), &uncounted)?.take(bytes).read_to_end(&mut head);
+    let _ = open(file, &(0..file.bytes), &reading.uncounted())?.take(bytes).read_to_end(&mut head);
     Ok(head)
 }
 

@@ -19,7 +19,8 @@ use super::Format;
 use super::bytes::{self, ReadHash, read_error, require_skippable, reserve};
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::lines::{BYTE_ORDER_MARK, whole};
+use super::lines::BYTE_ORDER_MARK;
+use super::piece_ranges::whole;
 use super::record::{Record, RecordBuffers, RejectReason, count_newlines};
 use super::sniff::{FileCheck, head, of_text};
 use crate::Result;
@@ -109,9 +110,11 @@ impl PieceReader for SingleRecord {
             let reject = |_| Record::rejected(RejectReason::TooLong, 0..self.whole.to, 0);
             return Ok(self.bytes.take().map(reject));
         }
-        let text = self.bytes.take().map(|bytes| match bytes.strip_prefix(BYTE_ORDER_MARK) {
-            Some(text) => text.to_vec(),
-            None => bytes,
+        let text = self.bytes.take().map(|mut bytes| {
+            if bytes.starts_with(BYTE_ORDER_MARK) {
+                bytes.drain(..BYTE_ORDER_MARK.len());
+            }
+            bytes
         });
         Ok(text.filter(|text| !text.is_empty()).map(|text| Record::of_bytes(text, 0..self.whole.to, 0)))
     }

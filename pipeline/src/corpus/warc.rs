@@ -14,6 +14,7 @@
 //! - `prepare.id_field` names a header: `WARC-Record-ID` or `WARC-Target-URI`. A record without it is skipped and counted.
 //! - A record whose headers or length are wrong is skipped and counted, and the next line that begins with `WARC/1.` is
 //!   the next record.
+//! - Headers of HTTP that are longer than 64 KiB are not read: the type of the response is unknown, so it is skipped.
 //!
 //! A file is one piece: only a reader from its beginning knows whether such a line is within a record. Compressed
 //! files have one gzip member or zstd frame per record, and are read as a stream.
@@ -27,8 +28,8 @@ use std::ops::Range;
 use super::Format;
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::lines::whole;
-use super::record::{Record, RecordBuffers, RejectReason};
+use super::piece_ranges::whole;
+use super::record::{Record, RecordBuffers, RejectReason, count_newlines};
 use super::scanner::ByteScanner;
 use super::sniff::{FileCheck, Head, head};
 use crate::Result;
@@ -36,7 +37,7 @@ use crate::Result;
 mod content;
 mod headers;
 
-use self::content::{Body, Content};
+use self::content::{Content, is_response};
 use self::headers::Headers;
 
 /// First bytes of every record, without the minor version.
@@ -124,8 +125,9 @@ impl WarcReader {
         let line = self.bytes.line();
         let Some(headers) = self.headers()? else { return self.broken(start, line) };
         let Some(length) = headers.length() else { return self.broken(start, line) };
-        let content = Content::new(&headers);
         let whole = length.saturating_add(headers.bytes as u64);
+        let content =
+            if is_response(&headers) { self.response(headers.bytes, length)? } else { Content::new(&headers) };
         if !usize::try_from(whole).is_ok_and(|whole| self.bytes.reserve(whole)) {
             return self.pass_long(start, line, whole, content);
         }
@@ -138,24 +140,41 @@ impl WarcReader {
         if !is_whole || !is_ended {
             return self.broken(start, line);
         }
-        let id = self.id_header.as_deref().map(|name| headers.get(name).map(str::to_owned));
-        let body_line = line + super::record::count_newlines(&self.bytes.ahead()[..headers.bytes]);
-        let body = content.body(&self.bytes.ahead()[headers.bytes..whole], take(&mut spare.text));
-        self.bytes.take(whole);
         let range = start..start + whole as u64;
-        Ok(match (body, id) {
-            (Body::None, _) => Step::Skipped,
-            (Body::Unsupported, _) => Step::Record(Record::rejected(RejectReason::UnsupportedType, range, line)),
-            (Body::Text(_), Some(None)) => Step::Record(Record::rejected(RejectReason::MissingField, range, line)),
-            (Body::Text(text), id) => {
-                let mut record = Record::of_bytes(text, range, body_line);
+        let id = self.id_header.as_deref().map(|name| headers.get(name).map(str::to_owned));
+        let step = match (content, id) {
+            (Content::None, _) => Step::Skipped,
+            (Content::Unsupported, _) => Step::Record(Record::rejected(RejectReason::UnsupportedType, range, line)),
+            (Content::Text(_), Some(None)) => Step::Record(Record::rejected(RejectReason::MissingField, range, line)),
+            (Content::Text(content), id) => {
+                let (before, rest) = self.bytes.ahead()[..whole].split_at(headers.bytes);
+                let lines = count_newlines(before) + count_newlines(&rest[..content.start]);
+                let mut record = Record::of_bytes(content.text(rest, take(&mut spare.text)), range, line + lines);
                 record.line = line;
                 if let (Some(document), Some(id)) = (&mut record.document, id) {
                     document.id = id;
                 }
                 Step::Record(record)
             }
-        })
+        };
+        self.bytes.take(whole);
+        Ok(step)
+    }
+
+    /// Returns the content of an HTTP response of `length` bytes, which begins `from` bytes ahead. Only its headers are
+    /// read, so that it does not depend on the memory.
+    fn response(&mut self, from: usize, length: u64) -> Result<Content> {
+        let most = usize::try_from(length).unwrap_or(usize::MAX).min(HEADER_BYTES_MAX);
+        loop {
+            let ahead = &self.bytes.ahead()[from..];
+            let head = &ahead[..ahead.len().min(most)];
+            if head.len() == most || headers::end(head).is_some() {
+                return Ok(Content::of_response(head));
+            }
+            if !self.bytes.more()? {
+                return Ok(Content::Unsupported);
+            }
+        }
     }
 
     /// Reads the headers of the record that begins here; `None` if they are malformed.
@@ -187,7 +206,7 @@ impl WarcReader {
 
     /// Takes a record that does not fit into memory.
     fn pass_long(&mut self, start: u64, line: u64, whole: u64, content: Content) -> Result<Step> {
-        if content.is_read() {
+        if matches!(content, Content::Text(_)) {
             self.bytes.require_skippable(line, whole)?;
         }
         let range = start..start.saturating_add(whole);
@@ -197,7 +216,7 @@ impl WarcReader {
         Ok(match content {
             Content::None => Step::Skipped,
             Content::Unsupported => Step::Record(Record::rejected(RejectReason::UnsupportedType, range, line)),
-            Content::Text | Content::Response => Step::Record(Record::rejected(RejectReason::TooLong, range, line)),
+            Content::Text(_) => Step::Record(Record::rejected(RejectReason::TooLong, range, line)),
         })
     }
 }

@@ -13,8 +13,8 @@
 //! files, categories and tags; headings are lines, and links their labels. The id of a document is the id of the page.
 //! Templates are not expanded: text that only a template makes, such as converted units, is missing.
 //!
-//! A page that is no XML is skipped and counted. The length of a page is that of its element. Plain files are cut after
-//! pages.
+//! A page that is no XML, or lacks its id or namespace, is skipped and counted. The length of a page is that of its
+//! element. Plain files are cut after pages.
 //!
 //! # Reference
 //! <https://www.mediawiki.org/wiki/Help:Export#Export_format>; <https://www.mediawiki.org/wiki/Specs/wikitext>.
@@ -24,10 +24,9 @@ use std::mem::take;
 use std::ops::Range;
 
 use super::Format;
-use super::bytes::can_be_entered;
-use super::input_split::{BytesRead, PieceEnd, PieceRange, PieceReader, ReadOptions};
+use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
-use super::lines::whole;
+use super::piece_ranges::cut_at;
 use super::record::{Record, RecordBuffers, RejectReason};
 use super::scanner::ByteScanner;
 use super::sniff::{FileCheck, beginning, head, of_text};
@@ -68,24 +67,11 @@ impl Format for WikipediaPages {
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
-        if file.bytes <= stride || !can_be_entered(file, reading) {
-            return Ok(whole(file));
-        }
-        let mut starts = vec![0];
-        let mut at = stride;
-        while at < file.bytes {
-            let end = end_of_page(file, at, reading)?;
-            starts.push(end.min(file.bytes));
-            at = (end / stride + 1).saturating_mul(stride);
-        }
-        starts.push(file.bytes);
-        starts.dedup();
-        Ok(starts.windows(2).map(|pair| (pair[0]..pair[1], pair[1] - pair[0])).collect())
+        cut_at(file, stride, reading, |from| end_of_page(file, from, reading))
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Box<dyn PieceReader>> {
-        let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
-        let site = beginning(file, SITE_BYTES, &uncounted)?;
+        let site = beginning(file, SITE_BYTES, reading)?;
         let hidden = hidden_namespaces(&String::from_utf8_lossy(&site));
         Ok(Box::new(PageReader { bytes: ByteScanner::open(file, range, reading)?, hidden }))
     }
@@ -108,6 +94,7 @@ impl Format for WikipediaPages {
                 "empty_document:18",
                 "invalid_utf8:19",
                 "broken_record:26",
+                "broken_record:33",
             ],
         }
     }
@@ -115,9 +102,8 @@ impl Format for WikipediaPages {
 
 /// Returns the offset after the first page that ends after `from`, with its line end.
 fn end_of_page(file: &InputFile, from: u64, reading: &ReadOptions) -> Result<u64> {
-    let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
     let start = from.saturating_sub(END.len() as u64 - 1);
-    let mut bytes = ByteScanner::open(file, &(start..file.bytes), &uncounted)?;
+    let mut bytes = ByteScanner::open(file, &(start..file.bytes), &reading.uncounted())?;
     if bytes.pass_to(END)? {
         bytes.take(END.len());
         if bytes.has(1)? && bytes.ahead().starts_with(b"\n") {
@@ -170,7 +156,7 @@ impl PageReader {
         let Some(page) = Page::parse(&xml) else {
             return Some(Record::rejected(RejectReason::BrokenRecord, range, line));
         };
-        if page.namespace != "0" || page.is_redirect || !matches!(page.model.as_str(), "" | "wikitext") {
+        if page.namespace.trim() != "0" || page.is_redirect || !matches!(page.model.trim(), "" | "wikitext") {
             return None;
         }
         let mut text = String::from_utf8(take(&mut spare.text)).unwrap_or_default();

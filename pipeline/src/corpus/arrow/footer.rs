@@ -9,7 +9,7 @@ use super::messages::{MAGIC, damaged};
 use crate::Result;
 use crate::corpus::bytes::{open, read_error, read_whole};
 use crate::corpus::compression::Compression;
-use crate::corpus::input_split::{BytesRead, ReadOptions};
+use crate::corpus::input_split::ReadOptions;
 use crate::corpus::inputs::InputFile;
 
 /// Maximum bytes of a footer.
@@ -26,17 +26,17 @@ pub(super) struct FooterBlocks {
 impl FooterBlocks {
     /// Reads the footer; `None` for a stream, and for a file that is compressed as a whole.
     pub(super) fn read(file: &InputFile, reading: &ReadOptions) -> Result<Option<Self>> {
-        if Compression::from_path(&file.path) != Compression::Plain || file.bytes == 0 {
+        if Compression::from_path(&file.path) != Compression::Plain {
             return Ok(None);
         }
-        let uncounted = ReadOptions { bytes_read: BytesRead::default(), ..reading.clone() };
+        let uncounted = reading.uncounted();
         let mut beginning = open(file, &(0..file.bytes.min(8)), &uncounted)?;
         let ready = beginning.fill_buf().map_err(|error| read_error(&file.path, &error))?;
         if !ready.starts_with(MAGIC) {
             return Ok(None);
         }
         let bytes = |range: Range<u64>| read_whole(file, &range, &uncounted, |_| Ok(()));
-        let no_footer = || damaged(file, "it has no footer: it is truncated, or its writer was not closed");
+        let no_footer = || damaged(file, &"it has no footer: it is truncated, or its writer was not closed");
         let end = file.bytes.checked_sub(10).filter(|&end| end >= 8).ok_or_else(no_footer)?;
         let tail = bytes(end..file.bytes)?;
         let length = tail.get(..4).and_then(|length| length.try_into().ok()).map(i32::from_le_bytes);
@@ -44,7 +44,7 @@ impl FooterBlocks {
         let length = length.filter(|&length| length <= end - 8 && length <= FOOTER_BYTES_MAX).ok_or_else(no_footer)?;
         let footer = end - length;
         let blocks = Self::parse(&bytes(footer..end)?, footer);
-        blocks.map(Some).ok_or_else(|| damaged(file, "its footer names places that are not in the file"))
+        blocks.map(Some).ok_or_else(|| damaged(file, &"its footer names places that are not in the file"))
     }
 
     fn parse(bytes: &[u8], footer: u64) -> Option<Self> {
@@ -76,7 +76,7 @@ impl FooterBlocks {
     pub(super) fn bytes_of(&self, file: &InputFile, range: &Range<u64>) -> Result<Range<u64>> {
         let index = |number: u64| usize::try_from(number).ok();
         let batches = index(range.start).zip(index(range.end)).and_then(|(start, end)| self.batches.get(start..end));
-        let batches = batches.ok_or_else(|| damaged(file, "it has fewer record batches than it had"))?;
+        let batches = batches.ok_or_else(|| damaged(file, &"it has fewer record batches than it had"))?;
         Ok(match batches {
             [] => 0..0,
             [first, .., last] => first.start..last.end,

@@ -1,5 +1,6 @@
 //! Encapsulated messages of Arrow IPC: metadata and body, with bounded memory.
 
+use std::fmt::Display;
 use std::io::{self, Read as _};
 use std::ops::Range;
 
@@ -8,6 +9,7 @@ use arrow_ipc::{MessageHeader, RecordBatch, root_as_message};
 use arrow_schema::ArrowError;
 
 use crate::corpus::bytes::{Bytes, ReadHash, open, read_error};
+use crate::corpus::columns::damage;
 use crate::corpus::input_split::ReadOptions;
 use crate::corpus::inputs::InputFile;
 use crate::corpus::memory_budget::{Reservation, ResourcesExhausted};
@@ -34,7 +36,7 @@ impl Message {
     }
 
     pub(super) fn kind(&self, file: &InputFile) -> Result<MessageHeader> {
-        self.header().map(|header| header.header_type()).map_err(|error| damaged(file, &error.to_string()))
+        self.header().map(|header| header.header_type()).map_err(|error| damaged(file, &error))
     }
 
     /// Returns the bytes of its buffers after decompression, as they claim; 0 if they are plain.
@@ -55,13 +57,9 @@ impl Message {
     }
 }
 
-/// Returns an error for a file that a retry cannot read either.
-pub(super) fn unfit(file: &InputFile, message: &str) -> Error {
-    Error::UnusableFile { path: file.path.clone(), line: None, message: message.to_owned() }
-}
-
-pub(super) fn damaged(file: &InputFile, reason: &str) -> Error {
-    unfit(file, &format!("not a readable Arrow file ({reason}); replace it"))
+/// Returns an error for a file that is damaged.
+pub(super) fn damaged(file: &InputFile, reason: &dyn Display) -> Error {
+    file.unfit_error(damage("Arrow", reason))
 }
 
 /// Reader of messages, one after another.
@@ -112,7 +110,7 @@ impl Messages {
         let ready = self.source.fill_buf().map_err(|error| read_error(&self.file.path, &error))?;
         if ready.starts_with(b"FEA1") {
             let fix = "write it again with `pyarrow.feather.write_feather(table, path)`";
-            return Err(unfit(&self.file, &format!("a Feather file of version 1, which cannot be read; {fix}")));
+            return Err(self.file.unfit_error(format!("a Feather file of version 1, which cannot be read; {fix}")));
         }
         if ready.starts_with(MAGIC) {
             self.exactly(8)?;
@@ -128,7 +126,7 @@ impl Messages {
         self.source.by_ref().take(length).read_to_end(&mut bytes).map_err(refused)?;
         self.read.push(&bytes);
         if (bytes.len() as u64) < length {
-            return Err(damaged(&self.file, "it is truncated"));
+            return Err(damaged(&self.file, &"it is truncated"));
         }
         Ok(bytes)
     }
@@ -154,7 +152,7 @@ impl Messages {
             return Ok(None);
         }
         if length > METADATA_BYTES_MAX {
-            return Err(damaged(&self.file, "a message begins with other bytes than its length"));
+            return Err(damaged(&self.file, &"a message begins with other bytes than its length"));
         }
         self.exactly(u64::from(length)).map(Some)
     }
@@ -166,7 +164,7 @@ impl Messages {
         let mut message = Message { metadata, body: Buffer::from_vec(Vec::<u8>::new()) };
         let is_dictionary = message.kind(&self.file)? == MessageHeader::DictionaryBatch;
         let length = message.header().ok().and_then(|header| u64::try_from(header.bodyLength()).ok());
-        let length = length.ok_or_else(|| damaged(&self.file, "a message with a body of less than no bytes"))?;
+        let length = length.ok_or_else(|| damaged(&self.file, &"a message with a body of less than no bytes"))?;
         self.hold = self.reserve(length)?;
         message.body = Buffer::from_vec(self.exactly(length)?);
         let decompressed = message.decompressed_bytes();
@@ -187,7 +185,7 @@ impl Messages {
         self.reading.memory_budget.file(wanted).map_err(|ResourcesExhausted { wanted, most }| {
             let limit = "half of `prepare.max_memory_bytes`";
             let fix = "raise it, or write the file again with smaller record batches";
-            unfit(&self.file, &format!("a record batch of {wanted} bytes, {most} are allowed, {limit}; {fix}"))
+            self.file.unfit_error(format!("a record batch of {wanted} bytes, {most} are allowed, {limit}; {fix}"))
         })
     }
 
@@ -195,7 +193,7 @@ impl Messages {
     pub(super) fn rows_of_first_batch(&mut self) -> Result<u64> {
         while let Some(metadata) = self.metadata()? {
             let message = Message { metadata, body: Buffer::from_vec(Vec::<u8>::new()) };
-            let header = message.header().map_err(|error| damaged(&self.file, &error.to_string()))?;
+            let header = message.header().map_err(|error| damaged(&self.file, &error))?;
             if let Some(batch) = header.header_as_record_batch() {
                 return Ok(u64::try_from(batch.length()).unwrap_or(0));
             }

@@ -95,6 +95,7 @@ fn invalid_utf8_is_repaired_and_damage_is_named() {
         (&file[..file.len() - 3], "it is truncated, or its writer was not closed"),
         (&bytes[..bytes.len() - 30], "it is truncated"),
         (b"some words of a text", "not a readable Arrow file"),
+        (b"", "not a readable Arrow file (it has 0 bytes)"),
         (b"FEA1....", "write_feather"),
     ] {
         let error = refusal("a.arrow", bytes, 256 << 20);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::corpus::bytes::read_whole;
 use crate::corpus::compression::Compression;
-use crate::corpus::input_split::{BytesRead, ReadOptions};
+use crate::corpus::input_split::ReadOptions;
 use crate::corpus::inputs::InputFile;
 use crate::corpus::memory_budget::{MemoryBudget, Reservation};
 use crate::corpus::parquet::object_source::ObjectSource;
@@ -33,11 +33,6 @@ pub(super) enum Raw {
 
 pub(super) fn error(file: &InputFile, message: String) -> Error {
     Error::Corpus { path: file.path.clone(), line: None, message }
-}
-
-/// Returns an error for a file that a retry cannot read either.
-pub(super) fn unfit(file: &InputFile, message: String) -> Error {
-    Error::UnusableFile { path: file.path.clone(), line: None, message }
 }
 
 impl Raw {
@@ -76,10 +71,8 @@ impl Raw {
     }
 
     fn decompressed(file: &InputFile, reading: &ReadOptions, most: u64) -> Result<Bytes> {
-        let encoding = None;
-        let room = MemoryBudget::new(2 * most, 1);
-        let bytes_read = BytesRead::default();
-        let plain = ReadOptions { encoding, memory_budget: room, bytes_read, ..reading.clone() };
+        let memory_budget = MemoryBudget::new(2 * most, 1);
+        let plain = ReadOptions { encoding: None, memory_budget, ..reading.uncounted() };
         let bytes = read_whole(file, &(0..file.bytes), &plain, |bytes| {
             if bytes <= most {
                 return Ok(());
@@ -87,7 +80,7 @@ impl Raw {
             let hint = "raise it, or decompress the file";
             let message =
                 format!("it decompresses to more than {most} bytes, 1/8 of `prepare.max_memory_bytes`; {hint}");
-            Err(unfit(file, message))
+            Err(file.unfit_error(message))
         })?;
         Ok(Bytes::from(bytes))
     }

@@ -1,6 +1,6 @@
 use crate::corpus::AnyFormat;
 use crate::corpus::tests::{config, read};
-use crate::testing::compressed;
+use crate::testing::{compressed, write_all};
 
 /// Returns a record with this content.
 pub(super) fn record(kind: &str, media_type: &str, content: &str) -> String {
@@ -54,4 +54,59 @@ fn records_of_members_are_documents_with_ids() {
     assert_eq!(ids, ["https://example.org/one", "https://example.org/two"]);
     cut.config.reading.id_field = Some("WARC-Record-ID".into());
     assert_eq!(read(&cut).expect("readable").1, [format!("missing_field@{name}:1"), format!("missing_field@{name}:9")]);
+}
+
+/// A response of more than the memory, of any type. Only text is a document that the user must allow to skip.
+#[test]
+fn long_responses_are_classified_by_their_own_headers() {
+    let long = "x".repeat(300_000);
+    let response = |status: &str, headers: &str| {
+        let http = format!("HTTP/1.1 {status}\r\n{headers}\r\n\r\n{long}");
+        record("response", "application/http; msgtype=response", &http)
+    };
+    let pictures = response("200 OK", "Content-Type: image/png");
+    let gone = response("404 Not Found", "Content-Type: text/plain");
+    let unreadable = response("200 OK", &format!("Content-Type: text/plain\r\nX: {}", "y".repeat(1 << 16)));
+    let request = record("request", "application/http", &long);
+    let last = record("conversion", "text/plain", "last");
+    let text = response("200 OK", "Content-Type: text/plain");
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let mut cut = config(home.path(), AnyFormat::of_kind("warc").expect("known"), None);
+    cut.config.reading.max_document_bytes = 1000;
+    let others = [pictures, gone, unreadable, request, last].concat();
+    write_all(home.path(), &[("a.warc", &others)]);
+    let (texts, complaints) = read(&cut).expect("none of the long ones is a document");
+    assert_eq!((texts, complaints.len()), (vec!["last".to_owned()], 2));
+    assert!(complaints.iter().all(|complaint| complaint.starts_with("unsupported_type@")), "{complaints:?}");
+
+    write_all(home.path(), &[("a.warc", text + &others)]);
+    let error = read(&cut).expect_err("a long document").to_string();
+    assert!(error.contains("a.warc:1: a document of more than 1000 bytes"), "{error}");
+    cut.config.reading.skip_above_bytes = Some(1000);
+    let (texts, complaints) = read(&cut).expect("skipped");
+    assert_eq!((texts, complaints.len()), (vec!["last".to_owned()], 3));
+    assert_eq!(complaints[0], "too_long@a.warc:1");
+}
+
+#[test]
+fn text_of_other_encodings_is_decoded_and_its_errors_are_counted() {
+    let response = |charset: &str, text: &[u8]| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset={charset}\r\n\r\n");
+        let whole = record("response", "application/http", &format!("{head}{}", "?".repeat(text.len()))).into_bytes();
+        let at = whole.iter().position(|&byte| byte == b'?').expect("it is there");
+        [&whole[..at], text, &whole[at + text.len()..]].concat()
+    };
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = store::Store::folder(home.path()).expect("a folder");
+    let records = [
+        response("iso-8859-1", b"caf\xe9"),
+        response("\"GBK\"", b"\xd6\xd0\n\xff\xce\xc4"),
+        response("utf-8", b"a\n\nb\xff"),
+        response("unknown", b"c"),
+    ];
+    folder.put("a.warc", &records.concat()).expect("written");
+    let found = read(&config(home.path(), AnyFormat::of_kind("warc").expect("known"), None)).expect("readable");
+    assert_eq!(found.0, ["caf\u{e9}", "\u{4e2d}\n\u{fffd}\u{6587}", "a\n\nb\u{fffd}"]);
+    // The lines are those of the characters, below the headers of the record and of the response.
+    assert_eq!(found.1, ["invalid_utf8@a.warc:20", "invalid_utf8@a.warc:32", "unsupported_type@a.warc:34"]);
 }

@@ -20,7 +20,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Parses the element; `None` if it is no XML, or has no id.
+    /// Parses the element; `None` if it is no XML, or has no id or no namespace.
     pub(super) fn parse(xml: &str) -> Option<Self> {
         let mut page = Self::default();
         let mut path: Vec<String> = Vec::new();
@@ -61,7 +61,10 @@ impl Page {
                 Event::End(_) => {
                     path.pop();
                 }
-                Event::Eof => return (path.is_empty() && !page.id.is_empty()).then_some(page),
+                Event::Eof => {
+                    let is_page = path.is_empty() && !page.id.is_empty() && !page.namespace.trim().is_empty();
+                    return is_page.then_some(page);
+                }
                 _ => {}
             }
         }
@@ -99,17 +102,15 @@ fn push_reference(field: &mut String, reference: &BytesRef<'_>) {
 
 /// Returns the lower-case names of the namespaces of files and categories: the English ones, and those of the wiki.
 pub(super) fn hidden_namespaces(site: &str) -> Vec<String> {
-    let mut names: Vec<String> = ["file", "image", "media", "category"].map(str::to_owned).to_vec();
+    let mut names = ["file", "image", "media", "category"].map(str::to_owned).to_vec();
     for key in ["6", "14"] {
         let start = format!("<namespace key=\"{key}\"");
         let name = site
             .split_once(&start)
             .and_then(|(_, rest)| rest.split_once('>'))
             .and_then(|(_, rest)| rest.split_once("</"));
-        names.extend(
-            name.map(|(name, _)| name.trim().to_lowercase()).filter(|name| !name.is_empty() && name.len() < 100),
-        );
+        let name = name.map(|(name, _)| name.trim().to_lowercase());
+        names.extend(name.filter(|name| !name.is_empty() && name.len() < 100 && !names.contains(name)));
     }
-    names.dedup();
     names
 }

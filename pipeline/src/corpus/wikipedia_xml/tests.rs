@@ -1,3 +1,4 @@
+use super::page::hidden_namespaces;
 use super::wikitext::to_plain;
 use crate::corpus::AnyFormat;
 use crate::corpus::tests::{config, read};
@@ -31,6 +32,7 @@ pub(super) fn dirty() -> Vec<u8> {
         "\n\n<page><title>Empty</title><ns>0</ns><id>5</id><revision><text>{{gone}}</text></revision></page>\n"
             .to_owned(),
         page("Four", 0, 4, "a?"),
+        page("Five", 0, 6, "no namespace").replace("<ns>0</ns>", ""),
         "<page>\n".to_owned(),
     ];
     let mut bytes = dump(&pages.concat());
@@ -123,4 +125,13 @@ fn streams_of_a_multistream_dump_are_one_dump() {
     write_all(home.path(), &[("a.xml.bz2", "<html></html>")]);
     let error = read(&config(home.path(), AnyFormat::of_kind("wikipedia_xml").expect("known"), None));
     assert!(error.expect_err("no dump").to_string().contains("no dump of a wiki"));
+}
+
+#[test]
+fn names_of_namespaces_are_listed_once() {
+    let namespace = |key: u32, name: &str| format!("<namespace key=\"{key}\" case=\"first-letter\">{name}</namespace>");
+    let names = |files: &str, categories: &str| hidden_namespaces(&(namespace(6, files) + &namespace(14, categories)));
+    let usual = ["file", "image", "media", "category"];
+    assert_eq!(names("File", "Category"), usual);
+    assert_eq!(names("Datei", "category"), [&usual[..], &["datei"]].concat());
 }

@@ -38,8 +38,8 @@ const ENTITY_BYTES_MAX: usize = 32;
 
 /// Appends the plain text. `hidden` has the lower-case prefixes of links that are dropped.
 pub(super) fn to_plain(wikitext: &str, hidden: &[String], text: &mut String) {
-    let mut parser =
-        Parser { input: wikitext, at: 0, out: String::new(), frames: Frames::default(), hidden, unclosed: Vec::new() };
+    let mut parser = Parser::new(wikitext, hidden);
+    parser.line_start();
     parser.run();
     clean(&parser.out, text);
 }
@@ -60,11 +60,13 @@ const fn is_special(byte: u8) -> bool {
 }
 
 impl<'a> Parser<'a> {
+    fn new(input: &'a str, hidden: &'a [String]) -> Self {
+        Self { input, at: 0, out: String::new(), frames: Frames::default(), hidden, unclosed: Vec::new() }
+    }
+
     fn run(&mut self) {
-        self.line_start();
         while self.at < self.input.len() {
-            let rest = &self.input.as_bytes()[self.at..];
-            let plain = rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len());
+            let plain = self.rest().iter().position(|&byte| is_special(byte)).unwrap_or(self.rest().len());
             self.copy(plain);
             if plain == 0 {
                 self.special();
@@ -168,8 +170,7 @@ impl<'a> Parser<'a> {
         let Some((prefix, _)) = target.split_once(':') else { return false };
         let prefix = prefix.trim();
         let is_language = matches!(prefix.len(), 2 | 3) && prefix.bytes().all(|byte| byte.is_ascii_lowercase());
-        (is_language && !has_label)
-            || self.hidden.iter().any(|name| prefix.len() < 200 && *name == prefix.to_lowercase())
+        (is_language && !has_label) || (prefix.len() < 200 && self.hidden.contains(&prefix.to_lowercase()))
     }
 
     fn open_external_link(&mut self) -> bool {
@@ -279,28 +280,11 @@ impl<'a> Parser<'a> {
         // The marks at the end are removed with the others in the cleaning of lines.
         let inner = std::str::from_utf8(&line[level..line.len() - level]).unwrap_or_default();
         let length = line.len();
-        let mut parser = Parser {
-            input: inner.trim(),
-            at: 0,
-            out: String::new(),
-            frames: Frames::default(),
-            hidden: self.hidden,
-            unclosed: Vec::new(),
-        };
-        while parser.at < parser.input.len() {
-            parser.special_or_plain();
-        }
+        let mut parser = Parser::new(inner.trim(), self.hidden);
+        parser.run();
         self.out.push('\n');
         self.out.push_str(&parser.out);
         self.at += length;
-    }
-
-    fn special_or_plain(&mut self) {
-        let plain = self.rest().iter().position(|&byte| is_special(byte)).unwrap_or(self.rest().len());
-        self.copy(plain);
-        if plain == 0 {
-            self.special();
-        }
     }
 
     /// Reads a comment or a tag.
