@@ -15,6 +15,7 @@ use super::discover::SkippedFiles;
 use super::documents::{Complaint, DocumentPlace, Documents};
 use super::input_split::{BytesRead, Part, Piece, ReadOptions};
 use super::inputs::{self, InputFile};
+use super::object::HEAD_BYTES;
 use super::sniff::{self, FileCheck, Head};
 use super::{AnyFormat, bytes};
 use crate::{Error, Result};
@@ -159,7 +160,9 @@ impl Corpus {
         let checker = Arc::new((self.format.clone(), self.reading.clone()));
         let checks = map_files(&files, move |file| {
             let (format, reading) = &*checker;
-            let file = file.with_head()?;
+            // Of a long file of rows, the check reads other parts too: the end of a Parquet file, for example.
+            let is_read_elsewhere = format.has_rows() && file.bytes > HEAD_BYTES;
+            let file = if is_read_elsewhere { file.clone() } else { file.with_head()? };
             match bytes::name_problem(&file)? {
                 Some(problem) => Ok(FileCheck::unfit(problem)),
                 None => format.check(&file, reading),
@@ -239,9 +242,7 @@ impl Corpus {
 
     /// Cuts a file into pieces of about `stride`, with their weights in bytes on disk.
     pub fn pieces(&self, file: &InputFile, stride: u64) -> Result<Vec<(Piece, u64)>> {
-        let piece = |range| Piece { name: file.name.clone(), bytes: file.bytes, range };
-        let ranges = self.format.pieces(file, stride, &self.reading)?;
-        Ok(ranges.into_iter().map(|(range, weight)| (piece(range), weight)).collect())
+        self.pieces_of(&[file], stride)
     }
 
     /// Cuts files as [`pieces`](Self::pieces) does, in their order. Objects are read in parallel.

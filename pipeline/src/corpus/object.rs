@@ -15,7 +15,7 @@ use store::{Stat, Store};
 use crate::Error;
 
 /// Bytes of the first request of a reader.
-const HEAD_BYTES: u64 = 256 << 10;
+pub(super) const HEAD_BYTES: u64 = 256 << 10;
 
 /// Bytes of each later request.
 const BLOCK_BYTES: u64 = 4 << 20;

@@ -46,24 +46,20 @@ pub(super) fn find(input: &str, purpose: Purpose) -> Result<Arc<ObjectListing>> 
     Ok(listed)
 }
 
-/// Whether URLs of that scheme name single objects only.
-fn is_web(scheme: &str) -> bool {
-    matches!(scheme, "http" | "https")
-}
-
 fn list(input: &str) -> Result<ObjectListing> {
-    let refused = |message: String| Error::Corpus { path: PathBuf::from(input), line: None, message };
+    let shown = remote_store::without_secrets(input);
+    let refused = |message: String| Error::Corpus { path: PathBuf::from(&shown), line: None, message };
     let open = |location: &str| {
         remote_store::existing(location).map_err(|error| refused(format!("{error}; check `prepare.inputs`")))
     };
-    let (scheme, path) = input.split_once("://").unwrap_or_default();
-    if is_web(scheme) && input.contains(['?', '#']) {
-        let message = "a URL with a query, which may hold a secret, cannot be an input; download the file, and name it";
-        // Without the query in the message.
-        let url = input.split(['?', '#']).next().unwrap_or_default();
-        return Err(Error::Corpus { path: PathBuf::from(url), line: None, message: message.to_owned() });
+    // The URL of a web server names one object.
+    let is_web = remote_store::is_web(input);
+    if is_web && shown.len() < input.len() {
+        let message = "a URL with a query or a user, which may hold a secret, cannot be an input; download the file, and \
+                       name it";
+        return Err(refused(message.to_owned()));
     }
-    if !is_web(scheme) && path.contains(['*', '?', '[']) {
+    if !is_web && input.contains(['*', '?', '[']) {
         let (base, pattern) = split_glob(input);
         let pattern = glob::Pattern::new(pattern)
             .map_err(|error| refused(format!("not a glob: {error}; check `prepare.inputs`")))?;
@@ -85,7 +81,7 @@ fn list(input: &str) -> Result<ObjectListing> {
             return Ok(ObjectListing { store, entries, is_exact: true });
         }
     }
-    if is_web(scheme) {
+    if is_web {
         return Err(refused("no such file; the URL of a web server must name a file, because it lists none".into()));
     }
     let store = open(input)?;
@@ -105,7 +101,7 @@ fn split_glob(url: &str) -> (&str, &str) {
 fn split_name(url: &str) -> Option<(&str, &str)> {
     let (scheme, path) = url.split_once("://")?;
     // Parts that name the store: none of a file system, `datasets/OWNER/NAME` of the Hub, a bucket or a host.
-    let root = match scheme {
+    let root = match &*scheme.to_ascii_lowercase() {
         "file" => 0,
         "hf" => 3,
         _ => 1,
@@ -140,7 +136,16 @@ mod tests {
 
     #[test]
     fn a_query_is_refused_without_its_secret() {
-        let error = find("https://host/a.txt?token=SECRET", Purpose::Check).expect_err("refused").to_string();
-        assert!(error.contains("https://host/a.txt: a URL with a query") && !error.contains("SECRET"), "{error}");
+        for url in [
+            "https://host/a.txt?token=SECRET",
+            "https://user:SECRET@host/a.txt",
+            "HTTPS://host/a.txt?sig=SECRET",
+            "https://host/a.txt#SECRET",
+        ] {
+            let error = find(url, Purpose::Check).expect_err("refused").to_string();
+            assert!(error.contains("https://host/a.txt: a URL with a query") && !error.contains("SECRET"), "{error}");
+        }
+        let error = find("s3://user:SECRET@bucket/a.txt", Purpose::Check).expect_err("refused").to_string();
+        assert!(error.contains("s3://bucket/a.txt: ") && !error.contains("SECRET"), "{error}");
     }
 }
