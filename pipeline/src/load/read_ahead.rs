@@ -63,16 +63,15 @@ impl ReadAhead {
     /// Begins at row `row` of the stream. Returns `None` if no source has a cache.
     pub(super) fn start(plan: &Arc<LoadPlan>, row: u64) -> Option<Self> {
         let (cancel, stop) = cancel_pair();
-        let cached = plan.sources.iter().filter(|source| source.shards.cache().is_some()).count();
-        let threads = (THREADS_MAX / cached.max(1)).max(1);
+        let pools = pools(plan);
+        if pools.iter().all(Option::is_none) {
+            return None;
+        }
         let rows = plan.assignment.rows_before(row);
-        let sources = plan.sources.iter().zip(rows).enumerate().map(|(index, (source, row))| {
-            let cache = source.shards.cache()?;
-            let options = options(plan, index, cache, threads);
-            Some(Mutex::new(SourceAhead::start(plan, index, row, options, stop.clone())))
+        let sources = pools.into_iter().zip(rows).enumerate().map(|(index, (options, row))| {
+            Some(Mutex::new(SourceAhead::start(plan, index, row, options?, stop.clone())))
         });
-        let sources: Vec<_> = sources.collect();
-        (cached > 0).then_some(Self { cancel_source: cancel, sources })
+        Some(Self { cancel_source: cancel, sources: sources.collect() })
     }
 
     /// Ends the downloads, so that no worker waits for one.
@@ -162,6 +161,14 @@ impl Upcoming {
     }
 }
 
+/// Returns the pool of each source that has a cache. The sources share the threads.
+fn pools(plan: &LoadPlan) -> Vec<Option<PoolOptions>> {
+    let caches: Vec<Option<&ShardCache>> = plan.sources.iter().map(|source| source.shards.cache()).collect();
+    let threads = (THREADS_MAX / caches.iter().flatten().count().max(1)).max(1);
+    let pools = caches.into_iter().enumerate().map(|(index, cache)| Some(options(plan, index, cache?, threads)));
+    pools.collect()
+}
+
 /// Returns the threads of a source, and the shards that each has finished ahead: those of two windows, in at most half
 /// of the cache.
 fn options(plan: &LoadPlan, index: usize, cache: &ShardCache, threads: usize) -> PoolOptions {
@@ -178,13 +185,6 @@ fn options(plan: &LoadPlan, index: usize, cache: &ShardCache, threads: usize) ->
 impl LoadPlan {
     /// Maximum number of shards that are downloaded ahead of each cached source, over all of them. 0 without a cache.
     pub(super) fn shards_ahead_max(&self) -> usize {
-        let cached = self.sources.iter().filter(|source| source.shards.cache().is_some()).count();
-        let threads = (THREADS_MAX / cached.max(1)).max(1);
-        let sources = self.sources.iter().enumerate();
-        let ahead = sources.filter_map(|(index, source)| {
-            let options = options(self, index, source.shards.cache()?, threads);
-            Some(options.workers * (options.queue_depth + 1))
-        });
-        ahead.sum()
+        pools(self).iter().flatten().map(|pool| pool.workers * (pool.queue_depth + 1)).sum()
     }
 }
