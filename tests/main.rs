@@ -18,6 +18,7 @@ mod inputs;
 mod locks;
 mod memory;
 mod mixtures;
+mod object_stores;
 mod observed_runs;
 mod operations;
 mod otlp;

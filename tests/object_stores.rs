@@ -1,0 +1,361 @@
+//! Preparations and trainings on object stores, against servers on the loopback interface.
+
+#[path = "../crates/remote-store/tests/servers/mod.rs"]
+mod servers;
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use remote_store::open_with;
+use store::{Holder, LeaseConfig, Lock};
+use testkit::{Home, Outcome, Running, files};
+
+use self::servers::http::{Request, Response, serve};
+use self::servers::s3::S3;
+use self::servers::{azure, options};
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// Splits the corpus into several parts.
+const PARTS: [&str; 2] = ["--set", "prepare.part_bytes=2000"];
+
+type Objects = BTreeMap<String, Vec<u8>>;
+
+/// Environment of a program.
+type Variables = BTreeMap<String, String>;
+
+fn variables<const N: usize>(pairs: [(&str, String); N]) -> Variables {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn s3_variables(server: &S3) -> Variables {
+    options(&server.address).environment
+}
+
+fn with_variables(mut command: Command, variables: &Variables) -> Command {
+    command.envs(variables);
+    command
+}
+
+fn run(home: &Home, args: &[&str], variables: &Variables) -> Outcome {
+    Outcome::new(with_variables(home.command(args), variables).output().expect("the program starts"))
+}
+
+#[track_caller]
+fn run_ok(home: &Home, args: &[&str], variables: &Variables) -> Outcome {
+    let outcome = run(home, args, variables);
+    assert_eq!(outcome.code, Some(0), "cloze {args:?}\n{outcome}");
+    outcome
+}
+
+/// Starts a program whose output is read while it runs.
+fn start(home: &Home, args: &[&str], variables: &Variables) -> Running {
+    let mut command = with_variables(home.command(args), variables);
+    Running::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts"))
+}
+
+/// Returns a folder with a corpus, a tokenizer and the dataset of several parts that the tests compare with.
+fn prepared() -> Home {
+    let home = Home::with_corpus(60);
+    home.run_ok(&["tokenizer", "train"]);
+    home.run_ok(&[&["prepare"], &PARTS[..]].concat());
+    home
+}
+
+/// Corpus as objects below `corpus/`.
+fn corpus(home: &Home) -> Objects {
+    files(&home.join("corpus")).into_iter().map(|(name, bytes)| (format!("corpus/{name}"), bytes)).collect()
+}
+
+fn prepare_args<'a>(inputs: &'a str, folder: &'a str) -> Vec<&'a str> {
+    [&["prepare", "--set", inputs, "--set", folder], &PARTS[..]].concat()
+}
+
+/// Objects of a prepared folder in a bucket, except those that contain a process or a time.
+fn data(server: &S3) -> Objects {
+    let state = server.state();
+    let named = state.objects.iter().filter_map(|(key, bytes)| Some((key.strip_prefix("data/")?, bytes)));
+    let kept = named.filter(|(name, _)| !["lock", "fingerprints.json"].contains(name));
+    kept.map(|(name, bytes)| (name.to_owned(), bytes.clone())).collect()
+}
+
+#[track_caller]
+fn assert_same(found: &Objects, expected: &Objects) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    let differ: Vec<_> =
+        expected.iter().filter(|(name, bytes)| found[*name] != **bytes).map(|(name, _)| name).collect();
+    assert!(differ.is_empty(), "{differ:?}");
+}
+
+/// Starts a server in the manner of the Hub with the files of one dataset.
+fn serve_dataset(files: Objects) -> String {
+    serve(move |request| {
+        let below = |start: &str| request.path.strip_prefix(start).map(str::to_owned);
+        if below("/api/datasets/owner/data/revision/main").is_some() {
+            return Response::new(200, format!(r#"{{"sha": "{COMMIT}"}}"#));
+        }
+        if below(&format!("/api/datasets/owner/data/tree/{COMMIT}")).is_some() {
+            let node = |(path, bytes): (&String, &Vec<u8>)| {
+                let oid = blake3::hash(bytes).to_hex();
+                format!(r#"{{"type": "file", "oid": "{oid}", "size": {}, "path": "{path}"}}"#, bytes.len())
+            };
+            let nodes: Vec<String> = files.iter().map(node).collect();
+            return Response::new(200, format!("[{}]", nodes.join(",")));
+        }
+        let name = below(&format!("/datasets/owner/data/resolve/{COMMIT}/")).unwrap_or_default();
+        match files.get(&name) {
+            Some(bytes) => {
+                Response::of_content(request, bytes).with("etag", format!("\"{}\"", blake3::hash(bytes).to_hex()))
+            }
+            None => Response::new(404, "").with("x-error-code", "EntryNotFound"),
+        }
+    })
+}
+
+#[test]
+fn inputs_of_every_store_give_the_bytes_of_a_folder() {
+    let home = prepared();
+    let expected = files(&home.join("data"));
+    let google = S3::start();
+    google.state().objects = corpus(&home);
+    let s3 = S3::start();
+    s3.state().objects = corpus(&home);
+    let azure = azure::serve(corpus(&home));
+    let hub = serve_dataset(corpus(&home));
+    let served = corpus(&home);
+    let web = serve(move |request| match served.get(request.path.trim_start_matches("/my%20")) {
+        Some(bytes) => Response::of_content(request, bytes).with("etag", "\"1\""),
+        None => Response::new(404, ""),
+    });
+    let named: Vec<String> = (0..4).map(|part| format!("\"http://{web}/my%20corpus/{part}.txt\"")).collect();
+    let cases = [
+        ("s3", "\"s3://bucket/corpus/\"".to_owned(), s3_variables(&s3)),
+        (
+            "gs",
+            "\"gs://bucket/corpus/\"".to_owned(),
+            variables([
+                ("GOOGLE_BASE_URL", format!("http://{}", google.address)),
+                ("GOOGLE_ALLOW_HTTP", "true".to_owned()),
+                ("GOOGLE_SKIP_SIGNATURE", "true".to_owned()),
+            ]),
+        ),
+        (
+            "az",
+            "\"az://container/corpus/\"".to_owned(),
+            variables([
+                ("AZURE_STORAGE_ACCOUNT_NAME", "account".to_owned()),
+                ("AZURE_STORAGE_ENDPOINT", format!("http://{azure}")),
+                ("AZURE_ALLOW_HTTP", "true".to_owned()),
+                ("AZURE_SKIP_SIGNATURE", "true".to_owned()),
+            ]),
+        ),
+        (
+            "hf",
+            "\"hf://datasets/owner/data/corpus/*.txt\"".to_owned(),
+            variables([("HF_ENDPOINT", format!("http://{hub}"))]),
+        ),
+        ("http", named.join(","), Variables::new()),
+    ];
+    for (scheme, inputs, variables) in cases {
+        let inputs = format!("prepare.inputs=[{inputs}]");
+        let folder = format!("prepare.folder=from-{scheme}");
+        run_ok(&home, &prepare_args(&inputs, &folder), &variables);
+        assert_same(&files(&home.join(&format!("from-{scheme}"))), &expected);
+    }
+}
+
+/// Requests that change an object below `data/`, as `PUT data/manifest.json`, without those of the lock.
+fn changes(server: &S3) -> Vec<String> {
+    let state = server.state();
+    let changes = state.requests.iter().filter(|request| !request.starts_with("GET") && !request.starts_with("HEAD"));
+    let named = changes.map(|request| request.trim_end_matches('?').replacen(" /bucket/", " ", 1));
+    named.filter(|request| request.contains(" data/") && !request.ends_with("/lock")).collect()
+}
+
+/// Records come after their shards, the manifest after all records, and each change has at most one check of the lock.
+#[test]
+fn a_prepared_folder_is_written_in_order() {
+    let home = prepared();
+    let server = S3::start();
+    server.state().objects = corpus(&home);
+    let args = prepare_args("prepare.inputs=[\"s3://bucket/corpus/\"]", "prepare.folder=s3://bucket/data");
+    run_ok(&home, &args, &s3_variables(&server));
+    let written = data(&server);
+    assert_same(&written, &files(&home.join("data")));
+
+    let changes = changes(&server);
+    let last = |name: &str| changes.iter().rposition(|change| change == &format!("PUT data/{name}"));
+    let manifest = last("manifest.json").expect("written");
+    let mut records = 0;
+    for (name, bytes) in written.iter().filter(|(name, _)| name.starts_with("parts/")) {
+        let sealed: serde_json::Value = serde_json::from_slice(bytes).expect("JSON");
+        let record = &sealed["content"];
+        let lists = ["train", "valid"].map(|split| record[split].as_array().expect("a list").clone());
+        let objects = lists.concat().into_iter().chain([record["documents"].clone()]);
+        let paths: Vec<String> = objects.filter_map(|object| object["path"].as_str().map(str::to_owned)).collect();
+        assert!(paths.len() >= 2, "{record}");
+        let committed = last(name);
+        assert!(committed < Some(manifest), "{name} after the manifest: {changes:#?}");
+        for path in paths {
+            assert!(last(&path).is_some() && last(&path) < committed, "{path} after {name}: {changes:#?}");
+        }
+        records += 1;
+    }
+    assert!(records >= 4, "{records} parts");
+    let checks = server.state().requests.iter().filter(|request| *request == "HEAD /bucket/data/lock?").count();
+    // One more for the sweep, which takes no request here.
+    assert!((1..=changes.len() + 1).contains(&checks), "{checks} checks of {} changes", changes.len());
+}
+
+/// A long Parquet file is not read from its beginning to check it.
+#[test]
+fn the_head_of_a_long_parquet_object_is_not_fetched() {
+    let home = Home::with_corpus(60);
+    home.run_ok(&["tokenizer", "train"]);
+    let text = |index: usize| format!("the word {} ", blake3::hash(&index.to_le_bytes()).to_hex()).repeat(10);
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..1000).map(text)));
+    let batch = RecordBatch::try_from_iter([("text", texts)]).expect("one column");
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), None).expect("in memory");
+    writer.write(&batch).expect("in memory");
+    writer.close().expect("in memory");
+    assert!(bytes.len() > 400_000, "{} bytes", bytes.len());
+
+    let ranges: Arc<Mutex<Vec<(usize, usize)>>> = Arc::default();
+    let log = Arc::clone(&ranges);
+    let server = S3::start_with(move |request| {
+        log.lock().expect("no panic").extend(request.range());
+    });
+    server.state().objects.insert("a.parquet".to_owned(), bytes.clone());
+    let set = ["--set", "prepare.inputs=[\"s3://bucket/a.parquet\"]", "--set", "prepare.format=parquet"];
+    run_ok(&home, &[&["prepare"], &set[..]].concat(), &s3_variables(&server));
+    let ranges = ranges.lock().expect("no panic").clone();
+    assert_eq!(ranges[0], (0, 63), "the name of the file is checked: {ranges:?}");
+    assert_eq!(ranges[1].1, bytes.len() - 1, "its end is next: {ranges:?}");
+    assert!(ranges[1].0 >= bytes.len() - (64 << 10), "{ranges:?}");
+}
+
+/// Processes on a store make the parts by leases. The part of a dead process is taken over, that of a live one is not.
+#[test]
+fn parts_are_leased_on_a_store() {
+    let home = prepared();
+    let expected = files(&home.join("data"));
+    let server = S3::start();
+    let variables = s3_variables(&server);
+    let verb = |words: &[&'static str]| {
+        let set = ["--set", "prepare.folder=s3://bucket/data"];
+        [&["prepare"], words, &set, &PARTS[..]].concat()
+    };
+    run_ok(&home, &verb(&["plan"]), &variables);
+    let parts = expected.keys().filter(|name| name.starts_with("parts/")).count();
+    assert!(parts >= 4, "{parts} parts");
+
+    let store = open_with("s3://bucket/data", &options(&server.address)).expect("opened");
+    let heartbeat_interval = Duration::from_millis(50);
+    let terms = LeaseConfig { heartbeat_interval, takeover_delay: Duration::from_secs(60) };
+    let alive = Lock::acquire(&store, "leases/part-00001", Holder::this_process(), terms).expect("free");
+    // A lease that is not renewed, of a process on another machine.
+    let lease = store.get("leases/part-00001").expect("there");
+    let mut lease: serde_json::Value = serde_json::from_slice(&lease).expect("JSON");
+    lease["holder"]["host"] = "elsewhere".into();
+    lease["holder"]["nonce"] = "another".into();
+    lease["takeover_delay_ms"] = 0.into();
+    store.put("leases/part-00002", lease.to_string().as_bytes()).expect("put");
+
+    let records = || server.state().objects.keys().filter(|key| key.starts_with("data/parts/")).count();
+    let run = verb(&["run", "--lease-timeout", "1"]);
+    thread::scope(|scope| {
+        let processes = [(); 2].map(|()| scope.spawn(|| run_ok(&home, &run, &variables)));
+        while records() < parts - 1 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(processes.iter().all(|process| !process.is_finished()), "part 1 is leased");
+        drop(alive);
+        for process in processes {
+            process.join().expect("no panic");
+        }
+    });
+    run_ok(&home, &verb(&["finalize"]), &variables);
+    assert_same(&data(&server), &expected);
+    assert!(server.state().objects.keys().all(|key| !key.contains("/leases/")), "the leases are removed");
+}
+
+/// Holds the first request that a condition selects.
+struct Gate {
+    held: Receiver<()>,
+    open: Sender<()>,
+}
+
+/// Starts a server and a gate for one request. Requests of other connections are answered meanwhile.
+fn gated(is_held: impl Fn(&Request) -> bool + Send + Sync + 'static) -> (S3, Gate) {
+    let (hold, held) = channel();
+    let (open, opened) = channel();
+    let pending = Mutex::new(Some((hold, opened)));
+    let server = S3::start_with(move |request| {
+        let pending = if is_held(request) { pending.lock().expect("no panic").take() } else { None };
+        if let Some((hold, opened)) = pending {
+            hold.send(()).expect("the test waits");
+            // A test that fails drops the sender.
+            let _ = opened.recv();
+        }
+    });
+    (server, Gate { held, open })
+}
+
+fn train<'a>(folder: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let sets = ["report.every_steps=1", "train.steps=12", "validation.every_steps=8", "checkpoints.every_steps=4"];
+    let sets = sets.into_iter().flat_map(|set| ["--set", set]);
+    ["train", "--set", folder].into_iter().chain(sets).chain(more.iter().copied()).collect()
+}
+
+/// Steps continue while a checkpoint is uploaded; the checkpoint does not count before it is complete; a stop object
+/// stops the run; the resumed run equals one that was not stopped.
+#[test]
+fn a_run_on_a_store_uploads_checkpoints_in_the_background_and_obeys_a_stop_object() {
+    let home = prepared();
+    home.run_ok(&train("run.folder=whole", &[]));
+    let step_4 = "/bucket/run/checkpoints/step-00000004";
+    let (server, gate) =
+        gated(move |request| request.method == "PUT" && request.path == format!("{step_4}/main.safetensors"));
+    let variables = s3_variables(&server);
+    let mut running = start(&home, &train("run.folder=s3://bucket/run", &["--slow", "checkpoint@2"]), &variables);
+    gate.held.recv().expect("the upload begins");
+    running.wait_for_step(7);
+    let has = |name: &str| server.state().objects.contains_key(&format!("run/{name}"));
+    let first = format!("{}/state.json", step_4.trim_start_matches("/bucket/run/"));
+    assert!(!has("checkpoints/latest") && !has(&first), "it is not complete");
+    gate.open.send(()).expect("the server waits");
+    running.wait_for_line("holding phase `checkpoint`");
+    server.state().objects.insert("run/stop".to_owned(), Vec::new());
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(143), "{outcome}");
+    assert!(!has("stop"), "a stop object that was obeyed is removed\n{outcome}");
+
+    // Of each checkpoint the state is the last object, and `latest` follows it.
+    let puts: Vec<String> = {
+        let state = server.state();
+        let puts = state.requests.iter().filter_map(|request| request.strip_prefix("PUT /bucket/run/checkpoints/"));
+        puts.map(|name| name.trim_end_matches('?').to_owned()).collect()
+    };
+    let at = |name: &str| puts.iter().position(|put| put == name).unwrap_or_else(|| panic!("{name}: {puts:#?}"));
+    for step in ["step-00000004", "step-00000008"] {
+        let state = at(&format!("{step}/state.json"));
+        assert!(puts[state + 1..].iter().all(|put| !put.starts_with(&format!("{step}/"))), "{puts:#?}");
+        assert!(
+            at(&format!("{step}/main.safetensors")) < state && at(&format!("{step}/optimizer.safetensors")) < state
+        );
+        assert!(puts[state..].contains(&"latest".to_owned()), "{puts:#?}");
+    }
+    assert!(at("latest") > at("step-00000004/state.json"), "{puts:#?}");
+
+    run_ok(&home, &train("run.folder=s3://bucket/run", &[]), &variables);
+    let last = "checkpoints/step-00000012/main.safetensors";
+    let whole = std::fs::read(home.join("whole").join(last)).expect("saved");
+    assert!(server.state().objects[&format!("run/{last}")] == whole, "it ends as if it had not been stopped");
+}
