@@ -27,9 +27,6 @@ const DOCUMENTS: usize = 50;
 /// Records to read per file until its first documents are found: empty ones are skipped.
 const RECORDS: usize = 10_000;
 
-/// Pieces to read per file until its first documents are found.
-const PIECES: usize = 16;
-
 /// Files whose format is checked. The preparation checks the others.
 const CHECKED_FILES: usize = 1000;
 
@@ -97,14 +94,7 @@ impl Survey {
         let format = extensions.format().ok_or_else(|| {
             let known: BTreeSet<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", *.");
-            let is_arrow = inputs.iter().any(|input| has_arrow_files(Path::new(input)));
-            let hint = if is_arrow {
-                "; convert Arrow files to Parquet: `python -c \"from datasets import load_from_disk as l; \
-                 l('FOLDER').to_parquet('corpus.parquet')\"`"
-            } else {
-                ""
-            };
-            Usage(format!("{}: no file of a known extension (*.{known}){hint}", inputs.join(", ")))
+            Usage(format!("{}: no file of a known extension (*.{known})", inputs.join(", ")))
         })?;
         if let Some(mixed) = mixed_formats::problem(inputs, &extensions) {
             return Err(mixed.into());
@@ -250,12 +240,6 @@ fn no_text(corpus: &Corpus, problem: &str) -> pipeline::Error {
     pipeline::Error::UnusableCorpus(format!("{first}{more}: {problem}"))
 }
 
-fn has_arrow_files(input: &Path) -> bool {
-    let is_arrow = |path: &Path| path.extension().is_some_and(|extension| extension == "arrow");
-    let entries = std::fs::read_dir(input).into_iter().flatten().flatten();
-    is_arrow(input) || entries.take(1000).any(|entry| is_arrow(&entry.path()))
-}
-
 /// Options for a survey: documents that do not fit into memory are skipped.
 fn config(inputs: &[String], format: &AnyFormat, text_field: &str) -> CorpusConfig {
     let inputs = inputs.to_vec();
@@ -296,14 +280,9 @@ fn text_bytes(file: &InputFile) -> u64 {
 fn texts(corpus: &Corpus, file: &InputFile) -> pipeline::Result<SampledTexts> {
     check(corpus, file)?;
     let mut sampled = SampledTexts { texts: Vec::new(), long_document: None };
-    // A piece may be one document that does not fit into memory.
-    for piece in corpus.pieces(file, 1 << 20)?.into_iter().take(PIECES) {
-        for part in group(vec![piece], 1 << 20, 0, PartId(0)) {
-            add_texts(corpus, &part, &mut sampled)?;
-        }
-        if !sampled.texts.is_empty() {
-            break;
-        }
+    // The file is one piece: some formats read a file to its end to find the places where it can be cut.
+    for part in group(corpus.pieces(file, u64::MAX)?, u64::MAX, 0, PartId(0)) {
+        add_texts(corpus, &part, &mut sampled)?;
     }
     Ok(sampled)
 }
@@ -337,6 +316,8 @@ fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<S
         .filter_map(|corpus| corpus.files().first().and_then(|file| texts(&corpus, file).ok()))
         .flat_map(|sampled| sampled.texts)
         .filter_map(|line| serde_json::from_str(&line).ok())
+        // A line may also be a whole array, or one of its texts.
+        .filter(Value::is_object)
         .collect();
     let is_text = |name: &str| !objects.is_empty() && objects.iter().all(|object| object[name].is_string());
     if let Some(name) = TEXT_FIELDS.into_iter().find(|name| is_text(name)) {

@@ -79,3 +79,36 @@ fn documents_that_do_not_fit_into_memory_are_named_and_skipped() {
     let message = refused(&[("a.jsonl", &other_field)]).to_string();
     assert!(message.contains("a.jsonl:1") && message.contains("max_memory_bytes"), "{message}");
 }
+
+/// Arrays on one line, of objects with a usual field or of texts.
+#[test]
+fn json_arrays_on_one_line_are_surveyed() {
+    let text = "some words of a document that is long enough to be a separate text";
+    for (file, found) in [
+        (format!("[{{\"content\": \"{text}\", \"n\": 1}}, {{\"content\": \"{text}\"}}]"), "content"),
+        (format!("[\"{text}\", \"{text}\"]"), "text"),
+        (format!("[\n{{\"body\": \"{text}\"}},\n{{\"body\": \"{text}\"}}\n]\n"), "body"),
+    ] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        Store::folder(home.path()).expect("there").put("a.json", file.as_bytes()).expect("written");
+        let survey = Survey::scan(&[home.path().display().to_string()]).expect("documents");
+        assert_eq!((survey.format.as_str(), survey.text_field.as_deref()), ("jsonl", Some(found)), "{file}");
+        assert_eq!(survey.document_bytes, [text.len() as u64; 2]);
+    }
+    let message = refused(&[("a.json", "[{\"label\": \"x\"}, {\"label\": \"y\"}]")]).to_string();
+    assert!(message.contains("they have `label`") && message.contains("by hand"), "{message}");
+}
+
+/// A table of a tebibyte, of which only the beginning is on disk: reading it to its end would take hours.
+#[test]
+fn only_the_beginning_of_a_table_is_read() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let rows: String = (0..1000).map(|row| format!("{row},\"some words\nof row {row}\"\n")).collect();
+    let file = ["key,text\n", &rows].concat();
+    Store::folder(home.path()).expect("there").put("a.csv", file.as_bytes()).expect("written");
+    let long = std::fs::File::options().write(true).open(home.path().join("a.csv")).expect("there");
+    long.set_len(1 << 40).expect("a file system with sparse files");
+    let survey = Survey::scan(&[home.path().display().to_string()]).expect("documents");
+    assert_eq!((survey.text_field.as_deref(), survey.document_bytes.len()), (Some("text"), DOCUMENTS));
+    assert_eq!(survey.bytes, 1 << 40);
+}
