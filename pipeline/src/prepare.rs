@@ -201,6 +201,12 @@ impl Preparation {
                 store.delete(&entry.name)?;
             }
         }
+        if let Some(settings) = self.planned.lists.settings().filter(|settings| settings.removes_duplicates()) {
+            let settings = settings.digest();
+            for (_, part) in self.planned.lists.in_effect().into_values() {
+                signatures::delete_damaged(&store, &settings, part)?;
+            }
+        }
         self.make(Some(store), PrepareOptions::default(), &stop, voice)
     }
 

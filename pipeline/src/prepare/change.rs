@@ -290,10 +290,14 @@ impl Comparison<'_> {
             let reached = self.recorded_ends(dataset_version, part, memory)?;
             memory.reached.insert(part.id, reached);
         }
-        match memory.reached[&part.id].get(piece) {
-            Some(reached) => Ok(self.reads(file, piece, reached).unwrap_or(false)),
-            None => Ok(self.corpus.pieces(file, self.part_bytes)?.iter().any(|(cut, _)| cut == piece)),
+        if let Some(reached) = memory.reached[&part.id].get(piece) {
+            return self.reads(file, piece, reached);
         }
+        if memory.cut.as_ref().is_none_or(|(name, _)| *name != file.name) {
+            let pieces = self.corpus.pieces(file, self.part_bytes)?.into_iter().map(|(piece, _)| piece);
+            memory.cut = Some((file.name.clone(), pieces.collect()));
+        }
+        Ok(memory.cut.as_ref().is_some_and(|(_, pieces)| pieces.contains(piece)))
     }
 
     /// Returns the recorded ends of the pieces of a part.
@@ -321,11 +325,17 @@ impl Comparison<'_> {
         Ok(ends)
     }
 
-    /// Whether reading a piece again gives the same result. An unreadable piece counts as changed.
+    /// Whether reading a piece again gives the same result. An unusable piece counts as changed; a failed read does not.
     fn reads(&self, file: &InputFile, piece: &Piece, reached: &PieceEnd) -> Result<bool> {
-        let mut reader = self.corpus.format().open(file, &piece.range, self.corpus.reading())?;
-        reader.skip(reached.to)?;
-        Ok(reader.reached() == *reached && reader.next(&mut RecordBuffers::default())?.is_none())
+        let read = || {
+            let mut reader = self.corpus.format().open(file, &piece.range, self.corpus.reading())?;
+            reader.skip(reached.to)?;
+            Ok(reader.reached() == *reached && reader.next(&mut RecordBuffers::default())?.is_none())
+        };
+        match read() {
+            Err(Error::UnusableFile { .. }) => Ok(false),
+            read => read,
+        }
     }
 }
 
@@ -340,6 +350,8 @@ struct Memory {
     since: BTreeMap<DatasetVersion, SystemTime>,
     /// Recorded ends of the pieces of a part.
     reached: BTreeMap<PartId, BTreeMap<Piece, PieceEnd>>,
+    /// Pieces of the file that was cut last.
+    cut: Option<(String, BTreeSet<Piece>)>,
     /// Identities of files that were modified but have the same content, from earlier and this comparison.
     seen: Fingerprints,
     new_fingerprints: Fingerprints,

@@ -212,6 +212,19 @@ impl FoundPart {
     }
 }
 
+/// Returns BLAKE3 of the verdicts on duplicates that a part was made with, if its first record was listed.
+pub(super) fn recorded_verdicts(
+    store: &Store,
+    settings: &str,
+    part: &Part,
+    listing: &ObjectListing,
+) -> Result<Option<String>> {
+    let name = file_name(part, 0);
+    let bytes = if listing.has(&name) { store.get_with_stat(&name)? } else { None };
+    let record = bytes.and_then(|(bytes, _)| CommitRecord::unseal(&bytes).ok());
+    Ok(record.filter(|record| record.settings == settings && record.part == *part).map(|record| record.verdicts))
+}
+
 /// Object that a commit record refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordedObject<'a> {

@@ -2,10 +2,12 @@
 //!
 //! Documents are ordered by dataset version, file name and position. The verdicts of a dataset version are made once,
 //! from the parts in effect at that time: documents of earlier versions stay, and new ones are compared with those that
-//! stayed. Forgotten documents take part in the comparison, so their duplicates do not return.
+//! stayed. Forgotten documents take part in the comparison, so their duplicates do not return. Lost verdicts are made
+//! again from the parts that were in effect then: signatures and verdicts of dropped parts are kept for that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use duplicates::{BitSet, Columns, FoldPlan, Verdicts, fold};
@@ -15,7 +17,8 @@ use store::Store;
 use telemetry::EventKind;
 use tracing::info;
 
-use super::job::PrepareJob;
+use super::commit_record::recorded_verdicts;
+use super::job::{PartAccess, PrepareJob};
 use super::part_list::VersionLists;
 use super::part_pool::{DEPTH, drain};
 use super::progress::{EventSink, Progress};
@@ -33,8 +36,22 @@ pub(super) fn sorted_bytes(max_memory_bytes: u64) -> u64 {
     max_memory_bytes / MEMORY_SHARE
 }
 
-/// Makes the missing signatures of these parts. Returns the parts that other processes have leased.
+/// Makes the missing signatures of these parts. Waits for those that other processes make.
 pub(super) fn sign_parts(
+    work: &Arc<PrepareJob>,
+    mut parts: Vec<Part>,
+    stop: &CancelToken,
+    voice: &mut EventSink<'_>,
+) -> Result<()> {
+    loop {
+        parts = sign_free_parts(work, parts, stop, voice)?;
+        let (PartAccess::Lease(contender), false) = (&work.access, parts.is_empty()) else { return Ok(()) };
+        thread::sleep(contender.terms().heartbeat_interval);
+    }
+}
+
+/// Makes the missing signatures of these parts. Returns the parts that other processes have leased.
+fn sign_free_parts(
     work: &Arc<PrepareJob>,
     parts: Vec<Part>,
     stop: &CancelToken,
@@ -78,25 +95,51 @@ pub(super) fn compare_documents(
 ) -> Result<VerdictDigests> {
     let mut digests = VerdictDigests::empty(work.config.duplicates.is_some());
     let (Some(store), true) = (work.store(), work.config.duplicates.is_some()) else { return Ok(digests) };
-    let dropped = lists.dropped(lists.newest());
+    let dropped_now = lists.dropped(lists.newest());
+    let mut dropped_then = BTreeSet::new();
     let mut earlier = Vec::<&Part>::new();
     for list in lists.iter() {
-        let parts = parts_in_effect(list, &dropped);
-        if parts.is_empty() {
-            continue;
+        dropped_then.extend(list.dropped.iter().copied());
+        earlier.retain(|part| !dropped_then.contains(&part.id));
+        let in_effect = parts_in_effect(list, &dropped_now);
+        if !in_effect.is_empty() {
+            let verdicts = match VersionVerdicts::read(store, &work.settings, list.dataset_version)? {
+                Some(known) if known.is_intact(store, &in_effect)? => known,
+                _ => {
+                    let is_there = |part: &Part| !dropped_now.contains(&part.id);
+                    let mut before = Vec::new();
+                    for &part in &earlier {
+                        if is_there(part) || is_signed(work, store, part)? && has_verdicts(store, part, &digests)? {
+                            before.push(part);
+                        }
+                    }
+                    let mut parts = Vec::new();
+                    for part in &list.parts {
+                        if is_there(part) || is_signed(work, store, part)? {
+                            parts.push(part);
+                        }
+                    }
+                    let signed = before.iter().chain(&parts).filter(|part| is_there(part));
+                    sign_parts(work, signed.map(|part| (*part).clone()).collect(), stop, voice)?;
+                    make_verdicts(work, store, list.dataset_version, &before, &parts, &digests)?
+                }
+            };
+            digests.add(Some(verdicts));
         }
-        let verdicts = match VersionVerdicts::read(store, &work.settings, list.dataset_version)? {
-            Some(known) if known.is_intact(store, &parts)? => known,
-            _ => {
-                let all = earlier.iter().chain(&parts).map(|part| (*part).clone()).collect();
-                sign_parts(work, all, stop, voice)?;
-                make_verdicts(work, store, list.dataset_version, &earlier, &parts, &digests)?
-            }
-        };
-        digests.add(Some(verdicts));
-        earlier.extend(parts);
+        earlier.extend(&list.parts);
     }
     Ok(digests)
+}
+
+/// Whether the signatures of a part are intact.
+fn is_signed(work: &PrepareJob, store: &Store, part: &Part) -> Result<bool> {
+    Ok(SignatureRecord::read_intact(store, &work.settings, part)?.is_some())
+}
+
+/// Whether the verdicts of a part of an earlier dataset version are intact.
+fn has_verdicts(store: &Store, part: &Part, digests: &VerdictDigests) -> Result<bool> {
+    let Some(digest) = digests.get(part.id) else { return Ok(false) };
+    Ok(PartVerdicts::read(store, part.id, digest)?.is_some())
 }
 
 /// Part with its signatures and the numbers of its documents.
@@ -184,8 +227,10 @@ fn make_verdicts(
     let plan = FoldPlan { documents, settled, bands, max_bytes: sorted_bytes(work.config.max_memory_bytes) };
     let mut columns = StoredColumns { store, parts: &numbered, removed: &removed, exact: config.exact };
     let verdicts = fold(&plan, &mut columns)?;
+    let new = &numbered[earlier.len()..];
+    refuse_other_verdicts(work, store, dataset_version, new, &verdicts)?;
     let mut digests = BTreeMap::<PartId, String>::new();
-    for part in &numbered[earlier.len()..] {
+    for part in new {
         let own = of_part(store, part, &verdicts)?;
         digests.insert(part.record.part.id, own.write(store, &part.record.part)?);
     }
@@ -199,6 +244,30 @@ fn make_verdicts(
         "prepare: documents compared"
     );
     Ok(made)
+}
+
+/// Refuses verdicts other than those with which parts were made. They differ if dropped parts that were compared have no
+/// signatures any more.
+fn refuse_other_verdicts(
+    work: &PrepareJob,
+    store: &Store,
+    dataset_version: DatasetVersion,
+    parts: &[NumberedPart],
+    verdicts: &Verdicts,
+) -> Result<()> {
+    for part in parts {
+        let Some(made_with) = recorded_verdicts(store, &work.settings, &part.record.part, &work.listing)? else {
+            continue;
+        };
+        if made_with != of_part(store, part, verdicts)?.digest() {
+            let message = format!(
+                "the verdicts on duplicates of dataset version {dataset_version} are lost, and so are the signatures of \
+                 parts that were dropped later; restore `verdicts/`, or prepare into another `prepare.folder`"
+            );
+            return Err(Error::Config(format!("{}: {message}", store.place(""))));
+        }
+    }
+    Ok(())
 }
 
 /// Numbers the documents of these parts by file and position, from `next` on.
@@ -252,5 +321,6 @@ fn too_many() -> Error {
 }
 
 fn changed(store: &Store, name: &str) -> Error {
-    Error::Config(format!("{}: it changed during the comparison; run the same command again", store.place(name)))
+    let message = "it changed during the comparison; run the same command again".to_owned();
+    Error::Unfinished { place: store.place(name), message }
 }

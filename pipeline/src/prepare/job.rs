@@ -190,9 +190,10 @@ impl PrepareJob {
         PartVerdicts::read(store, part, digest)?.ok_or_else(lost)
     }
 
-    /// Returns the names of the signatures and verdicts of all parts in effect.
-    pub(super) fn comparison_objects(&self) -> Vec<String> {
-        let parts = self.tasks.iter().filter(|_| self.config.duplicates.is_some()).map(|task| &task.part);
+    /// Returns the names of the signatures and verdicts of all parts, including dropped ones: without them, lost verdicts
+    /// could not be made again.
+    pub(super) fn comparison_objects(&self, lists: &VersionLists) -> Vec<String> {
+        let parts = lists.iter().filter(|_| self.config.duplicates.is_some()).flat_map(|list| &list.parts);
         parts
             .flat_map(|part| signatures::object_names(part).into_iter().chain([verdicts::part_name(part.id)]))
             .collect()

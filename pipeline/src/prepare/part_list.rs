@@ -193,7 +193,8 @@ impl VersionLists {
         let name = file_name(self.0.len());
         let bytes = list.seal();
         if store.put_if_absent(&name, &bytes)? == Created::Exists && store.get(&name)? != bytes {
-            return Err(invalid(store, &name, "another process wrote a list meanwhile; run the same command again"));
+            let message = "another process wrote a list meanwhile; run the same command again".to_owned();
+            return Err(Error::Unfinished { place: store.place(&name), message });
         }
         self.0.push(list);
         Ok(())

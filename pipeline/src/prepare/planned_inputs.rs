@@ -62,6 +62,15 @@ impl PlannedInputs {
         }
         Ok(Some(files))
     }
+
+    /// Refuses a corpus without one of these files. The message has the place at which the plan found it.
+    pub(super) fn refuse_missing(&self, names: &BTreeSet<&str>, corpus: &Corpus) -> Result<()> {
+        let Some(&name) = names.iter().find(|name| corpus.file(name).is_none()) else { return Ok(()) };
+        let path = self.0.get(name).cloned().unwrap_or_else(|| name.into());
+        let message =
+            "it is missing since the plan; restore it, or run `cloze prepare plan` again, then the same command";
+        Err(Error::Corpus { path, line: None, message: message.to_owned() })
+    }
 }
 
 /// Refuses a file whose content has changed since the plan, by its fingerprint.

@@ -178,6 +178,13 @@ impl SharedPreparation {
         let mut pool = PartPool::new(&work);
         pool.run(stop, &mut voice, None)?;
         pool.refuse_missing()?;
+        let store = work.store().expect("the folder is the target");
+        match leases::refuse_live(store) {
+            Ok(()) => store.sweep()?.iter().for_each(|name| info!(name, "prepare: removed the remains of a kill")),
+            // Processes at work need their temporary files.
+            Err(Error::Locked { .. }) => {}
+            Err(error) => return Err(error),
+        }
         pool.publish(&lists, None, false, &mut voice)
     }
 
@@ -197,12 +204,8 @@ impl SharedPreparation {
         let store = self.store.clone();
         let work = self.job(store.clone(), corpus, tasks, PrepareOptions::default(), access)?;
         let mut voice = EventSink { clock, observer };
-        let mut left: Vec<_> = work.tasks.iter().map(|task| task.part.clone()).collect();
-        loop {
-            left = duplicate_fold::sign_parts(&work, left, stop, &mut voice)?;
-            let (PartAccess::Lease(contender), false) = (&work.access, left.is_empty()) else { break };
-            thread::sleep(contender.terms().heartbeat_interval);
-        }
+        let own = work.tasks.iter().map(|task| task.part.clone()).collect();
+        duplicate_fold::sign_parts(&work, own, stop, &mut voice)?;
         let signed: BTreeSet<String> = store.list(signatures::FOLDER)?.into_iter().map(|entry| entry.name).collect();
         let is_signed = |part: &Part| signatures::object_names(part).iter().all(|name| signed.contains(name));
         if !lists.in_effect().into_values().all(|(_, part)| is_signed(part)) {
@@ -256,11 +259,12 @@ impl SharedPreparation {
         let pieces = tasks.iter().flat_map(|task| &task.part.pieces);
         let names: BTreeSet<&str> = pieces.map(|piece| piece.name.as_str()).collect();
         let fingerprints = Fingerprints::read(&self.store)?;
-        let planned = PlannedInputs::read(&self.store)?.open(&names, &fingerprints)?;
-        if let Some(files) = planned {
+        let planned = PlannedInputs::read(&self.store)?;
+        if let Some(files) = planned.open(&names, &fingerprints)? {
             return Ok(Corpus::with_files(&self.config.corpus(), files));
         }
         let corpus = Corpus::open(&self.config.corpus())?;
+        planned.refuse_missing(&names, &corpus)?;
         // A local corpus at another place may have other times; an object has a version.
         let mut objects = names.iter().filter_map(|name| corpus.file(name)).filter(|file| file.is_object());
         objects.try_for_each(|file| planned_inputs::refuse_changed(file, &fingerprints))?;

@@ -6,10 +6,10 @@ use runtime::CancelToken;
 use super::job::{PartAccess, PrepareJob};
 use super::leases;
 use super::progress::Progress;
-use super::signatures::{SignatureRecord, SignatureWriter};
+use super::signatures::{self, SignatureRecord, SignatureWriter};
 use super::text_rules::{RuleCounts, TextPlace};
-use crate::Result;
 use crate::corpus::{DocumentPlace, Part};
+use crate::{Error, Result};
 
 /// Result of an attempt at the signatures of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +32,8 @@ pub(super) fn sign_part(
         return Ok(Some(SignResult::Kept));
     };
     let count = progress.part();
-    let is_there = || match SignatureRecord::read(store, &work.settings, part)? {
-        Some(record) => record.is_intact(store),
-        None => Ok(false),
-    };
-    if is_there()? {
+    let is_intact = || Ok::<_, Error>(SignatureRecord::read_intact(store, &work.settings, part)?.is_some());
+    if is_intact()? {
         progress.finish_part(part, &count);
         return Ok(Some(SignResult::Kept));
     }
@@ -48,10 +45,17 @@ pub(super) fn sign_part(
             return Ok(Some(SignResult::Leased));
         }
         // The previous holder may have completed them.
-        if is_there()? {
+        if is_intact()? {
             progress.finish_part(part, &count);
             return Ok(Some(SignResult::Kept));
         }
+    }
+    let is_own = work.tasks.iter().any(|task| task.part.id == part.id);
+    if !is_own {
+        let message = "it is missing or damaged, and another share makes it; run `cloze prepare signatures` of all \
+                       shares again";
+        let place = store.place(&signatures::record_name(part));
+        return Err(Error::Unfinished { place, message: message.to_owned() });
     }
     let near = config.near_options();
     let mut signer = Signer::new(near);

@@ -82,8 +82,14 @@ impl SignatureRecord {
         Ok(record.filter(is_bound))
     }
 
+    /// Reads the record of a part. Returns `None` also if the signatures are not there as they were written.
+    pub(super) fn read_intact(store: &Store, settings: &str, part: &Part) -> Result<Option<Self>> {
+        let Some(record) = Self::read(store, settings, part)? else { return Ok(None) };
+        Ok(record.is_intact(store)?.then_some(record))
+    }
+
     /// Whether the signatures are there as they were written.
-    pub(super) fn is_intact(&self, store: &Store) -> Result<bool> {
+    fn is_intact(&self, store: &Store) -> Result<bool> {
         let name = blob_name(&self.part);
         let bytes = self.count().checked_mul(document_bytes(self.bands));
         match store.head(&name)? {
@@ -203,7 +209,28 @@ impl<'a> SignatureWriter<'a> {
     }
 }
 
-fn record_name(part: &Part) -> String {
+/// Whether signatures of a part are there, but not as they were written.
+pub(super) fn is_damaged(store: &Store, settings: &str, part: &Part) -> Result<bool> {
+    if SignatureRecord::read_intact(store, settings, part)?.is_some() {
+        return Ok(false);
+    }
+    for name in object_names(part) {
+        if store.head(&name)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Deletes the signatures of a part if they are damaged. The next comparison makes them again.
+pub(super) fn delete_damaged(store: &Store, settings: &str, part: &Part) -> Result<()> {
+    if is_damaged(store, settings, part)? {
+        object_names(part).iter().try_for_each(|name| store.delete(name))?;
+    }
+    Ok(())
+}
+
+pub(super) fn record_name(part: &Part) -> String {
     format!("{FOLDER}/part-{:05}.json", part.id.0)
 }
 

@@ -84,9 +84,13 @@ impl PartVerdicts {
 
     /// Writes the verdicts of a part. Returns their BLAKE3.
     pub(super) fn write(&self, store: &Store, part: &Part) -> Result<String> {
-        let bytes = self.to_bytes();
-        store.put(&part_name(part.id), &bytes)?;
-        Ok(blake3::hash(&bytes).to_hex().to_string())
+        store.put(&part_name(part.id), &self.to_bytes())?;
+        Ok(self.digest())
+    }
+
+    /// Returns the BLAKE3 of the verdicts.
+    pub(super) fn digest(&self) -> String {
+        blake3::hash(&self.to_bytes()).to_hex().to_string()
     }
 
     /// Reads the verdicts of a part. Returns `None` if they are missing or have changed.

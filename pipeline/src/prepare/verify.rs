@@ -11,6 +11,7 @@
 //! # Definition
 //! A part is damaged if a record, a shard or a table of documents of it is missing or differs. Other objects (manifest,
 //! vocabulary, tokenizer) are written again from the records. A damaged part list cannot be remade, except the newest.
+//! Signatures may be missing, since the next comparison makes them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use super::part_check::{PartCheck, PartExpectation, check_part};
 use super::part_list::{ReadableLists, VersionLists};
 use super::part_pool::drain;
 use super::provisional_manifest::ProvisionalManifest;
-use super::signatures::SignatureRecord;
+use super::signatures;
 use super::verdicts::{VerdictDigests, VersionVerdicts, parts_in_effect};
 use crate::load;
 use crate::{Error, Result};
@@ -149,9 +150,11 @@ fn check_comparison(store: &Store, lists: &VersionLists, check: &mut FolderCheck
             check.add(None, format!("verdicts on duplicates of dataset version {}: {hint}", list.dataset_version));
         }
         for part in parts {
-            let signatures = SignatureRecord::read(store, &settings, part)?;
-            if !signatures.map(|record| record.is_intact(store)).transpose()?.unwrap_or_default() {
-                check.add(None, format!("signatures of part {}: {hint}", part.id));
+            if signatures::is_damaged(store, &settings, part)? {
+                check.add(
+                    None,
+                    format!("signatures of part {}: damaged; `cloze verify --repair` deletes them", part.id),
+                );
             }
         }
     }

@@ -81,6 +81,7 @@ pub(super) fn tokens(model: &tokenizers::Tokenizer) -> Result<Vec<String>, Strin
         return Err(format!("its largest id is {largest}, and it has {known} tokens; ids must be consecutive"));
     }
     let mut tokens = vec![None; usize::try_from(size).expect("it fits into 32 bits")];
+    #[expect(clippy::iter_over_hash_type, reason = "each token has its own place, or the lesser one wins")]
     for (token, id) in ids {
         let first: &mut Option<String> = &mut tokens[id as usize];
         // Which of several tokens with one id is shown does not depend on the order of the map.

@@ -274,6 +274,36 @@ fn duplicates_of_a_forgotten_document_do_not_return() {
     assert!(home.run().expect("nothing").nothing_to_do);
 }
 
+/// Verdicts of an older dataset version follow from the parts of that time, not from those in effect now.
+#[test]
+fn lost_verdicts_of_an_older_version_are_made_again_from_its_parts() {
+    let home = planted();
+    home.run().expect("prepared");
+    // The original of (2, 3), in another part.
+    home.forget(&Document::digest(&line(0, 5).join(" "))).expect("forgotten");
+    let whole = home.data();
+    let lists = VersionLists::read(&home.store()).expect("readable");
+    let dropped = *lists.dropped(lists.newest()).first().expect("a dropped part");
+    let kept = lists.in_effect().into_keys().next().expect("a part");
+    let blob = format!("verdicts/part-{:05}.bin", kept.0);
+    for names in [vec!["verdicts/00000.json"], vec![&blob], vec!["verdicts/00000.json", "verdicts/00001.json", &blob]] {
+        for name in &names {
+            write_all(&home.config.folder, &[(*name, "damaged")]);
+        }
+        assert_eq!(home.run().expect("repaired").parts_made, 0);
+        assert!(home.data() == whole, "{names:?}");
+    }
+    // Without the signatures of the dropped part, the copy of the forgotten document would return.
+    home.store().delete(&format!("signatures/part-{:05}.json", dropped.0)).expect("deleted");
+    write_all(&home.config.folder, &[("verdicts/00000.json", "damaged")]);
+    let error = home.run().expect_err("not the same verdicts").to_string();
+    assert!(error.contains("dataset version 0 are lost") && error.contains("restore `verdicts/`"), "{error}");
+    let now = home.data();
+    assert!(whole.iter().all(|(name, bytes)| name.contains('/') && name.starts_with("verdicts/000")
+        || now.get(name) == Some(bytes)
+        || name.starts_with("signatures/")));
+}
+
 #[test]
 fn a_replaced_file_is_compared_again() {
     let home = planted();
