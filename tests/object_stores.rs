@@ -5,7 +5,7 @@ mod servers;
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -289,13 +289,13 @@ fn parts_are_leased_on_a_store() {
 /// Holds the first request that a condition selects.
 struct Gate {
     held: Receiver<()>,
-    open: Sender<()>,
+    open: SyncSender<()>,
 }
 
 /// Starts a server and a gate for one request. Requests of other connections are answered meanwhile.
 fn gated(is_held: impl Fn(&Request) -> bool + Send + Sync + 'static) -> (S3, Gate) {
-    let (hold, held) = channel();
-    let (open, opened) = channel();
+    let (hold, held) = sync_channel(1);
+    let (open, opened) = sync_channel(1);
     let pending = Mutex::new(Some((hold, opened)));
     let server = S3::start_with(move |request| {
         let pending = if is_held(request) { pending.lock().expect("no panic").take() } else { None };
