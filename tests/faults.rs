@@ -225,7 +225,7 @@ fn check_repair(home: &Home, data: &Path, shard: &str) {
 }
 
 /// Runs `args` with a file size limit of `bytes`, which simulates a full disk.
-fn run_on_a_small_disk(home: &Home, args: &[&str], bytes: u64) -> Outcome {
+pub(crate) fn run_on_a_small_disk(home: &Home, args: &[&str], bytes: u64) -> Outcome {
     let mut command = home.command(args);
     // SAFETY: setrlimit and signal are async-signal-safe and touch only the child.
     #[expect(unsafe_code, reason = "limits are set between fork and exec")]

@@ -29,9 +29,9 @@ impl Sealed for PlannedInputs {
 }
 
 impl PlannedInputs {
-    /// Collects the places of all files. Paths that are not UTF-8 are left out; their files are searched for.
+    /// Collects the places of all files. Objects, and paths that are not UTF-8, are left out; they are searched for.
     pub(super) fn new(corpus: &Corpus) -> Self {
-        let files = corpus.files().iter().filter(|file| file.path.to_str().is_some());
+        let files = corpus.files().iter().filter(|file| !file.is_object() && file.path.to_str().is_some());
         Self(files.map(|file| (file.name.clone(), file.path.clone())).collect())
     }
 

@@ -326,6 +326,7 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
 }
 
 mod allocations;
+mod clock_jumps;
 mod dataset_versions;
 mod decontamination;
 mod dirty;
@@ -334,6 +335,7 @@ mod events;
 mod filters;
 mod ids;
 mod masks;
+mod phase_faults;
 mod refusals;
 mod remote;
 mod segments;
