@@ -5,8 +5,8 @@ use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field, Schema};
 
-use crate::corpus::AnyFormat;
 use crate::corpus::tests::{config, read};
+use crate::corpus::{AnyFormat, InvalidFilePolicy};
 use crate::testing::write_all;
 
 /// Schema of [`batch`].
@@ -95,12 +95,23 @@ fn invalid_utf8_is_repaired_and_damage_is_named() {
         (&file[..file.len() - 3], "it is truncated, or its writer was not closed"),
         (&bytes[..bytes.len() - 30], "it is truncated"),
         (b"some words of a text", "not a readable Arrow file"),
-        (b"", "not a readable Arrow file (it has 0 bytes)"),
         (b"FEA1....", "write_feather"),
     ] {
         let error = refusal("a.arrow", bytes, 256 << 20);
         assert!(error.contains(words) && error.contains("a.arrow"), "{error}");
     }
+}
+
+/// The check finds it, so that it can be skipped: an error of its part would end the run.
+#[test]
+fn a_file_of_0_bytes_is_refused_or_skipped_before_it_is_read() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    write_all(home.path(), &[("a.arrow", stream(&[&[Some("one")]])), ("b.arrow", Vec::new())]);
+    let mut cut = config(home.path(), AnyFormat::of_kind("arrow").expect("known"), None);
+    let error = read(&cut).expect_err("refused").to_string();
+    assert!(error.contains("b.arrow: not a readable Arrow file (it has 0 bytes)"), "{error}");
+    cut.config.on_invalid_file = InvalidFilePolicy::Skip;
+    assert_eq!(read(&cut).expect("the other one").0, ["one"]);
 }
 
 #[test]
