@@ -45,9 +45,9 @@ fn prepared_with(documents: usize, settings: &[&str]) -> Home {
 /// Returns the records of complete parts and signatures of a folder, also while a program changes it.
 pub(crate) fn records(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let of = |kind: &str| std::fs::read_dir(folder.join(kind)).into_iter().flatten().flatten();
-    let paths = of("parts").chain(of("signatures")).map(|entry| entry.path());
-    let named = paths.map(|path| (path.strip_prefix(folder).expect("below it").to_string_lossy().into_owned(), path));
-    let whole = named.filter(|(name, _)| name.ends_with(".json") && !name.contains("/."));
+    let is_record = |path: &Path| path.extension().is_some_and(|extension| extension == "json");
+    let paths = of("parts").chain(of("signatures")).map(|entry| entry.path()).filter(|path| is_record(path));
+    let whole = paths.map(|path| (path.strip_prefix(folder).expect("below it").to_string_lossy().into_owned(), path));
     whole.filter_map(|(name, path)| Some((name, std::fs::read(path).ok()?))).collect()
 }
 
