@@ -140,7 +140,7 @@ impl TextFilter for Rules {
                 kept.push('\n');
             }
             self.push(line.trim(), &mut kept);
-            match self.judge(&kept[begin..]) {
+            match self.line_verdict(&kept[begin..]) {
                 LineVerdict::Keep => count += self.sentences(&kept[begin..]),
                 LineVerdict::Drop => kept.truncate(start),
                 LineVerdict::RemoveDocument(rule) => return FilterVerdict::Remove(rule),
@@ -185,7 +185,7 @@ impl Rules {
         kept.replace_range(start..start + blanks, "");
     }
 
-    fn judge(&self, line: &str) -> LineVerdict {
+    fn line_verdict(&self, line: &str) -> LineVerdict {
         let settings = &self.settings;
         let max = usize::try_from(settings.max_word_characters).unwrap_or(usize::MAX);
         let is_short = |word: &str| word.len() <= max || word.chars().count() <= max;
@@ -201,25 +201,31 @@ impl Rules {
         if !has_end || words < settings.min_words_per_line || words == 0 {
             return LineVerdict::Drop;
         }
-        self.judge_phrases(line)
+        self.phrase_verdict(line)
     }
 
-    fn judge_phrases(&self, line: &str) -> LineVerdict {
+    fn phrase_verdict(&self, line: &str) -> LineVerdict {
         let settings = &self.settings;
-        let mut is_dropped = false;
+        let mut is_javascript = false;
+        let mut is_policy = false;
         // No phrase overlaps another one that matters.
         for found in self.phrases.find_iter(line) {
             match found.pattern().as_usize() {
                 0 if settings.remove_lorem_ipsum => return LineVerdict::RemoveDocument("lorem_ipsum"),
                 0 => {}
-                1 => is_dropped |= settings.drop_javascript_lines,
-                _ => is_dropped |= settings.drop_policy_lines,
+                1 => is_javascript |= settings.drop_javascript_lines,
+                _ => is_policy |= settings.drop_policy_lines,
             }
         }
-        if settings.remove_curly_bracket && line.contains('{') {
-            return LineVerdict::RemoveDocument("curly_bracket");
+        if is_javascript {
+            LineVerdict::Drop
+        } else if settings.remove_curly_bracket && line.contains('{') {
+            LineVerdict::RemoveDocument("curly_bracket")
+        } else if is_policy {
+            LineVerdict::Drop
+        } else {
+            LineVerdict::Keep
         }
-        if is_dropped { LineVerdict::Drop } else { LineVerdict::Keep }
     }
 }
 
@@ -279,6 +285,7 @@ mod tests {
             ("One is here. Two is here.", "too_few_sentences"),
             ("Some Lorem Ipsum is here.", "lorem_ipsum"),
             ("int main() { is code.", "curly_bracket"),
+            ("Our privacy policy {here} is long.", "curly_bracket"),
             ("no end mark {", "too_few_sentences"),
             ("", "too_few_sentences"),
         ];

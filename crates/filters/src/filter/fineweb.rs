@@ -8,11 +8,11 @@
 //!
 //! # Definition
 //! Lines are those that are not blank. Rules, in this order:
+//! - `empty`: no line;
 //! - `few_punctuated_lines`: share of lines that end with a sentence end or a closing quotation mark or bracket;
 //! - `short_lines`: share of lines of at most `short_line_characters`;
 //! - `duplicate_line_characters`: share of characters in lines that occurred before, line feeds excluded;
-//! - `newlines`: number of line feeds for each word;
-//! - `empty`: no line.
+//! - `newlines`: number of line feeds for each word.
 //!
 //! The first 4 MiB of a text are examined for duplicate lines.
 //!

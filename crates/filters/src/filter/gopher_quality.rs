@@ -12,9 +12,9 @@
 //! - `too_few_words`, `too_many_words`: bounds of the number of words;
 //! - `short_words`, `long_words`: bounds of the mean number of characters of a word;
 //! - `hashes`, `ellipses`: number of `#`, or of `…` and `...`, for each word;
+//! - `few_alphabetic_words`: share of words with a letter, of all words;
 //! - `bullet_lines`: share of lines that start with `•`, `●`, `◦`, `▪`, `‣`, `-` or `*`;
 //! - `ellipsis_lines`: share of lines that end with an ellipsis;
-//! - `few_alphabetic_words`: share of words with a letter, of all words;
 //! - `few_stop_words`: number of different words of `stop_words`, in any case and without punctuation around them.
 //!
 //! # Reference

@@ -9,8 +9,8 @@
 //! # Definition
 //! The crate `whatlang` compares the script, the letters and the most frequent trigrams of the first 10,000 bytes with
 //! profiles of 69 languages. Its confidence is 1 if the best language leads by a margin that shrinks with the number of
-//! trigrams, and less in proportion below the margin. Its second value is 1 if no other language has the script.
-//! `unknown_language` is the rule for texts without letters.
+//! trigrams, and less in proportion below the margin. It is also 1 if no other known language uses the script. Rules:
+//! `unknown_language` (no letters), `other_language`, `low_confidence`.
 //!
 //! # Reference
 //! Cavnar and Trenkle 1994, "N-Gram-Based Text Categorization"; Wenzek et al. 2020, "CCNet", for the use as a filter.

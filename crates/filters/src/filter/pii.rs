@@ -14,6 +14,8 @@
 //! - A telephone number is `+` and 8 to 15 digits, or ten digits as 3, 3 and 4, with blanks, `.`, `-` or brackets between.
 //!   It is not next to another digit or letter.
 //!
+//! A document that only had masked text and is blank now is removed as `blank_after_masking`.
+//!
 //! Limits: version numbers with four parts (`8.2.10.4`) are masked as addresses. Written-out addresses (`name at domain`),
 //! addresses with letters outside ASCII and numbers of other forms are not found. Names and postal addresses are not
 //! searched.

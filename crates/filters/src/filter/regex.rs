@@ -9,8 +9,11 @@
 //! # Definition
 //! The syntax is that of the crate `regex`: Unicode classes, no look-around, no back-references. A search takes linear time.
 //! `^` and `$` match at line ends after `(?m)`. `replacement` may refer to groups as `${1}` or `${name}`; `$$` is a dollar
-//! sign. Without braces, all letters and digits that follow belong to the name. Rules: `match` for `action = "remove"`, `no_match` for `"keep"`, `blank_after_replacement` for `"replace"`. A
-//! replacement can match again, so this filter is not idempotent.
+//! sign. Without braces, all letters and digits that follow belong to the name. A replacement can match again, so this filter
+//! is not idempotent. Rules:
+//! - `match` for `action = "remove"`, `no_match` for `"keep"`, `blank_after_replacement` for `"replace"`;
+//! - `too_long_after_replacement`: the text would grow to more than 4 times its length and 64 KiB. Each `$` of the
+//!   replacement counts with the length of the match.
 //!
 //! # Reference
 //! Thompson 1968, "Regular Expression Search Algorithm"; <https://docs.rs/regex> for the syntax.
@@ -137,15 +140,18 @@ fn replace_all<'t>(regex: &regex::Regex, text: &'t str, replacement: &str, most:
     let mut replaced = String::new();
     let mut end = 0;
     let mut is_changed = false;
+    let references = replacement.matches('$').count();
     for captures in regex.captures_iter(text) {
         let found = captures.get_match();
         replaced.push_str(&text[end..found.start()]);
+        let longest = references.saturating_mul(found.len()).saturating_add(replacement.len());
+        // Checked before the expansion, which could need more memory than there is.
+        if replaced.len().saturating_add(longest) > most {
+            return None;
+        }
         captures.expand(replacement, &mut replaced);
         end = found.end();
         is_changed = true;
-        if replaced.len() > most {
-            return None;
-        }
     }
     if !is_changed {
         return Some(Cow::Borrowed(text));
@@ -181,6 +187,12 @@ mod tests {
         let bomb = "$0".repeat(100);
         assert_eq!(
             verdict("a+", Replace, &bomb, &"a".repeat(10_000)),
+            FilterVerdict::Remove("too_long_after_replacement")
+        );
+        // The expansion would have 10^15 bytes.
+        let bomb = "$0".repeat(1_000_000_000 / 1000);
+        assert_eq!(
+            verdict("(?s).+", Replace, &bomb, &"a".repeat(1_000_000)),
             FilterVerdict::Remove("too_long_after_replacement")
         );
     }
