@@ -226,7 +226,7 @@ impl Plan {
     /// Rows that the run skips; empty if the run does not exist yet.
     pub fn left_out(&self) -> pipeline::Result<RunBadRows> {
         let folder = &self.config.run.folder;
-        if folder.as_os_str().is_empty() || !(folder.is_dir() || remote_store::is_url_path(folder)) {
+        if folder.as_os_str().is_empty() || !remote_store::may_exist(folder) {
             return Ok(RunBadRows::default());
         }
         RunBadRows::open(&remote_store::existing_path(folder)?)

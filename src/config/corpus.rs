@@ -44,15 +44,11 @@ pub(super) fn problems(config: &PrepareConfig) -> Vec<Problem> {
     named.filter_map(|input| problem(input, config)).chain(taken).collect()
 }
 
-/// Schemes of the stores that are only read.
-const READ_ONLY: [&str; 3] = ["http://", "https://", "hf://"];
-
 /// Returns the problem of a folder that is written: a file is there, or it is a URL of a store that is only read.
 pub(crate) fn output_folder_problem(key: &str, folder: &Path) -> Option<Problem> {
     if let Some(url) = folder.to_str().filter(|url| remote_store::is_url(url)) {
-        let is_read_only = READ_ONLY.iter().any(|scheme| url.starts_with(scheme));
-        return is_read_only.then(|| {
-            let message = format!("{url}: stores of this kind are only read");
+        return remote_store::is_read_only(url).then(|| {
+            let message = format!("{}: stores of this kind are only read", remote_store::without_secrets(url));
             Problem::new(key, message).hint("name a local folder, or a URL such as `s3://BUCKET/PREFIX`")
         });
     }

@@ -56,7 +56,7 @@ pub(super) fn plan(
     purpose: Purpose,
 ) -> Option<TrainPlan> {
     let folder = &parsed.config.run.folder;
-    let found = if folder.is_dir() || remote_store::is_url_path(folder) { spans_of(folder) } else { Ok(Vec::new()) };
+    let found = if remote_store::may_exist(folder) { spans_of(folder) } else { Ok(Vec::new()) };
     let spans = found.unwrap_or_else(|error| {
         parsed.add(parsed.source.mistake("run.folder", error.to_string()));
         Vec::new()

@@ -67,7 +67,7 @@ impl DatasetVersions {
         hashes: &[String],
     ) -> Result<Self> {
         let name = list_name(source);
-        let has_run = !run.as_os_str().is_empty() && (run.is_dir() || remote_store::is_url_path(run));
+        let has_run = !run.as_os_str().is_empty() && remote_store::may_exist(run);
         let found = if has_run { VersionList::read(&remote_store::existing_path(run)?, &name)? } else { None };
         let list = found.clone().unwrap_or_else(|| VersionList::new(order, hashes));
         list.check_order(order)?;

@@ -101,6 +101,16 @@ pub fn is_url_path(path: &Path) -> bool {
     path.to_str().is_some_and(is_url)
 }
 
+/// Whether a store can be at a path of the configuration: a folder that exists, or any URL.
+pub fn may_exist(path: &Path) -> bool {
+    path.is_dir() || is_url_path(path)
+}
+
+/// Returns true if `location` is the URL of a store that can only be read.
+pub fn is_read_only(location: &str) -> bool {
+    is_web(location) || location::scheme(location).as_deref() == Some("hf")
+}
+
 /// Opens the store at `location` with these options. Creates a folder that is missing.
 pub fn open_with(location: &str, options: &StoreOptions) -> io::Result<Store> {
     let retries = options.retries;

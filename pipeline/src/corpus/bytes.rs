@@ -122,7 +122,7 @@ struct ExactReader {
 impl Read for ExactReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
-        let count = self.file.read(&mut buffer[..most])?;
+        let count = self.file.read(&mut buffer[..most]).map_err(SourceError::mark)?;
         if count == 0 && most > 0 {
             let message = format!("it became {} bytes shorter while it was read", self.left);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
@@ -130,6 +130,22 @@ impl Read for ExactReader {
         self.left -= count as u64;
         self.count.add(count as u64);
         Ok(count)
+    }
+}
+
+/// Error of the file or store below a decoder. It says nothing about the content.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct SourceError(io::Error);
+
+impl SourceError {
+    /// Marks an error that the operating system did not report: such an error could be one of a decoder.
+    fn mark(error: io::Error) -> io::Error {
+        if error.raw_os_error().is_some() { error } else { io::Error::new(error.kind(), Self(error)) }
+    }
+
+    fn is_in(error: &io::Error) -> bool {
+        error.raw_os_error().is_some() || error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()).is_some()
     }
 }
 
@@ -151,7 +167,7 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
             "{error}; if they are not part of the text, remove them with `{program} -dc OLD.{extension} | {program} > \
              NEW.{extension}`, else download the file again"
         ));
-    } else if let (true, None) = (compressed, error.raw_os_error()) {
+    } else if compressed && !SourceError::is_in(error) {
         return unfit(format!(
             "truncated or damaged ({error}); replace the file and run the same command again, finished parts are kept"
         ));

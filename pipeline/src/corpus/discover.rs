@@ -174,12 +174,14 @@ pub(super) struct FileFilter<'a> {
     pub(super) extensions: &'a [&'a str],
     /// Maximum number of files per input, in order of discovery.
     pub(super) most: usize,
+    /// Use of the listing of a store.
+    pub(super) purpose: Purpose,
 }
 
 impl<'a> FileFilter<'a> {
-    /// Returns a filter for all files with these extensions.
+    /// Returns a filter for all files of a corpus with these extensions.
     pub(super) fn new(extensions: &'a [&'a str]) -> Self {
-        Self { extensions, most: usize::MAX }
+        Self { extensions, most: usize::MAX, purpose: Purpose::Corpus }
     }
 }
 
@@ -203,8 +205,7 @@ impl FolderWalk<'_> {
 
     /// Finds the objects of a URL.
     fn objects(&mut self, input: &str) -> Result<()> {
-        let purpose = if self.filter.most == usize::MAX { Purpose::Corpus } else { Purpose::Check };
-        let listing = object_inputs::find(input, purpose)?;
+        let listing = object_inputs::find(input, self.filter.purpose)?;
         let ObjectListing { store, entries, is_exact } = &*listing;
         let own = if *is_exact { BTreeSet::new() } else { own_folders(entries.iter().map(|entry| &*entry.name)) };
         for folder in &own {

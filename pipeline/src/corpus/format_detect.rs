@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::AnyFormat;
 use super::discover::{FileFilter, plain_extension, walk};
+use super::object_inputs::Purpose;
 
 /// Maximum number of files per input: enough to detect a format.
 const MAX_FILES: usize = 10_000;
@@ -70,7 +71,7 @@ impl FileExtensions {
     pub fn detect(inputs: &[String]) -> Self {
         let formats = AnyFormat::examples();
         let extensions: Vec<_> = formats.iter().flat_map(|format| format.extensions()).copied().collect();
-        let filter = FileFilter { extensions: &extensions, most: MAX_FILES };
+        let filter = FileFilter { extensions: &extensions, most: MAX_FILES, purpose: Purpose::Check };
         let mut found = Self::default();
         for input in inputs {
             // A listing takes requests, which the extension in the URL makes unnecessary.

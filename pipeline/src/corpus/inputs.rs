@@ -20,6 +20,7 @@ use store::Stat;
 
 use super::discover::{DiscoveredFile, DiscoveredFiles, FileFilter, SkippedFiles, unusable, walk};
 use super::object::{ObjectReader, StoredObject};
+use super::object_inputs::Purpose;
 use crate::{Error, Result};
 
 /// File of a corpus, on a file system or in an object store.
@@ -71,6 +72,11 @@ impl FileIdentity {
     /// Whether length, time of the last write and version of an object are equal. Two machines number devices differently.
     pub(crate) fn has_same_content_stamp(&self, other: &Self) -> bool {
         self.bytes == other.bytes && self.modified == other.modified && self.version == other.version
+    }
+
+    /// Whether both may be the same file, seen by two machines: the numbers of its device differ.
+    pub(crate) fn is_seen_elsewhere(&self, other: &Self) -> bool {
+        self.inode.0 != other.inode.0 && self.has_same_content_stamp(other)
     }
 }
 
@@ -175,7 +181,7 @@ pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<(Vec<InputF
 
 /// Returns the same error as [`find`] for inputs without files, and stops at the first file.
 pub(super) fn check(inputs: &[String], extensions: &[&str]) -> Result<()> {
-    walk(inputs, FileFilter { most: 1, ..FileFilter::new(extensions) }).map(|_| ())
+    walk(inputs, FileFilter { most: 1, purpose: Purpose::Check, ..FileFilter::new(extensions) }).map(|_| ())
 }
 
 /// Names files by the given number of last path components, and by more where names collide.

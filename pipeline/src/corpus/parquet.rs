@@ -245,8 +245,11 @@ impl Rows {
                 read.push(bytes);
                 *uncounted += bytes.len() as u64;
             };
-            self.raw.each(chunk, take).map_err(|error| {
-                self.file.unfit_error(format!("row group {group} cannot be read ({error}); replace the file"))
+            self.raw.each(chunk, take).map_err(|error| match error.kind() {
+                std::io::ErrorKind::UnexpectedEof => {
+                    self.file.unfit_error(format!("row group {group} cannot be read ({error}); replace the file"))
+                }
+                _ => raw::error(&self.file, format!("row group {group}: {error}; run the same command again")),
             })?;
         }
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.raw.clone(), self.metadata.clone())

@@ -5,6 +5,7 @@ use std::fs;
 use store::{FaultConfig, MemoryBackend};
 
 use super::*;
+use crate::Error;
 use crate::corpus::object::StoredObject;
 
 fn at_url(home: &Path, below: &str) -> String {
@@ -108,6 +109,33 @@ fn an_object_that_changes_or_vanishes_is_refused() {
         let error = documents.find_map(Result::err).expect("it is another").to_string();
         let expected = if change == "gone" { "prepare.inputs" } else { "it changed after the preparation began" };
         assert!(error.contains(expected) && error.contains("x.txt"), "{change}: {error}");
+    }
+}
+
+/// A store that fails is no damage of the object, also below a decoder: a scheduler tries again.
+#[test]
+fn a_failing_store_is_no_damaged_object() {
+    let text: String = (0..60_000)
+        .map(|line| blake3::hash(&[u8::try_from(line % 251).expect("below 256")]).to_string() + "\n")
+        .collect();
+    for extension in ["txt", "txt.gz", "txt.zst", "txt.bz2", "txt.xz", "txt.lz4"] {
+        let name = format!("a.{extension}");
+        let memory = MemoryBackend::new(FaultConfig::none());
+        let store = Store::from_memory(&memory);
+        store.put(&name, &crate::testing::compressed(&name, text.as_bytes())).expect("written");
+        let stat = store.head(&name).expect("answered").expect("there");
+        let broken = Store::from_memory(&memory.with_faults(FaultConfig { failures: 1.0, ..FaultConfig::none() }));
+        let object = StoredObject::new(broken, name.clone());
+        let file = InputFile::from_object(format!("s3://bucket/{name}").into(), name.clone(), object, &stat);
+        let reading = config(Path::new(""), format("text_lines"), None).config.reading;
+        let read = || {
+            let mut reader = format("text_lines").open(&file, &(0..file.bytes), &reading)?;
+            while reader.next(&mut RecordBuffers::default())?.is_some() {}
+            Ok(())
+        };
+        let error: Error = read().expect_err("no request succeeds");
+        assert!(matches!(error, Error::Corpus { .. }), "{extension}: {error}");
+        assert!(error.to_string().contains("run the same command again"), "{extension}: {error}");
     }
 }
 

@@ -70,7 +70,7 @@ impl<'a> TrainSession<'a> {
     /// Watches the run folder for requests, if it exists.
     pub(super) fn watch_run_folder(&self) -> anyhow::Result<()> {
         let folder = &self.run.folder;
-        self.watch(folder.is_dir() || remote_store::is_url_path(folder))
+        self.watch(remote_store::may_exist(folder))
     }
 
     /// Plans the run as soon as its first data is prepared. Starts the preparation of `--prepare`.
