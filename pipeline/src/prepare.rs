@@ -34,6 +34,7 @@ mod provisional_manifest;
 mod reject_stats;
 mod removal;
 mod removal_config;
+mod requests;
 mod segment;
 mod shared;
 mod sign;

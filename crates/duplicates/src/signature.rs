@@ -1,7 +1,7 @@
 //! Signature of a document.
 
 use crate::minhash::{MinHasher, NearOptions};
-use crate::normalize::Normalizer;
+use crate::normalize::{Normalized, Normalizer};
 
 /// Signature of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +32,24 @@ impl Signer {
 
     /// Computes the signature of a text.
     pub fn sign(&mut self, text: &str) -> Signature<'_> {
+        self.sign_unless(text, |_| false).expect("nothing is excluded")
+    }
+
+    /// Computes the signature of a text, unless its normalized form is excluded.
+    pub fn sign_unless(
+        &mut self,
+        text: &str,
+        is_excluded: impl FnOnce(Normalized<'_>) -> bool,
+    ) -> Option<Signature<'_>> {
         let normalized = self.normalizer.normalize(text);
+        if is_excluded(normalized) {
+            return None;
+        }
         let exact = if normalized.words.is_empty() { 0 } else { hash_128(normalized.text.as_bytes()).max(1) };
         if let Some(near) = &mut self.near {
             near.sign(normalized.words, &mut self.bands);
         }
-        Signature { exact, bands: &self.bands }
+        Some(Signature { exact, bands: &self.bands })
     }
 }
 

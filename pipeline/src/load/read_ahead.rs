@@ -14,7 +14,7 @@ use super::LoadPlan;
 use crate::error::Error;
 use crate::shard::cache::ShardCache;
 
-/// Maximum number of downloading threads of a stream.
+/// Maximum number of downloading threads of a stream with at most as many sources; each source has at least one.
 const THREADS_MAX: usize = 4;
 
 /// Minimum and maximum number of shards ahead of a source.
@@ -164,19 +164,20 @@ impl Upcoming {
 /// Returns the pool of each source that has a cache. The sources share the threads.
 fn pools(plan: &LoadPlan) -> Vec<Option<PoolOptions>> {
     let caches: Vec<Option<&ShardCache>> = plan.sources.iter().map(|source| source.shards.cache()).collect();
-    let threads = (THREADS_MAX / caches.iter().flatten().count().max(1)).max(1);
-    let pools = caches.into_iter().enumerate().map(|(index, cache)| Some(options(plan, index, cache?, threads)));
+    let cached = caches.iter().flatten().count();
+    let pools = caches.into_iter().enumerate().map(|(index, cache)| Some(options(plan, index, cache?, cached)));
     pools.collect()
 }
 
-/// Returns the threads of a source, and the shards that each has finished ahead: those of two windows, in at most half
-/// of the cache.
-fn options(plan: &LoadPlan, index: usize, cache: &ShardCache, threads: usize) -> PoolOptions {
+/// Returns the threads of one of `cached` sources, and the shards that each has finished ahead: those of two windows. All
+/// sources share half of the cache; each has at least one thread and two shards.
+fn options(plan: &LoadPlan, index: usize, cache: &ShardCache, cached: usize) -> PoolOptions {
+    let threads = (THREADS_MAX / cached).max(1);
     let source = &plan.sources[index];
     let wanted = (2 * source.sampler().window_blocks()).clamp(SHARDS_MIN, SHARDS_MAX);
     let shards = &source.epoch_plan.first().snapshot().split.shards;
     let largest = shards.iter().map(|shard| shard.bytes).max().unwrap_or(0).max(1);
-    let fit = usize::try_from(cache.max_bytes() / 2 / largest).unwrap_or(usize::MAX);
+    let fit = usize::try_from(cache.max_bytes() / 2 / cached as u64 / largest).unwrap_or(usize::MAX);
     let most = wanted.min(fit).max(2);
     let workers = threads.min(most / 2);
     PoolOptions { name: "shards", item: "shard", workers, queue_depth: (most / workers - 1).max(1) }

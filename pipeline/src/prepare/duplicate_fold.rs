@@ -22,6 +22,7 @@ use super::job::{PartAccess, PrepareJob};
 use super::part_list::VersionLists;
 use super::part_pool::{DEPTH, drain};
 use super::progress::{EventSink, Progress};
+use super::requests::request_all;
 use super::sign::{SignResult, sign_part};
 use super::signatures::SignatureRecord;
 use super::verdicts::{DuplicateKind, PartVerdicts, RemovedDocument, VerdictDigests, VersionVerdicts, parts_in_effect};
@@ -272,12 +273,13 @@ fn refuse_other_verdicts(
 
 /// Numbers the documents of these parts by file and position, from `next` on.
 fn number(work: &PrepareJob, store: &Store, parts: &[&Part], next: &mut u32) -> Result<Vec<NumberedPart>> {
-    let mut numbered = Vec::with_capacity(parts.len());
-    for part in parts {
-        let record = SignatureRecord::read(store, &work.settings, part)?;
+    let settings = work.settings.clone();
+    let parts = parts.iter().map(|part| (*part).clone()).collect();
+    let mut numbered = request_all(store, parts, move |store, part: &Part| {
+        let record = SignatureRecord::read(store, &settings, part)?;
         let record = record.ok_or_else(|| changed(store, &format!("signatures of part {}", part.id)))?;
-        numbered.push(NumberedPart { first: vec![0; record.documents.len()], record });
-    }
+        Ok(NumberedPart { first: vec![0; record.documents.len()], record })
+    })?;
     let mut pieces: Vec<(Piece, usize, usize)> = Vec::new();
     for (part, NumberedPart { record, .. }) in numbered.iter().enumerate() {
         pieces.extend(record.part.pieces.iter().cloned().enumerate().map(|(index, piece)| (piece, part, index)));

@@ -108,7 +108,7 @@ impl DuplicateIds {
     /// Returns the warning for a corpus whose ids are those of the field `id_field`.
     pub(super) fn warning(&self, id_field: &str, format: &AnyFormat) -> Warning {
         let Self { documents, sampled, example } = self;
-        let unit = if format.kind() == "parquet" { "rows" } else { "bytes" };
+        let unit = if format.has_rows() { "rows" } else { "bytes" };
         let [first, second] = example
             .each_ref()
             .map(|Origin { source, range, .. }| format!("{source}, {unit} {} to {}", range.start, range.end));

@@ -33,9 +33,10 @@ impl Fingerprints {
         Ok(found.and_then(|(bytes, _)| Self::unseal(&bytes).ok()).unwrap_or_default())
     }
 
-    /// Whether the file has its recorded identity.
+    /// Whether the file has its recorded identity, or that of the same file on another machine.
     pub(super) fn has(&self, file: &InputFile) -> bool {
-        self.0.get(&file.name) == Some(&file.identity)
+        let recorded = self.0.get(&file.name);
+        recorded.is_some_and(|recorded| *recorded == file.identity || recorded.is_seen_elsewhere(&file.identity))
     }
 
     /// Whether a file of that name has an entry.

@@ -6,27 +6,27 @@ use store::Store;
 
 use super::listing::ObjectListing;
 use super::provisional_manifest::ProvisionalManifest;
+use super::requests::request_all;
+use super::{fingerprints, leases, planned_inputs};
 use crate::Result;
 
 /// Removes every listed part object that is not among `ours`, the objects of parts in effect. Returns the number of
 /// removed objects.
 pub(super) fn remove_others(store: &Store, listing: &ObjectListing, ours: &[String]) -> Result<u64> {
     let ours: BTreeSet<&str> = ours.iter().map(String::as_str).collect();
-    let mut removed = 0;
-    for name in listing.names() {
-        // Objects with other names do not belong to cloze.
-        let is_part = name.split_once('/').is_some_and(|(_, name)| name.starts_with("part-"));
-        if is_part && !ours.contains(name) {
-            store.delete(name)?;
-            removed += 1;
-        }
-    }
-    Ok(removed)
+    // Objects with other names do not belong to cloze.
+    let is_part = |name: &&str| name.split_once('/').is_some_and(|(_, name)| name.starts_with("part-"));
+    let others = listing.names().filter(is_part).filter(|name| !ours.contains(name)).map(str::to_owned).collect();
+    let removed = request_all(store, others, |store, name: &String| Ok(store.delete(name)?))?;
+    Ok(removed.len() as u64)
 }
 
 /// Removes the records and lists of a corpus without documents. Nothing else was written for it.
 pub(super) fn remove(store: &Store) -> Result<()> {
     remove_others(store, &ObjectListing::read(store)?, &[])?;
+    leases::remove_all(store)?;
+    store.delete(planned_inputs::NAME)?;
+    store.delete(fingerprints::NAME)?;
     store.delete_all("verdicts")?;
     store.delete_all("versions")?;
     ProvisionalManifest::remove(store)

@@ -53,7 +53,7 @@ impl PrepareOptions {
 pub(super) struct Task {
     pub(super) dataset_version: DatasetVersion,
     pub(super) part: Part,
-    pub(super) forgotten: ForgottenDocuments,
+    pub(super) forgotten: Arc<ForgottenDocuments>,
 }
 
 /// Documents that a part must not contain.
@@ -111,8 +111,10 @@ pub(super) struct PrepareJob {
 /// Way in which a process gets the parts in effect.
 #[derive(Debug)]
 pub(super) enum PartAccess {
-    /// Makes what is missing.
+    /// Makes what is missing of all parts.
     Make,
+    /// Makes what is missing of some of the parts. Other processes make the other parts.
+    MakeShare,
     /// Makes what is missing and no other process has leased.
     Lease(LeaseContender),
     /// Reads the records only.
@@ -216,11 +218,11 @@ pub(super) fn long_ones_first(lists: &VersionLists, part_bytes: u64) -> Vec<Task
 
 /// Returns the parts in effect, in the order of their lists.
 pub(super) fn in_order(lists: &VersionLists) -> Vec<Task> {
-    let omits: Vec<ForgottenDocuments> =
-        lists.iter().map(|list| ForgottenDocuments::new(lists, list.dataset_version)).collect();
+    let omits: Vec<Arc<ForgottenDocuments>> =
+        lists.iter().map(|list| Arc::new(ForgottenDocuments::new(lists, list.dataset_version))).collect();
     let task = |(dataset_version, part): (DatasetVersion, &Part)| {
-        let omit = omits[dataset_version.0 as usize].clone();
-        Task { dataset_version, part: part.clone(), forgotten: omit }
+        let forgotten = Arc::clone(&omits[dataset_version.0 as usize]);
+        Task { dataset_version, part: part.clone(), forgotten }
     };
     lists.in_effect().into_values().map(task).collect()
 }

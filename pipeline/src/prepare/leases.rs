@@ -1,13 +1,17 @@
-//! Leases of parts: `leases/part-00012`, one lock object per part that a process makes.
+//! Leases: `leases/part-00012`, one lock object per part that a process makes; also of signatures, shares by index and the
+//! comparison of all documents.
 //!
 //! A lease only avoids double work. Two processes that make the same part write the same bytes, so a lease that expires
 //! while its holder is suspended loses nothing.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use schemas::PartId;
 use store::{Holder, LeaseConfig, Lock, Store};
 
+use super::requests::request_all;
 use crate::{Error, Result};
 
 /// Folder of the leases.
@@ -26,9 +30,10 @@ pub(super) fn signatures_name(part: PartId) -> String {
     format!("{FOLDER}/signatures-{:05}", part.0)
 }
 
-/// Name of the lease of a share by index.
+/// Name of the lease of a share by index, for one process. Another process of the same share has another name: that of a
+/// lost machine does not stand in its way.
 pub(super) fn share_name(index: u64, count: u64) -> String {
-    format!("{FOLDER}/share-{index}-of-{count}")
+    format!("{FOLDER}/share-{index}-of-{count}-{:016x}", RandomState::new().build_hasher().finish())
 }
 
 /// Name of the lease of the comparison of all documents.
@@ -46,20 +51,21 @@ pub(super) fn terms(expiry: Duration) -> LeaseConfig {
 /// The age of a lease is that of its object, by the clock of the storage. With clocks that differ by more than the expiry,
 /// a live lease may count as abandoned; its process then fails and starts again.
 pub(super) fn refuse_live(store: &Store) -> Result<()> {
-    for entry in store.list(FOLDER)? {
+    request_all(store, store.list(FOLDER)?, |store, entry| {
         let holder: Option<Holder> = Lock::seen(store, &entry.name)?;
-        if let Some(holder) = holder {
-            return Err(Error::Locked { path: store.place(&entry.name).into(), holder: holder.to_string() });
-        }
-    }
+        holder.map_or(Ok(()), |holder| {
+            Err(Error::Locked { path: store.place(&entry.name).into(), holder: holder.to_string() })
+        })
+    })?;
     Ok(())
 }
 
 /// Removes all leases, after all parts are complete. Returns the number of removed leases.
 pub(super) fn remove_all(store: &Store) -> Result<u64> {
-    let leases = store.list(FOLDER)?;
-    for lease in &leases {
-        store.delete(&lease.name)?;
+    let removed = request_all(store, store.list(FOLDER)?, |store, lease| Ok(store.delete(&lease.name)?))?;
+    if !removed.is_empty() {
+        // A sweep keeps the unfinished heartbeat of a killed process as long as its lease exists.
+        store.prefixed(FOLDER).sweep()?;
     }
-    Ok(leases.len() as u64)
+    Ok(removed.len() as u64)
 }

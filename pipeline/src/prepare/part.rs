@@ -80,7 +80,7 @@ pub(super) fn process(
     let done = |made: Option<PartOutcome>| Ok(made.map(PartResult::Done));
     match &work.access {
         _ if found.is_whole() => done(make(work, task, found, progress, stop)?),
-        PartAccess::Make => done(make(work, task, found, progress, stop)?),
+        PartAccess::Make | PartAccess::MakeShare => done(make(work, task, found, progress, stop)?),
         PartAccess::Read => Ok(Some(PartResult::Missing)),
         PartAccess::Lease(contender) => {
             let store = work.store().expect("leases are in the target");
@@ -121,6 +121,9 @@ fn make(
 ) -> Result<Option<PartOutcome>> {
     if let Some(reason) = &found.damage {
         warn!(part = task.part.id.0, reason, "prepare: remaking the missing segments");
+    }
+    for record in &found.records {
+        progress.reject_stats().add_recorded(record, |piece| work.corpus.path(piece).display().to_string());
     }
     let made = !found.is_whole();
     let compared = if made { ComparedPart::read(work, task)? } else { ComparedPart::default() };

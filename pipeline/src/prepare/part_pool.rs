@@ -12,7 +12,7 @@ use telemetry::training::Warning;
 
 use super::aggregate::{self, Aggregate};
 use super::change::DatasetChange;
-use super::job::PrepareJob;
+use super::job::{PartAccess, PrepareJob};
 use super::part::{self, PartResult};
 use super::part_list::VersionLists;
 use super::progress::{EventSink, Progress};
@@ -113,8 +113,11 @@ impl<'a> PartPool<'a> {
                 self.add(index, result, voice)?;
             }
             voice.emit(EventKind::PrepareProgress(self.progress.at(self.began.elapsed())));
-            // Checked before a part is complete, so that an invalid corpus is rejected early.
-            self.progress.check_rejects(self.work.config.max_bad_lines)
+            // Checked before a part is complete, so that an invalid corpus is rejected early. The default limit depends on
+            // all lines, and a share may have the worst of them.
+            let max_bad_lines = self.work.config.max_bad_lines;
+            let is_known = max_bad_lines.is_some() || !matches!(self.work.access, PartAccess::MakeShare);
+            if is_known { self.progress.check_rejects(max_bad_lines) } else { Ok(()) }
         })?;
         self.left.sort_unstable();
         Ok(())

@@ -49,9 +49,8 @@ impl Progress {
 
     /// Rejects a corpus with too many bad lines, before the rest is read.
     pub(super) fn check_rejects(&self, max_bad_lines: Option<u64>) -> Result<()> {
-        // Parts of earlier runs contribute no lines here.
-        let total = self.bytes_total.saturating_sub(self.kept.load(Ordering::Relaxed)).max(1);
-        self.rejects.check(max_bad_lines, self.read.get() as f64 / total as f64)
+        let done = self.kept.load(Ordering::Relaxed) + self.read.get();
+        self.rejects.check(max_bad_lines, done as f64 / self.bytes_total.max(1) as f64)
     }
 
     /// Bytes of files that were read in this run.
@@ -227,5 +226,28 @@ impl Stopwatch {
 impl Drop for Stopwatch {
     fn drop(&mut self) {
         self.leave(self.now.get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::PartId;
+
+    use super::*;
+
+    #[test]
+    fn lines_of_finished_parts_count_for_the_limit_of_bad_lines() {
+        let part = |id, bytes| Part { id: PartId(id), bytes, pieces: Vec::new() };
+        let parts = [part(0, 1_000_000), part(1, 1000)];
+        let complaints = || (0..2900).map(|line| ("broken_json".to_owned(), format!("b.jsonl:{line}"))).collect();
+        let interrupted = Progress::new(parts.iter());
+        interrupted.reject_stats().add(3_100_000, Vec::new());
+        interrupted.finish_part(&parts[0], &interrupted.part());
+        interrupted.reject_stats().add(3000, complaints());
+        interrupted.check_rejects(None).expect("0.1 % of all lines");
+        let alone = Progress::new(parts[1..].iter());
+        alone.reject_stats().add(3000, complaints());
+        alone.finish_part(&parts[1], &alone.part());
+        alone.check_rejects(None).expect_err("nearly all lines");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use schemas::{PartId, Sealed as _};
 use store::Store;
 
-use super::commit_record::CommitRecord;
+use super::commit_record::{CommitRecord, Example};
 use super::text_rules::FilteredDocument;
 use super::text_stats::most_frequent;
 use crate::corpus::{Piece, RejectReason};
@@ -42,6 +42,20 @@ impl RejectStats {
                 counts.places.push(format!("{place} ({reason})"));
             }
             *counts.rejected.entry(reason).or_default() += 1;
+        }
+    }
+
+    /// Adds the counts of a segment that exists. `path` returns the path of a piece.
+    pub(super) fn add_recorded(&self, record: &CommitRecord, path: impl Fn(&Piece) -> String) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.lines += record.lines;
+        for (reason, more) in &record.report.rejected {
+            *counts.rejected.entry(reason.clone()).or_default() += more;
+        }
+        let room = PLACES.saturating_sub(counts.places.len());
+        for Example { reason, piece, line } in record.examples.iter().take(room) {
+            let piece = &record.part.pieces[*piece];
+            counts.places.push(format!("{} ({reason})", piece.describe(&path(piece), *line)));
         }
     }
 

@@ -166,7 +166,8 @@ impl SharedPreparation {
         self.refuse_uncompared()?;
         let (guarded, _lock): (Store, Lock) = lock_folder(&self.store)?;
         if VersionLists::read(&guarded)? != self.lists {
-            let message = "it was planned again meanwhile; run `cloze prepare run`, then finalize".to_owned();
+            let message =
+                "the part list changed during `finalize`; run `cloze prepare run`, then `finalize`".to_owned();
             return Err(Error::Unfinished { place: guarded.place(""), message });
         }
         let tasks = long_ones_first(&self.lists, self.part_bytes);
@@ -195,7 +196,7 @@ impl SharedPreparation {
     /// [`Error::Config`] if duplicates stay.
     pub fn sign(self, share: Share, stop: &CancelToken, clock: &Clock, observer: &mut dyn Observer) -> Result<bool> {
         if self.config.duplicates.is_none() {
-            return Err(Error::Config("`prepare.duplicates` is not set, so no documents are compared".to_owned()));
+            return Err(Error::Config("`prepare.duplicates` is not set, so no documents are compared; add the section, or run `cloze prepare run`".to_owned()));
         }
         let _live = self.hold_share(share)?;
         let (tasks, access) = self.share(share);
@@ -224,7 +225,7 @@ impl SharedPreparation {
     }
 
     /// Shows processes that would remove the temporary files of this one that it is at work. Shares by index need this;
-    /// the leases of parts show it too. `None` also if the same share was started twice.
+    /// the leases of parts show it too.
     pub(super) fn hold_share(&self, share: Share) -> Result<Option<Lock>> {
         let Share::Index { index, count } = share else { return Ok(None) };
         let contender = LeaseContender::new(&self.store, leases::terms(USUAL_EXPIRY));
@@ -237,7 +238,7 @@ impl SharedPreparation {
         match share {
             Share::Index { index, count } => {
                 let own = (0..).zip(tasks).filter(|(at, _)| *at % count == index);
-                (own.map(|(_, task)| task).collect(), PartAccess::Make)
+                (own.map(|(_, task)| task).collect(), PartAccess::MakeShare)
             }
             Share::Leases { expiry } => {
                 (tasks, PartAccess::Lease(LeaseContender::new(&self.store, leases::terms(expiry))))
@@ -250,7 +251,8 @@ impl SharedPreparation {
         if self.lists.in_effect().keys().all(|&part| self.verdicts.get(part).is_some()) {
             return Ok(());
         }
-        let message = "its documents are not compared yet; run `cloze prepare signatures` until it says so".to_owned();
+        let message =
+            "its documents are not compared yet; run `cloze prepare signatures` for all shares first".to_owned();
         Err(Error::Unfinished { place: self.store.place(""), message })
     }
 

@@ -1,6 +1,6 @@
 //! Signatures of one part: read its documents, sign them, write the signatures and their record, in one thread.
 
-use duplicates::Signer;
+use duplicates::{Normalized, Signer};
 use runtime::CancelToken;
 
 use super::job::{PartAccess, PrepareJob};
@@ -69,12 +69,15 @@ pub(super) fn sign_part(
         if stop.is_cancelled() {
             return Ok(None);
         }
-        // A document that is rejected or filtered anyway must not remove another one.
+        // A document that is removed anyway must not remove another one.
         let document = found.document.as_ref().filter(|document| work.accepts_length(&document.text));
         let place = TextPlace { piece: found.piece, line: found.line };
         let kept = document.and_then(|document| work.filter(&document.text, place, &mut filtered, &room));
-        if let Some(text) = kept {
-            writer.add(found.piece, found.range.start, signer.sign(&text))?;
+        let test_sets = work.tools.test_sets.as_ref();
+        let is_contaminated =
+            |text: Normalized<'_>| test_sets.is_some_and(|sets| sets.index.find(text).next().is_some());
+        if let Some(signature) = kept.as_ref().and_then(|text| signer.sign_unless(text, is_contaminated)) {
+            writer.add(found.piece, found.range.start, signature)?;
         }
         documents.take_back(found);
     }

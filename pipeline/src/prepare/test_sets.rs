@@ -8,7 +8,10 @@ use tracing::info;
 
 use super::config::PrepareConfig;
 use super::removal_config::{DecontaminationConfig, TestSetConfig, TestSplit};
-use crate::corpus::{BytesRead, Corpus, CorpusConfig, DocumentPlace, FileExtensions, InvalidFilePolicy, Part};
+use crate::corpus::{
+    BytesRead, Corpus, CorpusConfig, DocumentPlace, FileExtensions, Found, InputFile, InvalidFilePolicy, Part,
+    RejectReason,
+};
 use crate::{Error, Result};
 
 /// Runs of words of all test sets.
@@ -99,6 +102,26 @@ fn read_task(name: &str, config: &TestSetConfig, texts: &mut TestTexts<'_>) -> R
     Ok(())
 }
 
+/// Refuses a record without text that can be read: the texts behind it would not be found in the corpus. With several
+/// fields, a record may lack some of them.
+fn refuse_skipped(file: &InputFile, found: &Found, has_fields: bool) -> Result<()> {
+    let is_skipped = |reason: RejectReason| match reason {
+        RejectReason::MissingField => !has_fields,
+        RejectReason::InvalidUtf8 | RejectReason::Nul | RejectReason::EmptyDocument => false,
+        RejectReason::BrokenJson
+        | RejectReason::BrokenRecord
+        | RejectReason::UnsupportedType
+        | RejectReason::NonStringField
+        | RejectReason::TooLong => true,
+    };
+    let Some(complaint) = found.complaints.iter().find(|complaint| is_skipped(complaint.reason)) else { return Ok(()) };
+    let message = format!(
+        "{}: no text of a test set may be skipped; mend the file, or take it out of `prepare.decontamination`",
+        complaint.reason
+    );
+    Err(Error::UnusableFile { path: file.path.clone(), line: Some(complaint.line + 1), message })
+}
+
 fn read_files(config: &PrepareConfig, test_set: &TestSetConfig, texts: &mut TestTexts<'_>) -> Result<()> {
     let detected = || FileExtensions::detect(&test_set.files).format();
     let format = test_set.format.clone().or_else(detected).unwrap_or_default();
@@ -123,6 +146,7 @@ fn read_files(config: &PrepareConfig, test_set: &TestSetConfig, texts: &mut Test
             let mut documents = corpus.documents(&part, DocumentPlace::default(), &BytesRead::default())?;
             while let Some(found) = documents.next() {
                 let found = found?;
+                refuse_skipped(file, &found, fields.len() > 1)?;
                 found.document.iter().for_each(|document| texts.add(&document.text));
                 documents.take_back(found);
             }

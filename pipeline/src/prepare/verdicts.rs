@@ -14,6 +14,7 @@ use store::Store;
 
 use super::config::Settings;
 use super::part_list::{PartList, VersionLists};
+use super::requests::request_all;
 use crate::Result;
 use crate::corpus::Part;
 
@@ -133,13 +134,11 @@ impl VersionVerdicts {
 
     /// Whether the verdicts of all these parts are there as they were written.
     pub(super) fn is_intact(&self, store: &Store, parts: &[&Part]) -> Result<bool> {
-        for part in parts {
-            let Some(digest) = self.parts.get(&part.id) else { return Ok(false) };
-            if PartVerdicts::read(store, part.id, digest)?.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let digest = |part: &&Part| Some((part.id, self.parts.get(&part.id)?.clone()));
+        let Some(known) = parts.iter().map(digest).collect::<Option<Vec<(PartId, String)>>>() else { return Ok(false) };
+        let are_intact =
+            request_all(store, known, |store, (part, digest)| Ok(PartVerdicts::read(store, *part, digest)?.is_some()))?;
+        Ok(are_intact.into_iter().all(|is_intact| is_intact))
     }
 }
 
