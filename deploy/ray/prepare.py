@@ -36,12 +36,15 @@ def main() -> int:
             print(f"{' '.join(words)}: exit code {code}", file=sys.stderr)
         return code
 
-    words = [ARGS.program, "prepare", "run", "--lease", "--config", ARGS.config, "--set", f"prepare.workers={ARGS.cpus}",
-             "--lease-timeout", str(ARGS.lease_timeout), *ARGS.more]
-    codes = ray.get([work.remote(words) for _ in range(ARGS.processes)])
-    final = [code for code in codes if code in FINAL]
+    for phase in ["signatures", "run"] if ARGS.signatures else ["run"]:
+        words = [ARGS.program, "prepare", phase, "--lease", "--config", ARGS.config,
+                 "--set", f"prepare.workers={ARGS.cpus}", "--lease-timeout", str(ARGS.lease_timeout), *ARGS.more]
+        codes = ray.get([work.remote(words) for _ in range(ARGS.processes)])
+        final = [code for code in codes if code in FINAL]
+        if final:
+            return final[0]
     # Other processes make the parts of one that failed. If parts are missing, `finalize` exits with 1.
-    return final[0] if final else cloze("finalize")
+    return cloze("finalize")
 
 
 def arguments() -> argparse.Namespace:
@@ -51,6 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cpus", type=int, default=1, help="cores of each process")
     parser.add_argument("--program", default="cloze", help="the program, as every node finds it")
     parser.add_argument("--lease-timeout", type=float, default=60, help="seconds after which a lost process is replaced")
+    parser.add_argument("--signatures", action="store_true", help="compare documents first: for [prepare.duplicates]")
     parser.add_argument("--address", default="auto", help="address of the cluster")
     # More arguments of `cloze prepare run` follow `--`.
     words = sys.argv[1:]

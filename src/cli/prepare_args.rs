@@ -22,13 +22,13 @@ pub struct PrepareArgs {
     /// sources.
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub(crate) report: Option<PathBuf>,
-    /// Write nothing: read, filter and tokenize a sample of the documents, and print what each filter removes. An
-    /// existing folder does not matter.
+    /// Write nothing: read, filter and tokenize a sample of the documents, and print what each filter removes. Ignores an
+    /// existing prepared folder.
     #[arg(long, conflicts_with_all = ["watch", "report", "slow", "inject_faults"])]
     pub(crate) dry_run: bool,
     /// Share of the documents in the sample of `--dry-run`, chosen by `prepare.seed` and their places. All lines are
     /// read.
-    #[arg(long, value_name = "SHARE", requires = "dry_run", default_value_t = 0.01)]
+    #[arg(long, value_name = "SHARE", requires = "dry_run", default_value_t = 0.01, value_parser = number::positive_share)]
     pub(crate) sample: f64,
     /// Delay the writer before each segment that it commits.
     #[arg(long, value_name = "writer=MS")]
@@ -63,9 +63,9 @@ pub(crate) enum PrepareVerb {
         #[arg(long, value_name = "FILE|SPEC")]
         inject_faults: Option<String>,
     },
-    /// Compare all documents of the plan, if `[prepare.duplicates]` is set; before `prepare run`.
+    /// Compute signatures of a share of the parts, then compare all documents.
     ///
-    /// Each process makes the signatures of a share of the parts. The process that finds the last ones compares the
+    /// Needs `[prepare.duplicates]`; run it before `prepare run`. The process that finds the last ones compares the
     /// documents.
     #[command(after_help = "Example: cloze prepare signatures --index 3 --count 8")]
     Signatures {

@@ -91,7 +91,6 @@ fn run_phase(args: &SharedPrepareArgs, phase: PreparePhase, options: Options<'_>
 pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let Options { source, watch, report, dry_run, slow, faults, phase } = options;
     if let Some(share) = dry_run {
-        let share = dry_run::checked(share)?;
         return Ok(dry_run::run(&Parsed::read(&args.config, &args.set)?.into_corpora(source)?, share)?);
     }
     report.map_or(Ok(()), output_file::check)?;
@@ -258,7 +257,7 @@ fn run_in(
             };
             preparation.run(options, &clock, observer).map(|_| None)
         }
-        PreparePhase::Plan => plan()?.write_plan(&clock, observer).map(|plan| Some(planned(config, &plan))),
+        PreparePhase::Plan => plan()?.write_plan(&clock, observer).map(|plan| Some(describe_plan(config, &plan))),
         PreparePhase::Sign(share) => {
             let folder = config.folder.display();
             let is_done = open()?.sign(share, &stop, &clock, observer)?;
@@ -271,21 +270,21 @@ fn run_in(
         }
         PreparePhase::Run(share) => {
             let summary = open()?.run(share, options, &stop, &clock, observer, hears)?;
-            Ok(Some(shared(config, share, &summary)))
+            Ok(Some(describe_share(config, share, &summary)))
         }
         PreparePhase::Finalize => open()?.finalize(&stop, &clock, observer).map(|_| None),
     }
 }
 
 /// Describes a written plan.
-fn planned(config: &PrepareConfig, plan: &PreparePlan) -> String {
+fn describe_plan(config: &PrepareConfig, plan: &PreparePlan) -> String {
     let folder = config.folder.display();
     let change = plan.change.map(|change| format!("; {change}")).unwrap_or_default();
     format!("{folder}: {} parts of {} files planned{change}", plan.parts, plan.files)
 }
 
 /// Describes the result of a share.
-fn shared(config: &PrepareConfig, share: Share, summary: &ShareSummary) -> String {
+fn describe_share(config: &PrepareConfig, share: Share, summary: &ShareSummary) -> String {
     let folder = config.folder.display();
     let ShareSummary { parts, parts_made, elapsed } = summary;
     let seconds = elapsed.as_secs_f64();

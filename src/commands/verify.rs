@@ -16,29 +16,40 @@ use crate::config::{Parsed, source};
 use crate::exit::Usage;
 
 /// Problems that are printed, at most.
-const PRINTED_MAX: usize = 100;
+const MAX_PRINTED: usize = 100;
 
 /// Checks the prepared folder. With `repair`, makes damaged parts again from the corpus of the configuration.
 pub(crate) fn run(folder: &Path, repair: bool, config: &ConfigArgs, is_json: bool) -> anyhow::Result<()> {
     let store = load::find(folder)?;
     let config = repair.then(|| config_of(folder, config)).transpose()?;
-    let check = check(&store)?;
-    print(folder, &check, is_json);
-    if check.problems.is_empty() {
-        return Ok(());
-    }
-    let Some(config) = config else {
-        bail!("{}: {} problems; `cloze verify {0} --repair` mends them", folder.display(), check.problems.len());
+    let found = check(&store)?;
+    let parts = found.damaged_parts();
+    let Some(config) = config.filter(|_| !found.problems.is_empty()) else {
+        print(folder, &found, None, is_json);
+        if found.problems.is_empty() {
+            return Ok(());
+        }
+        bail!("{}: {}; run `cloze verify {0} --repair -c FILE`", folder.display(), problems(found.problems.len()));
     };
-    let parts = check.damaged_parts();
-    Preparation::plan(&config)?.remake(&parts, &Clock::system(), &mut Fanout::default())?;
-    let again = self::check(&store)?;
-    if again.problems.is_empty() {
-        outcome(format_args!("{}: repaired, {} parts made again", folder.display(), parts.len()));
-        return Ok(());
+    // The document in JSON is about the folder after the repair.
+    if !is_json {
+        print(folder, &found, None, is_json);
     }
-    print(folder, &again, is_json);
-    bail!("{}: {} problems remain; prepare into another folder", folder.display(), again.problems.len());
+    Preparation::plan(&config)?.remake(&parts, &Clock::system(), &mut Fanout::default())?;
+    let left = check(&store)?;
+    print(folder, &left, Some(parts.len()), is_json);
+    if !left.problems.is_empty() {
+        bail!("{}: {} left; prepare into another folder", folder.display(), problems(left.problems.len()));
+    }
+    Ok(())
+}
+
+fn problems(number: usize) -> String {
+    match number {
+        0 => "no problem".to_owned(),
+        1 => "1 problem".to_owned(),
+        many => format!("{many} problems"),
+    }
 }
 
 fn check(store: &Store) -> anyhow::Result<FolderCheck> {
@@ -66,30 +77,31 @@ fn config_of(folder: &Path, args: &ConfigArgs) -> anyhow::Result<PrepareConfig> 
     Ok(found.ok_or_else(|| Usage(message()))?)
 }
 
-fn print(folder: &Path, check: &FolderCheck, is_json: bool) {
-    let FolderCheck { parts, objects, bytes, rows, tokens, problems } = check;
+fn print(folder: &Path, check: &FolderCheck, repaired: Option<usize>, is_json: bool) {
+    let FolderCheck { parts, objects, bytes, rows, tokens, problems: found } = check;
     if is_json {
-        let problems: Vec<_> = problems
+        let problems: Vec<_> = found
             .iter()
             .map(|problem| json!({ "part": problem.part.map(|part| part.0), "message": problem.message }))
             .collect();
         let counts = json!({ "parts": parts, "objects": objects, "bytes": bytes, "rows": rows, "tokens": tokens });
-        line(json!({ "folder": folder, "checked": counts, "problems": problems }));
+        let mut document = json!({ "folder": folder, "checked": counts, "problems": problems });
+        if let Some(repaired) = repaired {
+            document["repaired_parts"] = repaired.into();
+        }
+        line(document);
         return;
     }
-    for problem in problems.iter().take(PRINTED_MAX) {
+    for problem in found.iter().take(MAX_PRINTED) {
         line(&problem.message);
     }
-    if problems.len() > PRINTED_MAX {
-        line(format_args!("and {} more", problems.len() - PRINTED_MAX));
+    if found.len() > MAX_PRINTED {
+        line(format_args!("and {} more", found.len() - MAX_PRINTED));
     }
-    let found = match problems.len() {
-        0 => "no problem".to_owned(),
-        1 => "1 problem".to_owned(),
-        many => format!("{many} problems"),
-    };
+    let repaired = repaired.map(|parts| format!("{parts} parts made again; ")).unwrap_or_default();
     outcome(format_args!(
-        "{}: {found} in {parts} parts: {objects} objects of {bytes} bytes, {rows} samples, {tokens} tokens",
-        folder.display()
+        "{}: {repaired}{} in {parts} parts: {objects} objects of {bytes} bytes, {rows} samples, {tokens} tokens",
+        folder.display(),
+        problems(found.len())
     ));
 }

@@ -181,8 +181,12 @@ fn keys(name: &str, schema: &Json, default: Option<&Value>) -> Vec<Key> {
     let last = name.rsplit('.').next().unwrap_or(name);
     let unit = UNITS.iter().find(|(key, _)| *key == last || last.ends_with(&format!("_{key}"))).map(|(_, unit)| *unit);
     let what = what(schema);
-    // A boolean has no unit, whatever its name.
-    let unit = unit.filter(|_| what != "true or false");
+    // Other values than numbers have no unit, whatever the name of the key.
+    let unit = unit.filter(|_| what.contains("number"));
+    // A section that is off has the defaults of its type.
+    let stated =
+        Some(&schema["default"]).filter(|value| !value.is_null()).and_then(|value| Value::try_from(value).ok());
+    let default = default.or(stated.as_ref());
     let is_set = |value: &&Value| value.as_str() != Some("") && value.as_array().is_none_or(|list| !list.is_empty());
     vec![Key {
         name: name.to_owned(),
@@ -219,6 +223,7 @@ fn what(schema: &Json) -> String {
             (Some(count), items) if schema["maxItems"] == schema["minItems"] => format!("{count} of {}", what(items)),
             (_, items) => format!("list of {}", what(items)),
         },
+        None if schema["oneOf"].is_array() => "tables with `kind`".to_owned(),
         Some("object") if schema["properties"].is_object() => {
             let names = schema["properties"].as_object().into_iter().flat_map(|properties| properties.keys());
             format!("{{ {} }}", names.map(|name| format!("{name} = …")).collect::<Vec<_>>().join(", "))
@@ -272,6 +277,12 @@ mod tests {
         assert_eq!((workers.unit, workers.default), (Some("threads"), None));
         let replace = key(&sections, "[views.NAME]", Some("mask"), "replacement");
         assert_eq!((replace.what.as_str(), replace.default.as_deref()), ("3 of whole number", Some("[80, 10, 10]")));
+        let bands = key(&sections, "[prepare]", None, "duplicates.bands");
+        assert_eq!(bands.default.as_deref(), Some("14"), "the default of a section that is off");
+        let filters = key(&sections, "[prepare]", None, "filters");
+        assert_eq!(filters.what, "list of tables with `kind`");
+        let mask = key(&sections, "[[prepare.filters]]", Some("pii"), "email_replacement");
+        assert_eq!((mask.what.as_str(), mask.unit), ("text", None));
         let kind = key(&sections, "[tokenizer]", None, "kind");
         assert_eq!(kind.what, "\"wordpiece\", \"byte_bpe\"");
         let edge = key(&sections, "[views.NAME]", Some("window"), "edge");

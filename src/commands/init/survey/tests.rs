@@ -103,7 +103,7 @@ fn json_arrays_on_one_line_are_surveyed() {
 #[test]
 fn only_the_beginning_of_a_table_is_read() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let rows: String = (0..1000).map(|row| format!("{row},\"some words\nof row {row}\"\n")).collect();
+    let rows = (0..1000).map(|row| format!("{row},\"some words\nof row {row}\"\n")).collect::<Vec<_>>().concat();
     let file = ["key,text\n", &rows].concat();
     Store::folder(home.path()).expect("there").put("a.csv", file.as_bytes()).expect("written");
     let long = std::fs::File::options().write(true).open(home.path().join("a.csv")).expect("there");
