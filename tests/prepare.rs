@@ -373,5 +373,5 @@ fn a_dry_run_shows_what_the_filters_remove_and_writes_nothing() {
     let wrong = home.run(&args(&["--sample", "0.5"]));
     assert_eq!(wrong.code, Some(2), "{wrong}");
     let wrong = home.run(&args(&["--dry-run", "--sample", "0"]));
-    assert!(wrong.code == Some(2) && wrong.stderr.contains("give a share above 0"), "{wrong}");
+    assert!(wrong.code == Some(2) && wrong.stderr.contains("expected a share above 0"), "{wrong}");
 }

@@ -142,10 +142,18 @@ impl InputFile {
 
     /// Returns the current identity.
     fn identity_now(&self) -> Result<FileIdentity> {
-        let Some(object) = &self.object else { return Ok(Self::new(self.path.clone(), self.name.clone())?.identity) };
+        let gone = || {
+            let message = "it was removed after the preparation began; restore it or check `prepare.inputs`, then run the \
+                           same command again";
+            unusable(&self.path, message)
+        };
+        let Some(object) = &self.object else {
+            return match Self::new(self.path.clone(), self.name.clone()) {
+                Err(_) if !self.path.exists() => Err(gone()),
+                now => Ok(now?.identity),
+            };
+        };
         let stat = object.stat().map_err(|error| unusable(&self.path, error.to_string()))?;
-        let gone =
-            || unusable(&self.path, "the object was removed after the preparation began; check `prepare.inputs`");
         stat.as_ref().map(FileIdentity::of_object).ok_or_else(gone)
     }
 
