@@ -4,8 +4,6 @@ use schemas::{SpecialIds, Vocab, manifest};
 use serde_json::Value;
 use tokenizers::Model as _;
 
-use super::fingerprint::fingerprint;
-
 /// Facts about a tokenizer that are known without running it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -20,12 +18,12 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Extracts the facts of a tokenizer: `tokens` are those of [`tokens`], `json` is the file as written, `meant` the
-    /// crate's own serialization.
+    /// Extracts the facts of a tokenizer: `tokens` are those of [`tokens`], `meant` is the crate's own serialization,
+    /// `bytes` the file as written, with that fingerprint.
     pub(super) fn new(
         model: &tokenizers::Tokenizer,
         tokens: Vec<String>,
-        json: &Value,
+        fingerprint: String,
         meant: &Value,
         bytes: &[u8],
     ) -> Result<Self, String> {
@@ -44,7 +42,7 @@ impl Facts {
         let starts = |(id, token): (u32, &String)| specials.binary_search(&id).is_ok() || borders.starts(token);
         let word_starts = (0..).zip(&tokens).map(starts).collect();
         let manifest = manifest::TokenizerInfo {
-            fingerprint: fingerprint(json),
+            fingerprint,
             kind: kind(meant),
             vocab_size: u32::try_from(tokens.len()).expect("checked by `tokens`"),
             lowercase: lowercases(&meant["normalizer"]),
