@@ -10,7 +10,7 @@ pub mod describe;
 pub mod dry_run;
 pub(crate) mod identity;
 mod mixture;
-mod preparing;
+pub(crate) mod preparing;
 mod run_progress;
 pub mod run_time;
 pub mod step_time;

@@ -359,3 +359,29 @@ fn a_run_on_a_store_uploads_checkpoints_in_the_background_and_obeys_a_stop_objec
     let whole = std::fs::read(home.join("whole").join(last)).expect("saved");
     assert!(server.state().objects[&format!("run/{last}")] == whole, "it ends as if it had not been stopped");
 }
+
+/// A scheduler tries again after 1, and not after 2.
+#[test]
+fn an_unreachable_store_is_no_mistake_of_the_configuration() {
+    let home = prepared();
+    // Nothing listens on port 1.
+    let s3 = variables([
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:1".to_owned()),
+        ("AWS_ALLOW_HTTP", "true".to_owned()),
+        ("AWS_ACCESS_KEY_ID", "a".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "b".to_owned()),
+    ]);
+    for inputs in ["http://127.0.0.1:1/a.txt", "s3://bucket/corpus/"] {
+        let named = format!("prepare.inputs=[\"{inputs}\"]");
+        let folder = "prepare.folder=\"unreachable\"";
+        let outcome = run(&home, &prepare_args(&named, folder), &s3);
+        assert_eq!(outcome.code, Some(1), "{inputs}: {outcome}");
+        assert!(outcome.stderr.contains("run the same command again"), "{inputs}: {outcome}");
+        assert!(!outcome.stderr.contains("check `prepare.inputs`"), "{inputs}: {outcome}");
+        assert_eq!(
+            outcome.stderr.matches("127.0.0.1:1/a.txt").count(),
+            usize::from(inputs.contains("a.txt")),
+            "{outcome}"
+        );
+    }
+}

@@ -186,6 +186,9 @@ impl Preparation {
     }
 
     /// Makes parts again, such as those in which [`verify()`] found damage, and writes damaged objects of no part again.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the inputs are not those of the folder: a repair adds no dataset version.
     pub fn remake(
         mut self,
         parts: &BTreeSet<PartId>,
@@ -195,6 +198,12 @@ impl Preparation {
         let voice = EventSink { clock, observer };
         let (_stopper, stop) = cancel_pair();
         let (store, _lock) = self.acquire_lock()?;
+        if let (Some((_, change)), None) = (&self.planned.next, &self.planned.damaged) {
+            return Err(Error::Config(format!(
+                "{}: `prepare.inputs` differ from what was prepared ({change}); restore them, or run `cloze prepare`",
+                store.place("")
+            )));
+        }
         self.write_list(&store)?;
         let is_damaged = document_table::is_of("parts", parts);
         for entry in store.list("parts")? {

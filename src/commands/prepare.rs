@@ -30,6 +30,7 @@ use crate::cli::{ConfigArgs, PrepareArgs, PrepareVerb, SharedPrepareArgs};
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
 use crate::exit::Usage;
+use crate::plan::preparing;
 use crate::report::corpus_page;
 use crate::run::fault_injection::{FaultInjector, FaultPlan, Kill};
 use crate::run::monitoring::preparing::PrepareBackend;
@@ -280,7 +281,14 @@ fn run_in(
 fn describe_plan(config: &PrepareConfig, plan: &PreparePlan) -> String {
     let folder = config.folder.display();
     let change = plan.change.map(|change| format!("; {change}")).unwrap_or_default();
-    format!("{folder}: {} parts of {} files planned{change}", plan.parts, plan.files)
+    let next = if plan.duplicates.is_some() { "signatures" } else { "run" };
+    let mut said =
+        format!("{folder}: {} parts of {} files planned{change}; next: `cloze prepare {next}`", plan.parts, plan.files);
+    if let Some(cost) = plan.duplicates {
+        said.push_str("\n  ");
+        said.push_str(&preparing::duplicates(cost));
+    }
+    said
 }
 
 /// Describes the result of a share.

@@ -98,7 +98,12 @@ pub(crate) fn is_there(inputs: &[String]) -> bool {
 fn problem(input: &str, config: &PrepareConfig) -> Option<Problem> {
     let inputs = vec![input.to_owned()];
     let look = |format| Corpus::check_inputs(&CorpusConfig { inputs: inputs.clone(), format, ..config.corpus() });
-    let problem = Problem::new("prepare.inputs", look(config.format.clone()).err()?.to_string());
+    let error = match look(config.format.clone()) {
+        // A failure of the network is none of the configuration. The command that opens the inputs reports it.
+        Ok(()) | Err(pipeline::Error::Io(_)) => return None,
+        Err(error) => error,
+    };
+    let problem = Problem::new("prepare.inputs", error.to_string());
     let other = FileExtensions::detect(&inputs).format().filter(|other| look(other.clone()).is_ok());
     Some(match other {
         Some(other) => problem.hint(format!("set `prepare.format = \"{}\"`, or leave the key out", other.kind())),

@@ -111,7 +111,8 @@ impl ConfigSource {
     }
 
     fn set(&mut self, assignment: &str) -> Result<(), Mistake> {
-        let wrong = |message: String| Mistake::new(format!("--set {assignment}"), message);
+        let public = without_secrets(assignment);
+        let wrong = |message: String| Mistake::new(format!("--set {public}"), message);
         let (path, text) = assignment.split_once('=').ok_or_else(|| {
             wrong("an override needs a key and a value".to_owned()).hint("write `--set train.steps=100`")
         })?;
@@ -132,7 +133,7 @@ impl ConfigSource {
             table = inner;
         }
         // An alert key may contain a secret by mistake; the value must not appear in a log.
-        let shown = if path.trim().starts_with("alerts") { path.trim() } else { assignment };
+        let shown = if path.trim().starts_with("alerts") { path.trim() } else { &*public };
         note(&mut self.places, path.trim(), &value, &format!("--set {shown}"));
         table.insert((*last).to_owned(), value);
         Ok(())
@@ -308,6 +309,19 @@ fn parse_value(text: &str) -> Result<Value, String> {
     }
 }
 
+/// Returns an assignment without what may hold a secret in its URLs.
+fn without_secrets(assignment: &str) -> String {
+    let ends = |character: char| matches!(character, '"' | '\'' | '[' | ']' | ' ');
+    let words = assignment.split_inclusive(ends).map(|piece| {
+        let word = piece.trim_end_matches(ends);
+        let end = &piece[word.len()..];
+        // In `key=URL`, the URL begins after the first `=`.
+        let start = word.find("://").and_then(|scheme| word[..scheme].rfind('=')).map_or(0, |equals| equals + 1);
+        format!("{}{}{end}", &word[..start], remote_store::without_secrets(&word[start..]))
+    });
+    words.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,6 +399,18 @@ mod tests {
         let cycle = refused("a.toml");
         assert!(cycle.contains("has a cycle") && cycle.contains("a.toml → ") && cycle.contains("b.toml and back"));
         assert!(refused("absent.toml").contains("absent.toml: No such file"));
+    }
+
+    #[test]
+    fn places_show_no_secrets_of_urls() {
+        for (assignment, shown) in [
+            ("a=https://u:SECRET@host/x?sig=SECRET", "a=https://host/x"),
+            ("a = [\"s3://k:SECRET@b/x\", 'http://h/y?SECRET,SECRET']", "a = [\"s3://b/x\", 'http://h/y']"),
+            ("a = \"s3://bucket/x=1/*.txt\"", "a = \"s3://bucket/x=1/*.txt\""),
+            ("train.rows = 3", "train.rows = 3"),
+        ] {
+            assert_eq!(without_secrets(assignment), shown);
+        }
     }
 
     #[test]

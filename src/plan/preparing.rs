@@ -77,7 +77,7 @@ fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
         bytes(text.very_long),
         bytes(worker),
     ));
-    lines.extend(plan.duplicates.map(duplicates));
+    lines.extend(plan.duplicates.map(|cost| format!("           {}", duplicates(cost))));
     if let Some(runs) = plan.test_runs {
         lines.push(format!("           decontamination: {} of test sets", counted(runs, "run")));
     }
@@ -89,13 +89,13 @@ fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
 }
 
 /// Describes the comparison of all documents before the parts.
-fn duplicates(cost: DuplicatesCost) -> String {
+pub(crate) fn duplicates(cost: DuplicatesCost) -> String {
     let passes = match cost.fold.passes {
         1 => String::new(),
         passes => format!(", each column read {passes} times"),
     };
     format!(
-        "           duplicates: about {} of 2 kB are compared: {} of memory{passes}, {} a worker for signatures, \
+        "duplicates: about {} of 2 kB are compared: {} of memory{passes}, {} a worker for signatures, \
          {} on disk",
         counted(cost.documents, "document"),
         bytes(cost.fold.bytes()),

@@ -4,6 +4,7 @@
 //! and both need the listing: that of the check is kept until the corpus takes it.
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -49,9 +50,14 @@ pub(super) fn find(input: &str, purpose: Purpose) -> Result<Arc<ObjectListing>> 
 fn list(input: &str) -> Result<ObjectListing> {
     let shown = remote_store::without_secrets(input);
     let refused = |message: String| Error::Corpus { path: PathBuf::from(&shown), line: None, message };
-    let open = |location: &str| {
-        remote_store::existing(location).map_err(|error| refused(format!("{error}; check `prepare.inputs`")))
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported => {
+            refused(format!("{error}; check `prepare.inputs`"))
+        }
+        // The network or the server: the next try may succeed. The message of the store names the URL.
+        kind => Error::Io(io::Error::new(kind, format!("{error}; run the same command again"))),
     };
+    let open = |location: &str| remote_store::existing(location).map_err(failed);
     // The URL of a web server names one object.
     let is_web = remote_store::is_web(input);
     if is_web && shown.len() < input.len() {
@@ -69,13 +75,13 @@ fn list(input: &str) -> Result<ObjectListing> {
             ..glob::MatchOptions::default()
         };
         let store = open(base)?;
-        let entries = store.list("").map_err(|error| refused(error.to_string()))?;
+        let entries = store.list("").map_err(failed)?;
         let entries = entries.into_iter().filter(|entry| pattern.matches_with(&entry.name, options)).collect();
         return Ok(ObjectListing { store, entries, is_exact: true });
     }
     if let Some((parent, name)) = split_name(input) {
         let store = open(parent)?;
-        let stat = store.head(name).map_err(|error| refused(format!("{error}; check `prepare.inputs`")))?;
+        let stat = store.head(name).map_err(failed)?;
         if let Some(stat) = stat {
             let entries = vec![Entry { name: name.to_owned(), stat }];
             return Ok(ObjectListing { store, entries, is_exact: true });
@@ -85,7 +91,7 @@ fn list(input: &str) -> Result<ObjectListing> {
         return Err(refused("no such file; the URL of a web server must name a file, because it lists none".into()));
     }
     let store = open(input)?;
-    let entries = store.list("").map_err(|error| refused(format!("{error}; check `prepare.inputs`")))?;
+    let entries = store.list("").map_err(failed)?;
     Ok(ObjectListing { store, entries, is_exact: false })
 }
 

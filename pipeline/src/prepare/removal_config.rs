@@ -160,7 +160,10 @@ impl DecontaminationConfig {
                 format!("`{}` is not a task without keys", set.task.as_deref().unwrap_or_default().escape_debug());
             let has_files =
                 known.as_ref().is_none_or(|task| task.as_ref().is_some_and(|task| !task.kind().starts_with("custom_")));
-            require(has_files, &key(".task"), unknown, "name a task of `cloze config finetune`, or give `files`");
+            let tasks: Vec<&str> =
+                tasks::AnyTask::KINDS.iter().copied().filter(|kind| !kind.starts_with("custom_")).collect();
+            let hint = format!("name one of {}, or give `files`", tasks.join(", "));
+            require(has_files, &key(".task"), unknown, &hint);
             require(
                 set.task.is_none() || set.data.is_some(),
                 &key(".data"),

@@ -112,7 +112,9 @@ impl Survey {
             (text_field, id_field) = fields(&format, &sample)?;
         } else {
             sample.iter().try_for_each(|file| check(&corpus, file))?;
-            format = by_shape(&format, &corpus);
+            if format.extensions() == AnyFormat::default().extensions() {
+                format = by_shape(&format, &corpus);
+            }
         }
         let reader = Corpus::open(&config(inputs, &format, text_field.as_deref().unwrap_or("text")))?;
         reader.sort_out(reader.files().iter().take(CHECKED_FILES))?;

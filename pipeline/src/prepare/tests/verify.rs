@@ -67,6 +67,21 @@ fn damage_is_named_and_only_damaged_parts_are_remade() {
     }
 }
 
+#[test]
+fn a_repair_does_not_follow_changed_inputs() {
+    let home = many();
+    home.run().expect("prepared");
+    rot(&home, "parts/part-00001-00.json", b"damaged");
+    home.put(0, "the cat sat on another mat");
+    let before = home.data();
+    let preparation = Preparation::plan(&home.config).expect("a plan");
+    let damaged = BTreeSet::from([PartId(1)]);
+    let error = preparation.remake(&damaged, &Clock::still(), &mut Fanout::default()).expect_err("another corpus");
+    assert!(matches!(error, Error::Config(_)), "{error}");
+    assert!(error.to_string().contains("1 file changed") || error.to_string().contains("1 file replaced"), "{error}");
+    assert!(home.data() == before);
+}
+
 /// Sealed and hashed consistently, but not what the corpus has: only recomputation finds it.
 #[test]
 fn claims_that_do_not_follow_from_the_shards_are_named() {

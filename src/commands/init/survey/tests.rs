@@ -112,3 +112,18 @@ fn only_the_beginning_of_a_table_is_read() {
     assert_eq!((survey.text_field.as_deref(), survey.document_bytes.len()), (Some("text"), DOCUMENTS));
     assert_eq!(survey.bytes, 1 << 40);
 }
+
+#[test]
+fn a_wikipedia_dump_is_no_plain_text() {
+    let page = |id: u64| {
+        let text = "An article is here.\n\nIt has two paragraphs.";
+        format!("<page><title>A {id}</title><ns>0</ns><id>{id}</id><revision><text>{text}</text></revision></page>\n\n")
+    };
+    let dump = format!("<mediawiki>\n{}</mediawiki>\n", (1..9).map(page).collect::<Vec<_>>().concat());
+    for input in ["", "wiki.xml"] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        Store::folder(home.path()).expect("there").put("wiki.xml", dump.as_bytes()).expect("written");
+        let survey = Survey::scan(&[home.path().join(input).display().to_string()]).expect("documents");
+        assert_eq!((survey.format.as_str(), survey.document_bytes.len()), ("wikipedia_xml", 8), "{input}");
+    }
+}
