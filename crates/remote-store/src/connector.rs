@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use object_store::ClientOptions;
-use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
-};
+use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService};
+use object_store::{ClientConfigKey, ClientOptions};
+use reqwest::redirect::Policy;
+use reqwest::{NoProxy, Proxy};
 use tokio::time::timeout;
 
 use crate::failure::{self, Failure};
+use crate::options::{CONNECT_TIMEOUT, USER_AGENT};
 
 /// Longest part of an error answer that is searched for a code.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -29,14 +30,34 @@ tokio::task_local! {
     static NEWEST: Arc<Mutex<Option<Failure>>>;
 }
 
-/// Connector of recorded clients.
+/// Connector whose clients record failures.
 #[derive(Debug, Default)]
 pub(crate) struct RecordingConnector {}
 
 impl HttpConnector for RecordingConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(RecordingClient(ReqwestConnector::default().connect(options)?)))
+        let client = client(options)
+            .map_err(|error| object_store::Error::Generic { store: "HTTP client", source: Box::new(error) })?;
+        Ok(HttpClient::new(RecordingClient(HttpClient::new(client))))
     }
+}
+
+/// Returns a client that follows no redirect: the session token and the signature of a request are for one server.
+fn client(options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
+    let value = |key: ClientConfigKey| options.get_config_value(&key);
+    let is_on = |key: ClientConfigKey| value(key).is_some_and(|value| value == "true");
+    let mut builder = reqwest::Client::builder()
+        .redirect(Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .user_agent(USER_AGENT)
+        .http1_only()
+        .https_only(!is_on(ClientConfigKey::AllowHttp))
+        .tls_danger_accept_invalid_certs(is_on(ClientConfigKey::AllowInvalidCertificates));
+    if let Some(url) = value(ClientConfigKey::ProxyUrl) {
+        let excluded = value(ClientConfigKey::ProxyExcludes).and_then(|hosts| NoProxy::from_string(&hosts));
+        builder = builder.proxy(Proxy::all(url)?.no_proxy(excluded));
+    }
+    builder.build()
 }
 
 #[derive(Debug)]

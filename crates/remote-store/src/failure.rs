@@ -21,6 +21,9 @@ use object_store::client::{HttpError, HttpErrorKind};
 /// Longest error code of a server that a message repeats.
 const CODE_CHARS_MAX: usize = 64;
 
+/// Longest text of another library that a message repeats.
+const SHOWN_CHARS_MAX: usize = 160;
+
 /// Failed request.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -147,7 +150,12 @@ fn innermost(mut error: &(dyn Error + 'static)) -> String {
     while let Some(source) = error.source() {
         error = source;
     }
-    error.to_string()
+    // A parser of answers repeats them, whatever they are.
+    let text = error.to_string();
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text,
+    }
 }
 
 /// Returns the error code in the body of an answer, of XML or JSON; empty if there is none.

@@ -12,6 +12,9 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time to open a connection.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Name of this program in requests.
+pub(crate) const USER_AGENT: &str = concat!("cloze/", env!("CARGO_PKG_VERSION"));
+
 /// Ten calls within half a minute. Pauses of milliseconds would slow an overloaded server further.
 const RETRIES: Retries =
     Retries { attempts_max: 10, pause: Duration::from_millis(100), pause_max: Duration::from_secs(10) };

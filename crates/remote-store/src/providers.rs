@@ -8,6 +8,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{ClientOptions, RetryConfig};
+use url::Url;
 
 use crate::bucket::{Bucket, ObjectClient};
 use crate::connector::RecordingConnector;
@@ -47,6 +48,7 @@ pub(crate) fn connect(place: &BucketPlace, options: &StoreOptions) -> io::Result
 
 fn build(place: &BucketPlace, options: &StoreOptions) -> io::Result<Arc<dyn ObjectClient>> {
     install_cryptography();
+    refuse_endpoints(place, options)?;
     let client = match place.service {
         Service::S3 => s3(place, options),
         Service::Google => google(place, options),
@@ -56,6 +58,19 @@ fn build(place: &BucketPlace, options: &StoreOptions) -> io::Result<Arc<dyn Obje
         let message = format!("{}: cannot configure the store: {}", place.display, without_secrets(&error, options));
         io::Error::new(ErrorKind::InvalidInput, message)
     })
+}
+
+/// Refuses endpoints that are no URL: the library would end the thread.
+fn refuse_endpoints(place: &BucketPlace, options: &StoreOptions) -> io::Result<()> {
+    let is_endpoint = |name: &str| name.contains("ENDPOINT") || name == "GOOGLE_BASE_URL";
+    let named = store_variables(&options.environment).filter(|(name, value)| is_endpoint(name) && !value.is_empty());
+    for (name, value) in named {
+        if !Url::parse(value).is_ok_and(|url| url.has_host()) {
+            let message = format!("{}: {name} is not a URL such as `https://HOST`", place.display);
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        }
+    }
+    Ok(())
 }
 
 fn s3(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {

@@ -20,7 +20,7 @@ use url::{Origin, Url};
 
 use crate::body;
 use crate::failure::{self, Failure};
-use crate::options::{CONNECT_TIMEOUT, StoreOptions};
+use crate::options::{CONNECT_TIMEOUT, StoreOptions, USER_AGENT};
 
 const REDIRECTS_MAX: usize = 10;
 /// Longest answer that is kept as a whole for the client's own use, such as a page of a file list.
@@ -30,7 +30,7 @@ const TEXT_BYTES_MAX: usize = 32 << 20;
 static CLIENT: LazyLock<reqwest::Result<Client>> = LazyLock::new(|| {
     install_cryptography();
     let client = Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_TIMEOUT);
-    client.user_agent(concat!("cloze/", env!("CARGO_PKG_VERSION"))).build()
+    client.user_agent(USER_AGENT).build()
 });
 
 /// Chooses ring for encrypted connections, once per process. Another choice that was made before stays.
