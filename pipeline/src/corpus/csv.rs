@@ -97,3 +97,21 @@ fn end_of_row(rows: &mut RowScanner, from: u64) -> Result<u64> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::corpus::AnyFormat;
+    use crate::corpus::tests::{config, read};
+    use crate::testing::write_all;
+
+    /// One wrong byte may lose most of a file: the limit of bad lines must see that.
+    #[test]
+    fn every_line_behind_an_unclosed_quote_is_counted() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        write_all(home.path(), &[("a.csv", ["text\na\n\"b\n", &"c\n".repeat(300)].concat())]);
+        let (texts, complaints) =
+            read(&config(home.path(), AnyFormat::of_kind("csv").expect("known"), None)).expect("read");
+        assert_eq!(texts, ["a"]);
+        assert_eq!((complaints.len(), complaints[0].as_str()), (302, "broken_record@a.csv:3"));
+    }
+}

@@ -210,7 +210,12 @@ impl PieceReader for Rows {
         let Some(row) = row else { return Ok(None) };
         let range = start..self.scanner.bytes.offset();
         self.scanner.pass_row_end()?;
-        if !row.is_closed || row.fields != self.columns {
+        if !row.is_closed {
+            // A quote that is not closed takes all lines behind it: each of them is lost.
+            let lines = line..self.scanner.bytes.line() + 1;
+            return Ok(Some(Record::rejected_lines(RejectReason::BrokenRecord, range, lines)));
+        }
+        if row.fields != self.columns {
             return Ok(Some(Record::rejected(RejectReason::BrokenRecord, range, line)));
         }
         if !has_text || !has_id {

@@ -8,11 +8,14 @@
 //!
 //! # Definition
 //! An element ends at a comma or the closing bracket outside of strings and inner brackets. It is read as a line of JSONL
-//! is; an element that is a string is a text without an id. A broken element is skipped and counted; so is an array that
-//! does not end, or that other text follows. The file is one piece, and read element by element.
+//! is; an element that is a string is a text without an id. A broken element is skipped and counted; so are an array that
+//! does not end, and each line of other text after an array. Arrays of joined files are read one after another. The file is
+//! one piece, and read element by element.
 //!
 //! # Reference
 //! RFC 8259, section 5.
+
+use std::ops::Range;
 
 use super::input_split::{PieceEnd, PieceReader, ReadOptions};
 use super::inputs::InputFile;
@@ -60,15 +63,18 @@ impl ArrayRecords {
         Ok(true)
     }
 
-    /// Takes the opening bracket. Returns the line at which the array breaks the rules before its first element.
-    fn begin(&mut self) -> Result<Option<u64>> {
+    /// Takes the opening bracket. Returns the lines that break the rules before its first element.
+    fn begin(&mut self) -> Result<Option<Range<u64>>> {
         self.bytes.take_byte_order_mark()?;
         if self.take_blanks()? == Some(b'[') {
             self.bytes.take(1);
         }
         match self.take_blanks()? {
-            Some(b']') => self.end_array(),
-            next => Ok(next.is_none().then(|| self.bytes.line())),
+            Some(b']') => {
+                self.bytes.take(1);
+                self.end_array()
+            }
+            next => Ok(next.is_none().then(|| self.one_line())),
         }
     }
 
@@ -115,33 +121,49 @@ impl ArrayRecords {
         }
     }
 
-    /// Takes the delimiter of an element, if it has one. Returns the line at which the array breaks the rules after it.
-    fn end_element(&mut self, is_whole: bool) -> Result<Option<u64>> {
+    /// Takes the delimiter of an element, if it has one. Returns the lines that break the rules after it.
+    fn end_element(&mut self, is_whole: bool) -> Result<Option<Range<u64>>> {
         if !is_whole {
             return Ok(None);
         }
         let is_last = self.bytes.ahead().first() == Some(&b']');
         self.bytes.take(1);
         if is_last {
-            return self.end_file();
+            return self.end_array();
         }
         match self.take_blanks()? {
             // A comma after the last element.
-            Some(b']') => self.end_array(),
-            next => Ok(next.is_none().then(|| self.bytes.line())),
+            Some(b']') => {
+                self.bytes.take(1);
+                self.end_array()
+            }
+            next => Ok(next.is_none().then(|| self.one_line())),
         }
     }
 
-    fn end_array(&mut self) -> Result<Option<u64>> {
-        self.bytes.take(1);
-        self.end_file()
+    /// Takes what is between the end of an array and the first element of the next one, as in joined files. Returns the
+    /// lines of anything else.
+    fn end_array(&mut self) -> Result<Option<Range<u64>>> {
+        loop {
+            match self.take_blanks()? {
+                None => return Ok(None),
+                Some(b'[') => self.bytes.take(1),
+                Some(_) => {
+                    let first = self.bytes.line();
+                    self.bytes.pass(u64::MAX)?;
+                    return Ok(Some(first..self.bytes.line() + 1));
+                }
+            }
+            match self.take_blanks()? {
+                None => return Ok(Some(self.one_line())),
+                Some(b']') => self.bytes.take(1),
+                Some(_) => return Ok(None),
+            }
+        }
     }
 
-    /// Takes the rest of the file after the array. Returns its first line that is not blank.
-    fn end_file(&mut self) -> Result<Option<u64>> {
-        let other = self.take_blanks()?.map(|_| self.bytes.line());
-        self.bytes.pass(u64::MAX)?;
-        Ok(other)
+    fn one_line(&self) -> Range<u64> {
+        self.bytes.line()..self.bytes.line() + 1
     }
 
     fn record(&self, element: &Element, start: u64, line: u64, spare: &mut RecordBuffers) -> Record {
@@ -161,10 +183,10 @@ impl PieceReader for ArrayRecords {
     fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
         self.bytes.release();
         if self.bytes.offset() == 0
-            && let Some(line) = self.begin()?
+            && let Some(lines) = self.begin()?
         {
             let end = self.bytes.offset();
-            return Ok((end > 0).then(|| Record::rejected(RejectReason::BrokenJson, 0..end, line)));
+            return Ok((end > 0).then(|| Record::rejected_lines(RejectReason::BrokenJson, 0..end, lines)));
         }
         let start = self.bytes.offset();
         let line = self.bytes.line();
@@ -177,8 +199,8 @@ impl PieceReader for ArrayRecords {
             self.bytes.require_skippable(line, element.text_bytes)?;
             Record::rejected(RejectReason::TooLong, start..start + element.length, line)
         };
-        if let Some(line) = self.end_element(element.is_whole)? {
-            record.complaints.push((RejectReason::BrokenJson, line));
+        if let Some(lines) = self.end_element(element.is_whole)? {
+            record.complaints.extend(Record::rejected_lines(RejectReason::BrokenJson, 0..0, lines).complaints);
         }
         Ok(Some(record))
     }
@@ -279,7 +301,6 @@ mod tests {
             ("[\n{\"text\": \"a\"},\n{\"text\": \"b", vec!["a"], "broken_json@a.json:3"),
             ("[\n{\"text\": \"a\"},\n", vec!["a"], "broken_json@a.json:3"),
             ("[\n{\"text\": \"a\"}\n", vec![], "broken_json@a.json:2"),
-            ("[\n{\"text\": \"a\"}] x\n{\"text\": \"b\"}", vec!["a"], "broken_json@a.json:2"),
             ("[\n{\"text\": \"a\"} {\"text\": \"b\"},\n{\"text\": \"c\"}]", vec!["c"], "broken_json@a.json:2"),
             ("[\n", vec![], "broken_json@a.json:2"),
         ] {
@@ -290,6 +311,16 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn joined_arrays_are_read_and_other_text_counts_by_line() {
+        let joined = "[\"a\"]\n[] [\n\"b\", \"c\"\n]\n";
+        assert_eq!(elements(joined), (["a", "b", "c"].map(str::to_owned).to_vec(), vec![]));
+        let lost = "[\n{\"text\": \"a\"}] x\n{\"text\": \"b\"}\ny";
+        let complaints = [2, 3, 4].map(|line| format!("broken_json@a.json:{line}"));
+        assert_eq!(elements(lost), (vec!["a".to_owned()], complaints.to_vec()));
+        assert_eq!(elements("[\"a\"]\n[").1, ["broken_json@a.json:2"]);
     }
 
     #[test]

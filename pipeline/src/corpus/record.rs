@@ -58,11 +58,22 @@ impl RecordBuffers {
     }
 }
 
+/// Maximum number of complaints of one record, for a bound of their memory.
+const MAX_COMPLAINTS: u64 = 100_000;
+
 impl Record {
     /// Creates a record without a usable document.
     #[must_use]
     pub fn rejected(reason: RejectReason, range: Range<u64>, line: u64) -> Self {
         Self { document: None, range, line, complaints: vec![(reason, line)] }
+    }
+
+    /// Creates a record that takes several lines without a usable document, with a complaint for each of them.
+    #[must_use]
+    pub fn rejected_lines(reason: RejectReason, range: Range<u64>, lines: Range<u64>) -> Self {
+        let most = lines.start.saturating_add(MAX_COMPLAINTS);
+        let complaints = (lines.start..lines.end.min(most)).map(|line| (reason, line)).collect();
+        Self { document: None, range, line: lines.start, complaints }
     }
 
     /// Creates a document from bytes: replaces invalid UTF-8, then continues as [`of_text`](Self::of_text).
