@@ -60,12 +60,19 @@ pub(super) fn refuse_live(store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// Removes all leases, after all parts are complete. Returns the number of removed leases.
+/// Removes all leases that no process holds, after all parts are complete. Returns the number of removed leases.
 pub(super) fn remove_all(store: &Store) -> Result<u64> {
-    let removed = request_all(store, store.list(FOLDER)?, |store, lease| Ok(store.delete(&lease.name)?))?;
-    if !removed.is_empty() {
+    let removed = request_all(store, store.list(FOLDER)?, |store, lease| {
+        let is_held = Lock::seen(store, &lease.name)?.is_some();
+        if !is_held {
+            store.delete(&lease.name)?;
+        }
+        Ok(!is_held)
+    })?;
+    let count = removed.iter().filter(|is_removed| **is_removed).count();
+    if count > 0 && count == removed.len() {
         // A sweep keeps the unfinished heartbeat of a killed process as long as its lease exists.
         store.prefixed(FOLDER).sweep()?;
     }
-    Ok(removed.len() as u64)
+    Ok(count as u64)
 }

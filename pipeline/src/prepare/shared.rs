@@ -135,7 +135,8 @@ impl SharedPreparation {
         let corpus = self.corpus(&tasks)?;
         let dataset_version = self.lists.newest();
         let store = self.store.clone();
-        let work = self.job(store, corpus, tasks, options, access)?;
+        let lists = self.lists.clone();
+        let work = self.job(store.clone(), corpus, tasks, options, access)?;
         let start = PrepareStart {
             files: work.corpus.files().len() as u64,
             bytes: work.tasks.iter().map(|task| task.part.bytes).sum(),
@@ -154,6 +155,11 @@ impl SharedPreparation {
             info!(parts = pool.left(), "prepare: waiting for parts that other processes make");
             thread::sleep(contender.terms().heartbeat_interval);
             pool.run(stop, &mut voice, None)?;
+        }
+        // The folder may have been deleted meanwhile.
+        if VersionLists::read(&store)? != lists {
+            let message = "the part list changed while this share was made; run the same command again".to_owned();
+            return Err(Error::Unfinished { place: store.place(""), message });
         }
         Ok(ShareSummary { parts: work.tasks.len() as u64, parts_made: pool.made(), elapsed: began.elapsed() })
     }

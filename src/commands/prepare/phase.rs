@@ -65,11 +65,15 @@ fn slurm_index(number: &dyn Fn(&str) -> Result<Option<u64>, Usage>) -> Result<Op
     let Some(id) = number("SLURM_ARRAY_TASK_ID")? else { return Ok(None) };
     let first = number("SLURM_ARRAY_TASK_MIN")?.unwrap_or(0);
     let step = number("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
-    match id.checked_sub(first).filter(|offset| offset % step == 0) {
+    let offset = id.checked_sub(first).filter(|offset| offset % step == 0);
+    // The ids of a resubmitted part of an array may have holes.
+    let span = number("SLURM_ARRAY_TASK_MAX")?.and_then(|last| last.checked_sub(first)).map(|span| span / step + 1);
+    let is_whole = span.is_none() || span == number("SLURM_ARRAY_TASK_COUNT")?;
+    match offset.filter(|_| is_whole) {
         Some(offset) => Ok(Some(offset / step)),
         None => Err(Usage(format!(
-            "SLURM_ARRAY_TASK_ID={id}: the array is no range (it begins at {first}, in steps of {step}); give --index \
-             and --count, or --lease"
+            "SLURM_ARRAY_TASK_ID={id}: the ids of the array are not evenly spaced (they begin at {first}, in steps of \
+             {step}); submit the whole array again, or give --index and --count, or --lease"
         ))),
     }
 }
@@ -95,6 +99,7 @@ mod tests {
                 ("SLURM_ARRAY_TASK_ID", id),
                 ("SLURM_ARRAY_TASK_COUNT", "4"),
                 ("SLURM_ARRAY_TASK_MIN", "1"),
+                ("SLURM_ARRAY_TASK_MAX", "7"),
                 ("SLURM_ARRAY_TASK_STEP", "2"),
             ]
         };
@@ -112,12 +117,20 @@ mod tests {
     #[test]
     fn a_share_that_cannot_be_is_refused() {
         let none = ShareFlags { index: None, count: None, lease: false, lease_timeout: 60.0 };
+        // `--array=3,4,7`.
+        let holes = [
+            ("SLURM_ARRAY_TASK_ID", "4"),
+            ("SLURM_ARRAY_TASK_COUNT", "3"),
+            ("SLURM_ARRAY_TASK_MIN", "3"),
+            ("SLURM_ARRAY_TASK_MAX", "7"),
+        ];
         for (args, environment, word) in [
             (ShareFlags { index: Some(3), count: Some(3), ..none }, &[][..], "share 3 of 3"),
             (ShareFlags { index: Some(0), count: Some(0), ..none }, &[], "share 0 of 0"),
             (ShareFlags { count: Some(3), ..none }, &[], "which share this is"),
             (none, &[("SLURM_ARRAY_TASK_ID", "x")], "not a number"),
-            (none, &[("SLURM_ARRAY_TASK_ID", "4"), ("SLURM_ARRAY_TASK_STEP", "3")], "no range"),
+            (none, &[("SLURM_ARRAY_TASK_ID", "4"), ("SLURM_ARRAY_TASK_STEP", "3")], "not evenly spaced"),
+            (none, &holes, "not evenly spaced"),
         ] {
             let error = found(args, environment).expect_err("refused");
             assert!(error.contains(word), "{error}");
