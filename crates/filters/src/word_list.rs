@@ -10,6 +10,9 @@ use schemas::Problem;
 /// Maximum size of a list. Its automaton needs about 20 times as much.
 const MAX_BYTES: u64 = 16 << 20;
 
+/// Maximum size of an entry. The automaton of a long one takes minutes to build.
+const MAX_ENTRY_BYTES: usize = 1000;
+
 /// Reads a list.
 ///
 /// # Errors
@@ -17,6 +20,12 @@ const MAX_BYTES: u64 = 16 << 20;
 pub(crate) fn read(key: &str, path: &Path) -> Result<Vec<u8>, Problem> {
     let place = path.display();
     let mut bytes = Vec::new();
+    // A pipe would be waited for.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(
+            Problem::new(key, format!("{place}: not a file")).hint("name a file with one word or phrase per line")
+        );
+    }
     let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
         let hint = "name a file with one word or phrase per line";
@@ -58,6 +67,10 @@ impl WordList {
         let entries = text.lines().map(str::trim).filter(|entry| !entry.is_empty());
         let entries: Vec<String> =
             entries.map(|entry| if options.case_sensitive { entry.to_owned() } else { entry.to_lowercase() }).collect();
+        if let Some(line) = text.lines().position(|line| line.trim().len() > MAX_ENTRY_BYTES) {
+            let message = format!("line {} of the list has more than {MAX_ENTRY_BYTES} bytes", line + 1);
+            return Err(Problem::new(key, message).hint("write one word or phrase per line"));
+        }
         if entries.is_empty() {
             return Err(Problem::new(key, "the list has no entry").hint("write one word or phrase per line"));
         }
@@ -124,6 +137,9 @@ mod tests {
         let error = |bytes: &[u8]| WordList::parse("file", bytes, options).err().expect("invalid").to_string();
         assert!(error(b"a\nb\xff\n").contains("line 2"), "{}", error(b"a\nb\xff\n"));
         assert!(error(b"\n \n").contains("no entry"));
+        assert!(error(&[b"a\n".as_slice(), &[b'x'; 1001]].concat()).contains("line 2"));
+        let folder = read("file", Path::new("/")).expect_err("a folder").to_string();
+        assert!(folder.contains("not a file"), "{folder}");
         let error = read("file", Path::new("/nothing/here")).expect_err("absent").to_string();
         assert!(error.contains("`file`: /nothing/here") && error.contains("one word or phrase per line"), "{error}");
     }

@@ -268,6 +268,7 @@ mod tests {
             "Too short.",
             "Please enable JavaScript now.",
             "We use cookies on this site.",
+            "Please enable JavaScript {now}.",
             &long,
         ] {
             assert_eq!(verdict(&format!("{line}\n{PROSE}\n{line}")), changed(PROSE), "{line}");
