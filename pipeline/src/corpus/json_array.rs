@@ -315,12 +315,12 @@ mod tests {
 
     #[test]
     fn joined_arrays_are_read_and_other_text_counts_by_line() {
-        let joined = "[\"a\"]\n[] [\n\"b\", \"c\"\n]\n";
+        let joined = "[\n\"a\"]\n[] [\n\"b\", \"c\"\n]\n";
         assert_eq!(elements(joined), (["a", "b", "c"].map(str::to_owned).to_vec(), vec![]));
         let lost = "[\n{\"text\": \"a\"}] x\n{\"text\": \"b\"}\ny";
         let complaints = [2, 3, 4].map(|line| format!("broken_json@a.json:{line}"));
         assert_eq!(elements(lost), (vec!["a".to_owned()], complaints.to_vec()));
-        assert_eq!(elements("[\"a\"]\n[").1, ["broken_json@a.json:2"]);
+        assert_eq!(elements("[\n\"a\"]\n[").1, ["broken_json@a.json:3"]);
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! Tokenizer files: `tokenizer.json`, `vocab.txt`, or `vocab.json` with `merges.txt`.
 
 use std::fs;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -97,19 +95,14 @@ fn read(path: &Path) -> Result<String> {
 
 fn from_json(bytes: &[u8], refuse: impl Fn(String) -> Error) -> Result<HfTokenizer> {
     let unreadable = |error: &dyn std::fmt::Display| refuse(format!("not a `tokenizer.json`: {error}"));
-    // Both parse the whole vocabulary.
-    let (print, model) = thread::scope(|scope| {
-        let print = scope.spawn(|| serde_json::from_slice::<Value>(bytes).map(|json| fingerprint(&json)));
-        let model = tokenizers::Tokenizer::from_bytes(bytes);
-        (print.join().unwrap_or_else(|panic| resume_unwind(panic)), model)
-    });
-    let print = print.map_err(|error| unreadable(&error))?;
-    let model = model.map_err(|error| unreadable(&error))?;
+    // Before the crate parses it, which panics at some invalid texts.
+    let json: Value = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
+    let model = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| unreadable(&error))?;
     let tokens = tokens(&model).map_err(&refuse)?;
     // A file may omit derivable fields, such as the type of its model.
     let meant = model.to_string(false).map_err(|error| unreadable(&error))?;
     let meant = serde_json::from_str::<Serialized>(&meant).map_err(|error| unreadable(&error))?.into_value();
-    let facts = Facts::new(&model, tokens, print, &meant, bytes).map_err(&refuse)?;
+    let facts = Facts::new(&model, tokens, fingerprint(&json), &meant, bytes).map_err(&refuse)?;
     Ok(HfTokenizer::new(model, &meant, facts))
 }
 
