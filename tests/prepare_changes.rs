@@ -175,7 +175,11 @@ fn files_that_change_or_vanish_while_shares_are_made_fail_their_parts_only() {
     home.run_ok(&args(PLAN, SHARED));
     let kinds = [Change::Truncated, Change::OtherText, Change::Vanished];
     for (share, kind) in [RUN_INDEX, RUN_LEASE, RUN_INDEX].into_iter().zip(kinds) {
-        let word = if kind == Change::Vanished { "removed after the preparation began" } else { "changed after the preparation began" };
+        let word = if kind == Change::Vanished {
+            "removed after the preparation began"
+        } else {
+            "changed after the preparation began"
+        };
         check_change_of_a_running_process(&home, share, kind, &["corpus/", word]);
     }
     finish(&home, SHARED);
@@ -185,7 +189,11 @@ fn files_that_change_or_vanish_while_shares_are_made_fail_their_parts_only() {
 fn files_that_change_or_vanish_during_a_plain_preparation_fail_their_parts_only() {
     let home = prepared(60);
     for kind in [Change::OtherText, Change::Vanished] {
-        let word = if kind == Change::Vanished { "removed after the preparation began" } else { "changed after the preparation began" };
+        let word = if kind == Change::Vanished {
+            "removed after the preparation began"
+        } else {
+            "changed after the preparation began"
+        };
         check_change_of_a_running_process(&home, &["prepare"], kind, &["corpus/", word]);
     }
     home.run_ok(&args(&["prepare"], SHARED));
