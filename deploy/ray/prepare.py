@@ -38,7 +38,9 @@ def main() -> int:
 
     for phase in ["signatures", "run"] if ARGS.signatures else ["run"]:
         words = [ARGS.program, "prepare", phase, "--lease", "--config", ARGS.config,
-                 "--set", f"prepare.workers={ARGS.cpus}", "--lease-timeout", str(ARGS.lease_timeout), *ARGS.more]
+                 "--set", f"prepare.workers={ARGS.cpus}", "--lease-timeout", str(ARGS.lease_timeout)]
+        if phase == "run":
+            words += ARGS.more
         codes = ray.get([work.remote(words) for _ in range(ARGS.processes)])
         final = [code for code in codes if code in FINAL]
         if final:
