@@ -41,7 +41,24 @@ pub(super) fn follow_sources(sources: &mut BTreeMap<String, SourceConfig>, sourc
 pub(super) fn problems(config: &PrepareConfig) -> Vec<Problem> {
     let named = config.inputs.iter().filter(|input| !input.is_empty());
     let taken = output_folder_problem("prepare.folder", &config.folder);
-    named.filter_map(|input| problem(input, config)).chain(taken).collect()
+    let inside = config.inputs.iter().find(|input| is_within(input, &config.folder)).map(|input| {
+        let message = format!(
+            "it holds the input {}; inputs are not looked for in a folder that `cloze` wrote",
+            remote_store::without_secrets(input)
+        );
+        Problem::new("prepare.folder", message).hint("name another folder")
+    });
+    named.filter_map(|input| problem(input, config)).chain(taken).chain(inside).collect()
+}
+
+/// Whether an input is a folder or something below it.
+fn is_within(input: &str, folder: &Path) -> bool {
+    let Some(folder) = folder.to_str().map(|folder| folder.trim_end_matches('/')).filter(|folder| !folder.is_empty())
+    else {
+        return false;
+    };
+    let rest = input.strip_prefix(folder);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns the problem of a folder that is written: a file is there, or it is a URL of a store that is only read.
@@ -172,6 +189,22 @@ mod tests {
             assert_eq!(problem_of(open, Some(true)), "");
         }
         assert_eq!(problem_of("both", None), "");
+    }
+
+    #[test]
+    fn a_folder_that_holds_an_input_is_refused() {
+        let is_refused = |input: &str, folder: &str| {
+            let config =
+                PrepareConfig { inputs: vec![input.to_owned()], folder: folder.into(), ..PrepareConfig::default() };
+            let message = problems(&config).iter().map(ToString::to_string).collect::<String>();
+            message.contains("it holds the input")
+        };
+        for (input, folder) in [("in", "in"), ("in/", "in"), ("in/a.txt", "in/"), ("in/**/*.txt", "in")] {
+            assert!(is_refused(input, folder), "{input} {folder}");
+        }
+        for (input, folder) in [("in", "in/data"), ("in", "input"), ("input/a.txt", "in"), (".", "data")] {
+            assert!(!is_refused(input, folder), "{input} {folder}");
+        }
     }
 
     #[test]
