@@ -12,12 +12,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService};
 use object_store::{ClientConfigKey, ClientOptions};
-use reqwest::redirect::Policy;
-use reqwest::{NoProxy, Proxy};
+use reqwest::{Certificate, NoProxy, Proxy};
 use tokio::time::timeout;
 
 use crate::failure::{self, Failure};
-use crate::options::{CONNECT_TIMEOUT, USER_AGENT};
+use crate::options::CONNECT_TIMEOUT;
+use crate::web::client_builder;
 
 /// Longest part of an error answer that is searched for a code.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -42,20 +42,22 @@ impl HttpConnector for RecordingConnector {
     }
 }
 
-/// Returns a client that follows no redirect: the session token and the signature of a request are for one server.
+/// Returns a client with those of the options that users can set, and the shorter time limit of credential services.
 fn client(options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
     let value = |key: ClientConfigKey| options.get_config_value(&key);
     let is_on = |key: ClientConfigKey| value(key).is_some_and(|value| value == "true");
-    let mut builder = reqwest::Client::builder()
-        .redirect(Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .user_agent(USER_AGENT)
+    let connect_timeout = value(ClientConfigKey::ConnectTimeout).and_then(|text| text.strip_suffix('s')?.parse().ok());
+    let mut builder = client_builder()
+        .connect_timeout(connect_timeout.map_or(CONNECT_TIMEOUT, Duration::from_secs))
         .http1_only()
         .https_only(!is_on(ClientConfigKey::AllowHttp))
         .tls_danger_accept_invalid_certs(is_on(ClientConfigKey::AllowInvalidCertificates));
     if let Some(url) = value(ClientConfigKey::ProxyUrl) {
         let excluded = value(ClientConfigKey::ProxyExcludes).and_then(|hosts| NoProxy::from_string(&hosts));
         builder = builder.proxy(Proxy::all(url)?.no_proxy(excluded));
+    }
+    if let Some(certificate) = value(ClientConfigKey::ProxyCaCertificate) {
+        builder = builder.tls_certs_merge([Certificate::from_pem(certificate.as_bytes())?]);
     }
     builder.build()
 }

@@ -13,7 +13,7 @@ use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, LOCATION, RANGE,
 };
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, Response};
+use reqwest::{Client, ClientBuilder, Method, Response};
 use store::{Stat, Version};
 use tokio::time::timeout;
 use url::{Origin, Url};
@@ -29,9 +29,13 @@ const TEXT_BYTES_MAX: usize = 32 << 20;
 /// Client of this process. All stores share its connections.
 static CLIENT: LazyLock<reqwest::Result<Client>> = LazyLock::new(|| {
     install_cryptography();
-    let client = Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_TIMEOUT);
-    client.user_agent(USER_AGENT).build()
+    client_builder().build()
 });
+
+/// Returns a builder of clients that follow no redirect: the token or the signature of a request is for one server.
+pub(crate) fn client_builder() -> ClientBuilder {
+    Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_TIMEOUT).user_agent(USER_AGENT)
+}
 
 /// Chooses ring for encrypted connections, once per process. Another choice that was made before stays.
 pub(crate) fn install_cryptography() {
