@@ -39,6 +39,7 @@ pub mod error;
 #[cfg(test)]
 mod fuzz;
 mod philox;
+mod requests;
 #[cfg(test)]
 mod testing;
 

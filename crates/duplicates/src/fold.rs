@@ -34,11 +34,13 @@ impl FoldMemory {
     /// Computes the memory for that number of documents, of which at most `max_bytes` are for hashes.
     pub fn new(documents: u64, max_bytes: u64) -> Self {
         let all = documents.saturating_mul(ENTRY_BYTES);
-        let is_one_pass = all <= max_bytes;
-        let passes = if is_one_pass { 1 } else { all.saturating_add(all / 16).div_ceil(max_bytes.max(1)) };
-        let passes = passes.max(2 - u64::from(is_one_pass)).next_power_of_two().min(1 << 16);
-        let share = documents.div_ceil(passes);
-        let entries = if is_one_pass { documents } else { share + share / 16 + SPARE_ENTRIES };
+        let (passes, entries) = if all <= max_bytes {
+            (1, documents)
+        } else {
+            let passes = all.saturating_add(all / 16).div_ceil(max_bytes.max(1)).next_power_of_two().clamp(2, 1 << 16);
+            let share = documents.div_ceil(passes);
+            (passes, share + share / 16 + SPARE_ENTRIES)
+        };
         Self {
             clusters: documents.saturating_mul(CLUSTER_BYTES_PER_1000) / 1000,
             entries: entries.saturating_mul(ENTRY_BYTES),

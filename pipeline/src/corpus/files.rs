@@ -4,7 +4,6 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use runtime::{OrderedPool, PoolOptions};
 use schemars::JsonSchema;
 use schemas::PartId;
 use serde::{Deserialize, Serialize};
@@ -18,6 +17,7 @@ use super::inputs::{self, InputFile};
 use super::object::HEAD_BYTES;
 use super::sniff::{self, FileCheck, Head};
 use super::{AnyFormat, bytes};
+use crate::requests::request_all;
 use crate::{Error, Result};
 
 /// Minimum number of records before missing fields in all of them count as wrong field names.
@@ -304,20 +304,12 @@ impl Corpus {
     }
 }
 
-/// Threads that check objects: each request waits for the network.
-const OBJECT_CHECKS: PoolOptions = PoolOptions { name: "objects", item: "object", workers: 64, queue_depth: 2 };
-
 /// Applies a function to files, in order: in parallel if one of them is an object.
 fn map_files<T: Send + 'static>(
     files: &[&InputFile],
     apply: impl Fn(&InputFile) -> Result<T> + Send + Sync + 'static,
 ) -> Box<dyn Iterator<Item = Result<T>>> {
+    let are_remote = files.iter().any(|file| file.object().is_some());
     let files: Vec<InputFile> = files.iter().copied().cloned().collect();
-    if files.iter().all(|file| file.object().is_none()) {
-        return Box::new(files.into_iter().map(move |file| apply(&file)));
-    }
-    let workers = OBJECT_CHECKS.workers.min(files.len());
-    Box::new(OrderedPool::new(0..files.len() as u64, PoolOptions { workers, ..OBJECT_CHECKS }, move |index| {
-        apply(&files[usize::try_from(index).expect("files are in memory")])
-    }))
+    request_all(files, are_remote, apply)
 }

@@ -108,18 +108,10 @@ pub(super) fn compare_documents(
                 Some(known) if known.is_intact(store, &in_effect)? => known,
                 _ => {
                     let is_there = |part: &Part| !dropped_now.contains(&part.id);
-                    let mut before = Vec::new();
-                    for &part in &earlier {
-                        if is_there(part) || is_signed(work, store, part)? && has_verdicts(store, part, &digests)? {
-                            before.push(part);
-                        }
-                    }
-                    let mut parts = Vec::new();
-                    for part in &list.parts {
-                        if is_there(part) || is_signed(work, store, part)? {
-                            parts.push(part);
-                        }
-                    }
+                    let parts = keep(&list.parts, |part| Ok(is_there(part) || is_signed(work, store, part)?))?;
+                    let before = keep(earlier.iter().copied(), |part| {
+                        Ok(is_there(part) || is_signed(work, store, part)? && has_verdicts(store, part, &digests)?)
+                    })?;
                     let signed = before.iter().chain(&parts).filter(|part| is_there(part));
                     sign_parts(work, signed.map(|part| (*part).clone()).collect(), stop, voice)?;
                     make_verdicts(work, store, list.dataset_version, &before, &parts, &digests)?
@@ -130,6 +122,15 @@ pub(super) fn compare_documents(
         earlier.extend(&list.parts);
     }
     Ok(digests)
+}
+
+/// Keeps the parts for which a check holds.
+fn keep<'p>(
+    parts: impl IntoIterator<Item = &'p Part>,
+    is_kept: impl Fn(&Part) -> Result<bool>,
+) -> Result<Vec<&'p Part>> {
+    let checked = parts.into_iter().map(|part| Ok((is_kept(part)?, part)));
+    checked.filter_map(|checked| checked.map(|(is_kept, part)| is_kept.then_some(part)).transpose()).collect()
 }
 
 /// Whether the signatures of a part are intact.

@@ -47,28 +47,27 @@ impl RejectStats {
 
     /// Adds the counts of a segment that exists. `path` returns the path of a piece.
     pub(super) fn add_recorded(&self, record: &CommitRecord, path: impl Fn(&Piece) -> String) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.lines += record.lines;
-        for (reason, more) in &record.report.rejected {
-            *counts.rejected.entry(reason.clone()).or_default() += more;
-        }
-        let room = PLACES.saturating_sub(counts.places.len());
-        for Example { reason, piece, line } in record.examples.iter().take(room) {
+        let places = record.examples.iter().map(|Example { reason, piece, line }| {
             let piece = &record.part.pieces[*piece];
-            counts.places.push(format!("{} ({reason})", piece.describe(&path(piece), *line)));
-        }
+            format!("{} ({reason})", piece.describe(&path(piece), *line))
+        });
+        self.merge(record.lines, &record.report.rejected, places);
     }
 
     /// Appends the counts of text that follows.
     pub(crate) fn append(&self, other: Self) {
-        let other = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Counts { lines, rejected, places } = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.merge(lines, &rejected, places.into_iter());
+    }
+
+    fn merge(&self, lines: u64, rejected: &BTreeMap<String, u64>, places: impl Iterator<Item = String>) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.lines += other.lines;
-        for (reason, more) in other.rejected {
-            *counts.rejected.entry(reason).or_default() += more;
+        counts.lines += lines;
+        for (reason, more) in rejected {
+            *counts.rejected.entry(reason.clone()).or_default() += more;
         }
         let room = PLACES.saturating_sub(counts.places.len());
-        counts.places.extend(other.places.into_iter().take(room));
+        counts.places.extend(places.take(room));
     }
 
     /// Rejects a corpus with more bad lines than allowed, after all of it was read. Otherwise returns a summary of the

@@ -1,14 +1,10 @@
-//! Requests about many objects of a store: in parallel if each of them waits for a network.
+//! Requests about many objects of a store.
 
-use runtime::{OrderedPool, PoolOptions};
 use store::Store;
 
-use crate::Result;
+use crate::{Result, requests};
 
-/// Threads of requests to a remote store.
-const REMOTE_WORKERS: usize = 64;
-
-/// Applies a function to all items. Returns the results in order, or the first error.
+/// Applies a function to all items, in parallel if the store is remote. Returns the results in order, or the first error.
 ///
 /// # Errors
 /// Those of `apply`.
@@ -21,16 +17,9 @@ where
     I: Send + Sync + 'static,
     T: Send + 'static,
 {
-    if store.local().is_some() || items.len() < 2 {
-        return items.iter().map(|item| apply(store, item)).collect();
-    }
-    let workers = REMOTE_WORKERS.min(items.len());
-    let options = PoolOptions { name: "requests", item: "object", workers, queue_depth: 2 };
+    let are_remote = store.local().is_none();
     let store = store.clone();
-    OrderedPool::new(0..items.len() as u64, options, move |index| {
-        apply(&store, &items[usize::try_from(index).expect("items are in memory")])
-    })
-    .collect()
+    requests::request_all(items, are_remote, move |item| apply(&store, item)).collect()
 }
 
 #[cfg(test)]
