@@ -44,13 +44,13 @@ fn report(filter: &LoadedFilter, documents: &[String]) -> serde_json::Value {
                 changed += 1;
                 cut_bytes += text.len().saturating_sub(new.len());
             }
-            FilterVerdict::Remove(rule) => {
-                *removed.entry(rule).or_default() += 1;
+            FilterVerdict::Remove(reason) => {
+                *removed.entry(reason.rule).or_default() += 1;
                 removed_bytes += text.len();
             }
         }
     }
-    let rule = |verdict: &FilterVerdict| if let FilterVerdict::Remove(rule) = verdict { rule } else { "" };
+    let rule = |verdict: &FilterVerdict| if let FilterVerdict::Remove(reason) = verdict { reason.rule } else { "" };
     serde_json::json!({
         "filter": filter.kind(),
         "documents": documents.len(),

@@ -11,5 +11,5 @@ mod normalization;
 mod text;
 mod word_list;
 
-pub use self::filter::{AnyFilter, Filter, FilterVerdict, LoadedFilter, TextFilter};
+pub use self::filter::{AnyFilter, Filter, FilterVerdict, LoadedFilter, RemovalReason, TextFilter};
 pub use self::normalization::{Normalization, UnicodeForm};

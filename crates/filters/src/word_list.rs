@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::Path;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
@@ -93,14 +94,21 @@ impl WordList {
     }
 
     fn count_exact(&self, text: &str, most: u64) -> u64 {
-        let mut count = 0;
-        for found in self.automaton.find_overlapping_iter(text) {
-            count += u64::from(!self.options.whole_words || is_whole(text, found.start(), found.end()));
-            if count >= most {
-                break;
-            }
-        }
-        count
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.matches(text).take(most).count() as u64
+    }
+
+    /// Returns the first match in a text, in the case in which texts are compared.
+    pub(crate) fn first(&self, text: &str) -> Option<String> {
+        let lowercase = (!self.options.case_sensitive && !text.is_ascii()).then(|| text.to_lowercase());
+        let text = lowercase.as_deref().unwrap_or(text);
+        self.matches(text).next().map(|range| text[range].to_owned())
+    }
+
+    /// Returns the matches in a text, in the order of their ends.
+    fn matches(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
+        let found = self.automaton.find_overlapping_iter(text).map(|found| found.start()..found.end());
+        found.filter(move |range| !self.options.whole_words || is_whole(text, range.start, range.end))
     }
 }
 
@@ -127,6 +135,8 @@ mod tests {
             assert_eq!(words.count(text, 9), expected, "{text}");
         }
         assert_eq!(words.count(&"foo ".repeat(9), 3), 3, "counting ends at the limit");
+        assert_eq!(words.first("food, a FOO, foo bar").as_deref(), Some("FOO"));
+        assert_eq!((words.first("ÄRGER foo").as_deref(), words.first("food")), (Some("ärger"), None));
         assert_eq!(list("foo", true, true).count("FOO foo", 9), 1);
         assert_eq!(list("中文", false, false).count("我学中文。", 9), 1);
     }

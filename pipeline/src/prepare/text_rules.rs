@@ -121,8 +121,8 @@ impl TextRules {
                     counts.change(step, &text, &new);
                     text = Cow::Owned(new);
                 }
-                FilterVerdict::Remove(rule) => {
-                    counts.remove(step, rule, &text, place);
+                FilterVerdict::Remove(reason) => {
+                    counts.remove(step, reason.rule, &text, place);
                     return None;
                 }
             }

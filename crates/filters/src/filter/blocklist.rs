@@ -9,7 +9,8 @@
 //! # Definition
 //! The file has one word or phrase per line, as UTF-8; blank lines are skipped. All occurrences count, also of phrases that
 //! overlap. With `whole_words`, an occurrence must not be next to a letter or digit. Turn it off for scripts without blanks
-//! between words. Without `case_sensitive`, list and text are compared in lowercase. The rule is `blocked`.
+//! between words. Without `case_sensitive`, list and text are compared in lowercase. The rule is `blocked`. Counting ends
+//! above `max_matches`, and the first match is reported.
 //!
 //! The digest of the file is part of the settings of a prepared folder; its name is not.
 //!
@@ -22,6 +23,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::reason::more;
 use super::{Filter, FilterVerdict, TextFilter};
 use crate::word_list::{MatchOptions, WordList};
 
@@ -71,12 +73,16 @@ struct Matcher {
 impl TextFilter for Matcher {
     fn apply(&self, text: &str) -> FilterVerdict {
         let found = self.words.count(text, self.max_matches.saturating_add(1));
-        if found > self.max_matches { FilterVerdict::Remove("blocked") } else { FilterVerdict::Keep }
+        FilterVerdict::remove_if(more("blocked", found, self.max_matches).map(|reason| match self.words.first(text) {
+            Some(entry) => reason.with_found(&entry),
+            None => reason,
+        }))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::RemovalReason;
     use super::*;
 
     #[test]
@@ -85,9 +91,13 @@ mod tests {
             |max_matches| Blocklist { max_matches, ..Blocklist::default() }.build(Some(b"spam\ncheap pills\n"));
         let verdict = |max_matches, text: &str| filter(max_matches).expect("a list").apply(text);
         assert_eq!(verdict(0, "no such word"), FilterVerdict::Keep);
-        assert_eq!(verdict(0, "Buy cheap PILLS"), FilterVerdict::Remove("blocked"));
+        let blocked = |value, bound, found: &str| {
+            FilterVerdict::Remove(RemovalReason::counted("blocked", value, bound).with_found(found))
+        };
+        assert_eq!(verdict(0, "Buy cheap PILLS, spam"), blocked(1, 0, "cheap PILLS"));
+        assert_eq!(verdict(0, "Café with SPAM"), blocked(1, 0, "spam"));
         assert_eq!(verdict(0, "spammers"), FilterVerdict::Keep);
         assert_eq!(verdict(1, "spam"), FilterVerdict::Keep);
-        assert_eq!(verdict(1, "spam, Spam"), FilterVerdict::Remove("blocked"));
+        assert_eq!(verdict(1, "spammers spam, Spam, spam"), blocked(2, 1, "spam"));
     }
 }

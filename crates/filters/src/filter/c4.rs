@@ -30,6 +30,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::reason::{RemovalReason, fewer};
 use super::{Filter, FilterVerdict, TextFilter};
 use crate::text::sentences;
 use crate::word_list::{MatchOptions, WordList};
@@ -143,17 +144,17 @@ impl TextFilter for Rules {
             match self.line_verdict(&kept[begin..]) {
                 LineVerdict::Keep => count += self.sentences(&kept[begin..]),
                 LineVerdict::Drop => kept.truncate(start),
-                LineVerdict::RemoveDocument(rule) => return FilterVerdict::Remove(rule),
+                LineVerdict::RemoveDocument(rule) => return FilterVerdict::remove(rule),
             }
         }
-        if count < self.settings.min_sentences {
-            return FilterVerdict::Remove("too_few_sentences");
+        if let Some(reason) = fewer("too_few_sentences", count, self.settings.min_sentences) {
+            return FilterVerdict::Remove(reason);
         }
-        if self.bad_words.as_ref().is_some_and(|words| words.count(&kept, 1) > 0) {
-            return FilterVerdict::Remove("bad_words");
+        if let Some(entry) = self.bad_words.as_ref().and_then(|words| words.first(&kept)) {
+            return FilterVerdict::Remove(RemovalReason::of_rule("bad_words").with_found(&entry));
         }
         if kept.is_empty() {
-            return FilterVerdict::Remove("no_lines_left");
+            return FilterVerdict::remove("no_lines_left");
         }
         if kept == text { FilterVerdict::Keep } else { FilterVerdict::Change(kept) }
     }
@@ -282,20 +283,22 @@ mod tests {
 
     #[test]
     fn documents_are_removed_by_the_rule_that_is_named() {
+        let sentences = |found| FilterVerdict::Remove(RemovalReason::counted("too_few_sentences", found, 5));
         let cases = [
-            ("One is here. Two is here.", "too_few_sentences"),
-            ("Some Lorem Ipsum is here.", "lorem_ipsum"),
-            ("int main() { is code.", "curly_bracket"),
-            ("Our privacy policy {here} is long.", "curly_bracket"),
-            ("no end mark {", "too_few_sentences"),
-            ("", "too_few_sentences"),
+            ("One is here. Two is here.", sentences(2)),
+            ("Some Lorem Ipsum is here.", FilterVerdict::remove("lorem_ipsum")),
+            ("int main() { is code.", FilterVerdict::remove("curly_bracket")),
+            ("Our privacy policy {here} is long.", FilterVerdict::remove("curly_bracket")),
+            ("no end mark {", sentences(0)),
+            ("", sentences(0)),
         ];
-        for (text, rule) in cases {
-            assert_eq!(verdict(text), FilterVerdict::Remove(rule), "{text}");
+        for (text, expected) in cases {
+            assert_eq!(verdict(text), expected, "{text}");
         }
-        assert_eq!(with(&C4::default(), Some(b"two\n"), PROSE), FilterVerdict::Remove("bad_words"));
+        let bad = FilterVerdict::Remove(RemovalReason::of_rule("bad_words").with_found("Two"));
+        assert_eq!(with(&C4::default(), Some(b"two\n"), PROSE), bad);
         let lax = C4 { min_sentences: 0, end_marks: Vec::new(), min_words_per_line: 0, ..C4::default() };
         assert_eq!(with(&lax, None, "Menu\n\nHome"), changed("Menu\nHome"));
-        assert_eq!(with(&lax, None, "\n[1]\n"), FilterVerdict::Remove("no_lines_left"));
+        assert_eq!(with(&lax, None, "\n[1]\n"), FilterVerdict::remove("no_lines_left"));
     }
 }

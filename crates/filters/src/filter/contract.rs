@@ -92,9 +92,14 @@ fn every_filter_is_pure_and_names_its_rules() {
                 FilterVerdict::Change(changed) => {
                     assert!(changed != text && !changed.trim().is_empty(), "{name}: {start:?}");
                 }
-                FilterVerdict::Remove(rule) => {
+                FilterVerdict::Remove(reason) => {
                     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+                    let rule = reason.rule;
                     assert!(!rule.is_empty() && rule.bytes().all(is_name), "{name}: `{rule}`");
+                    let is_outside = |(value, bound): (f64, f64)| value.is_finite() && value.total_cmp(&bound).is_ne();
+                    assert_eq!(reason.value.is_some(), reason.bound.is_some(), "{name}: {reason:?}");
+                    assert!(reason.value.zip(reason.bound).is_none_or(is_outside), "{name}: {reason:?}");
+                    assert!(reason.found.is_none_or(|found| found.len() <= 100), "{name}: `{rule}`");
                 }
             }
         }
@@ -141,5 +146,5 @@ fn the_digest_of_a_list_is_that_of_its_content() {
     let loaded = filter.load().unwrap_or_else(|problem| panic!("{problem}"));
     let digest = loaded.file().expect("it has a list");
     assert_eq!((digest.key, digest.blake3.as_str()), ("file", blake3::hash(LIST).to_hex().as_str()));
-    assert_eq!(loaded.apply("no SPAM"), FilterVerdict::Remove("blocked"));
+    assert_eq!(loaded.apply("no SPAM").without_measures(), FilterVerdict::remove("blocked"));
 }

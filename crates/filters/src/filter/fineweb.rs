@@ -24,6 +24,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::reason::{above, below};
 use super::{Filter, FilterVerdict, TextFilter, ratio_problem, share_problem};
 use crate::text::{MAX_EXAMINED_BYTES, Seen, characters, front, is_closing, is_sentence_end, lines, share};
 
@@ -82,23 +83,21 @@ impl TextFilter for Fineweb {
             short += u64::from(is_at_most(line, self.short_line_characters));
         }
         if all == 0 {
-            return FilterVerdict::Remove("empty");
+            return FilterVerdict::remove("empty");
         }
-        if share(punctuated, all) < self.min_punctuated_lines {
-            return FilterVerdict::Remove("few_punctuated_lines");
-        }
-        if share(short, all) > self.max_short_lines {
-            return FilterVerdict::Remove("short_lines");
-        }
-        if duplicate_share(front(text, MAX_EXAMINED_BYTES)) > self.max_duplicate_line_characters {
-            return FilterVerdict::Remove("duplicate_line_characters");
-        }
-        let words = text.split_whitespace().count() as u64;
-        if share(newlines(text), words) > self.max_newlines_per_word {
-            return FilterVerdict::Remove("newlines");
-        }
-        FilterVerdict::Keep
+        let of_lines = below("few_punctuated_lines", share(punctuated, all), self.min_punctuated_lines)
+            .or_else(|| above("short_lines", share(short, all), self.max_short_lines));
+        let duplicates = || duplicate_share(front(text, MAX_EXAMINED_BYTES));
+        let found = of_lines
+            .or_else(|| above("duplicate_line_characters", duplicates(), self.max_duplicate_line_characters))
+            .or_else(|| above("newlines", newlines_per_word(text), self.max_newlines_per_word));
+        FilterVerdict::remove_if(found)
     }
+}
+
+/// Number of line feeds for each word.
+fn newlines_per_word(text: &str) -> f64 {
+    share(newlines(text), text.split_whitespace().count() as u64)
 }
 
 /// Whether the line has at most that many characters.
@@ -121,6 +120,7 @@ fn duplicate_share(text: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RemovalReason;
     use super::*;
 
     #[test]
@@ -128,15 +128,16 @@ mod tests {
         let line = |number: usize| format!("This is line number {number} of a text that is long enough.\n");
         let prose: String = (0..8).map(line).collect();
         let bare = prose.replace('.', "");
+        let remove = |rule, value, bound| FilterVerdict::Remove(RemovalReason::measured(rule, value, bound));
         let cases = [
             (prose.clone(), FilterVerdict::Keep),
-            ("\n \n".to_owned(), FilterVerdict::Remove("empty")),
-            (bare.clone(), FilterVerdict::Remove("few_punctuated_lines")),
-            (format!("{bare}{}", line(9)), FilterVerdict::Remove("few_punctuated_lines")),
+            ("\n \n".to_owned(), FilterVerdict::remove("empty")),
+            (bare.clone(), remove("few_punctuated_lines", 0.0, 0.12)),
+            (format!("{bare}{}", line(9)), remove("few_punctuated_lines", 1.0 / 9.0, 0.12)),
             (format!("{bare}{}{}", line(9), line(10)), FilterVerdict::Keep),
-            ("He said “no”\nand left.\n".to_owned(), FilterVerdict::Remove("short_lines")),
-            (format!("{}{}", line(0), prose), FilterVerdict::Remove("duplicate_line_characters")),
-            (prose.replace('\n', "\n\n\n\n\n"), FilterVerdict::Remove("newlines")),
+            ("He said “no”\nand left.\n".to_owned(), remove("short_lines", 1.0, 0.67)),
+            (format!("{}{}", line(0), prose), remove("duplicate_line_characters", 1.0 / 9.0, 0.1)),
+            (prose.replace('\n', "\n\n\n\n\n"), remove("newlines", 40.0 / 96.0, 0.3)),
         ];
         for (text, expected) in cases {
             assert_eq!(Fineweb::default().apply(&text), expected, "{}", &text[..text.len().min(60)]);

@@ -24,6 +24,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::reason::{RemovalReason, above, below, fewer, more};
 use super::{Filter, FilterVerdict, TextFilter, order_problem, ratio_problem, share_problem};
 use crate::text::{Seen, bare, characters, ends_with_ellipsis, is_wordlike, lines, share};
 
@@ -132,29 +133,28 @@ impl WordCounts {
 impl TextFilter for Rules {
     fn apply(&self, text: &str) -> FilterVerdict {
         let of_words = self.word_rule(text, &WordCounts::count(text));
-        let found = of_words.or_else(|| self.line_rule(text)).or_else(|| self.stop_word_rule(text));
-        found.map_or(FilterVerdict::Keep, FilterVerdict::Remove)
+        FilterVerdict::remove_if(of_words.or_else(|| self.line_rule(text)).or_else(|| self.stop_word_rule(text)))
     }
 }
 
 impl Rules {
-    fn word_rule(&self, text: &str, words: &WordCounts) -> Option<&'static str> {
+    fn word_rule(&self, text: &str, words: &WordCounts) -> Option<RemovalReason> {
         let settings = &self.settings;
         let mean = share(words.wordlike_characters, words.wordlike);
         let hashes = memchr::memchr_iter(b'#', text.as_bytes()).count() as u64;
         let rules = [
-            (words.wordlike < settings.min_words, "too_few_words"),
-            (words.wordlike > settings.max_words, "too_many_words"),
-            (mean < settings.min_mean_word_length, "short_words"),
-            (mean > settings.max_mean_word_length, "long_words"),
-            (share(hashes, words.all) > settings.max_symbols_per_word, "hashes"),
-            (share(ellipses(text), words.all) > settings.max_symbols_per_word, "ellipses"),
-            (share(words.alphabetic, words.all) < settings.min_alphabetic_words, "few_alphabetic_words"),
+            fewer("too_few_words", words.wordlike, settings.min_words),
+            more("too_many_words", words.wordlike, settings.max_words),
+            below("short_words", mean, settings.min_mean_word_length),
+            above("long_words", mean, settings.max_mean_word_length),
+            above("hashes", share(hashes, words.all), settings.max_symbols_per_word),
+            above("ellipses", share(ellipses(text), words.all), settings.max_symbols_per_word),
+            below("few_alphabetic_words", share(words.alphabetic, words.all), settings.min_alphabetic_words),
         ];
-        rules.into_iter().find(|(is, _)| *is).map(|(_, rule)| rule)
+        rules.into_iter().flatten().next()
     }
 
-    fn line_rule(&self, text: &str) -> Option<&'static str> {
+    fn line_rule(&self, text: &str) -> Option<RemovalReason> {
         let mut all = 0;
         let mut bullets = 0;
         let mut ellipses = 0;
@@ -163,18 +163,18 @@ impl Rules {
             bullets += u64::from(line.starts_with(BULLETS));
             ellipses += u64::from(ends_with_ellipsis(line));
         }
-        if share(bullets, all) > self.settings.max_bullet_lines {
-            return Some("bullet_lines");
-        }
-        (share(ellipses, all) > self.settings.max_ellipsis_lines).then_some("ellipsis_lines")
+        above("bullet_lines", share(bullets, all), self.settings.max_bullet_lines)
+            .or_else(|| above("ellipsis_lines", share(ellipses, all), self.settings.max_ellipsis_lines))
     }
 
-    fn stop_word_rule(&self, text: &str) -> Option<&'static str> {
+    fn stop_word_rule(&self, text: &str) -> Option<RemovalReason> {
         let wanted = usize::try_from(self.settings.min_stop_words).unwrap_or(usize::MAX);
         let mut found = Seen::default();
         let mut words = text.split_whitespace();
         while found.len() < wanted {
-            let Some(word) = words.next().map(bare) else { return Some("few_stop_words") };
+            let Some(word) = words.next().map(bare) else {
+                return fewer("few_stop_words", found.len() as u64, self.settings.min_stop_words);
+            };
             // Lowercase letters are at most three times as long.
             if word.len() <= self.longest * 3 {
                 let word = word.to_lowercase();
@@ -206,24 +206,25 @@ mod tests {
     fn each_rule_removes_what_it_names() {
         let prose = "the quick brown fox and its friend went to the market with money ".repeat(8);
         let shouted = prose.to_uppercase();
+        let remove = |rule, value, bound| FilterVerdict::Remove(RemovalReason::measured(rule, value, bound));
         let cases = [
             (prose.clone(), FilterVerdict::Keep),
             (shouted, FilterVerdict::Keep),
-            (prose[..100].to_owned(), FilterVerdict::Remove("too_few_words")),
-            ("the and ".repeat(50_001), FilterVerdict::Remove("too_many_words")),
-            ("a to ".repeat(50), FilterVerdict::Remove("short_words")),
+            (prose[..100].to_owned(), remove("too_few_words", 20.0, 50.0)),
+            ("the and ".repeat(50_001), remove("too_many_words", 100_002.0, 100_000.0)),
+            ("a to ".repeat(50), remove("short_words", 1.5, 3.0)),
             ("incomprehensibilities and the ".repeat(60), FilterVerdict::Keep),
-            ("incomprehensibilities to ".repeat(60), FilterVerdict::Remove("long_words")),
-            (format!("{prose}{}", "# ".repeat(12)), FilterVerdict::Remove("hashes")),
-            (format!("{prose}{}", "… ".repeat(6) + &"... ".repeat(6)), FilterVerdict::Remove("ellipses")),
-            (format!("{prose}{}", "123 ".repeat(40)), FilterVerdict::Remove("few_alphabetic_words")),
-            ("- the quick brown fox and its friend\n".repeat(9), FilterVerdict::Remove("bullet_lines")),
+            ("incomprehensibilities to ".repeat(60), remove("long_words", 11.5, 10.0)),
+            (format!("{prose}{}", "# ".repeat(12)), remove("hashes", 12.0 / 116.0, 0.1)),
+            (format!("{prose}{}", "… ".repeat(6) + &"... ".repeat(6)), remove("ellipses", 12.0 / 116.0, 0.1)),
+            (format!("{prose}{}", "123 ".repeat(40)), remove("few_alphabetic_words", 104.0 / 144.0, 0.8)),
+            ("- the quick brown fox and its friend\n".repeat(9), remove("bullet_lines", 1.0, 0.9)),
             (
                 ("the quick brown fox and its very good friend that ran\n".repeat(2) + "and then...\n\n").repeat(4),
-                FilterVerdict::Remove("ellipsis_lines"),
+                remove("ellipsis_lines", 1.0 / 3.0, 0.3),
             ),
-            ("quick brown fox ".repeat(20), FilterVerdict::Remove("few_stop_words")),
-            ("the quick fox ".repeat(20), FilterVerdict::Remove("few_stop_words")),
+            ("quick brown fox ".repeat(20), remove("few_stop_words", 0.0, 2.0)),
+            ("the quick fox ".repeat(20), remove("few_stop_words", 1.0, 2.0)),
             ("\"The\" quick fox of, ".repeat(20), FilterVerdict::Keep),
         ];
         for (text, expected) in cases {

@@ -30,6 +30,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::reason::{RemovalReason, above};
 use super::{Filter, FilterVerdict, TextFilter, share_problem};
 use crate::text::{Index, MAX_EXAMINED_BYTES, Seen, characters, front, lines, share};
 
@@ -100,40 +101,38 @@ impl TextFilter for GopherRepetition {
     fn apply(&self, text: &str) -> FilterVerdict {
         let text = front(text, MAX_EXAMINED_BYTES);
         let total = characters(text);
-        let found = self.part_rule(text, total).or_else(|| self.n_gram_rule(text, total));
-        found.map_or(FilterVerdict::Keep, FilterVerdict::Remove)
+        FilterVerdict::remove_if(self.part_rule(text, total).or_else(|| self.n_gram_rule(text, total)))
     }
 }
 
 impl GopherRepetition {
-    fn part_rule(&self, text: &str, total: u64) -> Option<&'static str> {
+    fn part_rule(&self, text: &str, total: u64) -> Option<RemovalReason> {
         let paragraphs = Duplicates::count(text.split("\n\n").map(str::trim).filter(|part| !part.is_empty()));
         let lines = Duplicates::count(lines(text));
+        let of_total = |part: &Duplicates| share(part.characters, total);
         let rules = [
-            (paragraphs.share(), self.max_duplicate_paragraphs, "duplicate_paragraphs"),
-            (
-                share(paragraphs.characters, total),
-                self.max_duplicate_paragraph_characters,
-                "duplicate_paragraph_characters",
-            ),
-            (lines.share(), self.max_duplicate_lines, "duplicate_lines"),
-            (share(lines.characters, total), self.max_duplicate_line_characters, "duplicate_line_characters"),
+            above("duplicate_paragraphs", paragraphs.share(), self.max_duplicate_paragraphs),
+            above("duplicate_paragraph_characters", of_total(&paragraphs), self.max_duplicate_paragraph_characters),
+            above("duplicate_lines", lines.share(), self.max_duplicate_lines),
+            above("duplicate_line_characters", of_total(&lines), self.max_duplicate_line_characters),
         ];
-        rules.into_iter().find(|(share, most, _)| share > most).map(|(.., rule)| rule)
+        rules.into_iter().flatten().next()
     }
 
-    fn n_gram_rule(&self, text: &str, total: u64) -> Option<&'static str> {
+    fn n_gram_rule(&self, text: &str, total: u64) -> Option<RemovalReason> {
         let mut grams = NGrams::new(text);
         for (&most, rule) in self.max_top_n_gram_characters.iter().zip(TOP) {
             grams.lengthen();
-            if share(grams.top_characters(), total) > most {
-                return Some(rule);
+            let found = above(rule, share(grams.top_characters(), total), most);
+            if found.is_some() {
+                return found;
             }
         }
         for (&most, rule) in self.max_duplicate_n_gram_characters.iter().zip(DUPLICATE) {
             grams.lengthen();
-            if share(grams.duplicate_characters(), total) > most {
-                return Some(rule);
+            let found = above(rule, share(grams.duplicate_characters(), total), most);
+            if found.is_some() {
+                return found;
             }
         }
         None
@@ -272,7 +271,7 @@ mod tests {
     use super::*;
 
     fn verdict(text: &str) -> FilterVerdict {
-        GopherRepetition::default().apply(text)
+        GopherRepetition::default().apply(text).without_measures()
     }
 
     /// Text of that many different words.
@@ -300,25 +299,40 @@ mod tests {
             (String::new(), FilterVerdict::Keep),
             ("two words".to_owned(), FilterVerdict::Keep),
             (long.clone(), FilterVerdict::Keep),
-            ("a b c\n\n".repeat(2) + &long, FilterVerdict::Remove("duplicate_paragraphs")),
+            ("a b c\n\n".repeat(2) + &long, FilterVerdict::remove("duplicate_paragraphs")),
             (
                 format!("{once}x\n\n{once}y\n\nz\n\n{}", prose(11)),
-                FilterVerdict::Remove("duplicate_paragraph_characters"),
+                FilterVerdict::remove("duplicate_paragraph_characters"),
             ),
             (format!("a\na\nb\n{long}"), FilterVerdict::Keep),
-            (format!("a\na\na\nb\n{long}"), FilterVerdict::Remove("duplicate_lines")),
-            (format!("{0}\n{0}\nx\ny\nz", prose(30)), FilterVerdict::Remove("duplicate_line_characters")),
+            (format!("a\na\na\nb\n{long}"), FilterVerdict::remove("duplicate_lines")),
+            (format!("{0}\n{0}\nx\ny\nz", prose(30)), FilterVerdict::remove("duplicate_line_characters")),
             (
                 (0..40).map(|number| format!("green tea {number}")).collect::<Vec<_>>().join(" "),
-                FilterVerdict::Remove("top_2_gram"),
+                FilterVerdict::remove("top_2_gram"),
             ),
         ];
         for (text, expected) in cases {
             assert_eq!(verdict(&text), expected, "{}", &text[..text.len().min(60)]);
         }
-        assert_eq!(verdict(&repeated(5, 6)), FilterVerdict::Remove("duplicate_5_grams"));
-        assert_eq!(verdict(&repeated(10, 24)), FilterVerdict::Remove("duplicate_10_grams"));
+        assert_eq!(verdict(&repeated(5, 6)), FilterVerdict::remove("duplicate_5_grams"));
+        assert_eq!(verdict(&repeated(10, 24)), FilterVerdict::remove("duplicate_10_grams"));
         assert_eq!(verdict(&repeated(10, 40)), FilterVerdict::Keep);
+    }
+
+    #[test]
+    fn a_removed_document_has_its_share_and_the_bound() {
+        let measured = |text: &str| match GopherRepetition::default().apply(text) {
+            FilterVerdict::Remove(RemovalReason { rule, value: Some(value), bound: Some(bound), .. }) => {
+                (rule, value, bound)
+            }
+            other => panic!("{other:?}"),
+        };
+        // Two of six lines.
+        assert_eq!(measured("a\na\na\nb\nc\nd"), ("duplicate_lines", 2.0 / 6.0, 0.3));
+        assert_eq!(measured("green tea, green tea!\nx\nx"), ("duplicate_lines", 1.0 / 3.0, 0.3));
+        // `green tea` occurs twice, with one blank each: 18 of 35 characters.
+        assert_eq!(measured("green tea one two green tea 3456789"), ("top_2_gram", 18.0 / 35.0, 0.2));
     }
 
     /// Counts of the definition, with strings instead of hashes.

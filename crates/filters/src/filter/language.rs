@@ -20,6 +20,7 @@ use schemas::Problem;
 use serde::{Deserialize, Serialize};
 use whatlang::Lang;
 
+use super::reason::{RemovalReason, below};
 use super::{Filter, FilterVerdict, TextFilter, share_problem};
 use crate::text::front;
 
@@ -71,16 +72,14 @@ struct Detector {
 impl TextFilter for Detector {
     fn apply(&self, text: &str) -> FilterVerdict {
         let Some(found) = whatlang::detect(front(text, EXAMINED_BYTES)) else {
-            return FilterVerdict::Remove("unknown_language");
+            return FilterVerdict::remove("unknown_language");
         };
-        if !self.languages.contains(&found.lang()) {
-            return FilterVerdict::Remove("other_language");
-        }
-        if found.confidence() >= self.min_confidence {
-            FilterVerdict::Keep
+        let reason = if self.languages.contains(&found.lang()) {
+            below("low_confidence", found.confidence(), self.min_confidence)
         } else {
-            FilterVerdict::Remove("low_confidence")
-        }
+            Some(RemovalReason::of_rule("other_language"))
+        };
+        FilterVerdict::remove_if(reason.map(|reason| reason.with_found(found.lang().code())))
     }
 }
 
@@ -100,11 +99,15 @@ mod tests {
             Language { languages, ..Language::default() }.build(None).expect("known codes")
         };
         assert_eq!(of(&["eng"]).apply(english), FilterVerdict::Keep);
-        assert_eq!(of(&["eng"]).apply(german), FilterVerdict::Remove("other_language"));
+        let other = |code| FilterVerdict::Remove(RemovalReason::of_rule("other_language").with_found(code));
+        assert_eq!(of(&["eng"]).apply(german), other("deu"));
         assert_eq!(of(&["eng", "cmn"]).apply(chinese), FilterVerdict::Keep);
-        assert_eq!(of(&["eng"]).apply("12 + 3 = ?"), FilterVerdict::Remove("unknown_language"));
+        assert_eq!(of(&["eng"]).apply("12 + 3 = ?"), FilterVerdict::remove("unknown_language"));
         let strict = Language { min_confidence: 1.0, ..Language::default() }.build(None).expect("a share");
-        assert_eq!(strict.apply("no manual"), FilterVerdict::Remove("other_language"));
+        assert_eq!(strict.apply("no manual").without_measures(), FilterVerdict::remove("other_language"));
+        let FilterVerdict::Remove(reason) = strict.apply("The doctor") else { panic!("too short to be certain") };
+        assert_eq!((reason.rule, reason.bound, reason.found.as_deref()), ("low_confidence", Some(1.0), Some("eng")));
+        assert!(reason.value.is_some_and(|value| (0.0..1.0).contains(&value)), "{reason:?}");
     }
 
     #[test]

@@ -4,11 +4,13 @@
 mod contract;
 #[cfg(test)]
 mod fuzz;
+mod reason;
 
 use std::path::Path;
 
 use schemas::Problem;
 
+pub use self::reason::RemovalReason;
 use crate::word_list;
 
 schemas::registry! {
@@ -28,14 +30,35 @@ schemas::registry! {
 }
 
 /// Decision about one document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum FilterVerdict {
     /// Keeps the text unchanged.
     Keep,
     /// Replaces the text. The new text differs from the old one and is not blank.
     Change(String),
-    /// Removes the document. The value is the name of the rule.
-    Remove(&'static str),
+    /// Removes the document.
+    Remove(RemovalReason),
+}
+
+impl FilterVerdict {
+    /// Removes a document by a rule that measures nothing.
+    fn remove(rule: &'static str) -> Self {
+        Self::Remove(RemovalReason::of_rule(rule))
+    }
+
+    /// Removes the document if there is a reason.
+    fn remove_if(reason: Option<RemovalReason>) -> Self {
+        reason.map_or(Self::Keep, Self::Remove)
+    }
+
+    /// Returns the verdict with the rule alone.
+    #[cfg(test)]
+    fn without_measures(self) -> Self {
+        match self {
+            Self::Remove(reason) => Self::remove(reason.rule),
+            other => other,
+        }
+    }
 }
 
 /// Settings of a filter.

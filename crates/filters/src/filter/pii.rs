@@ -122,7 +122,7 @@ impl TextFilter for Pii {
             }
         }
         match masked {
-            Some(masked) if masked.trim().is_empty() => FilterVerdict::Remove("blank_after_masking"),
+            Some(masked) if masked.trim().is_empty() => FilterVerdict::remove("blank_after_masking"),
             Some(masked) if masked != text => FilterVerdict::Change(masked),
             _ => FilterVerdict::Keep,
         }
@@ -150,7 +150,7 @@ mod tests {
         match filter.apply(text) {
             FilterVerdict::Change(text) => text,
             FilterVerdict::Keep => text.to_owned(),
-            FilterVerdict::Remove(rule) => panic!("{rule}"),
+            FilterVerdict::Remove(reason) => panic!("{reason:?}"),
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn a_mask_may_be_empty_but_a_document_may_not() {
         let filter = Pii { email_replacement: String::new(), ..Pii::default() };
         assert!(filter.problems().is_empty());
-        assert_eq!(filter.apply("a@b.org "), FilterVerdict::Remove("blank_after_masking"));
+        assert_eq!(filter.apply("a@b.org "), FilterVerdict::remove("blank_after_masking"));
         let none = Pii { emails: false, ip_addresses: false, ip_replacement: "x".repeat(65), ..Pii::default() };
         assert_eq!(none.problems().len(), 2);
     }

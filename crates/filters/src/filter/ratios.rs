@@ -21,6 +21,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::reason::{RemovalReason, above, below};
 use super::{Filter, FilterVerdict, TextFilter, order_problem, share_problem};
 use crate::text::{Seen, bare, share};
 
@@ -129,29 +130,23 @@ impl TextFilter for Rules {
     fn apply(&self, text: &str) -> FilterVerdict {
         let settings = &self.settings;
         let counts = CharacterCounts::count(text);
-        if share(counts.symbols, counts.visible) > settings.max_symbols {
-            return FilterVerdict::Remove("symbols");
-        }
-        if share(counts.digits, counts.visible) > settings.max_digits {
-            return FilterVerdict::Remove("digits");
-        }
-        if share(counts.capitals, counts.letters) > settings.max_capitals {
-            return FilterVerdict::Remove("capitals");
-        }
-        if settings.min_stop_words > 0.0 || settings.max_stop_words < 1.0 {
-            let found = self.stop_word_share(text);
-            if found < settings.min_stop_words {
-                return FilterVerdict::Remove("few_stop_words");
-            }
-            if found > settings.max_stop_words {
-                return FilterVerdict::Remove("many_stop_words");
-            }
-        }
-        FilterVerdict::Keep
+        let of_characters = above("symbols", share(counts.symbols, counts.visible), settings.max_symbols)
+            .or_else(|| above("digits", share(counts.digits, counts.visible), settings.max_digits))
+            .or_else(|| above("capitals", share(counts.capitals, counts.letters), settings.max_capitals));
+        FilterVerdict::remove_if(of_characters.or_else(|| self.stop_word_rule(text)))
     }
 }
 
 impl Rules {
+    fn stop_word_rule(&self, text: &str) -> Option<RemovalReason> {
+        let Ratios { min_stop_words, max_stop_words, .. } = self.settings;
+        if min_stop_words <= 0.0 && max_stop_words >= 1.0 {
+            return None;
+        }
+        let found = self.stop_word_share(text);
+        below("few_stop_words", found, min_stop_words).or_else(|| above("many_stop_words", found, max_stop_words))
+    }
+
     fn stop_word_share(&self, text: &str) -> f64 {
         let mut words = 0;
         let mut found = 0;
@@ -180,15 +175,16 @@ mod tests {
     fn each_rule_removes_what_it_names() {
         let settings = Ratios { min_stop_words: 0.2, max_stop_words: 0.8, ..Ratios::default() };
         let filter = settings.build(None).expect("valid");
+        let remove = |rule, value, bound| FilterVerdict::Remove(RemovalReason::measured(rule, value, bound));
         let cases = [
             ("The cat is on a soft mat in town", FilterVerdict::Keep),
-            ("the @@ cat ##", FilterVerdict::Remove("symbols")),
-            ("the 12345 cat", FilterVerdict::Remove("digits")),
-            ("THE CAT sat", FilterVerdict::Remove("capitals")),
-            ("cat mat hat bat rat the", FilterVerdict::Remove("few_stop_words")),
+            ("the @@ cat ##", remove("symbols", 0.4, 0.3)),
+            ("the 12345 cat", remove("digits", 5.0 / 11.0, 0.3)),
+            ("THE CAT sat", remove("capitals", 6.0 / 9.0, 0.5)),
+            ("cat mat hat bat rat the", remove("few_stop_words", 1.0 / 6.0, 0.2)),
             ("cat mat hat \"The\" of, dog", FilterVerdict::Keep),
-            ("this is what they will have", FilterVerdict::Remove("many_stop_words")),
-            ("", FilterVerdict::Remove("few_stop_words")),
+            ("this is what they will have", remove("many_stop_words", 1.0, 0.8)),
+            ("", remove("few_stop_words", 0.0, 0.2)),
         ];
         for (text, expected) in cases {
             assert_eq!(filter.apply(text), expected, "{text}");

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
-use super::{Filter, FilterVerdict, TextFilter};
+use super::{Filter, FilterVerdict, RemovalReason, TextFilter};
 
 /// Maximum memory of a compiled pattern, and of the states that a search caches, in bytes.
 const MAX_COMPILED_BYTES: usize = 8 << 20;
@@ -113,10 +113,12 @@ struct Matcher {
 impl TextFilter for Matcher {
     fn apply(&self, text: &str) -> FilterVerdict {
         match self.action {
-            RegexAction::Remove if self.regex.is_match(text) => FilterVerdict::Remove("match"),
-            RegexAction::Keep if !self.regex.is_match(text) => FilterVerdict::Remove("no_match"),
+            RegexAction::Remove => FilterVerdict::remove_if(
+                self.regex.find(text).map(|found| RemovalReason::of_rule("match").with_found(found.as_str())),
+            ),
+            RegexAction::Keep if !self.regex.is_match(text) => FilterVerdict::remove("no_match"),
             RegexAction::Replace => self.replace(text),
-            RegexAction::Remove | RegexAction::Keep => FilterVerdict::Keep,
+            RegexAction::Keep => FilterVerdict::Keep,
         }
     }
 }
@@ -125,11 +127,11 @@ impl Matcher {
     fn replace(&self, text: &str) -> FilterVerdict {
         let most = text.len().saturating_mul(MAX_GROWTH).saturating_add(FREE_GROWTH_BYTES);
         let Some(replaced) = replace_all(&self.regex, text, &self.replacement, most) else {
-            return FilterVerdict::Remove("too_long_after_replacement");
+            return FilterVerdict::remove("too_long_after_replacement");
         };
         match replaced {
             replaced if replaced == text => FilterVerdict::Keep,
-            replaced if replaced.trim().is_empty() => FilterVerdict::Remove("blank_after_replacement"),
+            replaced if replaced.trim().is_empty() => FilterVerdict::remove("blank_after_replacement"),
             replaced => FilterVerdict::Change(replaced.into_owned()),
         }
     }
@@ -173,27 +175,29 @@ mod tests {
     #[test]
     fn each_action_does_what_it_names() {
         use RegexAction::{Keep, Remove, Replace};
-        assert_eq!(verdict("c.t", Remove, "", "a cat"), FilterVerdict::Remove("match"));
+        let matches = |found| FilterVerdict::Remove(RemovalReason::of_rule("match").with_found(found));
+        assert_eq!(verdict("c.t", Remove, "", "a cat, a cot"), matches("cat"));
+        assert_eq!(verdict("é+", Remove, "", &"é".repeat(99)), matches(&"é".repeat(50)));
         assert_eq!(verdict("c.t", Remove, "", "a dog"), FilterVerdict::Keep);
         assert_eq!(verdict("c.t", Keep, "", "a cat"), FilterVerdict::Keep);
-        assert_eq!(verdict("c.t", Keep, "", "a dog"), FilterVerdict::Remove("no_match"));
+        assert_eq!(verdict("c.t", Keep, "", "a dog"), FilterVerdict::remove("no_match"));
         assert_eq!(verdict("c(.)t", Replace, "d${1}g", "a cat, a cot"), FilterVerdict::Change("a dag, a dog".into()));
         assert_eq!(verdict("c.t", Replace, "x", "a dog"), FilterVerdict::Keep);
         assert_eq!(
             verdict(r"(?m)^Menu: .*\n", Replace, "", "Menu: a | b\nText.\nMenu: c\n"),
             FilterVerdict::Change("Text.\n".into())
         );
-        assert_eq!(verdict("a+", Replace, " ", "aaa"), FilterVerdict::Remove("blank_after_replacement"));
+        assert_eq!(verdict("a+", Replace, " ", "aaa"), FilterVerdict::remove("blank_after_replacement"));
         let bomb = "$0".repeat(100);
         assert_eq!(
             verdict("a+", Replace, &bomb, &"a".repeat(10_000)),
-            FilterVerdict::Remove("too_long_after_replacement")
+            FilterVerdict::remove("too_long_after_replacement")
         );
         // The expansion would have 10^15 bytes.
         let bomb = "$0".repeat(1_000_000_000 / 1000);
         assert_eq!(
             verdict("(?s).+", Replace, &bomb, &"a".repeat(1_000_000)),
-            FilterVerdict::Remove("too_long_after_replacement")
+            FilterVerdict::remove("too_long_after_replacement")
         );
     }
 

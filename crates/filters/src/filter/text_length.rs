@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::reason::{RemovalReason, fewer, more};
 use super::{Filter, FilterVerdict, TextFilter, order_problem};
 use crate::text::{characters, lines};
 
@@ -65,33 +66,30 @@ impl Filter for TextLength {
 
 impl TextFilter for TextLength {
     fn apply(&self, text: &str) -> FilterVerdict {
-        let is_over = |max: Option<u64>, found: u64| max.is_some_and(|max| found > max);
         let found = characters(text);
-        if found < self.min_characters {
-            return FilterVerdict::Remove("too_few_characters");
+        let of_characters = fewer("too_few_characters", found, self.min_characters)
+            .or_else(|| more("too_many_characters", found, self.max_characters.unwrap_or(u64::MAX)));
+        FilterVerdict::remove_if(of_characters.or_else(|| self.word_rule(text)).or_else(|| self.line_rule(text)))
+    }
+}
+
+impl TextLength {
+    fn word_rule(&self, text: &str) -> Option<RemovalReason> {
+        if self.min_words == 0 && self.max_words.is_none() {
+            return None;
         }
-        if is_over(self.max_characters, found) {
-            return FilterVerdict::Remove("too_many_characters");
+        let found = text.split_whitespace().count() as u64;
+        let max = self.max_words.unwrap_or(u64::MAX);
+        fewer("too_few_words", found, self.min_words).or_else(|| more("too_many_words", found, max))
+    }
+
+    fn line_rule(&self, text: &str) -> Option<RemovalReason> {
+        if self.min_lines == 0 && self.max_lines.is_none() {
+            return None;
         }
-        if self.min_words > 0 || self.max_words.is_some() {
-            let found = text.split_whitespace().count() as u64;
-            if found < self.min_words {
-                return FilterVerdict::Remove("too_few_words");
-            }
-            if is_over(self.max_words, found) {
-                return FilterVerdict::Remove("too_many_words");
-            }
-        }
-        if self.min_lines > 0 || self.max_lines.is_some() {
-            let found = lines(text).count() as u64;
-            if found < self.min_lines {
-                return FilterVerdict::Remove("too_few_lines");
-            }
-            if is_over(self.max_lines, found) {
-                return FilterVerdict::Remove("too_many_lines");
-            }
-        }
-        FilterVerdict::Keep
+        let found = lines(text).count() as u64;
+        let max = self.max_lines.unwrap_or(u64::MAX);
+        fewer("too_few_lines", found, self.min_lines).or_else(|| more("too_many_lines", found, max))
     }
 }
 
@@ -109,14 +107,15 @@ mod tests {
             min_lines: 1,
             max_lines: Some(2),
         };
+        let remove = |rule, value, bound| FilterVerdict::Remove(RemovalReason::counted(rule, value, bound));
         let cases = [
-            ("é", FilterVerdict::Remove("too_few_characters")),
-            ("ééé", FilterVerdict::Remove("too_few_words")),
+            ("é", remove("too_few_characters", 1, 2)),
+            ("ééé", remove("too_few_words", 1, 2)),
             ("é é", FilterVerdict::Keep),
-            ("a b c d", FilterVerdict::Remove("too_many_words")),
+            ("a b c d", remove("too_many_words", 4, 3)),
             ("a\n\nb", FilterVerdict::Keep),
-            ("a\nb\nc", FilterVerdict::Remove("too_many_lines")),
-            ("aaaaaaaaaa bb", FilterVerdict::Remove("too_many_characters")),
+            ("a\nb\nc", remove("too_many_lines", 3, 2)),
+            ("aaaaaaaaaa bb", remove("too_many_characters", 13, 11)),
         ];
         for (text, expected) in cases {
             assert_eq!(filter.apply(text), expected, "{text:?}");
