@@ -19,6 +19,7 @@ mod fuzz;
 pub mod hf;
 pub mod identity;
 pub mod init_weights;
+pub mod launch;
 pub mod machine;
 pub mod memory;
 pub mod metric_name;
