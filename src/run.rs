@@ -6,5 +6,6 @@ pub mod data;
 pub mod dataset_versions;
 pub mod fault_injection;
 pub mod folder;
+pub mod log_writer;
 pub mod monitoring;
 pub(crate) mod worker_status;

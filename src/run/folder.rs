@@ -44,15 +44,14 @@ use trainer_plan::run::rollback_archive::RollbackArchive;
 
 use crate::config::corpus::output_folder_problem;
 use crate::exit::Usage;
+use crate::run::log_writer::{LogWriter, PendingFlush};
 
 /// The folder of a run, held by this process.
 pub struct RunFolder {
     /// Store that is writable only while this process holds the lock.
     store: Store,
-    /// Open once the run has begun.
-    log: Option<Log>,
-    /// First error of a write to the log.
-    failure: Option<io::Error>,
+    /// Open once the run has begun. Dropped before the lock, because it may be writing.
+    log: Option<LogWriter>,
     // Released on drop. After a kill, the lock is found stale.
     _lock: Lock,
 }
@@ -80,7 +79,7 @@ impl RunFolder {
         if let Some(undone) = rollback::finish(&store, |undone| follow(&store, undone))? {
             tracing::info!(from = %undone.from, to = %undone.to, "completed an interrupted rollback");
         }
-        Ok(Self { store, log: None, failure: None, _lock: lock })
+        Ok(Self { store, log: None, _lock: lock })
     }
 
     /// Store of the run folder.
@@ -92,9 +91,12 @@ impl RunFolder {
     /// again.
     pub fn begin(&mut self, files: &[(String, Vec<u8>)], from: Option<&State>) -> io::Result<()> {
         self.write(files)?;
+        // A rollback begins again. Lines that it keeps may be queued, and a log has one writer.
+        self.flush()?;
+        drop(self.log.take());
         let mut log = Log::open(&self.store, jsonl::LOG)?;
         log.rewind(|line| from.is_some_and(|state| stays(line, state)))?;
-        self.log = Some(log);
+        self.log = Some(LogWriter::start(log)?);
         Ok(())
     }
 
@@ -113,24 +115,27 @@ impl RunFolder {
         add(&self.store, event)
     }
 
-    /// Flushes the log.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.check()?;
-        self.log.as_mut().map_or(Ok(()), Log::flush)
+    /// Begins to flush the log: the events so far. `None` if the run has not begun.
+    pub fn begin_flush(&mut self) -> io::Result<Option<PendingFlush>> {
+        self.log.as_mut().map(LogWriter::begin_flush).transpose()
     }
 
-    /// Returns the first error of a write to the log, if any.
-    pub fn check(&mut self) -> io::Result<()> {
-        self.failure.take().map_or(Ok(()), Err)
+    /// Flushes the log, and returns the first error of a write to it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.begin_flush()?.map_or(Ok(()), PendingFlush::wait);
+        self.check().and(flushed)
+    }
+
+    /// Returns the first error of a write to the log, if any. Does not wait.
+    pub fn check(&self) -> io::Result<()> {
+        self.log.as_ref().map_or(Ok(()), LogWriter::check)
     }
 }
 
 impl Observer for RunFolder {
     fn observe(&mut self, event: &Event) {
-        let Some(log) = &mut self.log else { return };
-        if let Err(error) = log.push(&jsonl::line(event)) {
-            // The first is the cause of the others.
-            self.failure.get_or_insert(error);
+        if let Some(log) = &mut self.log {
+            log.push(jsonl::line(event));
         }
     }
 }

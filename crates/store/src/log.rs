@@ -9,10 +9,12 @@
 //! kill, finds whole lines.
 //!
 //! # Definition
-//! A kill loses at most the lines since the newest put. A process that resumes from an object written before a
-//! [flush](Log::flush) misses no line. Dropping a log puts nothing: a process that has lost its lock must not write,
-//! and a regular end flushes. Lines are bytes without a line feed. The owner of the log defines their meaning, and
-//! readers skip lines without one.
+//! A kill loses at most the lines since the newest put. A process that resumes from an object that was written after a
+//! [flush](Log::flush) misses no line before that flush. Dropping a log puts nothing: a process that has lost its lock
+//! must not write, and a regular end flushes. Lines are bytes without a line feed. The owner of the log defines their
+//! meaning, and readers skip lines without one.
+//!
+//! Pushes and flushes wait for the store. A training therefore uses its log on a separate thread.
 //!
 //! If the disk is full, new lines stay in memory, and later lines try again. If it stays full or the lines are too
 //! many, the error is returned. A flush returns it at once.

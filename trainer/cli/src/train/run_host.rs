@@ -8,6 +8,7 @@ use cloze::run::control::{Pending, Phase, Signal};
 use cloze::run::dataset_versions::DatasetVersions;
 use cloze::run::fault_injection::FaultInjector;
 use cloze::run::folder::RunFolder;
+use cloze::run::log_writer::PendingFlush;
 use pipeline::exposure::Exposure;
 use schemas::RowIndex;
 use schemas::ordinal::Step;
@@ -133,8 +134,7 @@ impl Host for RunHost {
         assert!(self.pending.is_none(), "one checkpoint is written at a time");
         let Some(run) = &mut self.run else { return Ok(()) };
         self.phases.begin(Phase::Checkpoint);
-        // A run that continues from the checkpoint has the complete log.
-        run.flush()?;
+        let log = run.begin_flush()?;
         let store = run.store().clone();
         let checkpoint_policy = Arc::clone(&self.checkpoint_policy);
         let pages = self.exposure.lock().unwrap_or_else(PoisonError::into_inner).end_page();
@@ -142,6 +142,8 @@ impl Host for RunHost {
         let step = snapshot.state.step;
         let report = self.phases.control.spawn(move || {
             let begun = Instant::now();
+            // A run that continues from the checkpoint has the complete log.
+            log.map_or(Ok(()), PendingFlush::wait)?;
             // Written before the checkpoint, because they record the rows that the checkpoint has consumed.
             if let Some(pages) = pages {
                 pages.write().map_err(|error| trainer_plan::Error::Foreign(error.into()))?;
@@ -185,7 +187,7 @@ impl Host for RunHost {
     }
 
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
-        self.run.as_mut().map_or(Ok(()), RunFolder::check)?;
+        self.run.as_ref().map_or(Ok(()), RunFolder::check)?;
         if self.pending.as_ref().is_some_and(|pending| pending.report.is_finished()) { self.saved() } else { Ok(None) }
     }
 }
